@@ -35,7 +35,7 @@ from benchmarks.dispatch_tables import Result, figures, print_cases, print_verdi
 from benchmarks.frame import JOBS, SEED, Figures, benchmark, in_processes, option
 from benchmarks.shortlists import Tries, judged_lists, stacked
 from harness.core.errors import UsageError
-from harness.dispatch.verdict import ORACLE, Judged, judged
+from harness.dispatch.verdict import ORACLE, Slowdowns
 
 ALL = list(learners(()))
 """The learners, in the order of the tables."""
@@ -79,8 +79,8 @@ def _result(
     """Put the folds of a data set together."""
     data = data_sets(path)[index]
     folds = folds_of(path, index, seed)
-    by_name, tries = dict[str, Judged](), dict[str, Tries]()
-    fit_s, leaves, splits = {}, {}, {}
+    by_name, tries = dict[str, Slowdowns](), dict[str, Tries]()
+    fit_s, leaves = {}, {}
     for name in names:
         parts = [done[Job(path, index, fold, name, seed)] for fold in range(len(folds))]
         lists = stacked(folds, [part.lists for part in parts])
@@ -90,9 +90,8 @@ def _result(
         fit_s[name] = float(np.mean([part.fit_s for part in parts]))
         if parts[0].leaves is not None:
             leaves[name] = float(np.mean([part.leaves for part in parts if part.leaves]))
-            splits[name] = float(np.mean([part.splits for part in parts]))
-    by_name[ORACLE] = judged(ORACLE, data.matrix, data.matrix.best)
-    return Result(data, by_name, fit_s, leaves, splits, tries)
+    by_name[ORACLE] = Slowdowns.of(ORACLE, data.matrix, data.matrix.best)
+    return Result(data, by_name, fit_s, leaves, tries)
 
 
 if __name__ == "__main__":

@@ -14,12 +14,11 @@ import numpy as np
 from benchmarks.dispatch_data import DataSet, read_data_sets
 from benchmarks.shortlists import listed
 from harness.core.arrays import Flags, Indices
+from harness.dispatch.choice import LearntSelector
 from harness.dispatch.ensemble import EnsembleLearner
 from harness.dispatch.gadapt import GAdapt
-from harness.dispatch.learners import Learner, Nearest, Selector, Static
-from harness.dispatch.learnt import LearntSelector, leaf_count
+from harness.dispatch.learners import Learner, Nearest, Selector, Starchart, Static
 from harness.dispatch.matrix import Matrix
-from harness.dispatch.published import Starchart
 from harness.dispatch.tree import TreeLearner
 from harness.dispatch.verdict import held_out
 from harness.models.folds import Fold, fold_count, grouped_folds
@@ -107,12 +106,11 @@ class Job:
 @dataclass(frozen=True)
 class Done:
     """The lists for the held-out inputs of a fold (see `shortlists.listed`), the processor seconds
-    of learning, and the leaves of a dispatcher with the splits that a choice passes."""
+    of learning, and the leaves of a dispatcher."""
 
     lists: Indices
     fit_s: float
     leaves: int | None
-    splits: float | None
 
 
 @lru_cache(maxsize=2)
@@ -138,8 +136,8 @@ def run(job: Job) -> Done:
     fit_s = time.process_time() - began
     lists = listed(learnt, test)
     if not isinstance(learnt, LearntSelector):
-        return Done(lists, fit_s, None, None)
-    return Done(lists, fit_s, leaf_count(learnt.choice), learnt.splits_passed(test.features))
+        return Done(lists, fit_s, None)
+    return Done(lists, fit_s, learnt.choice.leaf_count)
 
 
 def case_words(data: DataSet) -> tuple[str, ...]:

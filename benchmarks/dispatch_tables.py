@@ -14,39 +14,33 @@ from benchmarks.dispatch_runs import OURS, STATIC
 from benchmarks.frame import show
 from benchmarks.shortlists import Tries
 from harness.core.arrays import Array
-from harness.dispatch.study import SPLIT_S, to_ship
-from harness.dispatch.verdict import Judged, compare, with_selection
+from harness.dispatch.study import to_ship
+from harness.dispatch.verdict import Slowdowns, compare
 
 
 @dataclass(frozen=True)
 class Result:
     """A data set with each learner's slowdowns on its inputs, in the same order; processor seconds
-    to fit, leaves, and the splits that a choice passes are means over folds. `tries` has what
+    to fit, and leaves, are means over folds. `tries` has what
     trying costs, by the names of the rows of shortlists."""
 
     data: DataSet
-    judged: Mapping[str, Judged]
+    slowdowns: Mapping[str, Slowdowns]
     fit_s: Mapping[str, float]
     leaves: Mapping[str, float]
-    splits: Mapping[str, float]
     tries: Mapping[str, Tries] = field(default_factory=dict)
 
     @property
     def dispatcher(self) -> str:
         """The dispatcher that the command would ship, or refuse if none beats the best static
         one."""
-        best_s = self.data.matrix.best_s
-        ours = {
-            name: with_selection(self.judged[name], best_s, SPLIT_S * self.splits[name])
-            for name in OURS
-            if name in self.judged
-        }
-        return to_ship(ours, list(ours), [self.judged[STATIC]])
+        ours = [name for name in OURS if name in self.slowdowns]
+        return to_ship(self.slowdowns, ours, [self.slowdowns[STATIC]])
 
-    def cases(self) -> dict[str, dict[str, Judged]]:
+    def cases(self) -> dict[str, dict[str, Slowdowns]]:
         """Return for each case each learner's slowdowns."""
         return {
-            case: {name: judged.rows(rows) for name, judged in self.judged.items()}
+            case: {name: judged.rows(rows) for name, judged in self.slowdowns.items()}
             for case, rows in self.data.parts
         }
 
@@ -62,7 +56,7 @@ def print_cases(result: Result) -> None:
         )
         for case, judged in result.cases().items()
     ]
-    head = ("case", "inputs", *result.judged, f"gain of {result.dispatcher}")
+    head = ("case", "inputs", *result.slowdowns, f"gain of {result.dispatcher}")
     show(head, rows, result.data.name)
 
 
@@ -78,13 +72,13 @@ def print_verdict(result: Result) -> None:
             result.leaves.get(name, "-"),
             result.fit_s.get(name, "-"),
         )
-        for name, one in result.judged.items()
+        for name, one in result.slowdowns.items()
     ]
     head = ("choice", "geometric mean", "99th percentile", "worst", "within 5 %", "leaves")
     show((*head, "fit, s"), rows)
 
 
-def _mean(judged: Judged) -> float:
+def _mean(judged: Slowdowns) -> float:
     return math.exp(float(judged.logs.mean()))
 
 
@@ -112,7 +106,7 @@ def figures(results: Sequence[Result]) -> dict[str, Any]:
         "fit_s": round(sum(result.fit_s[result.dispatcher] for result in results), 2),
         "geomeans": {
             name: round(_over_cases([judged[name] for _, _, judged in cases]), 4)
-            for name in results[0].judged
+            for name in results[0].slowdowns
         },
         "shortlists": {name: _of_shortlist(results, name) for name in results[0].tries},
         "dispatchers": {result.data.name: result.dispatcher for result in results},
@@ -120,7 +114,7 @@ def figures(results: Sequence[Result]) -> dict[str, Any]:
 
 
 def _of_shortlist(results: Sequence[Result], name: str) -> dict[str, float]:
-    found = [result.judged[name] for result in results]
+    found = [result.slowdowns[name] for result in results]
     tries = [result.tries[name] for result in results]
     unsure = np.concatenate([one.unsure for one in tries])
     excess = np.concatenate([one.excess_calls for one in tries])
@@ -143,5 +137,5 @@ def _share(flags: Sequence[bool]) -> float:
     return round(sum(flags) / len(flags), 4)
 
 
-def _over_cases(judged: Sequence[Judged]) -> float:
+def _over_cases(judged: Sequence[Slowdowns]) -> float:
     return math.exp(float(np.mean([one.logs.mean() for one in judged])))

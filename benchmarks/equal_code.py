@@ -26,7 +26,7 @@ from harness.compare.statistics import LEVEL, RUN_NOISE, THRESHOLD, ChangeVerdic
 from harness.core.records import Input
 from harness.dispatch.candidates import matrix_of
 from harness.dispatch.single import single_of
-from harness.dispatch.study import QUICK, study
+from harness.dispatch.study import QUICK, Study
 from harness.measure.choose import open_measurer
 from harness.measure.measurer import Measurer
 from harness.results import Store, writing
@@ -119,7 +119,7 @@ def claims_across(database: Path) -> tuple[bool, bool]:
     configuration for all inputs is called faster than the default."""
     (results,) = read_results([str(database)])
     matrix = matrix_of(results)
-    found = study(matrix, QUICK)
+    found = Study.of(matrix, QUICK)
     single = single_of(matrix, input_reports(results), results.finals, results.default)
     is_faster = single is not None and single.speedup is not None
     return found.gain(found.best).is_better, is_faster

@@ -43,9 +43,9 @@ from harness.core.records import (
     Timing,
 )
 from harness.fleet import agent
-from harness.fleet.address import load_distributed
-from harness.fleet.measurers import FleetRequest, fleet_measurers
-from harness.fleet.offer import Offer, OfferedDevice
+from harness.fleet.agent import FleetDevice, Offer
+from harness.fleet.measurers import FleetRequest, open_fleet
+from harness.fleet.scheduler import load_distributed
 from harness.measure.devices import Backend
 from harness.measure.trial.occasions import ONE_OCCASION, split_rounds
 from harness.results import Store, writing
@@ -132,13 +132,10 @@ class SleepingMeasurer:
 class SleepingAgent(agent.Agent):
     """An agent whose devices and compilers sleep."""
 
-    def _opened(self, uuid: str) -> agent.OpenedDevice | None:
-        if not self._packed.folder.exists():
-            return None
-        with self._opening:
-            return self._facts(OfferedDevice(uuid, "simulated", BACKEND))
+    def _device(self, uuid: str) -> FleetDevice:
+        return _device(uuid)
 
-    def _measurer(self, spec: Spec, device: OfferedDevice) -> Any:
+    def _measurer(self, device: FleetDevice) -> Any:
         return SleepingMeasurer(device.uuid)
 
 
@@ -149,6 +146,10 @@ def _measurement(problem: Input, config: Config, samples: int) -> Measurement:
     return Measurement(config, problem, Outcome.OK, Timing(samples_s), build)
 
 
+def _device(uuid: str) -> FleetDevice:
+    return FleetDevice(uuid, "simulated", uuid.partition("-")[0], BACKEND)
+
+
 def _offer() -> Offer:
     """Offer the devices of the worker that is asked."""
     import distributed
@@ -156,8 +157,7 @@ def _offer() -> Offer:
     asked = distributed.get_worker()
     name = str(asked.name)
     devices = range(int(asked.state.total_resources["devices"]))
-    offered = (OfferedDevice(f"{name}-{number}", "simulated", BACKEND) for number in devices)
-    return Offer(__version__, name, tuple(offered))
+    return Offer(__version__, tuple(_device(f"{name}-{number}") for number in devices))
 
 
 def serve(devices: int) -> None:
@@ -220,7 +220,7 @@ def rates(spec: Spec, database: str, address: str, devices: int) -> tuple[float,
     options = SearchOptions(resolve_techniques(["UniformRandom"]), TESTS, 0, "fleet", 4)
     clock = Clock()
     request = FleetRequest(address, (), devices, False, database, print)
-    with fleet_measurers(spec, request) as fleet, writing(database) as engine:
+    with open_fleet(spec, request) as fleet, writing(database) as engine:
         measurer = EqualDevices(fleet.measurers)
         assert len(measurer.left) == devices, f"{len(measurer.left)} devices joined"
         with contextlib.closing(measurer), Store(engine) as store:

@@ -47,11 +47,10 @@ from harness.core.machine import notes, usable_cores
 from harness.core.observations import THROTTLED_SAMPLES
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import COLD, WARM, Config, Input, Measurement
-from harness.measure.clocks.watch import GPU_WARMUP_S, ClockWatch
-from harness.measure.cuda.calls import LaunchShape
-from harness.measure.cuda.compilers import CUDA_COMPILERS, first_usable, open_cuda_compiler
+from harness.measure.clocks import GPU_WARMUP_S, ClockWatch
+from harness.measure.cuda.bindings import LaunchShape
 from harness.measure.cuda.device import CudaDevice
-from harness.measure.cuda.gpus import list_gpus
+from harness.measure.cuda.gpus import CUDA_COMPILERS, first_usable, list_gpus, open_cuda_compiler
 from harness.measure.cuda.stream import TimedStream
 from harness.measure.device.base import Compiler
 from harness.measure.kernels.data import KernelData, KernelJob, make_kernel_data

@@ -37,7 +37,7 @@ from harness.commands import dispatch, tune
 from harness.core.errors import HarnessError
 from harness.core.invocation import command_line
 from harness.core.records import Config
-from harness.dispatch.verdict import Judged, compare
+from harness.dispatch.verdict import Slowdowns, compare
 from harness.space_file import load_spec
 from harness.space_file.workload import Workload, read_workload
 from harness.stats import Estimate
@@ -139,7 +139,7 @@ def record(folder: Path, calls: Sequence[tuple[int, int]]) -> tuple[Program, Wor
 
 def slowdowns(
     programs: Mapping[str, Program], calls: Mapping[tuple[int, int], int], rounds: int
-) -> dict[str, Judged]:
+) -> dict[str, Slowdowns]:
     """Run each input in all configurations that a program may choose, interleaved, and judge the
     choices of each program."""
     where = {
@@ -164,7 +164,7 @@ def slowdowns(
     weights = np.array([*calls.values()], dtype=np.float64)
     inputs, failed = np.arange(len(calls)), np.zeros(len(calls), dtype=bool)
     return {
-        name: Judged(name, np.array(of), inputs, failed, weights=weights / weights.mean())
+        name: Slowdowns(name, np.array(of), inputs, failed, weights=weights / weights.mean())
         for name, of in logs.items()
     }
 

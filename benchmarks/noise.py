@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from harness.core.program import Binary
 from harness.core.records import Build, Config, Environment, Input, Measurement
-from harness.measure.local import sampling_of
+from harness.measure.measurer import sampling_of
 from harness.measure.trial import trial
 from harness.measure.trial.occasions import ONE_OCCASION, Block, over_occasions, split_rounds
 from harness.measure.trial.trial import Job

@@ -22,7 +22,7 @@ from benchmarks.starchart import SPACES as STARCHART
 from harness.core.arrays import Array
 from harness.core.records import Config
 from harness.models.gadapt import judge
-from harness.models.starchart import Growth, grow, growth_to_published_leaves
+from harness.models.starchart import Growth, grow
 from harness.search.techniques.self_contained import steps_up
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
@@ -36,6 +36,9 @@ from harness.stencil.nest import NdRange
 
 ROOT = Path(__file__).resolve().parents[1]
 KMEANS = ["ppb", "tpp", "consec"]
+PUBLISHED_THRESHOLD = 1e-6
+"""The paper has "0 or a small value"; on the authors' samples this gives their 40 leaves."""
+
 _DRAWS, _FEW_DRAWS = 50, 10
 _MORE_TIME = 1.1
 _EXPRESSIONS = 1000
@@ -125,21 +128,20 @@ def errors(target: str, growth: Growth, draws: int) -> tuple[list[float], list[i
 
 
 def tree_error(target: str) -> str:
-    """Describe the error of trees with the published number of leaves."""
-    found, _ = errors(target, growth_to_published_leaves(), _DRAWS)
+    """Describe the error of trees that grow by the published rule."""
+    found, _ = errors(target, Growth(PUBLISHED_THRESHOLD), _DRAWS)
     text = f"{statistics.median(found):.1%} [{min(found):.1%}, {max(found):.1%}]"
-    return f"{text}, at most 50 leaves; median and range of {_DRAWS} draws of {PUBLISHED_SAMPLES}"
+    rule = f"threshold {PUBLISHED_THRESHOLD:g}"
+    return f"{text}, {rule}; median and range of {_DRAWS} draws of {PUBLISHED_SAMPLES}"
 
 
 def leaf_counts() -> str:
-    """Count the leaves of trees that stop at several thresholds, and by the rules of harness."""
+    """Count the leaves of trees that stop at several thresholds, and of pruned ones."""
     rules = {
-        f"threshold {threshold:g}": Growth(relative_threshold=threshold)
-        for threshold in (0, 1e-6, 1e-4)
-    } | {
-        "at most a leaf for four samples": growth_to_published_leaves(),
-        "cross-validated": Growth(),
+        f"threshold {threshold:g}": Growth(threshold)
+        for threshold in (0, PUBLISHED_THRESHOLD, 1e-4)
     }
+    rules["pruned by cross-validation"] = Growth()
     parts = []
     for name, growth in rules.items():
         found, leaves = errors("runtime", growth, _FEW_DRAWS)

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks.papers import tree_errors
+from benchmarks.papers import PUBLISHED_THRESHOLD, tree_errors
 from benchmarks.recordings import recorded
 from harness.core.errors import RecordingError
-from harness.models.starchart import Growth, growth_to_published_leaves
+from harness.models.starchart import Growth
 from harness.recordings.formats import RecordingFile
 from harness.recordings.recording import Recording
 from harness.stats import Estimate
@@ -31,9 +31,9 @@ HUB = "Kernel Tuner's benchmark_hub, MIT"
 _DRAWS = 50
 _GOAL = 0.15  # the error to which Starchart's authors add samples
 _TREES = {
-    "200 samples, threshold 0": (200, Growth(relative_threshold=0)),
-    "200 samples, 50 leaves": (200, growth_to_published_leaves()),
-    "400 samples, threshold 0": (400, Growth(relative_threshold=0)),
+    "200 samples, threshold 0": (200, Growth(0)),
+    f"200 samples, threshold {PUBLISHED_THRESHOLD:g}": (200, Growth(PUBLISHED_THRESHOLD)),
+    "400 samples, threshold 0": (400, Growth(0)),
 }
 _AMD, _NVIDIA = "convolution_milo_W6600", "convolution_milo_A100"
 

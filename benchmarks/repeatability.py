@@ -34,7 +34,7 @@ import numpy.typing as npt
 from benchmarks.frame import Figures, benchmark, option, show
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement
-from harness.dispatch.study import QUICK, TREE, study
+from harness.dispatch.study import QUICK, TREE, Study
 from harness.report.findings import Findings
 from harness.results.view import Results, read_results, the_one
 from harness.stats import Estimate
@@ -69,7 +69,7 @@ def _answers(run: Results) -> Answers:
     """Return the answers of a run by their kind, and by input where there is one for each."""
     findings = Findings(run)
     single, matrix = findings.single, findings.matrix
-    chosen = study(matrix, QUICK).learnt(TREE).indices(matrix.features, matrix.applies)
+    chosen = Study.of(matrix, QUICK).learnt(TREE).indices(matrix.features, matrix.applies)
     inputs = matrix.features.itertuples(index=False, name=None)
     return {
         "single": {"all": single.config if single else None},

@@ -6,38 +6,33 @@ choose for its own inputs, 10,000 at most: far more than a branch predictor reme
     python -m benchmarks.selection miopen_gfx900_56.csv.gz
 
 This takes some minutes, most of them to learn. A time is the CPU time of a call, the least of 15
-repeats over all inputs; `splits` is the mean number of splits that a choice passes. It needs `cc`.
+repeats over all inputs. It needs `cc`.
 The last line is one JSON object.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import random
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
 
 from benchmarks.dispatch_data import read_data_sets
 from benchmarks.dispatch_runs import MOST_LEAVES
 from benchmarks.frame import SEED, Figures, benchmark, option, show
 from harness.core.records import Environment, Value
 from harness.dispatch.c_code import c_header
+from harness.dispatch.choice import DispatchProgram
 from harness.dispatch.dispatcher import Dispatcher, Provenance
 from harness.dispatch.ensemble import EnsembleLearner
-from harness.dispatch.features import Feature, features_of
-from harness.dispatch.formulas import Type
-from harness.dispatch.learnt import splits_passed
-from harness.dispatch.program import DispatchProgram
-from harness.dispatch.python_code import python_module
+from harness.dispatch.features import Feature, Type, features_of
+from harness.dispatch.package import files_of
 from harness.dispatch.tree import TreeLearner
-from harness.models.encoding.columns import column_values
 
 REPEATS = 15
 MOST_INPUTS, PYTHON_INPUTS = 10_000, 200
@@ -124,25 +119,25 @@ def _c_value(feature: Feature, value: Value) -> str:
 
 
 def time_python(dispatcher: Dispatcher, inputs: Inputs) -> dict[str, float]:
-    """Return the seconds of a choice for an input that is not cached."""
-    module: dict[str, Any] = {"__name__": "timed"}
-    exec(python_module(dispatcher), module)  # the generated module
-    select: Callable[..., int] = module["select_index"]
-    select = getattr(select, "__wrapped__", select)
+    """Return the seconds of a choice for an input that is not cached, and of importing."""
+    with tempfile.TemporaryDirectory() as folder:
+        for path, content in files_of(dispatcher).items():
+            (Path(folder) / path).parent.mkdir(exist_ok=True)
+            (Path(folder) / path).write_bytes(content)
+        sys.path.insert(0, folder)
+        sys.modules.pop("timed", None)
+        begin_s = time.perf_counter()
+        module = importlib.import_module("timed")
+        import_s = time.perf_counter() - begin_s
+        sys.path.remove(folder)
     times = []
     for _ in range(REPEATS):
+        module._least.cache_clear()
         begin_s = time.process_time()
         for one in inputs[:PYTHON_INPUTS]:
-            select(*one)
+            module.select_index(*one)
         times.append((time.process_time() - begin_s) / len(inputs[:PYTHON_INPUTS]))
-    return {"python_select_s": min(times)}
-
-
-def splits_of(dispatcher: Dispatcher, inputs: Inputs) -> float:
-    """Return the mean number of splits that a choice passes."""
-    features = pd.DataFrame(inputs, columns=[feature.name for feature in dispatcher.features])
-    program = dispatcher.program
-    return splits_passed(program.choice, column_values(program.columns, features))
+    return {"python_select_s": min(times), "import_s": import_s}
 
 
 @benchmark(option("file", what="a recording of many inputs", type=Path, metavar="FILE"), SEED)
@@ -153,7 +148,6 @@ def main(args: argparse.Namespace) -> Figures:
         name: {
             **time_c(dispatcher, inputs),
             **time_python(dispatcher, inputs),
-            "splits": splits_of(dispatcher, inputs),
         }
         for name, dispatcher in dispatchers.items()
     }

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from harness.core.arrays import Array, Flags, Indices
+from harness.dispatch.choice import WORTH_A_TRY, LearntSelector, tuned_rows
 from harness.dispatch.learners import Selector
-from harness.dispatch.learnt import LearntSelector, expected_costs, tuned_rows
 from harness.dispatch.matrix import Matrix
-from harness.dispatch.program import WORTH_A_TRY, TreeChoice
-from harness.dispatch.verdict import Judged, judged
+from harness.dispatch.verdict import Slowdowns
 from harness.models.encoding.columns import column_values
 from harness.models.folds import Fold
 
@@ -52,8 +51,7 @@ def shortlists(
     """List up to `most` candidates that are worth a try on each input, as `select_top` does: their
     indices, shape (inputs, most), likeliest first, -1 behind the last."""
     members = np.array(learnt.portfolio)
-    assert not isinstance(learnt.choice, TreeChoice)
-    costs = expected_costs(learnt.choice, column_values(learnt.columns, features))
+    costs = learnt.choice.costs(column_values(learnt.columns, features))
     usable = applies[:, members]
     costs = np.where(usable, costs, np.inf)
     worth: Flags = usable & (costs <= costs.min(axis=1, keepdims=True) + WORTH_A_TRY)
@@ -80,17 +78,17 @@ def stacked(folds: Sequence[Fold], lists: Sequence[Indices]) -> Indices:
 
 def judged_lists(
     name: str, matrix: Matrix, lists: Indices
-) -> tuple[list[Judged], dict[str, Tries]]:
+) -> tuple[list[Slowdowns], dict[str, Tries]]:
     """Judge the first of each list, shape (inputs, listed), and then the best of the first two and
     of the first three, where there are so many; -1 is behind the last of a list. Also return what
     trying costs, by the names of these rows."""
-    found, tries = [judged(name, matrix, lists[:, 0])], dict[str, Tries]()
+    found, tries = [Slowdowns.of(name, matrix, lists[:, 0])], dict[str, Tries]()
     logs = matrix.log_slowdown[np.arange(len(lists))[:, None], lists]
     logs[lists < 0] = np.inf
     for most in range(2, lists.shape[1] + 1):
         tried = logs[:, :most]
         best = np.take_along_axis(lists, tried.argmin(axis=1)[:, None], axis=1)[:, 0]
-        found.append(judged(f"{name}, best of top {most}", matrix, best))
+        found.append(Slowdowns.of(f"{name}, best of top {most}", matrix, best))
         excess = np.exp(np.where(np.isinf(tried), 0.0, tried)).sum(axis=1) - most
         tries[found[-1].name] = Tries((lists[:, :most] >= 0).sum(axis=1), excess)
     return found, tries

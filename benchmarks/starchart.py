@@ -2,11 +2,11 @@
 
 Each space of spaces/starchart/ is sampled uniformly, on a GPU on its largest input and on a CPU on
 its smallest one: small inputs take a GPU less time than a launch. A tree learns from more and more
-samples, as `tune --validate` does it: from 200 at least, and until its median relative
-error on reserved samples reaches the target. 100 reserved samples are then measured twice, all in
-one random order: a target below the median relative difference of the two times is not tried.
-The fastest sample and the default are measured again, interleaved. Run it where harness is
-installed, on a machine that does nothing else:
+samples, as `tune --validate` does it: from 200 at least, and until the interval of its median
+relative error on reserved samples is below the target. 100 reserved samples are then measured
+twice, all in one random order: a target below the median relative difference of the two times is
+not tried. The fastest sample and the default are measured again, interleaved. Run it where harness
+is installed, on a machine that does nothing else:
 
     python -m benchmarks.starchart
 
@@ -36,7 +36,6 @@ from harness.core.records import Config, Input, Measurement, Outcome, SampleRole
 from harness.measure.choose import with_cache
 from harness.measure.devices import choose
 from harness.measure.kernels.measurer import KernelMeasurer
-from harness.models.prediction import PairEncoder
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
 from harness.stats import Estimate
@@ -88,7 +87,6 @@ class UniformSampler:
         self, measurer: KernelMeasurer, space: ConstrainedSpace, problem: Input, seed: int
     ) -> None:
         self._measurer, self._space, self._problem, self._seed = measurer, space, problem, seed
-        self.columns = PairEncoder(space.parameters, [problem])
         self.measured: dict[SampleRole, list[Measurement]] = {role: [] for role in SampleRole}
 
     def begin_samples(self, title: str, samples: int) -> None:
@@ -193,9 +191,9 @@ def _sampled(
     limit = min(args.samples, PUBLISHED_SAMPLES)
     found = validate(sampler, counts, Goal(0.0, limit, args.seed))
     of_first = found.curve[-1]
-    if min(point.error.median.value for point in found.curve) > args.target:
+    if min(point.error.median.high for point in found.curve) > args.target:
         found = validate(sampler, counts, Goal(args.target, args.samples, args.seed))
-    reached = [point for point in found.curve if point.error.median.value <= args.target]
+    reached = [point for point in found.curve if point.error.median.high <= args.target]
     return of_first, (reached or found.curve[-1:])[0], found.reserved
 
 

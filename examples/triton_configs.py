@@ -37,7 +37,7 @@ def prune_by(dispatcher, **arguments):
 
     def prune(configs, named_args, **others):
         passed = {**named_args, **others}
-        features = {name: passed[arguments.get(name, name)] for name in dispatcher.TUNED}
+        features = {name: passed[arguments.get(name, name)] for name in dispatcher.FEATURES}
         return [configs[dispatcher.select_index(**features)]]
 
     return prune

@@ -18,7 +18,7 @@ import sqlalchemy
 
 from harness.measure.devices import Backend, choose
 from harness.measure.process.child import Child
-from harness.results import engine as engines
+from harness.results import database as engines
 from tests.helpers.fakes import SharedWorker
 from tests.helpers.postgres_server import ADVICE, Server, programs, running_server
 from tests.helpers.small_pocl import link_pocl
@@ -151,47 +151,33 @@ class _Shared:
 
     def __init__(self) -> None:
         self.child = Child(SharedWorker)
-        self.child.start()  # with the environment of no test
+        self.child.call(id, timeout_s=60)  # it starts with the environment of no test
         self.using = threading.RLock()
-        self.made_by = b""
+        self.key = ""
         self.workers = 0
 
 
 class _Lent(Child):
-    """A shared child for one measurer: with its own worker, and left open."""
+    """A shared child for the measurers of one test: with a worker of theirs, and left open."""
 
     def __init__(self, shared: _Shared, make_worker: Callable[[], object]) -> None:
         self._shared = shared
         self._made_by = pickle.dumps(make_worker)
+        self._key = f"{os.environ['PYTEST_CURRENT_TEST'].partition(' ')[0]} {self._made_by!r}"
 
     @property
     def generation(self) -> int:  # type: ignore[override]
         """Count the processes, and the workers in them."""
         return self._shared.child.generation + self._shared.workers
 
-    def start(self) -> int:
-        """Let the next call make a worker, unless this one's is in use."""
+    def call(self, method: Callable[..., T], *args: object, timeout_s: float) -> T:
+        """Call with a worker that is made on first use."""
         shared = self._shared
         with shared.using:
-            shared.child.start()
-            if shared.made_by != self._made_by:
-                shared.made_by, shared.workers = self._made_by, shared.workers + 1
-            return self.generation
-
-    def call(
-        self,
-        method: Callable[..., T],
-        *args: object,
-        timeout_s: float,
-        generation: int | None = None,
-    ) -> T:
-        """Call with a worker that is made on first use."""
-        with self._shared.using:
-            self.start()
-            if generation is not None:
-                generation -= self._shared.workers
-            words: Any = SharedWorker.call, self._made_by, method, *args
-            called: T = self._shared.child.call(*words, timeout_s=timeout_s, generation=generation)
+            if shared.key != self._key:
+                shared.key, shared.workers = self._key, shared.workers + 1
+            words: Any = SharedWorker.call, shared.workers, self._made_by, method, *args
+            called: T = shared.child.call(*words, timeout_s=timeout_s)
             return called
 
     def replace(self) -> None:
@@ -237,7 +223,7 @@ def _share(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
 
     Starting new ones, and PoCL's compiler in them, takes longer than to measure a kernel.
     """
-    for module, shared in zip(("kernels.client", "builds.queue"), pair, strict=True):
+    for module, shared in zip(("kernels.device_process", "builds.queue"), pair, strict=True):
         monkeypatch.setattr(f"harness.measure.{module}.Child", partial(_Lent, shared))
 
 

@@ -17,8 +17,7 @@ from harness.analysis.failures import group_failures
 from harness.analysis.sampling import sampled
 from harness.core.arrays import Flags, Indices
 from harness.core.records import Outcome
-from harness.models.starchart import Growth, Region, grow
-from harness.models.starchart.growing import TreeNode
+from harness.models.starchart import Growth, Region, TreeNode, grow
 from harness.results import MeasurementRows
 from harness.results.view import Results
 
@@ -61,7 +60,7 @@ class Cause:
     others_failed: int
 
     def __str__(self) -> str:
-        met = " and ".join(part.text(name) for name, part in self.region.parts.items())
+        met = " and ".join(map(str, self.region.parts.values()))
         return (
             f"{self.kind}: {self.failed:,} of {self.count:,} tests with {met} failed, "
             f"{self.others_failed:,} of {self.others:,} others"
@@ -114,9 +113,9 @@ class _Tests:
         """Yield the causes, the one with most failures first."""
         if self.failed.all():
             return
-        table = self.settings.assign(**{_FAILED: self.failed})
+        table = self.settings.assign(**{_FAILED: self.failed.astype(np.float64)})
         names = list(map(str, self.settings.columns))
-        tree = grow(table, _FAILED, names, Growth(relative_threshold=_LEAST_GAIN))
+        tree = grow(table, _FAILED, names, Growth(threshold=_LEAST_GAIN))
         first, *rest = sorted(self._regions(tree.root), key=lambda node: node.mean)
         others, taken = self._rows(first), list[TreeNode]()
         for node in rest:
@@ -142,10 +141,9 @@ class _Tests:
     def _regions(self, node: TreeNode) -> list[TreeNode]:
         """Return the regions that a node is split into, without splits on a third parameter, and
         without last splits that separate nothing clearly."""
-        split = node.split
-        if split is None or len({*node.box.parts, split.parameter}) > _MOST_PARAMETERS:
+        if not node.sides or len({*node.box.parts, node.parameter}) > _MOST_PARAMETERS:
             return [node]
-        low, high = self._regions(split.low), self._regions(split.high)
+        low, high = map(self._regions, node.sides)
         if len(low) == len(high) == 1:
             pair = self._rows(low[0]), self._rows(high[0])
             if not any(self._is_clear(*ordered, _LAST_LEVEL) for ordered in (pair, pair[::-1])):

@@ -10,7 +10,7 @@ import numpy as np
 from harness.core.arrays import Array
 from harness.core.observations import HOST_RETRIES, SM_CLOCK_MHZ, THROTTLED_SAMPLES
 from harness.core.text import counted
-from harness.measure.clocks.watch import LOW_CLOCK
+from harness.measure.clocks import LOW_CLOCK
 from harness.measure.sensors.nvml import THROTTLED, THROTTLED_BY
 from harness.space_file.tuned import MAX_INTEGER
 

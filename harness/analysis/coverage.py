@@ -14,7 +14,7 @@ from harness.core.records import Input
 from harness.core.text import counted, first_few
 from harness.results import Command, Run
 from harness.results.caveats import record_lines
-from harness.results.notes import COMPARED, RERUN
+from harness.results.notes import RERUN
 from harness.results.view import Results
 
 NOT_MEASURED = "not measured: "
@@ -65,8 +65,9 @@ def rerun_lines(results: Results) -> Iterator[str]:
         f"`harness.compare --rerun` measured {inputs} and searched nothing, so there is no best "
         "configuration."
     )
-    names = [notes[name] for name in COMPARED.values() if name in notes]
-    if len(names) == len(COMPARED):
+    compared = notes.get("compared", {})
+    if len(compared) == 2:
+        names = compared["BASE"], compared["CANDIDATE"]
         yield f"To compare again: {command_line('compare', *names, '--rerun')}"
         yield f"To see what was searched: {command_line('analyse', *names)}"
 

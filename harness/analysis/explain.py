@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,18 +20,17 @@ from harness.core.errors import UsageError
 from harness.core.kept import Kept, content_key
 from harness.core.observations import HOW_TIMED
 from harness.core.records import Value
+from harness.core.text import first_few
+from harness.models.encoding.columns import must_have, values_of
 from harness.models.starchart import (
     Accuracy,
     Axis,
     Growth,
     Tree,
     TreeTarget,
-    axes_of,
     cross_validate,
     grow,
-    pool,
 )
-from harness.models.starchart.axes import is_numeric, must_have, numbers, values_of
 from harness.results import MeasurementRows
 from harness.results.view import Results
 
@@ -41,6 +40,9 @@ if TYPE_CHECKING:
 
 MEASUREMENT = "measurement"
 """The column with the number of the measurement that a sample comes from."""
+
+PLATFORM = "platform"
+"""The column with the device, of samples of several."""
 
 FEWEST_SAMPLES = 20
 MOST_SAMPLES = 4_000
@@ -74,7 +76,7 @@ class Samples:
         """Keep the samples that have a number for each of these targets; raises UsageError for an
         unknown one."""
         must_have(self.table, targets)
-        known = [numbers(self.table[name]) for name in targets]
+        known = [self.table[name].to_numpy(dtype=np.float64) for name in targets]
         kept = np.logical_and.reduce([np.isfinite(column) for column in known])
         return replace(self, table=self.table[kept])
 
@@ -100,11 +102,8 @@ def samples(results: Results) -> Samples:
     inputs, configs = (
         list(map(column.at, rows.selected.tolist())) for column in (columns.inputs, columns.configs)
     )
-    features = pd.DataFrame([dict(one) for one in inputs])
-    parts = {
-        **_columns(features, inputs),
-        **_columns(pd.DataFrame([dict(one) for one in configs]), configs),
-    }
+    features = _columns(inputs)
+    parts = {**features, **_columns(configs)}
     time_s = rows.of(columns.time_s)
     plain = {
         "time_s": time_s,
@@ -120,7 +119,7 @@ def samples(results: Results) -> Samples:
     measured = {SLOWDOWN: time_s / least, MEASUREMENT: measurement_numbers(rows)}
     flat = pd.DataFrame({**plain, **measured, **parts})
     varying = tuple(name for name, column in parts.items() if len(set(values_of(column))) > 1)
-    return Samples(flat, varying, tuple(map(str, features.columns)))
+    return Samples(flat, varying, tuple(features))
 
 
 def _observed(all_rows: MeasurementRows, rows: MeasurementRows) -> dict[str, Array]:
@@ -142,45 +141,55 @@ def _least(rows: MeasurementRows) -> Array:
     return least
 
 
-def _columns(part: pd.DataFrame, rows: Sequence[Mapping[str, Value]]) -> Mapping[str, pd.Series]:
-    """Return the columns; numbers that some rows lack become words, taken from `rows`, since pandas
-    turns integers into floats where one is missing."""
+def _columns(rows: Sequence[Mapping[str, Value]]) -> dict[str, pd.Series[Any]]:
+    """Return the columns of rows; one that some rows lack keeps its values as they are and None,
+    since pandas would turn integers into floats."""
     import pandas as pd
 
+    table = pd.DataFrame([dict(row) for row in rows], dtype=object)
     return {
-        str(name): pd.Series([one.get(str(name)) for one in rows], index=column.index, dtype=object)
-        if is_numeric(column) and column.isna().any()
-        else column
-        for name, column in part.items()
+        str(name): column.infer_objects() if there.all() else column.where(there, None)
+        for name, column in table.items()
+        for there in [column.notna()]
     }
 
 
 def pooled(found: Sequence[Results]) -> Samples:
-    """Join samples of one space on several platforms, with the platform as a parameter.
+    """Join samples of one kernel on several platforms, with the platform as a parameter.
 
-    Quantities that were not observed on all platforms are left out. Raises UsageError if the spaces
-    differ, or two Results are of the same platform.
+    Quantities that were not observed on all platforms are left out. Raises UsageError if two
+    Results are of the same platform, or have other parameters.
     """
-    spaces = {results.campaign.space_name for results in found}
+    import pandas as pd
+
     tables: dict[str, Samples] = {}
     for results in found:
         name = str(results.campaign.environment)
-        if len(spaces) > 1 or name in tables:
+        if name in tables:
             raise UsageError(
-                "--platforms needs one space, and each platform with one campaign, but there are "
+                "--platforms needs each platform with one campaign, but there are "
                 + "; ".join(one.title for one in found)
             )
         tables[name] = samples(results)
     parameters = tuple(dict.fromkeys(name for one in tables.values() for name in one.parameters))
-    kept = set.intersection(*(set(one.table.columns) for one in tables.values())) | {*parameters}
-    alike = {
-        name: one.table[[column for column in one.table.columns if column in kept]].assign(
-            **{MEASUREMENT: [f"{name}: {number}" for number in one.table[MEASUREMENT]]}
-        )
-        for name, one in tables.items()
-    }
+    if PLATFORM in parameters:
+        raise UsageError(f"--platforms adds a parameter `{PLATFORM}`; rename yours")
+    for results, one in zip(found, tables.values(), strict=True):
+        lacking = [name for name in parameters if name not in one.table]
+        if lacking:
+            raise UsageError(
+                f"--platforms needs the same kernel on each platform, but {results.title} has no "
+                f"parameter {first_few(lacking, ', ')}, which varies on another"
+            )
+    common = set.intersection(*(set(one.table.columns) for one in tables.values()))
+    parts = []
+    for name, one in tables.items():
+        numbers = [f"{name}: {number}" for number in one.table[MEASUREMENT]]
+        part = one.table[[column for column in one.table if column in common]]
+        parts.append(part.assign(**{MEASUREMENT: numbers, PLATFORM: name}))
     features = next(iter(tables.values())).features
-    return Samples(pool(alike), ("platform", *parameters), features)
+    table: pd.DataFrame = pd.concat(parts, ignore_index=True)
+    return Samples(table, (PLATFORM, *parameters), features)
 
 
 @dataclass(frozen=True)
@@ -212,16 +221,18 @@ def shared_samples(samples: int, measurements: int) -> str:
     return f" ({measurements:,} measured; {shared:,} have the machine code of one of these)"
 
 
-def grown(found: Samples, target: TreeTarget) -> Tree:
+def grown(found: Samples, target: TreeTarget, growth: Growth) -> Tree:
     """Grow a tree on at most MOST_SAMPLES.
 
     Raises UsageError for an unknown target and for too few samples.
     """
     usable = _usable(found, target)
-    return grow(usable, target, axes_of(usable, found.parameters), Growth(groups=MEASUREMENT))
+    return grow(usable, target, found.parameters, replace(growth, groups=MEASUREMENT))
 
 
-def explain(found: Samples, target: TreeTarget, kept: Kept | None = None) -> Explanation:
+def explain(
+    found: Samples, target: TreeTarget, kept: Kept | None = None, growth: Growth | None = None
+) -> Explanation:
     """Grow a tree on at most MOST_SAMPLES, and judge such trees on held-out samples; what
     was found before is `kept`.
 
@@ -229,20 +240,24 @@ def explain(found: Samples, target: TreeTarget, kept: Kept | None = None) -> Exp
     samples.
     """
     usable = _usable(found, target)
-    axes = axes_of(usable, found.parameters)  # of all samples, since a fold may lack a word
+    growth = replace(growth or Growth(), groups=MEASUREMENT)
+    # Of all samples, since a fold may lack a word.
+    axes = [Axis.of(usable, name) for name in found.parameters]
     table = [[str(name), str(usable[name].dtype), usable[name].tolist()] for name in usable.columns]
-    wanted = [target.column, target.per, target.log, found.parameters]
+    wanted = [target.column, target.per, target.log, found.parameters, growth.threshold]
     key = content_key("explained by a tree", table, wanted)
-    return (kept or Kept()).recall(key, partial(_explain, usable, target, axes))
+    return (kept or Kept()).recall(key, partial(_explain, usable, target, axes, growth))
 
 
-def _explain(usable: pd.DataFrame, target: TreeTarget, axes: Sequence[Axis]) -> Explanation:
-    growth = Growth(folds=_FOLDS, groups=MEASUREMENT)
+def _explain(
+    usable: pd.DataFrame, target: TreeTarget, axes: Sequence[Axis], growth: Growth
+) -> Explanation:
+    in_fold = replace(growth, folds=_FOLDS)
     accuracy = cross_validate(
-        lambda part: grow(part, target, axes, growth), usable, target.column, _FOLDS, MEASUREMENT
+        lambda part: grow(part, target, axes, in_fold), usable, target.column, _FOLDS, MEASUREMENT
     )
     return Explanation(
-        grow(usable, target, axes, Growth(groups=MEASUREMENT)),
+        grow(usable, target, axes, growth),
         accuracy,
         int(usable["unbiased"].sum()),
         usable[MEASUREMENT].nunique(),
@@ -252,7 +267,7 @@ def _explain(usable: pd.DataFrame, target: TreeTarget, axes: Sequence[Axis]) -> 
 def _usable(found: Samples, target: TreeTarget) -> pd.DataFrame:
     must_have(found.table, [target.column, *target.per])
     drawn = found.drawn()
-    usable: pd.DataFrame = drawn[np.isfinite(numbers(drawn[target.column]))]
+    usable: pd.DataFrame = drawn[np.isfinite(drawn[target.column].to_numpy(dtype=np.float64))]
     made = usable[MEASUREMENT].nunique()
     if made < FEWEST_SAMPLES or not found.parameters:
         shared = f" ({len(usable):,} samples share them)" if made < len(usable) else ""

@@ -40,8 +40,8 @@ from harness.measure.sensors.energy import ENERGY
 from harness.models.starchart import importance
 from harness.report.findings import Findings
 from harness.results import without_password
-from harness.results.flag_files import noted_files
 from harness.results.measured import MeasuredConfigs
+from harness.results.notes import noted_files
 from harness.stats import Estimate
 from harness.stats.timing import TimeRatio, half_width_of
 
@@ -77,7 +77,10 @@ def describe_results(
         single=describe_single(findings.single) if findings.single else None,
         choice=describe_choice(found, found.best) if found else None,
         why_no_choice="" if found else why_no_choice(findings),
-        flag_files=[FlagFileDocument(**vars(file)) for file in files],
+        flag_files=[
+            FlagFileDocument(flag=flag, value=value, **file)
+            for (flag, value), file in files.items()
+        ],
     )
 
 
@@ -125,7 +128,7 @@ def describe_choice(found: Study, name: str) -> ChoiceDocument:
         sentence=sentence(found, name),
         judged=[
             JudgedDocument(one.name, _ratio(one.mean, False), one.worst, one.near)
-            for one in found.judged.values()
+            for one in found.slowdowns.values()
         ],
     )
 

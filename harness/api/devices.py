@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 from harness.api.request import TuneRequest
 from harness.core.errors import UsageError
-from harness.fleet.measurers import FleetMeasurers, FleetRequest, fleet_measurers
+from harness.fleet.measurers import Fleet, FleetRequest, open_fleet
 from harness.measure.choose import open_measurers
 from harness.measure.measurer import Measurer
 from harness.results.url import shown_database
@@ -32,7 +32,7 @@ def open_devices(
     else:
         fleet = _open_fleet(request, opened, say)
         measurers, why = fleet.measurers, _why_of_fleet(request, fleet)
-        joining = fleet.late if most > 1 and options.validate is None else None
+        joining = fleet if most > 1 and options.validate is None else None
     if len(measurers) == 1 and joining is None:
         return next(iter(measurers.values())), why
     try:
@@ -53,16 +53,14 @@ def _most(request: TuneRequest) -> int:
     return len(request.spec.inputs)  # an input is with one device
 
 
-def _open_fleet(
-    request: TuneRequest, opened: ExitStack, say: Callable[[str], None]
-) -> FleetMeasurers:
+def _open_fleet(request: TuneRequest, opened: ExitStack, say: Callable[[str], None]) -> Fleet:
     options = request.options
     assert options.cluster is not None
     driver = f"{platform.node()}: {shown_database(request.database)}"
     names, most = options.device, _most(request)
     asked = FleetRequest(options.cluster, names, most, options.insecure, driver, say)
-    return opened.enter_context(fleet_measurers(request.whole, asked))
+    return opened.enter_context(open_fleet(request.whole, asked))
 
 
-def _why_of_fleet(request: TuneRequest, fleet: FleetMeasurers) -> str:
+def _why_of_fleet(request: TuneRequest, fleet: Fleet) -> str:
     return "; ".join([f"--cluster {request.options.cluster}", *fleet.skipped])

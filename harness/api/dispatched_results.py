@@ -32,7 +32,7 @@ class DispatchOptions:
     require_choice: bool = False
     seed: int = 0
     weights: Path | None = None
-    format: tuple[str, ...] = ()
+    most: int | None = None
 
     # How messages spell the options that they advise.
     spec_option: ClassVar[str] = "--spec FILE"

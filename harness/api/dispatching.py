@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -26,11 +26,9 @@ from harness.core.errors import UsageError
 from harness.core.kept import Kept
 from harness.core.text import counted, suggestion
 from harness.dispatch.candidates import applies_where, matrix_of
+from harness.dispatch.choice import Choice, DispatchProgram, LearntSelector
 from harness.dispatch.dispatcher import KernelFile, Provenance
-from harness.dispatch.formats import check_formats
-from harness.dispatch.learnt import LearntSelector
 from harness.dispatch.matrix import Matrix
-from harness.dispatch.nodes import Leaf
 from harness.dispatch.package import (
     check_candidates,
     check_folder,
@@ -39,23 +37,13 @@ from harness.dispatch.package import (
     opencl_kernels,
     write_dispatcher,
 )
-from harness.dispatch.program import DispatchProgram, TreeChoice
 from harness.dispatch.program_files import program_files, why_no_programs
 from harness.dispatch.single import Single, single_of
-from harness.dispatch.study import (
-    AUTO,
-    AUTOMATIC,
-    CHOICES,
-    Study,
-    fits,
-    learners,
-    sentence,
-    study,
-)
+from harness.dispatch.study import AUTO, AUTOMATIC, CHOICES, Study, fits, learners, sentence
 from harness.dispatch.text import verdict_lines, why_nothing
 from harness.dispatch.weighted import Coverage, weigh
 from harness.display.recommendation import recommendation
-from harness.measure.cuda.compilers import NVCC, name_of, open_cuda_compiler
+from harness.measure.cuda.gpus import NVCC, name_of, open_cuda_compiler
 from harness.models.encoding.columns import tuned_range
 from harness.results import MeasurementRows, without_password
 from harness.results.caveats import record_lines
@@ -124,27 +112,31 @@ class LearntDispatcher:
     @property
     def program(self) -> DispatchProgram:
         """What is written: the choice by input, or the single configuration. Where constraints rule
-        all of a tree's candidates out, the default stands in."""
+        all candidates out, the default stands in."""
         guards = dict.fromkeys(self.matrix.candidates, self.results.constraints)
         if self.name is not None:
             made = self.learnt[self.name].program(self.matrix.candidates, guards)
         else:
-            order = self.single.order
+            order = self.single.order[: self.options.most]
             made = DispatchProgram(
                 columns=(),
                 tuned=tuned_range(self.matrix.features),
                 portfolio=order,
-                static=0,
-                choice=TreeChoice(Leaf(order=tuple(range(len(order))))),
+                choice=Choice.in_order(len(order)),
                 guards=(self.results.constraints,) * len(order),
             )
         default, index = self.results.default, self.matrix.default
         works = index is not None and not np.isinf(self.matrix.time_s[:, index]).any()
         is_needed = self.results.constraints and default not in made.portfolio
-        if not (works and is_needed and isinstance(made.choice, TreeChoice)):
+        has_room = self.options.most is None or len(made.portfolio) < self.options.most
+        if not (works and is_needed and has_room):
             return made
-        portfolio = (*made.portfolio, default)
-        return replace(made, portfolio=portfolio, guards=(*made.guards, self.results.constraints))
+        return replace(
+            made,
+            portfolio=(*made.portfolio, default),
+            choice=made.choice.with_last(),
+            guards=(*made.guards, self.results.constraints),
+        )
 
     @property
     def loss(self) -> str:
@@ -172,7 +164,6 @@ class LearntDispatcher:
             kernels=_kernels(self.spec, program, results, self.arch),
             limits=results.limits,
             launcher=program_launcher(self.spec, results),
-            formats=options.format,
         )
         root = options.output.resolve()
         return [path.relative_to(root).as_posix() for path in written]
@@ -190,14 +181,13 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
     check_folder(options.output)
     campaigns = read_results(options.database, options.space, builds=False, kernel_version=EVERY)
     spec = space_of(options, campaigns)
-    check_formats(options.format)
     results = results_of(campaigns, spec, options)
     arch = _arch(options.arch, results)
     notices, results = _notices(campaigns, results, spec)
     matrix = matrix_of(results)
     reports = input_reports(results)
     coverage = None
-    if options.weights is not None and len(matrix.judgeable().features):
+    if options.weights is not None and len(matrix.comparable().features):
         matrix, coverage = weigh(matrix, read_workload(options.weights, spec))
     single = single_of(matrix, reports, results.finals, results.default)
     if single is None:
@@ -230,19 +220,21 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
     )
 
 
-def _failures(found: Study, name: str) -> list[str]:
-    """Name the first tuned input on which a choice by input takes what failed there."""
+def _failures(found: Study, name: str) -> Iterator[str]:
+    """Name the first tuned input on which a choice by input takes what failed there, and the first
+    on which it has nothing to take."""
     matrix = found.matrix
     chosen = found.learnt(name).indices(matrix.features, matrix.applies)
-    rows = np.flatnonzero(np.isinf(matrix.time_s[np.arange(len(chosen)), chosen]) & (chosen >= 0))
-    if not len(rows):
-        return []
-    features = matrix.features.iloc[int(rows[0])].items()
-    return [
-        f"The {name} chooses a configuration that failed when it was tuned on "
-        f"{counted(len(rows), 'input')}, such as "
-        f"{', '.join(f'{key}={value}' for key, value in features)}."
-    ]
+    failed = np.isinf(matrix.time_s[np.arange(len(chosen)), chosen]) & (chosen >= 0)
+    for where, what in (
+        (failed, f"The {name} chooses a configuration that failed when it was tuned"),
+        (chosen < 0, f"None of at most {found.most} configurations applies: raise --most; this is"),
+    ):
+        rows = np.flatnonzero(where)
+        if len(rows):
+            features = matrix.features.iloc[int(rows[0])].items()
+            first = ", ".join(f"{key}={value}" for key, value in features)
+            yield f"{what} on {counted(len(rows), 'input')}, such as {first}."
 
 
 def _chosen(found: Study | None, choice: str) -> str | None:
@@ -294,7 +286,7 @@ def _judged(matrix: Matrix, options: DispatchOptions, display: Display) -> Study
     names = AUTOMATIC if options.choice == AUTO else (options.choice,)
     wanted = learners(names)
     display.begin_stage("judged on held-out inputs", fits(matrix, wanted))
-    return study(matrix, wanted, options.seed, display.step, Kept.in_cache())
+    return Study.of(matrix, wanted, options.seed, display.step, Kept.in_cache(), options.most)
 
 
 def _provenance(learnt: LearntDispatcher) -> Provenance:

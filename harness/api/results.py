@@ -17,8 +17,7 @@ from harness.core.records import Config, Input
 from harness.core.text import counted, escaped, suggestion
 from harness.display.inputs import best_configuration, best_time, default_time, format_speedup
 from harness.results import without_password
-from harness.results.flat_table import flat_table
-from harness.results.view import Results, read_results
+from harness.results.view import Results, flat_table, read_results
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -171,17 +170,17 @@ class TuneResults:
         *,
         choice: str = "auto",
         require_choice: bool = False,
+        most: int | None = None,
         space: str | Path | Spec | None = None,
-        formats: Sequence[str] = (),
     ) -> list[Path]:
         """Write code that chooses a configuration, as `python -m harness.dispatch`; return its
         files.
 
-        `choice` is "auto", "tree", "ensemble" or "gadapt"; `formats` are written besides C and
-        Python, such as "json". `space` defaults to the one that was
-        tuned, or to its file as the database notes it. Raises UsageError where nothing
-        worked and, with `require_choice`, where choosing by input is not significantly faster than
-        one configuration for all.
+        `choice` is "auto", "tree", "ensemble" or "gadapt"; `most` limits the configurations
+        that it chooses among. `space` defaults to the one that was
+        tuned, or to its file as the database notes it. Raises UsageError where nothing worked and,
+        with `require_choice`, where choosing by input is not significantly faster than one
+        configuration for all.
         """
         from harness.api.dispatched_results import DispatchArguments
         from harness.api.dispatching import learn
@@ -195,7 +194,7 @@ class TuneResults:
             spec=Path(space) if isinstance(space, str) else space or self.space,
             choice=choice,
             require_choice=require_choice,
-            format=tuple(formats),
+            most=most,
         )
         learnt = learn(options, SilentDisplay())
         if learnt.why_not_written:

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from harness.analysis.inputs import InputReport
 from harness.api.devices import open_devices
 from harness.api.options import DATABASE
 from harness.api.request import PREDICTED, TuneRequest
+from harness.core.errors import DatabaseBusy
 from harness.core.records import Config
 from harness.core.text import counted, first_few
 from harness.measure.choose import fitted_to
 from harness.measure.measurer import Measurer
 from harness.recordings.replay import ReplayMeasurer, open_replay
 from harness.results import Store, writing
-from harness.results.other_names import other_name
+from harness.results.campaigns import other_name
 from harness.results.url import shown_database
 from harness.results.versions import set_aside_lines
-from harness.results.waiting import patiently
 from harness.search import make_opentuner_tables
 from harness.space_file import Spec
 from harness.space_file.flag_files import file_name
@@ -35,6 +35,10 @@ from harness.tuning.replayed import RecordedCampaign, describe_recording
 
 if TYPE_CHECKING:
     from harness.results.view import Results
+
+T = TypeVar("T")
+
+_AGAIN_S = 1.0  # between two attempts to write
 
 
 class Listener(Protocol):
@@ -76,7 +80,6 @@ class Tuned:
 
         campaign = self.campaign
         key = campaign.state.run_plan(campaign.spec.inputs[0]).key
-        key = dataclasses.replace(key, problem=None)
         return self.store.read(lambda: results_of(self.store, key, self.request.database))
 
 
@@ -231,3 +234,23 @@ def _described(request: TuneRequest, listener: Listener, opened: ExitStack) -> I
         yield measurer
     finally:
         measurer.close()
+
+
+def patiently(call: Callable[[], T], wait_s: float, say: Callable[[str], None]) -> T:
+    """Call again and again while another process writes, for so many seconds; say so once.
+
+    Raises DatabaseBusy where the other one writes for longer.
+    """
+    end_s = time.monotonic() + wait_s
+    is_said = False
+    while True:
+        try:
+            return call()
+        except DatabaseBusy as busy:
+            left_s = end_s - time.monotonic()
+            if left_s <= 0:
+                raise
+            if not is_said:
+                say(f"{busy.fact}; waiting for it for up to {wait_s:g} s (Ctrl-C ends this)")
+            is_said = True
+        time.sleep(min(_AGAIN_S, left_s))

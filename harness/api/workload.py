@@ -12,7 +12,7 @@ from harness.core.errors import ExpressionError, UsageError
 from harness.core.records import Input
 from harness.core.text import counted
 from harness.results import campaigns, reading, sqlite_path
-from harness.results.runs import placed_runs, read_runs
+from harness.results.campaigns import read_runs, stored_runs
 from harness.space_file import Spec
 from harness.space_file.workload import Workload, read_workload
 
@@ -107,7 +107,7 @@ def stored_inputs(database: str, spec: Spec) -> list[Input]:
     if path is not None and not path.exists():
         return []
     with reading(database) as engine, engine.connect() as connection:
-        runs = placed_runs(connection)
+        runs = stored_runs(connection)
         found = [
             run.problem
             for campaign in campaigns(connection, runs)

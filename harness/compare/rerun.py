@@ -33,7 +33,7 @@ from harness.measure.choose import fitted_to
 from harness.measure.measurer import Measurer
 from harness.measure.trial.occasions import join
 from harness.results import FINAL, RunPlan, Store, without_password
-from harness.results.notes import COMPARED, RERUN
+from harness.results.notes import RERUN, Notes
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec
 
@@ -205,8 +205,11 @@ def _begin(
 ) -> dict[Input, int]:
     """Begin the runs of a side, as a campaign of its own; return the id of each input's run."""
     number = store.choose_campaign(side.spec, side.measurer.environment, fresh=True)
-    compared = {COMPARED[other.name]: without_password(other.database) for other in sides}
-    noted = {**notes(), "rerun_side": side.name, **compared}
+    noted: Notes = {
+        "facts": notes(),
+        "rerun_side": side.name,
+        "compared": {other.name: without_password(other.database) for other in sides},
+    }
     return store.transact(
         lambda: {
             problem: store.begin_run(_plan(side, problem, number), noted).id for problem in problems

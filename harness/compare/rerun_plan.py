@@ -10,7 +10,7 @@ from harness.compare.reading import KernelResults, read_kernel_results
 from harness.core.errors import UsageError
 from harness.core.records import Environment
 from harness.results import campaigns, reading, sqlite_path, without_password
-from harness.results.runs import read_runs
+from harness.results.campaigns import read_runs
 from harness.space_file import Spec, load_spec
 
 
@@ -161,4 +161,4 @@ def _revision(database: str, kernel: str, program: str) -> str:
         ]
         runs = [run for one in same[:1] for run in read_runs(connection, one.key, kernel)]
     last = max(runs, key=lambda run: run.last_at, default=None)
-    return last.notes.get("revision", "") if last else ""
+    return last.notes.get("facts", {}).get("revision", "") if last else ""

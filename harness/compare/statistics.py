@@ -20,7 +20,7 @@ A rerun (harness.compare.rerun) measures both sides together on several occasion
 is Student's t on the differences between the sides, one per occasion.
 
 A coarse clock hides differences below its tick, however many samples there are. A measurement of a
-kernel states how many seconds (`harness.measure.clocks.tick`), by which each side widens the
+kernel states how many seconds (`harness.measure.clocks`), by which each side widens the
 threshold. Recordings and times of programs do not state this. Where the samples of such a side
 scatter by less than half a tick, its mean may be off by half a tick; where they scatter by more,
 the error averages out. So each such side widens the threshold by half a tick.

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import os
 import platform
+import shutil
 import signal
 import subprocess
 import sys
@@ -70,9 +71,9 @@ def libc() -> ctypes.CDLL:
     return library
 
 
-def end_with_parent() -> None:
-    """Let Linux kill this process when the thread ends that started it."""
-    libc().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+def end_with_parent(number: int = signal.SIGKILL) -> None:
+    """Let Linux send this process a signal when the thread ends that started it."""
+    libc().prctl(_PR_SET_PDEATHSIG, number)
 
 
 def usable_cores() -> int:
@@ -92,3 +93,8 @@ def spare_cores(limit: Path = Path("/sys/fs/cgroup/cpu.max"), *, devices: int = 
         granted, period = map(int, limit.read_text().split())
         cores = min(cores, granted / period)
     return max(0, int(cores) - devices)
+
+
+def find_program(name: str, folder: Path, path: str | None = None) -> str | None:
+    """Return the path of a program, relative to a folder with a slash in it; None without one."""
+    return shutil.which(str(folder.absolute() / name) if "/" in name else name, path=path)

@@ -7,6 +7,9 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from typing import Any
+
+from pydantic_core import CoreSchema, core_schema
 
 Value = bool | int | float | str | None
 """The value of a parameter; None is a compiler flag that is absent."""
@@ -37,6 +40,11 @@ class NamedValues(Mapping[str, "Value"]):
             if isinstance(value, float) and not math.isfinite(value):
                 raise ValueError(f"{name} must be finite, but got {value}")
         self._values = dict(values)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, *_: Any) -> CoreSchema:
+        """Let pydantic make one of the data that it reads."""
+        return core_schema.no_info_plain_validator_function(cls)
 
     def __getitem__(self, name: str) -> Value:
         return self._values[name]

@@ -15,9 +15,9 @@ class WorstElement:
 
     argument: str
     index: tuple[int, ...]
-    found: float
-    expected: float
-    tolerance: float
+    found: int | float
+    expected: int | float
+    tolerance: int | float
     wrong_count: int
     count: int
 

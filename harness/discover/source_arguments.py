@@ -17,7 +17,7 @@ from harness.core.program import Launch
 from harness.discover.syntax import Argument, KernelSignature, find_kernels
 from harness.discover.types import numpy_type
 from harness.measure.kernels.data import KernelData
-from harness.measure.opencl.arguments import KernelParameter, why_unfit
+from harness.measure.opencl.module import KernelParameter, why_unfit
 from harness.source.kernel_source import Source
 from harness.source.parser_text import CUDA, ParserText, prepare
 from harness.source.preprocessor import spaced
@@ -77,7 +77,7 @@ class SourceArguments:
             )
         values = [v if isinstance(v, np.generic) else data.arguments[v] for v in launch.arguments]
         parameters = [self._parameter(*pair) for pair in zip(taken, values, strict=True)]
-        return why_unfit(launch, parameters, data.arguments)
+        return why_unfit(launch, parameters, values)
 
     def _parameter(self, argument: Argument, value: object) -> KernelParameter:
         if argument.is_pointer and self._language == CUDA and isinstance(value, np.generic):

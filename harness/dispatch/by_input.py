@@ -13,7 +13,7 @@ from harness.core.arrays import Array
 from harness.core.records import Input
 from harness.dispatch.learners import Default
 from harness.dispatch.study import AUTO, Study
-from harness.dispatch.verdict import Judged
+from harness.dispatch.verdict import Slowdowns
 from harness.results.measured import MeasuredConfigs
 from harness.results.view import Results
 
@@ -39,10 +39,10 @@ def slowdowns_by_input(results: Results, found: Study, choice: str = AUTO) -> li
     problems = {tuple(problem[name] for name in names): problem for problem in results.measured}
     inputs = [problems[row] for row in matrix.features.itertuples(index=False, name=None)]
     default = np.full(len(inputs), np.nan)
-    if matrix.default is not None and Default().name in found.judged:
+    if matrix.default is not None and Default().name in found.slowdowns:
         applies = matrix.applies[:, matrix.default]
-        default[applies] = _of(found.judged[Default().name])[applies]
-    predicted = _of(found.judged[found.best if choice == AUTO else choice])
+        default[applies] = _of(found.slowdowns[Default().name])[applies]
+    predicted = _of(found.slowdowns[found.best if choice == AUTO else choice])
     known = np.where(matrix.applies & np.isfinite(matrix.time_s), matrix.slowdown, 1.0)
     return [
         InputSlowdowns(
@@ -57,7 +57,7 @@ def slowdowns_by_input(results: Results, found: Study, choice: str = AUTO) -> li
     ]
 
 
-def _of(judged: Judged) -> Array:
+def _of(judged: Slowdowns) -> Array:
     return np.where(judged.failed, np.inf, judged.slowdown)
 
 

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import jinja2
 
 from harness.core.records import Value, shown
 from harness.core.text import counted
-from harness.dispatch import c_tables
+from harness.dispatch.choice import WORTH_A_TRY, CostTree, Leaf, Node, Split
 from harness.dispatch.dispatcher import Dispatcher, ends
-from harness.dispatch.features import Feature
-from harness.dispatch.formulas import TRUE, Type
-from harness.dispatch.nodes import Node, Split
-from harness.dispatch.program import EnsembleChoice, ForestChoice, TreeChoice
-from harness.dispatch.rendering import (
-    MAX_NESTED,
-    column_names,
-    comment_lines,
-    nested,
-    rendered,
-)
-from harness.dispatch.spelling import bare, c_comment, c_real, c_string, c_whole, member, wrapped
-from harness.dispatch.tree_text import comment_on
-from harness.models.encoding.columns import Column, ColumnKind, LinearTerm
-from harness.models.encoding.parts import LOG2_DIGITS
+from harness.dispatch.features import Feature, Type
+from harness.dispatch.guards import TRUE
+from harness.dispatch.spelling import c_comment, c_real, c_string, c_whole, member, wrapped
+from harness.dispatch.text import comment_on
+from harness.models.encoding.columns import LOG2_DIGITS, Column, ColumnKind, LinearTerm, TunedRange
 
+_MAX_NESTED = 40  # conditions; C guarantees 127 blocks. A deeper tree becomes a table.
 _INT32 = range(-(2**31) + 1, 2**31)
 
 _HELPERS = {
@@ -51,55 +45,142 @@ _HELPERS = {
     "        if (size >= 2) {{ size /= 2; log += digit; }}\n"
     "    }}\n"
     "    return log;\n}}".replace("DIGITS", str(LOG2_DIGITS)),
-    "size": "int64_t {0}_size(double a) {{ /* 0, which cannot be launched, for a fraction */\n"
-    "    return a >= 1 && a < 9007199254740992.0 && (double)(int64_t)a == a ? (int64_t)a : 0;\n}}",
-    "bytes": "int64_t {0}_bytes(double a) {{ /* -1, which cannot be launched, for a fraction */\n"
+    "whole": "int64_t {0}_whole(double a) {{ /* -1, which cannot be launched, for a fraction */\n"
     "    return a >= 0 && a < 9007199254740992.0 && (double)(int64_t)a == a ? (int64_t)a : -1;\n}}",
 }
 """Helpers of conditions, sizes and columns; the header has only those that it calls."""
 
+_templates = jinja2.Environment(
+    loader=jinja2.PackageLoader("harness.dispatch"),
+    undefined=jinja2.StrictUndefined,
+    autoescape=False,  # not HTML; harness.dispatch.spelling escapes
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+_templates.filters["c_string"] = c_string
+
 
 def c_header(dispatcher: Dispatcher) -> str:
     """Write the header; `docs/dispatch.md` describes its contents."""
-    writer = _CWriter(dispatcher)
+    writer, tree = _CWriter(dispatcher), dispatcher.program.choice.tree
     launches = [(index, list(writer.sizes(index))) for index in range(len(dispatcher.sizes))]
-    shared = list(writer.of_memory(2))
-    guarded = [(p, g.c) for p, g in enumerate(dispatcher.guards) if g.c != "1"]
+    shared, carveout = list(writer.of_memory(2)), list(writer.of_memory(3))
+    guarded = [(p, g.c) for p, g in enumerate(dispatcher.guards) if g != TRUE]
     exact = [*(c for _, c in guarded), *(line for _, lines in launches for line in lines)]
-    carveout = list(writer.of_memory(3))
     exact += [text for _, text in (*shared, *carveout)]
-    tables, choice = writer.tables_and_choice()
-    return rendered(
-        "header.h.j2",
-        code=writer,
-        features=dispatcher.features,
-        program=dispatcher.program,
-        environment=dispatcher.provenance.environment,
-        name=dispatcher.name,
-        upper=dispatcher.name.upper(),
-        comment="\n * ".join(wrapped(map(c_comment, comment_lines(dispatcher)))).replace(
+    is_nested = tree is not None and _nested(tree) <= _MAX_NESTED
+    tables = {} if is_nested else _tables(dispatcher.program.choice.trees, len(writer.columns))
+    values: dict[str, Any] = {
+        "code": writer,
+        "features": dispatcher.features,
+        "program": dispatcher.program,
+        "worth": c_real(WORTH_A_TRY) if dispatcher.program.choice.predicts_times else "",
+        "environment": dispatcher.provenance.environment,
+        "name": dispatcher.name,
+        "upper": dispatcher.name.upper(),
+        "comment": "\n * ".join(wrapped(map(c_comment, _comment_lines(dispatcher)))).replace(
             " * \n", " *\n"
         ),
-        needs_sqrt=any("sqrt(" in text for text in exact),
-        kernels=[
+        "needs_sqrt": any("sqrt(" in text for text in exact),
+        "kernels": [
             f"{{{c_string(writer.file(k.name))}, {c_string(shlex.join(k.options))}}}"
             for k in dispatcher.kernels
         ],
-        item=dispatcher.item,
-        symbols=[", ".join(map(c_string, names)) for names in dispatcher.symbols],
-        functions=dispatcher.functions,
-        helpers=list(_helpers(dispatcher.name, [*exact, *writer.columns()])),
-        guarded=guarded,
-        fallback=list(writer.first(dispatcher.fallback)),
-        tables=tables,
-        choice=choice,
-        shortlist=writer.shortlist(),
-        launches=launches,
-        shared=shared,
-        carveout=carveout,
-        cooperative=dispatcher.is_cooperative,
-        dimensions=len(dispatcher.sizes[0][0]) if launches else 0,
-    )
+        "item": dispatcher.item,
+        "symbols": [", ".join(map(c_string, names)) for names in dispatcher.symbols],
+        "functions": dispatcher.functions,
+        "helpers": list(_helpers(dispatcher.name, [*exact, *writer.columns])),
+        "guarded": guarded,
+        "fallback": list(writer.first(dispatcher.fallback)),
+        "tables": tables,
+        "tree": list(writer.tree(tree, "")) if tree is not None and is_nested else [],
+        "launches": launches,
+        "shared": shared,
+        "carveout": carveout,
+        "cooperative": dispatcher.is_cooperative,
+        "dimensions": len(dispatcher.sizes[0][0]) if launches else 0,
+    }
+    return _templates.get_template("header.h.j2").render(**values)
+
+
+def _comment_lines(dispatcher: Dispatcher) -> Iterator[str]:
+    """Render the comment at the top: what the code is, where it comes from, and the verdict."""
+    provenance, environment = dispatcher.provenance, dispatcher.provenance.environment
+    title = f": {dispatcher.title}" if dispatcher.title else ""
+    yield f"Chooses the configuration of {dispatcher.name} for an input{title}."
+    yield ""
+    yield f"Choice: {provenance.choice}."
+    yield f"Written by harness {provenance.harness_version} on {provenance.date}; do not edit."
+    yield f"    device:   {environment.device}"
+    yield f"    platform: {environment.platform}, driver {environment.driver}"
+    yield f"    compiler: {environment.compiler}"
+    if environment.caches:
+        yield f"    caches:   {environment.cache} when a time was taken"
+    yield f"    kernel:   sha256 {provenance.program_sha256}"
+    yield f"    data:     {', '.join(provenance.databases)}; {provenance.inputs} inputs"
+    yield "    tuned:    " + "; ".join(map(_range, dispatcher.program.tuned))
+    if dispatcher.flag_files:
+        yield f"Files that options name, in {dispatcher.name}/flag_files, each with its sha256:"
+    for file in dispatcher.flag_files:
+        yield f"    {file.value}: {file.sha256}"
+    yield ""
+    yield from provenance.verdict
+
+
+def _range(tuned: TunedRange) -> str:
+    if tuned.words:
+        return f"{tuned.feature} in {{{', '.join(map(shown, tuned.words))}}}"
+    return f"{tuned.feature} from {tuned.low:g} to {tuned.high:g}"
+
+
+def _nested(node: Node) -> int:
+    """Compute how deeply conditions nest when each high side follows its low side."""
+    deepest = 0
+    waiting = [(node, 0)]
+    while waiting:
+        one, depth = waiting.pop()
+        deepest = max(deepest, depth)
+        if isinstance(one, Split):
+            waiting += [(one.low, depth + 1), (one.high, depth)]
+    return deepest
+
+
+def _tables(trees: Sequence[CostTree], columns: int) -> dict[str, Any]:
+    """Write trees as tables. A split's low side is the node `low`, its high side the next one. A
+    leaf leads to itself, by a column behind all others: so all trees are walked in step, without a
+    branch (Asadi, Lin, de Vries, IEEE TKDE 2014)."""
+    nodes, costs, roots, deepest = list[str](), list[float](), list[str](), 0
+    for tree in trees:
+        root, depth, level = len(nodes), -1, [tree.root]
+        while level:
+            below, after = list[Node](), len(nodes) + len(level)
+            for node in level:
+                if isinstance(node, Leaf):
+                    nodes.append(f"{{{c_real(len(costs))}, {len(nodes)}, {columns}}}")
+                    costs += node.costs
+                else:
+                    place = after + len(below)
+                    nodes.append(f"{{{c_real(node.threshold)}, {place}, {node.column}}}")
+                    below += [node.low, node.high]
+            level, depth = below, depth + 1
+        deepest = max(deepest, depth)
+        count = len(next(tree.root.leaves()).costs)
+        roots.append(f"{{{root}, {tree.candidate or 0}, {count}}}")
+    listed = {"nodes": nodes, "costs": map(c_real, costs), "trees": roots}
+    lines = {name: _in_lines(items) for name, items in listed.items()}
+    return {**lines, "depth": deepest, "count": len(trees)}
+
+
+def _in_lines(items: Iterable[str], width: int = 96) -> list[str]:
+    """Join items, each with a comma behind it, into lines."""
+    lines: list[str] = []
+    for item in items:
+        if lines and len(lines[-1]) + len(item) + 2 <= width:
+            lines[-1] += f" {item},"
+        else:
+            lines.append(f"{item},")
+    return lines
 
 
 def _helpers(name: str, texts: Sequence[str]) -> Iterator[str]:
@@ -118,9 +199,10 @@ class _CWriter:
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
-        self._names = column_names(dispatcher)
         self.arguments = ", ".join(f.variable for f in dispatcher.features)
         self.signature = ", ".join(f"{self._type(f)} {f.variable}" for f in dispatcher.features)
+        self.offsets = ", ".join(map(c_real, dispatcher.program.choice.offsets))
+        self.columns = list(map(self._column, dispatcher.program.columns))
 
     def _type(self, feature: Feature) -> str:
         if feature.type is Type.WORD:
@@ -166,25 +248,16 @@ class _CWriter:
 
     # ---------------------------------------------------------------------------- columns
 
-    def columns(self) -> Iterator[str]:
-        """Write a variable for each used column, or an array of them for tables."""
-        columns = self._dispatcher.program.columns
-        if not self._is_tabular:
-            # Two columns may be equal, and then have the same name.
-            for name, index in {name: index for index, name in self._names.items()}.items():
-                yield f"const double {name} = {self._column(columns[index])};"
-        elif columns:
-            yield "const double numbers[] = {"
-            for column in columns:
-                yield f"    {self._column(column)}, /* {c_comment(str(column))} */"
-            yield "};"
-        else:
-            yield "const double numbers[] = {0.0};"
+    def numbers(self) -> Iterator[str]:
+        """Write the columns as an array, with one below all thresholds behind them."""
+        for column, text in zip(self._dispatcher.program.columns, self.columns, strict=True):
+            yield f"{text}, /* {c_comment(str(column))} */"
+        yield "-DBL_MAX"
 
     def _column(self, column: Column) -> str:
         features = [self._dispatcher.feature(name) for name in column.features]
         if column.kind is ColumnKind.EQUALS:
-            return f"{self._equals(features[0], column.word)} ? 1.0 : 0.0"
+            return f"({self._equals(features[0], column.word)} ? 1.0 : 0.0)"
         if column.kind is ColumnKind.TWOS:
             whole = f"(uint64_t){features[0].variable}"
             return f"(double)({whole} & (0 - {whole}))"
@@ -214,57 +287,31 @@ class _CWriter:
 
     # ----------------------------------------------------------------------------- choice
 
-    @property
-    def _is_tabular(self) -> bool:
-        choice = self._dispatcher.program.choice
-        return not isinstance(choice, TreeChoice) or nested(choice.root) > MAX_NESTED
-
-    def tables_and_choice(self) -> tuple[list[str], list[str]]:
-        """Write the tables that the choice needs, and the lines from the columns to the chosen
-        index."""
-        choice = self._dispatcher.program.choice
-        if isinstance(choice, EnsembleChoice):
-            return c_tables.ensemble(self._dispatcher, choice, self.arguments)
-        if isinstance(choice, ForestChoice):
-            return c_tables.forest(self._dispatcher, choice, self.arguments)
-        if self._is_tabular:
-            return c_tables.deep_tree(self._dispatcher, choice, self.arguments)
-        return [], list(self._tree(choice.root, ""))
-
-    def shortlist(self) -> list[str]:
-        """Write the lines from the columns to the list of candidates that are worth a try; none for
-        a choice that predicts no times."""
-        if not self._dispatcher.program.choice.predicts_times:
-            return []
-        return c_tables.shortlist(self._dispatcher, self.arguments)
-
-    def _tree(self, node: Node, indent: str) -> Iterator[str]:
+    def tree(self, node: Node, indent: str) -> Iterator[str]:
+        """Write a tree as _nested conditions."""
         while isinstance(node, Split):
-            yield f"{indent}if ({self._condition(node)}) {{{self._comment(node)}"
-            yield from self._tree(node.low, indent + "    ")
+            comment = comment_on(self._dispatcher.program, node)
+            said = f" /* {c_comment(comment)} */" if comment else ""
+            yield f"{indent}if ({self._condition(node)}) {{{said}"
+            yield from self.tree(node.low, indent + "    ")
             yield f"{indent}}}"
             node = node.high
-        order = self._dispatcher.orders(node.order)
-        lines = list(self.first(order))
+        lines = list(self.first(self._dispatcher.order(node.costs)))
         comment = f" /* {counted(node.rows, 'input')} */" if node.rows else ""
         yield from (indent + line for line in lines[:-1])
         yield f"{indent}{lines[-1]}{comment}"
 
     def _condition(self, split: Split) -> str:
         """Write what holds on the low side."""
-        name, column = self._names[split.column], self._dispatcher.program.columns[split.column]
+        column = self._dispatcher.program.columns[split.column]
         if column.kind is ColumnKind.EQUALS and 0 <= split.threshold < 1:
-            return f"!{name}"
-        return f"{name} <= {c_real(split.threshold)}"
-
-    def _comment(self, split: Split) -> str:
-        comment = comment_on(self._dispatcher.program, split)
-        return f" /* {c_comment(comment)} */" if comment else ""
+            feature = self._dispatcher.feature(column.features[0])
+            return f"!({self._equals(feature, column.word)})"
+        return f"{self.columns[split.column]} <= {c_real(split.threshold)}"
 
     def first(self, order: Sequence[int]) -> Iterator[str]:
         """Write the lines that return the first candidate of an order that applies."""
-        always = order and self._dispatcher.guards[order[0]] == TRUE
-        if always or not order:
+        if not order or self._dispatcher.guards[order[0]] == TRUE:
             yield f"return {order[0] if order else -1};"
             return
         name = self._dispatcher.name
@@ -286,14 +333,14 @@ class _CWriter:
         """Write the sizes of a candidate: the group's, then the grid's."""
         group, grid, *_ = self._dispatcher.sizes[index]
         for number, size in enumerate((*group, *grid)):
-            yield f"sizes[{number}] = {self._dispatcher.name}_size({bare(size.c)});"
+            yield f"sizes[{number}] = {self._dispatcher.name}_whole({size.c});"
 
     def of_memory(self, place: int) -> Iterator[tuple[int, str]]:
         """Write a part of each candidate's sizes: 2, the bytes of dynamic shared memory, or 3, the
         preferred percentage of shared memory; nothing where there are none."""
         for index, parts in enumerate(self._dispatcher.sizes):
             for size in parts[place]:
-                yield index, f"{self._dispatcher.name}_bytes({bare(size.c)})"
+                yield index, f"{self._dispatcher.name}_whole({size.c})"
 
 
 def _within(feature: Feature, low: float, high: float) -> Iterator[str]:

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from harness.constraints.expression import Expression
-from harness.core.arrays import Array, Flags
 from harness.core.config_diff import preference
 from harness.core.invocation import command_line
-from harness.core.records import Config, Input, Interleaved, Measurement, Value
+from harness.core.records import Config, Input, Interleaved, Value
 from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.portfolio import fastest_overall, greedy_portfolio, static_order
-from harness.dispatch.searched_times import SearchedTimes
-from harness.results.cells import CROSS
+from harness.dispatch.times import Times, half_log, interleaved_times, searched_times
+from harness.results.campaigns import Command
 from harness.results.measured import Measured, MeasuredConfigs
-from harness.results.sessions import Command
+from harness.results.schema import CROSS
 from harness.stats.interleaved import merge_sessions, merged_unscaled, refuted
-from harness.stats.timing import TimeRatio, trimmed_log_time, trimmed_ratio
 
 if TYPE_CHECKING:
     from harness.results.view import Results
 
-MOST_CANDIDATES = 200
+_MOST_CANDIDATES = 200
 """In a matrix; beyond that, those of the least mean slowdown, and the winners."""
 
 _MOST_MEMBERS = 8  # of a portfolio that is measured interleaved
@@ -64,13 +60,14 @@ def matrix_of(results: Results) -> Matrix:
     matrix = interleaved_matrix(known, results.interleaved, sessions, default, applies)
     if matrix is not None:
         return dataclasses.replace(matrix, choices=frozenset(choices))
-    searched = SearchedTimes.of(known)
+    times = searched_times(known, default, _MOST_CANDIDATES)
     count = sum(problem in sessions for problem in known)
-    note = "" if searched.are_recorded else _note(count, len(known))
-    candidates = searched.candidates(MOST_CANDIDATES)
-    matrix = _matrix(searched, default, candidates, applies, choices, note)
-    advice = _SEEDS if results.is_recorded else crossing_advice(results.commands)
-    return dataclasses.replace(matrix, remedy=advice)
+    return dataclasses.replace(
+        _matrix(times, applies),
+        choices=frozenset(choices),
+        note="" if times.are_recorded else _note(count, len(known)),
+        remedy=_SEEDS if results.is_recorded else crossing_advice(results.commands),
+    )
 
 
 def interleaved_matrix(
@@ -101,14 +98,14 @@ def interleaved_matrix(
     common = _interleaved_everywhere(worked, sessions, applies)
     if not common:
         return None
-    own, times = (
-        _InterleavedTimes({p: {**merge_sessions(found[p]), **failed[p]} for p in known})
-        for found in (sessions, every)
+    own, all_times = (
+        {p: {**merge_sessions(found[p]), **failed[p]} for p in known} for found in (sessions, every)
     )
     common.sort(key=lambda config: preference(config, default))
-    matrix = _matrix(times, default, common, applies)
+    configs = list(dict.fromkeys([default, *common]))
+    matrix = _matrix(interleaved_times(all_times, configs), applies)
     reference = matrix.candidates[fastest_overall(matrix)]
-    return dataclasses.replace(matrix, half_log=own.half_log(matrix.candidates, reference))
+    return dataclasses.replace(matrix, half_log=half_log(own, matrix.candidates, reference))
 
 
 def crossing_advice(commands: Sequence[Command]) -> str:
@@ -151,7 +148,7 @@ def shortlist(known: Mapping[Input, Measured], default: Config, applies: Applies
     """
     if len(known) < 2:
         return []
-    matrix = searched_matrix(known, default, applies)
+    matrix = _searched_matrix(known, default, applies)
     if len(matrix.features) == 0:
         return []
     indices = [*greedy_portfolio(matrix, _MOST_MEMBERS), *static_order(matrix)[:_MOST_SINGLE]]
@@ -162,10 +159,9 @@ def shortlist(known: Mapping[Input, Measured], default: Config, applies: Applies
     ]
 
 
-def searched_matrix(known: Mapping[Input, Measured], default: Config, applies: Applies) -> Matrix:
+def _searched_matrix(known: Mapping[Input, Measured], default: Config, applies: Applies) -> Matrix:
     """Make the matrix of what was measured wherever it applies, as the search timed it."""
-    searched = SearchedTimes.of(known)
-    return _matrix(searched, default, searched.candidates(MOST_CANDIDATES), applies).judgeable()
+    return _matrix(searched_times(known, default, _MOST_CANDIDATES), applies).comparable()
 
 
 # ------------------------------------------------------------------ interleaved times
@@ -217,113 +213,26 @@ def _note(count: int, inputs: int) -> str:
     )
 
 
-# ------------------------------------------------------------------ which times count
-
-
-class _Times(Protocol):
-    """The times of configurations on each input, in seconds, and which are ties."""
-
-    @property
-    def inputs(self) -> Sequence[Input]:
-        """The inputs, in the order of all rows below."""
-
-    @property
-    def best_s(self) -> Array:
-        """The least time of each input, shape (inputs,)."""
-
-    def time_s(self, configs: Sequence[Config]) -> Array:
-        """Return times, shape (inputs, configurations): infinity for a failure, NaN where a
-        configuration was not measured."""
-
-    def tied(self, configs: Sequence[Config]) -> Flags:
-        """Say which do not differ significantly from the best, shape (inputs, configurations)."""
-
-
-@dataclass(frozen=True)
-class _InterleavedTimes:
-    """Times of interleaved measurements, which are compared by trimmed geometric means."""
-
-    rows: Mapping[Input, Measured]
-
-    @property
-    def inputs(self) -> Sequence[Input]:
-        return list(self.rows)
-
-    @property
-    def best_s(self) -> Array:
-        return np.array([_mean_s(best) for best in self._best()])
-
-    def time_s(self, configs: Sequence[Config]) -> Array:
-        found = [
-            [_mean_s(row[c]) if c in row else math.nan for c in configs]
-            for row in self.rows.values()
-        ]
-        return np.array(found).reshape(len(self.rows), len(configs))
-
-    def tied(self, configs: Sequence[Config]) -> Flags:
-        ratios = self._ratios(configs, self._best())
-        found = [not ratio.is_significant if ratio else False for ratio in ratios]
-        return np.array(found, dtype=np.bool_).reshape(len(self.rows), len(configs))
-
-    def half_log(self, configs: Sequence[Config], reference: Config) -> Array:
-        """Return half the 95 % intervals of the logarithms of times over the reference's, shape
-        (inputs, configurations); 0 where there is no time."""
-        ratios = self._ratios(configs, [row.get(reference) for row in self.rows.values()])
-        found = [math.log(ratio.high / ratio.value) if ratio else 0.0 for ratio in ratios]
-        return np.array(found).reshape(len(self.rows), len(configs))
-
-    def _ratios(
-        self, configs: Sequence[Config], others: Sequence[Measurement | None]
-    ) -> Iterator[TimeRatio | None]:
-        """Yield the times over that of another one on each input, one input after another."""
-        for row, other in zip(self.rows.values(), others, strict=True):
-            base = other.timing if other else None
-            for timing in (row[c].timing if c in row else None for c in configs):
-                yield trimmed_ratio(timing, base) if timing and base else None
-
-    def _best(self) -> list[Measurement]:
-        return [min(row.values(), key=_mean_s) for row in self.rows.values()]
-
-
-def _mean_s(measurement: Measurement) -> float:
-    """Return the mean by which interleaved times are compared."""
-    timing = measurement.timing
-    return math.exp(trimmed_log_time(timing)) if timing else math.inf
-
-
 # ------------------------------------------------------------------------------ the matrix
 
 
-def _matrix(
-    times: _Times,
-    default: Config,
-    candidates: Iterable[Config],
-    applies: Applies,
-    choices: Iterable[str] = (),
-    note: str = "",
-) -> Matrix:
+def _matrix(times: Times, applies: Applies) -> Matrix:
+    """Make the matrix of distinct times; the default is the first configuration."""
     import pandas as pd  # here: it takes half a second to load
 
-    inputs = times.inputs
-    chosen = _distinct(times, [default, *candidates])
-    shape = len(inputs), len(chosen)
+    distinct: dict[bytes, int] = {}
+    for index, column in enumerate(np.nan_to_num(times.time_s, nan=-1.0, posinf=np.inf).T):
+        distinct.setdefault(column.tobytes(), index)
+    kept = list(distinct.values())
+    configs, shape = [times.configs[index] for index in kept], (len(times.inputs), len(kept))
     return make_matrix(
-        pd.DataFrame([dict(problem) for problem in inputs]),
-        chosen,
-        times.time_s(chosen),
-        applies=np.array([[applies(i, c) for c in chosen] for i in inputs], bool).reshape(shape),
+        pd.DataFrame([dict(problem) for problem in times.inputs]),
+        configs,
+        times.time_s[:, kept],
+        applies=np.array([[applies(i, c) for c in configs] for i in times.inputs], bool).reshape(
+            shape
+        ),
         best_s=times.best_s,
-        tied=times.tied(chosen),
+        tied=times.tied[:, kept],
         default=0,
-        choices=choices,
-        note=note,
     )
-
-
-def _distinct(times: _Times, configs: Iterable[Config]) -> list[Config]:
-    listed = list(dict.fromkeys(configs))
-    columns = np.nan_to_num(times.time_s(listed), nan=-1.0, posinf=np.inf).T
-    distinct: dict[bytes, Config] = {}
-    for config, column in zip(listed, columns, strict=True):
-        distinct.setdefault(column.tobytes(), config)
-    return list(distinct.values())

@@ -11,19 +11,18 @@ from harness import __version__
 from harness.core.errors import UsageError
 from harness.core.flag_file import FlagFile
 from harness.core.records import Environment, Value
-from harness.dispatch.features import Feature
-from harness.dispatch.formulas import FALSE, TRUE, Formula, Type, conjunction
-from harness.dispatch.guards import Translator
-from harness.dispatch.program import DispatchProgram
+from harness.dispatch.choice import DispatchProgram
+from harness.dispatch.features import Feature, Type
+from harness.dispatch.guards import FALSE, TRUE, Formula, Translator, conjunction
 from harness.dispatch.spelling import INT64_MAX
-from harness.dispatch.verdict import Judged
+from harness.dispatch.verdict import Slowdowns
 from harness.models.encoding.columns import ColumnKind, TunedRange
 from harness.space_file import LaunchPlan
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where a dispatcher comes from; `verdict` is the printed text, in lines, and `judged` its
+    """Where a dispatcher comes from; `verdict` is the printed text, in lines, and `slowdowns` its
     figures.
 
     `program_sha256` is the digest of the measured kernel source, host module and launch; `inputs`
@@ -38,7 +37,7 @@ class Provenance:
     date: str
     verdict: tuple[str, ...]
     harness_version: str = __version__
-    judged: tuple[Judged, ...] = ()
+    slowdowns: tuple[Slowdowns, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -130,22 +129,25 @@ class Dispatcher:
             for config in self.program.portfolio
         ]
 
-    def orders(self, order: Sequence[int]) -> tuple[int, ...]:
-        """Return the candidates of a leaf that can be needed: up to the first that always
-        applies."""
-        indices = dict.fromkeys((*self.program.with_static(order), *range(len(self.guards))))
-        kept: list[int] = []
-        for index in indices:
+    def order(self, costs: Sequence[float]) -> tuple[int, ...]:
+        """Sort the candidates that can be needed by cost: up to the first that always applies."""
+        needed: list[int] = []
+        for index in sorted(range(len(costs)), key=costs.__getitem__):
             if self.guards[index] != FALSE:
-                kept.append(index)
+                needed.append(index)
             if self.guards[index] == TRUE:
                 break
-        return tuple(kept)
+        return tuple(needed)
 
     @property
     def fallback(self) -> tuple[int, ...]:
         """The best single candidate, and those that stand in where it does not apply."""
-        return self.orders(())
+        return self.order(range(len(self.guards)))
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether some candidate does not always apply."""
+        return any(guard != TRUE for guard in self.guards)
 
     def tuned_of(self, name: str) -> TunedRange | None:
         """Return the tuned range of a feature, if it has one."""

@@ -14,12 +14,10 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from harness.core.arrays import Array
+from harness.dispatch.choice import Choice, CostTree, Leaf, LearntSelector, Node
 from harness.dispatch.growing import Grown, grow_forest
-from harness.dispatch.learnt import LearntSelector, make_selector
 from harness.dispatch.matrix import Matrix
-from harness.dispatch.nodes import Leaf, Node
-from harness.dispatch.program import Choice, EnsembleChoice, ForestChoice, TreeChoice
-from harness.dispatch.training_set import TrainingSet, capped, centred, filled, informative_columns
+from harness.dispatch.tree import TrainingSet, capped, centred, filled, informative_columns
 
 if TYPE_CHECKING:
     from sklearn.ensemble import HistGradientBoostingRegressor
@@ -30,8 +28,8 @@ TREES = 200  # of all candidates together: choosing takes 5 us
 _MOST_TREES = 40  # of a candidate: few large trees predict as well as many small ones, and faster
 _LEAST_RATE = 0.25
 _UNLEARNT = 0.01  # share left unlearnt at most: with fewer trees, each must learn more
-LEAVES = 256
-DEPTH = 10  # all trees are walked as far as the deepest
+_LEAVES = 256
+_DEPTH = 10  # all trees are walked as far as the deepest
 _LEAST_IN_LEAF = 20
 _SHARE = 0.3  # of the columns, among which each split is chosen: faster to fit, and no worse
 _FEW = 10 * _LEAST_IN_LEAF  # inputs; below, leaves are smaller
@@ -51,50 +49,40 @@ class EnsembleLearner:
         """Fit the trees to all inputs of a matrix."""
         columns, values = informative_columns(matrix, _MOST_COLUMNS, seed)
         training = TrainingSet(matrix, values)
-        members, choice = fit_ensemble(training, seed)
-        return make_selector(training, columns, members, choice)
+        members, choice = _fit_ensemble(training, seed)
+        return training.selector(columns, members, choice)
 
 
-def fit_ensemble(training: TrainingSet, seed: int) -> tuple[tuple[int, ...], Choice]:
+def _fit_ensemble(training: TrainingSet, seed: int) -> tuple[tuple[int, ...], Choice]:
     """Fit a forest of all candidates where inputs are few, else boosted trees for each member of a
     portfolio; also return the indices of the candidates that the choice is among."""
     known, members = training.known, training.members(len(training.portfolio))
     if not training.values.shape[1]:  # all inputs look alike: there is nothing to choose by
-        leaf = Leaf(order=tuple(range(len(members))), rows=len(training.values))
-        return members, TreeChoice(leaf)
+        return members, Choice.in_order(len(members), len(training.values))
     if len(training.values) < _VERY_FEW and len(known) > 1:
-        return known, fit_forest(training, known, seed)
+        return known, _fit_forest(training, known, seed)
     logs = centred(training.logs[:, members])
     return members, fit_boosted(training.values, logs, seed, training.matrix.learning_weights)
 
 
-def fit_boosted(
-    values: Array, logs: Array, seed: int, weights: Array | None = None
-) -> EnsembleChoice:
+def fit_boosted(values: Array, logs: Array, seed: int, weights: Array | None = None) -> Choice:
     """Fit boosted trees for each member of a portfolio.
 
     `values` has the shape (inputs, columns); `logs` has the log slowdowns, shape (inputs, members),
     NaN where a member does not apply: it does not learn from those inputs. `weights` say by how
     much each input counts, shape (inputs,).
     """
-    models = fit_models(values, logs, seed, weights)
-    return EnsembleChoice(tuple(map(offset, models)), tuple(map(as_trees, models)))
-
-
-def fit_models(
-    values: Array, logs: Array, seed: int, weights: Array | None = None
-) -> list[HistGradientBoostingRegressor]:
-    """Fit scikit-learn's models, one a member; for arguments see `fit_boosted`."""
-    trees = max(1, min(_MOST_TREES, TREES // logs.shape[1]))
-    known = ~np.isnan(logs)
+    count = max(1, min(_MOST_TREES, TREES // logs.shape[1]))
+    known, offsets, trees = ~np.isnan(logs), list[float](), list[CostTree]()
     # A model's threads wait for each other in busy loops: on a loaded machine they take far longer.
     with threadpool_limits(1, user_api="openmp"):
-        return [
-            _fitted(
-                values[rows], member[rows], trees, seed, None if weights is None else weights[rows]
-            )
-            for rows, member in zip(known.T, logs.T, strict=True)
-        ]
+        for member, rows in enumerate(known.T):
+            own = None if weights is None else weights[rows]
+            model = _fitted(values[rows], logs[rows, member], count, seed, own)
+            # scikit-learn has no public way to read them
+            offsets.append(float(model._baseline_prediction.item()))
+            trees += [CostTree(_root(each.nodes), member) for (each,) in model._predictors]
+    return Choice(tuple(offsets), tuple(trees), predicts_times=True)
 
 
 def _fitted(
@@ -105,8 +93,8 @@ def _fitted(
     model = HistGradientBoostingRegressor(
         max_iter=trees,
         learning_rate=max(_LEAST_RATE, 1 - _UNLEARNT ** (1 / trees)),
-        max_leaf_nodes=LEAVES,
-        max_depth=DEPTH,
+        max_leaf_nodes=_LEAVES,
+        max_depth=_DEPTH,
         min_samples_leaf=_LEAST_IN_LEAF if len(logs) >= _FEW else max(2, len(logs) // 10),
         max_features=_SHARE,
         early_stopping=False,
@@ -115,24 +103,14 @@ def _fitted(
     return model.fit(values, logs, weights)
 
 
-def offset(model: HistGradientBoostingRegressor) -> float:
-    """Return what a fitted model predicts before its first tree."""
-    return float(model._baseline_prediction.item())
-
-
-def as_trees(model: HistGradientBoostingRegressor) -> tuple[Node, ...]:
-    """Copy the trees of a fitted model; scikit-learn has no public way to read them."""
-    return tuple(_root(predictor.nodes) for (predictor,) in model._predictors)
-
-
 def _root(nodes: Any) -> Node:
     low = np.where(nodes["is_leaf"], -1, nodes["left"].astype(np.intp))
     tree = Grown(low, nodes["right"], nodes["feature_idx"], nodes["num_threshold"])
     values, counts = nodes["value"].tolist(), nodes["count"].tolist()
-    return tree.root(lambda node: Leaf(value=values[node], rows=counts[node]), len(nodes))
+    return tree.root(lambda node: Leaf((values[node],), counts[node]), len(nodes))
 
 
-def fit_forest(training: TrainingSet, members: Sequence[int], seed: int) -> ForestChoice:
+def _fit_forest(training: TrainingSet, members: Sequence[int], seed: int) -> Choice:
     """Fit a random forest whose costs are the members' capped log slowdowns.
 
     All candidates share the trees, so that what the inputs of a leaf have in common does not affect
@@ -142,10 +120,9 @@ def fit_forest(training: TrainingSet, members: Sequence[int], seed: int) -> Fore
     weights = training.matrix.learning_weights
     least, share = _LEAST_IN_FOREST_LEAF, _FOREST_SHARE
     trees = grow_forest(training.ranks, logs, _FOREST_TREES, least, share, seed, weights)
-    return ForestChoice(
-        len(members), tuple(_forest_root(tree, costs / len(trees)) for tree, costs in trees)
-    )
+    roots = [_forest_root(tree, (costs / len(trees)).tolist()) for tree, costs in trees]
+    return Choice.of_trees(roots, predicts_times=True)
 
 
-def _forest_root(tree: Grown, costs: Array) -> Node:
-    return tree.root(lambda node: Leaf(costs=tuple(costs[node].tolist())), len(costs))
+def _forest_root(tree: Grown, costs: Sequence[Sequence[float]]) -> Node:
+    return tree.root(lambda node: Leaf(tuple(costs[node])), len(costs))

@@ -6,14 +6,23 @@ import ast
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from harness.constraints.expression import Expression
 from harness.core.errors import UsageError
 from harness.core.records import Value
-from harness.dispatch.formulas import Type
-from harness.dispatch.program import DispatchProgram
+from harness.dispatch.choice import DispatchProgram
 from harness.dispatch.spelling import variable
 from harness.models.encoding.columns import ColumnKind
+
+
+class Type(Enum):
+    """The type of a feature or an expression; features have it in C."""
+
+    WHOLE = "int64_t"
+    REAL = "double"
+    TRUTH = "int"
+    WORD = "enum"
 
 
 @dataclass(frozen=True)

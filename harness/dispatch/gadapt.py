@@ -22,14 +22,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from harness.dispatch.choice import Choice, Leaf, LearntSelector, Node, Split
 from harness.dispatch.growing import Grown
-from harness.dispatch.learnt import LearntSelector, choice_orders
+from harness.dispatch.learners import candidate_table
 from harness.dispatch.matrix import Matrix
-from harness.dispatch.nodes import Leaf, Node, Split
-from harness.dispatch.portfolio import first_applicable
-from harness.dispatch.program import Choice, ForestChoice, TreeChoice
-from harness.dispatch.published import candidate_table
-from harness.dispatch.training_set import TrainingSet
+from harness.dispatch.tree import TrainingSet
 from harness.models import gadapt
 from harness.models.encoding.columns import (
     Column,
@@ -37,9 +34,8 @@ from harness.models.encoding.columns import (
     LinearTerm,
     column_values,
     derive_columns,
-    tuned_range,
+    values_of,
 )
-from harness.models.starchart.axes import values_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,8 +54,8 @@ class GAdapt:
         if not derive_columns(matrix.features):  # all inputs look alike: nothing to choose by
             training = TrainingSet(matrix, np.empty((len(matrix.features), 0)))
             members = training.members(len(training.portfolio))
-            leaf = Leaf(order=tuple(range(len(members))), rows=len(matrix.features))
-            return _selector(training, (), members, TreeChoice(leaf), range(len(members)))
+            choice = Choice.in_order(len(members), len(matrix.features))
+            return training.selector((), members, choice)
         table = candidate_table(matrix)
         legal = {str(name): values_of(table[name]) for name in table.columns}
         model = gadapt.fit(matrix.features, table.iloc[matrix.best], legal, seed)
@@ -68,41 +64,20 @@ class GAdapt:
         values = column_values(forest.columns, matrix.features)
         training = TrainingSet(matrix, values)
         members = training.known
-        choice = ForestChoice(len(table), tuple(trees.values()), predicts_times=False).among(
-            members
-        )
-        kept = _needed(training, members, choice)
-        return _selector(training, forest.columns, members, choice, kept)
+        choice = Choice.of_trees(list(trees.values()), predicts_times=False).among(members)
+        return training.selector(forest.columns, members, choice, _nearest_ones(choice))
 
 
-def _selector(
-    training: TrainingSet,
-    columns: Sequence[Column],
-    members: Sequence[int],
-    choice: Choice,
-    kept: Sequence[int],
-) -> LearntSelector:
-    return LearntSelector(
-        tuple(columns),
-        tuned_range(training.matrix.features),
-        tuple(members[index] for index in kept),
-        choice.among(kept),
-    )
-
-
-def _needed(training: TrainingSet, members: Sequence[int], choice: ForestChoice) -> list[int]:
-    """Return the indices of members that are the nearest to some predicted vector, that are chosen
-    for an input here, or that stand in for others; all if there are very many vectors."""
-    rows = [list(dict.fromkeys(leaf.costs for leaf in tree.leaves())) for tree in choice.trees]
+def _nearest_ones(choice: Choice) -> set[int]:
+    """Return the indices of members that are the nearest to some predicted vector; all if there are
+    very many vectors."""
+    rows = [list(dict.fromkeys(leaf.costs for leaf in t.root.leaves())) for t in choice.trees]
     if math.prod(map(len, rows)) > _MOST_VECTORS:
-        return list(range(len(members)))
-    sums = np.zeros((1, len(members)))
+        return set(range(len(choice.offsets)))
+    sums = np.zeros((1, len(choice.offsets)))
     for own in rows:
-        sums = (sums[:, None, :] + np.array(own)).reshape(-1, len(members))
-    orders = np.array(members)[choice_orders(choice, training.values)]
-    chosen = set(first_applicable(orders, training.matrix.applies).tolist()) | training.stand_ins
-    nearest = set(sums.argmin(axis=1).tolist())
-    return [index for index, one in enumerate(members) if index in nearest or one in chosen]
+        sums = (sums[:, None, :] + np.array(own)).reshape(-1, len(choice.offsets))
+    return set(sums.argmin(axis=1).tolist())
 
 
 @dataclass(frozen=True)
@@ -122,7 +97,7 @@ class _Forest:
         if isinstance(tree, gadapt.WordTree):
             classes, found = tree.tree.classes_, tree.tree.tree_
             return self._grown(
-                found, lambda node: Leaf(costs=costs[classes[found.value[node, 0].argmax()]])
+                found, lambda node: Leaf(costs[classes[found.value[node, 0].argmax()]])
             )
         return self._grown(
             tree.tree.model.tree_, lambda node: self._rounded(tree.leaves[node], tree.legal, costs)
@@ -142,7 +117,7 @@ class _Forest:
         """Write a leaf as splits halfway between legal values."""
         if not leaf.weights.any():
             halfway = [(low + high) / 2 for low, high in itertools.pairwise(legal)]
-            return Leaf(costs=costs[bisect.bisect_left(halfway, leaf.constant)])
+            return Leaf(costs[bisect.bisect_left(halfway, leaf.constant)])
         terms = tuple(
             LinearTerm(self.columns[index].features[0], weight, is_log)
             for (index, is_log), weight in zip(
@@ -158,7 +133,7 @@ class _Forest:
 def _nearest(column: int, legal: Sequence[Any], costs: Sequence[tuple[float, ...]]) -> Node:
     """Find the legal value nearest to a column's number; the smaller of two equally near ones."""
     if len(legal) == 1:
-        return Leaf(costs=costs[0])
+        return Leaf(costs[0])
     middle = len(legal) // 2
     return Split(
         column,

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.core.arrays import Array, Indices
-from harness.dispatch.nodes import Node, Split
+from harness.dispatch.choice import Node, Split
 
 _TINY = 1e-12  # never 0: scikit-learn would split where nothing is gained
 _NOWHERE = np.iinfo(np.intp).max

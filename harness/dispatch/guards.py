@@ -1,37 +1,28 @@
-"""Translate guards and launch sizes to C and Python with the space's meaning.
+"""Translate guards and launch sizes to C with the space's meaning.
 
-`harness.constraints.expression` computes with Python's unbounded integers, and with NaN where a
-number has no value. Generated Python does the same; C computes with doubles, which are exact up to
-2**53, so that nothing overflows. `check_exact` tells whether that is far enough for some inputs.
+`harness.constraints.expression` computes with doubles, which hold whole numbers up to 2**53, and
+with NaN where a number has no value, as C does. `check_exact` tells whether that is far enough for
+some inputs.
 """
 
 from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from harness.constraints import expression as language
+from harness.constraints.arithmetic import MAX_EXACT
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError
 from harness.core.records import Value
-from harness.dispatch.features import Feature
-from harness.dispatch.formulas import (
-    FALSE,
-    TRUE,
-    Formula,
-    Type,
-    Untranslatable,
-    conjunction,
-    constant,
-    disjunction,
-    is_number,
-    negated,
-    truth,
-)
-from harness.dispatch.spelling import bare
+from harness.dispatch.features import Feature, Type
+from harness.dispatch.spelling import c_real
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,11 +30,65 @@ if TYPE_CHECKING:
 _MOST_POWER = 64
 
 
+@dataclass(frozen=True)
+class Formula:
+    """An expression in C."""
+
+    type: Type
+    c: str
+
+
+TRUE = Formula(Type.TRUTH, "1")
+FALSE = Formula(Type.TRUTH, "0")
+
+
+class _Untranslatable(Exception):
+    """An expression that cannot be translated exactly; the message is the reason."""
+
+
+def conjunction(parts: Sequence[Formula]) -> Formula:
+    """Join conditions with `and`; TRUE if there are none."""
+    return FALSE if FALSE in parts else _of_several(parts, " && ", TRUE)
+
+
+def _disjunction(parts: Sequence[Formula]) -> Formula:
+    return TRUE if TRUE in parts else _of_several(parts, " || ", FALSE)
+
+
+def _of_several(parts: Sequence[Formula], sign: str, neutral: Formula) -> Formula:
+    left = [part for part in parts if part != neutral]
+    if len(left) < 2:
+        return left[0] if left else neutral
+    return _truth(f"({sign.join(part.c for part in left)})")
+
+
+def _truth(c: str) -> Formula:
+    return {"!1": FALSE, "!0": TRUE}.get(c) or Formula(Type.TRUTH, c)
+
+
+def _constant(value: Value) -> Formula | str | None:
+    """Translate a literal; a whole float is written as an integer, which computes alike."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return TRUE if value else FALSE
+    if not math.isfinite(value):
+        raise _Untranslatable(f"it has the constant {value}")
+    is_whole = value == int(value) and abs(value) <= MAX_EXACT
+    if not is_whole and isinstance(value, int):
+        raise _Untranslatable(f"it has the constant {value}, beyond {MAX_EXACT}")
+    return Formula(Type.WHOLE if is_whole else Type.REAL, c_real(value))
+
+
+def _negated(operand: Formula) -> Formula:
+    return Formula(operand.type, f"(-{operand.c})")
+
+
 def check_exact(
     texts: Iterable[str], constants: Mapping[str, Value], features: pd.DataFrame
 ) -> None:
-    """Raise ExpressionError where an expression has integers beyond 2**53 on some input: C would
-    not compute what Python does."""
+    """Raise ExpressionError where a part of an expression exceeds 2**53 on some input: generated
+    Python would compute it exactly, C not."""
     words = [name for name in features if features[name].dtype.kind not in "iuf"]
     parts = [part for _, part in features.groupby(words)] if words else [features]
     for part, text in itertools.product(parts, texts):
@@ -51,16 +96,28 @@ def check_exact(
             str(name): part[name].iloc[0] if name in words else part[name].to_numpy()
             for name in part
         }
-        Expression(text)({**constants, **numbers})  # arrays are computed up to 2**53 alone
+        if any(_exceeds(node, {**constants, **numbers}) for node in _nodes(Expression(text).tree)):
+            raise ExpressionError(f"`{text}` cannot be computed: a number in it is too large")
+
+
+def _nodes(node: ast.expr) -> Iterator[ast.expr]:
+    yield node
+    for operand in language.operands_of(node):
+        yield from _nodes(operand)
+
+
+def _exceeds(node: ast.expr, values: Mapping[str, Any]) -> bool:
+    try:
+        found = np.asarray(language.evaluate(node, values))
+    except ExpressionError:  # of an alternative that is not needed, or found when it is written
+        return False
+    return found.dtype.kind in "iuf" and bool((abs(found) > MAX_EXACT).any())
 
 
 @dataclass(frozen=True)
 class Translator:
-    """Translates expressions, given constants and the features.
-
-    `prefix` begins the names of the helpers that the C code calls; Python's are named alike, with
-    an underscore instead.
-    """
+    """Translates expressions, given constants and the features; `prefix` begins the names of the
+    helpers that the C code calls."""
 
     constants: Mapping[str, Value]
     features: Mapping[str, Feature]
@@ -86,7 +143,7 @@ class Translator:
             )
         try:
             return wanted(parsed.tree)
-        except Untranslatable as reason:
+        except _Untranslatable as reason:
             raise ExpressionError(f"`{text}` cannot be written as exact code: {reason}") from None
 
     def _number(self, node: ast.expr) -> Formula:
@@ -94,10 +151,10 @@ class Translator:
         made = self._of(node)
         if isinstance(made, Formula):
             if made.type is Type.TRUTH:
-                return Formula(Type.WHOLE, f"(double)({made.c})", made.python)
+                return Formula(Type.WHOLE, f"(double)({made.c})")
             if made.type is not Type.WORD:
                 return made
-        raise Untranslatable("a text can be compared, not calculated with")
+        raise _Untranslatable("a text can be compared, not calculated with")
 
     def _truth(self, node: ast.expr) -> Formula:
         """Translate a node to a condition."""
@@ -107,15 +164,13 @@ class Translator:
         if made.type is Type.TRUTH:
             return made
         if made.type is Type.WORD:
-            raise Untranslatable("a text is not a condition")
-        if made.can_lack:  # NaN is false
-            return truth(f"({self.prefix}_abs({made.c}) > 0)", f"(abs({made.python}) > 0)")
-        return truth(f"({made.c} != 0)", f"({made.python} != 0)")
+            raise _Untranslatable("a text is not a condition")
+        return _truth(f"({self.prefix}_abs({made.c}) > 0)")  # NaN is false
 
     def _of(self, node: ast.expr) -> Formula | str | None:
         """Translate a node to a formula, or to a constant that is a text or absent."""
         if not self._varies(node):
-            return constant(self._evaluated(node))
+            return _constant(self._evaluated(node))
         if isinstance(node, ast.Name):
             return self._feature(node.id)
         if isinstance(node, ast.BinOp):
@@ -140,15 +195,15 @@ class Translator:
         try:
             found: Value = language.evaluate(node, self.constants)
         except ExpressionError as error:
-            raise Untranslatable(str(error)) from None
+            raise _Untranslatable(str(error)) from None
         return found
 
     def _feature(self, name: str) -> Formula:
         named = self.features[name]
         if named.type is Type.WORD:
-            return Formula(Type.WORD, name, named.variable)
+            return Formula(Type.WORD, name)
         c = f"(double){named.variable}" if named.type is Type.WHOLE else named.variable
-        return Formula(named.type, c, named.variable)
+        return Formula(named.type, c)
 
     # ------------------------------------------------------------------------- arithmetic
 
@@ -157,8 +212,8 @@ class Translator:
         if op is ast.Pow:
             return self._power(left, node.right)
         right = self._number(node.right)
-        if op in (ast.Div, ast.FloorDiv, ast.Mod):
-            return self._divided(op, left, right, self._may_be_zero(node.right))
+        if op in _DIVISIONS:
+            return self._divided(_DIVISIONS[op], left, right)
         return self._computed(_SIGNS[op], left, right)
 
     def _computed(self, sign: str, left: Formula, right: Formula) -> Formula:
@@ -167,14 +222,13 @@ class Translator:
         # Otherwise a compiler may fuse the product with a following sum and round only once.
         if type_ is Type.REAL and sign == "*":
             c = f"{self.prefix}_rounded{c}"
-        python = f"({left.python} {sign} {right.python})"
-        return Formula(type_, c, python, left.can_lack or right.can_lack)
+        return Formula(type_, c)
 
     def _power(self, base: Formula, exponent: ast.expr) -> Formula:
         """Raise a whole number to a constant power."""
         count = 0 if self._varies(exponent) else self._evaluated(exponent)
         if base.type is not Type.WHOLE or type(count) is not int or not 1 <= count <= _MOST_POWER:
-            raise Untranslatable(
+            raise _Untranslatable(
                 "only powers of whole numbers, to a constant of 1 or more, are exact"
             )
         power = base
@@ -182,32 +236,16 @@ class Translator:
             power = self._computed("*", power, base)
         return power
 
-    def _may_be_zero(self, node: ast.expr) -> bool:
-        return self._varies(node) or self._evaluated(node) == 0
-
-    def _divided(
-        self, op: type[ast.operator], left: Formula, right: Formula, may_be_zero: bool
-    ) -> Formula:
-        """Divide; a division by zero is NaN."""
-        if op is not ast.Div and _common((left, right)) is not Type.WHOLE:
-            raise Untranslatable("//, % and ceil_div are exact only for whole numbers")
-        helper, sign = _DIVISIONS[op]
-        ratio = self._ratio(left, right, may_be_zero)
-        c = {
-            ast.Div: ratio,
-            ast.FloorDiv: f"{self.prefix}_floor({bare(ratio)})",
-            ast.Mod: f"{self.prefix}_modulo({left.c}, {right.c})",
-        }[op]
-        python = f"({left.python} {sign} {right.python})"
-        if may_be_zero:
-            python = f"{helper}({left.python}, {right.python})"
-        can_lack = may_be_zero or left.can_lack or right.can_lack
-        return Formula(Type.REAL if op is ast.Div else Type.WHOLE, c, python, can_lack)
-
-    def _ratio(self, left: Formula, right: Formula, may_be_zero: bool) -> str:
-        """Write a division in C."""
-        operands = f"({left.c}, {right.c})"
-        return f"{self.prefix}_divided{operands}" if may_be_zero else f"({left.c} / {right.c})"
+    def _divided(self, helper: str, left: Formula, right: Formula) -> Formula:
+        """Divide, and round with a helper; a division by zero is NaN."""
+        if helper and _common((left, right)) is not Type.WHOLE:
+            raise _Untranslatable("//, % and ceil_div are exact only for whole numbers")
+        if helper == "modulo":
+            return Formula(Type.WHOLE, f"{self.prefix}_modulo({left.c}, {right.c})")
+        ratio = f"{self.prefix}_divided({left.c}, {right.c})"
+        if not helper:
+            return Formula(Type.REAL, ratio)
+        return Formula(Type.WHOLE, f"{self.prefix}_{helper}({ratio})")
 
     def _called(self, name: str, arguments: Sequence[ast.expr]) -> Formula:
         operands = [self._number(part) for part in arguments]
@@ -215,59 +253,45 @@ class Translator:
         if name in ("min", "max"):
             return self._extreme(name, operands)
         if name == "ceil_div":
-            divisor, may_be_zero = operands[1], self._may_be_zero(arguments[1])
-            made = negated(self._divided(ast.FloorDiv, negated(first), divisor, may_be_zero))
-            ratio = bare(self._ratio(first, divisor, may_be_zero))
-            return replace(made, c=f"{self.prefix}_ceil({ratio})")
-        if name == "abs":
-            c, python = f"{self.prefix}_abs({first.c})", f"abs({first.python})"
-            return Formula(first.type, c, python, first.can_lack)
-        if name in ("ceil", "floor"):
-            return self._rounded(name, first)
+            return self._divided("ceil", first, operands[1])
+        if name in ("ceil", "floor") and first.type is Type.WHOLE:
+            return first
+        if name in ("abs", "ceil", "floor"):
+            type_ = first.type if name == "abs" else Type.WHOLE
+            return Formula(type_, f"{self.prefix}_{name}({first.c})")
         if name == "sqrt":
-            return Formula(Type.REAL, f"sqrt({first.c})", f"_sqrt({first.python})", can_lack=True)
-        raise Untranslatable(f"{name} of a feature differs between mathematical libraries")
+            return Formula(Type.REAL, f"sqrt({first.c})")
+        raise _Untranslatable(f"{name} of a feature differs between mathematical libraries")
 
     def _extreme(self, name: str, operands: Sequence[Formula]) -> Formula:
-        can_lack = any(operand.can_lack for operand in operands)
-        python = f"{'_' * can_lack}{name}({', '.join(o.python for o in operands)})"
         c = operands[0].c
         for operand in operands[1:]:
             c = f"{self.prefix}_{name}({c}, {operand.c})"
-        return Formula(_common(operands), c, python, can_lack)
-
-    def _rounded(self, name: str, operand: Formula) -> Formula:
-        if operand.type is Type.WHOLE:
-            return operand
-        c = f"{self.prefix}_{name}({operand.c})"
-        python = f"_floor({operand.python})" if name == "floor" else f"(-_floor(-{operand.python}))"
-        return Formula(Type.WHOLE, c, python, operand.can_lack)
+        return Formula(_common(operands), c)
 
     def _unary(self, node: ast.UnaryOp) -> Formula:
         if not isinstance(node.op, ast.Not):
             operand = self._number(node.operand)
-            return operand if isinstance(node.op, ast.UAdd) else negated(operand)
+            return operand if isinstance(node.op, ast.UAdd) else _negated(operand)
         made = self._of(node.operand)
         if isinstance(made, Formula) and made.type in (Type.WHOLE, Type.REAL):
-            return truth(f"({made.c} == 0)", f"({made.python} == 0)")
-        made = self._truth(node.operand)
-        return truth(f"!{made.c}", f"(not {made.python})")
+            return _truth(f"({made.c} == 0)")
+        return _truth(f"!{self._truth(node.operand).c}")
 
     # ------------------------------------------------------------------------- conditions
 
     def _joined(self, node: ast.BoolOp) -> Formula:
         parts = [self._truth(part) for part in node.values]
         is_and = isinstance(node.op, ast.And)
-        return conjunction(parts) if is_and else disjunction(parts)
+        return conjunction(parts) if is_and else _disjunction(parts)
 
     def _chosen(self, node: ast.IfExp) -> Formula:
         test = self._truth(node.test)
-        if test.is_constant:
+        if test in (TRUE, FALSE):
             return self._number(node.body if test == TRUE else node.orelse)
         body, other = self._number(node.body), self._number(node.orelse)
         c = f"({test.c} ? {body.c} : {other.c})"
-        python = f"({body.python} if {test.python} else {other.python})"
-        return Formula(_common((body, other)), c, python, body.can_lack or other.can_lack)
+        return Formula(_common((body, other)), c)
 
     def _compared(self, node: ast.Compare) -> Formula:
         if isinstance(node.ops[0], (ast.In, ast.NotIn)):
@@ -283,34 +307,32 @@ class Translator:
     def _listed(self, node: ast.Compare) -> Formula:
         listed = node.comparators[0]
         assert isinstance(listed, (ast.List, ast.Tuple, ast.Set))
-        found = disjunction([self._relation("==", node.left, e) for e in listed.elts])
+        found = _disjunction([self._relation("==", node.left, e) for e in listed.elts])
         if isinstance(node.ops[0], ast.In):
             return found
-        return truth(f"!{found.c}", f"(not {found.python})")
+        return _truth(f"!{found.c}")
 
     def _relation(self, sign: str, left: ast.expr, right: ast.expr) -> Formula:
         one, other = self._of(left), self._of(right)
-        if not is_number(one) or not is_number(other):
+        if any(not isinstance(m, Formula) or m.type is Type.WORD for m in (one, other)):
             return self._of_texts(sign, one, other)
-        first, second = self._number(left), self._number(right)
-        return truth(f"({first.c} {sign} {second.c})", f"({first.python} {sign} {second.python})")
+        return _truth(f"({self._number(left).c} {sign} {self._number(right).c})")
 
     def _of_texts(
         self, sign: str, one: Formula | str | None, other: Formula | str | None
     ) -> Formula:
         """Compare texts and absent flags, which equal only their own kind."""
         if sign not in ("==", "!="):
-            raise Untranslatable("a text has no order")
+            raise _Untranslatable("a text has no order")
         word, text = (one, other) if isinstance(one, Formula) else (other, one)
         if isinstance(word, Formula) and word.type is Type.WORD:
             if isinstance(text, Formula) and text.type is Type.WORD:
-                raise Untranslatable(
+                raise _Untranslatable(
                     "two features that are words cannot be compared with each other"
                 )
             if isinstance(text, str):
                 named = self.features[word.c]
-                c = f"({named.variable} {sign} {named.c_word(self.prefix, text)})"
-                return truth(c, f"({word.python} {sign} {text!r})")
+                return _truth(f"({named.variable} {sign} {named.c_word(self.prefix, text)})")
         return FALSE if sign == "==" else TRUE
 
 
@@ -321,10 +343,10 @@ def _common(operands: Sequence[Formula]) -> Type:
 
 _SIGNS: Mapping[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*"}
 
-_DIVISIONS: Mapping[type[ast.operator], tuple[str, str]] = {
-    ast.Div: ("_divided", "/"),
-    ast.FloorDiv: ("_floor_divided", "//"),
-    ast.Mod: ("_modulo", "%"),
+_DIVISIONS: Mapping[type[ast.operator], str] = {
+    ast.Div: "",
+    ast.FloorDiv: "floor",
+    ast.Mod: "modulo",
 }
 
 _RELATIONS: Mapping[type[ast.cmpop], str] = {

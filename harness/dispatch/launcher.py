@@ -2,13 +2,11 @@
 that was chosen, as G-ADAPT selects among versions of whole programs (Liu et al., IPDPS 2009).
 
     NAME/_command.py    the launcher (harness.dispatch.loaders.command)
-    NAME/launch.json    what it reads
     NAME/__main__.py    starts it: `python NAME ARGUMENTS`
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -110,19 +108,16 @@ def make_launcher(plan: ProgramPlan, features: Sequence[str]) -> Launcher:
     return Launcher(line, plan.device, own, contents)
 
 
-def launcher_files(dispatcher: Dispatcher, launcher: Launcher) -> dict[str, bytes]:
-    """Return the launcher's start, data and own commands, by their paths in the folder."""
-    name = dispatcher.name
-    data = json.dumps(_data(dispatcher, launcher), indent=1) + "\n"
+def launcher_files(name: str, launcher: Launcher) -> dict[str, bytes]:
+    """Return the launcher's start and own commands, by their paths in the folder."""
     return {
         f"{name}/__main__.py": _MAIN.format(name=name).encode(),
-        f"{name}/launch.json": data.encode(),
         **{f"{name}/features/{own}": content for own, content in launcher.contents.items()},
     }
 
 
-def _data(dispatcher: Dispatcher, launcher: Launcher) -> dict[str, Any]:
-    """Return what `loaders/command.py` reads."""
+def launcher_data(dispatcher: Dispatcher, launcher: Launcher) -> dict[str, Any]:
+    """Return what `loaders/command.py` reads, as JSON."""
     features = [_feature(feature, launcher) for feature in dispatcher.features]
     configs = [
         {

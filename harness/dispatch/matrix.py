@@ -143,7 +143,7 @@ class Matrix:
         lacking = (np.isnan(self.time_s) & self.applies).any(axis=0)
         return replace(self, applies=self.applies & ~lacking)
 
-    def judgeable(self) -> Matrix:
+    def comparable(self) -> Matrix:
         """Keep the candidates that were measured wherever they apply, and the inputs that have
         one."""
         matrix = self.complete()
@@ -180,6 +180,22 @@ def make_matrix(
         frozenset(choices),
         note,
     )
+
+
+def first_applicable(orders: Indices, applies: Flags) -> Indices:
+    """Return the first candidate of each order that applies, shape (inputs,); -1 if none does.
+
+    `orders` has the shape (inputs, members) or (1, members), `applies` (inputs, candidates).
+    """
+    rows = np.arange(len(applies))
+    foremost: Indices = np.broadcast_to(orders[:, 0], len(rows))
+    if applies[rows, foremost].all():  # the most frequent case
+        return foremost
+    wide = np.broadcast_to(orders, (len(applies), orders.shape[1]))
+    usable = applies[rows[:, None], wide]
+    first = usable.argmax(axis=1)
+    indices: Indices = np.where(usable[rows, first], wide[rows, first], -1)
+    return indices
 
 
 def _numbered(groups: Sequence[Hashable]) -> npt.NDArray[np.intp]:

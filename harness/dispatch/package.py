@@ -1,16 +1,18 @@
 """Write a dispatcher as a folder of files that need nothing but a compiler or Python.
 
     NAME.h                the choice for C and C++
-    NAME/__init__.py      the choice for Python, and load()
+    NAME/NAME.json        the choice as data
+    NAME/__init__.py      the choice for Python, which reads it, and load()
     NAME/_opencl.py       what load() returns: builds, launches, falls back (or _cuda.py)
     NAME/_trying.py       with either: tries shortlists where that is asked for
     NAME/_pocl_cpu.py     beside _opencl.py: lets PoCL build on processors newer than its LLVM
+    NAME/_expressions.py  beside it: evaluates conditions and launch sizes
     NAME/_workload.py     counts the calls by their inputs, where that is asked for
+    NAME/torch_op.py      makes operators of PyTorch
     NAME/kernels/         what each configuration is launched from
     NAME/programs/        in place of kernels: the program of each configuration
     NAME/flag_files/      the files that flags of configurations pass to the compiler
-    NAME/launch.json, ... the launcher of a program (see `harness.dispatch.launcher`)
-    NAME.json, ...        what `--format` asks for (see `harness.dispatch.formats`)
+    NAME/__main__.py, ... the launcher of a program (see `harness.dispatch.launcher`)
     dispatch.json         the files written here, with their digests, and the number of inputs
 
 The folder is written next to its final place and then renamed, so that nobody finds half of it.
@@ -30,16 +32,14 @@ from harness.core.kernel_name import plain_name
 from harness.core.program import Binary, Program
 from harness.core.records import Environment
 from harness.dispatch.c_code import c_header
+from harness.dispatch.choice import Choice, DispatchProgram
 from harness.dispatch.dispatcher import Dispatcher, KernelFile, Provenance
+from harness.dispatch.document import document_text
 from harness.dispatch.features import features_of
-from harness.dispatch.formats import format_files
 from harness.dispatch.guards import check_exact
 from harness.dispatch.launcher import Launcher, launcher_files
-from harness.dispatch.loaders import counter_file, loader_files
+from harness.dispatch.loaders import loader_files, runtime_files
 from harness.dispatch.matrix import Matrix
-from harness.dispatch.nodes import Leaf
-from harness.dispatch.program import DispatchProgram, TreeChoice
-from harness.dispatch.python_code import python_module
 from harness.measure.cuda.cubin import kernel_symbol
 from harness.models.encoding.columns import tuned_range
 from harness.source.inlining import inlined
@@ -63,22 +63,18 @@ def write_dispatcher(
     kernels: Sequence[KernelFile] = (),
     limits: Mapping[str, int] | None = None,
     launcher: Launcher | None = None,
-    formats: Sequence[str] = (),
 ) -> list[Path]:
     """Write the dispatcher of a space into a folder, and return the files.
 
     `kernels` are those of the candidates (see `harness.dispatch.package`); without them only
     the choice is written. `limits` are the device's numbers that launch sizes may name
-    (`DeviceLimits.names()`). A program also gets a `launcher`. `formats` are those to write besides
-    C and Python (see `harness.dispatch.formats`). A dispatcher's folder is replaced.
+    (`DeviceLimits.names()`). A program also gets a `launcher`. A dispatcher's folder is replaced.
 
     Raises UsageError if the folder holds anything else, and ExpressionError for a constraint or
     launch size that cannot be written exactly.
     """
     dispatcher = _dispatcher(program, spec, provenance, kernels, limits or {}, launcher)
-    files = files_of(dispatcher) | format_files(dispatcher, formats)
-    if launcher is not None:
-        files |= launcher_files(dispatcher, launcher)
+    files = files_of(dispatcher, launcher)
     folders = (f"{spec.name}/programs/", f"{spec.name}/features/")
     executables = [file for file in files if file.startswith(folders)]
     return write_files(out, files, provenance.inputs, executables)
@@ -91,9 +87,9 @@ def check_candidates(
     constraints and launch sizes that cannot be written exactly for any candidate, UsageError for
     features."""
     refused: list[ExpressionError] = []
-    choice, tuned = TreeChoice(Leaf(order=(0,))), tuned_range(matrix.features)
+    choice, tuned = Choice.in_order(1), tuned_range(matrix.features)
     for config in matrix.candidates if len(matrix.features) else ():
-        program = DispatchProgram((), tuned, (config,), 0, choice, (tuple(constraints),))
+        program = DispatchProgram((), tuned, (config,), choice, (tuple(constraints),))
         try:
             made = _dispatcher(program, spec, _NOWHERE, (), limits)
             _ = made.guards, made.sizes
@@ -129,17 +125,19 @@ def _dispatcher(
     )
 
 
-def files_of(dispatcher: Dispatcher) -> dict[str, bytes]:
+def files_of(dispatcher: Dispatcher, launcher: Launcher | None = None) -> dict[str, bytes]:
     """Return the content of each file, by its path in the folder."""
     name = dispatcher.name
     files = {
         f"{name}.h": c_header(dispatcher).encode(),
-        f"{name}/__init__.py": python_module(dispatcher).encode(),
-        **{f"{name}/{file}": content for file, content in counter_file().items()},
+        f"{name}/{name}.json": document_text(dispatcher, launcher).encode(),
+        **{f"{name}/{file}": content for file, content in runtime_files().items()},
     }
     if dispatcher.has_loader:
         backend = dispatcher.provenance.environment.backend
         files |= {f"{name}/{file}": content for file, content in loader_files(backend).items()}
+    if launcher is not None:
+        files |= launcher_files(name, launcher)
     folder = f"{name}/{dispatcher.item}s"
     files |= {f"{folder}/{kernel.name}": kernel.content for kernel in dispatcher.kernels}
     passed = dispatcher.flag_files
@@ -157,7 +155,7 @@ def write_files(
     """
     out = Path(os.path.realpath(out))
     check_folder(out)
-    digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    digests = {name: _digest(content) for name, content in files.items()}
     manifest = json.dumps({"dispatcher_files_sha256": digests, "inputs": inputs}, indent=4) + "\n"
     contents = {**files, MANIFEST: manifest.encode()}
     write_folder(out, contents, executables=executables, advice=_ADVICE)
@@ -171,36 +169,22 @@ def check_folder(out: Path) -> None:
     if outer is not None:
         raise UsageError(f"{out} is inside {outer}, a dispatcher's folder; name another")
     check_writable(out, _ADVICE, parents=True)
-    if not out.exists():
-        return
-    if not out.is_dir():
+    if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is not a folder; name another with -o")
     digests = _written(out).get("dispatcher_files_sha256")
-    if not isinstance(digests, dict):  # all of it is foreign, and may be much to walk through
-        for path in out.iterdir():
-            raise _not_ours(out, path.name, "is not part of one")
-        return
-    for path in sorted(out.rglob("*")):
+    known = digests if isinstance(digests, dict) else {}
+    for path in out.rglob("*"):
         name = path.relative_to(out).as_posix()
-        if path.is_symlink() or not (path.is_dir() or name == MANIFEST or _is_cache(path)):
-            own = None if path.is_symlink() else hashlib.sha256(path.read_bytes()).hexdigest()
-            if own is None or digests.get(name) != own:
-                changed = (
-                    "was changed since it was written" if name in digests else "is not part of one"
-                )
-                raise _not_ours(out, name, changed)
+        is_ours = path.is_dir() or path.parent.name == "__pycache__" or (known and name == MANIFEST)
+        if path.is_symlink() or not (is_ours or known.get(name) == _digest(path.read_bytes())):
+            raise UsageError(
+                f"{out} is replaced only if it holds a dispatcher as it was written, but {name} is "
+                "not part of one, or was changed; move it away, or name another folder with -o"
+            )
 
 
-def _not_ours(out: Path, name: str, why: str) -> UsageError:
-    return UsageError(
-        f"{out} is replaced only if it holds nothing but a dispatcher, but {name} {why}; "
-        "move it away, or name another folder with -o"
-    )
-
-
-def _is_cache(path: Path) -> bool:
-    """Say whether Python made this file from what was written."""
-    return path.parent.name == "__pycache__" and path.suffix == ".pyc"
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def earlier_inputs(out: Path) -> int | None:

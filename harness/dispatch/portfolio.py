@@ -13,10 +13,10 @@ import numpy as np
 
 from harness.core.arrays import Array, Flags, Indices
 from harness.dispatch.growing import Grown, parents, sums_by_node
-from harness.dispatch.matrix import Matrix
+from harness.dispatch.matrix import Matrix, first_applicable
 from harness.stats.timing import NEGLIGIBLE
 
-MOST_MEMBERS = 16
+_MOST_MEMBERS = 16
 _MOVED = 32
 _WORTH = 0.001  # log slowdown: a member that gains less only makes choosing harder
 _PRIOR = 2.0  # inputs' worth of the parent's mean in the mean of a node
@@ -32,7 +32,7 @@ def costs(matrix: Matrix) -> Array:
     return penalised
 
 
-def greedy_portfolio(matrix: Matrix, most: int = MOST_MEMBERS) -> list[int]:
+def greedy_portfolio(matrix: Matrix, most: int = _MOST_MEMBERS) -> list[int]:
     """Return the indices of candidates by what each adds: first the one that is best alone, then
     always the one that lowers the mean log slowdown most. Ends at `most`, or when the next would
     gain almost nothing."""
@@ -123,22 +123,6 @@ def _means(table: Array, applies: Flags, weights: Array | None) -> Array:
 def _mean_cost(table: Array, applies: Flags, order: list[int], weights: Array | None) -> float:
     indices = first_applicable(np.array(order)[None, :], applies)
     return float(np.average(table[np.arange(len(table)), indices], weights=weights))
-
-
-def first_applicable(orders: Indices, applies: Flags) -> Indices:
-    """Return the first candidate of each order that applies, shape (inputs,); -1 if none does.
-
-    `orders` has the shape (inputs, members) or (1, members), `applies` (inputs, candidates).
-    """
-    rows = np.arange(len(applies))
-    foremost: Indices = np.broadcast_to(orders[:, 0], len(rows))
-    if applies[rows, foremost].all():  # the most frequent case
-        return foremost
-    wide = np.broadcast_to(orders, (len(applies), orders.shape[1]))
-    usable = applies[rows[:, None], wide]
-    first = usable.argmax(axis=1)
-    indices: Indices = np.where(usable[rows, first], wide[rows, first], -1)
-    return indices
 
 
 def node_orders(

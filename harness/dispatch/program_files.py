@@ -10,11 +10,13 @@ from harness.core.config_diff import difference
 from harness.core.errors import BuildFailed
 from harness.core.machine import usable_cores
 from harness.core.records import Config, Input, Value
+from harness.dispatch.choice import DispatchProgram
 from harness.dispatch.dispatcher import KernelFile
-from harness.dispatch.program import DispatchProgram
 from harness.measure.builds.queue import BuildQueue
-from harness.measure.programs.measurer import backend_of, command_build
-from harness.measure.programs.worker import ProgramBuildWorker
+from harness.measure.programs.building import (
+    backend_of,
+    command_build,
+)
 from harness.space import ConstrainedSpace
 from harness.space_file import ProgramPlan, Spec
 from harness.space_file.command_line import SOURCE, why_not_built_once
@@ -27,7 +29,7 @@ _NO_INPUT = Input({})
 def compiler_identity(spec: Spec) -> str:
     """Return the name, version and digest of the compiler that is here, as it is recorded with
     measurements; raises BackendUnavailable without it."""
-    return backend_of(spec).open_compiler().identity
+    return backend_of(spec).identity
 
 
 def why_no_programs(spec: Spec) -> str:
@@ -50,11 +52,11 @@ def program_files(spec: Spec, program: DispatchProgram) -> tuple[KernelFile, ...
     built = [p for p in spec.tuned_for(backend.compiler) if p.role == "flag" or p.name in used]
     defaults = {parameter.name: parameter.default for parameter in built}
     space = ConstrainedSpace(spec.tuned_for(backend.compiler))
-    device, identity = backend.device_here, backend.open_compiler().identity
+    device, identity = backend.device_here, backend.identity
     builds = [command_build(spec, space, config, _NO_INPUT, device) for config in program.portfolio]
     names: dict[str, str] = {}
     files = []
-    with closing(BuildQueue(backend, identity, ProgramBuildWorker, usable_cores())) as queue:
+    with closing(BuildQueue(backend, identity, at_once=usable_cores())) as queue:
         for build in builds:
             queue.start(build)
         contents: dict[str, bytes] = {}

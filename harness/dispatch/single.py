@@ -15,12 +15,12 @@ from harness.analysis.inputs import InputReport
 from harness.analysis.summary import MeanSpeedup, mean_speedup
 from harness.core.config_diff import difference
 from harness.core.records import Config, Input, Measurement, Timing, Value
-from harness.dispatch.matrix import Matrix
-from harness.dispatch.portfolio import first_applicable, static_order
+from harness.dispatch.matrix import Matrix, first_applicable
+from harness.dispatch.portfolio import static_order
 from harness.stats.claims import hold_false_discoveries
 from harness.stats.timing import TimeRatio, time_ratio
 
-Key = tuple[Value, ...]
+_Key = tuple[Value, ...]
 """The values of an input's features."""
 
 
@@ -107,10 +107,10 @@ def _of_one(report: InputReport, default: Config) -> Single:
 
 
 def _judged(
-    used: Mapping[Key, Config],
-    known: Mapping[Key, InputReport],
+    used: Mapping[_Key, Config],
+    known: Mapping[_Key, InputReport],
     finals: Mapping[Input, Sequence[Measurement]],
-) -> Iterator[tuple[Key, Mapping[Config, Timing]]]:
+) -> Iterator[tuple[_Key, Mapping[Config, Timing]]]:
     """Yield the final times of the inputs on which the configuration to use has one."""
     for key, config in used.items():
         measured = finals.get(known[key].problem, ())
@@ -120,9 +120,9 @@ def _judged(
 
 
 def _largest_loss(
-    used: Mapping[Key, Config],
-    known: Mapping[Key, InputReport],
-    judged: Sequence[tuple[Key, Mapping[Config, Timing]]],
+    used: Mapping[_Key, Config],
+    known: Mapping[_Key, InputReport],
+    judged: Sequence[tuple[_Key, Mapping[Config, Timing]]],
 ) -> tuple[InputReport, TimeRatio] | None:
     """Find the input whose own configuration is significantly faster, by most."""
     pairs = [

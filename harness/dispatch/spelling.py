@@ -1,4 +1,4 @@
-"""Names, texts and numbers as C, C++ and Python read them.
+"""Names, texts and numbers as C and C++ read them.
 
 Device names, titles and words come from outside: whatever they hold, they stay inside the comment
 or literal that they are written into.
@@ -6,7 +6,6 @@ or literal that they are written into.
 
 from __future__ import annotations
 
-import keyword
 import math
 import textwrap
 from collections.abc import Collection, Iterable
@@ -28,17 +27,15 @@ _C_WORDS = """
 """
 # Names that generated functions use besides features; a test keeps this complete.
 _OWN_WORDS = """
-    DBL_MAX INT64_C LookupError NAME PORTFOLIO ValueError abs any applies best cost costs count dict
-    enumerate fallback_index functools grid group i index indices is_tuned least len map math
-    max min more most next numbers operator order own range root row select_index select_top
-    sizes sorted sqrt top tuple zip
+    DBL_MAX INT64_C costs count depth grid group i index least more most next nodes numbers offsets
+    order size sizes sqrt top tree
 """
 _RESERVED_IN_C = frozenset(_C_WORDS.split())
-_RESERVED = _RESERVED_IN_C | {*_OWN_WORDS.split(), *keyword.kwlist}
+_RESERVED = _RESERVED_IN_C | {*_OWN_WORDS.split()}
 
 
 def variable(name: str) -> str:
-    """Make a feature's name a variable of C, C++ and Python; different names stay different."""
+    """Make a feature's name a variable of C and C++; different names stay different."""
     return _apart(name, _RESERVED)
 
 
@@ -69,11 +66,6 @@ def c_comment(text: str) -> str:
     trigraph, which could hide a backslash at its end."""
     escaped = plain(text).replace("*/", "*\\x2f").replace("/*", "/\\x2a")
     return escaped.replace("??", "?\\x3f")
-
-
-def docstring(text: str) -> str:
-    """Make one line for a docstring between three double quotes."""
-    return plain(text).replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
 
 
 def wrapped(lines: Iterable[str]) -> list[str]:
@@ -118,15 +110,3 @@ def c_real(number: float) -> str:
     if not math.isfinite(number):
         raise ValueError(f"{text} has no literal")
     return f"({text})" if text.startswith("-") else text
-
-
-def bare(code: str) -> str:
-    """Remove brackets around a whole expression; one with texts stays as it is."""
-    if "'" in code or '"' in code or not (code.startswith("(") and code.endswith(")")):
-        return code
-    depth = 0
-    for index, character in enumerate(code):
-        depth += (character == "(") - (character == ")")
-        if depth == 0:
-            return code[1:-1] if index == len(code) - 1 else code
-    return code

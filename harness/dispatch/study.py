@@ -1,4 +1,4 @@
-"""Judge all ways to choose on the same held-out inputs, and decide which dispatcher to ship."""
+"""Compare all ways to choose on the same held-out inputs, and decide which dispatcher to ship."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 from harness.core.kept import Kept, content_key
+from harness.dispatch.choice import LearntSelector
 from harness.dispatch.ensemble import EnsembleLearner
 from harness.dispatch.gadapt import GAdapt
-from harness.dispatch.learners import Default, Learner, Nearest, Static
-from harness.dispatch.learnt import LearntSelector
+from harness.dispatch.learners import Default, Learner, Nearest, Starchart, Static
 from harness.dispatch.matrix import Matrix
-from harness.dispatch.published import Starchart
+from harness.dispatch.most import AtMost, Portfolio, limited, portfolios
 from harness.dispatch.tree import TreeLearner
 from harness.dispatch.verdict import (
-    Judged,
     PairedComparison,
+    Slowdowns,
     compare,
+    held_out_slowdowns,
     in_hindsight,
-    judge,
     least_gain,
-    with_selection,
 )
 from harness.models.folds import ENOUGH_INPUTS, FEWEST_INPUTS, fold_count
 from harness.stats import Estimate
 
 STATIC = Static()
+HINDSIGHT = f"{STATIC.name}, in hindsight"
 TREE = TreeLearner().name
-GADAPT = GAdapt().name
+_GADAPT = GAdapt().name
 DISPATCHERS: Mapping[str, TreeLearner | EnsembleLearner | GAdapt] = {
     learner.name: learner for learner in (TreeLearner(), EnsembleLearner(), GAdapt())
 }
@@ -44,16 +44,13 @@ AUTO = "auto"
 CHOICES = (AUTO, *DISPATCHERS)
 """What a user may ask for."""
 
-SPLIT_S = 2e-7
-"""Seconds of a split in the Python module that `harness.dispatch` writes, by which dispatchers are
-compared: benchmarks/selection.py measures 0.1 to 0.3 us for ensembles. In C it is some
-nanoseconds."""
+_WORTH_MORE = 0.99  # of the time: what an ensemble must gain over a tree, which is faster to run
 
 
 def learners(names: Sequence[str] = AUTOMATIC) -> list[Learner]:
     """Return all learners of the verdict's table, with the named dispatchers."""
-    published = (DISPATCHERS[GADAPT], Starchart())
-    named = (DISPATCHERS[name] for name in names if name != GADAPT)
+    published = (DISPATCHERS[_GADAPT], Starchart())
+    named = (DISPATCHERS[name] for name in names if name != _GADAPT)
     return [Default(), STATIC, Nearest(), *published, *named]
 
 
@@ -64,67 +61,70 @@ it."""
 
 @dataclass(frozen=True)
 class Study:
-    """The slowdowns of each way to choose on held-out inputs, and the matrix behind them."""
+    """The slowdowns of each way to choose on held-out inputs, by name, and the matrix behind them;
+    `most` limits the configurations of a dispatcher.
+
+    `slowdowns` also has the best static choice of all inputs, in hindsight. Where several
+    candidates are about as fast, holding an input out takes its vote away from the candidate that
+    is fast on it. The held-out choice changes to another one just there, and whatever does not
+    change seems to gain: of 84 simulated databases without any difference, 6 had a dispatcher that
+    was significantly faster. The choice in hindsight knows the inputs that it is judged on, so it
+    is a little too fast.
+    """
 
     matrix: Matrix
-    judged: Mapping[str, Judged]
+    slowdowns: Mapping[str, Slowdowns]
     seed: int
     kept: Kept = field(default_factory=Kept, repr=False)
+    most: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        matrix: Matrix,
+        wanted: Sequence[Learner],
+        seed: int = 0,
+        step: Callable[[str], None] = lambda name: None,
+        kept: Kept | None = None,
+        most: int | None = None,
+    ) -> Study:
+        """Compare the learners; what was compared before is `kept`. Dispatchers choose among at
+        most so many configurations. Raises ValueError if there are too few inputs to hold some
+        out."""
+        matrix, kept = matrix.comparable(), kept or Kept()
+        if len(matrix.features) < FEWEST_INPUTS:
+            raise ValueError(
+                f"it needs {FEWEST_INPUTS} inputs on which the same configurations were measured, "
+                f"and there are {len(matrix.features)}"
+            )
+        own = [limited(learner, most) for learner in _known(matrix, wanted)]
+        found = held_out_slowdowns(matrix, own, seed, step, kept)
+        slowdowns = {}
+        for name, one in found.items():
+            slowdowns[name] = one
+            if name == STATIC.name:
+                slowdowns[HINDSIGHT] = in_hindsight(matrix, STATIC, HINDSIGHT)
+        return cls(matrix, slowdowns, seed, kept, most)
 
     @property
     def dispatchers(self) -> list[str]:
-        """The names of the judged dispatchers to choose among; G-ADAPT's model only if no other
-        was judged."""
-        return [name for name in AUTOMATIC if name in self.judged] or [GADAPT]
+        """The names of the dispatchers to choose among; G-ADAPT's model only if there is no
+        other."""
+        return [name for name in AUTOMATIC if name in self.slowdowns] or [_GADAPT]
 
     @cached_property
     def best(self) -> str:
-        """The dispatcher to ship, chosen by `to_ship` with the time of its selection."""
-        return to_ship(self._with_selection, self.dispatchers, self._statics)
+        """The dispatcher to ship."""
+        return to_ship(self.slowdowns, self.dispatchers, self._statics)
 
-    def selection_s(self, name: str) -> float:
-        """Return the seconds that a dispatcher takes to choose for a new input, in Python."""
-        return SPLIT_S * self.learnt(name).splits_passed(self.matrix.features)
-
-    @cached_property
-    def _with_selection(self) -> Mapping[str, Judged]:
-        return {
-            name: with_selection(self.judged[name], self.matrix.best_s, self.selection_s(name))
-            for name in self.dispatchers
-        }
-
-    @cached_property
-    def _statics(self) -> Sequence[Judged]:
-        """The best static choice as held-out inputs see it, and as all inputs do.
-
-        Where several candidates are about as fast, holding an input out takes its vote away from
-        the candidate that is fast on it. The held-out choice changes to another one just there, and
-        whatever does not change seems to gain: of 84 simulated databases without any difference, 6
-        had a dispatcher that was significantly faster. The static choice of all inputs knows the
-        inputs that it is judged on, so it is a little too fast.
-        """
-        return self.judged[STATIC.name], in_hindsight(self.matrix, STATIC, self.seed)
+    @property
+    def _statics(self) -> Sequence[Slowdowns]:
+        return self.slowdowns[STATIC.name], self.slowdowns[HINDSIGHT]
 
     @property
     def notes(self) -> list[str]:
         """What a reader of the slowdowns must also know."""
-        own = self.matrix.note.splitlines()
-        notes = (self._of_default, self._of_static, *own)
-        return [note for note in notes if note]
-
-    @property
-    def _of_static(self) -> str:
-        default, static = (self.judged.get(learner.name) for learner in (Default(), STATIC))
-        if default is None or static is None:
-            return ""
-        ratio = compare(static, default).ratio
-        if ratio.value <= 1:
-            return ""
-        return (
-            "On held-out inputs the best static configuration of the other inputs took "
-            f"{ratio.text('.3g', 'x')} the time of the default. Tune more inputs to find one that "
-            "serves all."
-        )
+        return [note for note in (self._of_default, *self.matrix.note.splitlines()) if note]
 
     @property
     def _of_default(self) -> str:
@@ -142,32 +142,28 @@ class Study:
     def gain(self, name: str) -> PairedComparison:
         """Compare a dispatcher with the best static configuration: the one of the other inputs or
         that of all inputs, whichever it gains less over."""
-        return least_gain(self.judged[name], self._statics)
+        return least_gain(self.slowdowns[name], self._statics)
 
     @property
     def has_choice(self) -> bool:
         """Whether the best dispatcher does not choose the same on every input."""
-        chosen = self.learnt(self.best).indices(self.matrix.features, self.matrix.applies)
-        return len(set(chosen.tolist())) > 1
-
-    def is_in_hindsight(self, name: str) -> bool:
-        """Whether `gain` compares with the static choice of all inputs, which has no row."""
-        held_out, _ = self._statics
-        return self.gain(name) != compare(self.judged[name], held_out)
-
-    def pays_beside(self, other: str, name: str) -> bool:
-        """Whether a dispatcher is significantly faster than another, with the time of both
-        selections."""
-        return compare(self._with_selection[other], self._with_selection[name]).is_better
+        indices = self.learnt(self.best).indices(self.matrix.features, self.matrix.applies)
+        return len(set(indices.tolist()) - {-1}) > 1
 
     def learnt(self, name: str) -> LearntSelector:
         """Fit a dispatcher to all inputs, once."""
         if name not in self._fitted:
-            learner = DISPATCHERS[name]
+            own = DISPATCHERS[name]
+            learner = own if self.most is None else AtMost(own, self.most)
             key = content_key("learnt", self.matrix.key, repr(learner), self.seed)
             make = partial(learner.fit, self.matrix, self.seed)
             self._fitted[name] = self.kept.recall(key, make)
         return self._fitted[name]
+
+    @cached_property
+    def portfolios(self) -> list[Portfolio]:
+        """What few configurations reach if the best of them is chosen."""
+        return list(portfolios(self.matrix, self.seed))
 
     @cached_property
     def _fitted(self) -> dict[str, LearntSelector]:
@@ -175,126 +171,55 @@ class Study:
 
 
 def to_ship(
-    judged: Mapping[str, Judged], dispatchers: Sequence[str], statics: Sequence[Judged]
+    slowdowns: Mapping[str, Slowdowns], names: Sequence[str], statics: Sequence[Slowdowns]
 ) -> str:
     """Choose among dispatchers, cheapest to run first: of those significantly better than each of
-    the static choices, or of all if none is, the first that no other is significantly better than.
-
-    Their slowdowns contain the time of a selection, see `with_selection`.
-    """
-    worth = [name for name in dispatchers if least_gain(judged[name], statics).is_better]
-    left = worth or dispatchers
-    return next(
-        (
-            name
-            for name in left
-            if not any(compare(judged[other], judged[name]).is_better for other in left)
-        ),
-        left[-1],
-    )
-
-
-def study(
-    matrix: Matrix,
-    wanted: Sequence[Learner],
-    seed: int = 0,
-    step: Callable[[str], None] = lambda name: None,
-    kept: Kept | None = None,
-) -> Study:
-    """Judge the learners; what was judged before is `kept`. Raises ValueError if there are too few
-    inputs to hold some out."""
-    matrix = matrix.judgeable()
-    if len(matrix.features) < FEWEST_INPUTS:
-        raise ValueError(
-            f"it needs {FEWEST_INPUTS} inputs on which the same configurations were measured, and "
-            f"there are {len(matrix.features)}"
-        )
-    kept = kept or Kept()
-    found = judge(matrix, _judgeable(matrix, wanted), seed, step, kept)
-    return Study(matrix, found, seed, kept)
+    the static choices, or of all if none is, the first; a later one if it is significantly better,
+    by 1 % or more."""
+    worth = [name for name in names if least_gain(slowdowns[name], statics).is_better] or names
+    best = worth[0]
+    for name in worth[1:]:
+        gain = compare(slowdowns[name], slowdowns[best])
+        if gain.is_better and gain.ratio.value <= _WORTH_MORE:
+            best = name
+    return best
 
 
 def fits(matrix: Matrix, wanted: Sequence[Learner]) -> int:
-    """Return how often `study` calls `step`."""
-    matrix = matrix.judgeable()
-    return len(_judgeable(matrix, wanted)) * fold_count(matrix.groups)
+    """Return how often `Study.of` calls `step`."""
+    matrix = matrix.comparable()
+    return len(_known(matrix, wanted)) * fold_count(matrix.groups)
 
 
-def _judgeable(matrix: Matrix, wanted: Sequence[Learner]) -> list[Learner]:
+def _known(matrix: Matrix, wanted: Sequence[Learner]) -> list[Learner]:
     """Leave the default out if it was not measured on every input."""
     index = matrix.default
     has_default = index is not None and bool(matrix.applies[:, index].any())
     return [learner for learner in wanted if has_default or not isinstance(learner, Default)]
 
 
-# ------------------------------------------------------------------------------ the sentence
-
-
-def sentence(study: Study, name: str) -> str:
-    """Say whether a dispatcher is worth having and, if it is, how the other dispatchers compare
-    with it."""
-    is_better = study.gain(name).is_better
-    others = [other for other in study.dispatchers if other != name and is_better]
-    return " ".join([_worth(study, name), *(_beside(study, other, name) for other in others)])
-
-
-def _worth(study: Study, name: str) -> str:
-    """Say how a dispatcher compares with one configuration, and with which where that is in no row
-    of the table."""
-    known = (
-        f" That configuration was chosen with all inputs, the row `{STATIC.name}` without those "
-        "that it is judged on."
-    )
-    return _beside_one(study, name) + (known if study.is_in_hindsight(name) else "")
-
-
-def _beside_one(study: Study, name: str) -> str:
-    gain = study.gain(name)
-    speed_up = gain.ratio.inverse
-    count = len(study.matrix.features)
-    choosing = f"Choosing by input ({name})"
-    if not gain.wins + gain.losses:
-        return (
-            f"{choosing} takes the same time as one configuration for all on each of {count} "
-            "held-out inputs."
-        )
+def sentence(found: Study, name: str) -> str:
+    """Say whether a dispatcher is worth having."""
+    gain, count = found.gain(name), len(found.matrix.features)
     figures = (
-        f"{ratio_text(speed_up)} on {count} held-out inputs, faster on {gain.wins}, slower on "
-        f"{gain.losses}"
+        f"{ratio_text(gain.ratio.inverse)} on {count} held-out inputs, faster on {gain.wins}, "
+        f"slower on {gain.losses}"
     )
+    subject = f"Choosing by input ({name}) is"
     if gain.is_better:
-        return f"{choosing} is faster than one configuration for all: {figures}."
-    more = f" Tune some {ENOUGH_INPUTS} inputs to know more." if count < ENOUGH_INPUTS else ""
+        return f"{subject} faster than one configuration for all: {figures}."
     if gain.ratio.low > 1:
-        return f"{choosing} is slower than one configuration for all: {figures}. Use that one."
-    return f"{choosing} is no faster than one configuration for all: {figures}, within noise.{more}"
-
-
-def _beside(study: Study, other: str, name: str) -> str:
-    """Compare another dispatcher with this one."""
-    found = compare(study.judged[name], study.judged[other])
-    subject = f"{'An' if other[0] in 'aeiou' else 'A'} {other}"
-    if not found.wins + found.losses:
-        return f"{subject} takes the same time as the {name}."
-    figures = ratio_text(found.ratio)
-    if not found.ratio.excludes(1):
-        return f"{subject} is no faster than the {name} ({figures}, within noise)."
-    if found.ratio.high < 1:
-        return f"{subject} is slower than the {name} ({figures})."
-    if study.pays_beside(other, name):
-        return f"{subject} is faster than the {name} ({figures})."
-    return (
-        f"{subject} is faster than the {name} ({figures}), but not by more than its selection "
-        f"costs: about {1e6 * study.selection_s(other):,.0f} us in Python for each new input."
-    )
+        return f"{subject} slower than one configuration for all: {figures}. Use that one."
+    more = f" Tune some {ENOUGH_INPUTS} inputs to know more." if count < ENOUGH_INPUTS else ""
+    return f"{subject} no faster than one configuration for all: {figures}, within noise.{more}"
 
 
 def ratio_text(ratio: Estimate) -> str:
-    """Render a speed-up with its interval."""
-    return f"{ratio.value:.3f}x [{bound_text(ratio.low)}, {bound_text(ratio.high)}]"
+    """Render a speed-up with its interval; its bounds with three digits, or as many as show on
+    which side of 1 they lie."""
 
+    def bound(number: float) -> str:
+        texts = (f"{number:.{digits}f}" for digits in range(3, 17))
+        return next((text for text in texts if float(text) != 1), "1.000")
 
-def bound_text(ratio: float) -> str:
-    """Render with three digits, or as many as show on which side of 1 it lies."""
-    texts = (f"{ratio:.{digits}f}" for digits in range(3, 17))
-    return next((text for text in texts if float(text) != 1), "1.000")
+    return f"{ratio.value:.3f}x [{bound(ratio.low)}, {bound(ratio.high)}]"

@@ -1,28 +1,129 @@
-"""Text of what was learnt across inputs: the rules, the verdict's table, and why nothing was."""
+"""Text of what was learnt across inputs: the rules of a tree, the verdict's table, and why nothing
+was."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from rich import box
 from rich.table import Table
 
-from harness.core.records import Config
-from harness.dispatch.learnt import LearntSelector, leaf_count
+from harness.core.config_diff import difference
+from harness.core.records import Config, shown
+from harness.core.text import counted
+from harness.dispatch.choice import DispatchProgram, LearntSelector, Node, Split
 from harness.dispatch.matrix import Matrix
-from harness.dispatch.program import TreeChoice
+from harness.dispatch.most import PORTFOLIOS_HEAD, PORTFOLIOS_TITLE, portfolio_rows
 from harness.dispatch.study import TREE, Study, sentence
-from harness.dispatch.tree_text import tree_lines
-from harness.dispatch.verdict import Judged
+from harness.dispatch.verdict import Slowdowns
+from harness.models.encoding.columns import Column, ColumnKind
 from harness.models.folds import ENOUGH_INPUTS, FEWEST_INPUTS
+
+_MOST_IN_LINE = 3  # configurations that a line names
+
+
+def rule(program: DispatchProgram, default: Config) -> str | None:
+    """Render a program of one tree as a line: `A where n <= 139, else B`. None where it would name
+    more than three configurations or nest conditions."""
+    assert program.choice.tree is not None
+    names = [difference(config, default) for config in program.portfolio]
+    parts: list[str] = []
+    node = program.choice.tree
+    while not _is_one(node):
+        assert isinstance(node, Split)
+        low, high = conditions(program, node)
+        if _is_one(node.low):
+            parts.append(f"{_name(names, node.low)} where {low}")
+            node = node.high
+        elif _is_one(node.high):
+            parts.append(f"{_name(names, node.high)} where {high}")
+            node = node.low
+        else:
+            return None
+    parts.append(_name(names, node))
+    return ", else ".join(parts) if len(parts) <= _MOST_IN_LINE else None
+
+
+def _is_one(node: Node) -> bool:
+    """Whether a node chooses the same on all inputs."""
+    return len({leaf.first for leaf in node.leaves()}) == 1
+
+
+def _name(names: Sequence[str], node: Node) -> str:
+    return names[next(node.leaves()).first]
+
+
+def tree_lines(program: DispatchProgram, default: Config) -> Iterator[str]:
+    """Render a program of one tree; configurations list only changes from the default."""
+    assert program.choice.tree is not None
+    names = [difference(config, default) for config in program.portfolio]
+    yield from _node_lines(program, names, program.choice.tree, "")
+
+
+def _node_lines(
+    program: DispatchProgram, names: Sequence[str], node: Node, indent: str
+) -> Iterator[str]:
+    if isinstance(node, Split) and not _is_one(node):
+        low, high = conditions(program, node)
+        yield f"{indent}if {low}:"
+        yield from _node_lines(program, names, node.low, indent + "    ")
+        yield f"{indent}else:   # {high}"
+        yield from _node_lines(program, names, node.high, indent + "    ")
+    else:
+        count = sum(leaf.rows for leaf in node.leaves())
+        yield f"{indent}{_name(names, node)}" + (f"   ({counted(count, 'input')})" if count else "")
+
+
+def comment_on(program: DispatchProgram, split: Split) -> str:
+    """Render what holds on the low side, where generated code does not show it; else nothing."""
+    is_twos = program.columns[split.column].kind is ColumnKind.TWOS
+    return conditions(program, split)[0] if is_twos else ""
+
+
+def conditions(program: DispatchProgram, split: Split) -> tuple[str, str]:
+    """Render what holds for inputs on the low side of a split, and on its high side."""
+    column = program.columns[split.column]
+    if column.kind is ColumnKind.EQUALS:
+        name, word = column.features[0], shown(column.word)
+        return f"{name} is not {word}", f"{name} is {word}"
+    if column.kind is ColumnKind.TWOS:
+        return _divisibility(program, column, split.threshold)
+    text = _threshold_text(program, column, split.threshold)
+    return f"{column} <= {text}", f"{column} > {text}"
+
+
+def _threshold_text(program: DispatchProgram, column: Column, threshold: float) -> str:
+    """Render a threshold; of whole numbers as the largest that is on the low side."""
+    whole = {tuned.feature for tuned in program.tuned if tuned.whole}
+    if column.kind is not ColumnKind.RATIO and whole.issuperset(column.features):
+        return f"{math.floor(threshold):,}"
+    return f"{threshold:.6g}" if abs(threshold) < 1e5 else f"{threshold:,.1f}"
+
+
+def _divisibility(program: DispatchProgram, column: Column, threshold: float) -> tuple[str, str]:
+    """Render a comparison of the largest power of two in a number, which is 0 for 0."""
+    name = column.features[0]
+    has_zero = any(t.feature == name and t.holds(0) for t in program.tuned)
+    if threshold < 1:
+        return f"{name} is 0", f"{name} is not 0"
+    divisor = 2 ** (math.floor(math.log2(threshold)) + 1)
+    odd, even = (
+        ("odd", "even")
+        if divisor == 2
+        else (f"not divisible by {divisor}", f"divisible by {divisor}")
+    )
+    low, high = (" or 0", " and not 0") if has_zero else ("", "")
+    return f"{name} is {odd}{low}", f"{name} is {even}{high}"
+
 
 TITLE = "Slowdown against the best known configuration, on held-out inputs"
 
 
 def why_nothing(matrix: Matrix) -> str | None:
     """Say why no choice by input can be learnt; None if one may be."""
-    count, left = len(matrix.features), len(matrix.judgeable().features)
+    count, left = len(matrix.features), len(matrix.comparable().features)
     if not count:
         return "No configuration worked on any input: there is nothing to choose from."
     if count < FEWEST_INPUTS:
@@ -47,6 +148,8 @@ def learnt_across(found: Study) -> Iterator[str | Table]:
         yield ""
         yield verdict_table(found, learnt)
         yield ""
+        yield _portfolio_table(found)
+        yield ""
     yield sentence(found, found.best)
 
 
@@ -55,13 +158,13 @@ def rule_lines(found: Study) -> Iterator[str]:
     name, heading = shown_tree(found)
     program = found.learnt(name).program(found.matrix.candidates)
     yield f"{heading}:"
-    yield from (f"    {line}" for line in tree_lines(program, _default(found.matrix), found.matrix))
+    yield from (f"    {line}" for line in tree_lines(program, _default(found.matrix)))
 
 
 def shown_tree(found: Study) -> tuple[str, str]:
     """Choose the dispatcher to show as a tree, the one to ship if it is a tree, and its heading."""
     heading = "Which configuration for which input"
-    if isinstance(found.learnt(found.best).choice, TreeChoice):
+    if found.learnt(found.best).choice.tree is not None:
         return found.best, heading
     return TREE, (
         f"{heading}, by the {TREE}, which is easier to read than the {found.best} that "
@@ -74,7 +177,7 @@ def _default(matrix: Matrix) -> Config:
     return Config({}) if matrix.default is None else matrix.candidates[matrix.default]
 
 
-def title_of(study: Study) -> str:
+def _title_of(study: Study) -> str:
     """Return the title of the verdict."""
     return TITLE if study.matrix.weights is None else f"{TITLE}, weighted by calls"
 
@@ -83,25 +186,20 @@ def verdict_table(
     study: Study, learnt: Mapping[str, LearntSelector] = MappingProxyType({})
 ) -> Table:
     """Make the table with a row for each way to choose; for what was learnt from all inputs also
-    its leaves, and the splits that a choice passes."""
-    table = Table(title=title_of(study), title_justify="left", box=box.HORIZONTALS, show_edge=False)
+    its leaves."""
+    table = _table(_title_of(study))
     if study.notes:
         table.caption, table.caption_justify = "\n".join(study.notes), "left"
     table.add_column("choice")
-    for name in ("geometric mean", "99th percentile", "worst", "within 5 %", "leaves", "splits"):
+    for name in ("geometric mean", "99th percentile", "worst", "within 5 %", "leaves"):
         table.add_column(name, justify="right")
-    for judged in study.judged.values():
+    for judged in study.slowdowns.values():
         known = learnt.get(judged.name)
-        table.add_row(*_cells(judged), *(_costs(study, known) if known else ()))
+        table.add_row(*_cells(judged), *([f"{known.choice.leaf_count:,}"] if known else ()))
     return table
 
 
-def _costs(study: Study, known: LearntSelector) -> tuple[str, str]:
-    splits = known.splits_passed(study.matrix.features)
-    return f"{leaf_count(known.choice):,}", f"{splits:,.1f}"
-
-
-def _cells(judged: Judged) -> list[str]:
+def _cells(judged: Slowdowns) -> list[str]:
     failed = f" ({judged.failures} failed)" if judged.failures else ""
     return [
         judged.name,
@@ -112,10 +210,24 @@ def _cells(judged: Judged) -> list[str]:
     ]
 
 
+def _portfolio_table(found: Study) -> Table:
+    """Make the table of what few configurations reach."""
+    table = _table(PORTFOLIOS_TITLE)
+    for name in PORTFOLIOS_HEAD:
+        table.add_column(name)
+    for row in portfolio_rows(found.portfolios, _default(found.matrix)):
+        table.add_row(*row)
+    return table
+
+
+def _table(title: str) -> Table:
+    return Table(title=title, title_justify="left", box=box.HORIZONTALS, show_edge=False)
+
+
 def verdict_lines(study: Study) -> list[str]:
     """Render the table as plain lines, for the comment of generated code."""
-    lines = [f"{title_of(study)} (95 % interval; p99: 99th percentile):"]
-    for judged in study.judged.values():
+    lines = [f"{_title_of(study)} (95 % interval; p99: 99th percentile):"]
+    for judged in study.slowdowns.values():
         name, mean, tail, worst, _ = _cells(judged)
-        lines.append(f"    {name:<24} mean {mean}, p99 {tail}, worst {worst}")
+        lines.append(f"    {name:<25} mean {mean}, p99 {tail}, worst {worst}")
     return [*lines, *study.notes]

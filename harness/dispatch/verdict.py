@@ -30,7 +30,7 @@ _TIE = 1e-9
 
 
 @dataclass(frozen=True)
-class Judged:
+class Slowdowns:
     """Slowdowns of one way to choose on held-out inputs, shape (inputs,).
 
     A choice that `failed` counts as twice the input's largest slowdown. Inputs count by their
@@ -43,7 +43,24 @@ class Judged:
     failed: Flags
     weights: Array | None = None
 
-    def rows(self, rows: Indices) -> Judged:
+    @classmethod
+    def of(cls, name: str, matrix: Matrix, indices: Indices) -> Slowdowns:
+        """Look up the slowdowns of a candidate for each input; -1, no choice, counts as failed.
+
+        Raises ValueError if one does not apply or was not measured.
+        """
+        rows = np.arange(len(indices))
+        logs = matrix.log_slowdown[rows, indices]
+        lacks: Flags = indices < 0
+        logs[lacks] = matrix.failed_log[lacks]
+        if np.isnan(logs).any():
+            row = int(np.isnan(logs).argmax())
+            config = matrix.candidates[indices[row]]
+            raise ValueError(f"{name} chose {config}, which does not apply")
+        failed: Flags = lacks | np.isinf(matrix.slowdown[rows, indices])
+        return cls(name, logs, matrix.groups, failed, weights=matrix.weights)
+
+    def rows(self, rows: Indices) -> Slowdowns:
         """Keep only some inputs, by their indices."""
         return replace(
             self,
@@ -106,60 +123,47 @@ class PairedComparison:
         return self.ratio.high < 1.0
 
 
-def judge(
+def held_out_slowdowns(
     matrix: Matrix,
     learners: Sequence[Learner],
     seed: int = 0,
     step: Callable[[str], None] = lambda name: None,
     kept: Kept | None = None,
-) -> dict[str, Judged]:
-    """Judge each learner on all inputs, held out by groups, in the learners' order, and the oracle.
+) -> dict[str, Slowdowns]:
+    """Let each learner choose on all inputs, held out by groups; return the slowdowns by name, in
+    the learners' order, and those of the oracle.
 
     `step` is called with the learner's name after each fit, or for each that `kept` spares. Raises
     ValueError if there is only one group: then nothing can be held out.
     """
-    matrix = matrix.complete()
-    kept = kept or Kept()
-    keys = {one.name: content_key("chosen", matrix.key, repr(one), seed) for one in learners}
-    there = [name for name, key in keys.items() if kept.has(key)]
-    for name in [name for name in there for _ in range(fold_count(matrix.groups))]:
-        step(name)
-    new = choose(matrix, [one for one in learners if one.name not in there], seed, step)
-
-    def chosen_by(one: Learner) -> Indices:
-        return new[one.name] if one.name in new else choose(matrix, [one], seed, step)[one.name]
-
-    chosen = {one.name: kept.recall(keys[one.name], partial(chosen_by, one)) for one in learners}
-    found = {name: judged(name, matrix, each) for name, each in chosen.items()}
-    return found | {ORACLE: judged(ORACLE, matrix, matrix.best)}
-
-
-def choose(
-    matrix: Matrix, learners: Sequence[Learner], seed: int, step: Callable[[str], None]
-) -> dict[str, Indices]:
-    """Choose a candidate for each held-out input with each learner, shape (inputs,); see
-    `judge`."""
-    parts: dict[str, list[Indices]] = {learner.name: [] for learner in learners}
-    if not learners:
-        return {}
+    matrix, kept = matrix.complete(), kept or Kept()
     folds = grouped_folds(matrix.groups, fold_count(matrix.groups), seed)
     if not folds:
         raise ValueError("inputs of two groups or more are needed to hold some out")
-    for fold in folds:
-        fit, test = held_out(matrix, fold)
-        for learner in learners:
-            learnt = learner.fit(fit, seed)
-            parts[learner.name].append(learnt.indices(test.features, test.applies))
+    parts, inputs = [held_out(matrix, fold) for fold in folds], [fold.test for fold in folds]
+
+    def indices_of(learner: Learner) -> Indices:
+        indices = np.empty(len(matrix.features), dtype=np.intp)
+        for (fit, test), rows in zip(parts, inputs, strict=True):
+            indices[rows] = learner.fit(fit, seed).indices(test.features, test.applies)
             step(learner.name)
-    inputs = np.argsort(np.concatenate([fold.test for fold in folds]))
-    return {name: np.concatenate(chosen)[inputs] for name, chosen in parts.items()}
+        return indices
+
+    found = {}
+    for learner in learners:
+        key = content_key("chosen", matrix.key, repr(learner), seed)
+        for _ in folds if kept.has(key) else ():
+            step(learner.name)
+        indices = kept.recall(key, partial(indices_of, learner))
+        found[learner.name] = Slowdowns.of(learner.name, matrix, indices)
+    return found | {ORACLE: Slowdowns.of(ORACLE, matrix, matrix.best)}
 
 
-def in_hindsight(matrix: Matrix, learner: Learner, seed: int = 0) -> Judged:
-    """Judge a learner on the very inputs that it learnt from."""
+def in_hindsight(matrix: Matrix, learner: Learner, name: str) -> Slowdowns:
+    """Let a learner choose on the very inputs that it learnt from."""
     matrix = matrix.complete()
-    selector = learner.fit(matrix, seed)
-    return judged(learner.name, matrix, selector.indices(matrix.features, matrix.applies))
+    indices = learner.fit(matrix, seed=0).indices(matrix.features, matrix.applies)
+    return Slowdowns.of(name, matrix, indices)
 
 
 def held_out(matrix: Matrix, fold: Fold) -> tuple[Matrix, Matrix]:
@@ -176,29 +180,7 @@ def held_out(matrix: Matrix, fold: Fold) -> tuple[Matrix, Matrix]:
     return replace(fit, applies=applies), test
 
 
-def judged(name: str, matrix: Matrix, indices: Indices) -> Judged:
-    """Judge the choice of a candidate for each input; -1, no choice, counts as failed.
-
-    Raises ValueError if one does not apply or was not measured.
-    """
-    rows = np.arange(len(indices))
-    logs = matrix.log_slowdown[rows, indices]
-    lacks: Flags = indices < 0
-    logs[lacks] = matrix.failed_log[lacks]
-    if np.isnan(logs).any():
-        row = int(np.isnan(logs).argmax())
-        raise ValueError(f"{name} chose {matrix.candidates[indices[row]]}, which does not apply")
-    failed: Flags = lacks | np.isinf(matrix.slowdown[rows, indices])
-    return Judged(name, logs, matrix.groups, failed, weights=matrix.weights)
-
-
-def with_selection(one: Judged, best_s: Array, selection_s: float) -> Judged:
-    """Add the seconds of a selection to the time of each choice; `best_s` has the best known time
-    of each input, shape (inputs,)."""
-    return replace(one, logs=np.log(one.slowdown + selection_s / best_s))
-
-
-def compare(one: Judged, other: Judged) -> PairedComparison:
+def compare(one: Slowdowns, other: Slowdowns) -> PairedComparison:
     """Compare the times of one with the other's, paired by inputs: below 1 the first is faster."""
     log_ratios = one.logs - other.logs
     return PairedComparison(
@@ -208,7 +190,7 @@ def compare(one: Judged, other: Judged) -> PairedComparison:
     )
 
 
-def least_gain(one: Judged, others: Sequence[Judged]) -> PairedComparison:
+def least_gain(one: Slowdowns, others: Sequence[Slowdowns]) -> PairedComparison:
     """Compare one with each of the others; return the comparison that is least in its favour."""
     return max((compare(one, other) for other in others), key=lambda found: found.ratio.high)
 

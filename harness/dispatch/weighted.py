@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,15 +16,12 @@ from harness.core.arrays import Array, Flags, Indices
 from harness.core.errors import UsageError
 from harness.core.records import Input, shown
 from harness.core.text import counted, first_few
+from harness.dispatch.learners import Nearest
 from harness.dispatch.matrix import Matrix
 from harness.models.encoding.columns import TunedRange, tuned_range
-from harness.models.encoding.inputs import InputScale
 from harness.space_file.workload import Workload
 from harness.stats import Estimate
 from harness.stats.proportions import clopper_pearson
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -73,7 +69,9 @@ def weigh(matrix: Matrix, workload: Workload) -> tuple[Matrix, Coverage]:
 
     Raises UsageError where no call lies in the tuned range, and where no input can be judged.
     """
-    matrix = matrix.judgeable()
+    import pandas as pd  # here: it takes time to load
+
+    matrix = matrix.comparable()
     if matrix.features.empty:
         raise UsageError(
             f"no configuration was measured on every input, so no call of {workload.path} counts; "
@@ -97,7 +95,8 @@ def weigh(matrix: Matrix, workload: Workload) -> tuple[Matrix, Coverage]:
     rows = {row: index for index, row in enumerate(matrix.features.itertuples(False, None))}
     exact = np.array([tuple(problem[name] for name in names) in rows for problem in problems])
     weights = np.zeros(len(matrix.features))
-    nearest = _nearest(matrix.features, problems, inside)
+    called = pd.DataFrame([dict(problem) for problem in problems], columns=names)[inside]
+    nearest = Nearest().fit(matrix, seed=0).nearest(called)
     np.add.at(weights, nearest, calls[inside])
     covered, total = float(calls[inside].sum()), workload.total
     measured = float(calls[inside & exact].sum())
@@ -131,18 +130,6 @@ def _places(matrix: Matrix, inside: Flags, exact: Flags, nearest: Indices) -> It
 def _share(calls: float, total: int) -> Estimate:
     """Estimate a share of the calls with its 95 % interval, as if they came independently."""
     return clopper_pearson(calls / total, total, 0.05)
-
-
-def _nearest(features: pd.DataFrame, problems: Sequence[Input], inside: Flags) -> Indices:
-    """Return the index of the nearest measured input of each that lies inside."""
-    import pandas as pd  # here: they take time to load
-    from scipy.spatial import KDTree
-
-    scale = InputScale.of(features)
-    wanted = [dict(problem) for problem, is_in in zip(problems, inside, strict=True) if is_in]
-    table = pd.DataFrame(wanted, columns=features.columns)
-    found: Indices = KDTree(scale.points(features)).query(scale.points(table))[1]
-    return found
 
 
 def _beyond(

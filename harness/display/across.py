@@ -11,9 +11,8 @@ from harness.core.kept import Kept
 from harness.core.records import Config
 from harness.dispatch.learners import Learner
 from harness.dispatch.matrix import Matrix
-from harness.dispatch.study import Study, study
-from harness.dispatch.text import learnt_across, shown_tree, why_nothing
-from harness.dispatch.tree_text import rule, tree_lines
+from harness.dispatch.study import Study
+from harness.dispatch.text import learnt_across, rule, shown_tree, tree_lines, why_nothing
 from harness.display.text import print_line, print_lines
 
 _MOST_LINES = 40  # of a tree in a summary; analyse prints it whole
@@ -31,7 +30,7 @@ def print_across(
     if reason is not None:
         print_line(console, reason)
         return
-    for part in learnt_across(study(matrix, wanted, kept=kept)):
+    for part in learnt_across(Study.of(matrix, wanted, kept=kept)):
         if isinstance(part, str):
             print_line(console, part)
         else:
@@ -46,7 +45,7 @@ def print_rule(console: Console, found: Study, default: Config) -> None:
     program = found.learnt(name).program(found.matrix.candidates)
     if name == found.best and rule(program, default) is not None:
         return  # the first sentence says it
-    lines = list(tree_lines(program, default, found.matrix))
+    lines = list(tree_lines(program, default))
     hidden = len(lines) - _MOST_LINES
     more = [f"{hidden} more lines: {command_line('analyse')} prints them"] if hidden > 0 else []
     print_lines(

@@ -4,7 +4,7 @@ named baselines and the baselines that failed."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -20,7 +20,7 @@ from harness.core.records import Config, Measurement, Outcome, Statistic
 from harness.core.text import counted
 from harness.display.formats import format_outcomes, format_ratio, format_share, format_timing
 from harness.display.text import as_text, make_table, print_lines
-from harness.results.flag_files import file_lines
+from harness.results.notes import Notes, file_lines
 from harness.stats.claims import FALSE_DISCOVERIES, false_claim_rate
 from harness.stats.timing import is_wider
 
@@ -38,7 +38,7 @@ def print_inputs(
     console: Console,
     reports: Sequence[InputReport],
     default: Config,
-    notes: Sequence[Mapping[str, str]] = (),
+    notes: Sequence[Notes] = (),
 ) -> None:
     """Print the table of the inputs, the speed-ups over named baselines, and failed baselines.
 

@@ -11,10 +11,9 @@ from harness.core.config_diff import DEFAULT, difference
 from harness.core.records import Config
 from harness.core.text import counted, first_few
 from harness.dispatch.learners import Default
-from harness.dispatch.program import TreeChoice
 from harness.dispatch.single import Single
 from harness.dispatch.study import Study, ratio_text
-from harness.dispatch.tree_text import rule
+from harness.dispatch.text import rule
 from harness.dispatch.verdict import compare
 from harness.models.folds import ENOUGH_INPUTS
 
@@ -88,17 +87,17 @@ def _of_choice(found: Study | None, inputs: int) -> str:
 def _over_default(found: Study, name: str) -> str | None:
     """Render the speed-up of a choice over the default; None where it is not significant, or where
     the default was not judged."""
-    default = found.judged.get(Default().name)
+    default = found.slowdowns.get(Default().name)
     if default is None:
         return None
-    over = compare(found.judged[name], default)
+    over = compare(found.slowdowns[name], default)
     return f"{ratio_text(over.ratio.inverse)} over the default" if over.is_better else None
 
 
 def _choice(found: Study, default: Config) -> str:
     """Render the choice as a rule; a large tree and an ensemble by the features that they read."""
     program = found.learnt(found.best).program(found.matrix.candidates)
-    line = rule(program, default) if isinstance(program.choice, TreeChoice) else None
+    line = rule(program, default) if program.choice.tree is not None else None
     if line is not None:
         return f"Use {line}{_where_illegal(found)}"
     features = " and ".join(found.matrix.features.columns)

@@ -1,4 +1,4 @@
-"""What a worker does for a driver: it builds and measures on the devices of its machine.
+"""What a worker offers, and does for a driver: it builds and measures on its machine's devices.
 
 An Agent is a Dask actor: Dask makes it on the worker, sends it the driver's calls, and drops it
 when the driver has left. As on one machine, child processes run the configurations, so that one
@@ -8,17 +8,20 @@ that crashes or hangs ends neither the agent nor its work for others.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import multiprocessing
 import platform
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any
 
+import harness
 from harness.core.errors import (
     BackendUnavailable,
     DeviceBusy,
@@ -26,24 +29,112 @@ from harness.core.errors import (
     SpecError,
     UsageError,
 )
+from harness.core.machine import processor, usable_cores
 from harness.core.records import Config, DeviceLimits, Environment, Input, Measurement
-from harness.fleet.bundle import Bundle, PackedSpec
-from harness.fleet.offer import Offer, OfferedDevice, make_offer
+from harness.fleet.bundle import Bundle
 from harness.measure.choose import fitted_backend
+from harness.measure.devices import Backend, choose_offered
 from harness.measure.kernels.measurer import KernelMeasurer
-from harness.measure.process.device_lock import locked
+from harness.measure.process.locks import locked
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec
 
-T = TypeVar("T")
-LocalMeasurer = KernelMeasurer | ProgramMeasurer
+_LocalMeasurer = KernelMeasurer | ProgramMeasurer
 
-Announced = tuple[Sequence[tuple[Input, Sequence[Measurement]]], Sequence[Config]]
+_Announced = tuple[Sequence[tuple[Input, Sequence[Measurement]]], Sequence[Config]]
 """Earlier measurements of inputs, and configurations to build."""
 
 _THREADS = 256
 """A device needs one, and one more where its driver closes it meanwhile."""
+
+
+# ------------------------------------------------------------------------------------ the offer
+
+
+@dataclass(frozen=True)
+class FleetDevice:
+    """A device of the machine `host_name`; `uuid` identifies it in the whole fleet.
+
+    Without a backend it is the machine itself, which runs programs. The driver adds the `address`
+    of its worker.
+    """
+
+    uuid: str
+    model: str
+    host_name: str
+    backend: Backend | None
+    address: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name for messages."""
+        if self.backend is None:
+            return self.host_name
+        return f"{self.host_name} device {self.backend.device.index if self.backend.device else 0}"
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a worker has: its devices, and why it has no others.
+
+    At most `builders` builds run at once; None stands for as many as there are spare cores.
+    """
+
+    harness_version: str
+    devices: tuple[FleetDevice, ...]
+    builders: int | None = None
+    unavailable: tuple[str, ...] = ()
+
+
+def make_offer(names: Sequence[str], builders: int | None) -> Offer:
+    """Offer the devices of this machine with these names, or all equal ones, and the machine.
+
+    Raises UsageError for an unknown name, BackendUnavailable where a named device cannot be used.
+    """
+    host_name, boot = platform.node(), ""
+    with contextlib.suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    # Two processes of one machine may offer the same device, and must call it the same; two
+    # machines may have the same name.
+    machine = f"{host_name}/{boot}"
+    unavailable: tuple[str, ...] = ()
+    devices: list[FleetDevice] = []
+    try:
+        for backend in choose_offered(names):
+            device = backend.device
+            assert device is not None, "a device of this machine has a name"
+            uuid = device.uuid or f"{machine}/{backend.language}:{device.index}"
+            devices.append(FleetDevice(uuid, device.name, host_name, backend))
+    except BackendUnavailable as error:
+        if names:
+            raise
+        unavailable = (f"only programs run here: {error}",)
+    model = f"{processor() or platform.machine()}, {usable_cores()} cores"
+    devices.append(FleetDevice(machine, model, host_name, None))
+    return Offer(harness.__version__, tuple(devices), builders, unavailable)
+
+
+_offers: list[Offer] = []
+
+
+def offer(names: Sequence[str] = (), builders: int | None = None) -> Offer:
+    """Return what this process offers, which the first call decides.
+
+    Raises BackendUnavailable under Dask's nanny, and what make_offer raises.
+    """
+    if multiprocessing.current_process().daemon:
+        raise BackendUnavailable(
+            "Dask's nanny started it, and lets programs use one thread (OMP_NUM_THREADS); start "
+            "it with `harness.worker ADDRESS`, or with `dask worker --no-nanny`"
+        )
+    with _changing:
+        if not _offers:
+            _offers.append(make_offer(names, builders))
+        return _offers[0]
+
+
+# ------------------------------------------------------------------------------------ the agent
 
 
 @dataclass(frozen=True)
@@ -62,58 +153,29 @@ class Agent:
     """Measures on devices of this worker for one driver, in threads of its own: Dask has one for
     all actors of a worker."""
 
-    def __init__(self, driver: str, space: PackedSpec) -> None:
+    def __init__(self, driver: str) -> None:
         """`driver` is the campaign, by the name of its database."""
         self.driver = driver
-        self._packed = space
+        self.in_use: set[str] = set()  # the UUIDs of its devices
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="harness-agent")
         self._opening = threading.Lock()
         self._spec: Spec | None = None
         self._fitted: Spec | None = None
         self._spaces: dict[Input, ConstrainedSpace] = {}
-        self._measurers: dict[str, LocalMeasurer] = {}  # by UUID; the first one has the builds
-        self._closed: set[str] = set()
+        self._measurers: dict[str, _LocalMeasurer] = {}  # by UUID; the first one has the builds
         self._has_ended = False
         self._open = ExitStack()
         # Dask drops an agent in its event loop, which must not wait for processes that end.
         end = threading.Thread(target=_ended, args=(self._open,), daemon=True)
         weakref.finalize(self, end.start).atexit = False
+        _agents.add(self)
 
-    async def store(self, bundle: Bundle) -> None:
-        """Keep the user's files."""
-        await self._in_thread(bundle.folder)
-
-    async def open(self, uuid: str) -> OpenedDevice | None:
-        """Open the measurer of a device; None where the user's files are missing here.
-
-        An earlier process of the same campaign has ended, and so is what still runs for it. Raises
-        DeviceBusy where another campaign measures on the device, BackendUnavailable.
-        """
-        return await self._in_thread(self._opened, uuid)
-
-    async def measure(self, uuid: str, announced: Announced, method: str, *args: Any) -> Any:
-        """Call `measure` or `measure_interleaved` of a measurer, on an input; return what it
-        returns, and its notices."""
-        return await self._in_thread(self._measured, uuid, announced, method, *args)
-
-    async def close(self, uuid: str) -> None:
-        """End the processes of a device; those of the builds with the last one."""
-        await self._in_thread(self._close, uuid)
-
-    def end(self) -> None:
-        """End all processes; calls that wait for them raise."""
-        self._has_ended = True
-        _ended(self._open)
-        self._leave(*self._measurers)
-        self._measurers.clear()
-
-    # ------------------------------------------------------------------------- in its threads
-
-    async def _in_thread(self, function: Callable[..., T], *args: object) -> T:
-        """Call a function; what is wrong with this worker is no fault of the user's."""
-        loop = asyncio.get_running_loop()
+    async def run(self, method: str, *args: object) -> Any:
+        """Call another method in a thread; what is wrong with this worker is no fault of the
+        user's."""
+        function = partial(getattr(self, method), *args)
         try:
-            return await loop.run_in_executor(self._threads, partial(function, *args))
+            return await asyncio.get_running_loop().run_in_executor(self._threads, function)
         except (UsageError, SpecError, OSError) as error:
             raise BackendUnavailable(f"the worker on {platform.node()}: {error}") from None
         except HarnessError:
@@ -124,53 +186,59 @@ class Agent:
                 raise BackendUnavailable(f"the devices of {node} were closed meanwhile") from None
             raise RuntimeError(f"{type(error).__name__}: {error}") from None
 
-    def _opened(self, uuid: str) -> OpenedDevice | None:
-        if not self._packed.folder.exists():
-            return None
-        device = next((each for each in offer().devices if each.uuid == uuid), None)
-        if device is None:
-            raise BackendUnavailable(f"this worker has no device {uuid}")
+    def store(self, bundle: Bundle) -> None:
+        """Keep the user's files, and read the space."""
+        self._spec = bundle.unpacked()
+
+    def open(self, uuid: str) -> OpenedDevice:
+        """Open the measurer of a device.
+
+        An earlier process of the same campaign has ended, and so is what still runs for it. Raises
+        DeviceBusy where another campaign measures on the device, BackendUnavailable.
+        """
+        device = self._device(uuid)
         with _changing:
-            last = _agents.get(uuid)
-            if last is not None and last.driver != self.driver:
-                raise DeviceBusy(
-                    f"another campaign measures on {device.name} of {platform.node()}, that of "
-                    f"{last.driver}. Wait until it ends, or name another device with --device"
-                )
-            if last is not None:
-                last.end()
-            _agents[uuid] = self
+            users = [each for each in _agents if each is not self and uuid in each.in_use]
+            for user in users:
+                if user.driver != self.driver:
+                    raise DeviceBusy(
+                        f"another campaign measures on {device.model} of {device.host_name}, that "
+                        f"of {user.driver}. Wait until it ends, or name another device with "
+                        "--device"
+                    )
+                user.end()
+            self.in_use.add(uuid)
         try:
             with self._opening:
-                return self._facts(device)
+                measurer = self._measurers[uuid] = self._measurer(device)
+                if self._fitted is None:
+                    assert self._spec is not None, "it was stored"
+                    self._fitted = measurer.fitted(self._spec)
         except BaseException:
-            if uuid not in self._measurers:
-                self._leave(uuid)
+            self.in_use.discard(uuid)
             raise
-
-    def _facts(self, device: OfferedDevice) -> OpenedDevice:
-        if self._spec is None:
-            self._spec = self._packed.unpacked()
-        measurer = self._measurer(self._spec, device)
-        self._measurers[device.uuid] = measurer
-        self._closed.discard(device.uuid)
-        if self._fitted is None:
-            self._fitted = measurer.fitted(self._spec)
         about = measurer.environment, measurer.limits, measurer.compiler
         return OpenedDevice(*about, tuple(measurer.notices), self._fitted)
 
-    def _measurer(self, spec: Spec, device: OfferedDevice) -> LocalMeasurer:
+    def _device(self, uuid: str) -> FleetDevice:
+        device = next((each for each in offer().devices if each.uuid == uuid), None)
+        if device is None:
+            raise BackendUnavailable(f"this worker has no device {uuid}")
+        return device
+
+    def _measurer(self, device: FleetDevice) -> _LocalMeasurer:
         """Open a measurer, which is closed with this agent; those of kernels share their builds."""
+        assert self._spec is not None, "it was stored"
         made = offer()
-        measurer: LocalMeasurer
+        measurer: _LocalMeasurer
         if device.backend is None:
-            self._open.enter_context(locked(device.uuid, device.name))
-            measurer = ProgramMeasurer(spec, builders=made.builders)
+            self._open.enter_context(locked(device.uuid, device.model))
+            measurer = ProgramMeasurer(self._spec, builders=made.builders)
         else:
             equal = next(iter(self._measurers.values()), None)
             measurer = KernelMeasurer(
-                spec,
-                fitted_backend(spec, device.backend),
+                self._spec,
+                fitted_backend(self._spec, device.backend),
                 equal=equal if isinstance(equal, KernelMeasurer) else None,
                 devices=sum(each.backend is not None for each in made.devices),
                 builders=made.builders,
@@ -178,9 +246,11 @@ class Agent:
         self._open.callback(measurer.close)
         return measurer
 
-    def _measured(
-        self, uuid: str, announced: Announced, method: str, problem: Input, *args: object
+    def measure(
+        self, uuid: str, announced: _Announced, method: str, problem: Input, *args: object
     ) -> tuple[Any, tuple[str, ...]]:
+        """Call `measure` or `measure_interleaved` of a measurer, on an input; return what it
+        returns, and its notices."""
         measurer = self._measurers[uuid]
         recalled, expected = announced
         for earlier in recalled:
@@ -191,27 +261,27 @@ class Agent:
             measurer.expect(space, expected)
         return getattr(measurer, method)(space, problem, *args), tuple(measurer.notices)
 
-    def _space(self, measurer: LocalMeasurer, problem: Input) -> ConstrainedSpace:
+    def _space(self, measurer: _LocalMeasurer, problem: Input) -> ConstrainedSpace:
         assert self._fitted is not None, "a device is open"
         if problem not in self._spaces:
             limits, compiler = measurer.limits, measurer.compiler
             self._spaces[problem] = ConstrainedSpace.of(self._fitted, problem, limits, compiler)
         return self._spaces[problem]
 
-    def _close(self, uuid: str) -> None:
-        self._closed.add(uuid)
-        if self._closed >= self._measurers.keys():
+    def close(self, uuid: str) -> None:
+        """Leave a device to others, and end its processes; those of the builds with the last."""
+        if self.in_use <= {uuid}:
             self.end()
         elif uuid != next(iter(self._measurers)):
             self._measurers[uuid].close()
-            self._leave(uuid)
+        self.in_use.discard(uuid)
 
-    def _leave(self, *uuids: str) -> None:
-        """Let other campaigns use these devices."""
-        with _changing:
-            for uuid in uuids:
-                if _agents.get(uuid) is self:
-                    del _agents[uuid]
+    def end(self) -> None:
+        """End all processes; calls that wait for them raise."""
+        self._has_ended = True
+        _ended(self._open)
+        self._measurers.clear()
+        self.in_use.clear()
 
 
 def _ended(opened: ExitStack) -> None:
@@ -220,30 +290,12 @@ def _ended(opened: ExitStack) -> None:
 
 
 _changing = threading.RLock()
-_agents: weakref.WeakValueDictionary[str, Agent] = weakref.WeakValueDictionary()
-"""Who measures on the devices of this process, by their UUIDs, until Dask drops the agent."""
-
-_offers: list[Offer] = []
+_agents: weakref.WeakSet[Agent] = weakref.WeakSet()
+"""The agents of this process, until Dask drops them."""
 
 
-def offer(names: Sequence[str] = (), builders: int | None = None) -> Offer:
-    """Return what this process offers, which the first call decides.
-
-    Raises BackendUnavailable under Dask's nanny, and what make_offer raises.
-    """
-    if multiprocessing.current_process().daemon:
-        raise BackendUnavailable(
-            "Dask's nanny started it, and lets no child processes run; start it with "
-            "`harness.worker ADDRESS`, or with `dask worker --no-nanny`"
-        )
-    with _changing:
-        if not _offers:
-            _offers.append(make_offer(names, builders))
-        return _offers[0]
-
-
-def close() -> None:
+def end_agents() -> None:
     """End the child processes of all agents of this process."""
-    for agent in set(_agents.values()):
+    for agent in list(_agents):
         agent.end()
     _offers.clear()

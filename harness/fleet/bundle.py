@@ -10,8 +10,7 @@ import ast
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.core.errors import BackendUnavailable, UsageError
@@ -26,53 +25,22 @@ MOST_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Bundle:
-    """Files by their paths in the bundle, with `/` between folders; `executables` may be run."""
+    """A space, and its files by their paths in the bundle, with `/` between folders.
 
-    files: Mapping[str, bytes] = field(default_factory=dict, hash=False)
-    executables: tuple[str, ...] = ()
-
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 over the names and contents."""
-        digest = hashlib.sha256()
-        for name, content in sorted(self.files.items()):
-            digest.update(f"{name}\x1f{len(content)}\x1f".encode() + content)
-        digest.update("\x1f".join(self.executables).encode())
-        return digest.hexdigest()
-
-    def folder(self) -> Path:
-        """Return the folder of this worker's cache that holds the files; write it if missing."""
-        folder = _bundle_folder(self.digest)
-        if not folder.exists():
-            write_folder(folder, self.files, executables=self.executables)
-        return folder
-
-
-def _bundle_folder(digest: str) -> Path:
-    return cache_folder("fleet") / digest
-
-
-@dataclass(frozen=True)
-class PackedSpec:
-    """A space whose files are in the bundle of this digest.
-
-    `spec` has the paths of these files in the bundle. `outside` has the digests of the other files
-    that it names, which each machine must have.
+    `spec` has the paths of these files in the bundle; `executables` may be run. `outside` has the
+    digests of the other files that it names, which each machine must have.
     """
 
-    digest: str
     spec: Spec
+    files: Mapping[str, bytes]
+    executables: tuple[str, ...]
     outside: Mapping[Path, str]
 
-    @property
-    def folder(self) -> Path:
-        """The folder of the bundle on this worker."""
-        return _bundle_folder(self.digest)
-
     def unpacked(self) -> Spec:
-        """Return the space with the paths that its files have on this worker.
+        """Return the space with the paths that its files have on this worker; write them into its
+        cache where they are missing.
 
-        Raises BackendUnavailable where this machine has other files.
+        Raises BackendUnavailable where this machine has other files outside.
         """
         for path, sha256 in self.outside.items():
             if not path.is_file() or digest_of(path) != sha256:
@@ -80,7 +48,13 @@ class PackedSpec:
                     f"the worker has no {path}, or another one than this machine; a file with an "
                     "absolute path must be there on each worker"
                 )
-        return _moved(self.spec, self.folder.joinpath)
+        digest = hashlib.sha256("\x1f".join(self.executables).encode())
+        for name, content in sorted(self.files.items()):
+            digest.update(f"\x1f{name}\x1f{len(content)}\x1f".encode() + content)
+        folder = cache_folder("fleet") / digest.hexdigest()
+        if not folder.exists():
+            write_folder(folder, self.files, executables=self.executables)
+        return _moved(self.spec, folder.joinpath)
 
 
 def _moved(spec: Spec, move: Callable[[Path], Path]) -> Spec:
@@ -107,13 +81,13 @@ def _moved(spec: Spec, move: Callable[[Path], Path]) -> Spec:
     )
 
 
-def pack(spec: Spec) -> tuple[Bundle, PackedSpec]:
+def pack(spec: Spec) -> Bundle:
     """Collect the files of a space, with what they include and import: those that build and verify,
     and the files of a program's inputs that do not have absolute paths.
 
     Raises UsageError where one is missing, or they are too large to send.
     """
-    inputs = [] if spec.program is None else list(_files_of_inputs(spec, spec.program))
+    inputs = list(_files_of_inputs(spec))
     outside = [path for path in inputs if not _travels(path, spec)]
     named = [*_sources(spec), *(path for path in inputs if _travels(path, spec))]
     paths = sorted({Path(os.path.abspath(path)) for path in named})
@@ -125,11 +99,17 @@ def pack(spec: Spec) -> tuple[Bundle, PackedSpec]:
     space = Path(os.path.abspath(spec.path))
     root = Path(os.path.commonpath([path.parent for path in (*paths, space)]))
     names = {path.relative_to(root).as_posix(): path for path in paths}
-    _require_small(spec, {name: path.stat().st_size for name, path in names.items()}, root)
+    sizes_bytes = {path: path.stat().st_size for path in paths}
+    size_bytes = sum(sizes_bytes.values())
+    if size_bytes > MOST_BYTES:
+        raise UsageError(
+            f"the files of {spec.path} have {size_bytes:,} bytes, and a worker takes "
+            f"{MOST_BYTES:,}; the largest is {max(paths, key=sizes_bytes.__getitem__)}"
+        )
     executables = tuple(name for name, path in names.items() if os.access(path, os.X_OK))
     contents = {name: path.read_bytes() for name, path in names.items()}
     # The space is not read from here: it makes the folder in which a program's paths begin.
-    bundle = Bundle({space.relative_to(root).as_posix(): b"", **contents}, executables)
+    files = {space.relative_to(root).as_posix(): b"", **contents}
     inside = {folder for path in (*paths, space) for folder in (path, *path.parents)}
 
     def move(path: Path) -> Path:
@@ -138,7 +118,7 @@ def pack(spec: Spec) -> tuple[Bundle, PackedSpec]:
         return found.relative_to(root) if is_inside else path
 
     digests = {path: digest_of(path) for path in outside}
-    return bundle, PackedSpec(bundle.digest, _moved(spec, move), digests)
+    return Bundle(_moved(spec, move), files, executables, digests)
 
 
 def _sources(spec: Spec) -> Iterator[Path]:
@@ -157,9 +137,11 @@ def _sources(spec: Spec) -> Iterator[Path]:
         yield from (path for path in commands if path.is_file() and _travels(path, spec))
 
 
-def _files_of_inputs(spec: Spec, plan: ProgramPlan) -> Iterator[Path]:
-    for problem in spec.inputs:
-        yield from (*plan.files_for(problem), *filter(None, [plan.expected_file(problem)]))
+def _files_of_inputs(spec: Spec) -> Iterator[Path]:
+    plan = spec.program
+    if plan is not None:
+        for problem in spec.inputs:
+            yield from (*plan.files_for(problem), *filter(None, [plan.expected_file(problem)]))
 
 
 def _travels(path: Path, spec: Spec) -> bool:
@@ -174,17 +156,6 @@ def _own_commands(plan: ProgramPlan) -> Iterator[str]:
     sources = (source.command for _, source in plan.features)
     for words in (*first, plan.version, plan.device, *sources):
         yield from (str(word) for word in (words or ())[:1] if "/" in str(word))
-
-
-def _require_small(spec: Spec, sizes_bytes: Mapping[str, int], root: Path) -> None:
-    """Raise UsageError where files, by their paths below a folder, are too large to send."""
-    size_bytes = sum(sizes_bytes.values())
-    if size_bytes > MOST_BYTES:
-        largest = max(sizes_bytes, key=sizes_bytes.__getitem__)
-        raise UsageError(
-            f"the files of {spec.path} have {size_bytes:,} bytes, and a worker takes "
-            f"{MOST_BYTES:,}; the largest is {root / largest}"
-        )
 
 
 def _with_imports(host: Path) -> Iterable[Path]:
@@ -211,8 +182,8 @@ def _imported(path: Path, folder: Path) -> Iterator[Path]:
             names = [node.module or alias.name for alias in node.names]
         else:
             continue
-        for top in {name.partition(".")[0] for name in names}:
-            if (folder / f"{top}.py").is_file():
-                yield folder / f"{top}.py"
-            elif (folder / top / "__init__.py").is_file():
-                yield from (folder / top).rglob("*.py")
+        for top in [folder / name.partition(".")[0] for name in names]:
+            if top.with_suffix(".py").is_file():
+                yield top.with_suffix(".py")
+            elif (top / "__init__.py").is_file():
+                yield from top.rglob("*.py")

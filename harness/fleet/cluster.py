@@ -11,17 +11,16 @@ import threading
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import wait
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import harness
 from harness.core.errors import BackendUnavailable, HarnessError, UsageError
 from harness.core.invocation import command_line
-from harness.core.text import counted
 from harness.fleet import agent
-from harness.fleet.address import check_certificates, load_distributed
-from harness.fleet.offer import Offer, OfferedDevice
+from harness.fleet.agent import FleetDevice, Offer
+from harness.fleet.scheduler import check_certificates, load_distributed
 
 _LOOK_S, _WAIT_S, _CONNECT_S, _CLOSE_S = 0.5, 1.0, 10.0, 5.0
 _SILENT_S = 30.0
@@ -39,39 +38,12 @@ class WorkerLost(BackendUnavailable):
     """A worker left the cluster, does not answer any more, or answers with what nobody can read."""
 
 
+class NoWorker(BackendUnavailable):
+    """No worker has joined yet."""
+
+
 class SchedulerLost(HarnessError):
     """The scheduler has ended, or cannot be reached any more: no worker can."""
-
-
-@dataclass(frozen=True)
-class FleetDevice:
-    """A device that a worker offers, the machine that it is in, and the worker's address."""
-
-    offered: OfferedDevice
-    host_name: str
-    address: str
-
-    @property
-    def name(self) -> str:
-        """The name for messages."""
-        backend = self.offered.backend
-        if backend is None:
-            return self.host_name
-        return f"{self.host_name} device {backend.device.index if backend.device else 0}"
-
-
-@dataclass(frozen=True)
-class Member:
-    """A worker of the cluster, by its address, and what it offers."""
-
-    address: str
-    offer: Offer
-
-    @property
-    def devices(self) -> list[FleetDevice]:
-        """The devices that it offers."""
-        host_name = self.offer.host_name
-        return [FleetDevice(each, host_name, self.address) for each in self.offer.devices]
 
 
 class Cluster:
@@ -103,62 +75,42 @@ class Cluster:
         except (OSError, ValueError, TimeoutError) as error:
             raise BackendUnavailable(f"no scheduler answers at {address}: {error}") from None
 
-    def wait_for_members(self, wait_s: float, least: int = 1) -> list[Member]:
-        """Return the workers once there are so many; wait at most so long, and say so.
+    def devices(self) -> list[FleetDevice]:
+        """Return the devices of the workers.
 
-        Raises BackendUnavailable where there are fewer, UsageError for one of another version of
-        harness.
+        Raises NoWorker where there is none, UsageError for one of another version of harness.
         """
-        begin_s = time.monotonic()
-        is_said = False
-        while len(self.alive()) < least and time.monotonic() < begin_s + wait_s:
-            if not is_said and time.monotonic() > begin_s + _WAIT_S:
-                where = f"for workers of {self._address}. {self._start}"
-                self._say(f"waiting for up to {wait_s:g} s {where}")
-                is_said = True
-            time.sleep(_LOOK_S / 5)
-        members, reasons = list[Member](), list[str]()
+        devices, reasons = list[FleetDevice](), ""
         for address in sorted(self.alive()):
             try:
-                members.append(self.member(address))
+                devices += self.devices_of(address)
             except BackendUnavailable as error:
-                reasons.append(str(error))
-        if len(members) < least:
-            listed = "".join(f"\n  {reason}" for reason in reasons)
-            raise BackendUnavailable(
-                f"{self._address} has {counted(len(members), 'worker')} after {wait_s:g} s, and "
-                f"{least} must be there. {self._start}{listed}"
+                reasons += f"\n  {error}"
+        if not devices:
+            raise NoWorker(
+                f"{self._address} has no worker. On each machine that shall measure, run: "
+                f"{command_line('worker', self._address)}{reasons}"
             )
-        return members
+        return devices
 
-    @property
-    def _start(self) -> str:
-        return f"On each machine that shall measure, run: {command_line('worker', self._address)}"
-
-    def member(self, address: str) -> Member:
-        """Return a worker; raises BackendUnavailable, UsageError for another version of harness."""
+    def devices_of(self, address: str) -> list[FleetDevice]:
+        """Return what a worker offers; raises BackendUnavailable, UsageError for another version of
+        harness."""
         offer = self._done(address, agent.offer)
         version = getattr(offer, "harness_version", "of another kind")
         if not isinstance(offer, Offer) or version != harness.__version__:
             raise UsageError(
-                f"the worker {getattr(offer, 'host_name', '')} ({address}) has harness {version}, "
-                f"this machine {harness.__version__}; install the same version"
+                f"the worker {address} has harness {version}, this machine {harness.__version__}; "
+                "install the same version"
             )
-        return Member(address, offer)
+        return [replace(device, address=address) for device in offer.devices]
 
-    def start(self, address: str, kind: Callable[..., object], *args: object) -> Any:
+    def start(self, address: str, kind: Callable[..., object], *args: object) -> Actor:
         """Make an actor on a worker, which lives as long as what is returned; raises WorkerLost."""
         self._reach(address)
-        return self._done(address, kind, *args, actor=True)
+        return Actor(self, address, self._done(address, kind, *args, actor=True))
 
-    def call(self, address: str, actor: Any, method: str, *args: object) -> Any:
-        """Call a method of an actor. Raises what it raises, and WorkerLost."""
-        self._require_alive(address)
-        return self._awaited(address, partial(self._called, address, actor, method, args))
-
-    async def _called(
-        self, address: str, actor: Any, method: str, args: tuple[object, ...]
-    ) -> object:
+    async def called(self, address: str, key: str, method: str, args: tuple[object, ...]) -> object:
         """Call a method as Dask's Actor does, whose own call never ends where the answer cannot be
         read (distributed 2026.8)."""
         distributed = load_distributed()
@@ -166,7 +118,7 @@ class Cluster:
         if not self._client.direct_to_workers:
             worker = distributed.actor.ProxyRPC(self._client.scheduler, address)
         sent = [distributed.protocol.to_serialize(argument) for argument in args]
-        answer = await worker.actor_execute(actor=actor.key, function=method, args=sent, kwargs={})
+        answer = await worker.actor_execute(actor=key, function=method, args=sent, kwargs={})
         if answer["status"] != "OK":
             raise answer["exception"]
         return answer["result"]
@@ -175,19 +127,22 @@ class Cluster:
         self, address: str, function: Callable[..., object], *args: object, **how: Any
     ) -> Any:
         """Call a function on a worker, which is soon done."""
-        self._require_alive(address)
         where = {"workers": [address], "pure": False, **how}
         future = self._client.submit(function, *args, **where)
         gather = partial(self._client.gather, future, direct=False, asynchronous=True)
-        return self._awaited(address, gather, _TASK_S)
+        return self.awaited(address, gather, _TASK_S)
 
-    def _awaited(
+    def awaited(
         self,
         address: str,
         call: Callable[[], Coroutine[Any, Any, Any]],
         limit_s: float = float("inf"),
     ) -> Any:
-        """Wait for a coroutine of Dask's event loop; a worker that dies may never answer it."""
+        """Wait for a coroutine of Dask's event loop; a worker that dies may never answer it.
+
+        Raises its HarnessError, and WorkerLost for any other.
+        """
+        self._require_alive(address)
         end_s = time.monotonic() + limit_s
         with self._client.as_current():  # an actor belongs to the client that is current
             answer = asyncio.run_coroutine_threadsafe(call(), self._client.loop.asyncio_loop)
@@ -212,7 +167,7 @@ class Cluster:
         if address in self._reached or not self._client.direct_to_workers:
             return
         try:
-            self._awaited(address, partial(_connected, self._client.rpc, address))
+            self.awaited(address, partial(_connected, self._client.rpc, address))
         except WorkerLost as error:
             self._require_alive(address)
             self._client.direct_to_workers = False
@@ -245,10 +200,10 @@ class Cluster:
             raise self._scheduler_lost()
         # By this machine's clock: the scheduler's may differ, and all workers may be silent.
         now_s = time.monotonic()
-        heard = {address: each["last_seen"] for address, each in self._workers.items()}
         before, self._heard = self._heard, {}
-        for address, last_seen in heard.items():
+        for address, worker in self._workers.items():
             seen, since_s = before.get(address, (None, now_s))
+            last_seen = worker["last_seen"]
             self._heard[address] = last_seen, since_s if seen == last_seen else now_s
         self._alive = frozenset(
             address for address, (_, since_s) in self._heard.items() if now_s - since_s < _SILENT_S
@@ -268,6 +223,26 @@ class Cluster:
         """Leave the cluster."""
         with contextlib.suppress(asyncio.TimeoutError):  # a scheduler that hangs
             self._client.close(timeout=_CLOSE_S)
+
+
+class Actor:
+    """An actor on a worker; `is_lost` once a call of it has failed."""
+
+    def __init__(self, cluster: Cluster, address: str, actor: Any) -> None:
+        self.is_lost = False
+        self._cluster = cluster
+        self._address = address
+        self._actor = actor
+
+    def call(self, method: str, *args: object) -> Any:
+        """Call a method. Raises what it raises, and WorkerLost."""
+        cluster, address = self._cluster, self._address
+        try:
+            call = partial(cluster.called, address, self._actor.key, method, args)
+            return cluster.awaited(address, call)
+        except WorkerLost:
+            self.is_lost = True
+            raise
 
 
 async def _connected(pool: Any, address: str) -> None:

@@ -1,39 +1,46 @@
-"""Open a measurer for each device of a fleet that can measure a space."""
+"""Open a measurer for each device of a fleet that can measure a space, also for those of workers
+that join during a campaign."""
 
 from __future__ import annotations
 
-import dataclasses
+import queue
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
-from harness.core.errors import BackendUnavailable, DeviceBusy, UsageError
+from harness.core.errors import BackendUnavailable, DeviceBusy, HarnessError, UsageError
 from harness.core.text import counted
-from harness.fleet.address import check_address, local_count
+from harness.fleet.agent import Agent, FleetDevice
 from harness.fleet.bundle import pack
-from harness.fleet.cluster import Cluster, FleetDevice
-from harness.fleet.late import LateDevices
-from harness.fleet.remote import RemoteAgent, RemoteMeasurer
-from harness.fleet.serving import local_cluster
+from harness.fleet.cluster import Actor, Cluster, NoWorker
+from harness.fleet.remote import RemoteMeasurer
+from harness.fleet.scheduler import check_address
 from harness.measure.devices import names_in
 from harness.measure.measurer import Measurer
 from harness.space_file import Spec
 
-JOIN_S = 60.0
-"""A cluster without workers is given so long for the first one to come."""
+T = TypeVar("T")
 
-_BUSY_S = 60.0
-"""A device whose driver was killed is free when its last measurement has ended."""
+_WAIT_S = 60.0
+"""The first worker is given so long to come, and a device whose driver was killed to end its last
+measurement."""
 
-_BUSY_LOOK_S = 1.0
+_SAY_S = 1.0
+_WAIT_LOOK_S = 0.5
+_LOOK_S = 2.0
+_ENDING_S = 5.0  # a device that takes longer to open is free again once its worker notices
+_AGAIN_S = 30.0
+"""A device that cannot be opened, since another campaign uses it, is tried again after so long."""
 
 
 @dataclass(frozen=True)
 class FleetRequest:
     """What a driver wants of a cluster.
 
-    `address` is a scheduler's, or `local:N`. Of devices of several models, `names` choose those
+    `address` is the scheduler's. Of devices of several models, `names` choose those
     whose model, UUID or machine is named; at most `most` devices are used.
     `driver` identifies the campaign to the workers. `say` shows what is waited for.
     """
@@ -46,149 +53,209 @@ class FleetRequest:
     say: Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class FleetMeasurers:
-    """The measurers of a cluster's equal devices by the devices' names, why other devices were
-    skipped, and the devices that join."""
-
-    measurers: Mapping[str, Measurer]
-    skipped: Sequence[str]
-    late: LateDevices
-
-
 @contextmanager
-def fleet_measurers(spec: Spec, request: FleetRequest) -> Iterator[FleetMeasurers]:
+def open_fleet(spec: Spec, request: FleetRequest) -> Iterator[Fleet]:
     """Open a measurer for each device of a cluster; close them inside the block.
 
     Raises UsageError and BackendUnavailable.
     """
-    count = local_count(request.address)
-    if spec.program is not None and count is not None:
-        raise UsageError(
-            f"{spec.path} tunes a program, and a machine runs one program at a time, so "
-            "--cluster local:N would be no faster; leave --cluster out"
-        )
-    if count is None:
-        check_address(request.address, request.insecure)
-        yield from _connected(spec, request, 1)
-        return
-    with local_cluster(count, request.names) as address:
-        started = dataclasses.replace(request, address=address, names=())
-        yield from _connected(spec, started, count)
-
-
-def _connected(spec: Spec, request: FleetRequest, least: int) -> Iterator[FleetMeasurers]:
+    check_address(request.address, request.insecure)
     cluster = Cluster.connect(request.address, request.say)
     try:
-        members = cluster.wait_for_members(JOIN_S, least)
-        found = [device for member in members for device in member.devices]
-        chosen = _chosen(spec, found, request.names)
-        opener = Opener(spec, cluster, request.driver)
-        opened, used, skipped = _opened(opener, chosen[: request.most], request.say)
-        there = [member.address for member in members]
-        late = LateDevices(cluster, opener.open, used, request.most, there)
-        yield FleetMeasurers(opened, skipped, late)
+        fleet = Fleet(spec, request, cluster)
+        found = _waited_for(cluster.devices, request.say)
+        _waited_for(lambda: fleet.open(found), request.say)
+        yield fleet
     finally:
         cluster.close()
 
 
-def _chosen(spec: Spec, found: Sequence[FleetDevice], names: Sequence[str]) -> list[FleetDevice]:
-    """Return the devices to measure on, of one model, each of them once."""
-    once = {device.offered.uuid: device for device in reversed(found)}
-    devices = [
-        device
-        for device in found
-        if once[device.offered.uuid] is device
-        and (device.offered.backend is None) == (spec.program is not None)
-    ]
-    wanted = [name.casefold() for name in names_in(names)]
-    fitting = [
-        device
-        for device in devices
-        if (device.offered.backend is None or device.offered.backend.language in spec.sources)
-        and (not wanted or any(name in _words(device) for name in wanted))
-    ]
-    if not fitting:
-        listed = "\n".join(f"  {device.name}: {device.offered.name}" for device in devices)
-        languages = " or ".join(spec.sources) or "programs"
-        raise BackendUnavailable(
-            f"no device of the cluster runs {languages}{' and has that name' if names else ''}; "
-            f"{counted(len(devices), 'device')}:\n{listed}"
-        )
-    models = {device.offered.name for device in fitting}
-    if len(models) > 1:
-        raise UsageError(
-            "the cluster has devices of several models, whose times cannot be compared; choose one "
-            f"with --device, and run the command once for each: {', '.join(sorted(models))}"
-        )
-    return fitting
-
-
-def _words(device: FleetDevice) -> str:
-    return f"{device.offered.name} {device.offered.uuid} {device.name}".casefold()
-
-
-class Opener:
-    """Opens the measurers of devices of a fleet; those of one worker share an agent."""
-
-    def __init__(self, spec: Spec, cluster: Cluster, driver: str) -> None:
-        self._cluster = cluster
-        self._driver = driver
-        self._packed = pack(spec)
-        self._agents: dict[str, RemoteAgent] = {}  # by the worker's address
-
-    def open(self, device: FleetDevice) -> RemoteMeasurer:
-        """Open the measurer of a device; raises BackendUnavailable where it cannot be opened."""
-        address = device.address
-        agent = self._agents.get(address)
-        if agent is None or agent.is_lost:
-            agent = RemoteAgent(self._cluster, address, self._driver, *self._packed)
-            self._agents[address] = agent
-        return RemoteMeasurer(agent, device.offered.uuid)
-
-
-_Opened = tuple[dict[str, Measurer], list[FleetDevice], list[str]]
-"""The measurers by the devices' names, their devices, and why others were skipped."""
-
-
-def _opened(opener: Opener, devices: Sequence[FleetDevice], say: Callable[[str], None]) -> _Opened:
-    """Open a measurer for each of these devices that can be opened.
-
-    Where all are used by other drivers, which may have ended, waits and says so. Raises
-    BackendUnavailable where none can be opened.
-    """
-    end_s = time.monotonic() + _BUSY_S
+def _waited_for(attempt: Callable[[], T], say: Callable[[str], None]) -> T:
+    """Return what an attempt returns; make it again for a while, and say so, where workers have not
+    joined yet, or all devices are used by other drivers, which may have ended."""
+    begin_s = time.monotonic()
     is_said = False
     while True:
         try:
-            return _opened_now(opener, devices)
-        except DeviceBusy as error:
-            if time.monotonic() >= end_s:
+            return attempt()
+        except (NoWorker, DeviceBusy) as error:
+            now_s = time.monotonic() - begin_s
+            if now_s >= _WAIT_S:
                 raise
-            if not is_said:
-                say(f"waiting for up to {_BUSY_S:g} s: {error}")
-            is_said = True
-            time.sleep(_BUSY_LOOK_S)
+            if not is_said and now_s >= _SAY_S:
+                say(f"waiting for up to {_WAIT_S:g} s: {error}")
+                is_said = True
+        time.sleep(_WAIT_LOOK_S)
 
 
-def _opened_now(opener: Opener, devices: Sequence[FleetDevice]) -> _Opened:
-    opened: dict[str, Measurer] = {}
-    used, skipped = list[FleetDevice](), list[str]()
-    try:
+class Fleet:
+    """The devices of a cluster that can measure a space.
+
+    `measurers` are those of the devices that were there, by the devices' names, and `skipped` says
+    why others were not used. A thread, which begins with the first call of `joined`, opens the
+    devices that join.
+    """
+
+    def __init__(self, spec: Spec, request: FleetRequest, cluster: Cluster) -> None:
+        self.measurers: dict[str, Measurer] = {}
+        self.skipped: list[str] = []
+        self._spec = spec
+        self._request = request
+        self._cluster = cluster
+        self._bundle = pack(spec)
+        self._names = [name.casefold() for name in names_in(request.names)]
+        self._agents: dict[str, Actor] = {}  # by the worker's address
+        self._model = ""
+        self._used: dict[str, str] = {}  # the address of the worker of a device in use, by its UUID
+        self._offered: dict[str, Sequence[FleetDevice]] = {}  # by the worker's address
+        self._there: Collection[str] = ()  # the workers that were there when the command began
+        self._next_s: dict[str, float] = {}  # when a device is tried again, by its UUID
+        self._joined: queue.SimpleQueue[tuple[str, Measurer]] = queue.SimpleQueue()
+        self._unused: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._is_over = threading.Event()
+        self._looking: threading.Thread | None = None
+
+    # ------------------------------------------------------------------ devices that are there
+
+    def open(self, found: Sequence[FleetDevice]) -> None:
+        """Open a measurer for each device that fits and can be opened.
+
+        Raises UsageError for devices of several models, and BackendUnavailable where none can be
+        opened; this is DeviceBusy where other campaigns use all.
+        """
+        self._there = {device.address for device in found}
+        devices = self._chosen(found)[: self._request.most]
         for device in devices:
             name = device.name
-            if name in opened:
-                name = f"{name}, {device.offered.uuid}"
+            if name in self.measurers:
+                name = f"{name}, {device.uuid}"
             try:
-                opened[name] = opener.open(device)
+                self.measurers[name] = self._opened(device)
             except BackendUnavailable as error:
-                if device is devices[-1] and not opened:
+                if device is devices[-1] and not self.measurers:
+                    self.skipped.clear()
                     raise
-                skipped.append(f"{name} is not used: {error}")
-            else:
-                used.append(device)
-    except BaseException:
-        for measurer in reversed(opened.values()):
+                self.skipped.append(f"{name} is not used: {error}")
+            except BaseException:
+                for measurer in reversed(self.measurers.values()):
+                    measurer.close()
+                raise
+
+    def _chosen(self, found: Sequence[FleetDevice]) -> list[FleetDevice]:
+        """Return the devices to measure on, of one model, each of them once."""
+        once = {device.uuid: device for device in reversed(found)}
+        devices = [d for d in found if once[d.uuid] is d and self._is_kind(d)]
+        fitting = [device for device in devices if self._fits(device)]
+        if not fitting:
+            listed = "\n".join(f"  {device.name}: {device.model}" for device in devices)
+            languages = " or ".join(self._spec.sources) or "programs"
+            raise BackendUnavailable(
+                f"no device of the cluster runs {languages}"
+                f"{' and has that name' if self._names else ''}; "
+                f"{counted(len(devices), 'device')}:\n{listed}"
+            )
+        models = {device.model for device in fitting}
+        if len(models) > 1:
+            raise UsageError(
+                "the cluster has devices of several models, whose times cannot be compared; choose "
+                "one with --device, and run the command once for each: "
+                f"{', '.join(sorted(models))}"
+            )
+        self._model = fitting[0].model
+        return fitting
+
+    def _is_kind(self, device: FleetDevice) -> bool:
+        """Say whether it runs programs, where the space tunes one, else whether it runs kernels."""
+        return (device.backend is None) == (self._spec.program is not None)
+
+    def _fits(self, device: FleetDevice) -> bool:
+        """Say whether it can measure the space, and is named where devices are named."""
+        words = f"{device.model} {device.uuid} {device.name}".casefold()
+        has_source = device.backend is None or device.backend.language in self._spec.sources
+        is_named = not self._names or any(name in words for name in self._names)
+        return self._is_kind(device) and has_source and is_named
+
+    def _opened(self, device: FleetDevice) -> RemoteMeasurer:
+        """Open the measurer of a device; those of one worker share an agent."""
+        agent = self._agents.get(device.address)
+        if agent is None or agent.is_lost:
+            agent = self._cluster.start(device.address, Agent, self._request.driver)
+            agent.call("run", "store", self._bundle)
+            self._agents[device.address] = agent
+        measurer = RemoteMeasurer(agent, device.uuid)
+        self._used[device.uuid] = device.address
+        return measurer
+
+    # -------------------------------------------------------------------- devices that join
+
+    def joined(self) -> dict[str, Measurer]:
+        """Return the measurers of devices that joined since the last call, by their names."""
+        if self._looking is None:
+            self._looking = threading.Thread(target=self._look, daemon=True)
+            self._looking.start()
+        return dict(self._taken())
+
+    def _taken(self) -> Iterator[tuple[str, Measurer]]:
+        while not self._joined.empty():
+            yield self._joined.get()
+
+    def unused(self) -> list[str]:
+        """Say which devices joined since the last call and are not used, and why."""
+        return [self._unused.get() for _ in range(self._unused.qsize())]
+
+    def close(self) -> None:
+        """Open no more devices, and close those that nobody uses yet."""
+        self._is_over.set()
+        if self._looking is not None:
+            self._looking.join(_ENDING_S)
+        for _, measurer in self._taken():
             measurer.close()
-        raise
-    return opened, used, skipped
+
+    def _look(self) -> None:
+        try:
+            while not self._is_over.wait(_LOOK_S):
+                self.open_new()
+        except Exception as error:
+            # At the end the cluster is closed. Those who measure report a scheduler that is lost.
+            if not self._is_over.is_set() and not isinstance(error, HarnessError):
+                raise
+
+    def open_new(self) -> None:
+        """Open the devices of the same model that are not in use, nor tried lately.
+
+        A device is free again when its worker has left, also if this one comes back: a worker that
+        was stopped goes on at the same address.
+        """
+        alive = self._cluster.alive()
+        self._used = {uuid: address for uuid, address in self._used.items() if address in alive}
+        for address in sorted(alive - self._offered.keys()):
+            self._ask(address)
+        for device in [d for address in alive for d in self._offered.get(address, ())]:
+            if (
+                device.uuid not in self._used
+                and len(self._used) < self._request.most
+                and time.monotonic() >= self._next_s.get(device.uuid, 0.0)
+                and not self._is_over.is_set()
+            ):
+                try:
+                    self._joined.put((device.name, self._opened(device)))
+                except HarnessError:
+                    self._next_s[device.uuid] = time.monotonic() + _AGAIN_S
+
+    def _ask(self, address: str) -> None:
+        """Note the devices of a worker that fit; say which others have joined with it."""
+        try:
+            devices = [device for device in self._cluster.devices_of(address) if self._fits(device)]
+        except UsageError as error:  # of another version
+            self._offered[address] = ()
+            self._unused.put(f"a worker has joined and is not used: {error}")
+            return
+        except HarnessError:  # lost, perhaps for a moment: it is asked again
+            return
+        self._offered[address] = [device for device in devices if device.model == self._model]
+        for device in devices:
+            if device.model != self._model and address not in self._there:
+                self._unused.put(
+                    f"{device.name} has joined and is not used: it is a {device.model}, and this "
+                    f"command tunes {self._model}"
+                )

@@ -10,8 +10,7 @@ from harness.core.errors import BackendUnavailable, UsageError
 from harness.core.invocation import command_line
 from harness.core.records import COLD, WARM
 from harness.core.text import counted
-from harness.measure.cuda.compilers import NVCC, NVRTC, why_unusable
-from harness.measure.cuda.gpus import require_cooperative
+from harness.measure.cuda.gpus import NVCC, NVRTC, require_cooperative, why_unusable
 from harness.measure.devices import (
     Backend,
     choose_devices,
@@ -140,7 +139,8 @@ def _fitting(spec: Spec, backend: Backend) -> Backend:
         raise UsageError(_missing_source(spec, backend))
     if spec.is_cooperative:
         require_cooperative()
-    return with_arch(spec, with_cache(spec, backend))
+    backend = dataclasses.replace(backend, arch_specific=spec.is_arch_specific)
+    return with_cache(spec, backend)
 
 
 def with_cache(spec: Spec, backend: Backend) -> Backend:
@@ -151,11 +151,6 @@ def with_cache(spec: Spec, backend: Backend) -> Backend:
     """
     cache = getattr(spec.measure, "cache", None) or (COLD if backend.is_gpu else WARM)
     return dataclasses.replace(backend, cache=cache)
-
-
-def with_arch(spec: Spec, backend: Backend) -> Backend:
-    """Return the backend that compiles for the architecture that the space wants."""
-    return dataclasses.replace(backend, arch_specific=spec.is_arch_specific)
 
 
 def with_cuda_compiler(spec: Spec, backend: Backend) -> Backend:

@@ -1,4 +1,5 @@
-"""Choose a backend, and say why; or what to install where the requested one cannot run.
+"""Choose a backend, and say why; or what to install where the requested one cannot run. List the
+devices of this machine.
 
 A person names devices by index, UUID, or a part of the name. A device must run an empty kernel:
 without that, each configuration would fail by itself, for a reason that is none of its own.
@@ -9,9 +10,9 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from harness.core.errors import BackendUnavailable, BuildFailed, LaunchFailed, UsageError
@@ -19,15 +20,16 @@ from harness.core.invocation import command_line
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import WARM
 from harness.core.text import nearest, suggestion
-from harness.measure.builds.cache import BuildCache
+from harness.measure.builds.queue import BuildCache
 from harness.measure.cuda import gpus
-from harness.measure.cuda.compilers import NVCC, first_usable, open_cuda_compiler
 from harness.measure.cuda.device import CudaDevice
-from harness.measure.cuda.gpus import MIG, VISIBLE, CudaGpu
+from harness.measure.cuda.gpus import MIG, NVCC, VISIBLE, CudaGpu, first_usable, open_cuda_compiler
 from harness.measure.cuda.nvcc import ENVIRONMENT
 from harness.measure.device.base import Compiler, Device
 from harness.measure.opencl import device as opencl_device
 from harness.measure.opencl import driver as opencl
+from harness.measure.process.locks import holder_of
+from harness.measure.sensors.nvml import other_processes
 
 AUTO = "auto"
 ALL = "all"
@@ -89,7 +91,23 @@ class Backend:
 
     def run_empty_kernel(self, device: Device, compiler: Compiler) -> None:
         """Raise BackendUnavailable, with the cause and the cure, where no empty kernel runs."""
-        run_empty_kernel(device, compiler, self.language)
+        language = self.language
+        try:
+            binary = _compiled(compiler, language)
+        except BuildFailed as error:
+            raise BackendUnavailable(
+                f"{compiler.identity} does not compile an empty kernel. {_TO_BUILD[language]}.\n"
+                f"{error}"
+            ) from None
+        try:
+            module = device.load(binary)
+            device.launch(module, [Launch(_EMPTY_KERNEL, (1,), (1,), ())])
+        except LaunchFailed as error:
+            raise BackendUnavailable(
+                f"an empty kernel that {compiler.identity} compiled does not run on the device: "
+                f"{error}. {_flags_advice() if language == 'cuda' else ''}"
+                f"{empty_kernel_advice(language)}"
+            ) from None
 
 
 def names_in(options: Sequence[str]) -> list[str]:
@@ -102,36 +120,63 @@ def choose(requested: str) -> Backend:
 
     Raises BackendUnavailable, which says what is missing and what to install.
     """
-    if requested == "cuda":
-        try:
-            return _cuda(gpus.usable_gpus()[0], "it was requested")
-        except BackendUnavailable as error:
-            raise BackendUnavailable(f"--backend cuda cannot run here: {error}") from None
-    if requested == "opencl":
-        return _opencl(opencl.find_device(), "it was requested")
-    if requested != AUTO:
-        raise UsageError(f"there is no backend `{requested}`; {suggestion(requested, BACKENDS)}")
-    return _auto()
+    return choose_devices(requested)[0]
 
 
 def choose_devices(requested: str, names: Sequence[str] = ()) -> tuple[Backend, ...]:
     """Return the devices that `names` name; `all` names all equal ones of a backend, and without
-    names there is one device (see `choose`).
+    names there is one device (see `choose`). `auto` looks for all of them in CUDA before OpenCL.
 
     Raises UsageError for a name that fits no device or several, a device that is named twice, and
     devices that differ, since their times cannot be compared; BackendUnavailable where the
     requested backend cannot run.
     """
+    if requested not in (AUTO, *_INTERFACES):
+        raise UsageError(f"there is no backend `{requested}`; {suggestion(requested, BACKENDS)}")
     words = names_in(names)
-    if not words or requested not in (AUTO, *_INTERFACES):
-        return (choose(requested),)
     if "" in words:
         listing = command_line("check", "--devices")
         raise UsageError(f"--device has an empty name; `{listing}` lists the devices")
     if ALL in words and len(words) > 1:
         raise UsageError(f"--device {ALL} names all devices; leave the others out")
-    found = _named(requested, words)
-    devices = [device for device, _ in found]
+    missing, known, unknown = dict[str, str](), list[ListedDevice](), "".join(words[:1])
+    for interface in _INTERFACES if requested == AUTO else [requested]:
+        try:
+            devices = gpus.usable_gpus() if interface == "cuda" else opencl.usable_devices()
+            if not words:
+                return (_backend(devices[0], _why_first(requested, devices[0], missing)),)
+        except BackendUnavailable as error:
+            missing[interface] = str(error)
+            continue
+        known += devices
+        found = [_find(word, devices) for word in words] if ALL not in words else _all(devices)
+        chosen = [each for each in found if each is not None]
+        if len(chosen) == len(found):
+            _require_equal([device for device, _ in chosen])
+            without = "".join(f"; no GPU of CUDA ({_short(why)})" for why in missing.values())
+            return tuple(_backend(device, why + without) for device, why in chosen)
+        unknown = words[found.index(None)]
+    raise _unavailable(requested, unknown, known, missing)
+
+
+def _why_first(requested: str, device: ListedDevice, missing: Mapping[str, str]) -> str:
+    """Return why the first device of an interface is chosen where none is named."""
+    if requested != AUTO:
+        return "it was requested"
+    if not missing:
+        return "CUDA comes first, and a GPU is here"
+    if device.is_gpu:
+        return f"an OpenCL GPU is here, and CUDA is not: {missing['cuda']}"
+    return f"no GPU can be used ({_short(missing['cuda'])})"
+
+
+def _short(reason: str) -> str:
+    """Return the beginning of a reason: the whole one is printed where CUDA is requested."""
+    return reason.partition(":")[0]
+
+
+def _require_equal(devices: Sequence[ListedDevice]) -> None:
+    """Raise UsageError for a device that is there twice, and for devices that differ."""
     twice = next((device for device in devices if devices.count(device) > 1), None)
     if twice is not None:
         raise UsageError(f"--device names a device twice: {twice}")
@@ -141,7 +186,6 @@ def choose_devices(requested: str, names: Sequence[str] = ()) -> tuple[Backend, 
             "compared; name equal ones, and run the command once for each model:\n"
             f"{_listed(devices)}"
         )
-    return tuple(_backend(device, why) for device, why in found)
 
 
 def choose_offered(names: Sequence[str]) -> Sequence[Backend]:
@@ -162,44 +206,28 @@ def choose_one(requested: str, names: Sequence[str] = ()) -> Backend:
     return chosen[0]
 
 
-def _named(requested: str, words: Sequence[str]) -> list[tuple[ListedDevice, str]]:
-    """Return the devices of one interface that the words name, and why each of them was chosen;
-    `auto` looks for all of them in CUDA before OpenCL."""
-    missing, known, unknown = dict[str, str](), list[ListedDevice](), words[0]
-    for interface in _INTERFACES if requested == AUTO else [requested]:
-        try:
-            devices = _known(interface)
-        except BackendUnavailable as error:
-            missing[interface] = str(error)
-            continue
-        known += devices
-        found = [_find(word, devices) for word in words] if ALL not in words else _all_of(devices)
-        named = [each for each in found if each is not None]
-        if len(named) == len(found):
-            # The whole reason is printed where CUDA is requested.
-            without = (f"; no GPU of CUDA ({why.partition(':')[0]})" for why in missing.values())
-            why = "".join(without)
-            return [(device, reason + why) for device, reason in named]
-        unknown = words[found.index(None)]
+def _unavailable(
+    requested: str, unknown: str, known: Sequence[ListedDevice], missing: Mapping[str, str]
+) -> BackendUnavailable | UsageError:
+    """Return the error where an interface has no device, or none of a name."""
     reasons = "".join(f"\n  {each} cannot be used: {why}" for each, why in missing.items())
+    if not unknown and requested == AUTO:
+        return BackendUnavailable(f"no backend can run here.{reasons}")
+    if not unknown:
+        return BackendUnavailable(f"--backend {requested} cannot run here: {missing[requested]}")
     if not known:
-        raise BackendUnavailable(f"there is no device `{unknown}`:{reasons}")
+        return BackendUnavailable(f"there is no device `{unknown}`:{reasons}")
     hidden = os.environ.get(VISIBLE)
     others = f"\n{VISIBLE}={hidden} hides other GPUs" if hidden is not None else ""
     if unknown.upper().startswith(MIG) and hidden is None:
         others = f"\nCUDA shows one instance of a divided GPU: set {VISIBLE}={unknown}"
-    raise UsageError(
+    return UsageError(
         f"there is no device `{unknown}`{_hint(unknown, known)} These are here:\n"
         f"{_listed(known)}{others}{reasons}"
     )
 
 
-def _known(interface: str) -> Sequence[ListedDevice]:
-    """Return the devices of CUDA or OpenCL; raises BackendUnavailable where there is none."""
-    return gpus.usable_gpus() if interface == "cuda" else opencl.usable_devices()
-
-
-def _all_of(devices: Sequence[ListedDevice]) -> list[tuple[ListedDevice, str] | None]:
+def _all(devices: Sequence[ListedDevice]) -> list[tuple[ListedDevice, str] | None]:
     """Return all GPUs, or all CPUs where there is no GPU, of the first device's platform."""
     first = devices[0].group
     return [(device, f"--device {ALL}") for device in devices if device.group == first]
@@ -243,45 +271,22 @@ def _hint(name: str, devices: Sequence[ListedDevice]) -> str:
     return f"; did you mean `{near}`?" if near else "."
 
 
-def device_line(device: ListedDevice) -> str:
+def _device_line(device: ListedDevice) -> str:
     """Describe a device in a line that begins with its index."""
     return f"  {device.index:<4} {device}"
 
 
 def _listed(devices: Sequence[ListedDevice]) -> str:
-    return "\n".join(map(device_line, devices))
-
-
-def _auto() -> Backend:
-    try:
-        return _cuda(gpus.usable_gpus()[0], "CUDA comes first, and a GPU is here")
-    except BackendUnavailable as error:
-        no_cuda = str(error)
-    try:
-        device = opencl.find_device()
-    except BackendUnavailable as error:
-        raise BackendUnavailable(
-            f"no backend can run here.\n  cuda: {no_cuda}\n  opencl: {error}"
-        ) from None
-    if device.is_gpu:
-        return _opencl(device, f"an OpenCL GPU is here, and CUDA is not: {no_cuda}")
-    # The whole reason is printed where CUDA is requested.
-    return _opencl(device, f"no GPU can be used ({no_cuda.partition(':')[0]})")
+    return "\n".join(map(_device_line, devices))
 
 
 def _backend(device: ListedDevice, why: str) -> Backend:
-    return _opencl(device, why) if isinstance(device, opencl.DeviceName) else _cuda(device, why)
-
-
-def _cuda(gpu: CudaGpu, why: str) -> Backend:
-    """Return the backend of a GPU; raises BackendUnavailable where nothing compiles for it."""
+    """Return the backend of a device; raises BackendUnavailable where nothing compiles for it."""
+    if isinstance(device, opencl.DeviceName):
+        return Backend("opencl", "opencl", why, device)
     # With its architecture known, no process that compiles asks the driver for it again.
-    why, compiler = f"{why}; through {gpus.describe_package()}", first_usable(gpu.arch)
-    return Backend("cuda", "nvcc", why, gpu, gpu.arch, cuda_compiler=compiler)
-
-
-def _opencl(device: opencl.DeviceName, why: str) -> Backend:
-    return Backend("opencl", "opencl", why, device)
+    why, compiler = f"{why}; through {gpus.describe_package()}", first_usable(device.arch)
+    return Backend("cuda", "nvcc", why, device, device.arch, cuda_compiler=compiler)
 
 
 _EMPTY_KERNEL = "harness_empty"
@@ -297,25 +302,6 @@ _TO_RUN = {
     "cuda": "See whether nvidia-smi works, and what the system's log (dmesg) says of the GPU",
     "opencl": "See whether clinfo works, and update the device's driver",
 }
-
-
-def run_empty_kernel(device: Device, compiler: Compiler, language: str) -> None:
-    """Raise BackendUnavailable, with the cause and the cure, where an empty kernel does not run."""
-    try:
-        binary = _compiled(compiler, language)
-    except BuildFailed as error:
-        raise BackendUnavailable(
-            f"{compiler.identity} does not compile an empty kernel. {_TO_BUILD[language]}.\n{error}"
-        ) from None
-    try:
-        module = device.load(binary)
-        device.launch(module, [Launch(_EMPTY_KERNEL, (1,), (1,), ())])
-    except LaunchFailed as error:
-        raise BackendUnavailable(
-            f"an empty kernel that {compiler.identity} compiled does not run on the device: "
-            f"{error}. {_flags_advice() if language == 'cuda' else ''}"
-            f"{empty_kernel_advice(language)}"
-        ) from None
 
 
 def empty_kernel_advice(language: str) -> str:
@@ -345,3 +331,53 @@ def _flags_advice() -> str:
     """Name the variables that may have changed the architecture to compile for."""
     names = [name for name in ENVIRONMENT if os.environ.get(name)]
     return f"Unset {', '.join(names)}: flags may name another architecture. " if names else ""
+
+
+def inventory() -> Iterator[str]:
+    """Yield the lines of the list, as `--device` names the devices."""
+    yield "cuda"
+    try:
+        gpus.require_driver()
+        there = gpus.list_gpus()
+    except BackendUnavailable as error:
+        yield f"  cannot be used: {error}"
+    else:
+        yield from _gpu_lines(there)
+    yield "opencl"
+    try:
+        yield from (_device_line(each) + _use(each) for each in opencl.usable_devices())
+    except BackendUnavailable as error:
+        yield f"  cannot be used: {error}"
+
+
+def _gpu_lines(there: Sequence[CudaGpu]) -> Iterator[str]:
+    for gpu in there:
+        reason = _why_unusable(gpu.arch)
+        yield _device_line(gpu) + _use(gpu) + (f"; cannot be used: {reason}" if reason else "")
+    hidden = os.environ.get(VISIBLE)
+    if hidden is not None:
+        yield f"  {VISIBLE}={hidden} chooses and numbers them"
+    buses = [gpu.bus_id for gpu in there]
+    if hidden is None and buses != sorted(buses):
+        order = "CUDA_DEVICE_ORDER=PCI_BUS_ID"
+        yield f"  nvidia-smi numbers them otherwise; with {order}, CUDA does as well"
+
+
+def _use(device: ListedDevice) -> str:
+    """Say which process of harness measures on a device, and which others compute on it."""
+    holder = holder_of(device.identity)
+    if holder:
+        return f"; {holder} measures on it"
+    others = other_processes(device.bus_id, device.instance)
+    return f"; used by {', '.join(others)}" if others else ""
+
+
+@cache
+def _why_unusable(arch: str) -> str:
+    """Return why kernels for an architecture cannot be compiled or run here, else nothing."""
+    try:
+        gpus.load_driver()
+        first_usable(arch)
+    except BackendUnavailable as error:
+        return str(error)
+    return ""

@@ -12,7 +12,6 @@ import hashlib
 import os
 import re
 import shlex
-import shutil
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,10 +21,11 @@ from pathlib import Path
 
 from harness.core.errors import BackendUnavailable, BuildFailed
 from harness.core.kept import Kept, content_key
+from harness.core.machine import find_program
 from harness.core.program import Binary, Program, family
 from harness.core.records import Value
-from harness.measure.builds.warnings import conflicts
-from harness.measure.cuda.compilers import NVRTC, name_of
+from harness.measure.builds.compiled import conflicts
+from harness.measure.cuda.gpus import NVRTC, name_of
 from harness.measure.cuda.nvcc import ENVIRONMENT, find_nvcc, run_in_group, supported_archs
 from harness.space_file import Notice, Parameter, ProgramPlan, Spec
 from harness.space_file.flag_expansion import NamedFlags
@@ -58,11 +58,13 @@ def fitted_to_backend(
     for OpenCL and with NVRTC. Raises BackendUnavailable where the compiler refuses even an empty
     program.
     """
-    if not _is_probed(spec, compiler):
-        return spec
-    if arch is not None and name_of(identity) != NVRTC:
-        return _fitted(spec, compiler, ProbedCommand(compiler, find_nvcc(), arch))
-    return _fitted(spec, compiler, ProbedBackend(compiler, identity, build))
+
+    def probed() -> ProbedCompiler:
+        if arch is not None and name_of(identity) != NVRTC:
+            return ProbedCommand(compiler, find_nvcc(), arch)
+        return ProbedBackend(compiler, identity, build)
+
+    return _fitted(spec, compiler, probed)
 
 
 def fitted_to_program(spec: Spec) -> Spec:
@@ -71,18 +73,17 @@ def fitted_to_program(spec: Spec) -> Spec:
     Keeps all flags, with a notice, where the build does not begin with that compiler, so that it
     cannot be probed.
     """
-    compiler = spec.program_compiler
-    if spec.program is None or compiler is None or not _is_probed(spec, compiler):
+    compiler, plan = spec.program_compiler, spec.program
+    if plan is None or compiler is None:
         return spec
-    return _fitted(spec, compiler, _probed(spec.program, compiler))
+    return _fitted(spec, compiler, partial(_probed, plan, compiler))
 
 
 def _probed(plan: ProgramPlan, compiler: str) -> ProbedCompiler | None:
     words = [word for template in plan.build for word in shlex.split(template.text)]
     if plan.shell or not words or family(Path(words[0]).name) != family(compiler):
         return None
-    has_folder = words[0] != Path(words[0]).name
-    found = shutil.which(plan.folder.absolute() / words[0] if has_folder else words[0])
+    found = find_program(words[0], plan.folder)
     if found is None:
         return None
     executable = Path(found)
@@ -96,17 +97,6 @@ def _arch(words: list[str], nvcc: Path) -> str:
     return f"sm_{found[1]}" if found else supported_archs(nvcc)[-1]
 
 
-def _is_probed(spec: Spec, compiler: str) -> bool:
-    """Whether some flags of a compiler depend on what it knows, and harness can ask it."""
-    if _named(spec, compiler) is not None:
-        return True
-    return family(compiler) in COMPILERS and any(_flags_of_files(spec, compiler))
-
-
-def _named(spec: Spec, compiler: str) -> NamedFlags | None:
-    return next((n for n in spec.named_flags if n.compiler == compiler), None)
-
-
 def _flags_of_files(spec: Spec, compiler: str) -> Iterator[Parameter]:
     """Yield the flags of a compiler whose values are files."""
     for parameter in spec.parameters:
@@ -115,9 +105,16 @@ def _flags_of_files(spec: Spec, compiler: str) -> Iterator[Parameter]:
             yield parameter
 
 
-def _fitted(spec: Spec, compiler: str, probed: ProbedCompiler | None) -> Spec:
-    """Return the narrowed space; its notices say which flags were removed, and why."""
-    named = _named(spec, compiler)
+def _fitted(spec: Spec, compiler: str, open_compiler: Callable[[], ProbedCompiler | None]) -> Spec:
+    """Return the narrowed space; its notices say which flags were removed, and why.
+
+    The compiler is opened where some flags depend on what it knows, and harness can ask it.
+    """
+    named = next((n for n in spec.named_flags if n.compiler == compiler), None)
+    has_files = family(compiler) in COMPILERS and any(_flags_of_files(spec, compiler))
+    if named is None and not has_files:
+        return spec
+    probed = open_compiler()
     fitted = spec if named is None else _with_known_flags(spec, named, probed)
     return fitted if probed is None else _without_unread_files(fitted, compiler, probed)
 

@@ -1,14 +1,31 @@
-"""The interface that a search measures through."""
+"""The interface that a search measures through, and what measuring kernels and programs on this
+machine has in common.
+
+Worker processes build several configurations at once; one more process runs one configuration at
+a time. A configuration that hangs, crashes or exhausts memory takes down its process, never the
+run: the process is replaced, and the failure is the outcome of that configuration.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Protocol, runtime_checkable
+import contextlib
+import dataclasses
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from types import MappingProxyType
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
-from harness.core.records import Config, DeviceLimits, Environment, Input, Measurement
-from harness.measure.trial.occasions import ONE_OCCASION
+from harness.core.errors import ExpressionError
+from harness.core.records import Build, Config, DeviceLimits, Environment, Input, Measurement
+from harness.measure.builds.queue import B, BuildQueue
+from harness.measure.trial.occasions import ONE_OCCASION, Block, over_occasions, split_rounds
+from harness.measure.trial.trial import Job
 from harness.space import Space
 from harness.space_file import Spec
+from harness.stats.timing import Sampling
 
 
 class Measurer(Protocol):
@@ -72,3 +89,195 @@ class Fitting(Protocol):
 
     def fitted(self, spec: Spec) -> Spec:
         """Return the space without the flags that the compiler does not know."""
+
+
+J = TypeVar("J", bound=Job)
+
+
+def sampling_of(spec: Spec, defaults: Mapping[str, float] = MappingProxyType({})) -> Sampling:
+    """Return when to time a configuration of a space: after which warm-up, and until when.
+
+    `defaults` are the device's, for what the space does not say.
+    """
+    others = {"timeout_s", "cache", "energy"}
+    stated = spec.measure.model_dump(exclude=others, exclude_none=True)
+    return Sampling(**{**defaults, **stated})
+
+
+class LocalMeasurer(ABC, Generic[B, J]):
+    """Build, deduplicate and measure; subclasses know what is built, and how it runs."""
+
+    is_replay = False
+    notices: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        spec: Spec,
+        builds: BuildQueue[B],
+        *,
+        environment: Environment,
+        limits: DeviceLimits,
+        compiler: str | None,
+        builds_disturb: bool,
+        defaults: Mapping[str, float] = MappingProxyType({}),
+    ) -> None:
+        """`compiler`: the one whose flags are tuned; `builds_disturb`: builds slow runs down;
+        `defaults`: of the sampling, for what the space does not say."""
+        self.environment = environment
+        self.limits = limits
+        self.compiler = compiler
+        self._spec = spec
+        self._builds = builds
+        self._builds_disturb = builds_disturb
+        self._defaults = defaults
+        self._has_measured = False
+        self._recalled: dict[Input, list[Measurement]] = {}
+        self._equal: dict[Input, EqualCode] = {}
+
+    def recall(self, problem: Input, measured: Iterable[Measurement]) -> None:
+        """Keep earlier measurements for the first build of the input, which may equal one."""
+        self._recalled.setdefault(problem, []).extend(measured)
+
+    def measure(
+        self, space: Space, problem: Input, config: Config, best_s: float | None
+    ) -> Measurement:
+        """Build, run, verify and time a configuration, unless an equal one was measured.
+
+        Every failure of the configuration is an outcome. Raises HostModuleError where nothing
+        can be measured on this input.
+        """
+        job = self._job(space, problem, config, best_s)
+        self._has_measured = True
+        if isinstance(job, Measurement):
+            return job
+        equal = self._equal_code(space, problem)
+        launched = self._launched(space, problem, config)
+        shared = equal.find(config, job.binary.build, launched)
+        if shared is not None:
+            return shared
+        measured = self._measured(space, job)
+        equal.add(measured, launched)
+        return measured
+
+    def measure_interleaved(
+        self,
+        space: Space,
+        problem: Input,
+        configs: Sequence[Config],
+        rounds: int,
+        seeds: Sequence[int] = ONE_OCCASION,
+    ) -> list[Measurement]:
+        """Measure several configurations, one sample of each per round; each of them is run."""
+        prepared = [self._job(space, problem, config, None) for config in configs]
+        jobs = [job for job in prepared if not isinstance(job, Measurement)]
+        measure = partial(self._measured_interleaved, space)
+        measured = iter(over_occasions(jobs, split_rounds(rounds, seeds), measure))
+        return [job if isinstance(job, Measurement) else next(measured) for job in prepared]
+
+    def close(self) -> None:
+        """End all worker processes at once."""
+        self._builds.close()
+
+    # ------------------------------------------------------------------ what subclasses know
+
+    @abstractmethod
+    def _program(self, space: Space, config: Config, problem: Input) -> B:
+        """Return what is built for a configuration."""
+
+    @abstractmethod
+    def _job(
+        self, space: Space, problem: Input, config: Config, best_s: float | None
+    ) -> J | Measurement:
+        """Return everything that a measurement needs, or the measurement of an early failure."""
+
+    @abstractmethod
+    def _launched(self, space: Space, problem: Input, config: Config) -> tuple[Hashable, ...]:
+        """Return how a configuration's machine code is launched; raises ExpressionError."""
+
+    @abstractmethod
+    def _measured(self, space: Space, job: J) -> Measurement:
+        """Run one job."""
+
+    @abstractmethod
+    def _measured_interleaved(
+        self, space: Space, jobs: Sequence[J], block: Block
+    ) -> list[Measurement]:
+        """Run several jobs interleaved on one occasion."""
+
+    # ---------------------------------------------------------------------- what is the same
+
+    @property
+    def _sampling(self) -> Sampling:
+        return sampling_of(self._spec, self._defaults)
+
+    def _due(self, configs: Iterable[Config]) -> Iterable[Config]:
+        """Return what to build now: where times wait for all builds, the first configuration of a
+        command is built alone, so that its time is soon known."""
+        waits = self._builds_disturb and not self._has_measured
+        return itertools.islice(configs, 1) if waits else configs
+
+    def _equal_code(self, space: Space, problem: Input) -> EqualCode:
+        """Return the measurements of an input, with the recalled ones."""
+        equal = self._equal.setdefault(problem, EqualCode())
+        for measured in self._recalled.pop(problem, []):
+            with contextlib.suppress(ExpressionError):  # then it was not launched either
+                equal.add(measured, self._launched(space, problem, measured.config))
+        return equal
+
+
+_Code = tuple[str, tuple[Hashable, ...]]
+"""The digest of machine code, and its launches: none where the host module yields them; for a
+program, its words and environment variables."""
+
+
+@dataclass
+class EqualCode:
+    """The measurements of one input, by machine code and launches.
+
+    Many values of compiler flags and macros change nothing. The measurement of one configuration
+    then holds for the others on the same input.
+
+    The host module reads the configuration, and may arrange the data and launch accordingly. It is
+    known to do the same only where all parameters that it read are equal, so those are compared
+    as well. A measurement without a record of what was read is never shared.
+    """
+
+    _found: dict[tuple[_Code | None, Config], Measurement] = field(default_factory=dict)
+    _read: dict[_Code | None, list[tuple[str, ...]]] = field(default_factory=dict)
+
+    def add(self, measured: Measurement, launches: tuple[Hashable, ...]) -> None:
+        """Add a measurement, which may itself be shared; of equal ones the first stays."""
+        code, names = _code(measured.build, launches), measured.host_read
+        if code is not None and names is not None and measured.outcome.repeats:
+            read = self._read.setdefault(code, [])
+            if names not in read:
+                read.append(names)
+            self._found.setdefault((code, _part(measured.config, names)), measured)
+
+    def find(
+        self, config: Config, build: Build, launches: tuple[Hashable, ...]
+    ) -> Measurement | None:
+        """Return the measurement of an equal configuration as this one's; None without one."""
+        code = _code(build, launches)
+        for names in self._read.get(code, ()):
+            found = self._found.get((code, _part(config, names)))
+            # The same configuration is measured again when it is requested again.
+            if found is not None and found.config != config:
+                return _shared(found, config, build)
+        return None
+
+
+def _code(build: Build | None, launches: tuple[Hashable, ...]) -> _Code | None:
+    if build is None or build.binary_sha256 is None:
+        return None
+    return build.binary_sha256, launches
+
+
+def _part(config: Config, names: Iterable[str]) -> Config:
+    return Config({name: config[name] for name in names if name in config})
+
+
+def _shared(found: Measurement, config: Config, build: Build) -> Measurement:
+    """Return another's measurement as this configuration's, which took no time."""
+    origin = found.shared_with or found.config.digest
+    return dataclasses.replace(found, config=config, build=build, wall_s=0.0, shared_with=origin)

@@ -214,7 +214,7 @@ class _InputRows:
         return RecordedTable(positions, self.outcomes, self.samples_s, self.messages)
 
 
-class _ColumnCodes(dict[Hashable, int]):
+class _ValueCodes(dict[Hashable, int]):
     """The cells of one column, each with a code; cells that mean the same value share one."""
 
     def __init__(self, read: Callable[[Any], Value]) -> None:
@@ -250,7 +250,7 @@ class RecordingBuilder:
         _check_names(path, names)
         if not parameters:
             raise RecordingError(f"{path}: names no parameter; there is nothing to search")
-        self._columns = [_ColumnCodes(readers[n] if readers else itemgetter(1)) for n in names]
+        self._columns = [_ValueCodes(readers[n] if readers else itemgetter(1)) for n in names]
         self._inputs: dict[tuple[int, ...], _InputRows] = {}
 
     def add(self, cells: Sequence[Hashable], ended: RecordedOutcome) -> None:

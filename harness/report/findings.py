@@ -18,7 +18,7 @@ from harness.core.records import Config
 from harness.dispatch.candidates import matrix_of
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.single import Single, single_of
-from harness.dispatch.study import Study, learners, study
+from harness.dispatch.study import Study, learners
 from harness.dispatch.weighted import Coverage, weigh
 from harness.display.recommendation import recommendation
 from harness.measure.sensors.energy import POWER
@@ -61,7 +61,7 @@ class Findings:
     @cached_property
     def _weighed(self) -> tuple[Matrix, Coverage | None]:
         matrix, inputs = matrix_of(self.results), tuple(self.results.measured)
-        if self.weights is None or matrix.judgeable().features.empty:
+        if self.weights is None or matrix.comparable().features.empty:
             return matrix, None
         names = tuple(map(str, matrix.features.columns))
         space = TunedInputs(self.results.campaign.space_name, names, inputs)
@@ -71,7 +71,7 @@ class Findings:
     def across(self) -> Study | None:
         """The choice by input and its verdict; None where there are too few inputs."""
         try:
-            return study(self.matrix, learners(), kept=self.kept)
+            return Study.of(self.matrix, learners(), kept=self.kept)
         except ValueError:
             return None
 

@@ -12,9 +12,9 @@ from harness.analysis.inputs import InputReport
 from harness.core.records import Config
 from harness.core.text import counted
 from harness.dispatch.by_input import slowdowns_by_input
+from harness.dispatch.most import PORTFOLIOS_HEAD, PORTFOLIOS_TITLE, portfolio_rows
 from harness.dispatch.study import Study, sentence
-from harness.dispatch.text import shown_tree, verdict_lines
-from harness.dispatch.tree_text import tree_lines
+from harness.dispatch.text import shown_tree, tree_lines, verdict_lines
 from harness.display.by_input import BY_INPUT_HEAD, by_input_rows, by_input_title
 from harness.display.energy import ENERGY_HEAD, energy_lines, energy_rows
 from harness.display.inputs import (
@@ -29,12 +29,11 @@ from harness.display.inputs import (
     times_note,
 )
 from harness.models.starchart import describe, importance
-from harness.models.starchart.drawing import lay_out
 from harness.report import figures, plots
 from harness.report.findings import Findings
 from harness.report.reproducing import commands
 from harness.results.ablation import ablation_lines
-from harness.results.flag_files import file_lines
+from harness.results.notes import file_lines
 
 _MOST_FAILURES = 40
 _CHOICE = "Choice by input"
@@ -233,13 +232,19 @@ def _choice(findings: Findings, found: Study) -> Iterator[PageSection]:
     """Show the tree that chooses, and its verdict."""
     name, heading = shown_tree(found)
     tree = found.learnt(name).program(found.matrix.candidates)
-    lines = tuple(tree_lines(tree, findings.default, found.matrix))
+    lines = tuple(tree_lines(tree, findings.default))
     yield PageSection("choice", _CHOICE, (f"{heading}:",), lines=lines)
     yield PageSection(
         "verdict",
         "Verdict on held-out inputs",
         (sentence(found, found.best),),
         lines=tuple(verdict_lines(found)),
+    )
+    yield PageSection(
+        "portfolios",
+        "Few configurations",
+        (f"{PORTFOLIOS_TITLE}:",),
+        table=PageTable(PORTFOLIOS_HEAD, portfolio_rows(found.portfolios, findings.default)),
     )
 
 
@@ -295,7 +300,7 @@ def _explained(findings: Findings) -> Iterator[PageSection]:
         "tree",
         "Tree of slowdowns",
         (f"{about[0].upper()}{about[1:]}.",),
-        findings.picture(plots.tree_picture, found.tree, lay_out(found.tree, plots.TREE_DEPTH)),
+        findings.picture(plots.tree_picture, found.tree, lines),
         lines=tuple(lines),
     )
 
@@ -323,7 +328,5 @@ def _power(findings: Findings) -> PageSection | None:
         f"{found.accuracy.r2:.3f} and a median error of {found.accuracy.error.median.value:.1%}. "
         f"{about[0].upper()}{about[1:]}."
     )
-    picture = findings.picture(
-        plots.tree_picture, found.tree, lay_out(found.tree, plots.TREE_DEPTH)
-    )
+    picture = findings.picture(plots.tree_picture, found.tree, lines)
     return PageSection("power", "Tree of power", (text,), picture, lines=tuple(lines))

@@ -1,40 +1,25 @@
 """Read and write the results database: plain tables next to OpenTuner's, and the SQL on them."""
 
 from harness.core.records import Interleaved
-from harness.results.cells import CANDIDATE, CHOICE, CROSS, FINAL, SEARCHED
-from harness.results.columns import MeasurementRow, MeasurementRows
-from harness.results.connect import reading, writing
-from harness.results.gathering import as_rows
-from harness.results.inserting import insert_returning_ids, insert_rows
-from harness.results.lock import check_database
-from harness.results.merge import Added, merge_database
-from harness.results.notes import (
-    ABLATION,
-    ENDED,
-    EXHAUSTED,
-    LAUNCH_LIMITS,
-    LIMITS,
-    SPACE_FILE,
-    WARM_START,
-)
-from harness.results.read import (
-    InterleavedByConfigs,
-    by_configs,
-    interleaved_groups,
-    last_interleaved,
-    read_measurements,
-)
-from harness.results.runs import (
+from harness.results.campaigns import (
+    LEFT_OUT,
+    Command,
     Run,
     StoredCampaign,
     campaigns,
-    placed_runs,
     read_campaign,
     read_commands,
+    stored_runs,
 )
-from harness.results.selecting import CampaignKey
-from harness.results.sessions import LEFT_OUT, Command
-from harness.results.store import RunPlan, Store, Stored
+from harness.results.columns import MeasurementRow, MeasurementRows
+from harness.results.database import check_database, reading, writing
+from harness.results.gathering import as_rows
+from harness.results.inserting import insert_returning_ids, insert_rows
+from harness.results.measured import by_configs, interleaved_groups
+from harness.results.merge import Added, merge_database
+from harness.results.read import CampaignKey, read_measurements
+from harness.results.schema import ABLATION, CANDIDATE, CHOICE, CROSS, FINAL, SEARCHED
+from harness.results.store import RunPlan, Store
 from harness.results.url import sqlite_path, without_password
 
 __all__ = [
@@ -42,26 +27,18 @@ __all__ = [
     "CANDIDATE",
     "CHOICE",
     "CROSS",
-    "ENDED",
-    "EXHAUSTED",
     "FINAL",
-    "LAUNCH_LIMITS",
     "LEFT_OUT",
-    "LIMITS",
     "SEARCHED",
-    "SPACE_FILE",
-    "WARM_START",
     "Added",
     "CampaignKey",
     "Command",
     "Interleaved",
-    "InterleavedByConfigs",
     "MeasurementRow",
     "MeasurementRows",
     "Run",
     "RunPlan",
     "Store",
-    "Stored",
     "StoredCampaign",
     "as_rows",
     "by_configs",
@@ -70,14 +47,13 @@ __all__ = [
     "insert_returning_ids",
     "insert_rows",
     "interleaved_groups",
-    "last_interleaved",
     "merge_database",
-    "placed_runs",
     "read_campaign",
     "read_commands",
     "read_measurements",
     "reading",
     "sqlite_path",
+    "stored_runs",
     "without_password",
     "writing",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -63,30 +62,6 @@ class Ablation:
     steps: tuple[AblationStep, ...]
     ratio: TimeRatio | None
 
-    def as_json(self) -> str:
-        """Return the JSON text that `from_json` reads."""
-        return json.dumps(
-            {
-                "winner": dict(self.winner),
-                "config": dict(self.config),
-                "default": dict(self.default),
-                "steps": [[s.name, s.value, s.result.name, _numbers(s.ratio)] for s in self.steps],
-                "ratio": _numbers(self.ratio),
-            }
-        )
-
-    @classmethod
-    def from_json(cls, text: str) -> Ablation:
-        """Read a text of `as_json`. Raises ValueError, TypeError or KeyError for another text."""
-        read = json.loads(text)
-        return cls(
-            Config(read["winner"]),
-            Config(read["config"]),
-            Config(read["default"]),
-            tuple(AblationStep(n, v, StepResult[w], _ratio(r)) for n, v, w, r in read["steps"]),
-            _ratio(read["ratio"]),
-        )
-
     @property
     def needed(self) -> tuple[str, ...]:
         """The parameters that are left at other values than their defaults."""
@@ -135,20 +110,6 @@ class Ablation:
     def _time(self) -> str:
         assert self.ratio is not None
         return f"{self.ratio.text('.3f', 'x')} of the winner's time"
-
-
-_Numbers = tuple[float, float, float, int, float]
-"""The value, low, high, count and p-value of a ratio; older databases have no p-value."""
-
-
-def _numbers(ratio: TimeRatio | None) -> _Numbers | None:
-    return (
-        None if ratio is None else (ratio.value, ratio.low, ratio.high, ratio.count, ratio.p_value)
-    )
-
-
-def _ratio(numbers: _Numbers | None) -> TimeRatio | None:
-    return None if numbers is None else TimeRatio(*numbers)
 
 
 def ablation_lines(found: Mapping[Input, Ablation]) -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from harness.core.records import OTHER_PROCESSES
 from harness.core.text import counted, first_few, printable
-from harness.results.notes import LOST, OBJECTIVE, OPENTUNER, RECORD, devices_of
+from harness.results.notes import LOST, OPENTUNER, devices_of
 from harness.results.view import Results
 
 
@@ -14,9 +14,9 @@ def record_lines(results: Results) -> Iterator[str]:
     """Yield a sentence about what another tuner's record lacks, and one about the measurements that
     do not fit the current space, if any."""
     if results.is_recorded:
-        goals = {notes.get(OBJECTIVE, "") for notes in results.notes.values()}
+        goals = {notes.get("objective", "") for notes in results.notes.values()}
         goal = first_few(map(printable, sorted(goals)), ", ")
-        is_lost = any(notes.get(RECORD) == LOST for notes in results.notes.values())
+        is_lost = any(notes.get("record") == LOST for notes in results.notes.values())
         origin = (
             f"harness's own tables are missing, so these are {OPENTUNER}'s results"
             if is_lost
@@ -26,7 +26,7 @@ def record_lines(results: Results) -> Iterator[str]:
             f"{origin} (objective {goal}): one time each, without samples, and no word on whether "
             "outputs were verified. The default is the first seed or test."
         )
-    devices = devices_of(run.notes for run in results.runs)
+    devices = devices_of(run.notes.get("facts", {}) for run in results.runs)
     if len(devices) > 1:
         names = first_few(map(printable, devices), ", ")
         yield (
@@ -53,7 +53,8 @@ def record_lines(results: Results) -> Iterator[str]:
 
 def _of_others(results: Results) -> Iterator[str]:
     """Yield a sentence about other processes on the device, if there were any."""
-    found = [run.notes[OTHER_PROCESSES] for run in results.runs if OTHER_PROCESSES in run.notes]
+    facts = [run.notes.get("facts", {}) for run in results.runs]
+    found = [each[OTHER_PROCESSES] for each in facts if OTHER_PROCESSES in each]
     if found:
         yield (
             f"Other processes used the device when {len(found)} of "

@@ -23,7 +23,7 @@ class Coder(dict[Any, int]):
         return code
 
 
-def value_key(value: Value) -> Hashable:
+def _value_key(value: Value) -> Hashable:
     """Return a key that keeps 1, 1.0 and True apart, and 0.0 and -0.0."""
     return type(value), repr(value) if type(value) is float else value
 
@@ -63,7 +63,7 @@ class ConfigTable(Sequence[Config]):
                     coders.append(Coder())
                     plain.append([])
                     row.append(-1)
-                row[column] = code = coders[column][value_key(value)]
+                row[column] = code = coders[column][_value_key(value)]
                 if code == len(plain[column]):
                     plain[column].append(Config({name: value})[name])  # which checks it
             rows.append(row)
@@ -108,7 +108,7 @@ class ConfigTable(Sequence[Config]):
     @cached_property
     def _code_of(self) -> tuple[Mapping[Hashable, int], ...]:
         return tuple(
-            {value_key(value): code for code, value in enumerate(known)} for known in self.values
+            {_value_key(value): code for code, value in enumerate(known)} for known in self.values
         )
 
     @cached_property
@@ -129,7 +129,7 @@ class ConfigTable(Sequence[Config]):
         wanted = np.full(len(self.names), -1, dtype=np.int32)
         for name, value in config.items():
             column = self._columns[name]
-            code = self._code_of[column].get(value_key(value))
+            code = self._code_of[column].get(_value_key(value))
             if code is None:
                 return None
             wanted[column] = code

@@ -1,10 +1,9 @@
-"""Gather measurements, chunk by chunk, into columns."""
+"""Gather measurements into columns: from rows of the database, or from records."""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -12,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.core.arrays import Array
-from harness.core.records import Build, Input, Outcome, Statistic, StopReason
+from harness.core.records import Build, Config, Input, Measurement, Outcome, Statistic, StopReason
 from harness.core.worst_element import WorstElement
 from harness.results.columns import Coded, MeasurementColumns, MeasurementRow, MeasurementRows
 from harness.results.config_table import Coder, ConfigTable
@@ -22,113 +21,99 @@ T = TypeVar("T")
 
 _WIDEST = 32  # characters of a uuid and of a moment, as in the schema
 
-
-@dataclass
-class Chunk:
-    """Some measurements, a list for each column.
-
-    `inputs`, `configs` and `builds` are keys, equal for equal ones; None for no build. `samples_s`
-    are the samples of all rows, `sample_counts` their numbers. `worst` is by the index of the row,
-    `observed` by name and then by the index.
-    """
-
-    ids: Sequence[int]
-    uuids: Sequence[str]
-    measured_at: Sequence[str]
-    wall_s: Sequence[float]
-    inputs: Sequence[Hashable]
-    configs: Sequence[Hashable]
-    builds: Sequence[Hashable]
-    stages: Sequence[str]
-    groups: Sequence[str | None]
-    requestors: Sequence[str | None]
-    outcomes: Sequence[str]
-    stopped: Sequence[str | None]
-    messages: Sequence[str]
-    shared_with: Sequence[str | None]
-    host_read: Sequence[tuple[str, ...] | None]
-    occasions: Sequence[tuple[int, ...]]
-    warmup_s: Sequence[Sequence[float]]
-    sample_counts: Sequence[int]
-    samples_s: array[float]
-    worst: Mapping[int, WorstElement] = field(default_factory=dict)
-    observed: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+_CODED = {
+    "inputs": "input_id",
+    "configs": "configuration_id",
+    "builds": "build_id",
+    "stages": "stage",
+    "groups": "group_uuid",
+    "requestors": "requestor",
+    "outcomes": "outcome",
+    "stopped": "stopped",
+    "messages": "message",
+    "shared_with": "shared_with",
+    "host_read": "host_read",
+    "occasions": "occasions",
+}
+"""The columns of few distinct values, with their names in the database."""
 
 
-_CODED = (
-    "inputs",
-    "configs",
-    "builds",
-    "stages",
-    "groups",
-    "requestors",
-    "outcomes",
-    "stopped",
-    "messages",
-    "shared_with",
-    "host_read",
-    "occasions",
-)
+def measurement_cells(m: Measurement) -> dict[str, Any]:
+    """Return the cells of a measurement by the names of the database, without what other tables
+    hold and what follows from the samples."""
+    timing = m.timing
+    return {
+        "outcome": m.outcome.value,
+        "samples_s": timing.samples_s if timing else (),
+        "stopped": timing.stopped.value if timing else None,
+        "message": m.message,
+        "worst_element": m.worst,
+        "warmup_s": m.warmup_s,
+        "observed": {name: float(value) for name, value in m.observed.items()},
+        "wall_s": m.wall_s,
+        "host_read": m.host_read,
+        "shared_with": m.shared_with,
+        "occasions": timing.occasions or None if timing else None,
+    }
 
 
 class Gatherer:
-    """MeasurementColumns that grow by chunks."""
+    """Columns that grow, some thousand rows at a time."""
 
     def __init__(self) -> None:
         self._count = 0
         self._coders = {name: Coder() for name in _CODED}
         self._codes = {name: array("i") for name in _CODED}
-        self._numbers: dict[str, array[Any]] = {"ids": array("q"), "wall_s": array("d")}
-        self._texts = {"uuids": bytearray(), "measured_at": bytearray()}
-        self._samples_s, self._warmup_s = array("d"), array("d")
-        self._sample_counts, self._warmup_counts = array("q"), array("q")
+        self._ids, self._wall_s = array("q"), array("d")
+        self._texts = {"uuid": bytearray(), "measured_at": bytearray()}
+        self._ragged = {name: (array("d"), array("q")) for name in ("samples_s", "warmup_s")}
         self._worst: dict[int, WorstElement] = {}
         self._observed: dict[str, tuple[array[int], array[float]]] = {}
 
-    def add(self, chunk: Chunk) -> None:
-        """Append the rows of a chunk; raises ValueError or TypeError where a value does not fit."""
+    def add(self, cells: Mapping[str, Sequence[Any]]) -> None:
+        """Append rows by the cells of each column; raises ValueError where a text is too long."""
         for name, coder in self._coders.items():
-            self._codes[name].extend([coder[value] for value in getattr(chunk, name)])
-        for name, numbers in self._numbers.items():
-            numbers.extend(getattr(chunk, name))
+            self._codes[name].extend([coder[value] for value in cells[_CODED[name]]])
+        self._ids.extend(cells["id"])
+        self._wall_s.extend(cells["wall_s"])
         for name, text in self._texts.items():
-            text += _fixed_width(getattr(chunk, name))
-        self._samples_s.extend(chunk.samples_s)
-        self._sample_counts.extend(chunk.sample_counts)
-        self._warmup_s.extend(chain.from_iterable(chunk.warmup_s))
-        self._warmup_counts.extend(map(len, chunk.warmup_s))
-        self._worst |= {self._count + row: worst for row, worst in chunk.worst.items()}
-        for name, values in chunk.observed.items():
-            rows, numbers = self._observed.setdefault(name, (array("q"), array("d")))
-            rows.extend(self._count + row for row in values)
-            numbers.extend(values.values())
-        self._count += len(chunk.ids)
+            text += _fixed_width(cells[name])
+        for name, (values, counts) in self._ragged.items():
+            values.extend(chain.from_iterable(cells[name]))
+            counts.extend(map(len, cells[name]))
+        for row, worst in enumerate(cells["worst_element"], self._count):
+            if worst is not None:
+                self._worst[row] = worst
+        for row, observed in enumerate(cells["observed"], self._count):
+            for name, value in observed.items():
+                rows, numbers = self._observed.setdefault(name, (array("q"), array("d")))
+                rows.append(row)
+                numbers.append(value)
+        self._count += len(cells["id"])
 
     def keys(self, name: str) -> list[Any]:
         """Return the distinct keys of `inputs`, `configs` or `builds` so far."""
         return list(self._coders[name])
 
     def columns(
-        self,
-        inputs: Sequence[Input],
-        configs: ConfigTable,
-        builds: Callable[[Hashable], Build | None],
+        self, inputs: Sequence[Input], configs: ConfigTable, builds: Mapping[Any, Build]
     ) -> MeasurementColumns:
         """Make the columns; `inputs` and `configs` are in the order of their keys."""
         coded = {name: self._coded(name) for name in _CODED}
         return MeasurementColumns(
-            ids=np.array(self._numbers["ids"], dtype=np.intp),
-            uuids=self._text("uuids"),
+            ids=np.array(self._ids, dtype=np.intp),
+            uuids=self._text("uuid"),
             measured_at=self._text("measured_at"),
-            wall_s=np.array(self._numbers["wall_s"], dtype=np.float64),
+            wall_s=np.array(self._wall_s, dtype=np.float64),
             inputs=_distinct(coded.pop("inputs"), inputs),
             configs=Coded(coded.pop("configs").codes, configs),
             config_table=configs,
-            builds=_mapped(coded.pop("builds"), builds),
+            builds=_mapped(coded.pop("builds"), builds.get),
             outcomes=_mapped(coded.pop("outcomes"), Outcome),
             stopped=_mapped(coded.pop("stopped"), lambda text: StopReason(text) if text else None),
-            samples_s=Ragged.of(self._samples_s, self._sample_counts),
-            warmup_s=Ragged.of(self._warmup_s, self._warmup_counts),
+            occasions=_mapped(coded.pop("occasions"), lambda sizes: sizes or ()),
+            samples_s=Ragged.of(*self._ragged["samples_s"]),
+            warmup_s=Ragged.of(*self._ragged["warmup_s"]),
             worst=self._worst,
             observed={name: self._sparse(*found) for name, found in self._observed.items()},
             **coded,  # type: ignore[arg-type]
@@ -170,43 +155,28 @@ def as_rows(found: Iterable[MeasurementRow]) -> MeasurementRows:
     if isinstance(found, MeasurementRows):
         return found
     records = list(found)
+    rows = [
+        {
+            "id": row.id,
+            "uuid": row.uuid,
+            "measured_at": row.measured_at,
+            "input_id": row.measurement.input,
+            "configuration_id": row.measurement.config,
+            "build_id": row.measurement.build,
+            "stage": row.stage,
+            "group_uuid": row.group,
+            "requestor": row.requestor,
+            **measurement_cells(row.measurement),
+        }
+        for row in records
+    ]
     gatherer = Gatherer()
-    gatherer.add(_chunk(records))
-    keys = gatherer.keys("configs")
-    rows = MeasurementRows(
-        gatherer.columns(gatherer.keys("inputs"), ConfigTable.of(keys), lambda build: build)  # type: ignore[arg-type,return-value]
-    )
+    if rows:
+        gatherer.add({name: [row[name] for row in rows] for name in rows[0]})
+    inputs: list[Input] = gatherer.keys("inputs")
+    configs: list[Config] = gatherer.keys("configs")
+    builds = {build: build for build in gatherer.keys("builds")}
+    columns = gatherer.columns(inputs, ConfigTable.of(configs), builds)
     timings = (row.measurement.timing for row in records)
-    return rows.by(next((t.statistic for t in timings if t), Statistic.MEDIAN))
-
-
-def _chunk(rows: Sequence[MeasurementRow]) -> Chunk:
-    found = [row.measurement for row in rows]
-    timings = [m.timing for m in found]
-    names = dict.fromkeys(name for m in found for name in m.observed)
-    return Chunk(
-        ids=[row.id for row in rows],
-        uuids=[row.uuid for row in rows],
-        measured_at=[row.measured_at for row in rows],
-        wall_s=[m.wall_s for m in found],
-        inputs=[m.input for m in found],
-        configs=[m.config for m in found],
-        builds=[m.build for m in found],
-        stages=[row.stage for row in rows],
-        groups=[row.group for row in rows],
-        requestors=[row.requestor for row in rows],
-        outcomes=[m.outcome.value for m in found],
-        stopped=[timing.stopped.value if timing else None for timing in timings],
-        messages=[m.message for m in found],
-        shared_with=[m.shared_with for m in found],
-        host_read=[m.host_read for m in found],
-        occasions=[timing.occasions if timing else () for timing in timings],
-        warmup_s=[m.warmup_s for m in found],
-        sample_counts=[timing.count if timing else 0 for timing in timings],
-        samples_s=array("d", chain.from_iterable(t.samples_s for t in timings if t)),
-        worst={row: m.worst for row, m in enumerate(found) if m.worst},
-        observed={
-            name: {row: m.observed[name] for row, m in enumerate(found) if name in m.observed}
-            for name in names
-        },
-    )
+    statistic = next((t.statistic for t in timings if t), Statistic.MEDIAN)
+    return MeasurementRows(columns).by(statistic)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from itertools import groupby
 from typing import Any
 
-from sqlalchemy import Connection, Executable, Table, insert, select, update
+import pydantic_core
+from sqlalchemy import ColumnElement, Connection, Executable, Table, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from harness.results import schema
@@ -24,7 +25,6 @@ NATURAL_KEYS: Mapping[Table, tuple[str, ...]] = {
     schema.runs: ("uuid",),
     schema.builds: ("environment_id", "key"),
     schema.measurements: ("uuid",),
-    schema.observations: ("measurement_id", "name"),
     schema.tests: ("run_id", "ordinal"),
 }
 """The columns by which rows of two databases are the same; tables that others refer to come
@@ -41,14 +41,14 @@ Row = Mapping[str, Any]
 
 def insert_rows(connection: Connection, table: Table, rows: Iterable[Row]) -> None:
     """Insert rows whose ids are not needed."""
-    stored = list(map(storable_row, rows))
+    stored = list(map(_storable_row, rows))
     if stored:
         connection.execute(insert(table), stored)
 
 
 def insert_returning_ids(connection: Connection, table: Table, rows: Iterable[Row]) -> list[int]:
     """Insert rows that are not there, and return their ids, in order."""
-    stored = list(map(storable_row, rows))
+    stored = list(map(_storable_row, rows))
     query = insert(table).returning(table.c.id, sort_by_parameter_order=True)
     return [*connection.execute(query, stored).scalars()] if stored else []
 
@@ -64,10 +64,11 @@ def insert_missing(connection: Connection, table: Table, rows: Sequence[Row]) ->
     names = NATURAL_KEYS[table]
     keys = [tuple(row[name] for name in names) for row in rows]
     # Always in the same order: two writers would wait for each other's rows.
-    stored = [storable_row(row) for _, row in sorted(zip(keys, rows, strict=True), key=_key)]
+    stored = [_storable_row(row) for _, row in sorted(zip(keys, rows, strict=True), key=_key)]
     added = connection.execute(_insert_missing(table, connection.dialect.name), stored)
     found = {tuple(key): row_id for row_id, *key in added}
-    found |= find_rows(connection, table, names, (key for key in keys if key not in found))
+    missing = [key for key in keys if key not in found]
+    found |= {key: ids[0] for key, ids in find_rows(connection, table, names, missing).items()}
     return [found[key] for key in keys]
 
 
@@ -84,28 +85,38 @@ def _key(pair: tuple[NaturalKey, Row]) -> NaturalKey:
 
 
 def find_rows(
-    connection: Connection, table: Table, names: tuple[str, ...], keys: Iterable[NaturalKey]
-) -> dict[NaturalKey, int]:
-    """Return the ids of rows by their values in the columns `names`; missing rows are left out.
-
-    Keys that agree in all but the last value share one query: SQLite uses its index for that, but
-    not for a list of tuples.
-    """
-    *shared, last = (table.c[name] for name in names)
-    found: dict[NaturalKey, int] = {}
-    for first, group in groupby(sorted(keys), key=lambda key: key[:-1]):
-        same = (column == value for column, value in zip(shared, first, strict=True))
-        query = select(last, table.c.id).where(*same, last.in_([key[-1] for key in group]))
-        found |= {(*first, part): row_id for part, row_id in connection.execute(query)}
+    connection: Connection, table: Table, names: Sequence[str], keys: Sequence[NaturalKey]
+) -> dict[NaturalKey, list[int]]:
+    """Return the ids of rows by their values in the columns `names`, in order; missing rows are
+    left out."""
+    if not keys:
+        return {}
+    columns = [table.c[name] for name in names]
+    # SQLite uses its indices for each list by itself, but not for a list of tuples.
+    among = [
+        _among(c, set(values)) for c, values in zip(columns, zip(*keys, strict=True), strict=True)
+    ]
+    wanted = set(keys)
+    found: dict[NaturalKey, list[int]] = {}
+    for row_id, *key in connection.execute(
+        select(table.c.id, *columns).where(*among).order_by(table.c.id)
+    ):
+        if tuple(key) in wanted:
+            found.setdefault(tuple(key), []).append(row_id)
     return found
+
+
+def _among(column: ColumnElement[Any], values: set[Any]) -> ColumnElement[bool]:
+    known = column.in_(values - {None})
+    return known | column.is_(None) if None in values else known
 
 
 def update_row(connection: Connection, table: Table, row_id: int, changes: Row) -> None:
     """Change cells of a row."""
-    connection.execute(update(table).where(table.c.id == row_id), storable_row(changes))
+    connection.execute(update(table).where(table.c.id == row_id), _storable_row(changes))
 
 
-def storable_row(row: Row) -> dict[str, Any]:
+def _storable_row(row: Row) -> dict[str, Any]:
     """Return a row as it can be stored."""
     return {name: _storable(v) if isinstance(v, str) else v for name, v in row.items()}
 
@@ -115,3 +126,13 @@ def _storable(text: str) -> str:
     if text.isascii() and "\0" not in text:
         return text
     return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")
+
+
+def to_json(value: object) -> str:
+    """Return JSON text; a record becomes an object of its fields."""
+    return json.dumps(value, allow_nan=False, default=_as_json_data)
+
+
+def _as_json_data(record: Any) -> Any:
+    """Return a record's fields. NaN and infinity become text, since JSON has neither."""
+    return json.loads(pydantic_core.to_json(record, inf_nan_mode="strings", fallback=dict))

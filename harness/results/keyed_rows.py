@@ -1,16 +1,19 @@
-"""Rows that many others refer to: each is added once, and found again by its natural key."""
+"""Turn records into rows; those to which many others refer are added once."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from sqlalchemy import Connection, Table
 
-from harness.core.records import Build, Config, Environment, Input
+from harness.core.records import Build, Config, Environment, Input, Measurement
 from harness.results import schema
+from harness.results.gathering import measurement_cells
 from harness.results.inserting import NATURAL_KEYS, NaturalKey, insert_missing
-from harness.results.rows import build_row, environment_row, space_row
-from harness.space_file import Spec
+from harness.results.read import BUILD_COLUMNS
+from harness.space_file import Parameter, Spec
 
 
 class KeyedRows:
@@ -49,7 +52,7 @@ class KeyedRows:
         """Return the id of a build's row."""
         key = (self.environment_id(environment), build.key)
         others = {"configuration_id": configuration_id}
-        return self._row(schema.builds, key, lambda: others | build_row(build))
+        return self._row(schema.builds, key, lambda: others | _build_row(build))
 
     def _row(self, table: Table, key: NaturalKey, others: Callable[[], dict[str, object]]) -> int:
         """Return the id of the row with this key; add it with the other values if it is missing."""
@@ -70,3 +73,50 @@ class KeyedRows:
         ids = insert_missing(self._connection(), table, rows)
         known |= {(table.name, key): row_id for key, row_id in zip(new, ids, strict=True)}
         return [known[table.name, key] for key in keys]
+
+
+def measurement_row(m: Measurement) -> dict[str, Any]:
+    """Return the row of a measurement, without what other tables hold."""
+    timing = m.timing
+    return {
+        **measurement_cells(m),
+        "median_s": timing.median_s if timing else None,
+        "mean_s": timing.mean_s if timing else None,
+        "std_s": timing.std_s if timing else None,
+        "sample_count": timing.count if timing else None,
+    }
+
+
+def _build_row(build: Build) -> dict[str, Any]:
+    """Return the row of a build, without its environment and configuration."""
+    return {name: getattr(build, name) for name in BUILD_COLUMNS}
+
+
+def environment_row(environment: Environment) -> dict[str, Any]:
+    """Return the row of an environment: the fields that separate measurements."""
+    fields = dataclasses.asdict(environment)
+    del fields["notes"]
+    return fields
+
+
+def space_row(spec: Spec) -> dict[str, Any]:
+    """Return the row of a space: its parameters and constraints, for other programs to read."""
+    parameters = {
+        p.name: {"kind": p.kind, "role": p.role, "default": p.default, "values": _values(p)}
+        for p in spec.parameters
+    }
+    return {
+        "program_sha256": spec.program_sha256,
+        "name": spec.name,
+        "title": spec.title,
+        "parameters": parameters,
+        "constraints": [constraint.expression.text for constraint in spec.constraints],
+    }
+
+
+def _values(parameter: Parameter) -> object:
+    """Return a parameter's values as JSON data; a range by its ends and step."""
+    values = parameter.values
+    if isinstance(values, range):
+        return {"min": values[0], "max": values[-1], "step": values.step}
+    return list(values)

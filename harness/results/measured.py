@@ -2,40 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, ValuesView
-from typing import TypeVar
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
 
 import numpy as np
 
 from harness.core.arrays import Indices
-from harness.core.records import Config, Input, Measurement
+from harness.core.records import Config, Input, Interleaved, Measurement
 from harness.results.columns import MeasurementColumns, MeasurementRow, MeasurementRows
 from harness.results.gathering import as_rows
 
-Key = TypeVar("Key")
-Given = TypeVar("Given")
-Made = TypeVar("Made")
-
 Measured = Mapping[Config, Measurement]
-
-
-class LazyMapping(Mapping[Key, Made]):
-    """A mapping whose values are made from others whenever they are read."""
-
-    def __init__(self, values: Mapping[Key, Given], make: Callable[[Given], Made]) -> None:
-        self._values, self._make = values, make
-
-    def __getitem__(self, key: Key) -> Made:
-        return self._make(self._values[key])
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._values
-
-    def __iter__(self) -> Iterator[Key]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
 
 
 class MeasuredConfigs(Mapping[Config, Measurement]):
@@ -142,3 +118,25 @@ def by_input(rows: MeasurementRows) -> dict[Input, MeasurementRows]:
 
 def _first(pair: tuple[int, int, Indices]) -> int:
     return pair[0]
+
+
+def interleaved_groups(rows: Sequence[MeasurementRow]) -> list[Interleaved]:
+    """Group the interleaved measurements of one input, oldest first by the time of measuring;
+    after a merge the order in the database is another one."""
+    if not rows:
+        return []
+    selected = as_rows(rows)
+    columns = selected.columns
+    found: dict[str | bytes, list[int]] = {}
+    for row in selected.selected.tolist():
+        found.setdefault(columns.groups.at(row) or columns.uuids[row], []).append(row)
+    groups = sorted(found.values(), key=lambda group: max(columns.measured_at[group]))
+    return [list(map(columns.measurement, group)) for group in groups]
+
+
+def by_configs(groups: Iterable[Interleaved]) -> dict[tuple[Config, ...], list[Interleaved]]:
+    """Collect the groups that have the same configurations in the same order."""
+    grouped: dict[tuple[Config, ...], list[Interleaved]] = {}
+    for group in groups:
+        grouped.setdefault(tuple(m.config for m in group), []).append(group)
+    return grouped

@@ -4,26 +4,29 @@ Rows are the same where their natural keys are: an environment's fingerprint, th
 spaces, inputs and configurations, a build's key in its environment, the uuids of runs and
 measurements. So a database can be merged again after it has grown, in any order.
 
-The other database may come from anywhere. It is opened read-only, and every cell is checked against
-its column's type. OpenTuner's tables are merged too (`harness.results.merge_record`), so that a
-merged run can go on. A run without a search names no run of OpenTuner's.
+OpenTuner's tables are merged in the same way, so that a merged run can go on. They are known by
+reflection. The other database may come from anywhere: it is opened read-only, every cell is checked
+against its column's type, and a pickle is read as plain data before its bytes are copied. One that
+OpenTuner made alone is imported (`harness.results.opentuner`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from itertools import islice
+from datetime import datetime
+from itertools import chain, count, islice
+from typing import Any
 
-from sqlalchemy import Connection, Engine, Table, select
+from sqlalchemy import Connection, Engine, Enum, MetaData, Table, event, inspect, select
 from sqlalchemy.exc import DBAPIError
 
 from harness.core.errors import ResultsError
 from harness.results import schema
-from harness.results.chunks import StoredRow, read_rows, samples_by_id
-from harness.results.connect import hold_campaign, reading, shown_name
+from harness.results.campaigns import campaigns, other_names, with_space
+from harness.results.database import hold_campaign, reading, shown_name
 from harness.results.inserting import (
     NATURAL_KEYS,
     SHARED,
@@ -31,20 +34,34 @@ from harness.results.inserting import (
     find_rows,
     insert_missing,
     insert_returning_ids,
-    insert_rows,
     update_row,
 )
-from harness.results.merge_record import RecordMerge
 from harness.results.notes import last_moment
-from harness.results.other_names import other_names
-from harness.results.runs import campaigns
-from harness.results.selecting import refusing_damage
+from harness.results.opentuner import stock_rows
+from harness.results.read import check_measurements
+from harness.results.reader import Row, read_rows, referred, refusing_damage
+from harness.results.schema import OPENTUNER_KEYS, is_stock
 from harness.results.server import is_repeatable, lock_shared_rows, repeated
-from harness.results.validate import check_timing, referred
 from harness.results.versions import EVERY, of_version
 
-_CHUNK = 400
+_CHUNK = 1_000
 """Rows that are looked up in one query."""
+
+_OWNED = ("result", "desired_result", "bandit_info", "bandit_sub_technique")
+"""OpenTuner's tables in which a run may have several rows with one key: they are told apart by
+their order."""
+
+_CHANGING: Mapping[str, tuple[str, ...]] = {
+    "tuning_run": ("state", "end_date", "final_config_id"),
+    "runs": ("state", "test_limit", "ended_at", "notes"),
+    "commands": ("ended_at", "left_out", "stages"),
+}
+"""What changes of a row that goes on, by its table."""
+
+_REFERENCES = {("runs", "tuning_run_id"): "tuning_run", ("tests", "result_id"): "result"}
+"""The tables of OpenTuner's to which ours refer; other references are foreign keys."""
+
+_RowsOf = Callable[[Table], Iterator[Row]]
 
 
 @dataclass(frozen=True)
@@ -59,180 +76,178 @@ class Added:
 
 
 def merge_database(engine: Engine, database: str, kernel_version: str = EVERY) -> Added:
-    """Add the rows of `database` that the engine's database lacks; the engine is open for writing.
-    Of a kernel that was edited only `kernel_version` is added (see `harness.results.versions`).
+    """Add the rows of `database` that the engine's database lacks; the engine is open for writing,
+    and its database has OpenTuner's tables. Of a kernel that was edited only `kernel_version` is
+    added (see `harness.results.versions`).
 
     Raises ResultsError, and then adds nothing at all, where the other database cannot be read or
-    holds anything that no harness writes.
+    holds anything that nobody writes.
     """
-    with reading(database) as other, other.connect() as source, refusing_damage(source):
-        chosen = of_version(campaigns(source), kernel_version)
-        is_whole = kernel_version == EVERY
-        programs = None if is_whole else {campaign.key.program_sha256 for campaign in chosen}
+    with (
+        reading(database, stock=True) as other,
+        other.connect() as source,
+        refusing_damage(source),
+    ):
+        with engine.connect() as target:
+            record = _record(target, inspect(source).get_table_names())
+        rows_of = _rows_of(source, record)
+        runs = list(with_space(rows_of, schema.runs))
+        chosen = of_version(campaigns(source, runs), kernel_version)
+        programs = {campaign.key.program_sha256 for campaign in chosen}
 
-        def merge() -> dict[str, int]:
+        def merge() -> Counter[str]:
             with engine.begin() as target:
                 for campaign in chosen:
                     name, key = campaign.space_name, campaign.key
                     hold_campaign(target, name, campaign.environment, key.program_sha256)
             with engine.begin() as target:
                 lock_shared_rows(target)
-                return _Merge(source, target, programs).run()
+                merging = _Merge(rows_of, target)
+                if kernel_version != EVERY:
+                    merging.leave_out(runs, programs)
+                return merging.run([*record.sorted_tables, *NATURAL_KEYS])
 
-        counts = repeated(merge)
+        added = repeated(merge)
         with engine.connect() as target:
-            notes = other_names(source, target, {c.key.program_sha256 for c in chosen})
-    return Added(database, counts["runs"], counts["measurements"], counts["samples"], tuple(notes))
+            notes = other_names(rows_of(schema.spaces), target, programs)
+    return Added(database, added["runs"], added["measurements"], added["samples"], tuple(notes))
+
+
+def _record(target: Connection, there: Sequence[str]) -> MetaData:
+    """Return OpenTuner's tables as the target has them, as far as they are `there` in the source;
+    pickles are bytes."""
+    record = MetaData()
+
+    @event.listens_for(record, "column_reflect")
+    def _reflected(_inspector: object, _table: object, column: dict[str, Any]) -> None:
+        if not isinstance(column["type"], Enum):  # which only PostgreSQL has
+            column["type"] = column["type"].as_generic()
+        column["default"] = None  # an id numbers itself
+
+    record.reflect(target, only=[name for name in OPENTUNER_KEYS if name in there])
+    return record
+
+
+def _rows_of(source: Connection, record: MetaData) -> _RowsOf:
+    """Return what reads the rows of a table, checked; of a database without our tables, these are
+    made of OpenTuner's."""
+    if not is_stock(inspect(source).get_table_names()):
+        return lambda table: read_rows(source, table)
+    tables = {
+        name: {row["id"]: row for row in read_rows(source, table)}
+        for name, table in record.tables.items()
+    }
+    ours = stock_rows(tables)
+    return lambda table: iter(
+        tables[table.name].values() if table.name in tables else ours[table.name]
+    )
 
 
 class _Merge:
-    """One merge: rows are read, checked, translated to the target's ids and added in chunks."""
+    """One merge: rows are translated to the target's ids, and added in chunks."""
 
-    def __init__(
-        self, source: Connection, target: Connection, programs: Collection[str] | None
-    ) -> None:
-        """`programs` are the digests of the kernels to merge; None merges all."""
-        self._source = source
-        self._target = target
-        self._programs = programs
+    def __init__(self, rows_of: _RowsOf, target: Connection) -> None:
+        self._rows_of, self._target = rows_of, target
         self._ids: dict[str, dict[int, int]] = {}  # by table: the source's id -> the target's
         self._left_out: dict[str, set[int]] = {}  # by table: the ids that are not merged
-        self._record = RecordMerge(source, target)
+        self._seen: dict[str, Counter[NaturalKey]] = {name: Counter() for name in _OWNED}
+        self._added: Counter[str] = Counter()
 
-    def run(self) -> dict[str, int]:
-        """Merge every table, and return the number of added rows by table."""
-        added = {"samples": 0}
-        for table in NATURAL_KEYS:
-            self._ids[table.name] = {}
-            self._left_out[table.name] = set()
-            added[table.name] = 0
-            for rows in map(partial(self._wanted, table), _chunks(self._source, table)):
-                new = self._add(table, rows)
-                added[table.name] += len(new)
+    def leave_out(self, runs: Sequence[Row], programs: set[str]) -> None:
+        """Leave out the runs of other programs than these, and what belongs to them."""
+        others = [run for run in runs if run["space"]["program_sha256"] not in programs]
+        self._left_out = {
+            "spaces": {run["space_id"] for run in others},
+            "runs": {run["id"] for run in others},
+            "tuning_run": {run["tuning_run_id"] for run in others},
+        }
+
+    def run(self, tables: Sequence[Table]) -> Counter[str]:
+        """Merge these tables, and return the number of added rows by table."""
+        for table in tables:
+            ids = self._ids[table.name] = {}
+            rows = self._wanted(table)
+            while chunk := list(islice(rows, _CHUNK)):
+                _check(table, chunk)
+                new = self._add(table, chunk, ids)
+                self._added[table.name] += len(new)
                 if table is schema.measurements:
-                    added["samples"] += self._add_samples(rows, new)
-        return added
+                    self._added["samples"] += sum(len(row["samples_s"]) for row in new)
+        return self._added
 
-    def _wanted(self, table: Table, rows: Sequence[StoredRow]) -> list[StoredRow]:
-        """Leave out the spaces of other programs, and rows that refer to what is left out."""
-        if self._programs is None:
-            return list(rows)
-        left_out = self._left_out[table.name]
-        references = [
-            (column.name, self._left_out.get(key.column.table.name, set()))
-            for column in table.columns
-            for key in column.foreign_keys
-        ]
-        for row in rows:
-            is_other = table is schema.spaces and row["program_sha256"] not in self._programs
-            if is_other or any(row[name] in gone for name, gone in references):
+    def _wanted(self, table: Table) -> Iterator[Row]:
+        """Yield the rows of a table but those that are left out, or refer to one that is."""
+        left_out = self._left_out.setdefault(table.name, set())
+        references = [(name, self._left_out.get(to, set())) for name, to in _references(table)]
+        for row in self._rows_of(table):
+            if any(row[name] in gone for name, gone in references):
                 left_out.add(row["id"])
-        return [row for row in rows if row["id"] not in left_out]
+            if row["id"] not in left_out:
+                yield row
 
-    def _add(self, table: Table, rows: Sequence[StoredRow]) -> list[StoredRow]:
-        """Add the rows that are new, and return them as they are in the source."""
-        if table is schema.runs:
-            self._record.copy_runs(row["tuning_run_id"] for row in rows)
-        there, names = [self._translated(table, row) for row in rows], NATURAL_KEYS[table]
-        keys = [tuple(row[name] for name in names) for row in there]
-        known = find_rows(self._target, table, names, keys)
-        if table is schema.runs:
-            self._update_runs(rows, known)
-        elif table is schema.commands:
-            self._update_commands(rows, known)
+    def _add(self, table: Table, rows: Sequence[Row], ids: dict[int, int]) -> list[Row]:
+        """Add the rows that are new, and return them; note the ids of all in the target."""
+        there = [self._translated(table, row) for row in rows]
+        names = _key_names(table)
+        keys = [self._key(table, names, row) for row in there]
+        known = self._known(table, names, keys)
+        if table.name in _CHANGING:
+            self._update(
+                table, {known[k]: r for k, r in zip(keys, there, strict=True) if k in known}
+            )
         new = {key: index for index, key in enumerate(keys) if key not in known}
-        if table is schema.tests:
-            self._add_results([there[index] for index in new.values()])
-        known |= zip(
-            new, self._insert(table, [there[index] for index in new.values()]), strict=True
-        )
-        for row, key in zip(rows, keys, strict=True):
-            self._ids[table.name][row["id"]] = known[key]
-        return [rows[index] for index in new.values()]
-
-    def _translated(self, table: Table, row: StoredRow) -> StoredRow:
-        """Return a row with the target's ids instead of the source's."""
-        there = {name: value for name, value in row.items() if name != "id"}
-        for column in table.columns:
-            for reference in column.foreign_keys:
-                there[column.name] = self._id(reference.column.table, row[column.name])
-        if table is schema.runs:
-            there["tuning_run_id"] = self._record.run_id(row["tuning_run_id"])
-        return there
-
-    def _id(self, table: Table, source_id: int | None) -> int | None:
-        return None if source_id is None else referred(table, self._ids[table.name], source_id)
-
-    def _add_results(self, tests: Sequence[StoredRow]) -> None:
-        """Copy OpenTuner's results of new tests, and refer to them; a run that names no run of
-        OpenTuner's has none."""
-        runs = schema.runs
-        own = select(runs.c.id).where(
-            runs.c.id.in_({test["run_id"] for test in tests}), runs.c.tuning_run_id.is_not(None)
-        )
-        with_results = set(self._target.execute(own).scalars())
-        for test in tests:
-            if test["run_id"] not in with_results:
-                test["result_id"] = None
-        found = self._record.results(test["result_id"] for test in tests)
-        for test in tests:
-            test["result_id"] = found.get(test["result_id"])
-
-    def _update_runs(self, rows: Sequence[StoredRow], known: Mapping[NaturalKey, int]) -> None:
-        """Update runs that have continued in the source since they were merged."""
-        runs, ids = schema.runs, _known_ids(rows, known)
-        merged = select(runs.c.id, runs.c.started_at, runs.c.ended_at, runs.c.notes).where(
-            runs.c.id.in_(ids)
-        )
-        there = {row["id"]: last_moment(row) for row in self._target.execute(merged).mappings()}
-        later = {
-            known_id: row
-            for known_id, row in ids.items()
-            if known_id in there and last_moment(row) > there[known_id]
-        }
-        self._update(runs, later, ("state", "test_limit", "ended_at", "notes"))
-
-    def _update_commands(self, rows: Sequence[StoredRow], known: Mapping[NaturalKey, int]) -> None:
-        """Update commands that have ended since they were merged."""
-        commands, ids = schema.commands, _known_ids(rows, known)
-        going_on = select(commands.c.id).where(
-            commands.c.id.in_(ids), commands.c.ended_at.is_(None)
-        )
-        ended = {
-            known_id: ids[known_id]
-            for known_id in self._target.execute(going_on).scalars()
-            if ids[known_id]["ended_at"] is not None
-        }
-        self._update(commands, ended, ("ended_at", "left_out", "stages"))
-
-    def _update(self, table: Table, rows: Mapping[int, StoredRow], names: Sequence[str]) -> None:
-        """Copy the columns `names` of the source's rows to the target's rows with these ids."""
-        for known_id, row in rows.items():
-            update_row(self._target, table, known_id, {name: row[name] for name in names})
-
-    # ---------------------------------------------------------------- samples
-
-    def _add_samples(self, rows: Sequence[StoredRow], new: Sequence[StoredRow]) -> int:
-        """Add the samples of new measurements, and check all against their measurements."""
-        there = [row["id"] for row in rows]
-        samples_s = samples_by_id(self._source, there)
-        for row in rows:
-            check_timing(row, samples_s.get(row["id"], ()))
-        ids = self._ids[schema.measurements.name]
-        added = [
-            {"measurement_id": ids[row["id"]], "ordinal": ordinal, "time_s": time_s}
-            for row in new
-            for ordinal, time_s in enumerate(samples_s.get(row["id"], []))
-        ]
-        with self._refusing():
-            insert_rows(self._target, schema.samples, added)
-        return len(added)
-
-    def _insert(self, table: Table, rows: Sequence[StoredRow]) -> list[int]:
-        """Insert rows that are new, and return their ids, in order."""
         insert = insert_missing if table in SHARED else insert_returning_ids
         with self._refusing():
-            return insert(self._target, table, rows)
+            added = insert(self._target, table, [there[index] for index in new.values()])
+        known |= zip(new, added, strict=True)
+        ids |= {row["id"]: known[key] for row, key in zip(rows, keys, strict=True)}
+        return [there[index] for index in new.values()]
+
+    def _translated(self, table: Table, row: Row) -> Row:
+        """Return a row with the target's ids in place of the source's."""
+        there = {name: value for name, value in row.items() if name != "id"}
+        for name, to in _references(table):
+            ids, source_id = self._ids.get(to, {}), row[name]
+            if (table.name, name) == ("tests", "result_id"):
+                there[name] = ids.get(source_id)
+            elif source_id is not None:
+                there[name] = referred(to, ids, source_id)
+        return self._named(table, there) if table.name == "machine" else there
+
+    def _named(self, machines: Table, row: Row) -> Row:
+        """Give a machine a number where the target has another one of its name: OpenTuner finds a
+        machine by its name alone."""
+        facts = [machines.c.cpu, machines.c.cores]
+        for name in chain([row["name"]], (f"{row['name']} ({n})" for n in count(2))):
+            found = self._target.execute(select(*facts).where(machines.c.name == name)).first()
+            if found is None or tuple(found) == (row["cpu"], row["cores"]):
+                return {**row, "name": name}
+        raise AssertionError
+
+    def _key(self, table: Table, names: Sequence[str], row: Row) -> NaturalKey:
+        key = tuple(row[name] for name in names)
+        if table.name not in _OWNED:
+            return key
+        self._seen[table.name][key] += 1
+        return (*key, self._seen[table.name][key])
+
+    def _known(
+        self, table: Table, names: Sequence[str], keys: Sequence[NaturalKey]
+    ) -> dict[NaturalKey, int]:
+        """Return the target's ids of the rows that it has."""
+        if table.name not in _OWNED:
+            return {key: ids[0] for key, ids in find_rows(self._target, table, names, keys).items()}
+        found = find_rows(self._target, table, names, [key[:-1] for key in keys])
+        return {(*key, n): row for key, ids in found.items() for n, row in enumerate(ids, 1)}
+
+    def _update(self, table: Table, rows: Mapping[int, Row]) -> None:
+        """Bring rows that are there up to date, where they went on in the source."""
+        of_ids = select(table).where(table.c.id.in_(rows))
+        for there in list(read_rows(self._target, table, of_ids)) if rows else ():
+            row = rows[there["id"]]
+            if _moment(table, row) > _moment(table, there):
+                changes = {name: row[name] for name in _CHANGING[table.name]}
+                update_row(self._target, table, there["id"], changes)
 
     @contextmanager
     def _refusing(self) -> Iterator[None]:
@@ -246,13 +261,24 @@ class _Merge:
             raise ResultsError(f"{name} cannot be written: {error.orig}") from None
 
 
-def _known_ids(rows: Sequence[StoredRow], known: Mapping[NaturalKey, int]) -> dict[int, StoredRow]:
-    """Return the source's runs or commands that the target has, by the target's ids."""
-    return {known[row["uuid"],]: row for row in rows if (row["uuid"],) in known}
+def _check(table: Table, rows: Sequence[Row]) -> None:
+    """Raise an error for what no record can be made of."""
+    if table is schema.measurements:
+        check_measurements({name: [row[name] for row in rows] for name in rows[0]})
 
 
-def _chunks(source: Connection, table: Table) -> Iterator[list[StoredRow]]:
-    """Yield a table's rows, checked, in the order of their ids."""
-    rows = read_rows(source, table)
-    while chunk := list(islice(rows, _CHUNK)):
-        yield chunk
+def _key_names(table: Table) -> tuple[str, ...]:
+    return NATURAL_KEYS[table] if table in NATURAL_KEYS else OPENTUNER_KEYS[table.name]
+
+
+def _references(table: Table) -> list[tuple[str, str]]:
+    """Return the columns that refer to rows of other tables, with the names of these."""
+    keys = [(c.name, key.column.table.name) for c in table.columns for key in c.foreign_keys]
+    return keys + [(name, to) for (own, name), to in _REFERENCES.items() if own == table.name]
+
+
+def _moment(table: Table, row: Row) -> Any:
+    """Return when a row was changed last."""
+    if table is schema.runs:
+        return last_moment(row)
+    return row["ended_at"] or "" if table is schema.commands else row["end_date"] or datetime.min

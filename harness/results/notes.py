@@ -1,150 +1,146 @@
-"""The notes of a run: texts by name, some of them JSON, checked as they may come from anywhere."""
+"""The notes of a run: what is known of it besides its plan, as JSON that pydantic checks."""
 
 from __future__ import annotations
 
-import json
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from harness.core.records import DEVICE_UUID, OTHER_PROCESSES, Config, Statistic
+from typing_extensions import TypedDict
+
+from harness.core.records import DEVICE_UUID, OTHER_PROCESSES, Config, DeviceLimits, Statistic
 from harness.core.text import escaped
-
-BASELINES = "baselines"
-"""The note of the named baselines: by name, what each sets that differs from the default; JSON."""
-
-STATISTIC = "statistic"
-"""The note of what makes one time of samples, a `Statistic`; without it the median does."""
-
-CONTINUED = "continued_at"
-"""The note of when a run was last continued, by its search or by a later stage."""
-
-ENDED = "ended"
-"""The note that says why a run's search ended by itself, a `harness.search.EndReason`."""
-
-DATA_SEED = "data_seed"
-"""The note of the seed of the data on which an input's finals are measured."""
-
-EXHAUSTED = "exhausted"
-"""The note that says whether every legal configuration of the input was measured: yes or no."""
-
-LIMITS = "limits"
-"""The note of the device limits that constraints and launches may name; JSON."""
-
-ABLATION = "reduced"
-"""The stage that measures winners and parts of them, and the note of the result, a
-`harness.results.ablation.Ablation`; JSON."""
-
-LAUNCH_LIMITS = "launch_limits"
-"""The note of the constraints of a device on launches, each with the limit in words; JSON."""
-
-SPACE_FILE = "space_file"
-"""The note of the path of the space's file, as the command that tuned it named it."""
-
-FLAG_FILES = "flag_files"
-"""The note of the files that flags pass to the compiler, by flag and value; JSON
-(harness.results.flag_files)."""
+from harness.results.ablation import Ablation
+from harness.results.shapes import Line, Values, Whole
+from harness.space.launches import launch_constraints
+from harness.space_file import Spec
 
 RERUN = "rerun"
 """The technique of the runs of `harness.compare --rerun`, which searches nothing."""
 
-COMPARED = {"BASE": "rerun_base", "CANDIDATE": "rerun_candidate"}
-"""The notes of which databases a rerun compares, by their side."""
-
-RECORD, OPENTUNER, LOST = "record", "OpenTuner", "OpenTuner, of a run by harness"
-"""The note of a run that harness read from OpenTuner's record, and what it holds: whether OpenTuner
-made the run alone, or harness's own tables of it are lost."""
-
-OBJECTIVE = "objective"
-"""The note of the objective of a run of OpenTuner's."""
-
-WARM_START = "warm_start"
-"""The note of the results of other devices that a search started from; JSON
-(harness.results.other_devices)."""
-
-_JSON = (BASELINES, LIMITS, LAUNCH_LIMITS, ABLATION, FLAG_FILES)
-_STATISTICS = tuple(statistic.value for statistic in Statistic)
+OPENTUNER, LOST = "OpenTuner", "OpenTuner, of a run by harness"
+"""Who made a run that was imported from OpenTuner's tables: OpenTuner alone, or harness, whose own
+tables of it are lost."""
 
 
-def devices_of(notes: Iterable[Mapping[str, str]]) -> list[str]:
-    """Return the UUIDs of the devices that measured, of the notes of runs and environments."""
-    texts = (each.get(DEVICE_UUID, "") for each in notes)
+class PassedFile(TypedDict):
+    """A file that a value of a flag passes to the compiler: by an option, with its path."""
+
+    option: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class DeviceResults:
+    """The campaign of another device, as far as it was `until` then: ISO 8601, by the clock that
+    measured, so that it holds in every copy of the database."""
+
+    device: Line
+    fingerprint: Line
+    campaign: Whole
+    until: Line
+
+
+class Notes(TypedDict, total=False):
+    """What is noted of a run; what does not apply is left out."""
+
+    facts: dict[str, str]  # of the machine and the device, by name
+    baselines: dict[Line, Values]  # by name, what each sets that differs from the default
+    statistic: Statistic  # what makes one time of samples; without it the median does
+    continued_at: str  # when it was last continued, by its search or by a later stage
+    ended: str  # why its search ended by itself, a `harness.search.EndReason`
+    data_seed: Whole  # the seed of the data on which an input's finals are measured
+    exhausted: bool  # whether every legal configuration of the input was measured
+    limits: dict[Line, Whole]  # the device's, which constraints and launches may name
+    launch_limits: dict[Line, Line]  # constraints of a device on launches, each in words
+    reduced: Ablation  # the settings that the winner needs
+    space_file: str  # the path of the space's file, as the command that tuned it named it
+    flag_files: dict[Line, dict[Line, PassedFile]]  # by flag and value
+    compared: dict[str, str]  # the databases that a rerun compares, by their side
+    rerun_side: str
+    record: str  # OPENTUNER or LOST
+    objective: str  # of a run of OpenTuner's
+    warm_start: tuple[DeviceResults, ...]  # the results of other devices that it started from
+
+
+# ------------------------------------------------------------------------- the device
+
+
+def devices_of(facts: Iterable[Mapping[str, str]]) -> list[str]:
+    """Return the UUIDs of the devices that measured, of the facts of runs and environments."""
+    texts = (each.get(DEVICE_UUID, "") for each in facts)
     return list(dict.fromkeys(uuid for text in texts for uuid in text.split()))
 
 
-def device_notes(*notes: Mapping[str, str]) -> dict[str, str]:
-    """Return the notes of all devices that these notes name, and of others' processes on them; none
-    where they name none."""
-    uuids = devices_of(notes)
-    others = "; ".join(filter(None, (each.get(OTHER_PROCESSES) for each in notes))).split("; ")
+def device_facts(*facts: Mapping[str, str]) -> dict[str, str]:
+    """Return all devices that these facts name, and others' processes on them; empty where they
+    name none."""
+    uuids = devices_of(facts)
+    others = "; ".join(filter(None, (each.get(OTHER_PROCESSES) for each in facts))).split("; ")
     found = {DEVICE_UUID: " ".join(uuids), OTHER_PROCESSES: "; ".join(dict.fromkeys(others))}
     return {name: text for name, text in found.items() if text}
 
 
-def read_notes(notes: object) -> dict[str, str]:
-    """Check and return the notes of a run.
+def limit_notes(spec: Spec, limits: DeviceLimits) -> Notes:
+    """Return the notes on a device's limits that generated code needs."""
+    launches = {c.text: limit for c, limit in launch_constraints(spec.launch, limits).items()}
+    return {"limits": limits.names(), "launch_limits": launches}
 
-    Raises ValueError, TypeError or AttributeError where harness did not write them.
+
+# -------------------------------------------------------------------------- the space
+
+
+def space_notes(spec: Spec, earlier: Notes) -> Notes:
+    """Return the notes on its space that a report needs; files are added to the `earlier` ones."""
+    found: Notes = {"space_file": str(spec.path)}
+    if spec.baselines:
+        found["baselines"] = {b.name: dict(b.values) for b in spec.baselines}
+    if spec.measure.statistic is not Statistic.MEDIAN:
+        found["statistic"] = spec.measure.statistic
+    files = files_of_flags(spec, earlier)
+    if files:
+        found["flag_files"] = files
+    return found
+
+
+def files_of_flags(spec: Spec, earlier: Notes | None = None) -> dict[str, dict[str, PassedFile]]:
+    """Return the files that flags of a space pass to the compiler, and those of a run's `earlier`
+    notes, by flag and value."""
+    found = {flag: dict(files) for flag, files in (earlier or {}).get("flag_files", {}).items()}
+    for flag in spec.parameters:
+        files = (spec.flag_files.get(value) for value in flag.values if isinstance(value, str))
+        for file in (file for file in files if file is not None):
+            words = (
+                word.replace("{value}", str(file.path)) for word in (flag.option or "").split()
+            )
+            noted: PassedFile = {"option": shlex.join(words), "sha256": file.sha256}
+            found.setdefault(flag.name, {})[file.value] = noted
+    return found
+
+
+def noted_files(notes: Iterable[Notes]) -> dict[tuple[str, str], PassedFile]:
+    """Return the files that the notes of runs name, by flag and value, as the last run names it."""
+    return {
+        (flag, value): file
+        for each in notes
+        for flag, files in each.get("flag_files", {}).items()
+        for value, file in files.items()
+    }
+
+
+def file_lines(notes: Iterable[Notes], configs: Iterable[Config]) -> Iterator[str]:
+    """Say which option passes each file that these configurations use, and what its content is.
+
+    `notes` are those of the runs that measured them.
     """
-    if not isinstance(notes, dict):
-        raise ValueError("its notes are no object")
-    for name, text in notes.items():
-        if not isinstance(text, str):
-            raise ValueError(f"its note {name!r} is no text")
-        _check_note(name, text)
-    return notes
+    used = {(name, value) for config in configs for name, value in config.items()}
+    for (flag, value), file in noted_files(notes).items():
+        if (flag, value) in used:
+            yield (f"{flag}={value} is {file['option']}; the file's SHA-256 is {file['sha256']}.")
 
 
-def _check_note(name: str, text: str) -> None:
-    """Raise ValueError where a text is not what the note of this name holds."""
-    if name in _JSON:
-        _check_object(name, text)
-    if name == STATISTIC and text not in _STATISTICS:
-        raise ValueError(f"its note {name!r} is {text!r}; it must be {' or '.join(_STATISTICS)}")
-    if name == DATA_SEED and not (text.isascii() and text.isdecimal()):
-        raise ValueError(f"its note {name!r} is no whole number")
-
-
-def _check_object(name: str, text: str) -> None:
-    """Raise ValueError where a text is not the JSON object that the note of this name holds."""
-    found = json.loads(text)
-    if not isinstance(found, dict):
-        raise ValueError(f"its note {name!r} is no JSON object")
-    check_printable(found)
-    if name == BASELINES:
-        for values in found.values():
-            Config(values)
-    if name == FLAG_FILES:
-        for value in found.values():
-            for file in value.values():
-                _check_texts(file, "option", "sha256")
-    if name == LIMITS and not all(type(limit) is int for limit in found.values()):
-        raise ValueError(f"its note {name!r} has a limit that is no whole number")
-
-
-def _check_texts(found: Mapping[str, object], *keys: str) -> None:
-    """Raise ValueError where an object has not a text at each key."""
-    wrong = [key for key in keys if not isinstance(found.get(key), str)]
-    if wrong:
-        raise ValueError(f"{wrong[0]!r} is no text")
-
-
-def check_printable(data: object) -> None:
-    """Raise ValueError where a text in JSON data could control a terminal."""
-    odd = next((text for text in _texts(data) if not text.isprintable()), None)
-    if odd is not None:
-        raise ValueError(f"{odd[:60]!r} is not printable")
-
-
-def _texts(data: object) -> Iterator[str]:
-    if isinstance(data, str):
-        yield data
-    elif isinstance(data, list):
-        for part in data:
-            yield from _texts(part)
-    elif isinstance(data, dict):
-        yield from data
-        for part in data.values():
-            yield from _texts(part)
+# -------------------------------------------------------------------------------- text
 
 
 def one_line(text: str) -> str:
@@ -154,5 +150,5 @@ def one_line(text: str) -> str:
 
 def last_moment(row: Mapping[Any, Any]) -> str:
     """Return when a run was last begun, continued or ended, from its row; ISO 8601 in UTC."""
-    moments = (row["started_at"], row["notes"].get(CONTINUED), row["ended_at"])
+    moments = (row["started_at"], row["notes"].get("continued_at"), row["ended_at"])
     return max(str(moment) for moment in moments if moment)

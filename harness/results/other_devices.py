@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping
 
+from pydantic import TypeAdapter
 from sqlalchemy import Connection, func, select
 
 from harness.core.records import Environment, Input
 from harness.results import schema
-from harness.results.cells import SEARCHED
 from harness.results.columns import MeasurementRows
 from harness.results.measured import by_input
-from harness.results.notes import check_printable
-from harness.results.read import read_measurements
-from harness.results.selecting import CampaignKey, refusing_damage
+from harness.results.notes import DeviceResults
+from harness.results.read import CampaignKey, read_measurements
+from harness.results.reader import refusing_damage
 from harness.space_file import Spec
 
-
-@dataclass(frozen=True)
-class DeviceResults:
-    """The campaign of another device, as far as it was `until` then: ISO 8601, by the clock that
-    measured, so that it holds in every copy of the database."""
-
-    device: str
-    fingerprint: str
-    campaign: int
-    until: str
+_FIELDS = ("device", "fingerprint", "campaign", "until")
+_DEVICES = TypeAdapter(list[DeviceResults])
 
 
 def other_devices(
@@ -65,8 +55,9 @@ def other_devices(
         .order_by(device, fingerprint, campaign)
     )
     with refusing_damage(connection):
-        found = [DeviceResults(*row) for row in connection.execute(query)]
-        return tuple({one.fingerprint: one for one in map(_checked, found)}.values())
+        rows = connection.execute(query).all()
+        found = _DEVICES.validate_python([dict(zip(_FIELDS, row, strict=True)) for row in rows])
+    return tuple({one.fingerprint: one for one in found}.values())
 
 
 def read_device(
@@ -77,28 +68,6 @@ def read_device(
     Raises ResultsError where the database is damaged.
     """
     key = CampaignKey(spec.program_sha256, source.fingerprint, source.campaign)
-    rows = read_measurements(connection, key, SEARCHED, spec.name, builds=False)
+    rows = read_measurements(connection, key, schema.SEARCHED, spec.name, builds=False)
     by_then = rows.of(rows.columns.measured_at) <= source.until.encode()
     return by_input(rows.where(by_then).by(spec.measure.statistic))
-
-
-def as_note(sources: Iterable[DeviceResults]) -> str:
-    """Write the note of a run that starts from these results."""
-    return json.dumps([asdict(source) for source in sources])
-
-
-def from_note(note: str) -> tuple[DeviceResults, ...]:
-    """Read the note of a run, which may come from anywhere. Raises ValueError."""
-    data = json.loads(note)
-    check_printable(data)
-    names = {field.name for field in fields(DeviceResults)}
-    if not isinstance(data, list) or any(not isinstance(d, dict) or set(d) != names for d in data):
-        raise ValueError(f"the note of a warm start is {note[:80]!r}")
-    return tuple(_checked(DeviceResults(**one)) for one in data)
-
-
-def _checked(source: DeviceResults) -> DeviceResults:
-    texts = (source.device, source.fingerprint, source.until)
-    if type(source.campaign) is not int or not all(isinstance(text, str) for text in texts):
-        raise ValueError(f"the results of another device are {source}")
-    return source

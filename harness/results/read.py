@@ -1,27 +1,51 @@
-"""Read results as records, with plain SQL, so that a database from elsewhere can run no code."""
+"""Read the measurements of a campaign as columns."""
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, select
+from sqlalchemy import ColumnElement, Connection, Select, Table, func, select
 
-from harness.core.records import Build, Config, Input, Interleaved, Value
+from harness.core.arrays import Indices
+from harness.core.records import Build, Config, Input, Measurement, Outcome, Value
 from harness.results import schema
-from harness.results.cells import BUILD_COLUMNS, STAGES
-from harness.results.chunks import Requestors, cells_by_id, plain_rows, read_chunks, values_by_id
-from harness.results.columns import MeasurementColumns, MeasurementRow, MeasurementRows
-from harness.results.config_table import ConfigTable
-from harness.results.gathering import Gatherer, as_rows
-from harness.results.selecting import CampaignKey, of_campaign, refusing_damage
+from harness.results.columns import MeasurementRows
+from harness.results.config_table import Coder, ConfigTable
+from harness.results.gathering import Gatherer
+from harness.results.reader import Cells, read_cells, read_rows, referred, refusing_damage
+
+BUILD_COLUMNS = tuple(field.name for field in fields(Build) if field.name != "cached")
+
+_CHUNK = 10_000  # ids of a query
+
+
+@dataclass(frozen=True)
+class CampaignKey:
+    """The fields that comparable measurements share."""
+
+    program_sha256: str
+    fingerprint: str
+    campaign: int
+
+
+def _of_campaign(table: Table, key: CampaignKey) -> list[ColumnElement[bool]]:
+    """Return the conditions that select a campaign's runs or commands, joined with spaces and
+    environments."""
+    return [
+        schema.spaces.c.program_sha256 == key.program_sha256,
+        schema.environments.c.fingerprint == key.fingerprint,
+        table.c.campaign == key.campaign,
+    ]
 
 
 def read_measurements(
     connection: Connection,
     key: CampaignKey,
-    stages: Iterable[str] = STAGES,
+    stages: Sequence[str] = schema.STAGES,
     space: str | None = None,
     builds: bool = True,
 ) -> MeasurementRows:
@@ -33,59 +57,111 @@ def read_measurements(
     Raises ResultsError where the database is damaged.
     """
     with refusing_damage(connection):
-        requestors = Requestors.read(connection, _test_ids(connection, key))
+        requestors = _Requestors(connection, key)
         gatherer = Gatherer()
-        for chunk in read_chunks(connection, _ids(connection, key), requestors):
-            gatherer.add(chunk)
-        rows = MeasurementRows(_columns(connection, gatherer, builds)).of_stages(list(stages))
+        chosen = _of_runs(schema.measurements, key)
+        for cells in read_cells(connection, schema.measurements, chosen):
+            check_measurements(cells)
+            gatherer.add(cells | {"requestor": requestors.of(cells["id"])})
+        features = _values(connection, schema.inputs, "features", gatherer.keys("inputs"))
+        configs = _values(connection, schema.configurations, "parameters", gatherer.keys("configs"))
+        made = _builds(connection, gatherer.keys("builds")) if builds else {}
+        columns = gatherer.columns(list(map(Input, features)), ConfigTable.of(configs), made)
+        rows = MeasurementRows(columns).of_stages(stages)
         return rows if space is None else _of_space(connection, key, space, rows)
 
 
-def _columns(connection: Connection, gatherer: Gatherer, builds: bool) -> MeasurementColumns:
-    """Resolve the ids of inputs, configurations and builds."""
-    inputs, configs = gatherer.keys("inputs"), gatherer.keys("configs")
-    features = values_by_id(connection, schema.inputs, "features", inputs)
-    parameters = values_by_id(connection, schema.configurations, "parameters", configs)
-    wanted = [key for key in gatherer.keys("builds") if key is not None] if builds else []
-    made = _builds(connection, wanted)
-    table = ConfigTable.of(parameters)
-    return gatherer.columns(list(map(Input, features)), table, lambda key: made.get(key))
+def _of_runs(table: Table, key: CampaignKey) -> Select[Any]:
+    """Select the rows of a campaign's runs from a table whose ids ascend as they were written.
 
-
-def _builds(connection: Connection, ids: Sequence[int]) -> dict[Any, Build]:
-    found: dict[Any, Build] = {}
-    for cells in cells_by_id(connection, schema.builds, sorted(ids)):
-        rows = zip(*(cells[name] for name in BUILD_COLUMNS), strict=True)
-        builds = (Build(**dict(zip(BUILD_COLUMNS, row, strict=True))) for row in rows)
-        found |= zip(cells["id"], builds, strict=True)
-    return found
-
-
-def _ids(connection: Connection, key: CampaignKey) -> list[int]:
-    """Return the ids of the measurements that share a key, in their order."""
-    tables = (
-        schema.measurements.join(schema.runs)
-        .join(schema.spaces)
-        .join(schema.environments, schema.runs.c.environment_id == schema.environments.c.id)
+    They are sought in a range of ids: by the index of runs, SQLite would sort whole rows.
+    """
+    runs = (
+        select(schema.runs.c.id)
+        .join_from(schema.runs, schema.spaces)
+        .join(schema.environments)
+        .where(*_of_campaign(schema.runs, key))
     )
-    conditions = of_campaign(schema.runs, key)
-    if key.problem is not None:
-        tables = tables.join(schema.inputs, schema.measurements.c.input_id == schema.inputs.c.id)
-        conditions.append(schema.inputs.c.digest == key.problem.digest)
-    query = select(schema.measurements.c.id).select_from(tables).where(*conditions)
-    return sorted(row_id for batch in plain_rows(connection, query) for (row_id,) in batch)
+    own = table.c.run_id.in_(runs)
+    first, last = select(func.min(table.c.id)).where(own), select(func.max(table.c.id)).where(own)
+    between = table.c.id.between(first.scalar_subquery(), last.scalar_subquery())
+    return select(table).where(between, (table.c.run_id + 0).in_(runs))
 
 
-def _test_ids(connection: Connection, key: CampaignKey) -> list[int]:
-    """Return the ids of a campaign's tests, in their order."""
-    table = schema.tests
-    tables = table.join(schema.runs).join(schema.spaces).join(schema.environments)
-    conditions = of_campaign(schema.runs, key)
-    if key.problem is not None:
-        tables = tables.join(schema.inputs, schema.runs.c.input_id == schema.inputs.c.id)
-        conditions.append(schema.inputs.c.digest == key.problem.digest)
-    query = select(table.c.id).select_from(tables).where(*conditions)
-    return sorted(row_id for batch in plain_rows(connection, query) for (row_id,) in batch)
+def check_measurements(cells: Cells) -> None:
+    """Raise ValueError for the first measurement of which no record can be made."""
+    names = ["id", "outcome", "samples_s", "stopped", "occasions"]
+    names += ["message", "worst_element", "shared_with"]
+    alike: set[tuple[Any, ...]] = set()
+    for row_id, outcome, samples_s, stopped, occasions, *others in zip(
+        *(cells[name] for name in names), strict=True
+    ):
+        is_ok = outcome == Outcome.OK.value
+        if is_ok is not bool(samples_s) or is_ok is not (stopped is not None):
+            raise ValueError(
+                f"measurements {row_id}: its outcome is {outcome}, with {len(samples_s)} samples"
+            )
+        if occasions is not None and (min(occasions) < 1 or sum(occasions) != len(samples_s)):
+            raise ValueError(f"measurements {row_id}: its occasions are {occasions}")
+        if not is_ok and (outcome, *others) not in alike:
+            alike.add((outcome, *others))
+            message, worst, shared_with = others
+            try:
+                Measurement(
+                    Config({}),
+                    Input({}),
+                    Outcome(outcome),
+                    worst=worst,
+                    message=message,
+                    shared_with=shared_with,
+                )
+            except ValueError as error:
+                raise ValueError(f"measurements {row_id}: {error}") from None
+
+
+class _Requestors:
+    """The technique that asked first for each measurement of a campaign."""
+
+    def __init__(self, connection: Connection, key: CampaignKey) -> None:
+        ids, codes, names = array("q"), array("q"), Coder()
+        for cells in read_cells(connection, schema.tests, _of_runs(schema.tests, key)):
+            ids.extend(cells["measurement_id"])
+            codes.extend([names[name] for name in cells["requestor"]])
+        self._ids, first = np.unique(np.array(ids, dtype=np.intp), return_index=True)
+        self._codes: Indices = np.array(codes, dtype=np.intp)[first]
+        self._names = (*names, None)
+
+    def of(self, ids: Sequence[int]) -> list[str | None]:
+        """Return the name of each measurement; None where no search asked for it."""
+        if not len(self._ids):
+            return [None] * len(ids)
+        wanted = np.array(ids, dtype=np.intp)
+        found = np.minimum(np.searchsorted(self._ids, wanted), len(self._ids) - 1)
+        codes = np.where(self._ids[found] == wanted, self._codes[found], len(self._names) - 1)
+        return [self._names[code] for code in codes.tolist()]
+
+
+def _values(
+    connection: Connection, table: Table, name: str, ids: Sequence[int]
+) -> Iterable[Mapping[str, Any]]:
+    """Yield a cell of each of the rows with these ids, in the order of the ids."""
+    for first in range(0, len(ids), _CHUNK):
+        part = ids[first : first + _CHUNK]
+        found = {row["id"]: row[name] for row in _with_ids(connection, table, part)}
+        yield from (referred(table.name, found, row_id) for row_id in part)
+
+
+def _builds(connection: Connection, ids: Iterable[int | None]) -> dict[int, Build]:
+    known = sorted(row_id for row_id in ids if row_id is not None)
+    return {
+        row["id"]: Build(**{name: row[name] for name in BUILD_COLUMNS})
+        for first in range(0, len(known), _CHUNK)
+        for row in _with_ids(connection, schema.builds, known[first : first + _CHUNK])
+    }
+
+
+def _with_ids(connection: Connection, table: Table, ids: Sequence[int]) -> Iterable[dict[str, Any]]:
+    return read_rows(connection, table, select(table).where(table.c.id.in_(ids)))
 
 
 def _of_space(
@@ -95,19 +171,19 @@ def _of_space(
     query = (
         select(schema.spaces.c.name, schema.spaces.c.id, schema.inputs.c.id)
         .select_from(schema.runs.join(schema.spaces).join(schema.environments).join(schema.inputs))
-        .where(*of_campaign(schema.runs, key))
+        .where(*_of_campaign(schema.runs, key))
+        .distinct()
     )
-    runs = {row for batch in plain_rows(connection, query) for row in batch}
+    runs = connection.execute(query).all()
     if all(found == name for found, _, _ in runs):
         return rows
     own = [(space_id, input_id) for found, space_id, input_id in runs if found == name]
-    spaces = sorted({space_id for space_id, _ in own})
-    inputs = sorted({input_id for _, input_id in own})
-    features = values_by_id(connection, schema.inputs, "features", inputs)
+    spaces, inputs = (sorted(set(ids)) for ids in zip(*own, strict=True))
     values: dict[str, list[Container[Value]]] = {}
-    for parameters in values_by_id(connection, schema.spaces, "parameters", spaces):
+    for parameters in _values(connection, schema.spaces, "parameters", spaces):
         for parameter, stored in parameters.items():
             values.setdefault(parameter, []).append(_known_values(stored["values"]))
+    features = _values(connection, schema.inputs, "features", inputs)
     return _fitting(rows, set(map(Input, features)), values)
 
 
@@ -131,44 +207,7 @@ def _fitting(
 
 
 def _known_values(stored: Any) -> Container[Value]:
-    """Return a parameter's values from what `harness.results.rows.space_row` wrote."""
+    """Return a parameter's values from what `space_row` wrote."""
     if isinstance(stored, dict):
         return range(stored["min"], stored["max"] + stored["step"], stored["step"])
     return list(stored)
-
-
-InterleavedByConfigs = dict[tuple[Config, ...], list[Interleaved]]
-"""Interleaved measurements by their configurations, oldest first."""
-
-
-def interleaved_groups(rows: Sequence[MeasurementRow]) -> list[Interleaved]:
-    """Group the interleaved measurements of one input, oldest first by the time of measuring;
-    after a merge the order in the database is another one."""
-    if not rows:
-        return []
-    selected = as_rows(rows)
-    return [list(map(selected.columns.measurement, group)) for group in _groups(selected)]
-
-
-def last_interleaved(rows: MeasurementRows) -> Interleaved:
-    """Return the last of the `interleaved_groups` of one input, without records of the others."""
-    return list(map(rows.columns.measurement, _groups(rows)[-1]))
-
-
-def _groups(rows: MeasurementRows) -> list[list[int]]:
-    """Return the rows of each group, in the order of the groups."""
-    columns = rows.columns
-    found: dict[str | bytes, list[int]] = {}
-    for row in rows.selected.tolist():
-        found.setdefault(columns.groups.at(row) or columns.uuids[row], []).append(row)
-    if len(found) == 1:
-        return list(found.values())
-    return sorted(found.values(), key=lambda group: max(columns.measured_at[group]))
-
-
-def by_configs(groups: Iterable[Interleaved]) -> InterleavedByConfigs:
-    """Collect the groups that have the same configurations in the same order."""
-    grouped: InterleavedByConfigs = {}
-    for group in groups:
-        grouped.setdefault(tuple(m.config for m in group), []).append(group)
-    return grouped

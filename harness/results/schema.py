@@ -5,11 +5,18 @@ record of the search; it pickles configurations and has no room for samples, rea
 or the environment. Our tables have. `tests` joins the two: OpenTuner's result.id and the
 measurement that answered it. Times are seconds, sizes bytes, dates ISO 8601 in UTC.
 
+A database may come from anywhere, and SQLite enforces no types. So a column says what its cells may
+be: `pattern` and `words` of a text, `shape` of JSON (a type for pydantic). The reader checks them.
+
 `VERSION` becomes another number with every change of a table, and of a word that a column may hold:
 a database of another version is refused.
 """
 
 from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from sqlalchemy import (
     JSON,
@@ -25,13 +32,51 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-VERSION = 11
+from harness.core.records import COLD, WARM, Outcome, StopReason
+from harness.core.worst_element import WorstElement
+from harness.results.notes import Notes
+from harness.results.shapes import Features, Line, Number, StoredParameter, Time, Values, Whole
+
+VERSION = 12
+
+CROSS = "cross"
+SEARCHED = ("search", CROSS)
+"""The stages of the search, and of measuring configurations across inputs: each once."""
+
+CANDIDATE, CHOICE, FINAL = "candidate", "choice", "final"
+"""The interleaved stages: a dispatcher's candidates; an input's finalists, to choose the winner;
+and the winner with the default, to judge it."""
+
+ABLATION = "reduced"
+"""The stage that measures winners and parts of them, and the note of the result."""
+
+LATER = (CANDIDATE, CHOICE, FINAL, ABLATION)
+"""The stages after the search."""
+
+STAGES = (*SEARCHED, *LATER)
 
 metadata = MetaData()
 
 
 def _id() -> Column[int]:
     return Column("id", Integer, primary_key=True)
+
+
+def _hex(name: str, digits: int = 64, **options: Any) -> Column[str]:
+    pattern = re.compile(f"[0-9a-f]{{{digits}}}")
+    return Column(name, String(digits), info={"pattern": pattern}, **options)
+
+
+def _uuid() -> Column[str]:
+    return _hex("uuid", 32, nullable=False, unique=True)
+
+
+def _word(name: str, *words: str, nullable: bool = False) -> Column[str]:
+    return Column(name, String(16), info={"words": words}, nullable=nullable)
+
+
+def _json(name: str, shape: Any, *, nullable: bool = False) -> Column[Any]:
+    return Column(name, JSON(none_as_null=nullable), info={"shape": shape}, nullable=nullable)
 
 
 schema_version = Table(
@@ -56,25 +101,25 @@ environments = Table(
     "environments",
     metadata,
     _id(),
-    Column("fingerprint", String(64), nullable=False, unique=True),
+    _hex("fingerprint", nullable=False, unique=True),
     Column("backend", String(32), nullable=False),
     Column("device", Text, nullable=False),
     Column("platform", Text, nullable=False),
     Column("driver", Text, nullable=False),
     Column("compiler", Text, nullable=False),
-    Column("cache", String(8), nullable=False),
+    _word("cache", WARM, COLD),
 )
 
 spaces = Table(
     "spaces",
     metadata,
     _id(),
-    Column("sha256", String(64), nullable=False, unique=True),
-    Column("program_sha256", String(64), nullable=False, index=True),
+    _hex("sha256", nullable=False, unique=True),
+    _hex("program_sha256", nullable=False, index=True),
     Column("name", String(128), nullable=False),
     Column("title", Text, nullable=False),
-    Column("parameters", JSON, nullable=False),  # name -> kind, role, default, values
-    Column("constraints", JSON, nullable=False),
+    _json("parameters", dict[str, StoredParameter]),
+    _json("constraints", list[str]),
 )
 
 inputs = Table(
@@ -82,8 +127,8 @@ inputs = Table(
     metadata,
     _id(),
     Column("space_name", String(128), nullable=False),
-    Column("digest", String(64), nullable=False),
-    Column("features", JSON, nullable=False),
+    _hex("digest", nullable=False),
+    _json("features", Values),
     UniqueConstraint("digest", "space_name"),
 )
 
@@ -91,15 +136,15 @@ configurations = Table(
     "configurations",
     metadata,
     _id(),
-    Column("digest", String(64), nullable=False, unique=True),
-    Column("parameters", JSON, nullable=False),
+    _hex("digest", nullable=False, unique=True),
+    _json("parameters", Values),
 )
 
 commands = Table(  # one tuning command of one space in one environment
     "commands",
     metadata,
     _id(),
-    Column("uuid", String(32), nullable=False, unique=True),
+    _uuid(),
     Column("space_id", ForeignKey("spaces.id"), nullable=False),
     Column("environment_id", ForeignKey("environments.id"), nullable=False),
     Column("campaign", Integer, nullable=False),
@@ -107,13 +152,13 @@ commands = Table(  # one tuning command of one space in one environment
     Column(
         "ended_at", String(32)
     ),  # null while the command runs, and where it was stopped or killed
-    Column("inputs", JSON, nullable=False),  # all that were asked for: a list of features
+    _json("inputs", list[Features]),  # all that were asked for
     # Known at the end. left_out: the inputs that were not measured, or not to the end, each with
     # the reason. stages: by stage after the search what the stage left out, empty for nothing.
-    Column("left_out", JSON, nullable=False),
-    Column("stages", JSON, nullable=False),
+    _json("left_out", list[tuple[Features, Line]]),
+    _json("stages", dict[Line, Line]),
     # The words that the user typed after `tune`, without passwords; none in Python.
-    Column("arguments", JSON(none_as_null=True)),
+    _json("arguments", list[Line], nullable=True),
     Index("ix_commands_campaign", "space_id", "environment_id", "campaign"),
 )
 
@@ -121,7 +166,7 @@ runs = Table(  # one search of one space on one input in one environment
     "runs",
     metadata,
     _id(),
-    Column("uuid", String(32), nullable=False, unique=True),
+    _uuid(),
     Column("tuning_run_id", Integer),  # OpenTuner's tuning_run.id; null: no search
     Column("space_id", ForeignKey("spaces.id"), nullable=False),
     Column("environment_id", ForeignKey("environments.id"), nullable=False),
@@ -132,12 +177,12 @@ runs = Table(  # one search of one space on one input in one environment
     Column("seed", Integer, nullable=False),
     Column("parallelism", Integer, nullable=False),  # proposals a generation
     Column("test_limit", Integer, nullable=False),
-    Column("state", String(16), nullable=False),  # running, complete, interrupted
+    _word("state", "running", "complete", "interrupted"),
     Column("started_at", String(32), nullable=False),
     Column("ended_at", String(32)),
     Column("harness_version", String(32), nullable=False),
-    Column("seeds", JSON, nullable=False),  # where the search started: a list of configurations
-    Column("notes", JSON, nullable=False),  # host, processor, Python, revision, load
+    _json("seeds", list[Values]),  # the configurations where the search started
+    _json("notes", Notes),
     Index("ix_runs_campaign", "space_id", "environment_id", "campaign", "input_id"),
 )
 
@@ -146,7 +191,7 @@ builds = Table(
     metadata,
     _id(),
     Column("environment_id", ForeignKey("environments.id"), nullable=False),
-    Column("key", String(64), nullable=False),
+    _hex("key", nullable=False),
     Column("configuration_id", ForeignKey("configurations.id"), nullable=False),
     Column("options", Text, nullable=False),
     Column("compiler", Text, nullable=False),
@@ -163,53 +208,37 @@ measurements = Table(
     "measurements",
     metadata,
     _id(),
-    Column("uuid", String(32), nullable=False, unique=True),
+    _uuid(),
     Column("run_id", ForeignKey("runs.id"), nullable=False),
     Column("input_id", ForeignKey("inputs.id"), nullable=False),
     Column("configuration_id", ForeignKey("configurations.id"), nullable=False),
     Column("build_id", ForeignKey("builds.id")),
-    Column("stage", String(16), nullable=False),  # see harness.results.cells
-    Column("outcome", String(16), nullable=False),
+    _word("stage", *STAGES),
+    _word("outcome", *(outcome.value for outcome in Outcome)),
+    _json("samples_s", tuple[Time, ...]),  # in order; empty unless the outcome is ok
     Column("median_s", Float(53)),  # null unless the outcome is ok; so are the next four
     Column("mean_s", Float(53)),
     Column("std_s", Float(53)),
     Column("sample_count", Integer),
-    Column("stopped", String(16)),
+    _word("stopped", *(reason.value for reason in StopReason), nullable=True),
     Column("message", Text, nullable=False),
-    Column("worst_element", JSON(none_as_null=True)),  # NaN and infinities as text
-    Column("warmup_s", JSON, nullable=False),
+    _json("worst_element", WorstElement, nullable=True),  # NaN and infinities as text
+    _json("warmup_s", tuple[Number, ...]),
+    # Other numbers that were found, such as occupancy; a name ends in its unit.
+    _json("observed", dict[str, Number]),
     Column("wall_s", Float(53), nullable=False),
     Column("measured_at", String(32), nullable=False),
-    Column("turn", String(32)),  # interleaved measurements share it; null for others
+    Column("group_uuid", String(32)),  # interleaved measurements share it; null for others
     # The parameters that the host module read; null where that is not known.
-    Column("host_read", JSON(none_as_null=True)),
+    _json("host_read", tuple[str, ...], nullable=True),
     # The digest of the configuration that was measured instead of this one, since both have the
     # same machine code and launch; null where this one was measured.
-    Column("shared_with", String(64)),
+    _hex("shared_with", nullable=True),
     # The number of samples of each occasion, in order (see harness.core.records.Timing); null where
     # the samples were not split into occasions.
-    Column("occasions", JSON(none_as_null=True)),
+    _json("occasions", tuple[Whole, ...], nullable=True),
     Index("ix_measurements_run", "run_id"),
     Index("ix_measurements_input", "input_id", "configuration_id"),
-)
-
-samples = Table(
-    "samples",
-    metadata,
-    Column("measurement_id", ForeignKey("measurements.id"), primary_key=True),
-    Column("ordinal", Integer, primary_key=True),
-    Column("time_s", Float(53), nullable=False),
-    sqlite_with_rowid=False,  # half the size
-)
-
-observations = Table(  # other numbers that were found while a configuration was built or run
-    "observations",
-    metadata,
-    _id(),
-    Column("measurement_id", ForeignKey("measurements.id"), nullable=False),
-    Column("name", String(64), nullable=False),  # such as occupancy; a name ends in its unit
-    Column("value", Float(53), nullable=False),
-    UniqueConstraint("measurement_id", "name"),
 )
 
 tests = Table(  # OpenTuner's result.id -> the measurement that answered it
@@ -226,3 +255,25 @@ tests = Table(  # OpenTuner's result.id -> the measurement that answered it
     UniqueConstraint("run_id", "ordinal"),
     Index("ix_tests_result", "result_id"),
 )
+
+OPENTUNER_KEYS: Mapping[str, tuple[str, ...]] = {
+    "_meta": ("db_version",),
+    "program": ("project", "name"),
+    "program_version": ("program_id", "version", "parameter_info"),
+    "configuration": ("program_id", "hash"),
+    "machine_class": ("name",),
+    "machine": ("name", "cpu", "cores"),
+    "input_class": ("program_id", "name", "size"),
+    "input": ("input_class_id", "path", "extra"),
+    "tuning_run": ("uuid",),
+    "result": ("tuning_run_id", "configuration_id"),
+    "desired_result": ("tuning_run_id", "configuration_id"),
+    "bandit_info": ("tuning_run_id",),
+    "bandit_sub_technique": ("bandit_info_id", "name"),
+}
+"""OpenTuner's tables, and the columns by which rows of two databases are the same."""
+
+
+def is_stock(tables: Collection[str]) -> bool:
+    """Whether a database with these tables has OpenTuner's and none of ours."""
+    return OPENTUNER_KEYS.keys() <= set(tables) and not metadata.tables.keys() & set(tables)

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, event, func, select
+from sqlalchemy import URL, Connection, Engine, event, func, select
 from sqlalchemy.exc import DBAPIError
 
 from harness.core.errors import DatabaseBusy, ResultsError
 from harness.core.invocation import command_line
 from harness.results import schema
-from harness.results.url import POSTGRES, without_password
+from harness.results.url import without_password
 
 T = TypeVar("T")
 
@@ -40,6 +41,16 @@ _OPTION = "server_writer"  # of the engine's executions
 
 _BECAUSE_OF_OTHERS = ("40001", "40P01")  # the states of a transaction that the server ended
 
+_ALIVE = {
+    "connect_timeout": 10,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+    "fallback_application_name": "harness",
+}
+"""How a connection notices in a minute that the server cannot be reached (libpq's options)."""
+
 _SETTINGS = """
 SELECT set_config(name, wanted, false)
 FROM (VALUES
@@ -58,22 +69,29 @@ WHERE current_setting('synchronous_commit') = 'off'
 went away are free after a minute. A commit has reached the disk."""
 
 
-def use_settings(connection: Any) -> None:
+def _use_settings(connection: Any) -> None:
     """Set up a new session of psycopg."""
     connection.execute(_SETTINGS)
     connection.commit()
 
 
-def check_encoding(connection: Connection, name: str) -> None:
-    """Raise ResultsError where a server's database cannot hold every text."""
-    if connection.dialect.name != POSTGRES:
-        return
-    found = connection.exec_driver_sql("SHOW server_encoding").scalar_one()
-    if found != "UTF8":
-        raise ResultsError(
-            f"{name} has the encoding {found}, in which not every text can be stored; make a "
-            "database with: CREATE DATABASE harness TEMPLATE template0 ENCODING 'UTF8'"
-        )
+def server_options(url: URL, writer: ServerWriter | None) -> dict[str, Any]:
+    """Return the options of an engine on PostgreSQL: a reader sees one moment, and a writer has one
+    connection, which holds its locks and is looked at before it is used again."""
+    from_environment = {"connect_timeout"} if "PGCONNECT_TIMEOUT" in os.environ else set()
+    stated = {*url.query, *from_environment}
+    options: dict[str, Any] = {
+        "connect_args": {name: value for name, value in _ALIVE.items() if name not in stated}
+    }
+    if writer is None:
+        return options | {"isolation_level": "REPEATABLE READ"}
+    return options | {"pool_size": 1, "max_overflow": 0, "pool_timeout": 1, "pool_pre_ping": True}
+
+
+def read_only(connection: Any, _record: object) -> None:
+    """Set up a new session that only reads."""
+    connection.read_only = True
+    _use_settings(connection)
 
 
 def writer_of(connection: Connection) -> ServerWriter | None:
@@ -135,42 +153,39 @@ class ServerWriter:
     # ----------------------------------------------------------------------- connection
 
     def _connect(self, dialect: Any, _record: object, words: Any, options: Any) -> Any:
-        """Connect to the server; wait for it if it was there before."""
-        if self._end is not None:
-            raise self._end
-        try:
-            connection = self._connected(lambda: dialect.connect(*words, **options), dialect)
-        except BaseException as error:
-            if self._has_connected:
-                self._end = error
-                self._notice(f"{self._name}: what was measured last is not written")
-            raise
-        self._has_connected = True
-        return connection
-
-    def _connected(self, connect: Callable[[], Any], dialect: Any) -> Any:
-        """Return a new connection that has the locks of the last one."""
-        began, is_again = time.monotonic(), self._has_connected
-        if is_again:
+        """Connect to the server; where the connection was lost, wait for it and take its locks."""
+        if not self._has_connected:
+            connection = dialect.connect(*words, **options)
+            _use_settings(connection)
+            self._has_connected = True
+            return connection
+        if self._end is None:
             self._notice(
                 f"{self._name}: the connection was lost. Waiting for the server for up to "
                 f"{WAIT_S / 60:.0f} minutes; what was measured meanwhile is written then"
             )
+            try:
+                return self._connected_again(lambda: dialect.connect(*words, **options), dialect)
+            except BaseException as error:
+                self._end = error
+                self._notice(f"{self._name}: what was measured last is not written")
+        raise self._end
+
+    def _connected_again(self, connect: Callable[[], Any], dialect: Any) -> Any:
+        """Return a new connection that has the locks of the last one."""
+        end_s = time.monotonic() + WAIT_S
         while True:
             reason = "another connection writes its campaign; perhaps the lost one"
             try:
                 connection = connect()
-                use_settings(connection)
+                _use_settings(connection)
                 if self._took_locks(connection):
-                    if is_again:
-                        self._notice(f"{self._name}: connected again")
+                    self._notice(f"{self._name}: connected again")
                     return connection
                 connection.close()
             except dialect.loaded_dbapi.Error as error:
-                if not is_again:
-                    raise
                 reason = " ".join(str(error).split())
-            if time.monotonic() - began >= WAIT_S:
+            if time.monotonic() >= end_s:
                 raise ResultsError(
                     f"{self._name} cannot be written for {WAIT_S / 60:.0f} minutes: {reason}; what "
                     "was committed before is kept. Run the same command again to go on"

@@ -5,27 +5,23 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 
 from sqlalchemy import ColumnElement, Engine, Table, event, func, select
 
 from harness import __version__
 from harness.core.records import Config, Environment, Input, Measurement
+from harness.core.text import escaped
 from harness.results import schema
-from harness.results.chunks import StoredRow, read_rows
 from harness.results.columns import MeasurementRows
-from harness.results.connect import hold_campaign, now
+from harness.results.database import hold_campaign, now
 from harness.results.inserting import insert_returning_ids, insert_rows, update_row
-from harness.results.keyed_rows import KeyedRows
+from harness.results.keyed_rows import KeyedRows, measurement_row
 from harness.results.measured import by_input
-from harness.results.notes import CONTINUED, ENDED, device_notes, read_notes
-from harness.results.read import read_measurements
-from harness.results.rows import measurement_row, observation_rows, sample_rows
-from harness.results.selecting import CampaignKey, refusing_damage
-from harness.results.sessions import stored_begin, stored_end
-from harness.results.space_notes import space_notes
+from harness.results.notes import Notes, device_facts, one_line, space_notes
+from harness.results.read import CampaignKey, read_measurements
+from harness.results.reader import Row, read_rows, refusing_damage
 from harness.results.transactions import Transactions
 from harness.space_file import Spec
 
@@ -46,41 +42,25 @@ class RunPlan:
 
     @property
     def key(self) -> CampaignKey:
-        """The key that measurements of this input share with the run's."""
+        """The key that comparable measurements share."""
         return CampaignKey(
             program_sha256=self.spec.program_sha256,
             fingerprint=self.environment.fingerprint,
             campaign=self.campaign,
-            problem=self.problem,
         )
 
 
 @dataclass(frozen=True)
-class Begun:
-    """A run that has begun: its row, its first configurations, and OpenTuner's run if continued."""
+class StoredRun:
+    """A run that has begun: its row, its first configurations, and OpenTuner's run if it is
+    continued. Where its search came to an end by itself, why it `ended`, and the ids of the
+    measurements that answered its tests, in order."""
 
     id: int
     seeds: tuple[Config, ...]
     tuning_run_id: int | None
-
-
-@dataclass(frozen=True)
-class EndedRun:
-    """A run whose search came to an end by itself: its row, its first configurations, why it ended
-    (harness.results.notes), and the ids of the measurements that answered its tests, in order."""
-
-    id: int
-    seeds: tuple[Config, ...]
-    ended: str
-    measurement_ids: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Stored:
-    """A measurement and the id of its row."""
-
-    id: int
-    measurement: Measurement
+    ended: str | None = None
+    measurement_ids: tuple[int, ...] = ()
 
 
 class Store(Transactions):
@@ -107,7 +87,12 @@ class Store(Transactions):
                 "space_id": self._keyed.space_id(spec),
                 "environment_id": self._keyed.environment_id(environment),
                 "campaign": campaign,
-                **stored_begin(spec.inputs, arguments, now()),
+                "uuid": uuid.uuid4().hex,
+                "started_at": now(),
+                "inputs": list(spec.inputs),
+                "arguments": list(map(escaped, arguments)),
+                "left_out": [],
+                "stages": {},
             }
             return self._insert(schema.commands, [row])[0]
 
@@ -117,7 +102,11 @@ class Store(Transactions):
         self, command_id: int, left_out: Mapping[Input, str], stages: Mapping[str, str]
     ) -> None:
         """Store what a finished command left out."""
-        row = stored_end(left_out, stages) | {"ended_at": now()}
+        row = {
+            "ended_at": now(),
+            "left_out": [(problem, one_line(why)) for problem, why in left_out.items()],
+            "stages": {stage: one_line(text) for stage, text in stages.items()},
+        }
         self.transact(lambda: update_row(self.connection, schema.commands, command_id, row))
 
     # ------------------------------------------------------------------- runs
@@ -154,9 +143,7 @@ class Store(Transactions):
                 raise ValueError(f"runs: a campaign is {found!r}")
         return found
 
-    def begin_run(
-        self, plan: RunPlan, notes: Mapping[str, str], seeds: Sequence[Config] = ()
-    ) -> Begun:
+    def begin_run(self, plan: RunPlan, notes: Notes, seeds: Sequence[Config] = ()) -> StoredRun:
         """Begin the run of this plan, or continue it where it exists.
 
         A continued run keeps its first seeds, since otherwise the search would not propose the
@@ -165,16 +152,20 @@ class Store(Transactions):
         ids = self._plan_ids(plan)
         found = self._begun(plan, ids)
         if found is not None:
-            devices = device_notes(found["notes"], plan.environment.notes)
-            noted = {
-                **found["notes"],
-                **devices,
-                **space_notes(plan.spec, found["notes"]),
-                CONTINUED: now(),
+            earlier: Notes = found["notes"]
+            facts = earlier.get("facts", {})
+            devices = device_facts(facts, plan.environment.notes)
+            noted: Notes = {
+                **earlier,
+                **space_notes(plan.spec, earlier),
+                "facts": {**facts, **devices},
+                "continued_at": now(),
             }
             changed = {"state": "running", "test_limit": plan.test_limit, "ended_at": None}
             self._update_run(found["id"], notes=noted, **changed)
-            return Begun(found["id"], tuple(map(Config, found["seeds"])), found["tuning_run_id"])
+            return StoredRun(
+                found["id"], tuple(map(Config, found["seeds"])), found["tuning_run_id"]
+            )
         row = {
             **ids,
             "uuid": uuid.uuid4().hex,
@@ -188,20 +179,24 @@ class Store(Transactions):
             "started_at": now(),
             "harness_version": __version__,
             "seeds": [dict(seed) for seed in seeds],
-            "notes": {**plan.environment.notes, **notes, **space_notes(plan.spec, notes)},
+            "notes": {
+                **notes,
+                **space_notes(plan.spec, notes),
+                "facts": {**plan.environment.notes, **notes.get("facts", {})},
+            },
         }
         (run_id,) = self._insert(schema.runs, [row])
-        return Begun(run_id, tuple(seeds), None)
+        return StoredRun(run_id, tuple(seeds), None)
 
-    def ended_run(self, plan: RunPlan) -> EndedRun | None:
+    def ended_run(self, plan: RunPlan) -> StoredRun | None:
         """Return the run of this plan where its search has ended with the plan's test limit."""
         return self.read(partial(self._ended_run, plan))
 
-    def _ended_run(self, plan: RunPlan) -> EndedRun | None:
+    def _ended_run(self, plan: RunPlan) -> StoredRun | None:
         found = self._begun(plan, self._plan_ids(plan))
         if found is None or (found["state"], found["test_limit"]) != ("complete", plan.test_limit):
             return None
-        if ENDED not in found["notes"]:
+        if "ended" not in found["notes"]:
             return None
         rows = schema.tests.c
         of_run = select(schema.tests).where(rows.run_id == found["id"]).order_by(rows.ordinal)
@@ -209,12 +204,14 @@ class Store(Transactions):
             tests = list(read_rows(self.connection, schema.tests, of_run))
         seeds = tuple(map(Config, found["seeds"]))
         answers = tuple(test["measurement_id"] for test in tests)
-        return EndedRun(found["id"], seeds, found["notes"][ENDED], answers)
+        return StoredRun(
+            found["id"], seeds, found["tuning_run_id"], found["notes"]["ended"], answers
+        )
 
-    def notes_of_begun(self, plan: RunPlan) -> Mapping[str, str] | None:
+    def notes_of_begun(self, plan: RunPlan) -> Notes | None:
         """Return the notes of this plan's run; None where it has not begun."""
         found = self.read(lambda: self._begun(plan, self._plan_ids(plan)))
-        return None if found is None else read_notes(found["notes"])
+        return None if found is None else found["notes"]
 
     def last_before(self, plan: RunPlan) -> int:
         """Return the id of the last measurement from before the run of this plan began, or of the
@@ -236,7 +233,7 @@ class Store(Transactions):
             )
         return self.connection.execute(query).scalar() or 0
 
-    def _begun(self, plan: RunPlan, ids: Mapping[str, int]) -> StoredRow | None:
+    def _begun(self, plan: RunPlan, ids: Mapping[str, int]) -> Row | None:
         """Return the row of this plan's run, if it exists and can continue.
 
         Raises ResultsError where the row is damaged.
@@ -281,19 +278,20 @@ class Store(Transactions):
                 self.end_run(run_id, "interrupted")
             raise
 
-    def note_run(self, run_id: int, name: str, text: str) -> None:
-        """Add a note to a run and mark the run as continued now; commit() makes it durable."""
-        chosen = select(schema.runs.c.notes).where(schema.runs.c.id == run_id)
-        notes = self.connection.execute(chosen).scalar_one()
-        self._update_run(run_id, notes={**notes, name: text, CONTINUED: now()})
+    def note_run(self, run_id: int, notes: Notes) -> None:
+        """Add notes to a run and mark it as continued now; commit() makes it durable."""
+        self._update_run(run_id, notes={**self._notes(run_id), **notes, "continued_at": now()})
 
-    def note_of(self, run_id: int, name: str) -> str | None:
-        """Return a note of a run; None where it has none of this name."""
-        chosen = select(schema.runs.c.notes).where(schema.runs.c.id == run_id)
-        found: str | None = self.read(
-            lambda: self.connection.execute(chosen).scalar_one().get(name)
-        )
-        return found
+    def notes_of(self, run_id: int) -> Notes:
+        """Return the notes of a run."""
+        return self.read(partial(self._notes, run_id))
+
+    def _notes(self, run_id: int) -> Notes:
+        runs = schema.runs
+        with refusing_damage(self.connection):
+            (row,) = read_rows(self.connection, runs, select(runs).where(runs.c.id == run_id))
+        notes: Notes = row["notes"]
+        return notes
 
     def _update_run(self, run_id: int, **values: object) -> None:
         update_row(self.connection, schema.runs, run_id, values)
@@ -303,8 +301,7 @@ class Store(Transactions):
     def measured(self, plan: RunPlan) -> dict[Input, MeasurementRows]:
         """Return the measurements of the plan's program, environment and campaign by input,
         whatever the ranges, technique or seed were; these need not be measured again."""
-        key = replace(plan.key, problem=None)
-        rows = self.read(lambda: read_measurements(self.connection, key))
+        rows = self.read(lambda: read_measurements(self.connection, plan.key))
         return by_input(rows.by(plan.spec.measure.statistic))
 
     def add_interleaved(
@@ -326,7 +323,7 @@ class Store(Transactions):
         found: Sequence[Measurement],
         group: str | None = None,
     ) -> list[int]:
-        """Append measurements with their samples and builds; commit() makes them durable.
+        """Append measurements with their builds; commit() makes them durable.
 
         Returns the ids of their rows, in order.
         """
@@ -340,17 +337,12 @@ class Store(Transactions):
                 "build_id": self._build_id(m, plan, configuration_id),
                 "stage": stage,
                 "measured_at": now(),
-                "turn": group,
+                "group_uuid": group,
                 **measurement_row(m),
             }
             for m, configuration_id in zip(found, configuration_ids, strict=True)
         ]
-        ids = self._insert(schema.measurements, rows)
-        samples = chain.from_iterable(map(sample_rows, ids, found))
-        insert_rows(self.connection, schema.samples, samples)
-        observations = chain.from_iterable(map(observation_rows, ids, found))
-        insert_rows(self.connection, schema.observations, observations)
-        return ids
+        return self._insert(schema.measurements, rows)
 
     def _build_id(self, m: Measurement, plan: RunPlan, configuration_id: int) -> int | None:
         if m.build is None:

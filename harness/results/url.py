@@ -68,11 +68,11 @@ def read_only_url(database: str) -> URL:
     path = sqlite_path(database)
     if path is None:
         return database_url(database)
-    query = {"mode": "ro", "uri": "true"}
+    query = {"mode": "rw", "uri": "true"}
     # SQLite puts the index of its write-ahead log next to the file. Where it cannot, `immutable`
     # says that nobody else can change the file either.
     if not os.access(path.parent, os.W_OK) and not path.with_name(path.name + "-wal").exists():
-        query["immutable"] = "1"
+        query |= {"mode": "ro", "immutable": "1"}
     return URL.create("sqlite", database=path.resolve().as_uri(), query=query)
 
 

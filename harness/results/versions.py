@@ -12,8 +12,8 @@ from harness.core.errors import UsageError
 from harness.core.invocation import command_line
 from harness.core.text import counted, first_few
 from harness.results import schema
-from harness.results.runs import StoredCampaign
-from harness.results.selecting import refusing_damage
+from harness.results.campaigns import StoredCampaign
+from harness.results.reader import refusing_damage
 
 NEWEST = "newest"
 """Of each space and environment, the version of the kernel that was tuned last."""

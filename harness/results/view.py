@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from harness.constraints.expression import Expression
 from harness.core.arrays import Flags
-from harness.core.errors import ResultsError, UsageError
+from harness.core.errors import UsageError
 from harness.core.invocation import command_line
 from harness.core.records import ENVIRONMENT_FIELDS, Config, Input, Interleaved, Measurement
 from harness.core.text import suggestion
 from harness.results import (
-    ABLATION,
     CANDIDATE,
     CHOICE,
-    EXHAUSTED,
     FINAL,
-    LAUNCH_LIMITS,
-    LIMITS,
     SEARCHED,
-    SPACE_FILE,
     CampaignKey,
     Command,
     MeasurementRow,
@@ -37,18 +31,16 @@ from harness.results import (
     as_rows,
     campaigns,
     interleaved_groups,
-    last_interleaved,
-    placed_runs,
     read_campaign,
     reading,
+    stored_runs,
     without_password,
 )
 from harness.results.ablation import Ablation
-from harness.results.cells import LATER
 from harness.results.compatible import Compatible, compatible
-from harness.results.flat_table import flat_table
-from harness.results.measured import LazyMapping, MeasuredConfigs, by_input, measured_by_input
-from harness.results.notes import RECORD
+from harness.results.measured import MeasuredConfigs, by_input, measured_by_input
+from harness.results.notes import Notes
+from harness.results.schema import LATER
 from harness.results.tuned_space import TunedSpace
 from harness.results.versions import NEWEST, KernelVersion, of_version, other_versions
 
@@ -56,7 +48,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-UNBIASED = "UniformRandom"
+_UNBIASED = "UniformRandom"
 """The technique whose samples are fit for statistics over parameters: it draws uniformly, whatever
 was measured before. A search prefers what it expects to be fast."""
 
@@ -112,12 +104,12 @@ class Results:
     @cached_property
     def finals(self) -> Mapping[Input, Sequence[Measurement]]:
         """By input, the last interleaved measurements of the winner and the default."""
-        return LazyMapping(self._of_stage(FINAL), last_interleaved)
+        return {p: groups[-1] for p, groups in self._interleaved(FINAL).items()}
 
     @cached_property
     def choices(self) -> Mapping[Input, Sequence[Measurement]]:
         """By input, the last interleaved measurements of the finalists, which chose the winner."""
-        return LazyMapping(self._of_stage(CHOICE), last_interleaved)
+        return {p: groups[-1] for p, groups in self._interleaved(CHOICE).items()}
 
     @cached_property
     def candidates(self) -> Mapping[Input, Sequence[Interleaved]]:
@@ -128,14 +120,12 @@ class Results:
     def interleaved(self) -> Mapping[Input, Sequence[Interleaved]]:
         """By input, the interleaved measurements of finalists, of winners, and of candidates."""
         stages = self._interleaved(CHOICE), self._interleaved(FINAL), self.candidates
-        inputs = {problem: problem for stage in stages for problem in stage}
-        return LazyMapping(inputs, lambda i: [one for stage in stages for one in stage.get(i, ())])
+        inputs = dict.fromkeys(problem for stage in stages for problem in stage)
+        return {i: [one for stage in stages for one in stage.get(i, ())] for i in inputs}
 
     def _interleaved(self, stage: str) -> Mapping[Input, Sequence[Interleaved]]:
-        return LazyMapping(self._of_stage(stage), interleaved_groups)
-
-    def _of_stage(self, stage: str) -> Mapping[Input, MeasurementRows]:
-        return by_input(self.rows.of_stages([stage]))
+        rows = by_input(self.rows.of_stages([stage]))
+        return {problem: interleaved_groups(own) for problem, own in rows.items()}
 
     @cached_property
     def failed_later(self) -> list[Measurement]:
@@ -160,9 +150,9 @@ class Results:
         }
 
     @cached_property
-    def notes(self) -> Mapping[Input, Mapping[str, str]]:
+    def notes(self) -> Mapping[Input, Notes]:
         """By input, the notes of its runs; of notes with equal names the last run's."""
-        found: dict[Input, dict[str, str]] = {}
+        found: dict[Input, Notes] = {}
         for run in sorted(self.runs, key=lambda run: run.last_at):
             found.setdefault(run.problem, {}).update(run.notes)
         return found
@@ -170,32 +160,25 @@ class Results:
     @property
     def is_recorded(self) -> bool:
         """Whether OpenTuner made the results without harness."""
-        return any(RECORD in notes for notes in self.notes.values())
+        return any("record" in notes for notes in self.notes.values())
 
     @cached_property
     def tuned_space(self) -> TunedSpace:
         """The space that was tuned last."""
         runs = sorted(self.runs, key=lambda run: run.last_at, reverse=True)
-        noted = dict.fromkeys(run.notes[SPACE_FILE] for run in runs if SPACE_FILE in run.notes)
+        noted = dict.fromkeys(run.notes["space_file"] for run in runs if "space_file" in run.notes)
         name = self.campaign.space_name
         return TunedSpace(name, tuple(noted), self.databases, is_tuned=not self.is_recorded)
 
     @cached_property
     def ablations(self) -> Mapping[Input, Ablation]:
         """By input, the settings that its winner needs, where that was measured; an ablation of
-        another winner than that of the last finals says nothing about it.
-
-        Raises ResultsError where the database is damaged.
-        """
-        texts = {problem: notes.get(ABLATION) for problem, notes in self.notes.items()}
-        try:
-            found = {problem: Ablation.from_json(text) for problem, text in texts.items() if text}
-        except (ValueError, TypeError, KeyError) as error:
-            raise ResultsError(f"{', '.join(self.databases)} is damaged: {error!r}") from error
+        another winner than that of the last finals says nothing about it."""
+        noted = {problem: notes.get("reduced") for problem, notes in self.notes.items()}
         return {
             problem: one
-            for problem, one in found.items()
-            if one.winner in {m.config for m in self.finals.get(problem, ())}
+            for problem, one in noted.items()
+            if one and one.winner in {m.config for m in self.finals.get(problem, ())}
         }
 
     @property
@@ -204,13 +187,13 @@ class Results:
         return all(map(self._is_exhausted, self.measured))
 
     def _is_exhausted(self, problem: Input) -> bool:
-        return self.notes.get(problem, {}).get(EXHAUSTED) == "yes"
+        return self.notes.get(problem, {}).get("exhausted", False)
 
     def unbiased(self, rows: MeasurementRows) -> Flags:
         """Say which measurements are fit for statistics over parameters: they were drawn
         uniformly, or every legal configuration of their input was measured."""
         columns = rows.columns
-        drawn = np.array([name == UNBIASED for name in columns.requestors.values], dtype=np.bool_)
+        drawn = np.array([name == _UNBIASED for name in columns.requestors.values], dtype=np.bool_)
         whole = np.array(list(map(self._is_exhausted, columns.inputs.values)), dtype=np.bool_)
         unbiased: Flags = drawn[rows.of(columns.requestors.codes)]
         unbiased |= whole[rows.of(columns.inputs.codes)]
@@ -220,12 +203,12 @@ class Results:
     def limits(self) -> Mapping[str, int]:
         """The device limits that constraints and launches may name (`DeviceLimits.names()`);
         empty where there was no device, or in a database that is too old to have them."""
-        return self._last_noted(LIMITS)
+        return self._last_notes("limits").get("limits", {})
 
-    def _last_noted(self, name: str) -> dict[str, Any]:
-        """Return the JSON object of the last note of this name; empty where there is none."""
-        texts = [notes[name] for notes in self.notes.values() if name in notes]
-        return dict(json.loads(texts[-1])) if texts else {}
+    def _last_notes(self, name: str) -> Notes:
+        """Return the last notes that have a note of this name; empty where there are none."""
+        having = [notes for notes in self.notes.values() if name in notes]
+        return having[-1] if having else {}
 
     @cached_property
     def constraints(self) -> tuple[str, ...]:
@@ -235,7 +218,10 @@ class Results:
         shown = (inputs.values[code] for code in np.unique(self.rows.of(inputs.codes)).tolist())
         known = {name for problem in shown for name in problem} | self.compatible.names
         known |= self.limits.keys()
-        texts = (*self.campaign.constraints, *self._last_noted(LAUNCH_LIMITS))
+        texts = (
+            *self.campaign.constraints,
+            *self._last_notes("launch_limits").get("launch_limits", {}),
+        )
         return tuple(text for text in texts if Expression(text).names <= known)
 
     def table(self) -> pd.DataFrame:
@@ -268,6 +254,21 @@ def _record(row: MeasurementRow, is_unbiased: bool) -> dict[str, object]:
         "message": m.message,
         **m.observed,
     }
+
+
+def flat_table(
+    points: Sequence[tuple[Input, Mapping[str, object]]], found: Sequence[Mapping[str, object]]
+) -> pd.DataFrame:
+    """Return a table of inputs and configurations with what was found there, in plain columns; a
+    feature or parameter whose name is taken is `input.NAME` or `config.NAME`."""
+    import pandas as pd  # here: it takes half a second to load
+
+    last = pd.DataFrame(found)
+    inputs, configs = (pd.DataFrame([dict(point[part]) for point in points]) for part in (0, 1))
+    inputs = inputs.rename(columns={name: f"input.{name}" for name in last})
+    configs = configs.rename(columns={name: f"config.{name}" for name in last})
+    joined: pd.DataFrame = pd.concat([inputs, configs, last], axis=1)
+    return joined
 
 
 # ------------------------------------------------------------------------------ reading
@@ -304,7 +305,7 @@ def read_results(
     held: set[str] = set()
     for database in databases:
         with reading(database) as engine, engine.connect() as connection:
-            runs = placed_runs(connection)
+            runs = stored_runs(connection)
             there = campaigns(connection, runs)
             held |= {campaign.space_name for campaign in there}
             chosen = [c for c in there if space in (None, c.space_name)]

@@ -24,7 +24,7 @@ from opentuner.search.objective import MinimizeTime
 from opentuner.search.plugin import FileDisplayPlugin
 
 from harness.core.records import Config, Measurement, Outcome
-from harness.results import Stored
+from harness.results import MeasurementRow
 from harness.search.manipulator import Cfg, SpaceManipulator
 from harness.search.options import LOG_HEAD, EndReason, InputSearch, SearchOptions, Tally
 from harness.search.patches import Request
@@ -272,7 +272,7 @@ class Driver(SearchDriver):  # type: ignore[misc]
             self.tables.keep_added()
             for test, row_id in zip(self._unwritten, ids, strict=True):
                 if test.measurement_id is None:
-                    stored = Stored(row_id, test.measurement)
+                    stored = MeasurementRow(row_id, "search", test.measurement)
                     self._search.known[test.measurement.config] = stored
             self._next_test += len(self._unwritten)
             self._unwritten.clear()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
@@ -14,7 +14,8 @@ from harness.core.files import WRITTEN_BY
 from harness.core.records import Config, Measurement, Outcome
 from harness.measure.measurer import Measurer
 from harness.models.transfer_prior import TransferData
-from harness.results import RunPlan, Store, Stored
+from harness.results import MeasurementRow, RunPlan, Store
+from harness.results.notes import Notes
 from harness.search.techniques import sole_technique
 from harness.space import Space
 
@@ -112,11 +113,11 @@ class InputSearch:
     space: Space
     measurer: Measurer
     store: Store
-    known: dict[Config, Stored]
+    known: dict[Config, MeasurementRow]
     report: Report
     seeds: Sequence[Config] = ()
     transfer: TransferData | None = None
-    notes: Mapping[str, str] = field(default_factory=dict)
+    notes: Notes = field(default_factory=Notes)
 
 
 class Tally:

@@ -12,10 +12,9 @@ from opentuner.resultsdb.models import Base, _Meta
 
 from harness.core.machine import notes
 from harness.core.records import Config, Measurement
-from harness.results import ENDED, Store
-from harness.results.selecting import refusing_damage
+from harness.results import Store
+from harness.results.reader import refusing_damage
 from harness.results.server import lock_shared_rows
-from harness.results.tables import make_tables
 from harness.search.driver import Driver
 from harness.search.manipulator import SpaceManipulator
 from harness.search.options import EndReason, InputSearch, Searched, SearchOptions, Tally
@@ -28,7 +27,7 @@ def make_opentuner_tables(store: Store) -> None:
 
     def make() -> None:
         lock_shared_rows(store.connection)
-        make_tables(store.connection, Base.metadata)
+        Base.metadata.create_all(store.connection)
         _Meta.add_version(store.session, DB_VERSION)
 
     store.transact(make)
@@ -50,7 +49,7 @@ def search_input(search: InputSearch, options: SearchOptions) -> Searched:
     def end() -> None:
         driver.tables.end("COMPLETE", driver.best_result)
         if not is_cut:
-            store.note_run(driver.run_id, ENDED, ended.value)
+            store.note_run(driver.run_id, {"ended": ended.value})
         store.end_run(driver.run_id, "interrupted" if is_cut else "complete")
 
     store.transact(end)
@@ -61,7 +60,7 @@ def _begun(search: InputSearch, options: SearchOptions) -> Driver:
     """Begin or continue the run of a search in our tables and in OpenTuner's."""
     store, plan, space = search.store, search.plan, search.space
     lock_shared_rows(store.connection)
-    begun = store.begin_run(plan, {**notes(), **search.notes}, search.seeds)
+    begun = store.begin_run(plan, {"facts": notes(), **search.notes}, search.seeds)
     stream = f"{plan.seed}:{plan.problem.json}{options.salt}"
     manipulator = SpaceManipulator(space, random.Random(f"{stream}:draws"), search.transfer)
     args, info = options.for_opentuner(), manipulator.parameters_to_json()

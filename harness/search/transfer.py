@@ -10,18 +10,15 @@ import numpy.typing as npt
 
 from harness.core.errors import UsageError
 from harness.core.records import Input, Measurement, Outcome, Value, shown
-from harness.models.encoding.inputs import nearest_first
+from harness.models.encoding.columns import nearest_first
 from harness.models.transfer_prior import MOST_ROWS, SourceTask, TransferData
 from harness.recordings.recording import RecordedTable, Recording
-from harness.results import WARM_START, MeasurementRows, RunPlan, Store
+from harness.results import MeasurementRows, RunPlan, Store
+from harness.results.notes import DeviceResults, Notes
 from harness.results.other_devices import (
-    DeviceResults,
-    as_note,
-    from_note,
     other_devices,
     read_device,
 )
-from harness.results.selecting import refusing_damage
 from harness.space import PointArray, Space
 from harness.space_file import Parameter
 
@@ -87,18 +84,17 @@ class StoredSources:
         store = self._store
         begun = store.notes_of_begun(plan)
         if begun is not None:
-            with refusing_damage(store.connection):
-                return from_note(begun.get(WARM_START, "[]"))
+            return begun.get("warm_start", ())
         if self._now is None and self._wanted:  # once: all inputs start from the same results
             self._now = store.read(
                 lambda: other_devices(store.connection, plan.spec, plan.environment)
             )
         return self._now or ()
 
-    def notes(self, plan: RunPlan) -> Mapping[str, str]:
+    def notes(self, plan: RunPlan) -> Notes:
         """Return the note of a run that begins; none where no other device has results."""
         sources = self.of(plan)
-        return {WARM_START: as_note(sources)} if sources else {}
+        return {"warm_start": sources} if sources else {}
 
     def tasks(self, plan: RunPlan, space: Space) -> list[SourceTask]:
         """Return what these results teach about a run's input: of each device, the inputs that

@@ -22,7 +22,7 @@ _BATCH = 1 << 14  # points that are drawn and judged together
 
 
 class Candidates(Protocol):
-    """Points by index, among them all legal ones; harness.constraints.solver.Solutions is one."""
+    """Points by index, among them all legal ones, as `Solutions` of constraints are."""
 
     count: int
 

@@ -37,8 +37,8 @@ def ablate_winners(state: State, reports: Sequence[InputReport]) -> dict[Input, 
             reason = "the winner failed when it was measured again, so its flags are unknown"
             state.display.warn(f"({problem}): {reason}: {error}")
         else:
-            store, run_id, text = state.store, state.runs[problem], found[problem].as_json()
-            store.transact(lambda: store.note_run(run_id, ABLATION, text))
+            store, run_id = state.store, state.runs[problem]
+            store.transact(lambda: store.note_run(run_id, {"reduced": found[problem]}))
 
     state.run_stage(
         ABLATION,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -16,7 +15,7 @@ from harness.measure.measurer import Measurer
 from harness.results import Store
 from harness.results.ablation import Ablation
 from harness.results.compatible import with_known_values
-from harness.results.space_notes import limit_notes
+from harness.results.notes import limit_notes
 from harness.results.versions import KernelVersion, kernel_versions
 from harness.search import EndReason, Progress, Searched
 from harness.space import ConstrainedSpace, Space
@@ -220,8 +219,8 @@ class Campaign:
         notes, run_ids = limit_notes(self.spec, limits), self.state.runs.values()
 
         def note() -> None:
-            for run_id, (name, text) in itertools.product(run_ids, notes.items()):
-                store.note_run(run_id, name, text)
+            for run_id in run_ids:
+                store.note_run(run_id, notes)
 
         store.transact(note)
 

@@ -8,7 +8,7 @@ from functools import partial
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.dispatch.candidates import Applies, applies_where, interleaved_matrix, shortlist
 from harness.dispatch.single import single_configs
-from harness.results import CANDIDATE, CHOICE, CROSS, FINAL, Stored
+from harness.results import CANDIDATE, CHOICE, CROSS, FINAL, MeasurementRow
 from harness.space.launches import launch_constraints
 from harness.stats.interleaved import merge_sessions
 from harness.tuning.interleaved import is_complete, measure_interleaved
@@ -64,7 +64,7 @@ def _measure(state: State, problem: Input, config: Config) -> None:
     run_id, plan, store = state.runs[problem], state.run_plan(problem), state.store
     row = store.transact(lambda: store.add_measurement(run_id, plan, CROSS, found))
     state.note_device(problem)
-    state.known(problem)[config] = Stored(row, found)
+    state.known(problem)[config] = MeasurementRow(row, CROSS, found)
     state.crossed.add((problem, config))
 
 

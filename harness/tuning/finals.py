@@ -21,7 +21,8 @@ from harness.analysis.inputs import (
 )
 from harness.core.records import Config, Input, Interleaved, Measurement, Outcome
 from harness.measure.trial.occasions import DATA_SETS, ONE_OCCASION
-from harness.results import CANDIDATE, CHOICE, EXHAUSTED, FINAL
+from harness.results import CANDIDATE, CHOICE, FINAL
+from harness.results.notes import Notes
 from harness.space import Space
 from harness.stats.interleaved import is_shown, refuted
 from harness.tuning.crossing import single_on
@@ -89,9 +90,9 @@ def _final(state: State, problem: Input, count: int | None, single: Config | Non
         problem, measured, finals, space.default, space.count, confidence, named, bool(choices)
     )
     if problem in state.runs:
-        exhausted = "yes" if report.is_exhausted else "no"
         store, run_id = state.store, state.runs[problem]
-        store.transact(lambda: store.note_run(run_id, EXHAUSTED, exhausted))
+        noted: Notes = {"exhausted": report.is_exhausted}
+        store.transact(lambda: store.note_run(run_id, noted))
     return dataclasses.replace(report, note=_note(state, report))
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from functools import cached_property
 
 from harness.core.records import Config, Input, Measurement, SampleRole
-from harness.models.prediction import PairEncoder
 from harness.search import InputSearch, Progress, search_input
 from harness.tuning.state import State
 from harness.tuning.validation import Goal, Validation, validate
@@ -30,12 +28,6 @@ class UniformSampling:
                 counts[problem] = estimated if space.count is None else float(space.count)
         limit = state.options.test_limit * len(state.spec.inputs)
         return validate(self, counts, Goal(target, limit, state.options.seed))
-
-    @cached_property
-    def columns(self) -> PairEncoder:
-        """The encoder of pairs of an input and a configuration for a tree."""
-        inputs = self._state.spec.inputs
-        return PairEncoder(self._state.space(inputs[0]).parameters, inputs)
 
     def is_time_up(self) -> bool:
         """Whether the time is up."""

@@ -17,7 +17,7 @@ from itertools import islice
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input
 from harness.core.text import counted, first_few
-from harness.models.encoding.inputs import nearest_first
+from harness.models.encoding.columns import nearest_first
 from harness.models.transfer_prior import TransferData
 from harness.search import (
     EndReason,

@@ -14,7 +14,6 @@ from harness.core.errors import HostModuleError
 from harness.core.machine import notes
 from harness.core.records import (
     DEVICE_UUID,
-    OTHER_PROCESSES,
     Config,
     Input,
     Interleaved,
@@ -30,10 +29,9 @@ from harness.results import (
     MeasurementRows,
     RunPlan,
     Store,
-    Stored,
     interleaved_groups,
 )
-from harness.results.notes import DATA_SEED, device_notes
+from harness.results.notes import device_facts
 from harness.search.transfer import StoredSources, TransferSources
 from harness.space import Space
 from harness.tuning.devices import EqualDevices
@@ -76,7 +74,7 @@ class State:
         self.replayed = 0  # tests that the database answered
         self.crossed: set[tuple[Input, Config]] = set()  # measured by this command for other inputs
         self._noted_devices: set[tuple[int, str]] = set()
-        self._stored: dict[Input, dict[Config, Stored]] = {}
+        self._stored: dict[Input, dict[Config, MeasurementRow]] = {}
         self._interleaved: dict[tuple[Input, str], list[Interleaved]] = {}
 
     @property
@@ -174,7 +172,7 @@ class State:
     def _earlier_rows(self, problem: Input, stages: Sequence[str]) -> Sequence[MeasurementRow]:
         return self.earlier[problem].of_stages(stages) if problem in self.earlier else ()
 
-    def known(self, problem: Input) -> dict[Config, Stored]:
+    def known(self, problem: Input) -> dict[Config, MeasurementRow]:
         """Return an input's searched measurements, by earlier commands and by this one.
 
         The store may hold measurements from before the space changed; they are dropped where the
@@ -183,7 +181,7 @@ class State:
         if problem not in self._stored:
             rows, space = self._earlier_rows(problem, SEARCHED), self.space(problem)
             self._stored[problem] = {
-                row.measurement.config: Stored(row.id, row.measurement)
+                row.measurement.config: row
                 for row in rows
                 if space.is_legal(row.measurement.config)
                 and not self._may_end_otherwise(row.measurement)
@@ -221,11 +219,11 @@ class State:
         """Return the seed of the new data of an input: it is drawn when it is first asked for, and
         stored with the run. A campaign that goes on has the same."""
         store, run_id = self.store, self.runs[problem]
-        text = store.note_of(run_id, DATA_SEED)
-        if text is None:
-            text = str(new_seed())
-            store.transact(partial(store.note_run, run_id, DATA_SEED, text))
-        return int(text)
+        seed = store.notes_of(run_id).get("data_seed")
+        if seed is None:
+            seed = new_seed()
+            store.transact(partial(store.note_run, run_id, {"data_seed": seed}))
+        return seed
 
     def note_device(self, problem: Input) -> None:
         """Note in an input's run which device measured: a command that goes on may have another."""
@@ -233,10 +231,10 @@ class State:
         device = run_id, here.get(DEVICE_UUID, "")
         if device in self._noted_devices:
             return
-        names = DEVICE_UUID, OTHER_PROCESSES
-        known = {name: store.note_of(run_id, name) or "" for name in names}
-        for name, text in device_notes(known, here).items():
-            store.transact(partial(store.note_run, run_id, name, text))
+        facts = store.notes_of(run_id).get("facts", {})
+        added = device_facts(facts, here)
+        if added:
+            store.transact(partial(store.note_run, run_id, {"facts": {**facts, **added}}))
         self._noted_devices.add(device)
 
     def measured(self, problem: Input) -> dict[Config, Measurement]:
@@ -271,5 +269,7 @@ class State:
             reason = space.why_illegal(space.default)
             self.left_out[problem] = f"no configuration is legal {where}; the default: {reason}"
             store, plan = self.store, self.run_plan(problem)
-            store.transact(lambda: store.end_run(store.begin_run(plan, notes()).id, "complete"))
+            store.transact(
+                lambda: store.end_run(store.begin_run(plan, {"facts": notes()}).id, "complete")
+            )
         return space.count == 0

@@ -55,7 +55,7 @@ class Tried:
 
 
 def conditions(cause: Cause) -> set[str]:
-    return {part.text(name) for name, part in cause.region.parts.items()}
+    return set(map(str, cause.region.parts.values()))
 
 
 def tried(ends: Ends, count: int = 600, inputs: int = 1, seed: int = 0) -> Tried:

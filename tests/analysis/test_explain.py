@@ -21,7 +21,7 @@ from harness.core.errors import UsageError
 from harness.core.kept import Kept
 from harness.core.records import Config, Environment, Input
 from harness.dispatch.candidates import matrix_of
-from harness.dispatch.published import gadapt_judgement
+from harness.dispatch.learners import gadapt_judgement
 from harness.models.starchart import Accuracy, TreeTarget, cross_validate, importance
 from harness.results import MeasurementRow
 from harness.results.view import Results, read_results, the_one
@@ -226,9 +226,9 @@ def test_a_tree_for_limits_on_small_times_is_grown_on_their_logarithm(
     table["measurement"] = range(len(table))
     console = Console(width=200)
     skewed = dataclasses.replace(wide, table=table)
-    tree._print_settings(console, skewed, [("time_s", 2e-4)])
+    tree._print_settings(console, skewed, TreeOptions(limits=(("time_s", 2e-4),)))
     assert "BLOCK = 16" in capsys.readouterr().out
-    tree._print_settings(console, skewed, [("time_s", 5e-5)])
+    tree._print_settings(console, skewed, TreeOptions(limits=(("time_s", 5e-5),)))
     out = capsys.readouterr().out
     assert re.search(r"\d+ of 840 samples are within all limits, but the mean of no region is", out)
     assert re.search(r":\s+0\s+regions", out)
@@ -260,14 +260,43 @@ def test_gadapts_accuracy_is_of_inputs_that_were_left_out(results: Results) -> N
     assert 0.5 < judged.mean_fraction < 1
 
 
-def test_platforms_are_separate_in_one_tree(results: Results) -> None:
-    campaign = results.campaign
-    others = Environment(**{**vars(campaign.environment), "device": "twice as slow"})
-    key = type(campaign)(**{**vars(campaign), "environment": others})
+def of_device(results: Results, device: str, **campaign: Any) -> Results:
+    """The same results of another device; `campaign` changes further fields."""
+    others = Environment(**{**vars(results.campaign.environment), "device": device})
+    key = type(results.campaign)(**{**vars(results.campaign), "environment": others, **campaign})
     rows = [changed(row, observed={"occupancy": 0.5}) for row in results.rows]
-    both = pooled([results, Results(key, results.databases, tuple(rows))])
+    return Results(key, results.databases, tuple(rows))
+
+
+def test_platforms_are_separate_in_one_tree_whatever_the_names_of_their_spaces(
+    results: Results,
+) -> None:
+    both = pooled([results, of_device(results, "twice as slow", space_name="small_2")])
     assert both.parameters[0] == "platform"
     assert both.targets == ["time_s", "slowdown"]  # and not what one of them alone observed
     assert len(both.table) == 2 * len(samples(results).table)
     with pytest.raises(UsageError, match="each platform with one campaign"):
         pooled([results, results])
+
+
+def test_platforms_with_other_parameters_are_no_platforms_of_one_kernel(results: Results) -> None:
+    rows = [
+        changed(row, config=Config({"WIDTH": row.measurement.config["BLOCK"]}))
+        for row in results.rows
+    ]
+    campaign = of_device(results, "another", default={"WIDTH": 16}).campaign
+    other = Results(campaign, results.databases, tuple(rows))
+    with pytest.raises(UsageError, match=r"small on .* has no parameter WIDTH, which varies on"):
+        pooled([results, other])
+
+
+@pytest.mark.parametrize(("threshold", "leaves"), [("0", 6), ("0.5", 1)])
+def test_the_published_rule_can_be_asked_for(
+    threshold: str, leaves: int, database: str, capsys: Capture
+) -> None:
+    assert main([database, "--tree", "--threshold", threshold]) == 0
+    out = capsys.readouterr().out
+    assert f"leaves by the published rule ({leaves})" in out
+    assert f"no split removes less than {threshold}" in out
+    with pytest.raises(SystemExit, match="2"):
+        main([database, "--threshold", "1"])

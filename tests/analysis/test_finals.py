@@ -139,7 +139,7 @@ def test_finals_have_data_of_a_seed_that_is_drawn_for_a_campaign_and_stored_with
     seed, other_seed = dict.fromkeys(seeds)
     assert len(seeds) == FINAL_OCCASIONS
     assert other_seed == seed + DATA_SETS
-    assert query(database, "SELECT json_extract(notes, '$.data_seed') FROM runs") == [(str(seed),)]
+    assert query(database, "SELECT json_extract(notes, '$.data_seed') FROM runs") == [(seed,)]
     (other := tmp_path / "other").mkdir()
     tuned(other, measurer)
     assert seeds != measurer.seeds[-1], "of another campaign"
@@ -280,8 +280,8 @@ def test_a_named_baseline_that_the_search_did_not_try_may_win(tmp_path: Path) ->
 
 
 def test_only_a_run_that_tried_all_configurations_is_noted_as_exhausted(tmp_path: Path) -> None:
-    for test_limit, exhausted in ((40, "yes"), (2, "no")):
-        (folder := tmp_path / exhausted).mkdir()
+    for test_limit, exhausted in ((40, 1), (2, 0)):
+        (folder := tmp_path / str(exhausted)).mkdir()
         tuned(folder, Staged(), test_limit=test_limit)
         assert query(folder / "r.db", "SELECT json_extract(notes, '$.exhausted') FROM runs") == [
             (exhausted,)

@@ -43,7 +43,7 @@ WRITING = [
     "analyse r.db --picture tree.svg",
     "analyse r.db --picture tree.pdf",
     "report r.db -o page.html",
-    "dispatch r.db --spec scale.yaml -o out --format json",
+    "dispatch r.db --spec scale.yaml -o out",
     "compare r.db r.db --junit j.xml",
     "export r.db",
     "export r.db --format csv",

@@ -92,7 +92,7 @@ def plant(database: Path, columns: dict[str, list[str]], planted: Path) -> None:
     for table, names in columns.items():
         for name in names:
             # As the only row where a value must be unique.
-            where = f" WHERE rowid = (SELECT min(rowid) FROM {table})" if table != "samples" else ""
+            where = f" WHERE rowid = (SELECT min(rowid) FROM {table})"
             tamper(database, f"UPDATE OR IGNORE {table} SET \"{name}\" = x'{data}'{where}")
 
 
@@ -122,8 +122,8 @@ def test_pickled_columns_are_refused_where_they_are_read_and_never_run(
     assert tune([*tuned, "--test-limit", "8", "--database", str(database)]) == 2  # goes on
     tuning = capsys.readouterr().err
     assert not planted.exists()
-    assert f"{database} is damaged: " in merging
-    assert f"{database} is damaged: a pickle of" in tuning
+    assert f"OpenTuner's record in {database} is refused: " in merging
+    assert f"OpenTuner's record in {database} is refused: a pickle of" in tuning
     assert all("mkdir" in message for message in (merging, tuning))
 
 

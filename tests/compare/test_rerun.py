@@ -209,10 +209,10 @@ def test_a_rerun_is_stored_apart_and_changes_neither_database(
     rerun(folder, tmp_path, "--occasions", "3")
     assert [(folder / name).read_bytes() for name in ("base.db", "candidate.db")] == before
     stored = tmp_path / "rerun.db"
-    sql = "SELECT count(*), count(DISTINCT run_id) FROM measurements GROUP BY turn"
+    sql = "SELECT count(*), count(DISTINCT run_id) FROM measurements GROUP BY group_uuid"
     assert query(stored, sql) == [(4, 2)] * 12, "both sides of an occasion share its turn"
     labels = (
-        "SELECT DISTINCT label, technique, state, json_extract(notes, '$.rerun_base') FROM runs"
+        "SELECT DISTINCT label, technique, state, json_extract(notes, '$.compared.BASE') FROM runs"
     )
     assert query(stored, labels) == [
         ("rerun of BASE", "rerun", "complete", str(folder / "base.db")),
@@ -287,7 +287,7 @@ def test_the_revision_of_sources_that_are_not_at_hand_is_named(
     candidate = tuned(tmp_path, "candidate.db", seed=2)
     with opened(base) as store:
         for run in range(1, 5) if revision else ():
-            store.note_run(run, "revision", str(revision))
+            store.note_run(run, {"facts": {"revision": str(revision)}})
         store.commit()
     with pytest.raises(UsageError) as caught:
         plan_rerun(base, candidate, [tmp_path / "space.yaml"])

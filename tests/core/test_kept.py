@@ -14,8 +14,8 @@ import pytest
 from harness.core.kept import Kept, content_key
 from harness.dispatch.learners import Fixed
 from harness.dispatch.matrix import Matrix
-from harness.dispatch.study import QUICK, study
-from harness.dispatch.verdict import judge
+from harness.dispatch.study import QUICK, Study
+from harness.dispatch.verdict import held_out_slowdowns
 from tests.display.test_across import shapes
 
 KEY = content_key("a test", 1)
@@ -106,7 +106,7 @@ def test_of_more_than_64_mib_what_was_unused_longest_is_removed(tmp_path: Path) 
 
 def _fits(matrix: Matrix, folder: Path, seed: int = 0) -> int:
     learner, steps = Counting(), list[str]()
-    judge(matrix, [learner], seed, steps.append, Kept(folder))
+    held_out_slowdowns(matrix, [learner], seed, steps.append, Kept(folder))
     assert len(steps) > 1, "progress is counted whether or not a learner is fitted"
     return learner.fits
 
@@ -141,10 +141,10 @@ def test_other_measurements_or_options_are_judged_again(tmp_path: Path) -> None:
 
 
 def test_a_kept_verdict_is_that_of_the_first_time(tmp_path: Path) -> None:
-    first, again = (study(shapes(16), QUICK, kept=Kept(tmp_path)) for _ in range(2))
+    first, again = (Study.of(shapes(16), QUICK, kept=Kept(tmp_path)) for _ in range(2))
     assert again.best == first.best
-    for name, judged in first.judged.items():
-        np.testing.assert_array_equal(judged.logs, again.judged[name].logs)
+    for name, one in first.slowdowns.items():
+        np.testing.assert_array_equal(one.logs, again.slowdowns[name].logs)
     for name in first.dispatchers:
         learnt = first.learnt(name)
         assert again.learnt(name) == learnt

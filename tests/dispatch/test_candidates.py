@@ -16,7 +16,7 @@ import pytest
 from benchmarks import repeatability
 from harness.core.records import Config, DeviceLimits, Input, Measurement, Outcome, Timing
 from harness.dispatch.candidates import matrix_of, shortlist
-from harness.dispatch.study import QUICK, study
+from harness.dispatch.study import QUICK, Study
 from harness.measure.trial.occasions import ONE_OCCASION
 from harness.report.findings import Findings
 from harness.results import CANDIDATE
@@ -133,7 +133,7 @@ def test_the_matrix_is_of_interleaved_times(tmp_path: Path) -> None:
             else:
                 expected = time_s(problem, candidate) / time_s(problem, block(wanted))
                 assert matrix.slowdown[row, column] == pytest.approx(expected, rel=0.01)
-    assert len(matrix.judgeable().features) == 5
+    assert len(matrix.comparable().features) == 5
 
 
 def test_interleaved_times_are_trimmed_geometric_means_of_the_rounds(tmp_path: Path) -> None:
@@ -216,9 +216,8 @@ def test_candidates_of_fewer_rounds_are_measured_interleaved_again(tmp_path: Pat
     measurer = Drifting()
     for repeats, count in ((1, 2), (3, 3), (3, 3), (4, 4)):  # two rounds at least
         tuned(tmp_path, measurer, f"{SPACE}measure: {{repeats: {repeats}}}\n")
-        counts = "SELECT count(*) FROM samples GROUP BY measurement_id"
-        wanted = "SELECT id FROM measurements WHERE stage = 'candidate'"
-        found = query(tmp_path / "r.db", f"{counts} HAVING measurement_id IN ({wanted})")
+        counts = "SELECT json_array_length(samples_s) FROM measurements WHERE stage = 'candidate'"
+        found = query(tmp_path / "r.db", counts)
         assert set(found) == {(each,) for each in (2, 3, 4) if each <= count}
     assert len(measurer.for_dispatch) == 3 * 5
 
@@ -312,7 +311,7 @@ def test_an_interruption_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert matrix.note.startswith(
         f"{SEARCHED}candidates were measured interleaved on 3 of 5 inputs."
     )
-    assert matrix.note in study(matrix, QUICK).notes
+    assert matrix.note in Study.of(matrix, QUICK).notes
 
 
 def test_without_interleaved_times_those_of_the_search_are_used_with_a_note(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from harness.core.records import (
 )
 from harness.dispatch.candidates import applies_where, interleaved_matrix, matrix_of, shortlist
 from harness.dispatch.matrix import Matrix
-from harness.dispatch.searched_times import SearchedTimes
+from harness.dispatch.times import Times, searched_times
 from harness.results.columns import MeasurementColumns
 from harness.results.view import read_results
 
@@ -151,18 +151,19 @@ def given(n: int) -> Input:
 
 
 def times(
-    rows: Mapping[int, Mapping[int, float]], stopped: StopReason = StopReason.REPEATS
-) -> SearchedTimes:
-    """By input, the seconds of each block; infinity for a failure."""
-    return SearchedTimes.of(
-        {
-            given(n): {
-                block(value): _measurement(given(n), value, time_s, stopped)
-                for value, time_s in row.items()
-            }
-            for n, row in rows.items()
+    rows: Mapping[int, Mapping[int, float]],
+    most: int = 9,
+    stopped: StopReason = StopReason.REPEATS,
+) -> Times:
+    """By input, the seconds of each block; infinity for a failure. The default is block 1."""
+    known = {
+        given(n): {
+            block(value): _measurement(given(n), value, time_s, stopped)
+            for value, time_s in row.items()
         }
-    )
+        for n, row in rows.items()
+    }
+    return searched_times(known, block(1), most)
 
 
 def _measurement(problem: Input, value: int, time_s: float, stopped: StopReason) -> Measurement:
@@ -175,53 +176,46 @@ SOME = {1: {16: 2.0, 32: 1.0, 64: math.inf}, 2: {64: 3.0, 16: 9.0}}
 
 
 def test_times_are_by_input_and_configuration() -> None:
-    found = times(SOME)
-    assert found.inputs == (given(1), given(2))
+    found = times({1: {16: 2.0, 32: 1.0, 64: math.inf}, 2: {64: 3.0, 16: 9.0}})
+    assert found.inputs == [given(1), given(2)]
+    assert found.configs == [block(v) for v in (1, 32, 64, 16)]
     assert found.best_s.tolist() == [1.0, 3.0]
-    wanted = [[2.0, 1.0, math.inf, math.nan], [9.0, math.nan, 3.0, math.nan]]
-    np.testing.assert_array_equal(found.time_s([block(v) for v in (16, 32, 64, 128)]), wanted)
+    wanted = [[math.nan, 1.0, math.inf, 2.0], [math.nan, math.nan, 3.0, 9.0]]
+    np.testing.assert_array_equal(found.time_s, wanted)
 
 
 def test_a_tie_is_within_noise_of_the_best() -> None:
     found = times({1: {16: 1.0, 32: 1.004, 64: 1.006}, 2: {16: 2.0, 32: math.inf, 64: 1.0}})
-    assert found.tied([block(v) for v in (16, 32, 64, 128)]).tolist() == [
-        [True, True, False, False],
-        [False, False, True, False],
-    ]
+    assert found.configs == [block(v) for v in (1, 16, 64, 32)]
+    assert found.tied.tolist() == [[False, True, False, True], [False, False, True, False]]
 
 
-def test_candidates_are_the_winners_and_what_all_inputs_have() -> None:
+def test_configurations_are_the_winners_and_what_all_inputs_have() -> None:
     found = times({1: {16: 2.0, 32: 1.0, 64: 5.0}, 2: {16: 4.0, 64: 3.0, 128: 2.0}})
-    assert found.candidates(9) == [block(32), block(128), block(16), block(64)]
+    assert found.configs == [block(v) for v in (1, 32, 128, 16, 64)]
 
 
-def test_of_many_candidates_those_of_the_least_mean_slowdown_are_kept() -> None:
-    """Slowdowns of 16: 4 and 1; of 32: 1 and 3; of 64: 2 and 1.4."""
-    found = times({1: {16: 4.0, 32: 1.0, 64: 2.0}, 2: {16: 100.0, 32: 300.0, 64: 140.0}})
-    winners = [block(32), block(16)]
-    assert found.candidates(3) == [*winners, block(64), block(32), block(16)]
-    assert found.candidates(1) == [*winners, block(64)]
-
-
-def test_seconds_of_slow_inputs_count_no_more_than_those_of_fast_ones() -> None:
-    """32 takes the least seconds in all, 16 has the least slowdowns."""
-    found = times({1: {16: 0.001, 32: 0.003}, 2: {16: 1.1, 32: 1.0}})
-    assert found.candidates(2)[2:] == [block(16), block(32)]
-
-
-def test_what_fails_on_an_input_is_the_last_of_all() -> None:
-    found = times({1: {16: 1.0, 32: 9.0, 64: 2.0}, 2: {16: math.inf, 32: 9.0, 64: 1.0}})
-    assert found.candidates(3)[2:] == [block(64), block(32), block(16)]
-
-
-def test_without_inputs_there_are_no_candidates() -> None:
-    assert times({}).candidates(9) == []
+@pytest.mark.parametrize(
+    ("rows", "most", "wanted"),
+    [
+        # Slowdowns of 16: 4 and 1; of 32: 1 and 3; of 64: 2 and 1.4.
+        ({1: {16: 4.0, 32: 1.0, 64: 2.0}, 2: {16: 100.0, 32: 300.0, 64: 140.0}}, 0, (32, 16)),
+        ({1: {16: 4.0, 32: 1.0, 64: 2.0}, 2: {16: 100.0, 32: 300.0, 64: 140.0}}, 1, (32, 16, 64)),
+        # 8 takes the least seconds in all, 16 has the least slowdowns.
+        ({1: {4: 1e-3, 16: 2e-3, 8: 4e-3}, 2: {4: 1.0, 16: 1.3, 8: 1.2}}, 2, (4, 16)),
+        # What fails on an input is the last of all.
+        ({1: {4: 0.5, 32: 9.0, 16: 1.0}, 2: {16: math.inf, 32: 9.0, 4: 1.0}}, 2, (4, 32)),
+        ({1: {16: 2.0, 32: 1.0}}, 9, (32, 16)),
+        ({}, 9, ()),
+    ],
+)
+def test_of_many_configurations_those_of_the_least_mean_slowdown_are_taken(
+    rows: Mapping[int, Mapping[int, float]], most: int, wanted: tuple[int, ...]
+) -> None:
+    assert times(rows, most).configs == [block(v) for v in (1, *wanted)]
 
 
 @pytest.mark.parametrize("stopped", list(StopReason))
 def test_what_was_recorded_is_known_by_why_sampling_stopped(stopped: StopReason) -> None:
-    assert times(SOME, stopped).are_recorded == (stopped is StopReason.RECORDED)
-
-
-def test_one_input_alone_has_candidates() -> None:
-    assert times({1: {16: 2.0, 32: 1.0}}).candidates(9) == [block(32), block(32), block(16)]
+    found = times({1: {16: 2.0, 32: math.inf}}, stopped=stopped)
+    assert found.are_recorded == (stopped is StopReason.RECORDED)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import itertools
 import math
 import random
 import re
+import runpy
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -23,18 +24,14 @@ from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError, UsageError
 from harness.core.records import Config, Environment, Value
 from harness.dispatch.c_code import c_header
+from harness.dispatch.choice import Choice, DispatchProgram, Leaf, Split
 from harness.dispatch.dispatcher import Dispatcher
 from harness.dispatch.ensemble import EnsembleLearner
-from harness.dispatch.features import Feature, features_of
-from harness.dispatch.formulas import Type
+from harness.dispatch.features import Feature, Type, features_of
 from harness.dispatch.gadapt import GAdapt
 from harness.dispatch.guards import Translator, check_exact
-from harness.dispatch.json_format import json_dispatcher
 from harness.dispatch.matrix import Matrix, make_matrix
-from harness.dispatch.nodes import Leaf, Split
-from harness.dispatch.program import DispatchProgram, TreeChoice
-from harness.dispatch.python_code import python_module
-from harness.dispatch.rendering import column_names, real_names
+from harness.dispatch.package import files_of
 from harness.dispatch.spelling import member, variable
 from harness.dispatch.tree import TreeLearner
 from harness.models.encoding.columns import Column, ColumnKind, LinearTerm, TunedRange
@@ -52,6 +49,7 @@ from tests.helpers.dispatch_examples import (
     dispatcher_of,
     drawn_input,
     drawn_program,
+    imported,
     listed,
     mvmul_features,
     mvmul_program,
@@ -59,6 +57,8 @@ from tests.helpers.dispatch_examples import (
     selected,
     top_of,
 )
+
+ROOT = Path(__file__).parents[2]
 
 NASTY = 'a */ b /* c """ d \\ e ??/ f\n#error g \u202e \u00e9 {{ h }} % " \'\\'
 
@@ -82,7 +82,7 @@ def test_written_code_agrees_with_its_program_on_and_beside_thresholds(
     folder = tmp_path_factory.mktemp("written")
     library = compiled(folder, {name: c_header(d) for name, d in written.items()})
     for name, dispatcher in written.items():
-        program, module = dispatcher.program, python_of(python_module(dispatcher))
+        program, module = dispatcher.program, python_of(dispatcher)
         for values in inputs:
             c_values = c_arguments(dispatcher, values)
             wanted, among = selected(program, values), applying(program, values)
@@ -90,19 +90,20 @@ def test_written_code_agrees_with_its_program_on_and_beside_thresholds(
             assert found == (-1 if wanted is None else wanted), (name, values)
             if wanted is None:
                 with pytest.raises(LookupError):
-                    module["select"](**values)
+                    module.select(**values)
             else:
-                assert module["select_index"](**values) == wanted
-                assert module["select"](**values) == dict(program.portfolio[wanted])
-            if isinstance(program.choice, TreeChoice):
-                assert "select_top" not in module
+                assert module.select_index(**values) == wanted
+                assert module.select(**values) == dict(program.portfolio[wanted])
+            if not program.choice.predicts_times:
+                with pytest.raises(ValueError, match="predicts no times"):
+                    module.select_top(3, **values)
                 continue
             worth = listed(program, values, 3, among)
             assert top_of(library, dispatcher, values) == worth
-            assert wanted is None or list(module["select_top"](3, **values)) == worth
+            assert wanted is None or list(module.select_top(3, **values)) == worth
             assert worth[:1] == [wanted] * (wanted is not None), "the first is what is selected"
             assert getattr(library, f"top_{name}")(None, -2, *c_values) == 0, "writes nothing"
-            assert wanted is None or module["select_top"](-2, **values) == ()
+            assert wanted is None or module.select_top(-2, **values) == ()
 
 
 def planted(inputs: Sequence[Mapping[str, Value]]) -> Matrix:
@@ -149,7 +150,7 @@ def test_written_code_agrees_with_what_was_learnt(tmp_path: Path) -> None:
     assert [column.kind for column in columns] == [ColumnKind.LINEAR]
     library = compiled(tmp_path, {name: c_header(d) for name, d in written.items()})
     for name, dispatcher in written.items():
-        select_index = python_of(python_module(dispatcher))["select_index"]
+        select_index = python_of(dispatcher).select_index
         for values in inputs:
             wanted = selected(dispatcher.program, values)
             assert select_index(**values) == wanted
@@ -166,20 +167,20 @@ def test_a_learnt_shortlist_is_what_written_code_lists() -> None:
     written = dispatcher_of(
         learnt.program(matrix.candidates, {matrix.candidates[0]: ("m < 20",)}), "p"
     )
-    module = python_of(python_module(written))
+    module = python_of(written)
     applies = matrix.applies.copy()
     applies[:, 0] = matrix.features["m"] < 20
     lists = shortlists(learnt, matrix.features, applies, 3)
     names = [matrix.candidates[index] for index in range(3)]
     lengths = set()
     for values, row in zip(inputs, lists.tolist(), strict=True):
-        found = [written.program.portfolio[index] for index in module["select_top"](3, **values)]
+        found = [written.program.portfolio[index] for index in module.select_top(3, **values)]
         assert found == [names[index] for index in row if index >= 0]
         lengths.add(len(found))
     assert len(lengths) > 1, "some inputs are unsure"
     over_zero = {"m": 8, "n": 0, "s": 0.5, "t": "float"}
     wanted = listed(written.program, over_zero, 3, applying(written.program, over_zero))
-    assert list(module["select_top"](3, **over_zero)) == wanted, "where C gets an infinity"
+    assert list(module.select_top(3, **over_zero)) == wanted, "where C gets an infinity"
 
 
 def test_logarithms_have_the_same_bits_in_each_language(tmp_path: Path) -> None:
@@ -192,10 +193,10 @@ def test_logarithms_have_the_same_bits_in_each_language(tmp_path: Path) -> None:
         number = column_number(column, values)
         assert number == pytest.approx(0.3 - 0.1 * m + 0.7 * math.log2(m), rel=1e-7)
         for side, threshold in enumerate((number, math.nextafter(number, -math.inf))):
-            tree = TreeChoice(Split(0, threshold, Leaf(order=(0,)), Leaf(order=(1,))))
+            tree = Choice.of_trees([Split(0, threshold, Leaf((0.0, 1.0)), Leaf((1.0, 0.0)))], False)
             tuned = (TunedRange("m", 2, 4500), TunedRange("t", words=("half", "float")))
             configs = (Config({"A": 1}), Config({"A": 2}))
-            program = DispatchProgram((column,), tuned, configs, 0, tree, ((), ()))
+            program = DispatchProgram((column,), tuned, configs, tree, ((), ()))
             name = f"at_{m}_{side}"
             written[name] = dispatcher_of(program, name)
             inputs[name] = values, side
@@ -203,7 +204,7 @@ def test_logarithms_have_the_same_bits_in_each_language(tmp_path: Path) -> None:
     for name, (values, side) in inputs.items():
         c_values = c_arguments(written[name], values)
         assert getattr(library, f"select_{name}")(*c_values) == side
-        assert python_of(python_module(written[name]))["select_index"](**values) == side
+        assert python_of(written[name]).select_index(**values) == side
 
 
 # --------------------------------------------------------------------------- texts from elsewhere
@@ -214,21 +215,20 @@ def test_texts_from_elsewhere_stay_in_their_comments_and_literals(tmp_path: Path
         columns=(Column(ColumnKind.EQUALS, ("t",), NASTY),),
         tuned=(TunedRange("t", words=(NASTY, "x")),),
         portfolio=(Config({"MODE": NASTY, "FLAG": None}), Config({"MODE": "?", "FLAG": 64})),
-        static=0,
-        choice=TreeChoice(Split(0, 0.5, Leaf(order=(0,)), Leaf(order=(1,)))),
+        choice=Choice.of_trees([Split(0, 0.5, Leaf((0.0, 1.0)), Leaf((1.0, 0.0)))], False),
         guards=((), ()),
     )
     printed = Environment("opencl", NASTY, NASTY, NASTY, NASTY)
     provenance = type(PROVENANCE)(printed, NASTY, (NASTY,), 1, NASTY, NASTY, (NASTY, "??/"))
     feature = Feature("t", Type.WORD, (NASTY, "x"))
     dispatcher = Dispatcher("p", NASTY, ("f",), (feature,), program, provenance)
-    module = python_of(python_module(dispatcher))
-    assert module["PROVENANCE"]["device"] == NASTY
-    assert module["select"](NASTY) == {"MODE": NASTY, "FLAG": None}.copy() | {
+    module = python_of(dispatcher)
+    assert module.PROVENANCE["device"] == NASTY
+    assert module.select(NASTY) == {"MODE": NASTY, "FLAG": None}.copy() | {
         "MODE": "?",
         "FLAG": 64,
     }
-    assert module["select"]("y") == {"MODE": NASTY, "FLAG": None}
+    assert module.select("y") == {"MODE": NASTY, "FLAG": None}
     (tmp_path / "p.h").write_text(c_header(dispatcher))
     (tmp_path / "p.c").write_text(
         '#include "p.h"\n#include <stdio.h>\n'
@@ -274,7 +274,7 @@ def scope() -> Translator:
         ("log2(m) < A", "log2 of a feature differs between mathematical libraries"),
         ("m ** HALF < n", "only powers of whole numbers, to a constant of 1 or more, are exact"),
         ("m * HALF // 1 < n", "//, % and ceil_div are exact only for whole numbers"),
-        ("m < 2 ** 53 + A - 3", "it has the constant 9007199254740993, beyond 9007199254740992"),
+        ("m < 9007199254740993", "it has the constant 9007199254740993, beyond 9007199254740992"),
         ("MODE < m", "a text has no order"),
         ("MODE * m < n", "a text can be compared, not calculated with"),
     ],
@@ -308,20 +308,20 @@ UNDEFINED = (
 
 def test_a_number_without_a_value_is_none_in_each_language(tmp_path: Path) -> None:
     """A division by zero, and the root of a negative number."""
-    tree = TreeChoice(Leaf(order=(0,)))
+    choice = Choice.in_order(len(UNDEFINED))
     configs = tuple(Config({"A": 2, "B": k}) for k in range(len(UNDEFINED)))
     tuned = (TunedRange("m", 0, 9),)
-    program = DispatchProgram((), tuned, configs, 0, tree, tuple((g,) for g in UNDEFINED))
+    program = DispatchProgram((), tuned, configs, choice, tuple((g,) for g in UNDEFINED))
     written = dispatcher_of(program, "p")
     library = compiled(tmp_path, {"p": c_header(written)})
-    module = python_of(python_module(written))
+    module = python_of(written)
     for m, n in itertools.product(range(-2, 9), range(8)):
         values = {"m": m, "n": n, "s": 0.5, "t": "half"}
         wanted = applying(program, values)
         arguments = c_arguments(written, values)
         for index, guard in enumerate(UNDEFINED):
             found = library.applies_p(index, *arguments)
-            assert bool(found) == module["applies"](index, **values) == (index in wanted), (
+            assert bool(found) == module.applies(index, **values) == (index in wanted), (
                 guard,
                 values,
             )
@@ -345,7 +345,7 @@ def test_guards_are_computed_outside_of_the_tuned_range_as_well(tmp_path: Path) 
     options = ["-std=c99", *STRICT, "-fsanitize=undefined", "-fno-sanitize-recover", "-O1"]
     subprocess.run(["cc", *options, "main.c", "-o", "main"], cwd=tmp_path, check=True)
     subprocess.run([tmp_path / "main"], check=True)
-    select_index = python_of(python_module(dispatcher))["select_index"]
+    select_index = python_of(dispatcher).select_index
     for m, n, wanted in shapes:
         if wanted >= 0:
             assert select_index(m, n) == wanted
@@ -364,49 +364,42 @@ def test_integers_that_c_cannot_hold_are_refused_for_the_tuned_inputs() -> None:
 
 def test_tree_reads_as_one_would_write_it() -> None:
     wanted = """\
-    real_m = float(m)
-    if real_m <= 96.5:
-        return 1  # 4 inputs
-    real_n = float(n)
-    m_over_n = real_m / real_n
-    if m_over_n <= 0.75:
-        return 2  # 5 inputs
-    return 0  # 1 input
+    if ((double)m <= 96.5) {
+        return 1; /* 4 inputs */
+    }
+    if ((double)m / (double)n <= 0.75) {
+        return 2; /* 5 inputs */
+    }
+    return 0; /* 1 input */
 """
-    assert wanted in python_module(of_mvmul())
+    assert wanted in c_header(of_mvmul())
 
 
 def test_names_that_a_language_reserves_are_changed() -> None:
+    leaves = Leaf((1.0, 0.0)), Leaf((0.0, 1.0))
+    names = ("class", "double")
     program = DispatchProgram(
-        (Column(ColumnKind.RAW, ("register",)), Column(ColumnKind.RAW, ("double",))),
-        (TunedRange("register", 1, 9), TunedRange("double", 1, 9)),
+        tuple(Column(ColumnKind.RAW, (name,)) for name in names),
+        tuple(TunedRange(name, 1, 9) for name in names),
         (Config({"class": 1}), Config({"class": 2})),
-        0,
-        TreeChoice(Split(0, 4.0, Leaf(order=(1,)), Split(1, 5.0, Leaf(), Leaf(order=(1,))))),
-        (("register < double",), ()),
+        Choice.of_trees([Split(0, 4.0, leaves[0], Split(1, 5.0, leaves[1], leaves[0]))], False),
+        (("double < 9",), ()),
     )
-    features = features_of(program, ("register", "double"), ({"register": 1, "double": 2},))
+    features = features_of(program, names, ({"class": 1, "double": 2},))
     dispatcher = Dispatcher("p", "", ("f",), features, program, PROVENANCE)
-    module = python_of(python_module(dispatcher))
-    assert module["select"](register_=3, double_=4) == {"class": 2}
+    assert python_of(dispatcher).select(class_=3, double=4) == {"class": 2}
     assert "int class_;" in c_header(dispatcher)
-    assert "int64_t register_, int64_t double_" in c_header(dispatcher)
+    assert "int64_t class_, int64_t double_" in c_header(dispatcher)
 
 
 def own_names(dispatcher: Dispatcher) -> set[str]:
-    """What functions that take features use beside them, in C and in Python."""
+    """What functions of the header that take features use beside them."""
     header = re.sub(r'/\*.*?\*/|"(\\.|[^"])*"|^#.*?$', "", c_header(dispatcher), flags=re.S | re.M)
     header = re.sub(r"HARNESS_ON_SELECT\(p, .*", "", header)  # a macro takes any names
     functions = re.findall(r"\([^()]*int64_t m,.*?^}", header, flags=re.S | re.M)
     text = re.sub(r"\.[a-z]\w*|\b0x\w+", "", " ".join(functions))
     found = {name for name in re.findall(r"\b[a-zA-Z]\w*", text) if name[:2].lower() != "p_"}
-    for function in ast.parse(python_module(dispatcher)).body:
-        if isinstance(function, ast.FunctionDef) and "m" in (a.arg for a in function.args.args):
-            found |= {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
-            found |= {node.arg for node in ast.walk(function) if isinstance(node, ast.arg)}
-    of_features = {*column_names(dispatcher).values(), *real_names(dispatcher).values()}
-    of_features |= {feature.name for feature in dispatcher.features}
-    return {name for name in found - of_features if not name.startswith("_")}
+    return found - {feature.name for feature in dispatcher.features}
 
 
 def test_no_feature_has_a_name_that_written_code_uses() -> None:
@@ -420,10 +413,44 @@ def test_no_feature_has_a_name_that_written_code_uses() -> None:
             every = (guards,) * len(program.portfolio)
             guarded = dataclasses.replace(program, guards=every)
             found |= own_names(dispatcher_of(guarded, "p", launch=plan))
-    assert {"i", "best", "numbers", "sqrt", "select_index"} < found
+    assert {"i", "numbers", "sqrt"} < found
     assert sorted(name for name in found if variable(name) == name) == []
     assert len({variable(name) for name in ("int", "int_", "int__")}) == 3
-    assert (variable("size"), member("count"), member("class")) == ("size", "count", "class_")
+    assert (variable("width"), member("count"), member("class")) == ("width", "count", "class_")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__import__('os')",
+        "().__class__",
+        "m.real",
+        "[n for n in [1]]",
+        "min(m, key=abs)",
+        "f0(m)",
+        "min(*m)",
+        "os",
+    ],
+)
+def test_module_refuses_what_is_no_expression_of_the_language(tmp_path: Path, text: str) -> None:
+    files = files_of(of_mvmul(mvmul_program(guards=(("m < 9",), (), ()))))
+    files["p/p.json"] = files["p/p.json"].replace(b"m < 9", text.encode())
+    module = imported(files, "p", tmp_path)
+    with pytest.raises(ValueError, match="an expression"):
+        module.applies(0, m=16, n=16)
+
+
+def test_module_refuses_other_features() -> None:
+    module = python_of(of_mvmul())
+    for arguments, features in (
+        ((16,), {}),
+        ((), {"m": 16}),
+        ((16, 16), {"k": 1}),
+        ((16,), {"m": 1}),
+    ):
+        with pytest.raises(TypeError, match="the features of p are m, n"):
+            module.select_index(*arguments, **features)
+    assert module.select_index(16, n=16) == module.select_index(n=16, m=16)
 
 
 def test_numbers_of_numpy_are_computed_with_exactly() -> None:
@@ -432,9 +459,9 @@ def test_numbers_of_numpy_are_computed_with_exactly() -> None:
         tuned=(TunedRange("m", 16, 10**6), TunedRange("n", 16, 10**6)),
     )
     plan = LaunchPlan((Expression("64"),), (Expression("ceil_div(m * n, 64)"),))
-    module = python_of(python_module(of_mvmul(program, plan)))
-    assert not module["applies"](0, np.int32(65536), np.int32(65536))
-    assert module["launch_size"](0, np.int32(40000), np.int32(60000)) == ((64,), (37500000,))
+    module = python_of(of_mvmul(program, plan))
+    assert not module.applies(0, np.int32(65536), np.int32(65536))
+    assert module.launch_size(0, np.int32(40000), np.int32(60000)) == ((64,), (37500000,))
 
 
 def test_shared_memory_is_a_number_of_bytes_or_cannot_be_launched(tmp_path: Path) -> None:
@@ -443,7 +470,7 @@ def test_shared_memory_is_a_number_of_bytes_or_cannot_be_launched(tmp_path: Path
     for text, expected in cases.items():
         plan = LaunchPlan(*sizes, Expression(text))
         dispatcher = of_mvmul(plan=plan)
-        shared_bytes = python_of(python_module(dispatcher))["shared_bytes"]
+        shared_bytes = python_of(dispatcher).shared_bytes
         for n, size in zip((32, 16, 8), expected, strict=True):
             if size < 0:
                 with pytest.raises(ValueError, match=r"whole number of bytes|below the tuned"):
@@ -469,22 +496,19 @@ def numbers_of(tmp_path: Path, dispatcher: Dispatcher, calls: str) -> list[int]:
 def test_carveout_is_computed_in_all_code(tmp_path: Path) -> None:
     sizes = (Expression("64"),), (Expression("1"),)
     dispatcher = of_mvmul(plan=LaunchPlan(*sizes, carveout=Expression("n - 17")))
-    carveout = python_of(python_module(dispatcher))["carveout"]
+    carveout = python_of(dispatcher).carveout
     assert [carveout(0, m=16, n=n) for n in (16, 17, 92)] == [-1, 0, 75]
     with pytest.raises(ValueError, match="the carve-out 101 must be a whole percentage, or -1"):
         carveout(0, m=16, n=118)
     calls = "".join(f'printf("%d ", (int)p_carveout(0, 16, {n}));' for n in (16, 17, 92, 118))
     assert numbers_of(tmp_path, dispatcher, calls) == [-1, 0, 75, -1]
-    launch = json_dispatcher(dispatcher).launch
-    assert launch is not None
-    assert launch.carveout == "n - 17"
 
 
 def test_cooperative_launch_is_said_in_all_code() -> None:
     for is_cooperative in (False, True):
         plan = LaunchPlan((Expression("64"),), (Expression("m"),), cooperative=is_cooperative)
         dispatcher = of_mvmul(plan=plan)
-        assert ("COOPERATIVE" in python_of(python_module(dispatcher))) is is_cooperative
+        assert python_of(dispatcher).DATA["launch"]["cooperative"] is is_cooperative
         assert ("with cuLaunchCooperativeKernel. */\n" in c_header(dispatcher)) is is_cooperative
 
 
@@ -495,26 +519,63 @@ def test_feature_of_numbers_and_words_is_refused() -> None:
 
 def test_code_says_what_a_person_would_of_powers_of_two_and_words() -> None:
     words, twos = COLUMNS[5], COLUMNS[7]
-    leaves = Leaf(order=(0,), rows=1), Leaf(order=(1,), rows=2)
+    leaves = Leaf((0.0, 1.0, 2.0), 1), Leaf((1.0, 0.0, 2.0), 2)
     program = dataclasses.replace(
         mvmul_program(),
         columns=(words, twos),
         tuned=(TunedRange("m", 1, 9, whole=True), TunedRange("t", words=("half", "float"))),
-        choice=TreeChoice(Split(0, 0.0, Split(1, 4.0, *leaves), leaves[0])),
+        choice=Choice.of_trees([Split(0, 0.0, Split(1, 4.0, *leaves), leaves[0])], False),
     )
-    dispatcher = dispatcher_of(program, "said")
-    python, c = python_module(dispatcher), c_header(dispatcher)
-    assert "if not t_is_half:\n" in python
-    assert "if twos_of_m <= 4.0:  # m is not divisible by 8\n" in python
-    assert "if (!t_is_half) {\n" in c
-    assert "if (twos_of_m <= 4.0) { /* m is not divisible by 8 */\n" in c
+    header = c_header(dispatcher_of(program, "said"))
+    assert "if (!(t == SAID_T_IS_HALF)) {\n" in header
+    assert "<= 4.0) { /* m is not divisible by 8 */\n" in header
 
 
 def test_a_device_of_the_tuned_ones_vendor_is_served_by_the_choice() -> None:
     where = dataclasses.replace(PROVENANCE.environment, platform="AMD Accelerated")
     provenance = dataclasses.replace(PROVENANCE, environment=where)
-    serves = python_of(python_module(dispatcher_of(mvmul_program(), "p", provenance=provenance)))[
-        "serves"
+    module = python_of(dispatcher_of(mvmul_program(), "p", provenance=provenance))
+    assert module.serves("gfx1100", "AMD Accelerated Parallel Processing")
+    assert not module.serves("a GPU", "NVIDIA CUDA")
+
+
+def test_files_need_no_harness(tmp_path: Path) -> None:
+    """They are imported by a Python that finds no other packages than stand-ins for theirs."""
+    for name, content in files_of(of_mvmul()).items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    for name in ("torch", "numpy"):
+        (tmp_path / f"{name}.py").write_text("")
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "import p.torch_op\n"
+        "assert 'harness' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True)
+
+
+TRITON = """
+class Config:
+    def __init__(self, kwargs, num_warps=4, num_stages=3):
+        self.kwargs, self.num_warps, self.num_stages = kwargs, num_warps, num_stages
+"""
+"""A stand-in for the one class of Triton that is used."""
+
+
+def test_example_makes_configurations_of_triton(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = mvmul_program()
+    renamed = [Config({"BLOCK": c["THRD"], "num_warps": c["LU"]}) for c in program.portfolio]
+    blocks = python_of(of_mvmul(dataclasses.replace(program, portfolio=tuple(renamed))))
+    (tmp_path / "triton.py").write_text(TRITON)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    example = runpy.run_path(str(ROOT / "examples" / "triton_configs.py"))
+    configs = example["configs_of"](blocks)
+    assert [(c.kwargs, c.num_warps) for c in configs] == [
+        ({"BLOCK": each["BLOCK"]}, each["num_warps"]) for each in renamed
     ]
-    assert serves("gfx1100", "AMD Accelerated Parallel Processing")
-    assert not serves("a GPU", "NVIDIA CUDA")
+    prune = example["prune_by"](blocks, n="N")
+    for m, n in ((64, 4096), (64, 32), (2048, 4096), (8, 8)):
+        chosen = blocks.select_index(m=m, n=n)
+        assert prune(configs, {"m": m}, N=n, grid=None) == [configs[chosen]]

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.arrays import Array
+from harness.dispatch.choice import Leaf, Split
 from harness.dispatch.growing import (
     Grown,
     between,
@@ -21,7 +22,6 @@ from harness.dispatch.growing import (
     reached_at,
     sums_by_node,
 )
-from harness.dispatch.nodes import Leaf, Split
 
 TREE = Grown(
     low=np.array([1, 3, -1, -1, -1]),
@@ -42,11 +42,11 @@ def test_a_tree_of_fewer_leaves_is_the_first_nodes_of_it() -> None:
 
 def test_a_root_of_fewer_nodes_has_their_leaves() -> None:
     def root(count: int) -> object:
-        return TREE.root(lambda node: Leaf(node), count)
+        return TREE.root(lambda node: Leaf((node,)), count)
 
-    assert root(1) == Leaf(0)
-    assert root(3) == Split(0, 5.0, Leaf(1), Leaf(2))
-    assert root(5) == Split(0, 5.0, Split(1, 0.5, Leaf(3), Leaf(4)), Leaf(2))
+    assert root(1) == Leaf((0,))
+    assert root(3) == Split(0, 5.0, Leaf((1,)), Leaf((2,)))
+    assert root(5) == Split(0, 5.0, Split(1, 0.5, Leaf((3,)), Leaf((4,))), Leaf((2,)))
 
 
 def test_sums_and_counts_are_of_the_inputs_that_pass() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,11 +13,11 @@ from threadpoolctl import threadpool_limits
 
 from harness.core.arrays import Array
 from harness.core.records import Config, Value
-from harness.dispatch.ensemble import EnsembleLearner, fit_boosted, fit_models
-from harness.dispatch.learnt import LearntSelector, expected_costs
+from harness.dispatch import ensemble
+from harness.dispatch.choice import DispatchProgram, LearntSelector
+from harness.dispatch.ensemble import EnsembleLearner, fit_boosted
 from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.portfolio import static_order
-from harness.dispatch.program import DispatchProgram, EnsembleChoice, ForestChoice
 from harness.dispatch.tree import TreeLearner
 from harness.models.encoding.columns import Column, ColumnKind, column_values, derive_columns
 from tests.helpers.dispatch_examples import column_number, order_of
@@ -59,7 +60,7 @@ def on_every_threshold(program: DispatchProgram, random: np.random.Generator) ->
     """Inputs of which one size is at, and next to, each threshold on a raw size."""
     rows: list[Row] = []
     for tree in program.choice.trees:
-        for split in tree.splits():
+        for split in tree.root.splits():
             column = program.columns[split.column]
             if column.kind is not ColumnKind.RAW:
                 continue
@@ -87,12 +88,17 @@ def test_a_program_chooses_as_what_was_learnt(name: str) -> None:
     assert printed == [matrix.candidates[index] for index in indices]
 
 
-def test_an_ensemble_predicts_bit_for_bit_what_scikit_learn_predicts() -> None:
+def test_boosted_trees_predict_bit_for_bit_what_scikit_learn_predicts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     matrix = planted(300, seed=0)
     values = column_values(derive_columns(matrix.features), matrix.features)
-    logs = matrix.log_slowdown
-    costs = expected_costs(fit_boosted(values, logs, seed=0), values)
-    for index, model in enumerate(fit_models(values, logs, seed=0)):
+    logs, models = matrix.log_slowdown, list[Any]()
+    fit = ensemble._fitted
+    monkeypatch.setattr(ensemble, "_fitted", lambda *a: models.append(fit(*a)) or models[-1])
+    costs = fit_boosted(values, logs, seed=0).costs(values)
+    assert len(models) == 3
+    for index, model in enumerate(models):
         with threadpool_limits(1, user_api="openmp"):  # threads would wait for each other
             np.testing.assert_array_equal(costs[:, index], model.predict(values))
 
@@ -128,8 +134,10 @@ def test_powers_of_two_that_divide_a_number_are_exact(number: float) -> None:
 
 
 def test_few_inputs_make_a_forest() -> None:
-    assert isinstance(learnt("forest")[1].choice, ForestChoice)
-    assert isinstance(learnt("ensemble")[1].choice, EnsembleChoice)
+    owners = [
+        {tree.candidate for tree in learnt(n)[1].choice.trees} for n in ("forest", "ensemble")
+    ]
+    assert owners == [{None}, {0, 1, 2}]
 
 
 @pytest.mark.parametrize("name", ["tree", "ensemble", "forest"])

@@ -24,9 +24,9 @@ from harness.core.errors import UsageError
 from harness.core.program import Binary
 from harness.core.records import Build, Config, Environment
 from harness.dispatch import package
+from harness.dispatch.choice import Choice, DispatchProgram, Leaf
 from harness.dispatch.dispatcher import Provenance
 from harness.dispatch.loaders import cuda as cuda_loader
-from harness.dispatch.nodes import Leaf
 from harness.dispatch.package import (
     MANIFEST,
     KernelFile,
@@ -35,7 +35,6 @@ from harness.dispatch.package import (
     write_dispatcher,
     write_files,
 )
-from harness.dispatch.program import DispatchProgram, TreeChoice
 from harness.measure.cuda.bindings import BindingsDriver
 from harness.measure.cuda.nvcc import Nvcc
 from harness.measure.opencl.device import OpenClDevice
@@ -78,14 +77,12 @@ def spec() -> Spec:
     return load_spec(ROOT / "spaces" / "mvmul.yaml")
 
 
-def write_for_opencl(
-    folder: Path, spec: Spec, program: DispatchProgram, formats: tuple[str, ...] = ()
-) -> None:
+def write_for_opencl(folder: Path, spec: Spec, program: DispatchProgram) -> None:
     """Write a dispatcher for the OpenCL device that is here."""
     device = OpenClDevice(find_device())
     where, limits = provenance(device.environment("a compiler")), device.limits.names()
     kernels = opencl_kernels(spec, program)
-    write_dispatcher(folder, program, spec, where, kernels, limits, formats=formats)
+    write_dispatcher(folder, program, spec, where, kernels, limits)
 
 
 def write_for_cuda(
@@ -153,6 +150,9 @@ def test_folder_holds_the_choice_the_loader_and_the_kernels(out: Path) -> None:
     assert {name for name in found if "__pycache__" not in name} == {
         MANIFEST,
         "mvmul.h",
+        "mvmul/mvmul.json",
+        "mvmul/torch_op.py",
+        "mvmul/_expressions.py",
         "mvmul/__init__.py",
         "mvmul/_opencl.py",
         "mvmul/_workload.py",
@@ -176,7 +176,9 @@ def test_folder_of_a_dispatcher_is_replaced(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["mine.txt", MANIFEST])
 def test_folder_with_anything_else_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text('{"mine": 1}')
-    with pytest.raises(UsageError, match=rf"{re.escape(name)} is not part of one; move it away"):
+    with pytest.raises(
+        UsageError, match=rf"{re.escape(name)} is not part of one, or was changed; move"
+    ):
         write_files(tmp_path, {"a.h": b"1"}, inputs=12)
     assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [(name, '{"mine": 1}')]
 
@@ -190,7 +192,7 @@ def test_a_folder_within_a_dispatchers_is_refused(tmp_path: Path) -> None:
 def test_file_that_a_person_changed_is_not_replaced(tmp_path: Path) -> None:
     write_files(tmp_path, {"a.h": b"1"}, inputs=12)
     (tmp_path / "a.h").write_text("changed")
-    with pytest.raises(UsageError, match=r"a\.h was changed since it was written"):
+    with pytest.raises(UsageError, match=r"a\.h is not part of one, or was changed"):
         write_files(tmp_path, {"a.h": b"1"}, inputs=12)
 
 
@@ -315,7 +317,7 @@ def test_another_device_gets_the_static_configuration_and_one_warning(
         warnings.simplefilter("always")
         kernel = imported(tmp_path / "out").load(queue.context)
         assert (product(queue, kernel, 50, 300) == 300).all()
-    assert kernel.index(m=50, n=300) == program.static
+    assert kernel.index(m=50, n=300) == 0
     (warning,) = [w for w in caught if "was tuned on" in str(w.message)]
     assert "was tuned on a device, 2 compute units, not on" in str(warning.message)
     assert warning.filename == __file__
@@ -365,8 +367,8 @@ def gemm_program() -> tuple[Spec, DispatchProgram]:
     spec = load_spec(ROOT / "spaces" / "modern" / "gemm.yaml")
     default = Config({p.name: p.default for p in spec.parameters})
     large = Config({**default, "TILE_M": 256, "TILE_K": 64, "WORK_M": 8})
-    choice = TreeChoice(Leaf(order=(1, 0), rows=1))
-    return spec, DispatchProgram((), (), (default, large), 0, choice, ((), ()))
+    choice = Choice.of_trees([Leaf((1.0, 0.0), 1)], predicts_times=False)
+    return spec, DispatchProgram((), (), (default, large), choice, ((), ()))
 
 
 @pytest.mark.gpu
@@ -428,7 +430,7 @@ def test_cuda_loader_without_a_package_says_what_to_install(
     for name in ("pycuda.driver", "cuda.bindings.driver"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ImportError, match="mvmul needs cuda-bindings or PyCUDA: pip install cuda-"):
-        cuda_loader.Kernel(SimpleNamespace(NAME="mvmul"))
+        cuda_loader.Kernel(SimpleNamespace(NAME="mvmul", DATA={"launch": None}))
 
 
 def test_opencl_loader_passes_the_local_memory(tmp_path: Path) -> None:

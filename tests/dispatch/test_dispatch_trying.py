@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.dispatch.choice import Choice, DispatchProgram, Leaf
 from harness.dispatch.loaders.trying import FirstCalls, first_calls
-from harness.dispatch.nodes import Leaf
-from harness.dispatch.program import DispatchProgram, EnsembleChoice
 from harness.space_file import Spec, load_spec
 from tests.dispatch.test_dispatch_package import (
     imported,
@@ -37,7 +36,7 @@ def dispatcher(listed: tuple[int, ...] = (2, 0, 1), **others: Any) -> Any:
         NAME="mvmul",
         PORTFOLIO=CONFIGS,
         PROVENANCE={"kernel_sha256": "ab"},
-        launch_size=lambda index, m: ((1,), (m,)),
+        DATA={"choice": {"worth_a_try": 0.7}, "launch": {}},
         select_top=lambda most, m: listed[:most],
         applies=lambda index, m: True,
     )
@@ -164,13 +163,15 @@ def test_nothing_is_remembered_where_nothing_is_tried(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lacking", "message"), [("select_top", "--choice ensemble"), ("launch_size", "host module's")]
+    ("data", "message"),
+    [
+        ({"choice": {"worth_a_try": None}, "launch": {}}, "--choice ensemble"),
+        ({"choice": {"worth_a_try": 0.7}, "launch": None}, "host module's"),
+    ],
 )
-def test_what_cannot_be_tried_is_refused(lacking: str, message: str) -> None:
-    module = dispatcher()
-    delattr(module, lacking)
+def test_what_cannot_be_tried_is_refused(data: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        FirstCalls(module, 3, None, "a GPU")
+        FirstCalls(dispatcher(DATA=data), 3, None, "a GPU")
 
 
 # ------------------------------------------------------------------------------- the loaders
@@ -183,7 +184,7 @@ def spec() -> Spec:
 
 def unsure_program() -> DispatchProgram:
     """Three configurations of mvmul that are predicted to take nearly the same time."""
-    choice = EnsembleChoice((0.2, 0.0, 0.1), tuple((Leaf(0.0),) for _ in range(3)))
+    choice = Choice.of_trees([Leaf((0.2, 0.0, 0.1))], predicts_times=True)
     return dataclasses.replace(mvmul_program(), columns=(), choice=choice)
 
 

@@ -16,14 +16,13 @@ from harness.dispatch.learners import Fixed, Static
 from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.portfolio import greedy_portfolio
 from harness.dispatch.verdict import (
-    Judged,
     PairedComparison,
+    Slowdowns,
     compare,
     geometric_mean,
     held_out,
+    held_out_slowdowns,
     in_hindsight,
-    judge,
-    judged,
     least_gain,
 )
 from harness.models.folds import fold_count, grouped_folds
@@ -40,15 +39,15 @@ def table(time_s: list[list[float]], **known: object) -> Matrix:
     return make_matrix(features, candidates, times, **known)  # type: ignore[arg-type]
 
 
-def printed(logs: list[float], groups: list[int] | None = None) -> Judged:
+def printed(logs: list[float], groups: list[int] | None = None) -> Slowdowns:
     numbers = np.array(groups if groups is not None else range(len(logs)))
-    return Judged("it", np.array(logs), numbers, np.zeros(len(logs), dtype=bool))
+    return Slowdowns("it", np.array(logs), numbers, np.zeros(len(logs), dtype=bool))
 
 
 def test_failure_counts_twice_the_largest_slowdown_of_its_input() -> None:
     matrix = table([[1.0, 3.0, INF], [1.0, 1.0, 1.0]])
     np.testing.assert_allclose(np.exp(matrix.log_slowdown[0]), [1.0, 3.0, 6.0])
-    found = judged("it", matrix, np.array([2, 0]))
+    found = Slowdowns.of("it", matrix, np.array([2, 0]))
     assert found.failures == 1
     assert found.worst == pytest.approx(6.0)
 
@@ -56,11 +55,11 @@ def test_failure_counts_twice_the_largest_slowdown_of_its_input() -> None:
 def test_choice_that_does_not_apply_is_refused() -> None:
     matrix = table([[1.0, 2.0]], applies=np.array([[True, False]]))
     with pytest.raises(ValueError, match="BLOCK=64, which does not apply"):
-        judged("it", matrix, np.array([1]))
+        Slowdowns.of("it", matrix, np.array([1]))
 
 
 def test_no_choice_is_one_that_failed() -> None:
-    found = judged("it", table([[1.0, 3.0], [1.0, 2.0]]), np.array([-1, 1]))
+    found = Slowdowns.of("it", table([[1.0, 3.0], [1.0, 2.0]]), np.array([-1, 1]))
     np.testing.assert_allclose(found.slowdown, [6.0, 2.0])
     assert found.failures == 1
 
@@ -104,7 +103,7 @@ class Peeking:
 
 def test_nothing_is_learnt_of_the_inputs_that_judge() -> None:
     learner = Peeking([])
-    found = judge(table([[1.0, 2.0], [2.0, 1.0], [1.0, 1.0]]), [learner])
+    found = held_out_slowdowns(table([[1.0, 2.0], [2.0, 1.0], [1.0, 1.0]]), [learner])
     assert sorted(sorted(seen.tolist()) for seen in learner.seen) == [[1, 2], [1, 3], [2, 3]]
     np.testing.assert_allclose(found["peeking"].slowdown, [1.0, 2.0, 1.0])
     assert found["oracle"].worst == 1.0
@@ -112,7 +111,7 @@ def test_nothing_is_learnt_of_the_inputs_that_judge() -> None:
 
 def test_one_group_cannot_be_judged() -> None:
     with pytest.raises(ValueError, match="two groups"):
-        judge(table([[1.0], [1.0]], groups=[0, 0]), [Static()])
+        held_out_slowdowns(table([[1.0], [1.0]], groups=[0, 0]), [Static()])
 
 
 def test_mean_is_geometric_and_its_interval_draws_groups() -> None:
@@ -206,6 +205,6 @@ def test_a_percentile_is_the_first_that_99_of_100_do_not_exceed() -> None:
 def test_in_hindsight_a_learner_is_judged_on_what_it_learnt_from() -> None:
     matrix = table([[1.0, 2.0], [2.0, 1.0], [1.0, NAN]])
     learner = Peeking([])
-    found = in_hindsight(matrix, learner)
+    found = in_hindsight(matrix, learner, "it")
     assert [seen.tolist() for seen in learner.seen] == [[1, 2, 3]]
     np.testing.assert_allclose(found.slowdown, [1.0, 2.0, 1.0])

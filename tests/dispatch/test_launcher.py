@@ -19,14 +19,13 @@ import pytest
 from harness.api import dispatched_program, dispatching
 from harness.commands import dispatch
 from harness.core.records import Config, Environment, Input
+from harness.dispatch.choice import Choice, DispatchProgram, Leaf, Split
 from harness.dispatch.launcher import make_launcher
-from harness.dispatch.nodes import Leaf, Split
 from harness.dispatch.package import write_dispatcher
-from harness.dispatch.program import DispatchProgram, TreeChoice
 from harness.dispatch.program_files import file_name, program_files
 from harness.dispatch.study import DISPATCHERS, STATIC
-from harness.measure.programs import worker
-from harness.measure.programs.measurer import backend_of
+from harness.measure.programs import building
+from harness.measure.programs.building import backend_of
 from harness.models.encoding.columns import Column, ColumnKind, TunedRange
 from harness.results.view import Results
 from harness.space_file import Spec, load_spec
@@ -96,13 +95,12 @@ def every(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "space.yaml").write_text(EVERY.replace("DEVICE", str(folder / "device")))
     spec = load_spec(folder / "space.yaml")
     assert spec.program is not None
-    by_scale = Split(1, 1.0, Leaf(order=(2,)), Leaf(order=(0,)))
+    by_scale = Split(1, 1.0, Leaf((1.0, 1.0, 0.0)), Leaf((0.0, 1.0, 2.0)))
     program = DispatchProgram(
         columns=(Column(ColumnKind.RAW, ("n",)), Column(ColumnKind.RAW, ("s",))),
         tuned=TUNED,
         portfolio=tuple(Config({"T": t}) for t in (1, 2, 3)),
-        static=0,
-        choice=TreeChoice(Split(0, 10.0, Leaf(order=(1,)), by_scale)),
+        choice=Choice.of_trees([Split(0, 10.0, Leaf((1.0, 0.0, 1.0)), by_scale)], False),
         guards=((), (), ()),
     )
     environment = Environment("command", "a device", "a platform", "1.0", "a compiler")
@@ -343,7 +341,7 @@ def by_tile(given: Input, config: Config) -> float:
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Builds run in this process, and only the tree is learnt."""
     monkeypatch.setattr("harness.measure.builds.queue.Child", HereChild)
-    monkeypatch.setattr(worker, "end_programs_when_terminated", lambda: None)
+    monkeypatch.setattr(building, "end_programs_when_terminated", lambda: None)
     monkeypatch.setattr(
         dispatching, "learners", lambda names: [STATIC, *(DISPATCHERS[name] for name in names)]
     )
@@ -352,9 +350,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
 def tuned_work(folder: Path, text: str = WORK) -> tuple[Path, Spec]:
     """The database of a tuned program."""
     spec = space_of(folder, text, work_c=SOURCE)
-    backend = backend_of(spec)
-    environment = backend.environment(backend.open_compiler().identity)
-    return fill(folder / "r.db", spec, environment, by_tile), spec
+    return fill(folder / "r.db", spec, backend_of(spec).environment(), by_tile), spec
 
 
 def facts(environment: Environment) -> Results:
@@ -402,8 +398,7 @@ def space_of(folder: Path, text: str, **sources: str) -> Spec:
 def program_of(spec: Spec) -> DispatchProgram:
     """All configurations of a space's parameters, to be chosen from."""
     configs = tuple(Config({"TILE": t, "T": k}) for t in (1, 2) for k in (1, 2))
-    always = TreeChoice(Leaf(order=(0,)))
-    return DispatchProgram((), (), configs, 0, always, ((),) * len(configs))
+    return DispatchProgram((), (), configs, Choice.in_order(4), ((),) * len(configs))
 
 
 COPIED = """\

@@ -100,6 +100,6 @@ def test_what_lacks_a_measurement_where_it_applies_cannot_be_judged() -> None:
     assert made.complete().applies.tolist() == [
         [False, False, False], [False, True, False], [False, False, False]
     ]  # fmt: skip
-    judged = made.judgeable()
+    judged = made.comparable()
     assert judged.features["n"].tolist() == [11]
     assert judged.applies.tolist() == [[False, True, False]]

@@ -12,14 +12,8 @@ import pytest
 from harness.core.arrays import Array, Flags, Indices
 from harness.core.records import Config
 from harness.dispatch.growing import Grown
-from harness.dispatch.matrix import Matrix, make_matrix
-from harness.dispatch.portfolio import (
-    costs,
-    first_applicable,
-    greedy_portfolio,
-    node_orders,
-    static_order,
-)
+from harness.dispatch.matrix import Matrix, first_applicable, make_matrix
+from harness.dispatch.portfolio import costs, greedy_portfolio, node_orders, static_order
 
 
 def table(time_s: Array, applies: Flags | None = None) -> Matrix:

@@ -26,7 +26,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """The module that makes operators, of mvmul on the OpenCL device that is here."""
     folder = tmp_path_factory.mktemp("torch") / "out"
     spec = load_spec(ROOT / "spaces" / "mvmul.yaml")
-    write_for_opencl(folder, spec, mvmul_program(), formats=("torch",))
+    write_for_opencl(folder, spec, mvmul_program())
     sys.path.insert(0, str(folder))
     yield importlib.import_module("mvmul.torch_op")
     sys.path.remove(str(folder))

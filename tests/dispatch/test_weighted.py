@@ -15,9 +15,9 @@ from harness.core.records import Config, Input
 from harness.dispatch.ensemble import fit_boosted
 from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.portfolio import greedy_portfolio, static_order
-from harness.dispatch.study import QUICK, study
+from harness.dispatch.study import QUICK, Study
 from harness.dispatch.tree import TreeLearner
-from harness.dispatch.verdict import Judged, geometric_mean
+from harness.dispatch.verdict import Slowdowns, geometric_mean
 from harness.dispatch.weighted import weigh
 from harness.space_file import load_spec
 from harness.space_file.workload import Workload
@@ -81,7 +81,7 @@ def test_calls_of_an_input_that_cannot_be_judged_count_for_the_nearest() -> None
     weighed, _ = weigh(lacking, workload({16: 9, 32: 1}))
     assert weighed.weights is not None
     assert weighed.weights.tolist() == [15.0, *[0.0] * 14]
-    assert study(weighed, QUICK).judged["oracle"].worst == 1.0
+    assert Study.of(weighed, QUICK).slowdowns["oracle"].worst == 1.0
     lacking.time_s[:] = np.nan
     with pytest.raises(UsageError, match=r"no call of calls\.csv counts"):
         weigh(lacking, workload({32: 1}))
@@ -114,7 +114,7 @@ def test_the_weighted_mean_is_that_of_inputs_that_come_so_often() -> None:
 
 def test_the_tail_and_the_worst_are_of_inputs_that_come() -> None:
     logs, weights = np.log([1.0, 2.0, 9.0]), np.array([1.0, 1.0, 0.0])
-    judged = Judged("it", logs, np.arange(3), np.zeros(3, dtype=bool), weights=weights)
+    judged = Slowdowns("it", logs, np.arange(3), np.zeros(3, dtype=bool), weights=weights)
     assert (judged.worst, judged.near) == (pytest.approx(2), 0.5)
     assert judged.percentile_99 == pytest.approx(2)
     assert judged.rows(np.array([1, 2])).mean.value == pytest.approx(2)
@@ -139,9 +139,9 @@ def test_the_verdict_says_that_it_is_weighted_and_how_much_is_covered(
 
 def test_the_study_of_equal_weights_is_the_same() -> None:
     equal = replace(matrix(), weights=np.ones(len(SIZES)))
-    one, other = (study(m, QUICK) for m in (matrix(), equal))
-    assert {n: j.mean for n, j in one.judged.items()} == {
-        n: j.mean for n, j in other.judged.items()
+    one, other = (Study.of(m, QUICK) for m in (matrix(), equal))
+    assert {n: j.mean for n, j in one.slowdowns.items()} == {
+        n: j.mean for n, j in other.slowdowns.items()
     }
 
 

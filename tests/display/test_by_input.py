@@ -14,7 +14,7 @@ from harness.core.kept import Kept
 from harness.core.records import Config, Input
 from harness.dispatch.by_input import InputSlowdowns, geometric_means, slowdowns_by_input
 from harness.dispatch.learners import Default, Static
-from harness.dispatch.study import CHOICES, DISPATCHERS, TREE, study
+from harness.dispatch.study import CHOICES, DISPATCHERS, TREE, Study
 from harness.display.by_input import by_input_rows
 from harness.report.findings import Findings
 from harness.report.sections import sections
@@ -54,18 +54,18 @@ def results(database: str) -> Results:
 
 def test_slowdowns_are_over_the_best_and_predictions_are_held_out(results: Results) -> None:
     wanted = [Default(), Static(), DISPATCHERS[TREE]]
-    found = study(Findings(results).matrix, wanted)
+    found = Study.of(Findings(results).matrix, wanted)
     rows = slowdowns_by_input(results, found)
     assert [row.problem["n"] for row in rows] == [8, 16, 32, 64, 128, 256]
     assert [row.worst for row in rows] == pytest.approx([3] * 6, rel=1e-3)
     assert [row.default for row in rows] == pytest.approx([3] * 6, rel=1e-3)
-    assert [row.predicted for row in rows] == pytest.approx(found.judged[TREE].slowdown.tolist())
+    assert [row.predicted for row in rows] == pytest.approx(found.slowdowns[TREE].slowdown.tolist())
     # A tree of all inputs makes no mistake; one without the input does, at the ends of the range.
     everything = found.learnt(TREE).indices(found.matrix.features, found.matrix.applies)
     assert (found.matrix.slowdown[np.arange(6), everything] == 1).all()
     assert max(row.predicted for row in rows) > 1
     static = slowdowns_by_input(results, found, Static().name)
-    assert [row.predicted for row in static] == found.judged[Static().name].slowdown.tolist()
+    assert [row.predicted for row in static] == found.slowdowns[Static().name].slowdown.tolist()
     unknown = replace(found, matrix=replace(found.matrix, default=None))
     assert all(math.isnan(row.default) for row in slowdowns_by_input(results, unknown))
 

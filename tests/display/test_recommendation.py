@@ -9,13 +9,12 @@ import pytest
 from harness.analysis.inputs import InputReport
 from harness.analysis.summary import MeanSpeedup
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
+from harness.dispatch.choice import Choice, DispatchProgram, Leaf, Node, Split
 from harness.dispatch.learners import Default
 from harness.dispatch.matrix import Matrix, make_matrix
-from harness.dispatch.nodes import Leaf, Node, Split
-from harness.dispatch.program import DispatchProgram, TreeChoice
 from harness.dispatch.single import Single
-from harness.dispatch.study import DISPATCHERS, STATIC, study
-from harness.dispatch.tree_text import rule
+from harness.dispatch.study import DISPATCHERS, STATIC, Study
+from harness.dispatch.text import rule
 from harness.display.recommendation import recommendation
 from harness.models.encoding.columns import Column, ColumnKind, TunedRange
 from harness.stats.timing import TimeRatio
@@ -48,8 +47,7 @@ def program(root: Node, *, whole: bool) -> DispatchProgram:
         columns=(Column(ColumnKind.RAW, ("n",)), Column(ColumnKind.RATIO, ("n", "m"))),
         tuned=(TunedRange("n", 1, 64, whole=whole), TunedRange("m", 1, 64, whole=whole)),
         portfolio=(SMALL, LARGE, DEFAULT),
-        static=0,
-        choice=TreeChoice(root),
+        choice=Choice.of_trees([root], predicts_times=False),
         guards=((), (), ()),
     )
 
@@ -63,7 +61,7 @@ def four(config: Config = SMALL) -> list[InputReport]:
 
 
 def test_a_choice_that_pays_is_a_rule_with_both_speed_ups() -> None:
-    found = study(matrix(3.0, 3.0), LEARNERS)
+    found = Study.of(matrix(3.0, 3.0), LEARNERS)
     text = recommendation([report(1, CLEAR)], found, Single(SMALL), DEFAULT)
     assert text is not None
     assert text.startswith("Use BLOCK=16 where n <= 700, else BLOCK=64: ")
@@ -72,7 +70,7 @@ def test_a_choice_that_pays_is_a_rule_with_both_speed_ups() -> None:
 
 
 def test_where_choosing_does_not_pay_one_configuration_is_named() -> None:
-    found = study(matrix(1.0, 1.5), LEARNERS)
+    found = Study.of(matrix(1.0, 1.5), LEARNERS)
     lost = Single(SMALL, speedup=MEAN, loss=(report(3, CLEAR, LARGE), LOSS), inputs=4)
     assert recommendation(four(), found, lost, DEFAULT) == (
         "Use BLOCK=16 on every input: 1.98x [1.60, 2.40] over the default. On n=3, BLOCK=64 is "
@@ -142,7 +140,12 @@ def test_nothing_is_recommended_where_nothing_worked() -> None:
 
 
 def test_a_rule_names_whole_numbers_as_a_person_does() -> None:
-    root = Split(0, 139.025, Leaf(order=(0,)), Split(1, 0.75, Leaf(order=(1,)), Leaf(order=(2,))))
+    root = Split(
+        0,
+        139.025,
+        Leaf((0.0, 1.0, 1.0)),
+        Split(1, 0.75, Leaf((1.0, 0.0, 1.0)), Leaf((1.0, 1.0, 0.0))),
+    )
     assert rule(program(root, whole=True), DEFAULT) == (
         "BLOCK=16 where n <= 139, else BLOCK=64 where n / m <= 0.75, else default"
     )
@@ -152,7 +155,7 @@ def test_a_rule_names_whole_numbers_as_a_person_does() -> None:
 
 
 def test_a_rule_that_nests_is_no_line() -> None:
-    pair = Split(1, 2.0, Leaf(order=(0,)), Leaf(order=(1,)))
+    pair = Split(1, 2.0, Leaf((0.0, 1.0, 1.0)), Leaf((1.0, 0.0, 1.0)))
     assert rule(program(Split(0, 8.0, pair, pair), whole=True), DEFAULT) is None
-    same = Split(1, 2.0, Leaf(order=(0,)), Leaf(order=(0,)))
+    same = Split(1, 2.0, Leaf((0.0, 1.0, 1.0)), Leaf((0.0, 1.0, 1.0)))
     assert rule(program(same, whole=True), DEFAULT) == "BLOCK=16"

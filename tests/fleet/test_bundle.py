@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import shutil
 from pathlib import Path
 
@@ -49,21 +50,21 @@ def _names(bundle: Bundle) -> set[str]:
 
 
 def test_a_kernels_space_is_read_from_what_travelled(kernel: Spec, tmp_path: Path) -> None:
-    bundle, packed = pack(kernel)
+    bundle = pack(kernel)
     assert {"faults.cl", "helper.py", "deep.py", kernel.host.name} <= _names(bundle)
     assert "unused.py" not in _names(bundle)
-    changed = Bundle({**bundle.files, "helper.py": b""})
-    assert changed.digest != bundle.digest
     shutil.rmtree(tmp_path / "user")
-    folder = bundle.folder()
-    there = packed.unpacked()
+    there = bundle.unpacked()
     assert there.program_sha256 == kernel.program_sha256
     assert there.inputs == kernel.inputs
     source = there.sources["opencl"]
     assert source.path.read_text() == source.text
-    assert source.path.is_relative_to(folder)
-    assert all(Path(path).is_relative_to(folder) for path in source.include_dirs)
+    assert all(Path(path).is_dir() for path in source.include_dirs)
     assert there.host.read_text() == there.host_text
+    helper = next(name for name in bundle.files if Path(name).name == "helper.py")
+    changed = dataclasses.replace(bundle, files={**bundle.files, helper: b"y = 1"}).unpacked()
+    assert (changed.host.parent / "helper.py").read_text() == "y = 1"
+    assert (there.host.parent / "helper.py").read_text() == "from more import deep\n"
 
 
 def test_files_of_flags_travel(kernel: Spec, tmp_path: Path) -> None:
@@ -71,26 +72,23 @@ def test_files_of_flags_travel(kernel: Spec, tmp_path: Path) -> None:
     copy.parent.mkdir(exist_ok=True)
     copy.write_text("fast")
     file = FlagFile("fast.acf@1a2b", tmp_path / "fast.acf", "1a2b", copy)
-    bundle, packed = pack(dataclasses.replace(kernel, flag_files={file.value: file}))
-    bundle.folder()
-    there = packed.unpacked().flag_files[file.value]
+    bundle = pack(dataclasses.replace(kernel, flag_files={file.value: file}))
+    there = bundle.unpacked().flag_files[file.value]
     assert there.copy.read_text() == "fast"
     assert there.copy != copy
 
 
 def test_all_files_that_a_program_names_travel(tmp_path: Path) -> None:
     spec = write_program(tmp_path / "user")
-    bundle, packed = pack(spec)
+    bundle = pack(spec)
     sources = {"check.py", "sums_of_fleet.py", "script.sh", "make.sh", "space.yaml"}
     assert _names(bundle) == {*sources, "data_3.txt", "data_4.txt"}
-    assert bundle.executables == ("source/make.sh",)
-    assert Bundle(bundle.files).digest != bundle.digest
     shutil.rmtree(tmp_path / "user")
-    bundle.folder()
-    plan = packed.unpacked().program
+    plan = bundle.unpacked().program
     assert plan is not None
     assert [path.read_text() for path in plan.files_for({"n": 3})] == ["sum3\n"]
-    assert (plan.folder / "../source/make.sh").is_file()
+    assert os.access(plan.folder / "../source/make.sh", os.X_OK)
+    assert not os.access(plan.folder / "../source/script.sh", os.X_OK)
 
 
 def test_files_of_the_inputs_of_a_workload_travel(tmp_path: Path) -> None:
@@ -99,15 +97,14 @@ def test_files_of_the_inputs_of_a_workload_travel(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"data_5.txt: no such file, and \S+space.yaml names it"):
         pack(other)
     (spec.path.parent / "data_5.txt").write_text("sum5\n")
-    assert {f"data_{n}.txt" for n in (3, 4, 5)} <= _names(pack(other)[0])
+    assert {f"data_{n}.txt" for n in (3, 4, 5)} <= _names(pack(other))
 
 
 def test_a_program_whose_space_is_in_python_travels(tmp_path: Path) -> None:
     folder = write_program(tmp_path / "user").path.parent
-    bundle, packed = pack(make_spec(PYTHON, folder))
+    bundle = pack(make_spec(PYTHON, folder))
     shutil.rmtree(tmp_path / "user")
-    bundle.folder()
-    plan = packed.unpacked().program
+    plan = bundle.unpacked().program
     assert plan is not None
     assert Path(plan.run_words({"A": 1, "n": 1})[1]).read_text().endswith('us"\n')
 
@@ -116,10 +113,20 @@ def test_a_file_with_an_absolute_path_must_be_equal_on_the_worker(tmp_path: Path
     data = tmp_path / "data_3.txt"
     data.write_text("sum3")
     text = SPACE.replace('"data_{n}.txt"', str(data))
-    bundle, packed = pack(write_program(tmp_path / "user", text))
+    bundle = pack(write_program(tmp_path / "user", text))
     assert "data_3.txt" not in _names(bundle)
-    bundle.folder()
-    assert packed.unpacked().name == "script"
+    assert bundle.unpacked().name == "script"
     data.write_text("another")
     with pytest.raises(BackendUnavailable, match=rf"no {data}, or another one than this machine"):
-        packed.unpacked()
+        bundle.unpacked()
+
+
+def test_files_that_are_too_large_are_named(kernel: Spec, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.fleet.bundle.MOST_BYTES", 100)
+    largest = max(
+        (kernel.sources["opencl"].path, kernel.host), key=lambda path: path.stat().st_size
+    )
+    with pytest.raises(
+        UsageError, match=rf"bytes, and a worker takes 100; the largest is {largest}"
+    ):
+        pack(kernel)

@@ -14,17 +14,16 @@ import pytest
 
 from harness.core.errors import BackendUnavailable, DeviceBusy, UsageError
 from harness.fleet import agent
-from harness.fleet.offer import Offer
+from harness.fleet.agent import FleetDevice, Offer
+from harness.fleet.cluster import Cluster, SchedulerLost, WorkerLost
 from tests.helpers.dask_workers import local_workers
 from tests.helpers.planted import until
 
-pytest.importorskip("distributed")
-
-from harness.fleet.cluster import Cluster, SchedulerLost, WorkerLost
+distributed = pytest.importorskip("distributed")
 
 WAITS = threading.Event()
 ASKED = threading.Event()
-OFFER = Offer("0.1.0", "here", ())
+OFFER = Offer("0.1.0", (FleetDevice("cpu", "a CPU", "here", None),))
 Two = tuple[Any, Cluster, list[str]]
 
 
@@ -86,22 +85,33 @@ def test_calls_of_many_threads_are_each_answered(
 ) -> None:
     local, cluster, said = two
     assert not any("profile" in worker.periodic_callbacks for worker in local.workers.values())
+    through_scheduler: list[str] = []
+
+    class Noted(distributed.actor.ProxyRPC):  # type: ignore[name-defined,misc]
+        """A way through the scheduler that is noted."""
+
+        def __init__(self, scheduler: Any, address: str) -> None:
+            through_scheduler.append(address)
+            super().__init__(scheduler, address)
+
+    monkeypatch.setattr("distributed.actor.ProxyRPC", Noted)
     if not reaches:  # the scheduler does
         monkeypatch.setattr("harness.fleet.cluster._connected", _unreachable)
-    members = cluster.wait_for_members(60, 2)
-    assert [member.offer for member in members] == [OFFER, OFFER]
-    actors = {member.address: cluster.start(member.address, Echo) for member in members}
-    address = members[0].address
+    devices = cluster.devices()
+    assert [(device.uuid, device.host_name) for device in devices] == [("cpu", "here")] * 2
+    actors = {device.address: cluster.start(device.address, Echo) for device in devices}
+    address = devices[0].address
     with ThreadPoolExecutor(9) as threads:
-        waiting = threads.submit(cluster.call, address, actors[address], "wait")
+        waiting = threads.submit(actors[address].call, "wait")
         echoes = threads.map(
-            lambda number: [cluster.call(*pair, "echo", number) for pair in actors.items()],
+            lambda number: [actor.call("echo", number) for actor in actors.values()],
             range(50),
         )
         assert list(echoes) == [[number, number] for number in range(50)]
         assert not waiting.done()
         WAITS.set()
         assert waiting.result(60) == "waited"
+    assert bool(through_scheduler) is not reaches
     assert [line.partition(",")[0] for line in said] == (
         [] if reaches else ["messages to workers go through the scheduler"]
     )
@@ -114,12 +124,12 @@ def test_errors_of_a_worker_are_raised_here_and_any_other_fault_counts_as_lost(
     (address, _) = sorted(cluster.alive())
     echo = cluster.start(address, Echo)
     with pytest.raises(DeviceBusy, match="another campaign"):
-        cluster.call(address, echo, "fail", DeviceBusy("another campaign"))
+        echo.call("fail", DeviceBusy("another campaign"))
     with pytest.raises(WorkerLost, match="no room"):
-        cluster.call(address, echo, "fail", ValueError("no room"))
+        echo.call("fail", ValueError("no room"))
     with pytest.raises(WorkerLost, match="invalid literal"):
-        cluster.call(address, echo, "answer_with_garbage")
-    assert len(cluster.call(address, echo, "echo", bytes(20_000_000))) == 20_000_000
+        echo.call("answer_with_garbage")
+    assert len(echo.call("echo", bytes(20_000_000))) == 20_000_000
 
 
 def test_a_call_of_a_worker_that_leaves_ends(two: Two) -> None:
@@ -127,7 +137,7 @@ def test_a_call_of_a_worker_that_leaves_ends(two: Two) -> None:
     gone, left = sorted(cluster.alive())
     actors = {address: cluster.start(address, Echo) for address in (gone, left)}
     with ThreadPoolExecutor(1) as threads:
-        waiting = threads.submit(cluster.call, gone, actors[gone], "wait")
+        waiting = threads.submit(actors[gone].call, "wait")
         assert ASKED.wait(60)
         (worker,) = (each for each in local.workers.values() if each.address == gone)
         local.sync(worker.close)
@@ -135,8 +145,8 @@ def test_a_call_of_a_worker_that_leaves_ends(two: Two) -> None:
         WAITS.set()
     assert until(lambda: cluster.alive() == {left})
     with pytest.raises(WorkerLost, match="was lost"):
-        cluster.call(gone, actors[gone], "echo", 1)
-    assert cluster.call(left, actors[left], "echo", 1) == 1
+        actors[gone].call("echo", 1)
+    assert actors[left].call("echo", 1) == 1
 
 
 def test_a_worker_that_never_begins_to_serve_is_lost(
@@ -218,18 +228,22 @@ def test_a_scheduler_that_hangs_is_lost() -> None:
     cluster.close()
 
 
-@pytest.mark.parametrize("offer", [Offer("0.0.1", "here", ()), {"version": 2}])
+@pytest.mark.parametrize("offer", [Offer("0.0.1", ()), {"version": 2}])
 def test_a_worker_of_another_version_is_refused(
     two: Two, monkeypatch: pytest.MonkeyPatch, offer: Any
 ) -> None:
     monkeypatch.setattr(agent, "_offers", [offer])
     with pytest.raises(UsageError, match=r"has harness .*install the same version"):
-        two[1].wait_for_members(60, 2)
+        two[1].devices()
 
 
-def test_too_few_workers_are_an_error(two: Two) -> None:
-    with pytest.raises(BackendUnavailable, match="3 must be there"):
-        two[1].wait_for_members(0.1, 3)
+def test_a_cluster_without_workers_says_how_to_start_one() -> None:
+    with (
+        local_workers(0) as local,
+        contextlib.closing(Cluster.connect(local.scheduler_address, print)) as cluster,
+        pytest.raises(BackendUnavailable, match=r"has no worker\. On each machine .*worker tcp://"),
+    ):
+        cluster.devices()
 
 
 def test_no_scheduler_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,4 +262,4 @@ def test_a_worker_under_a_nanny_says_how_to_start_it(
 ) -> None:
     monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)  # type: ignore[attr-defined]
     with pytest.raises(BackendUnavailable, match=r"start it with `harness\.worker ADDRESS`"):
-        two[1].wait_for_members(60, 1)
+        two[1].devices()

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from harness.api.checks import check_options
 from harness.api.options import TuneOptions
-from harness.core.errors import BackendUnavailable, HarnessError, UsageError
-from harness.fleet.address import check_address, local_count
-from harness.fleet.cluster import FleetDevice, Member, WorkerLost
-from harness.fleet.late import LateDevices
-from harness.fleet.offer import Offer, OfferedDevice
-from harness.fleet.serving import check_can_serve
+from harness.core.errors import BackendUnavailable, DeviceBusy, HarnessError, UsageError
+from harness.fleet.agent import FleetDevice, OpenedDevice
+from harness.fleet.cluster import WorkerLost
+from harness.fleet.measurers import Fleet, FleetRequest, open_fleet
+from harness.fleet.scheduler import check_address
+from tests.fleet.programs import write_program
 
 
 @pytest.mark.parametrize("address", ["tls://10.0.0.1:8786", "tcp://127.0.0.1:1", "tcp://[::1]:1"])
@@ -35,6 +35,7 @@ def test_an_encrypted_or_own_scheduler_may_be_used_and_an_open_one_insisted_on(
         ("tcp://node", "no address"),
         ("tls://node:port", "no address"),
         ("http://node:80", "no address"),
+        ("local:2", "for the devices of this machine alone, write --device all"),
     ],
 )
 def test_any_other_is_refused(address: str, reason: str) -> None:
@@ -42,123 +43,176 @@ def test_any_other_is_refused(address: str, reason: str) -> None:
         check_address(address)
 
 
-def test_a_worker_joins_a_scheduler_that_is_there() -> None:
-    with pytest.raises(UsageError, match=r"`local:2` is for --cluster of harness.tune"):
-        check_can_serve("local:2", insecure=False)
-
-
 def test_insisting_needs_a_cluster() -> None:
     with pytest.raises(UsageError, match="--insecure needs --cluster ADDRESS"):
         check_options(TuneOptions(space=Path("spaces/mvmul.yaml"), insecure=True))
 
 
-def test_a_local_cluster_has_a_number_of_workers() -> None:
-    assert local_count("local:3") == 3
-    assert local_count("tcp://127.0.0.1:1") is None
-    with pytest.raises(UsageError, match="number of workers"):
-        local_count("local:x")
-
-
 class FakeCluster:
-    """Workers by their addresses, each with devices of these UUIDs."""
+    """Workers by their addresses, each with devices of these UUIDs; `busy` ones are not opened."""
 
     def __init__(self, **workers: tuple[str, ...]) -> None:
         self.workers = workers
         self.silent: set[str] = set()
+        self.busy: dict[str, HarnessError] = {}
 
     def alive(self) -> frozenset[str]:
         """Return the addresses."""
         return frozenset(self.workers)
 
-    def member(self, address: str) -> Member:
-        """Return a worker; one without a device is of another version."""
+    def devices(self) -> list[FleetDevice]:
+        """Return the devices of all workers."""
+        return [each for address in self.workers for each in self.devices_of(address)]
+
+    def close(self) -> None:
+        """Leave the cluster."""
+
+    def devices_of(self, address: str) -> list[FleetDevice]:
+        """Return a worker's devices; one without a device is of another version."""
         if not self.workers[address]:
             raise UsageError("another version")
         if address in self.silent:
             raise WorkerLost("no answer")
-        backend: Any = None
-        devices = tuple(
-            OfferedDevice(uuid, "T4" if uuid.startswith("T4") else "GPU", backend)
+        return [
+            FleetDevice(uuid, "T4" if uuid.startswith("T4") else "GPU", uuid, None, address)
             for uuid in self.workers[address]
-        )
-        return Member(address, Offer("0.1.0", address, devices))
+        ]
+
+    is_lost = False
+
+    def start(self, *_: object) -> FakeCluster:
+        """Start an agent, which this is itself."""
+        return self
+
+    def call(self, _: str, method: str, *args: Any) -> Any:
+        """Open a device."""
+        if method != "open":
+            return None
+        if args[0] in self.busy:
+            raise self.busy[args[0]]
+        return OpenedDevice(cast(Any, None), cast(Any, None), None, (), cast(Any, None))
 
 
-def _late(
-    cluster: FakeCluster,
-    busy: Collection[str] = (),
-    most: int = 9,
-    error: HarnessError = BackendUnavailable("used by another driver"),  # noqa: B008 (read only)
-) -> LateDevices:
-    """Devices that join one whose UUID is a, of the worker one."""
-
-    def opened(device: FleetDevice) -> Any:
-        if device.offered.uuid in busy:
-            raise error
-        return device.offered.uuid
-
-    workers: Any = cluster
-    used = [FleetDevice(OfferedDevice("a", "GPU", None), "one", "one")]
-    return LateDevices(workers, opened, used, most, tuple(cluster.workers))
+Join = Callable[..., tuple[Fleet, Callable[[], set[str]]]]
 
 
-def _look(late: LateDevices) -> set[Any]:
-    for device in late._new():
-        late._try(device)
-    return {measurer for _, measurer in late._taken()}
+@pytest.fixture
+def fleet_of(tmp_path: Path) -> Join:
+    """Opens the devices that a cluster has; returns the fleet, and what opens those that join and
+    names them."""
+    spec = write_program(tmp_path)
+
+    def opened(
+        cluster: FakeCluster,
+        names: Sequence[str] = ("GPU",),
+        most: int = 9,
+    ) -> tuple[Fleet, Callable[[], set[str]]]:
+        request = FleetRequest("tcp://127.0.0.1:1", names, most, False, "this", print)
+        fleet = Fleet(spec, request, cast(Any, cluster))
+        fleet.open(cluster.devices())
+
+        def look() -> set[str]:
+            fleet.open_new()
+            return set(dict(fleet._taken()))
+
+        return fleet, look
+
+    return opened
 
 
-def test_devices_of_workers_that_join_are_opened_once() -> None:
+def test_devices_of_workers_that_join_are_opened_once(fleet_of: Join) -> None:
     cluster = FakeCluster(one=("a",))
-    late = _late(cluster)
-    assert _look(late) == set()
+    fleet, look = fleet_of(cluster)
+    assert list(fleet.measurers) == ["a"]
+    assert look() == set()
     cluster.workers |= {"two": ("b", "a"), "older": (), "three": ("b", "c")}
-    assert _look(late) == {"b", "c"}, "nor a, which is in use"
-    assert _look(late) == set()
+    assert look() == {"b", "c"}, "nor a, which is in use"
+    assert look() == set()
     del cluster.workers["one"]
-    assert _look(late) == {"a"}, "its worker has left, and another one offers it"
+    assert look() == {"a"}, "its worker has left, and another one offers it"
 
 
-def test_a_worker_that_was_silent_and_goes_on_is_used_again() -> None:
-    cluster = FakeCluster(one=("a",), two=("b",))
-    late = _late(cluster)
+def test_a_worker_that_was_silent_and_goes_on_is_used_again(fleet_of: Join) -> None:
+    cluster = FakeCluster(one=("a",))
+    _, look = fleet_of(cluster)
+    cluster.workers["two"] = ("b",)
     cluster.silent.add("two")
-    assert _look(late) == set()
+    assert look() == set()
     cluster.silent.clear()
-    assert _look(late) == {"b"}, "it is asked again"
+    assert look() == {"b"}, "it is asked again"
     two = cluster.workers.pop("two")
-    assert _look(late) == set()
+    assert look() == set()
     cluster.workers["two"] = two
-    assert _look(late) == {"b"}
-    assert _look(late) == set()
+    assert look() == {"b"}
+    assert look() == set()
 
 
 @pytest.mark.parametrize("error", [BackendUnavailable("used by another driver"), UsageError("no")])
 def test_a_device_that_cannot_be_opened_is_tried_again(
-    monkeypatch: pytest.MonkeyPatch, error: HarnessError
+    monkeypatch: pytest.MonkeyPatch, fleet_of: Join, error: HarnessError
 ) -> None:
-    busy = {"b"}
-    late = _late(FakeCluster(one=("a",), two=("b", "c")), busy, error=error)
-    assert _look(late) == {"c"}
-    busy.clear()
-    assert _look(late) == set(), "not at once"
-    monkeypatch.setattr("harness.fleet.late.time.monotonic", lambda: 1e12)
-    assert _look(late) == {"b"}
+    cluster = FakeCluster(one=("a",))
+    _, look = fleet_of(cluster)
+    cluster.workers["two"] = ("b", "c")
+    cluster.busy["b"] = error
+    assert look() == {"c"}
+    cluster.busy.clear()
+    assert look() == set(), "not at once"
+    monkeypatch.setattr("harness.fleet.measurers.time.monotonic", lambda: 1e12)
+    assert look() == {"b"}
 
 
-def test_devices_that_join_and_cannot_be_used_are_reported() -> None:
+def test_devices_that_join_and_cannot_be_used_are_reported(fleet_of: Join) -> None:
     cluster = FakeCluster(one=("a", "T4-there"))
-    late = _late(cluster)
-    cluster.workers |= {"two": ("b", "T4-late"), "older": ()}
-    assert _look(late) == {"b"}
-    reasons = late.unused()
+    fleet, look = fleet_of(cluster, names=("a", "b", "late"))
+    cluster.workers |= {"two": ("b", "T4-late", "d"), "older": ()}
+    assert look() == {"b"}, "nor d, which is not named"
+    reasons = fleet.unused()
     assert reasons == [
         "a worker has joined and is not used: another version",
-        "two has joined and is not used: it is a T4, and this command tunes GPU",
+        "T4-late has joined and is not used: it is a T4, and this command tunes GPU",
     ]
-    assert _look(late) == set()
-    assert late.unused() == [], "each once"
+    assert look() == set()
+    assert fleet.unused() == [], "each once"
 
 
-def test_no_more_devices_join_than_there_are_inputs() -> None:
-    assert len(_look(_late(FakeCluster(one=("a",), two=("b", "c", "d")), most=3))) == 2
+def test_no_more_devices_are_used_than_there_are_inputs(fleet_of: Join) -> None:
+    cluster = FakeCluster(one=("a", "e"))
+    fleet, look = fleet_of(cluster, most=1)
+    assert list(fleet.measurers) == ["a"]
+    fleet, look = fleet_of(cluster, most=3)
+    cluster.workers["two"] = ("b", "c", "d")
+    assert len(look()) == 1
+
+
+def test_a_device_that_is_busy_is_left_out(fleet_of: Join) -> None:
+    cluster = FakeCluster(one=("a", "b"))
+    cluster.busy["a"] = DeviceBusy("another campaign measures on a")
+    fleet, _ = fleet_of(cluster)
+    assert list(fleet.measurers) == ["b"]
+    assert fleet.skipped == ["a is not used: another campaign measures on a"]
+
+
+def test_devices_that_were_all_busy_are_opened_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.fleet.measurers._SAY_S", 0.0)
+    cluster, said = FakeCluster(one=("a", "b")), list[str]()
+    cluster.busy = dict.fromkeys("ab", DeviceBusy("another campaign measures on it"))
+
+    def say(text: str) -> None:
+        said.append(text)
+        cluster.busy.clear()
+
+    monkeypatch.setattr("harness.fleet.measurers.Cluster.connect", lambda *_: cluster)
+    request = FleetRequest("tcp://127.0.0.1:1", (), 9, False, "this", say)
+    with open_fleet(write_program(tmp_path), request) as fleet:
+        assert (list(fleet.measurers), fleet.skipped) == (["a", "b"], [])
+    assert said == ["waiting for up to 60 s: another campaign measures on it"]
+
+
+def test_devices_of_several_models_are_no_fleet(fleet_of: Join) -> None:
+    with pytest.raises(UsageError, match=r"several models.* choose one with --device.*: GPU, T4"):
+        fleet_of(FakeCluster(one=("a", "T4-there")), names=())
+    with pytest.raises(BackendUnavailable, match=r"programs and has that name; 1 device:\n  a"):
+        fleet_of(FakeCluster(one=("a",)), names=("H100",))

@@ -20,8 +20,9 @@ import harness
 from harness.core.errors import BackendUnavailable, DeviceBusy, UsageError
 from harness.core.records import Config, Input, Outcome
 from harness.fleet import agent
-from harness.fleet.measurers import FleetMeasurers, FleetRequest, fleet_measurers
-from harness.fleet.offer import Offer, OfferedDevice, make_offer
+from harness.fleet.agent import FleetDevice, Offer, make_offer
+from harness.fleet.bundle import pack
+from harness.fleet.measurers import Fleet, FleetRequest, open_fleet
 from harness.measure.choose import fitted_to
 from harness.measure.devices import Backend
 from harness.measure.kernels.measurer import KernelMeasurer
@@ -29,7 +30,7 @@ from harness.measure.measurer import Measurer
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec, load_spec
-from tests.fleet.programs import SPACE, write_program
+from tests.fleet.programs import write_program
 from tests.helpers.dask_workers import local_workers, worker_process
 from tests.helpers.planted import FAULTS, GIVEN, fault, space_of, until
 
@@ -45,15 +46,10 @@ class Garbled(agent.Agent):
     """An agent whose answers `garble` changes."""
 
     garble: Garble = staticmethod(lambda answer: answer)
-    stored = 0
 
-    async def store(self, bundle: Any) -> None:
-        """Keep the user's files."""
-        type(self).stored += 1
-        await super().store(bundle)
-
-    def _measured(self, *args: Any) -> Any:
-        return type(self).garble(super()._measured(*args))
+    def measure(self, *args: Any) -> Any:
+        """Measure."""
+        return type(self).garble(super().measure(*args))
 
 
 @pytest.fixture(scope="module")
@@ -64,19 +60,19 @@ def faults() -> Spec:
 @pytest.fixture(scope="module")
 def scheduler(module_opencl: Backend) -> Iterator[str]:
     """The address of a cluster whose one worker, in this process, offers PoCL."""
-    device = OfferedDevice("cpu", "a CPU", module_opencl)
+    device = FleetDevice("cpu", "a CPU", "here", module_opencl)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(agent, "_offers", [Offer(harness.__version__, "here", (device,))])
+        patch.setattr(agent, "_offers", [Offer(harness.__version__, (device,))])
         patch.setattr(agent, "Agent", Garbled)
-        patch.setattr("harness.fleet.remote.Agent", Garbled)
+        patch.setattr("harness.fleet.measurers.Agent", Garbled)
         with local_workers(1) as local:
             yield local.scheduler_address
 
 
 def _fleet(
     spec: Spec, address: str, driver: str = "this", say: Callable[[str], None] = print
-) -> contextlib.AbstractContextManager[FleetMeasurers]:
-    return fleet_measurers(spec, FleetRequest(address, (), 9, False, driver, say))
+) -> contextlib.AbstractContextManager[Fleet]:
+    return open_fleet(spec, FleetRequest(address, (), 9, False, driver, say))
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +109,7 @@ def test_the_environment_and_notices_are_the_workers(
     faults: Spec, remote: Measurer, module_opencl: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert remote.measure(space_of(faults, remote), GIVEN, fault("none"), None).timing
-    lock = "harness.measure.kernels.client.device_locked"
+    lock = "harness.measure.kernels.device_process.device_locked"
     monkeypatch.setattr(lock, lambda _: contextlib.nullcontext())
     with contextlib.closing(KernelMeasurer(faults, module_opencl)) as local:
         assert local.environment == remote.environment
@@ -126,7 +122,6 @@ def test_several_configurations_run_interleaved_on_a_worker(faults: Spec, remote
     space, configs = space_of(faults, remote), [fault("none"), fault("wrong_element")]
     found = remote.measure_interleaved(space, GIVEN, configs, 3)
     assert [each.outcome for each in found] == [Outcome.OK, Outcome.WRONG_RESULT]
-    assert Garbled.stored == 1, "files are sent once"
 
 
 def _raise(error: Exception) -> Garble:
@@ -139,9 +134,9 @@ def _raise(error: Exception) -> Garble:
 @pytest.mark.parametrize(
     ("garble", "message"),
     [
-        (lambda answer: (answer[0][:1], answer[1]), "not answer with 2 measurements"),
-        (lambda answer: (answer[0][::-1], answer[1]), "another configuration"),
-        (lambda answer: (["none", "none"], answer[1]), "with a str"),
+        (lambda answer: (answer[0][:1], answer[1]), "for other configurations or inputs"),
+        (lambda answer: (answer[0][::-1], answer[1]), "for other configurations or inputs"),
+        (lambda answer: (["none", "none"], answer[1]), r"answered with \(\['none'"),
         (lambda _: None, "answered with None"),
         (lambda _: threading.Lock(), "lock"),
         (_raise(OSError("No space left")), "the worker on .*: No space left"),
@@ -168,8 +163,7 @@ def test_two_campaigns_do_not_use_a_device_at_once(
     faults: Spec, remote: Measurer, scheduler: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert remote.measure(space_of(faults, remote), GIVEN, fault("none"), None).timing
-    monkeypatch.setattr("harness.fleet.measurers._BUSY_S", 2.0)
-    monkeypatch.setattr("harness.fleet.measurers._BUSY_LOOK_S", 0.1)
+    monkeypatch.setattr("harness.fleet.measurers._WAIT_S", 2.0)
     said: list[str] = []
     with (
         pytest.raises(DeviceBusy, match=r"another campaign measures on a CPU of .*, that of this"),
@@ -210,7 +204,7 @@ def machines(monkeypatch: pytest.MonkeyPatch, own_cache: None) -> Iterator[str]:
     """The address of a cluster with two workers of this machine."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     (machine,) = (device for device in make_offer((), None).devices if device.backend is None)
-    offer = Offer(harness.__version__, "here", (machine,), 1)
+    offer = Offer(harness.__version__, (machine,), 1)
     monkeypatch.setattr(agent, "_offers", [offer])
     with local_workers(2) as local:
         yield local.scheduler_address
@@ -219,7 +213,7 @@ def machines(monkeypatch: pytest.MonkeyPatch, own_cache: None) -> Iterator[str]:
 def test_a_worker_builds_runs_and_verifies_a_program_without_the_users_files(
     machines: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.fleet.measurers._BUSY_S", 0.0)
+    monkeypatch.setattr("harness.fleet.measurers._WAIT_S", 1.0)
     spec = write_program(tmp_path / "user")
     with contextlib.closing(ProgramMeasurer(spec)) as local:
         here = local.environment.fingerprint
@@ -252,17 +246,29 @@ def test_a_worker_builds_runs_and_verifies_a_program_without_the_users_files(
             assert list(other.measurers) == list(fleet.measurers)
 
 
-def test_a_program_is_not_measured_by_several_workers_of_this_machine(tmp_path: Path) -> None:
-    spec = write_program(tmp_path, SPACE)
-    with pytest.raises(UsageError, match="one program at a time"), _fleet(spec, "local:2"):
-        pass
+def test_an_agent_takes_over_the_devices_that_it_opens_alone(
+    monkeypatch: pytest.MonkeyPatch, own_cache: None, tmp_path: Path
+) -> None:
+    devices = tuple(FleetDevice(uuid, "a CPU", uuid, None) for uuid in ("one", "two"))
+    monkeypatch.setattr(agent, "_offers", [Offer(harness.__version__, devices, 1)])
+    bundle = pack(write_program(tmp_path))
+    first, second, again = agents = [agent.Agent("this") for _ in range(3)]
+    for each in agents:
+        each.store(bundle)
+    first.open("one")
+    second.open("two")
+    again.open("one")
+    assert [each.in_use for each in agents] == [set(), {"two"}, {"one"}]
+    second.close("two")
+    again.close("one")
+    assert [each.in_use for each in agents] == [set()] * 3
 
 
 def test_a_machine_without_a_device_offers_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing(*_: object) -> None:
         raise BackendUnavailable("no OpenCL here")
 
-    monkeypatch.setattr("harness.fleet.offer.choose_offered", nothing)
+    monkeypatch.setattr("harness.fleet.agent.choose_offered", nothing)
     offer = make_offer((), 1)
     assert [device.backend for device in offer.devices] == [None]
     assert "no OpenCL here" in offer.unavailable[0]
@@ -289,14 +295,14 @@ def test_a_worker_that_is_frozen_is_lost_and_used_again_when_it_goes_on(
         worker.send_signal(signal.SIGSTOP)
         waiting = threads.submit(measurer.measure, space, GIVEN, fault("none", 16), None)
         assert isinstance(waiting.exception(60), WorkerLost)
-        assert fleet.late.joined() == {}
-        assert until(lambda: not fleet.late._used), "it has noticed as well"
+        assert fleet.joined() == {}
+        assert until(lambda: not fleet._used), "it has noticed as well"
         worker.send_signal(signal.SIGCONT)
         found: dict[str, Measurer] = {}
-        assert until(lambda: bool(found.update(fleet.late.joined()) or found))
+        assert until(lambda: bool(found.update(fleet.joined()) or found))
         (again,) = found.values()
         assert again.measure(space, GIVEN, fault("none", 16), None).timing
-        fleet.late.close()
+        fleet.close()
 
 
 def test_a_tuning_ends_though_a_worker_is_killed_and_goes_on_after_its_driver_was(

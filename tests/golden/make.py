@@ -65,7 +65,8 @@ CASES: dict[str, Sequence[str]] = {
         "analyse rows.db",
         "analyse results/convolution.replay.db",
         "analyse times.db",
-        "analyse stock_opentuner.db --summary",
+        "merge imported.db stock_opentuner.db",
+        "analyse imported.db --summary",
     ],
     "analyse_tree": [
         "analyse rows.db --tree 3 --inside n<=64 --below slowdown=1.2 --below power_w=130",
@@ -95,7 +96,7 @@ CASES: dict[str, Sequence[str]] = {
     ],
     "report": ["report rows.db -o page.html"],
     "dispatch": [
-        "dispatch rows.db -o out --spec rows.yaml --format json torch",
+        "dispatch rows.db -o out --spec rows.yaml",
         "dispatch rows.db -o ensemble --spec rows.yaml --choice ensemble",
     ],
     "discover": ["discover smooth.cl", "discover scale.cu --output scale.yaml --host scale.py"],
@@ -108,8 +109,7 @@ WRITTEN = {
     "export_mapping": "t.mapping.yaml",
     "export_t4": "t4.json",
     "dispatch_c": "out/rows.h",
-    "dispatch_python": "out/rows/__init__.py",
-    "dispatch_json": "out/rows.json",
+    "dispatch_json": "out/rows/rows.json",
     "dispatch_ensemble_c": "ensemble/rows.h",
     "discover_space": "scale.yaml",
     "discover_host": "scale.py",

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import itertools
 import math
 import random
 import subprocess
+import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -16,18 +19,10 @@ import pandas as pd
 
 from harness.constraints.expression import Expression
 from harness.core.records import Config, Environment, Value
+from harness.dispatch.choice import Choice, CostTree, DispatchProgram, Leaf, Node, Split
 from harness.dispatch.dispatcher import Dispatcher, Provenance
-from harness.dispatch.features import Feature, features_of
-from harness.dispatch.formulas import Type
-from harness.dispatch.nodes import Leaf, Node, Split
-from harness.dispatch.program import (
-    Choice,
-    DispatchProgram,
-    EnsembleChoice,
-    ForestChoice,
-    TreeChoice,
-    with_used_columns,
-)
+from harness.dispatch.features import Feature, Type, features_of
+from harness.dispatch.package import files_of
 from harness.models.encoding.columns import (
     Column,
     ColumnKind,
@@ -120,28 +115,27 @@ def drawn_program(
     orders = list(itertools.permutations(range(count)))
     numbers = [rng.choice((0.1, 0.2, 0.3, rng.gauss(0, 1))) for _ in range(9)]
     near = [_finite_numbers(column, inputs) for column in COLUMNS]
-    choice: Choice
     if kind == "tree":
-        choice = TreeChoice(
-            _tree(rng, near, leaves, [Leaf(order=o, rows=2) for o in [*orders, ()]])
-        )
+        endings = [Leaf(tuple(map(float, order)), 2) for order in [*orders, (0,) * count]]
+        choice = Choice.of_trees([_tree(rng, near, leaves, endings)], predicts_times=False)
     elif kind == "forest":
-        costs = [Leaf(costs=tuple(rng.choices(numbers, k=count))) for _ in range(9)]
-        choice = ForestChoice(count, tuple(_tree(rng, near, leaves, costs) for _ in range(8)))
+        costs = [Leaf(tuple(rng.choices(numbers, k=count))) for _ in range(9)]
+        roots = [_tree(rng, near, leaves, costs) for _ in range(8)]
+        choice = Choice.of_trees(roots, predicts_times=True)
     else:
-        values = [Leaf(number) for number in numbers]
-        choice = EnsembleChoice(
-            tuple(rng.random() for _ in range(count)),
-            tuple(
-                tuple(_tree(rng, near, rng.choice((1, leaves)), values) for _ in range(8))
-                for _ in range(count)
-            ),
-        )
+        values = [Leaf((number,)) for number in numbers]
+        trees = [
+            CostTree(_tree(rng, near, rng.choice((1, leaves)), values), index)
+            for index in range(count)
+            for _ in range(8)
+        ]
+        offsets = tuple(rng.random() for _ in range(count))
+        choice = Choice(offsets, tuple(trees), predicts_times=True)
     guards = tuple(
         tuple(rng.sample(GUARDS, rng.choice((0, 1, 2)))) if rng.random() < 0.7 else ()
         for _ in range(count)
     )
-    columns, choice = with_used_columns(COLUMNS, choice)
+    columns, choice = choice.with_used_columns(COLUMNS)
     return DispatchProgram(
         columns=columns,
         tuned=(
@@ -153,7 +147,6 @@ def drawn_program(
         portfolio=tuple(
             Config({"A": 2**index, "B": 3 + index, "WORD": "half"}) for index in range(count)
         ),
-        static=rng.randrange(count),
         choice=choice,
         guards=guards,
     )
@@ -206,60 +199,42 @@ def _ratio(dividend: float, divisor: float) -> float:
     return math.copysign(math.inf, dividend) * math.copysign(1.0, divisor)
 
 
-def order_of(program: DispatchProgram, features: Mapping[str, Value]) -> tuple[int, ...]:
-    """The candidates for an input, best first, the best single one last."""
+def order_of(program: DispatchProgram, features: Mapping[str, Value]) -> Sequence[int]:
+    """The candidates for an input, best first."""
     if not all(tuned.holds(features[tuned.feature]) for tuned in program.tuned):
-        return (program.static,)
-    numbers = [column_number(column, features) for column in program.columns]
-    return program.with_static(_sorted(program.choice, numbers))
-
-
-def _sorted(choice: Choice, numbers: Sequence[float]) -> Sequence[int]:
-    if isinstance(choice, TreeChoice):
-        return _reached(choice.root, numbers).order
-    costs = _costs(choice, numbers)
+        return range(len(program.portfolio))
+    costs = _costs(program, features)
     return sorted(range(len(costs)), key=costs.__getitem__)
 
 
-def _costs(choice: EnsembleChoice | ForestChoice, numbers: Sequence[float]) -> list[float]:
-    if isinstance(choice, EnsembleChoice):
-        costs = list(choice.offsets)
-        for index, trees in enumerate(choice.by_candidate):
-            for tree in trees:
-                costs[index] += _reached(tree, numbers).value
-    else:
-        costs = [0.0] * choice.count
-        for tree in choice.trees:
-            own = _reached(tree, numbers).costs
-            costs = [cost + more for cost, more in zip(costs, own, strict=True)]
+def _costs(program: DispatchProgram, features: Mapping[str, Value]) -> list[float]:
+    numbers = [column_number(column, features) for column in program.columns]
+    costs = list(program.choice.offsets)
+    for tree in program.choice.trees:
+        node = tree.root
+        while isinstance(node, Split):
+            node = node.low if numbers[node.column] <= node.threshold else node.high
+        for index, cost in enumerate(node.costs, start=tree.candidate or 0):
+            costs[index] += cost
     return costs
-
-
-def _reached(node: Node, numbers: Sequence[float]) -> Leaf:
-    while isinstance(node, Split):
-        node = node.low if numbers[node.column] <= node.threshold else node.high
-    return node
 
 
 def selected(program: DispatchProgram, features: Mapping[str, Value]) -> int | None:
     """The first of an input's order that applies, else the first of the portfolio that does; None
     if none does: what written code must return."""
     among = applying(program, features)
-    order = (*order_of(program, features), *range(len(program.portfolio)))
-    return next((index for index in order if index in among), None)
+    return next((index for index in order_of(program, features) if index in among), None)
 
 
 def listed(
     program: DispatchProgram, features: Mapping[str, Value], most: int, among: Sequence[int]
 ) -> list[int]:
     """The candidates that are worth a try, of those that apply: what written code must list."""
-    assert not isinstance(program.choice, TreeChoice)
-    costs = _costs(program.choice, [column_number(c, features) for c in program.columns])
+    costs = _costs(program, features)
     least = min((costs[index] for index in among), default=0.0)
     worth = [i for i in sorted(among, key=costs.__getitem__) if costs[i] - least <= math.log(2.0)]
     if not all(tuned.holds(features[tuned.feature]) for tuned in program.tuned):
-        fallback = [i for i in (program.static, *range(len(costs))) if i in among]
-        worth = [*fallback[:1], *worth]
+        worth = [*among[:1], *worth]
     return list(dict.fromkeys(worth))[:most]
 
 
@@ -286,13 +261,12 @@ def dispatcher_of(program: DispatchProgram, name: str, **others: Any) -> Dispatc
 def mvmul_program(guards: tuple[tuple[str, ...], ...] = ((), (), ())) -> DispatchProgram:
     """Three configurations of mvmul and a tree of three leaves."""
     configs = [(64, 1, 0), (16, 1, 0), (64, 2, 0)]
-    tall = Split(1, 0.75, Leaf(order=(2, 0, 1), rows=5), Leaf(order=(), rows=1))
+    tall = Split(1, 0.75, Leaf((1.0, 2.0, 0.0), 5), Leaf((0.0, 1.0, 2.0), 1))
     return DispatchProgram(
         columns=(Column(ColumnKind.RAW, ("m",)), Column(ColumnKind.RATIO, ("m", "n"))),
         tuned=(TunedRange("m", 16, 65536), TunedRange("n", 16, 65536)),
         portfolio=tuple(Config({"THRD": a, "LU": b, "X_CACHE": c}) for a, b, c in configs),
-        static=0,
-        choice=TreeChoice(Split(0, 96.5, Leaf(order=(1, 0, 2), rows=4), tall)),
+        choice=Choice.of_trees([Split(0, 96.5, Leaf((1.0, 0.0, 2.0), 4), tall)], False),
         guards=guards,
     )
 
@@ -302,11 +276,24 @@ def mvmul_features(program: DispatchProgram) -> tuple[Feature, ...]:
     return features_of(program, ("m", "n"), ({"m": 16, "n": 16},))
 
 
-def python_of(text: str) -> dict[str, Any]:
-    """What a module's text defines."""
-    defined: dict[str, Any] = {"__name__": "written"}
-    exec(compile(text, "written", "exec"), defined)
-    return defined
+def python_of(dispatcher: Dispatcher) -> Any:
+    """The written module."""
+    with tempfile.TemporaryDirectory() as name:
+        return imported(files_of(dispatcher), dispatcher.name, Path(name))
+
+
+def imported(files: Mapping[str, bytes], name: str, folder: Path) -> Any:
+    """Write files into a folder, and import the package of this name there."""
+    for path, content in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(content)
+    sys.modules.pop(name, None)
+    spec = importlib.util.spec_from_file_location(name, folder / name / "__init__.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def compiled(folder: Path, headers: Mapping[str, str], options: Sequence[str] = STRICT) -> Any:

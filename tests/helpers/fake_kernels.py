@@ -13,8 +13,8 @@ import pytest
 from harness.core.program import Launch, Program
 from harness.core.records import Config, Input
 from harness.measure.kernels.data import KernelJob
+from harness.measure.kernels.device_process import DeviceWorker
 from harness.measure.kernels.measurer import KernelMeasurer
-from harness.measure.kernels.worker import DeviceWorker
 from harness.measure.trial.verify import Tolerance
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec, load_spec
@@ -86,15 +86,17 @@ class DeviceBackend(FakeBackend):
 
 
 def fake_worker(folder: Path, device: FakeDevice, host: str = FAKE_HOST) -> DeviceWorker:
-    """Make the worker of a device, with a host module that is written to a folder."""
+    """Make the worker of a device, which has an input's data of a host module."""
     path = folder / "twice.py"
     path.write_text(host)
-    return DeviceWorker(DeviceBackend("fake", "fake", "a fake", opened=device), path)
+    worker = DeviceWorker(DeviceBackend("fake", "fake", "a fake", opened=device))
+    worker.prepare(path, FOUR)
+    return worker
 
 
 def measure_kernels_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this process build and run kernels of fake devices."""
-    for module in ("kernels.client", "builds.queue"):
+    for module in ("kernels.device_process", "builds.queue"):
         monkeypatch.setattr(f"harness.measure.{module}.Child", HereChild)
 
 
@@ -102,5 +104,6 @@ def measure_programs_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this process build and run programs, which takes no time to start."""
     for module in ("programs.measurer", "builds.queue"):
         monkeypatch.setattr(f"harness.measure.{module}.Child", HereChild)
-    worker = "harness.measure.programs.worker"
-    monkeypatch.setattr(f"{worker}.end_programs_when_terminated", lambda: None)
+    for module in ("building", "worker"):
+        ends = f"harness.measure.programs.{module}.end_programs_when_terminated"
+        monkeypatch.setattr(ends, lambda: None)

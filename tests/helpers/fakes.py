@@ -22,12 +22,12 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.core.errors import BuildFailed, LaunchFailed, OutOfDeviceMemory
-from harness.core.program import Argument, Binary, Contents, Fill, Launch, Program
-from harness.core.records import Build, DeviceLimits, Environment
-from harness.measure.clocks.watch import ClockWatch
+from harness.core.program import Argument, Binary, Launch, Program
+from harness.core.records import WARM, Build, DeviceLimits, Environment
+from harness.measure.clocks import ClockWatch
 from harness.measure.cuda.nvcc import Nvcc
-from harness.measure.device.base import Compiler, Device, why_unlaunchable
-from harness.measure.device.guard_zones import StrayWrite
+from harness.measure.device.base import Compiler, Device
+from harness.measure.device.bound import BoundArray, StrayWrite, values_of, why_unlaunchable
 from harness.measure.devices import Backend
 
 Kernel = Callable[..., None]
@@ -71,18 +71,18 @@ class FakeCompiler:
         return Binary(build, MAGIC + program.text.encode())
 
 
-class FakeDevice:
+class FakeDevice(Device):
     """A device in memory; each launch takes the next of `times_s` on its clock.
 
     The clock of its multiprocessors is the next of `clocks_mhz`, and unknown after the last.
-    `launched` keeps the arguments' values of each launch as the kernel found them.
+    `launched` keeps the arguments' values of each launch as the kernel found them. `strays` is
+    what a kernel, a Python function, says that it wrote around its arrays.
     """
 
     shares_cpu = False
-    overran = False
-    holds_all = True
     tick_s = 0.0
     limits = LIMITS
+    _cache_bytes = 0
 
     def __init__(
         self,
@@ -90,12 +90,11 @@ class FakeDevice:
         kernels: Mapping[str, Kernel] = KERNELS,
         clocks_mhz: Iterable[float | None] = (),
     ) -> None:
-        self.healthy = True
+        super().__init__(MemoryError, "process", WARM)
         self.watch = ClockWatch(1000.0)
         self._clocks_mhz = iter(clocks_mhz)
         self.clock_s = 0.0
         self.launched: list[dict[str, Any]] = []
-        self.bound: dict[str, Any] = {}
         self.unloads = 0
         self.strays: list[StrayWrite] = []
         self._times_s = itertools.chain(times_s, itertools.repeat(1e-3))
@@ -105,47 +104,22 @@ class FakeDevice:
         """Return a fake environment."""
         return Environment("fake", "fake device", "memory", "1", compiler)
 
-    def bind(self, *sets: Mapping[str, Argument]) -> None:
-        """Copy the arguments."""
-        self._sets = [{name: value.copy() for name, value in each.items()} for each in sets]
-        self.bound = self._sets[0]
-
-    def turn_to(self, number: int) -> None:
-        """Turn to a set of arguments."""
-        self.bound = self._sets[number]
-
-    def write(self, name: str, array: Array) -> None:
-        """Overwrite one array."""
-        bound = self._array(name)
-        if (array.shape, array.dtype) != (bound.shape, bound.dtype):
-            raise ValueError(f"{name} is bound as {bound.dtype}{list(bound.shape)}")
-        bound[...] = array
-
-    def restore(self, contents: Mapping[str, Contents]) -> None:
-        """Overwrite arrays."""
-        for name, content in contents.items():
-            bound = self._array(name)
-            if isinstance(content, Fill):
-                content = content.array(bound.shape, bound.dtype)
-            self.write(name, content)
-
-    def read(self, name: str, part: slice | None = None) -> Array:
-        """Return a copy of one array, or of a flat part of it."""
-        array = self._array(name)
-        return (array if part is None else array.reshape(-1)[part]).copy()
+    @property
+    def bound(self) -> dict[str, Any]:
+        """The arguments, as kernels get them."""
+        return {
+            name: value.memory.view(value.dtype).reshape(value.shape)
+            if isinstance(value, BoundArray)
+            else value
+            for name, value in self._arguments.items()
+        }
 
     def stray_writes(self) -> list[StrayWrite]:
-        """Return what a kernel that is a Python function says that it wrote, once."""
+        """Return the stray writes, once."""
         strays, self.strays = self.strays, []
-        return strays
+        return strays + super().stray_writes()
 
-    def _array(self, name: str) -> Array:
-        array = self.bound.get(name)
-        if not isinstance(array, np.ndarray):
-            raise ValueError(f"{name} is not a bound array")
-        return array
-
-    def load(self, binary: Binary) -> object:
+    def load(self, binary: Binary) -> list[str]:
         """Return the names of the binary's kernels."""
         if not binary.data.startswith(MAGIC):
             raise LaunchFailed("the binary cannot be loaded: it is not of this device")
@@ -156,10 +130,8 @@ class FakeDevice:
         """Note that what was loaded is forgotten."""
         self.unloads += 1
 
-    def launch(self, module: object, launches: Sequence[Launch]) -> float:
+    def launch(self, module: list[str], launches: Sequence[Launch]) -> float:
         """Run Python functions as kernels; return the sum of their times."""
-        if not isinstance(module, list):
-            raise TypeError(f"launch() takes what load() returned, but got {module!r}")
         return sum(self._launch(module, launch) for launch in launches)
 
     def sm_clock_mhz(self) -> float | None:
@@ -168,18 +140,48 @@ class FakeDevice:
 
     def _launch(self, module: list[str], launch: Launch) -> float:
         reason = why_unlaunchable(launch, self.limits)
-        missing = [name for name in launch.arguments if name not in self.bound]
-        if reason or missing or launch.function not in module:
-            raise LaunchFailed(reason or f"{launch.function}: missing {missing}")
-        self.launched.append({k: self.bound[k].copy() for k in launch.arguments})
-        self._kernels[launch.function](*[self.bound[name] for name in launch.arguments])
+        values_of(launch, self._arguments)
+        if reason or launch.function not in module:
+            raise LaunchFailed(reason or f"{launch.function} is not there")
+        bound = self.bound
+        self.launched.append({name: bound[name].copy() for name in launch.arguments})
+        self._kernels[launch.function](*[bound[name] for name in launch.arguments])
         elapsed_s = next(self._times_s)
         self.clock_s += elapsed_s
         return elapsed_s
 
-    def close(self) -> None:
-        """Forget the arguments."""
-        self.bound = {}
+    def _allocated(self, size_bytes: int) -> Array:
+        return np.zeros(size_bytes, np.uint8)
+
+    def _inside(self, memory: Array, offset: int, size_bytes: int) -> Array:
+        return memory[offset : offset + size_bytes]
+
+    def _write(self, memory: Array, offset: int, array: Array) -> None:
+        self._inside(memory, offset, array.nbytes)[...] = array.reshape(-1).view(np.uint8)
+
+    def _read(self, array: Array, memory: Array, offset: int) -> None:
+        array.reshape(-1).view(np.uint8)[...] = self._inside(memory, offset, array.nbytes)
+
+    def _fill(self, memory: Array, offset: int, byte: int, size_bytes: int) -> None:
+        self._inside(memory, offset, size_bytes)[...] = byte
+
+    def _copy(self, memory: Array, offset: int, source: Array, size_bytes: int) -> None:
+        self._inside(memory, offset, size_bytes)[...] = source[:size_bytes]
+
+    def _free(self, whole: Array, part: Array | None = None) -> None:
+        """Nothing: memory is freed with its last reference."""
+
+    def _wait(self) -> None:
+        """Nothing runs."""
+
+    def _is_out_of_memory(self, error: Exception) -> bool:
+        return True
+
+    def _describe_memory(self) -> str:
+        return f"harness holds {self._held_bytes:,} bytes"
+
+    def _timed_fill(self, memory: Array, size_bytes: int) -> float:
+        return 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -264,7 +266,7 @@ class _JournalDevice(FakeDevice):
             sum(what == "bind" for what, _, _ in read_journal(journal)) if journal.exists() else 0
         )
 
-    def load(self, binary: Binary) -> object:
+    def load(self, binary: Binary) -> list[str]:
         """Return the names of its kernels; for a cubin, which fakes cannot read, all names."""
         if binary.data.startswith(b"\x7fELF"):
             return list(KERNELS)
@@ -272,7 +274,7 @@ class _JournalDevice(FakeDevice):
         is_spoiling = words is not None and words in binary.data.decode()
         return [*super().load(binary), *([words] if is_spoiling else [])]
 
-    def launch(self, module: object, launches: Sequence[Launch]) -> float:
+    def launch(self, module: list[str], launches: Sequence[Launch]) -> float:
         if len(self.launched) == self._backend.lives:
             os.kill(os.getpid(), signal.SIGSEGV)
         self.healthy = self.healthy and self._backend.spoilt_by not in module
@@ -287,7 +289,7 @@ class SharedWorker:
     """The worker of a process that measurers use one after the other: each has a worker there."""
 
     def __init__(self) -> None:
-        self._made_by = b""
+        self._number = 0
         self._worker: object = None
 
     @property
@@ -295,10 +297,10 @@ class SharedWorker:
         """Say whether the worker in use may not be used again."""
         return getattr(self._worker, "is_spoilt", False)
 
-    def call(self, made_by: bytes, method: Callable[..., T], *args: object) -> T:
-        """Call a method of a worker, which is made at first use."""
-        if self._made_by != made_by:
-            self._made_by, self._worker = made_by, pickle.loads(made_by)()
+    def call(self, number: int, made_by: bytes, method: Callable[..., T], *args: object) -> T:
+        """Call a method of the worker of this number, which is made at first use."""
+        if self._number != number:
+            self._number, self._worker = number, pickle.loads(made_by)()
         return method(self._worker, *args)
 
 
@@ -313,17 +315,7 @@ class HereChild:
         self._make_worker = make_worker
         self._worker: object = None
 
-    def start(self) -> int:
-        """Return the generation."""
-        return self.generation
-
-    def call(
-        self,
-        method: Callable[..., T],
-        *args: object,
-        timeout_s: float,
-        generation: int | None = None,
-    ) -> T:
+    def call(self, method: Callable[..., T], *args: object, timeout_s: float) -> T:
         """Call the method."""
         with self._working:
             self._worker = self._make_worker() if self._worker is None else self._worker

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import sqlite3
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from opentuner.resultsdb.models import Base
 from sqlalchemy import Engine, Table, insert, select
 
 from harness.core.records import (
@@ -23,12 +23,23 @@ from harness.core.records import (
     StopReason,
     Timing,
 )
-from harness.results import SEARCHED, CampaignKey, RunPlan, Store, schema, writing
-from harness.results import opentuner_tables as opentuner
+from harness.results import (
+    SEARCHED,
+    Added,
+    CampaignKey,
+    RunPlan,
+    Store,
+    merge_database,
+    schema,
+    writing,
+)
+from harness.results.notes import Notes
+from harness.search import make_opentuner_tables
 from harness.space_file import Spec, load_spec
 from tests.helpers.postgres_server import execute
 
 ROOT = Path(__file__).parents[2]
+OPENTUNER: Mapping[str, Table] = Base.metadata.tables
 SPEC = load_spec(ROOT / "spaces" / "mvmul.yaml")
 ENVIRONMENT = Environment("opencl", "a device", "a platform", "1.0", "a compiler")
 REQUESTOR = "a technique"
@@ -110,10 +121,10 @@ def begin_search(
     store: Store,
     plan: RunPlan | None = None,
     tuning_run_id: int | None = None,
-    notes: Mapping[str, str] | None = None,
+    notes: Notes | None = None,
 ) -> Search:
     plan = plan or make_plan()
-    run_id = store.begin_run(plan, notes or {"host": "here"}).id
+    run_id = store.begin_run(plan, notes or {"facts": {"host": "here"}}).id
     tuning_run_id = tuning_run_id or run_id
     record_run(store, plan, tuning_run_id)
     store.tie_run(run_id, tuning_run_id)
@@ -123,20 +134,19 @@ def begin_search(
 
 def record_run(store: Store, plan: RunPlan, tuning_run_id: int) -> None:
     """Write what OpenTuner writes when a run begins."""
+    make_opentuner_tables(store)
     connection = store.session.connection()
-    opentuner.metadata.create_all(connection)
-    _row(store, opentuner.meta, db_version=opentuner.DB_VERSION)
-    runs = opentuner.tuning_run
+    runs = OPENTUNER["tuning_run"]
     if connection.execute(select(runs.c.id).where(runs.c.id == tuning_run_id)).first():
         return
-    program = _row(store, opentuner.program, project="harness", name=plan.spec.name)
+    program = _row(store, OPENTUNER["program"], project="harness", name=plan.spec.name)
     version = {"program_id": program, "version": plan.spec.space_sha256}
     _row(
         store,
         runs,
         id=tuning_run_id,
         uuid=uuid.uuid4().hex,
-        program_version_id=_row(store, opentuner.program_version, **version),
+        program_version_id=_row(store, OPENTUNER["program_version"], **version),
         state="COMPLETE",
     )
     if connection.dialect.name == "postgresql":  # whose numbering goes on from the last id
@@ -149,29 +159,29 @@ def record_result(
     store: Store, plan: RunPlan, tuning_run_id: int, m: Measurement, requestor: str = REQUESTOR
 ) -> int:
     """Write what OpenTuner writes of a result; return its id."""
-    program = _row(store, opentuner.program, project="harness", name=plan.spec.name)
-    classes = opentuner.input_class
+    program = _row(store, OPENTUNER["program"], project="harness", name=plan.spec.name)
+    classes = OPENTUNER["input_class"]
     input_class = _row(store, classes, program_id=program, name=plan.spec.name, size=-1)
     configuration = _row(
         store,
-        opentuner.configuration,
+        OPENTUNER["configuration"],
         program_id=program,
         hash=m.config.digest,
-        data=pickle.dumps(dict(m.config), 2),
+        data=dict(m.config),
     )
     shared = {"configuration_id": configuration, "tuning_run_id": tuning_run_id}
     cells = {
         **shared,
-        "machine_id": _row(store, opentuner.machine, name="a machine"),
+        "machine_id": _row(store, OPENTUNER["machine"], name="a machine"),
         "input_id": _row(
-            store, opentuner.input_, input_class_id=input_class, path=plan.problem.json
+            store, OPENTUNER["input"], input_class_id=input_class, path=plan.problem.json
         ),
         "state": "OK" if m.timing else "ERROR",
         "time": m.time_s,
     }
-    added = store.session.connection().execute(insert(opentuner.result).values(**cells))
+    added = store.session.connection().execute(insert(OPENTUNER["result"]).values(**cells))
     result = int(added.inserted_primary_key[0])
-    _row(store, opentuner.desired_result, **shared, requestor=requestor, result_id=result)
+    _row(store, OPENTUNER["desired_result"], **shared, requestor=requestor, result_id=result)
     return result
 
 
@@ -193,6 +203,14 @@ def opened(path: Path | str) -> Iterator[Store]:
             yield store
         finally:
             store.close()
+
+
+def merge(out: Path | str, *databases: Path | str) -> list[Added]:
+    """Merge databases into one, as the command does."""
+    with writing(str(out)) as engine:
+        with Store(engine) as store:
+            make_opentuner_tables(store)
+        return [merge_database(engine, str(database)) for database in databases]
 
 
 def known_configs(store: Store, plan: RunPlan) -> set[Config]:
@@ -230,24 +248,17 @@ def _multiply(engine: Engine, pattern: int, count: int, samples: int) -> None:
             insert(schema.configurations),
             [{"digest": c.digest, "parameters": dict(c)} for c in configs],
         )
+        cells = {column.name: column.name for column in schema.measurements.columns} | {
+            "id": "NULL",
+            "uuid": "lower(hex(randomblob(16)))",
+            "configuration_id": "configurations.id",
+            "samples_s": f"'{[0.001] * samples}'",
+            **dict.fromkeys(("median_s", "mean_s"), "0.001"),
+        }
         connection.exec_driver_sql(
-            "INSERT INTO measurements SELECT NULL, lower(hex(randomblob(16))), run_id, input_id, "
-            f"configurations.id, build_id, stage, outcome, 0.001, 0.001, 0, {samples}, stopped, "
-            "message, worst_element, warmup_s, wall_s, measured_at, turn, host_read, shared_with, "
-            "occasions "
+            f"INSERT INTO measurements SELECT {', '.join(cells.values())} "
             f"FROM measurements, configurations WHERE measurements.id = {pattern} "
             "AND configurations.id != configuration_id"
-        )
-        ids = connection.exec_driver_sql(
-            f"SELECT id FROM measurements WHERE id != {pattern}"
-        ).scalars()
-        connection.execute(
-            insert(schema.samples),
-            [
-                {"measurement_id": row, "ordinal": ordinal, "time_s": 0.001}
-                for row in ids
-                for ordinal in range(samples)
-            ],
         )
 
 

@@ -14,7 +14,7 @@ from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.gpus import BINDINGS, PACKAGE, PYCUDA, list_gpus
 from harness.measure.cuda.nvcc import Nvcc
 from harness.measure.device.base import Compiler, Device
-from harness.measure.device.guard_zones import StrayWrite
+from harness.measure.device.bound import StrayWrite
 from harness.measure.opencl.device import OpenClDevice
 from harness.measure.opencl.driver import OpenClCompiler, find_device
 from harness.measure.trial.verify import NAN
@@ -257,11 +257,6 @@ def test_broken_binary_fails_to_load(device: Device, binary: Binary, data: bytes
         device.load(replace(binary, data=data))
     assert device.healthy
     assert still_works(device, binary)
-
-
-def test_launching_what_was_not_loaded_is_a_programming_error(device: Device) -> None:
-    with pytest.raises(TypeError, match="takes what load"):
-        device.launch(None, [LAUNCH])
 
 
 def test_limits_are_plausible(opened: Device) -> None:

@@ -11,8 +11,7 @@ from harness.core.errors import BackendUnavailable, UsageError
 from harness.measure import choose as measure_choose
 from harness.measure.choose import with_cuda_compiler
 from harness.measure.cuda import gpus as cuda
-from harness.measure.cuda.compilers import NVCC, NVRTC
-from harness.measure.cuda.gpus import CudaGpu
+from harness.measure.cuda.gpus import NVCC, NVRTC, CudaGpu
 from harness.measure.devices import Backend, choose, choose_devices, choose_one
 from harness.measure.opencl import driver as opencl
 from harness.measure.opencl.driver import DeviceName
@@ -79,7 +78,7 @@ def test_auto_with_nothing_says_what_each_backend_lacks(machine) -> None:
     with pytest.raises(BackendUnavailable) as caught:
         choose("auto")
     message = str(caught.value)
-    assert f"cuda: {NO_CUDA}" in message
+    assert f"cuda cannot be used: {NO_CUDA}" in message
     assert 'pip install "pyopencl[pocl]"' in message
 
 

@@ -12,7 +12,7 @@ import pytest
 from harness.core.errors import LaunchFailed
 from harness.core.program import Argument, Contents, Launch
 from harness.core.records import Outcome
-from harness.measure.device.guard_zones import (
+from harness.measure.device.bound import (
     ZONE_BYTES,
     StrayWrite,
     stray_write,
@@ -20,9 +20,9 @@ from harness.measure.device.guard_zones import (
     zone_content,
 )
 from harness.measure.kernels.data import KernelJob
-from harness.measure.kernels.worker import DataLost, DeviceWorker
+from harness.measure.kernels.device_process import DataLost, DeviceWorker
 from harness.measure.trial.occasions import Block
-from tests.helpers.fake_kernels import FOUR, fake_job, fake_worker
+from tests.helpers.fake_kernels import fake_job, fake_worker
 from tests.helpers.fakes import Array, FakeDevice
 
 OVERRUN = StrayWrite("y", 1670, behind=True)
@@ -113,7 +113,6 @@ def worker(tmp_path: Path) -> DeviceWorker:
     """A worker with a device that can be spoilt, and the data of an input on it."""
     worker = fake_worker(tmp_path, device := Spoilable(), HOST)
     give_kernels(device, worker)
-    worker.prepare(FOUR)
     return worker
 
 
@@ -233,24 +232,3 @@ def test_zones_of_every_second_set_of_data_have_ordinary_numbers(dtype: str) -> 
 def test_zone_is_as_large_as_its_array_up_to_a_most() -> None:
     sizes = [zone_bytes(size) for size in (0, 4, 1 << 14, (1 << 14) + 1, 1 << 30)]
     assert sizes == [1 << 14, 1 << 14, 1 << 14, 1 << 15, 1 << 20]
-
-
-@pytest.mark.parametrize("dtype", ["int32", "float32"])
-def test_content_of_one_zone_is_not_that_of_another(dtype: str) -> None:
-    one, other = (zone_content(name, np.dtype(dtype)).view("u4") for name in "xy")
-    assert (one != other).all()
-
-
-def test_integers_of_a_zone_are_no_index() -> None:
-    assert (zone_content("y", np.dtype("int32")).view("int32") < -1000).all()
-
-
-@pytest.mark.parametrize(
-    ("stray", "text"),
-    [
-        (StrayWrite("y", 1, True), "y (1 element behind its end)"),
-        (StrayWrite("y", 2000, False), "y (2,000 elements before its start)"),
-    ],
-)
-def test_stray_write_names_its_argument_and_distance(stray: StrayWrite, text: str) -> None:
-    assert str(stray) == text

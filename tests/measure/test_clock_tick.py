@@ -14,14 +14,12 @@ import pytest
 
 from harness.core.observations import CLOCK_ERROR, RUNS_PER_SAMPLE
 from harness.core.program import Binary
-from harness.core.records import Build, Config, Input, Statistic, StopReason, Timing
-from harness.measure.clocks import tick as clock_tick
-from harness.measure.clocks.tick import delay_randomly, find_tick, run_sample
+from harness.core.records import Build, Config, Input
+from harness.measure import clocks as clock_tick
+from harness.measure.clocks import delay_randomly, find_tick, run_sample
 from harness.measure.trial.occasions import join
 from harness.measure.trial.trial import Job, measure, measure_interleaved
-from harness.stats.samples import Ragged, SampleStatistics, within_noise
-from harness.stats.timing import Sampling, half_width, half_width_of, time_ratio
-from tests.helpers.noise import is_within_noise
+from harness.stats.timing import Sampling, time_ratio
 
 TICK_S = 1.024e-6
 ROUNDS = 20
@@ -187,68 +185,6 @@ def test_occasions_together_have_the_largest_error() -> None:
     errors_s = [part.observed[CLOCK_ERROR] for part in parts]
     joined = join(parts)
     assert joined.timing.clock_error_s == joined.observed[CLOCK_ERROR] == max(errors_s)
-
-
-# ------------------------------------------------------------------------------- intervals
-
-
-def timing(seconds: list[float], error_s: float, **changes: object) -> Timing:
-    found = Timing(tuple(seconds), StopReason.INTERLEAVED, clock_error_s=error_s)
-    return dataclasses.replace(found, **changes)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("stopped", [StopReason.INTERLEAVED, StopReason.REPEATS])
-@pytest.mark.parametrize("statistic", Statistic)
-def test_ratios_are_wider_by_the_errors_of_both_clocks(
-    stopped: StopReason, statistic: Statistic
-) -> None:
-    one_s, other_s = [1.02, 1.03, 1.01, 1.02], [1.0, 1.01, 0.99, 1.0]
-
-    def ratio(error_s: float):
-        sides = (
-            timing(seconds, error_s, stopped=stopped, statistic=statistic)
-            for seconds in (one_s, other_s)
-        )
-        return time_ratio(*sides)
-
-    exact, coarse = ratio(0.0), ratio(0.003)
-    wider = 0.003 / np.mean(one_s) + 0.003 / np.mean(other_s)
-    assert math.log(coarse.high / exact.high) == pytest.approx(wider)
-    assert math.log(exact.low / coarse.low) == pytest.approx(wider)
-    assert coarse.p_value > exact.p_value
-
-
-def test_equal_samples_within_the_clocks_errors_are_no_difference() -> None:
-    ratio = time_ratio(timing([3.0] * 20, 0.5), timing([2.5] * 20, 0.5))
-    assert not ratio.is_significant
-    assert ratio.p_value == 1.0
-    assert time_ratio(timing([3.0] * 20, 0.1), timing([2.5] * 20, 0.1)).is_significant
-
-
-def test_stated_time_is_as_uncertain_as_its_clock() -> None:
-    one = timing([3.0, 3.1], 0.25)
-    assert half_width_of(one) == half_width(one.samples_s) + 0.25
-
-
-def test_ties_within_the_clocks_errors_are_the_same_for_one_and_for_many() -> None:
-    rng = np.random.default_rng(0)
-    timings = [
-        timing((level * rng.normal(1, 0.003, 5)).tolist(), error_s)
-        for level in (1.0, 1.01, 1.02, 1.05)
-        for error_s in (0.0, 0.004, 0.02)
-    ]
-    samples = Ragged.of([s for t in timings for s in t.samples_s], [5] * len(timings))
-    errors_s = np.array([t.clock_error_s for t in timings])
-    found = dataclasses.replace(SampleStatistics.of(samples), clock_error_s=errors_s)
-    for own, one in enumerate(timings):
-        ties = within_noise(found, own, np.arange(len(timings)))
-        assert ties.tolist() == [is_within_noise(one, other) for other in timings]
-
-
-@pytest.mark.parametrize("error_s", [-1e-9, math.inf, math.nan])
-def test_error_of_a_clock_is_a_finite_time(error_s: float) -> None:
-    with pytest.raises(ValueError, match="clock's error must be finite"):
-        timing([1.0], error_s)
 
 
 # ------------------------------------------------------------------------- the whole claim

@@ -10,10 +10,10 @@ import pytest
 
 from harness.core.observations import SM_CLOCK_MHZ, THROTTLED_SAMPLES
 from harness.core.records import Outcome
-from harness.measure.clocks import watch as clock_watch
-from harness.measure.clocks.watch import GPU_WARMUP_S, PAUSE_S, ClockWatch, SampleClocks
+from harness.measure import clocks as clock_watch
+from harness.measure.clocks import GPU_WARMUP_S, PAUSE_S, ClockWatch, SampleClocks
 from harness.measure.kernels.runner import measure_interleaved, measure_kernel
-from harness.measure.local import sampling_of
+from harness.measure.measurer import sampling_of
 from harness.space_file import load_spec
 from tests.helpers.fakes import FakeDevice
 from tests.measure.test_trial import CASE, JOB

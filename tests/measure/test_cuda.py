@@ -15,17 +15,17 @@ from harness.core.program import Launch
 from harness.core.records import DeviceLimits
 from harness.measure.cuda import gpus as cuda
 from harness.measure.cuda import probe
-from harness.measure.cuda.compilers import first_usable
 from harness.measure.cuda.cubin import pack_arguments
 from harness.measure.cuda.gpus import (
     CudaGpu,
     describe_package,
     driver_version,
+    first_usable,
     forbidden_files,
     list_gpus,
     load_driver,
 )
-from harness.measure.device.base import why_unlaunchable
+from harness.measure.device.bound import why_unlaunchable
 from harness.measure.devices import choose
 from harness.measure.opencl import driver as opencl
 from tests.helpers.compilers import needs_nvcc
@@ -115,7 +115,7 @@ def test_device_that_the_toolkit_does_not_know_falls_back_to_opencl(
     ) as error:
         choose("cuda")
     assert "did you mean" not in str(error.value)
-    monkeypatch.setattr(opencl, "find_device", lambda: pocl)
+    monkeypatch.setattr(opencl, "list_devices", lambda: [pocl])
     assert choose("auto").device is pocl
 
 

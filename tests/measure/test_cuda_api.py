@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from harness.core.program import Program
-from harness.measure.cuda.bindings import BindingsDriver
-from harness.measure.cuda.calls import CudaDriver, LaunchShape, SharedWords
+from harness.measure.cuda.bindings import BindingsDriver, CudaDriver, LaunchShape, SharedWords
 from harness.measure.cuda.gpus import PACKAGE, PYCUDA, list_gpus, load_driver
 from harness.measure.cuda.nvcc import Nvcc, find_nvcc
 from harness.measure.cuda.stream import PTX, WAIT_FOR_HOST, CudaKernels

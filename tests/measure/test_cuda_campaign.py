@@ -14,8 +14,8 @@ from harness.core.errors import BackendUnavailable
 from harness.core.records import DEVICE_UUID, OTHER_PROCESSES, Config, Input, Measurement, Outcome
 from harness.measure.choose import open_measurer
 from harness.measure.devices import choose, choose_one
+from harness.measure.kernels.device_process import DeviceWorker
 from harness.measure.kernels.measurer import KernelMeasurer
-from harness.measure.kernels.worker import DeviceWorker
 from harness.results.view import read_results, the_one
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
@@ -56,7 +56,7 @@ def test_two_gpus_share_the_inputs(
     options = ["--device", "all", "--test-limit", "2", "--database", str(database)]
     assert tune.main([str(MVMUL), *QUICK, *options]) == 0
     results = the_one(read_results([str(database)]))
-    uuids = {run.notes[DEVICE_UUID].split("-")[1] for run in results.runs}
+    uuids = {run.notes["facts"][DEVICE_UUID].split("-")[1] for run in results.runs}
     assert uuids == {"abababab", "cdcdcdcd"}
     assert {row.measurement.outcome for row in results.rows} == {Outcome.OK}
 
@@ -200,8 +200,8 @@ def test_named_gpu_is_opened_and_others_that_use_it_are_noted(
         nvmlDeviceGetComputeRunningProcesses=[[[4711, 1 << 30]]],
     )
     monkeypatch.setenv("CUDA_STUB_DEVICES", "2")
-    worker = DeviceWorker(choose_one("cuda", ["1"]), load_spec(MVMUL).host)
+    worker = DeviceWorker(choose_one("cuda", ["1"]))
     facts = worker.describe()
     assert facts.environment.notes[DEVICE_UUID] == "GPU-abababab-abab-abab-abab-ababababab01"
     assert facts.environment.notes[OTHER_PROCESSES] == "trainer (process 4711, 1.0 GiB)"
-    assert facts.others == ("trainer (process 4711, 1.0 GiB)",)
+    assert "disturb its times: trainer (process 4711, 1.0 GiB)" in facts.notices[0]

@@ -20,10 +20,10 @@ from harness.commands.check.default_run import run_default
 from harness.core.errors import DeviceBusy, UsageError
 from harness.measure.cuda.gpus import CudaGpu
 from harness.measure.devices import Backend
-from harness.measure.kernels.client import DeviceClient, device_locked
+from harness.measure.kernels.device_process import DeviceClient, device_locked
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.opencl.driver import DeviceName
-from harness.measure.process.device_lock import holder_of
+from harness.measure.process.locks import holder_of
 from harness.space_file import load_spec
 
 ROOT = Path(__file__).parents[2]
@@ -33,7 +33,7 @@ SAME = DeviceName("NVIDIA CUDA", 0, "NVIDIA H100", is_gpu=True, bus_id="0000:1B:
 CPU = DeviceName("Portable Computing Language", 0, "cpu", is_gpu=False)
 HOLDER = """
 import sys
-from harness.measure.kernels.client import device_locked
+from harness.measure.kernels.device_process import device_locked
 from tests.measure.test_device_lock import CPU, of
 with device_locked(of(CPU)):
     print("held", flush=True)
@@ -121,7 +121,7 @@ def test_folder_that_cannot_be_written_is_refused_with_the_next_step(
     def refuse(*_: object, **more: object) -> None:
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr("harness.measure.process.device_lock.locked_file", refuse)
+    monkeypatch.setattr("harness.measure.process.locks.locked_file", refuse)
     with pytest.raises(UsageError, match=r"Read-only.*HARNESS_CACHE_DIR"):
         device_locked(of(CPU)).__enter__()
 
@@ -178,7 +178,7 @@ def test_lock_is_free_where_ctrl_c_came_while_its_process_was_started(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("harness.measure.kernels.client.Child", interrupted)
+    monkeypatch.setattr("harness.measure.kernels.device_process.Child", interrupted)
     with pytest.raises(KeyboardInterrupt) as kept:  # as a notebook keeps the last error
         DeviceClient(Path("host.py"), of(CPU))
     with device_locked(of(CPU)):

@@ -9,8 +9,9 @@ import pytest
 
 from harness.commands import check, compare
 from harness.core.errors import BackendUnavailable
-from harness.measure import inventory
-from harness.measure.kernels.client import device_locked
+from harness.measure import devices
+from harness.measure.cuda import gpus
+from harness.measure.kernels.device_process import device_locked
 from harness.measure.opencl import driver as opencl
 from tests.helpers.stub_nvml import Script
 from tests.measure.test_device_lock import CPU, EQUAL, H100, of
@@ -28,12 +29,12 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(inventory, "load_driver", lambda: None)
-    monkeypatch.setattr(inventory, "require_driver", lambda: None)
-    monkeypatch.setattr(inventory, "list_gpus", lambda: (H100, EQUAL, OLD))
-    monkeypatch.setattr(inventory, "first_usable", first_usable)
+    monkeypatch.setattr(gpus, "load_driver", lambda: None)
+    monkeypatch.setattr(gpus, "require_driver", lambda: None)
+    monkeypatch.setattr(gpus, "list_gpus", lambda: (H100, EQUAL, OLD))
+    monkeypatch.setattr(devices, "first_usable", first_usable)
     monkeypatch.setattr(opencl, "list_devices", lambda: [CPU])
-    inventory._why_unusable.cache_clear()
+    devices._why_unusable.cache_clear()
 
 
 def listed(capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -85,7 +86,7 @@ def test_machine_without_a_driver_or_a_device_says_why(
     def missing() -> None:
         raise BackendUnavailable("no NVIDIA driver")
 
-    monkeypatch.setattr(inventory, "require_driver", missing)
+    monkeypatch.setattr(gpus, "require_driver", missing)
     monkeypatch.setattr(opencl, "list_devices", list)
     lines = listed(capsys)
     assert lines[:3] == ["cuda", "  cannot be used: no NVIDIA driver", "opencl"]

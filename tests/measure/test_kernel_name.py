@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 import struct
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from harness.core.errors import BuildFailed, SpecError
-from harness.core.kernel_name import check_kernel_name, plain_name, reference_lines
+from harness.core.errors import BuildFailed
+from harness.core.kernel_name import plain_name, reference_lines
 from harness.core.program import Launch, Program
-from harness.core.records import Config
 from harness.measure.cuda.cubin import (
     kernel_symbol,
     packed_arguments,
@@ -20,9 +17,6 @@ from harness.measure.cuda.cubin import (
     readable,
 )
 from harness.measure.cuda.nvcc import Nvcc
-from harness.space import ConstrainedSpace
-from harness.space.launches import make_program
-from harness.space_file import load_spec
 from tests.helpers.compilers import BOTH, needs_nvcc
 
 KERNELS = """\
@@ -98,77 +92,6 @@ def test_name_of_no_kernel_or_of_several_lists_those_that_are_there(
 ) -> None:
     with pytest.raises(LookupError, match=reason):
         kernel_symbol(cubin, name)
-
-
-@needs_nvcc
-def test_name_that_does_not_compile_is_reported_at_the_key_of_the_space(folder: Path) -> None:
-    spec = load_spec(folder / "space.yaml")
-    space = ConstrainedSpace.of(spec, spec.inputs[0], None)
-    program = make_program(spec, space, Config({"BLOCK": 64, "UNROLL": 2}), "cuda")
-    with pytest.raises(BuildFailed, match=r"kernel\.function: error:"):
-        Nvcc("sm_90").compile(program)
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "scale.cu").write_text("__global__ void scale(float *x) { x[0] = BLOCK; }")
-    files = Path(__file__).parents[1] / "data" / "bad_specs" / "files"
-    shutil.copy(files / "scale.py", tmp_path)
-    text = (files.parent / "launch_shared.yaml").read_text().replace(", shared: BLOCK * 4 - n", "")
-    text = text.replace("source: files/scale.cl", "source: scale.cu").replace("files/", "")
-    text = text.replace("function: scale", "function: scale<UNROLL>").replace("constraints:", "")
-    (tmp_path / "space.yaml").write_text(text.replace("  - BLOCK * UNROLL <= 512", ""))
-    return tmp_path
-
-
-def test_parameter_may_stand_in_the_kernels_name_alone(folder: Path) -> None:
-    path = folder / "space.yaml"
-    path.write_text(path.read_text().replace("BLOCK * UNROLL)", "BLOCK)"))
-    assert load_spec(path).functions == ("scale<UNROLL>",)
-    path.write_text(path.read_text().replace("scale<UNROLL>", "scale<2>"))
-    with pytest.raises(SpecError, match=r"nothing uses it: `UNROLL` stands neither in scale\.cu"):
-        load_spec(path)
-
-
-def test_macro_with_the_name_of_a_templates_parameter_needs_a_place_in_the_kernels_name(
-    folder: Path,
-) -> None:
-    path = folder / "space.yaml"
-    (folder / "scale.cu").write_text("template <int UNROLL> __global__ void scale(float *x) {}")
-    load_spec(path)
-    path.write_text(path.read_text().replace("scale<UNROLL>", "scale<2>"))
-    with pytest.raises(SpecError, match=r"UNROLL: .* macro .* would break; .* `scale<UNROLL>`"):
-        load_spec(path)
-
-
-@pytest.mark.parametrize("text", ["", "a b", "f<1", "f<int>; x", "f(\nint)", "::f", "1f", "f<>"])
-def test_text_that_names_no_kernel_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="names no kernel: write its name, such as `scale`"):
-        check_kernel_name(text)
-
-
-def test_opencl_takes_the_word_of_a_name() -> None:
-    names = ("scale", "lib::deep::scale<A<4>, (2 > 1)>", "scale<4>(float *, int)", "scale(int)")
-    assert {plain_name(check_kernel_name(name)) for name in names} == {"scale"}
-
-
-def test_parameter_with_the_name_of_a_template_parameter_is_its_argument_alone(
-    folder: Path,
-) -> None:
-    (folder / "scale.cu").write_text(
-        "// template <int BLOCK>\n#if BLOCK < 32\n#error small\n#endif\n"
-        "template <typename T, int UNROLL = (3 > 2), template <int> class Q = Box>\n"
-        "__global__ void scale(T *x) { x[0] = UNROLL; }"
-    )
-    path = folder / "space.yaml"
-    path.write_text(path.read_text().replace("scale<UNROLL>", "scale<float, UNROLL * BLOCK>"))
-    spec = load_spec(path)
-    assert spec.sources["cuda"].template_names == {"T", "UNROLL", "Q"}
-    space = ConstrainedSpace.of(spec, spec.inputs[0], None)
-    lines = make_program(spec, space, Config({"BLOCK": 64, "UNROLL": 2}), "cuda").text.splitlines()
-    assert lines[:2] == ["#define BLOCK 64", '#line 1 "scale.cu"']
-    assert lines[-3:-1] == ["#define UNROLL 2", '#line 1 "kernel.function"']
-    assert "&scale<float, UNROLL * BLOCK>" in lines[-1]
 
 
 # --------------------------------------------------------------------------------------- parameters

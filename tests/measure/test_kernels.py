@@ -18,10 +18,10 @@ from harness.core.errors import (
     LaunchFailed,
 )
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason
-from harness.measure.device.guard_zones import StrayWrite
+from harness.measure.device.bound import StrayWrite
 from harness.measure.devices import Backend
+from harness.measure.kernels.device_process import DeviceWorker
 from harness.measure.kernels.measurer import KernelMeasurer
-from harness.measure.kernels.worker import DeviceWorker
 from harness.space import Space
 from harness.space_file import Spec, load_spec
 from tests.helpers.fake_kernels import FIVE, FOUR, OpenFake, opening_fakes, write_fake

@@ -300,23 +300,3 @@ def test_what_is_wrong_with_arrange_is_reported(
     case = case_of(tmp_path, ARRANGED.replace(old, new))
     with pytest.raises(LaunchFailed, match=reason):
         case.arranged(TrackedConfig(Config({"PACKED": 1})))
-
-
-def test_cooperative_is_yes_or_no() -> None:
-    assert Launch("f", (4,), (2,), (), cooperative=True).cooperative
-    with pytest.raises(TypeError, match="cooperative is True or False, but got 1"):
-        Launch("f", (4,), (2,), (), cooperative=1)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("percent", [-2, 101, 0.5, "most"])
-def test_carveout_is_a_percentage(percent: object) -> None:
-    assert Launch("f", (4,), (2,), (), carveout=-1) == Launch("f", (4,), (2,), ())
-    with pytest.raises(ValueError, match=f"carveout is a percentage, or -1, but got {percent!r}"):
-        Launch("f", (4,), (2,), (), carveout=percent)  # type: ignore[arg-type]
-
-
-def test_sizes_that_numpy_computed_become_pythons_own() -> None:
-    launch = Launch("f", (np.int64(4),), (np.uint32(2),), (), np.int32(8))
-    sizes = (*launch.group, *launch.grid, launch.shared_bytes)
-    assert [type(size) for size in sizes] == [int, int, int], "drivers take no others"
-    assert sizes == (4, 2, 8)

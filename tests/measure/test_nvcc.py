@@ -14,8 +14,8 @@ import pytest
 
 from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
 from harness.core.program import Binary, Program
-from harness.measure.builds.cache import digests
-from harness.measure.builds.elf import sections
+from harness.measure.builds.compiled import sections
+from harness.measure.builds.queue import digests
 from harness.measure.cuda import cubin, nvcc
 from harness.measure.cuda.binary import (
     Resources,
@@ -173,26 +173,6 @@ extern "C" __global__ void f(char *x) {
     assert built.read == digests(str(header.resolve()) for header in headers)
 
 
-@pytest.mark.parametrize(
-    ("text", "options", "others"),
-    [
-        ("int a;", (), False),
-        ('#include "mine.h"', (), False),
-        ('#include "elsewhere.h"', (), True),
-        (" # include <mine.h>", (), False),
-        ("#include <vector>", (), True),
-        ("#include HEADER", (), True),
-        ("int a;", ("-include", "x.h"), True),
-    ],
-)
-def test_headers_are_listed_only_where_the_program_does_not_hold_them(
-    text, options, others, tmp_path
-):
-    (tmp_path / "mine.h").touch()
-    asked = Program(text, options, (str(tmp_path),), ("int b;",))
-    assert nvcc._reads_others(asked) == others
-
-
 # ------------------------------------------------------------------------- architectures
 
 
@@ -224,12 +204,6 @@ def test_one_changed_byte_of_code_changes_the_hash(built):
 def test_what_is_no_cubin_has_no_machine_code(junk):
     with pytest.raises(ValueError, match="cubin"):
         cubin.machine_code_sha256(junk)
-
-
-@needs_nvcc
-def test_truncated_cubin_has_no_machine_code(built):
-    with pytest.raises(ValueError, match="cubin"):
-        cubin.machine_code_sha256(built.data[:500])
 
 
 # ------------------------------------------------------------------------- ptxas' report

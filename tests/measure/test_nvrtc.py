@@ -14,8 +14,8 @@ import pytest
 from harness.commands.check import main as check
 from harness.core.errors import BackendUnavailable, BuildFailed
 from harness.core.program import Binary, Program
-from harness.measure.builds.cache import BuildCache, digests
-from harness.measure.builds.elf import sections
+from harness.measure.builds.compiled import sections
+from harness.measure.builds.queue import BuildCache, digests
 from harness.measure.cuda import binary, nvrtc
 from harness.measure.cuda.nvrtc import Nvrtc, load_nvrtc
 from tests.helpers.compilers import needs_nvrtc

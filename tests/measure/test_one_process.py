@@ -14,8 +14,8 @@ import pytest
 from benchmarks.equal_code import write_space
 from harness.core.records import Outcome
 from harness.measure.devices import Backend
+from harness.measure.kernels.device_process import DeviceWorker
 from harness.measure.kernels.measurer import KernelMeasurer
-from harness.measure.kernels.worker import DeviceWorker
 from harness.measure.measurer import Measurer
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.measure.programs.worker import ProgramWorker
@@ -68,13 +68,14 @@ def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Path
 
 
 def test_each_host_module_finds_its_own_helper_and_its_own_data(hosts: list[Path]) -> None:
-    worker = DeviceWorker(FakeBackend("fake", "fake", "a fake"), hosts[0])
+    worker = DeviceWorker(FakeBackend("fake", "fake", "a fake"))
     worker.__dict__["_device"] = device = FakeDevice()
     for host, value in ((hosts[0], 1), (hosts[1], 3), (hosts[0], 1)):
-        worker.serve(host, DeviceWorker.prepare, FOUR)
+        worker.prepare(host, FOUR)
         assert np.all(device.bound["x"] == value)
     for host, value in ((hosts[1], 3), (hosts[0], 1), (hosts[0], 1), (hosts[1], 3)):
-        found = worker.serve(host, DeviceWorker.run, JOB)
+        worker.prepare(host, FOUR)
+        found = worker.run(JOB)
         assert found.outcome is Outcome.OK, found.message
         assert np.all(device.bound["x"] == value)
 
@@ -108,12 +109,13 @@ def test_each_host_module_keeps_its_own_helpers_in_another_folder(
         )
     if kind == "in path":  # as where the command runs in this folder
         sys.path.insert(0, str(hosts[0].parent / "lib"))
-    worker = DeviceWorker(FakeBackend("fake", "fake", "a fake"), hosts[0])
+    worker = DeviceWorker(FakeBackend("fake", "fake", "a fake"))
     worker.__dict__["_device"] = FakeDevice()
     for host in hosts:
-        worker.serve(host, DeviceWorker.prepare, FOUR)
+        worker.prepare(host, FOUR)
     for host, value in ((hosts[1], 3), (hosts[0], 1), (hosts[1], 3)):
-        found = worker.serve(host, DeviceWorker.run, JOB)
+        worker.prepare(host, FOUR)
+        found = worker.run(JOB)
         assert found.outcome is Outcome.OK, found.message
         assert found.observed["value"] == value, "observe() imports at each call"
     worker._imports.turn_to("nobody")
@@ -150,8 +152,8 @@ def measure_in_turns(measurers: Sequence[Measurer], specs: Sequence[Spec]) -> No
         assert found.outcome is Outcome.OK, found.message
 
 
-def started_by(worker: ProgramWorker) -> tuple[int, str]:
-    return os.getpid(), worker._plan.folder.name
+def pid_of(_: ProgramWorker) -> int:
+    return os.getpid()
 
 
 def test_programs_beside_others_share_a_process_and_find_their_own_helpers(tmp_path: Path) -> None:
@@ -171,7 +173,5 @@ def test_programs_beside_others_share_a_process_and_find_their_own_helpers(tmp_p
         with contextlib.closing(ProgramMeasurer(specs[1], first)) as second:
             measurers = (first, second)
             measure_in_turns(measurers, specs)
-            who = [measurer._call(started_by, timeout_s=60) for measurer in measurers]
-            assert [name for _, name in who] == ["old", "new"]
-            assert len({pid for pid, _ in who}) == 1
-        assert first._call(started_by, timeout_s=60) == who[0], "the second did not end it"
+            (pid,) = {measurer._call(pid_of, timeout_s=60) for measurer in measurers}
+        assert first._call(pid_of, timeout_s=60) == pid, "the second did not end it"

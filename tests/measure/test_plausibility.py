@@ -16,7 +16,7 @@ from harness.core.observations import UNCLAIMED
 from harness.core.program import Argument, Binary, Launch
 from harness.core.records import Config, Measurement, Outcome, StopReason, Timing
 from harness.measure.kernels.measurer import KernelMeasurer
-from harness.measure.trial.plausibility import (
+from harness.measure.trial.occasions import (
     FLOOR_S,
     GPU_FLOOR_S,
     why_too_good,

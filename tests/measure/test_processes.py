@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import itertools
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -24,7 +23,7 @@ from harness.core.errors import BuildFailed, UsageError
 from harness.core.program import Binary
 from harness.measure.builds.queue import BuildWorker
 from harness.measure.process.child import Child, ChildLost, ForkLost, repeated, run_forked
-from harness.measure.process.run_folder import RunFolder
+from harness.measure.process.locks import temporary_folder
 from tests.helpers.planted import FAULTS, SOON_S, descendants, is_running, until
 
 ROOT = Path(__file__).parents[2]
@@ -121,24 +120,18 @@ def end_once(journal: Path, number: int) -> int:
 
 
 @pytest.mark.parametrize(
-    ("number", "may_be_spoilt", "calls"),
-    [
-        (signal.SIGKILL, False, 2),
-        (signal.SIGTERM, False, 2),
-        (signal.SIGSEGV, False, 1),
-        (signal.SIGSEGV, True, 2),
-    ],
+    ("number", "calls"), [(signal.SIGKILL, 2), (signal.SIGTERM, 2), (signal.SIGSEGV, 1)]
 )
-def test_call_whose_process_was_killed_from_outside_or_spoilt_is_repeated_once(
-    child: Child, tmp_path: Path, number: signal.Signals, may_be_spoilt: bool, calls: int
+def test_call_whose_process_was_killed_from_outside_is_repeated_once(
+    child: Child, tmp_path: Path, number: signal.Signals, calls: int
 ) -> None:
     journal = tmp_path / "journal"
     call = partial(run, child, end_once, journal, number)
     if calls == 1:
         with pytest.raises(ChildLost, match="SIGSEGV"):
-            repeated(call, may_be_spoilt=may_be_spoilt)
+            repeated(call)
     else:
-        assert repeated(call, may_be_spoilt=may_be_spoilt) != os.getpid()
+        assert repeated(call) != os.getpid()
     assert journal.read_text().count("called") == calls
 
 
@@ -227,7 +220,7 @@ def test_failure_while_the_temporary_folder_is_full_is_no_outcome(
     worker: BuildWorker[Any] = BuildWorker(Opens())
     with pytest.raises(BuildFailed):
         worker.compile(None)
-    monkeypatch.setattr("harness.measure.process.run_folder.room_bytes", lambda folder: 0)
+    monkeypatch.setattr("harness.measure.process.locks.room_bytes", lambda folder: 0)
     with pytest.raises(OSError, match="No space left on device"):
         worker.compile(None)
 
@@ -235,74 +228,52 @@ def test_failure_while_the_temporary_folder_is_full_is_no_outcome(
 # ------------------------------------------------------------------------------- folders of runs
 
 OWNER = """
-import subprocess, sys, time
-from harness.measure.process.run_folder import RunFolder
-folder = RunFolder()
-program = subprocess.Popen(["sleep", "600"], cwd=folder.path, start_new_session=True)
-print(folder.path, program.pid, folder._waiting.pid, flush=True)
-time.sleep(60)
+import time
+from harness.measure.process.locks import temporary_folder
+with temporary_folder() as folder:
+    print(folder, flush=True)
+    time.sleep(60)
 """
 
 
-def abandoned(tmp_path: Path, *, kill_shell: bool) -> tuple[Path, int]:
-    """Kill a process with a folder of its own; return the folder and a program that works in it."""
+def abandoned(tmp_path: Path) -> Path:
+    """Kill a process with a folder of its own; return the folder."""
     environment = os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
     with subprocess.Popen(
         [sys.executable, "-c", OWNER], stdout=subprocess.PIPE, text=True, env=environment
     ) as owner:
-        folder, program, shell = owner.stdout.readline().split()
-        if kill_shell:
-            os.kill(int(shell), signal.SIGKILL)
+        folder = Path(owner.stdout.readline().strip())
         owner.kill()
-    return Path(folder), int(program)
-
-
-def test_folder_and_programs_of_a_killed_run_are_removed(tmp_path: Path) -> None:
-    link = tmp_path / "link"  # as /tmp may be
-    link.symlink_to(tmp_path)
-    folder, program = abandoned(link, kill_shell=False)
-    assert until(lambda: not folder.exists())
-    assert until(lambda: not is_running(program))
+    return folder
 
 
 def test_next_run_removes_the_folder_of_a_killed_one_and_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    mine = RunFolder()
-    folder, program = abandoned(tmp_path, kill_shell=True)
-    os.kill(program, signal.SIGKILL)
-    assert folder.exists()
-    (tmp_path / "harness-run-0-begins").mkdir()  # not locked yet
-    RunFolder().close()
-    assert not folder.exists()
-    assert {path.name for path in tmp_path.iterdir()} == {mine.path.name, "harness-run-0-begins"}
-    mine.close()
-    assert not mine.path.exists()
-
-
-def test_folders_that_python_cannot_remove_end_no_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def nested_too_deep(*_: object, **__: object) -> None:
-        raise RecursionError
-
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(shutil, "rmtree", nested_too_deep)
-    abandoned = tmp_path / "harness-run-0-dead"
-    abandoned.mkdir()
-    (abandoned / "owner").touch()
-    folder = RunFolder()
-    folder.close()
-    assert not folder.path.exists()
+    link = tmp_path / "link"  # as /tmp may be
+    link.symlink_to(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(link))
+    with temporary_folder() as mine:
+        folder = abandoned(link)
+        nested = "for i in $(seq 1500); do mkdir d && cd d; done"
+        subprocess.run(["sh", "-c", nested], cwd=folder, check=True)
+        (tmp_path / "harness-run-0-begins").mkdir()  # not locked yet
+        with temporary_folder():
+            assert not folder.exists()
+        left = {path.name for path in tmp_path.iterdir()}
+        assert left == {"link", mine.name, "harness-run-0-begins"}
+    assert not mine.exists()
 
 
 def test_folder_that_cannot_be_made_is_one_clear_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
-    with pytest.raises(UsageError, match=r"none cannot be written: No such file.*set TMPDIR"):
-        RunFolder()
+    with (
+        pytest.raises(UsageError, match=r"none cannot be written: No such file.*set TMPDIR"),
+        temporary_folder(),
+    ):
+        pass
 
 
 # ------------------------------------------------------------------------------- killed parents
@@ -312,7 +283,6 @@ import sys
 from pathlib import Path
 from harness.measure.devices import choose
 from harness.core.records import Config, Input
-from harness.measure.process.run_folder import RunFolder
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
 from harness.measure.kernels.measurer import KernelMeasurer
@@ -364,7 +334,37 @@ def test_killed_parent_leaves_no_process_behind_though_a_kernel_hangs(tmp_path: 
     for worker in filter(is_running, workers):
         os.kill(worker, signal.SIGKILL)
     assert ended
-    assert until(lambda: list(tmp_path.iterdir()) == [script])
+    (folder,) = set(tmp_path.iterdir()) - {script}
+    assert folder.name.startswith(f"harness-run-{parent.pid}-"), "the next run removes it"
+
+
+DRIVER = """
+import subprocess
+from harness.measure.process.child import Child
+from harness.measure.programs.sandbox import end_programs_when_terminated
+
+class Worker:
+    def __init__(self):
+        end_programs_when_terminated()
+
+    def work(self):
+        subprocess.run(["sleep", "600"], start_new_session=True)
+
+def main():
+    Child(Worker).call(Worker.work, timeout_s=60)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
+def test_killed_parent_leaves_no_program_behind(tmp_path: Path) -> None:
+    (tmp_path / "driver.py").write_text(DRIVER)
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}:{tmp_path}", "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-c", "import driver; driver.main()"]
+    with subprocess.Popen(command, env=environment) as parent:
+        assert until(lambda: len(descendants(parent.pid)) == 2)
+        left = descendants(parent.pid)
+        parent.kill()
+    assert until(lambda: not any(map(is_running, left)))
 
 
 # --------------------------------------------------------------------------- copies of this process

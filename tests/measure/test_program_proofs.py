@@ -22,10 +22,9 @@ from harness.core.records import (
     StopReason,
     Timing,
 )
-from harness.measure.programs.measurer import ProgramMeasurer
-from harness.measure.programs.proof import Reference, without_unshown_gain
-from harness.measure.programs.runner import ProgramJob, ProgramResult
-from harness.measure.programs.worker import ProgramFacts, ProgramWorker
+from harness.measure.programs.measurer import ProgramMeasurer, without_unshown_gain
+from harness.measure.programs.runner import ProgramJob, Reference
+from harness.measure.programs.worker import ProgramWorker
 from harness.measure.trial.occasions import Block
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
@@ -91,21 +90,21 @@ class Machine:
         """Run the default twice, as its worker does."""
         return Reference(b"", min(self.once(job)[0] for _ in range(2)), True, True)
 
-    def run(self, _: ProgramWorker, job: ProgramJob) -> ProgramResult:
+    def run(self, _: ProgramWorker, job: ProgramJob) -> Measurement:
         """Measure one program alone."""
         return self.results([job], job.sampling.repeats)[0]
 
     def run_interleaved(
         self, _: ProgramWorker, jobs: Sequence[ProgramJob], block: Block
-    ) -> list[ProgramResult]:
+    ) -> list[Measurement]:
         """Measure several in turns."""
         return self.results(jobs, block.rounds)
 
-    def results(self, jobs: Sequence[ProgramJob], rounds: int) -> list[ProgramResult]:
+    def results(self, jobs: Sequence[ProgramJob], rounds: int) -> list[Measurement]:
         """Return the result of each job, run once per round."""
         table = [[self.once(job) for job in jobs] for _ in range(rounds)]
         return [
-            ProgramResult(measured(job.config, *zip(*runs, strict=True), build=job.binary.build))
+            measured(job.config, *zip(*runs, strict=True), build=job.binary.build)
             for job, runs in zip(jobs, zip(*table, strict=True), strict=True)
         ]
 
@@ -134,8 +133,8 @@ def judge(spec: Spec, monkeypatch: pytest.MonkeyPatch) -> Judge:
     """Measures a program under a burden, with a seed, first alone and then as in the finals, beside
     the default."""
     measure_programs_here(monkeypatch)
-    facts = ProgramFacts(Environment("command", "fake", "", "", "none", ()), None)
-    monkeypatch.setattr(ProgramWorker, "describe", lambda _: facts)
+    facts = Environment("command", "fake", "", "", "none", ()), None
+    monkeypatch.setattr(ProgramWorker, "describe", lambda *_: facts)
 
     def judged(mode: str, burden: str, seed: int) -> tuple[Measurement, Measurement, Measurement]:
         machine = Machine(BURDENS[burden], random.Random(seed))

@@ -78,14 +78,6 @@ def test_wrong_elements_are_not_taken_for_unwritten_ones() -> None:
     assert describe_wrong(worst, expected[::-1].copy(), expected, fill) == str(worst)
 
 
-def test_nan_equals_only_nan_and_an_infinity_only_itself() -> None:
-    values = np.array([np.nan, np.inf, -np.inf, 1.0])
-    for place, value in enumerate(values):
-        expected = np.full(4, value)
-        assert compare(values, expected).wrong_count == 3
-        assert compare(values[place], np.array(value)) is None
-
-
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_what_is_no_number_is_worse_than_any_error(bad: float) -> None:
     found = np.ones(5, np.float32)
@@ -250,18 +242,6 @@ def test_every_format_has_its_own_tolerances(dtype: str, tolerances: tuple[float
     assert Tolerance().of(np.dtype(dtype), 1.0) == tolerances
 
 
-@pytest.mark.parametrize("factor", [1, -1])
-def test_the_difference_may_be_the_absolute_and_the_relative_tolerance_together(
-    factor: int,
-) -> None:
-    tolerance = Tolerance(rtol=0.25, atol=0.5)
-    expected = factor * np.array([2.0])
-    for found in (1.0, 3.0):
-        assert compare(np.array([factor * found]), expected, tolerance) is None
-    for found in (0.99, 3.01, -2.0):
-        assert compare(np.array([factor * found]), expected, tolerance) is not None
-
-
 @pytest.mark.parametrize(
     ("found", "expected", "rtol", "atol"),
     [
@@ -289,13 +269,6 @@ def test_of_equally_wrong_elements_and_outputs_the_first_is_the_worst() -> None:
 def test_no_number_is_near_an_infinity() -> None:
     worst = compare(np.array([1.0]), np.array([np.inf]), Tolerance(0.5, 0.5))
     assert worst.tolerance == 0.0
-
-
-def test_a_tolerance_holds_where_one_of_both_is_no_integer() -> None:
-    tolerance = Tolerance(rtol=0.0, atol=0.5)
-    assert compare(np.array([3], np.int32), np.array([3.2]), tolerance) is None
-    assert compare(np.array([3.2]), np.array([3], np.int32), tolerance) is None
-    assert compare(np.array([4]), np.array([3]), tolerance) is not None
 
 
 def test_complex_number_where_a_real_one_is_expected_is_reported_by_its_part() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from harness.core.errors import HostModuleError
 from harness.core.records import Config, Input, Measurement, Outcome
-from harness.measure.programs import runner
+from harness.measure.programs import building, runner
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.measure.programs.sandbox import Bounds, CommandResult, run_command
 from harness.space import ConstrainedSpace
@@ -60,7 +60,7 @@ def open_zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
         spent_s = sum(map(float, clock.read_text().split()))
         return dataclasses.replace(result, wall_s=spent_s, cpu_s=spent_s)
 
-    monkeypatch.setattr(runner, "run_command", clocked)
+    monkeypatch.setattr(building, "run_command", clocked)
     measure_programs_here(monkeypatch)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     (tmp_path / "home").mkdir()

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pytest
 
 from harness.core.records import Input, Value
+from harness.models.encoding.columns import InputScale, nearest_first
 from harness.models.encoding.configs import ConfigEncoder
-from harness.models.encoding.inputs import feature_rows, nearest_first
 from harness.space_file import Parameter
 
 
@@ -45,10 +45,19 @@ def test_a_logarithmic_scale_stands_by_its_logarithm() -> None:
     assert points[[0, 1, 7, 63], 0].tolist() == pytest.approx([0, 1 / 6, 1 / 2, 1])
 
 
-def test_the_values_of_an_enumeration_are_all_equally_far_apart() -> None:
-    points = all_points(parameter("A", "enum", ("row", "column", "tiled", None)))
+@pytest.mark.parametrize(
+    ("role", "values"),
+    [
+        ("source", ("row", "column", "tiled", None)),
+        ("flag", (None, "fast", "precise")),
+        ("flag", (None, 3, 1)),  # in no order, so that they are words
+        ("flag", (None, 1, True)),
+    ],
+)
+def test_words_are_all_equally_far_apart(role: str, values: tuple[Value, ...]) -> None:
+    points = all_points(Parameter("A", "enum", values, role, values[0]))
     distances = np.linalg.norm(points[:, None] - points[None, :], axis=2)
-    np.testing.assert_allclose(distances, 1 - np.eye(4))
+    np.testing.assert_allclose(distances, 1 - np.eye(len(values)))
 
 
 @pytest.mark.parametrize("values", [(False, True), ("row", "column"), (None, 16)])
@@ -58,17 +67,10 @@ def test_two_values_of_any_kind_are_the_ends_of_one_axis(values: tuple[Value, Va
 
 
 def test_what_never_varies_has_no_axis() -> None:
-    points = all_points(
-        parameter("A", "ordered", (7,)),
-        parameter("B", "boolean", (False, True)),
-        parameter("C", "enum", ("x",)),
-    )
-    assert points.tolist() == [[0], [1]]
-
-
-def test_a_space_of_one_point_has_no_axes_at_all() -> None:
-    encoder = ConfigEncoder([parameter("A", "ordered", (7,))])
-    assert encoder.points(np.zeros((3, 1), dtype=np.int32)).shape == (3, 0)
+    constants = [parameter("A", "ordered", (7,)), parameter("C", "enum", ("x",))]
+    assert all_points(*constants, parameter("B", "boolean", (False, True))).tolist() == [[0], [1]]
+    encoder = ConfigEncoder(constants)
+    assert encoder.points(np.zeros((3, 2), dtype=np.int32)).shape == (3, 0)
     assert (len(encoder.groups), len(encoder.relative_lengths)) == (0, 0)
 
 
@@ -85,8 +87,9 @@ def test_an_enumeration_of_thousands_of_words_has_a_thousand_axes() -> None:
 # ---------------------------------------------------------------------- divisibility
 
 
-def test_how_often_two_divides_a_value_is_an_axis_of_its_own() -> None:
-    points = all_points(parameter("A", "ordered", (1, 24, 32, 48, 63)))
+@pytest.mark.parametrize("number", [int, float])  # files without other numbers may have floats
+def test_how_often_two_divides_a_value_is_an_axis_of_its_own(number: type[int | float]) -> None:
+    points = all_points(parameter("A", "ordered", tuple(map(number, (1, 24, 32, 48, 63)))))
     assert points[:, 0].tolist() == [0, 0.25, 0.5, 0.75, 1]
     assert points[:, 1].tolist() == pytest.approx([0, 3 / 5, 5 / 5, 4 / 5, 0])
 
@@ -114,13 +117,6 @@ def test_divisibility_is_left_out_where_it_says_nothing(
     assert len(ConfigEncoder([parameter("A", kind, values)]).relative_lengths) == 1
 
 
-def test_whole_numbers_of_a_file_that_has_no_others_are_whole() -> None:
-    whole = all_points(parameter("A", "ordered", (16, 24, 32)))
-    printed = all_points(parameter("A", "ordered", (16.0, 24.0, 32.0)))
-    assert printed.tolist() == whole.tolist()
-    assert whole.shape == (3, 2)
-
-
 # ----------------------------------------------------------------------------- pairs
 
 
@@ -137,22 +133,12 @@ def test_product_and_ratio_of_two_sizes_are_axes_by_their_logarithms() -> None:
     assert own == other == 1 < pair
 
 
-def test_switches_and_words_are_no_sizes() -> None:
-    encoder = ConfigEncoder(
-        [
-            parameter("A", "power_of_two", (1, 2, 4)),
-            parameter("B", "power_of_two", (1, 2)),
-            parameter("C", "boolean", (False, True)),
-            parameter("D", "enum", ("x", "y", "z")),
-        ]
-    )
-    assert axes_of(encoder) == [1, 1, 1, 3]
-
-
 @pytest.mark.parametrize(("sizes", "pairs"), [(2, 1), (12, 66), (13, 0)])
 def test_all_pairs_have_axes_until_they_would_bury_all_else(sizes: int, pairs: int) -> None:
-    encoder = ConfigEncoder([parameter(f"P{k}", "power_of_two", (1, 2, 4)) for k in range(sizes)])
-    assert axes_of(encoder) == [1] * sizes + [2] * pairs
+    """Switches and words are no sizes."""
+    others = [parameter("C", "boolean", (False, True)), parameter("D", "enum", ("x", "y", "z"))]
+    numbers = [parameter(f"P{k}", "power_of_two", (1, 2, 4)) for k in range(sizes)]
+    assert axes_of(ConfigEncoder([*numbers, *others])) == [1] * sizes + [1, 3] + [2] * pairs
 
 
 # ------------------------------------------------------------------------ everything
@@ -192,17 +178,6 @@ def test_a_flag_with_numbers_has_their_order_and_absent_is_far_from_all() -> Non
     assert (distances[0, 1:] >= 1).all()
 
 
-@pytest.mark.parametrize("values", [(None, "fast", "precise"), (None, 3, 1), (None, 1, True)])
-def test_a_flag_with_words_has_no_order(values: tuple[Value, ...]) -> None:
-    distances = [
-        np.linalg.norm(a - b)
-        for a, b in itertools.combinations(
-            all_points(Parameter("F", "enum", values, "flag", None)), 2
-        )
-    ]
-    assert distances == pytest.approx([1, 1, 1])
-
-
 # ----------------------------------------------------------------------------------------- inputs
 
 
@@ -211,36 +186,27 @@ def test_sizes_are_alike_by_their_ratio() -> None:
     assert [o["n"] for o in nearest_first(Input({"n": 200}), others)] == [300, 100, 4096, 1]
 
 
-def test_every_feature_counts_alike_whatever_its_range() -> None:
-    """One feature goes from 1 to 2^20, the other from 1 to 2."""
-    inputs = [Input({"m": m, "n": n}) for m, n in [(1, 1), (2**20, 2), (1, 2), (2**20, 1)]]
-    rows = feature_rows(inputs)
-    np.testing.assert_allclose(rows.std(axis=0), 1)
-
-
-def test_words_are_equal_or_not_and_all_together_one_feature() -> None:
-    inputs = [Input({"kind": kind}) for kind in ("a", "b", "c", "a")]
-    rows = feature_rows(inputs)
-    assert rows.shape == (4, 3)
-    assert rows.var(axis=0).sum() == pytest.approx(1)
-    apart = np.square(rows[:, None] - rows[None]).sum(axis=2)
+def test_every_feature_counts_alike_whatever_its_range_and_its_words() -> None:
+    rows = [(1, 1, "a"), (2**20, 2, "b"), (1, 2, "c"), (2**20, 1, "a")]
+    inputs = [Input({"m": m, "n": n, "kind": kind}) for m, n, kind in rows]
+    points = InputScale.rows(inputs)
+    assert points.shape == (4, 2 + 3)
+    np.testing.assert_allclose(points[:, :2].std(axis=0), 1)
+    assert points[:, 2:].var(axis=0).sum() == pytest.approx(1)
+    apart = np.square(points[:, None, 2:] - points[None, :, 2:]).sum(axis=2)
     assert apart[0, 3] == 0
     assert apart[0, 1] == pytest.approx(apart[1, 2])
-    assert [o["kind"] for o in nearest_first(inputs[1], [inputs[0], Input({"kind": "b"})])] == [
-        "b",
-        "a",
-    ]
 
 
 def test_what_is_the_same_for_all_has_no_column() -> None:
     inputs = [Input({"n": n, "k": 7, "kind": "a"}) for n in (1, 2, 3)]
-    assert feature_rows(inputs).shape == (3, 1)
-    assert feature_rows(inputs[:1]).shape == (1, 0)
+    assert InputScale.rows(inputs).shape == (3, 1)
+    assert InputScale.rows([Input({})]).shape == (1, 0)
 
 
 @pytest.mark.parametrize("values", [(0, 1, 2), (-5, 0, 3), (0.5, 2**40, 1), (1, "wide", True)])
 def test_no_logarithm_and_no_number_need_exist(values: tuple[int | float | str, ...]) -> None:
-    rows = feature_rows([Input({"n": value}) for value in values])
+    rows = InputScale.rows([Input({"n": value}) for value in values])
     assert np.isfinite(rows).all()
     assert len(np.unique(rows, axis=0)) >= 2
 

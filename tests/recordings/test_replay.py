@@ -362,8 +362,8 @@ def test_truncated_database_is_one_clear_error(database: Path, spec: Spec, share
 
 def test_mistyped_database_is_one_clear_error(database: Path, spec: Spec) -> None:
     record(database, spec, timed(CONFIG, 1e-3))
-    tamper(database, "UPDATE samples SET time_s = 'fast'")
-    with pytest.raises(ResultsError, match="measurement 1"):
+    tamper(database, "UPDATE measurements SET samples_s = '[\"fast\"]'")
+    with pytest.raises(ResultsError, match="measurements 1"):
         open_replay(database, spec)
 
 

@@ -288,7 +288,7 @@ def test_the_page_shows_every_section_without_network(
     assert opened_page.locator("h1").inner_text() == "<b>A small</b> space"
     sections = opened_page.locator("section")
     titles = [one.locator("h2").inner_text() for one in sections.all()]
-    assert len(titles) == len(set(titles)) == 12
+    assert len(titles) == len(set(titles)) == 13
     assert opened_page.locator("nav a").all_inner_texts() == titles
     assert titles[-1] == "What was measured"
     first = opened_page.locator("p.verdict").first.inner_text()

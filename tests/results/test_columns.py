@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.tree import DecisionTreeRegressor
 
 from harness.analysis import sampling
 from harness.analysis.coverage import reservations
@@ -19,8 +18,7 @@ from harness.analysis.explain import samples
 from harness.analysis.inputs import fastest, one_per_code
 from harness.analysis.search_counts import SearchCounts
 from harness.core.records import Config, Input, Measurement, Outcome
-from harness.models.starchart import regression
-from harness.results import MeasurementRow, as_rows, chunks, read_measurements, reading
+from harness.results import MeasurementRow, as_rows, read_measurements, reader, reading
 from harness.results.config_table import ConfigTable
 from harness.results.measured import MeasuredConfigs, measured_by_input
 from harness.results.view import Results, read_results, the_one
@@ -105,10 +103,7 @@ def test_values_that_python_calls_equal_are_different_in_a_table() -> None:
     assert table.find(Config({"A": 1, "B": 1})) is None
 
 
-@pytest.mark.parametrize("spread", [0, 4])
-def test_chunks_of_any_size_read_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spread: int
-) -> None:
+def test_reads_of_any_size_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path / "r.db"
     write(place, *(row.measurement for row in assorted()))
 
@@ -117,8 +112,7 @@ def test_chunks_of_any_size_read_the_same(
             return list(read_measurements(connection, KEY, stages))
 
     whole = read()
-    monkeypatch.setattr(chunks, "CHUNK", 3)
-    monkeypatch.setattr(chunks, "_SPREAD", spread)
+    monkeypatch.setattr(reader, "_FETCHED", 3)
     assert read() == whole
     assert [row.measurement for row in whole] == [row.measurement for row in assorted()]
     assert read(("final",)) == []
@@ -158,25 +152,3 @@ def test_a_sample_keeps_each_measurements_slowdown(
 
 
 # ------------------------------------------------------------------------------ trees
-
-
-def test_a_tree_of_plain_numbers_is_scikit_learns() -> None:
-    rng = np.random.default_rng(0)
-    columns = rng.normal(size=(80, 5))
-    values = columns[:, 0] + rng.normal(size=80)
-    mean, deviation = values.mean(), values.std()
-    checked = DecisionTreeRegressor(
-        min_impurity_decrease=0.01, min_samples_split=4, random_state=0
-    ).fit(columns, (values - mean) / deviation)
-    found = regression.fit(columns, values, 0.01, 4, 0)
-    expected = checked.predict(columns) * deviation + mean
-    assert found.predict(columns).tolist() == expected.tolist()
-    assert found.leaves(columns).tolist() == checked.apply(columns).tolist()
-
-
-def test_json_cells_are_parsed_each_by_itself() -> None:
-    assert chunks._parsed(["[1]", None, '{"a": "b"}', "[1]"]) == [[1], None, {"a": "b"}, [1]]
-    assert chunks._parsed([]) == []
-    # Joined by commas, these would be three values in the wrong rows.
-    with pytest.raises(ValueError, match="Expecting"):
-        chunks._parsed(["[1", "2]", "3, 4"])

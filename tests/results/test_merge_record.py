@@ -6,8 +6,8 @@ from pathlib import Path
 
 from harness.commands.merge import main as merge
 from harness.commands.tune import main as tune
-from harness.results import opentuner_tables as opentuner
 from harness.results import reading
+from harness.results.schema import OPENTUNER_KEYS
 from tests.commands.test_planted import SPACE
 from tests.helpers.replays import write_recording
 from tests.helpers.results_examples import query
@@ -44,4 +44,4 @@ def test_a_search_goes_on_where_it_was_merged(tmp_path: Path) -> None:
         pass  # the record agrees
 
 
-TABLES = tuple(name for name in opentuner.metadata.tables if name != "configuration")
+TABLES = tuple(name for name in OPENTUNER_KEYS if name != "configuration")

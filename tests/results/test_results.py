@@ -40,7 +40,7 @@ from harness.results import (
     without_password,
     writing,
 )
-from harness.results.connect import now
+from harness.results.database import now
 from tests.helpers.results_examples import (
     ENVIRONMENT,
     KEY,
@@ -309,7 +309,7 @@ def test_killed_writer_leaves_just_what_it_committed(place: Path) -> None:
     assert query(place, "PRAGMA foreign_key_check") == []
     assert [row.measurement for row in read_back(place)] == [make_ok(n) for n in range(17)]
     assert count(place, "tests") == 17
-    assert count(place, "samples") == 17 * 3
+    assert count(place, "measurements") == 17
 
 
 def test_second_writer_is_told_who_writes_until_that_is_killed(place: Path) -> None:
@@ -390,8 +390,7 @@ def damaged(sql: str) -> Callable[[Path], None]:
 
 other_version = damaged("UPDATE schema_version SET version = 99")
 view_for_a_table = damaged(
-    "ALTER TABLE samples RENAME TO gone; CREATE VIEW samples AS "
-    "SELECT 1 AS measurement_id, 0 AS ordinal, 1.0 AS time_s"
+    "ALTER TABLE builds RENAME TO gone; CREATE VIEW builds AS SELECT * FROM gone"
 )
 
 
@@ -407,12 +406,11 @@ NO_DATABASES: list[tuple[Callable[[Path], object], str]] = [
     (truncated, "malformed"),
     (other_version, "has schema version 99, and this harness has"),
     (foreign_tables, "holds no results of harness; it has the tables bookmarks"),
-    (damaged("DROP TABLE samples"), "the table samples is missing"),
-    (view_for_a_table, "the table samples is missing"),
+    (damaged("DROP TABLE builds"), "the table builds is missing"),
+    (view_for_a_table, "the table builds is missing"),
     (damaged("UPDATE configurations SET parameters = '{'"), "is damaged"),
     (damaged(f"UPDATE configurations SET parameters = '{'[' * 100_000}'"), "is damaged"),
-    (damaged("UPDATE samples SET time_s = -1"), "measurement 1: samples must be finite and above"),
-    (damaged("UPDATE samples SET time_s = 'fast'"), "measurement 1"),
+    (damaged("UPDATE measurements SET samples_s = '[-1]'"), "measurements 1: samples_s is '[-1]'"),
     (damaged("UPDATE measurements SET outcome = 'good'"), "measurements 1: outcome is 'good'"),
     (damaged("UPDATE measurements SET message = CAST(x'fffe' AS TEXT)"), "Could not decode to UT"),
 ]

@@ -11,9 +11,10 @@ import pytest
 
 from harness.core.errors import ResultsError
 from harness.core.records import DEVICE_UUID, OTHER_PROCESSES
-from harness.results import Command, StoredCampaign, campaigns, merge_database, reading, writing
+from harness.results import Command, StoredCampaign, campaigns, reading
+from harness.results.campaigns import read_campaign
 from harness.results.caveats import record_lines
-from harness.results.runs import read_campaign
+from harness.results.notes import Notes
 from harness.results.view import read_results
 from tests.helpers.results_examples import (
     ENVIRONMENT,
@@ -22,6 +23,7 @@ from tests.helpers.results_examples import (
     count,
     make_ok,
     make_plan,
+    merge,
     opened,
     tamper,
     write,
@@ -35,16 +37,11 @@ def place(tmp_path: Path) -> Path:
     return tmp_path / "r.db"
 
 
-def read(place: Path) -> tuple[StoredCampaign, tuple[Command, ...], dict[str, str]]:
+def read(place: Path) -> tuple[StoredCampaign, tuple[Command, ...], Notes]:
     with reading(str(place)) as engine, engine.connect() as connection:
         (campaign,) = campaigns(connection)
         _, (run,), commands = read_campaign(connection, campaign)
-        return campaign, commands, dict(run.notes)
-
-
-def merge(out: Path, place: Path) -> None:
-    with writing(str(out)) as engine:
-        merge_database(engine, str(place))
+        return campaign, commands, run.notes
 
 
 def test_measurements_of_two_cards_of_one_name_say_so(place: Path) -> None:
@@ -95,7 +92,7 @@ def test_what_is_known_of_the_device_is_noted_of_a_run(place: Path) -> None:
     with opened(place) as store:
         begin_search(store, make_plan(environment=device))
     _, _, notes = read(place)
-    assert (notes["clock_khz"], notes["host"]) == ("1980000", "here")
+    assert (notes["facts"]["clock_khz"], notes["facts"]["host"]) == ("1980000", "here")
 
 
 def test_merging_again_brings_runs_and_commands_up_to_date_and_never_back(
@@ -111,11 +108,11 @@ def test_merging_again_brings_runs_and_commands_up_to_date_and_never_back(
     assert (read(out)[1][0].ended_at, read(out)[2].get("exhausted")) == (None, None)
     with opened(place) as store:
         store.end_run(search.run_id, "complete")
-        store.note_run(search.run_id, "exhausted", "yes")
+        store.note_run(search.run_id, {"exhausted": True})
         store.end_command(command, {SECOND: "no data"}, {})
     late = read(place)[1:]
     assert late[0][0].left_out == {SECOND: "no data"}
-    assert late[1]["exhausted"] == "yes"
+    assert late[1]["exhausted"] is True
     for source in (place, early):
         merge(out, source)
         assert read(out)[1:] == late
@@ -142,14 +139,15 @@ DAMAGES = [
     "UPDATE runs SET notes = '[]'",
     "UPDATE runs SET notes = '{\"reduced\": 5}'",
     *(
-        f"UPDATE runs SET notes = '{json.dumps({name: text})}'"
-        for name, text in [
-            ("baselines", "5"),
-            ("baselines", '{"fast": 1}'),
-            ("baselines", '{"\\u001b": {}}'),
-            ("limits", '{"warp": 1.5}'),
-            ("limits", '["warp"]'),
-            ("reduced", "{}"),
+        f"UPDATE runs SET notes = '{json.dumps({name: note})}'"
+        for name, note in [
+            ("baselines", 5),
+            ("baselines", {"fast": 1}),
+            ("baselines", {"\u001b": {}}),
+            ("facts", {"host": 3}),
+            ("limits", {"warp": 1.5}),
+            ("limits", ["warp"]),
+            ("reduced", {}),
             ("statistic", "mode"),
         ]
     ),

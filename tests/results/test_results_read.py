@@ -5,15 +5,11 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-import pytest
-
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
 from harness.results import (
     MeasurementRow,
-    as_rows,
     by_configs,
     interleaved_groups,
-    last_interleaved,
     read_measurements,
     reading,
 )
@@ -57,18 +53,3 @@ def test_interleaved_measurements_are_grouped_and_the_group_that_ended_first_com
     assert groups[0] == [rows[1].measurement, rows[3].measurement]
     pair = (Config({"BLOCK": 16}), Config({"BLOCK": 64}))
     assert by_configs(groups) == {pair: groups[:2], pair[:1]: groups[2:]}
-
-
-def test_the_last_interleaved_measurements_need_no_records_of_the_others(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    groups = {n: f"group {n // 2}" for n in range(2, 8)}
-    rows = as_rows([stored(n, 16 << n % 2, f"2026-01-0{n}", groups[n]) for n in groups])
-    expected = interleaved_groups(rows)[-1]
-    made: list[int] = []
-    make = type(rows.columns).measurement
-    monkeypatch.setattr(
-        type(rows.columns), "measurement", lambda self, row: made.append(row) or make(self, row)
-    )
-    assert last_interleaved(rows) == expected
-    assert made == [4, 5]

@@ -218,8 +218,7 @@ _KEPT = (
     "select d.tuning_run_id, d.generation, d.requestor, r.time, c.hash from desired_result d"
     " join result r on r.id = d.result_id join configuration c on c.id = d.configuration_id"
     " and c.id = r.configuration_id order by d.id",
-    "select s.measurement_id, s.ordinal, s.time_s from samples s"
-    " join measurements m on m.id = s.measurement_id where m.stage = 'search'",
+    "select id, samples_s from measurements where stage = 'search'",
     "select t.state, c.hash from tuning_run t join configuration c on c.id = t.final_config_id",
 )
 
@@ -383,7 +382,7 @@ def test_finals_are_measured_again_for_other_repeats(spec: Spec, tmp_path: Path)
     for repeats in (5, 5, 9):
         changed = spec.with_measure({"repeats": repeats})
         ran(changed, tmp_path / "r.db", FormulaMeasurer(interleaves=True))
-    turns = query(tmp_path / "r.db", "select count(distinct turn) from measurements")
+    turns = query(tmp_path / "r.db", "select count(distinct group_uuid) from measurements")
     assert turns == [(2 * 3 * len(spec.inputs),)]  # for 5 and for 9
 
 

@@ -166,7 +166,7 @@ def test_what_is_compared_of_an_input_is_measured_on_one_device(tmp_path: Path) 
     assert set(homes) == {problem for device in devices for problem in device.together}
     for run in results.runs:
         (home,) = homes[run.problem]
-        assert run.notes[DEVICE_UUID] == f"GPU-{home}"
+        assert run.notes["facts"][DEVICE_UUID] == f"GPU-{home}"
 
 
 def test_a_seed_repeats_the_search_of_one_device(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_an_interrupted_campaign_continues_and_measures_nothing_twice(tmp_path: 
     assert not kept & {each for device in again for each in device.asked}
     assert {run.state for run in results.runs} == {"complete"}
     assert len(reports) == len(spec.inputs)
-    devices = [run.notes[DEVICE_UUID].split() for run in results.runs]
+    devices = [run.notes["facts"][DEVICE_UUID].split() for run in results.runs]
     assert all({"GPU-8", "GPU-9"} & set(uuids) for uuids in devices)
     counts = Counter(row.measurement.input for row in results.rows if row.stage == "search")
     assert set(counts.values()) == {12}, "what was measured before counts, and is proposed again"

@@ -89,6 +89,13 @@ def _add_tree_options(trees: argparse._ArgumentGroup) -> None:
         help="print the tree down to this depth (default 4)",
     )
     trees.add_argument(
+        "--threshold",
+        type=_share,
+        metavar="SHARE",
+        help="grow trees by the published rule, until no split removes this share of the squared "
+        "error, such as 0 or 1e-6 (default: prune them by cross-validation)",
+    )
+    trees.add_argument(
         "--picture",
         type=_picture,
         metavar="FILE",
@@ -123,12 +130,24 @@ def _choice(text: str) -> str:
     return text
 
 
+def _number(text: str) -> float:
+    """Return a number, or NaN."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _share(text: str) -> float:
+    number = _number(text)
+    if not 0 <= number < 1:
+        raise argparse.ArgumentTypeError(f"must be a number from 0 to below 1, got {text!r}")
+    return number
+
+
 def _limit(text: str) -> tuple[str, float]:
     name, _, limit = text.partition("=")
-    try:
-        number = float(limit)
-    except ValueError:
-        number = math.nan
+    number = _number(limit)
     if not math.isfinite(number):
         raise argparse.ArgumentTypeError(f"must be TARGET=LIMIT, such as time_s=0.01, got {text!r}")
     return name.strip(), number

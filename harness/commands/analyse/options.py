@@ -18,6 +18,7 @@ class TreeOptions:
     picture: Path | None = None
     inside: str | None = None
     limits: tuple[tuple[str, float], ...] = ()
+    threshold: float | None = None
 
     @property
     def is_default(self) -> bool:

@@ -29,22 +29,20 @@ from harness.core.errors import UsageError
 from harness.core.files import WRITTEN_BY, write_output
 from harness.core.kept import Kept, content_key
 from harness.core.text import counted
+from harness.dispatch.learners import gadapt_judgement
 from harness.dispatch.matrix import Matrix
-from harness.dispatch.published import gadapt_judgement
 from harness.display.text import make_table, print_line, print_lines
 from harness.models.starchart import (
     Accuracy,
+    Growth,
     Tree,
     TreeTarget,
-    count_below,
     describe,
     draw,
     importance,
-    rows_inside,
     settings_below,
-    usable,
 )
-from harness.models.starchart.axes import numbers
+from harness.models.starchart.reading import rows_inside
 from harness.results.view import Results
 
 if TYPE_CHECKING:
@@ -68,7 +66,7 @@ def check_options(found: Sequence[Results], options: TreeOptions, platforms: boo
         tables += [samples(results) for results in found if results.measured]
     for known in tables:
         drawn = known.drawn()
-        usable(drawn, _target(options.target, options.per, known), known.parameters)
+        _target(options.target, options.per, known).usable(drawn, known.parameters)
         for name, _ in options.limits:
             _limited(name, known)
         if options.inside:
@@ -104,7 +102,8 @@ def print_platforms(
 
 def _print_samples(console: Console, found: Samples, options: TreeOptions, kept: Kept) -> bool:
     try:
-        known = explain(found, _target(options.target, options.per, found), kept)
+        target = _target(options.target, options.per, found)
+        known = explain(found, target, kept, Growth(options.threshold))
     except UsageError as error:
         print_line(console, f"No tree: {error}")
         return options.is_default
@@ -116,7 +115,7 @@ def _print_samples(console: Console, found: Samples, options: TreeOptions, kept:
         parts.append(partial(print_lines, console, _inside_lines(known, options.inside)))
     parts.append(partial(print_lines, console, _model_lines(known, options.depth)))
     if options.limits:
-        parts.append(partial(_print_settings, console, found, options.limits))
+        parts.append(partial(_print_settings, console, found, options))
     if options.picture:
         depth = options.depth or _DRAWN_DEPTH
         parts.append(partial(_print_picture, console, known.tree, depth, options.picture))
@@ -153,7 +152,7 @@ def _limited(name: str, found: Samples) -> TreeTarget:
     Limits are on small values, and in a tree of plain numbers only large ones count.
     """
     target = _target(name, (), found)
-    known = numbers(found.table[name])
+    known = found.table[name].to_numpy(dtype=np.float64)
     return replace(target, log=bool((known[np.isfinite(known)] > 0).all()))
 
 
@@ -176,8 +175,10 @@ def _inside_lines(known: Explanation, inside: str) -> Iterator[str]:
 
 def _model_lines(known: Explanation, depth: int | None) -> Iterator[str]:
     count = sum(1 for _ in known.tree.root.leaves())
+    is_published = known.tree.growth.threshold is not None
+    rule = "by the published rule" if is_published else "as cross-validation chooses"
     yield (
-        f"    accuracy on held-out samples, leaves as cross-validation chooses ({count}): "
+        f"    accuracy on held-out samples, leaves {rule} ({count}): "
         f"{_accuracy(known.accuracy, known.measurements)}"
     )
     if depth:
@@ -218,17 +219,18 @@ def _gadapt_lines(matrix: Matrix, kept: Kept) -> Iterator[str]:
 # ---------------------------------------------------------------------------- settings
 
 
-def _print_settings(console: Console, found: Samples, limits: Sequence[tuple[str, float]]) -> None:
-    found = found.with_all([name for name, _ in limits])
-    trees = [(grown(found, _limited(name, found)), limit) for name, limit in limits]
+def _print_settings(console: Console, found: Samples, options: TreeOptions) -> None:
+    found = found.with_all([name for name, _ in options.limits])
+    growth = Growth(options.threshold)
+    trees = [(grown(found, _limited(name, found), growth), limit) for name, limit in options.limits]
     regions = settings_below(trees)
     console.print(_settings_table(trees, regions))
-    kept = count_below(trees)
-    if kept and not len(regions):
+    within = int(np.logical_and.reduce([tree.within(limit) for tree, limit in trees]).sum())
+    if within and not len(regions):
         whole = len(trees[0][0].samples)
         print_line(
             console,
-            f"{kept:,} of {whole:,} samples are within all limits, but the mean of no region is. "
+            f"{within:,} of {whole:,} samples are within all limits, but the mean of no region is. "
             "Raise the limits, or measure more samples.",
         )
 
@@ -246,7 +248,7 @@ def _settings_table(trees: Sequence[tuple[Tree, float]], regions: pd.DataFrame) 
             str(row["box"]),
             *(f"{row[name]:.4g}" for name in names),
             f"{row['count']}",
-            "" if row["met"] is None else f"{row['met']}",
+            f"{row['met']}",
         )
         for _, row in regions.head(_MOST_SETTINGS).iterrows()
     )

@@ -52,7 +52,7 @@ from harness.core.text import counted, escaped
 from harness.display.formats import make_console
 from harness.display.text import print_line
 from harness.measure.builds.queue import BuildQueue
-from harness.measure.inventory import inventory
+from harness.measure.devices import inventory
 from harness.measure.kernels.data import KernelData, make_kernel_data
 from harness.measure.trial.host_module import TrackedConfig
 from harness.space_file import Spec, load_specs, space_schema

@@ -27,7 +27,7 @@ from harness.constraints.expression import Expression
 from harness.core.records import LIMIT_NAMES, Build, Config, Value, shown
 from harness.core.text import counted, format_time
 from harness.display.text import make_table, print_line, print_lines
-from harness.measure.cuda.compilers import name_of
+from harness.measure.cuda.gpus import name_of
 from harness.models.folds import ENOUGH_INPUTS, FEWEST_INPUTS
 from harness.space_file import Parameter, ProgramPlan, Spec
 from harness.space_file.command_line import NoLauncher, command_line

@@ -18,7 +18,7 @@ from harness.core.records import Build, Config, Input
 from harness.measure.builds.queue import BuildQueue
 from harness.measure.cuda.cubin import kernel_symbol, packed_arguments, parameter_places
 from harness.measure.cuda.occupancy import Occupancy, occupancy
-from harness.measure.device.base import why_unloadable
+from harness.measure.device.bound import why_unloadable
 from harness.measure.kernels.data import KernelData
 from harness.space import ConstrainedSpace
 from harness.space.launches import make_program

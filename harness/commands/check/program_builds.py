@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from functools import partial
 
 from harness.commands.check.inspection import Compiled, SpaceSize, size_of
 from harness.commands.check.targets import checked_spaces
@@ -15,9 +14,13 @@ from harness.core.records import Config
 from harness.measure.builds.queue import BuildQueue
 from harness.measure.flags import fitted_to_program
 from harness.measure.process.child import Child, ChildLost
-from harness.measure.programs.building import CommandBackend, CommandBuild
-from harness.measure.programs.measurer import backend_of, command_build
-from harness.measure.programs.worker import ProgramBuildWorker
+from harness.measure.programs.building import (
+    CommandBackend,
+    CommandBuild,
+    backend_of,
+    command_build,
+)
+from harness.measure.programs.worker import ProgramWorker
 from harness.space_file import Parameter, Spec
 
 _ASK_TIMEOUT_S = 300.0
@@ -36,7 +39,7 @@ class ProgramInspection:
         self._backend = backend = backend_of(spec)
         self.identity = _identity(backend)
         self._builds: BuildQueue[CommandBuild] = BuildQueue(
-            backend, self.identity, ProgramBuildWorker, at_once=usable_cores()
+            backend, self.identity, at_once=usable_cores()
         )
         self.spec = fitted_to_program(spec)
         self._spaces = checked_spaces(self.spec, backend.limits, backend.compiler)
@@ -98,8 +101,8 @@ class ProgramInspection:
 
 def _identity(backend: CommandBackend) -> str:
     """Ask for the compiler's identity in a process of its own, where its commands end with it."""
-    with closing(Child(partial(ProgramBuildWorker, backend))) as child:
+    with closing(Child(ProgramWorker)) as child:
         try:
-            return child.call(ProgramBuildWorker.identity, timeout_s=_ASK_TIMEOUT_S)
+            return child.call(ProgramWorker.identity, backend, timeout_s=_ASK_TIMEOUT_S)
         except ChildLost as lost:
             raise BackendUnavailable(f"the process that asks the compiler {lost}") from None

@@ -15,8 +15,8 @@ from harness.core.errors import BackendUnavailable, UsageError
 from harness.core.program import Program
 from harness.core.records import DeviceLimits, Input, Value
 from harness.measure.builds.queue import BuildQueue
-from harness.measure.choose import with_arch, with_cuda_compiler
-from harness.measure.cuda.compilers import first_usable
+from harness.measure.choose import with_cuda_compiler
+from harness.measure.cuda.gpus import first_usable
 from harness.measure.cuda.occupancy import multiprocessor
 from harness.measure.devices import Backend, choose_one
 from harness.measure.flags import fitted_to_backend
@@ -115,7 +115,8 @@ def target_of(spec: Spec, target: CompileTarget) -> CompileTarget:
     """
     if target.arch is None:
         return target
-    backend = with_cuda_compiler(spec, with_arch(spec, target.backend))
+    backend = dataclasses.replace(target.backend, arch_specific=spec.is_arch_specific)
+    backend = with_cuda_compiler(spec, backend)
     if dataclasses.replace(backend, why=target.backend.why) == target.backend:
         return target
     compiler = backend.open_compiler()
@@ -188,7 +189,7 @@ def checked_spaces(
     value of a feature where there are more than 100. Inputs that no constraint tells apart share
     one."""
     first = ConstrainedSpace.of(spec, spec.inputs[0], limits, compiler)
-    named = frozenset().union(*(c.names for c in first.judge.all_constraints))
+    named = frozenset().union(*(c.names for c in first.constraints))
     features = [name for name in spec.features if name in named]
     spaces: dict[tuple[Value, ...], ConstrainedSpace] = {}
     for problem in _checked_inputs(spec):

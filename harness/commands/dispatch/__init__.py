@@ -40,15 +40,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--arch", metavar="SM", help="architecture of CUDA's cubins (default: the tuned one)"
     )
-    parser.add_argument(
-        "--format",
-        action="extend",
-        nargs="+",
-        choices=("json", "torch"),
-        default=[],
-        help="write more than C and Python: operators of PyTorch (torch), or data for any other "
-        "language (json)",
-    )
     _add_learning(parser.add_argument_group("learning and judging"))
     add_json(parser)
     return parser
@@ -62,7 +53,14 @@ def _add_learning(group: argparse._ArgumentGroup) -> None:
         help="one tree, an ensemble of trees, or G-ADAPT's model (a tree for each parameter, with "
         "least-squares leaves), written even if it is no faster than one configuration. auto "
         "writes that configuration if no choice is significantly faster, and the ensemble only if "
-        "it is faster than the tree, with the time of choosing (default auto)",
+        "it is significantly faster than the tree, by 1 %% or more (default auto)",
+    )
+    group.add_argument(
+        "--most",
+        type=whole_number(1, 200, "200"),
+        metavar="K",
+        help="choose among at most K configurations: those whose best is the fastest in the mean "
+        "of all inputs (default: as many as gain; `analyse` says what each more gains)",
     )
     group.add_argument(
         "--require-choice",

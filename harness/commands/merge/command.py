@@ -9,6 +9,7 @@ from harness.core.errors import UsageError
 from harness.core.text import counted
 from harness.results import (
     Added,
+    Store,
     check_database,
     merge_database,
     reading,
@@ -16,6 +17,7 @@ from harness.results import (
     without_password,
     writing,
 )
+from harness.search import make_opentuner_tables
 
 
 def run(args: argparse.Namespace) -> int:
@@ -27,9 +29,11 @@ def _merge(out: str, inputs: Sequence[str], kernel_version: str) -> int:
     for database in inputs:
         if _is_same(out, database):
             raise UsageError(f"{without_password(database)} is both OUT and an IN; name it once")
-        with reading(database):
+        with reading(database, stock=True):
             pass  # an unreadable input is an error before OUT is created or changed
     with writing(out) as engine:
+        with Store(engine) as store:
+            make_opentuner_tables(store)
         for database in inputs:
             added = merge_database(engine, database, kernel_version)
             print(_line(added), flush=True)

@@ -95,7 +95,7 @@ def _add_machine_options(group: argparse._ArgumentGroup) -> None:
         type=_text,
         metavar="ADDRESS",
         help="measure on the workers of a Dask cluster: the scheduler's address such as "
-        "tls://HOST:8786, or local:N for N workers on this machine; --device then names a model",
+        "tls://HOST:8786; --device then names a model",
     )
     group.add_argument(
         "--insecure",
@@ -160,8 +160,8 @@ def _add_search_options(group: argparse._ArgumentGroup) -> None:
         type=_share,
         const=DEFAULT_TARGET,
         metavar="TARGET",
-        help="instead of a search, sample uniformly until a tree predicts held-out times with this "
-        f"median relative error (default TARGET: {DEFAULT_TARGET:g})",
+        help="instead of a search, sample uniformly until a tree predicts held-out times with a "
+        f"median relative error below this (default TARGET: {DEFAULT_TARGET:g})",
     )
     group.add_argument(
         "--parallelism",

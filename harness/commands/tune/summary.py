@@ -20,7 +20,7 @@ from harness.display.inputs import print_inputs
 from harness.display.text import print_line
 from harness.results import campaigns
 from harness.results.ablation import ablation_lines
-from harness.results.flag_files import files_note
+from harness.results.notes import files_of_flags
 from harness.tuning.replayed import RecordedCampaign
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _print_inputs(console: Console, done: Tuned, learnt: ChoiceByInput | None) -
         advice = recommendation(learnt.reports, found, learnt.single, default)
         if advice is not None:
             print_line(console, f"\n{advice}{_learnt_from(learnt, spec)}")
-    print_inputs(console, done.reports, default, [files_note(spec)])
+    print_inputs(console, done.reports, default, [{"flag_files": files_of_flags(spec)}])
 
 
 def _learnt_from(learnt: ChoiceByInput, spec: Spec) -> str:
@@ -100,7 +100,7 @@ def learn_across(console: Console, done: Tuned) -> ChoiceByInput | None:
     from harness.core.kept import Kept
     from harness.dispatch.candidates import matrix_of  # here: they load pandas and scikit-learn
     from harness.dispatch.single import single_of
-    from harness.dispatch.study import QUICK, study
+    from harness.dispatch.study import QUICK, Study
     from harness.dispatch.text import why_nothing
 
     results = done.results()
@@ -108,7 +108,7 @@ def learn_across(console: Console, done: Tuned) -> ChoiceByInput | None:
         return None
     with console.status("learning which configuration suits which input"):
         matrix = matrix_of(results)
-        found = why_nothing(matrix) or study(matrix, QUICK, kept=Kept.in_cache())
+        found = why_nothing(matrix) or Study.of(matrix, QUICK, kept=Kept.in_cache())
         reports = input_reports(results)
         single = single_of(matrix, reports, results.finals, results.default)
         return ChoiceByInput(results, found, reports, single)

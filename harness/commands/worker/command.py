@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from harness.fleet import agent
-from harness.fleet.serving import check_can_serve, serve
+from harness.fleet.scheduler import check_can_serve, serve
 
 
 def run(args: argparse.Namespace) -> int:
@@ -15,7 +15,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.quiet:
         for device in offer.devices:
             what = "device" if device.backend else "programs on"
-            print(f"{what} {device.name} ({device.uuid})")
+            print(f"{what} {device.model} ({device.uuid})")
         for reason in offer.unavailable:
             print(f"note: {reason}")
         print(f"serving {args.address}", flush=True)

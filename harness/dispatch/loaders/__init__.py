@@ -15,9 +15,21 @@ from harness.measure.opencl import pocl_cpu
 _BESIDE = {"opencl": (pocl_cpu, trying), "cuda": (trying,), "command": ()}
 
 
-def counter_file() -> dict[str, bytes]:
-    """Return the content of what counts the calls of any dispatcher, by its name."""
-    return {"_workload.py": Path(__file__).with_name("workload.py").read_bytes()}
+def runtime_files() -> dict[str, bytes]:
+    """Return the content of what any dispatcher has, by the names in its folder: what chooses, what
+    counts its calls, and what makes operators of PyTorch."""
+    names = {
+        "__init__.py": "runtime",
+        "_expressions.py": "expressions",
+        "_workload.py": "workload",
+        "torch_op.py": "torch_op",
+    }
+    files = {}
+    for file, name in names.items():
+        text = Path(__file__).with_name(f"{name}.py").read_text(encoding="utf-8")
+        own = f"from {__name__}.expressions import"
+        files[file] = text.replace(own, "from ._expressions import").encode()
+    return files
 
 
 def loader_files(backend: str) -> dict[str, bytes]:
@@ -29,8 +41,3 @@ def loader_files(backend: str) -> dict[str, bytes]:
         loader = loader.replace(f"from {module.__name__} import", f"from ._{path.stem} import")
         files[f"_{path.name}"] = path.read_bytes()
     return {f"_{backend}.py": loader.encode(), **files}
-
-
-def torch_files(name: str) -> dict[str, bytes]:
-    """Return the content of the file that makes operators of PyTorch, by its path."""
-    return {f"{name}/torch_op.py": Path(__file__).with_name("torch_op.py").read_bytes()}

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import re
-import select
 import signal
 import stat
 import subprocess
 import sys
-import time
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -50,7 +47,7 @@ class LaunchedProgram:
     def __init__(self, dispatcher: Any, context: None = None) -> None:
         self._dispatcher = dispatcher
         self._folder = Path(dispatcher.__file__).resolve().parent
-        self._data = json.loads((self._folder / "launch.json").read_text(encoding="utf-8"))
+        self._data = dispatcher.DATA["launcher"]
 
     def command(self, arguments: Sequence[str]) -> LaunchCommand:
         """Return what to run on an input; raises LaunchError."""
@@ -101,8 +98,8 @@ class LaunchedProgram:
         reader = _FeatureReader(list(arguments), self._folder)
         index, warning = self._index(reader)
         config = self._data["configurations"][index]
-        files = getattr(self._dispatcher, "PROGRAMS", ())
-        program = str(self._folder / "programs" / files[index][0]) if files else ""
+        file = self._dispatcher.DATA["configurations"][index]["file"]
+        program = str(self._folder / file) if file else ""
         words = [program if word is None else word for word in config["before"]]
         waiting = list(config["inserted"])
         for count, argument in enumerate(arguments):
@@ -257,21 +254,23 @@ class _FeatureReader:
         _MOST_OUTPUT bytes. Standard input is the program's."""
         environment, limit_s = {**os.environ, **(more or {})}, _timeout_s()
         try:
-            child = subprocess.Popen(
-                words, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+            done = subprocess.run(
+                words,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                timeout=limit_s,
+                check=False,
             )
         except OSError as error:
             print(f"`{words[0]}`: {error.strerror}", file=sys.stderr)
             return None
-        try:
-            printed = _printed_by(child, time.monotonic() + limit_s)
         except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
             limit = f"did not end within {limit_s} s (HARNESS_FEATURE_TIMEOUT_S)"
             print(f"`{words[0]}` {limit}", file=sys.stderr)
             return None
-        return None if child.returncode or len(printed) > _MOST_OUTPUT else os.fsdecode(printed)
+        is_short = len(done.stdout) <= _MOST_OUTPUT
+        return os.fsdecode(done.stdout) if is_short and not done.returncode else None
 
 
 def _timeout_s() -> int:
@@ -282,23 +281,6 @@ def _timeout_s() -> int:
             f"HARNESS_FEATURE_TIMEOUT_S is `{wanted}`, but must be 1 to 999999 seconds"
         )
     return int(wanted or _TIMEOUT_S)
-
-
-def _printed_by(child: subprocess.Popen[bytes], end_s: float) -> bytes:
-    """Return the first bytes that a process prints, once it has ended; raises TimeoutExpired."""
-    assert child.stdout is not None
-    printed, ready = b"", select.poll()
-    with child.stdout as output:
-        ready.register(output, select.POLLIN)
-        while len(printed) <= _MOST_OUTPUT:
-            if not ready.poll(max(0.0, 1e3 * (end_s - time.monotonic()))):
-                raise subprocess.TimeoutExpired(child.args, end_s)
-            more = os.read(output.fileno(), _MOST_OUTPUT + 1 - len(printed))
-            if not more:
-                break
-            printed += more
-    child.wait(max(0.0, end_s - time.monotonic()))
-    return printed
 
 
 def _processor() -> str:

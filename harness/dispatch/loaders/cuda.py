@@ -18,6 +18,8 @@ import numpy as np
 from harness.dispatch.loaders.trying import first_calls
 
 _Sizes = Sequence[int]
+_SHARED = "MAX_DYNAMIC_SHARED_SIZE_BYTES"
+_CARVEOUT = "PREFERRED_SHARED_MEMORY_CARVEOUT"
 
 
 class Kernel:
@@ -48,7 +50,8 @@ class Kernel:
         remember: str | Path | None = None,
     ) -> None:
         self._dispatcher = dispatcher
-        self._driver = driver or _open(dispatcher.NAME, hasattr(dispatcher, "COOPERATIVE"))
+        launch_plan = dispatcher.DATA["launch"] or {"cooperative": False}
+        self._driver = driver or _open(dispatcher.NAME, launch_plan["cooperative"])
         self._loaded: dict[int, tuple[Any, ...]] = {}
         found = self._driver.device_name(context)
         tuned = dispatcher.PROVENANCE["device"]
@@ -70,11 +73,9 @@ class Kernel:
     def kernels(self, index: int) -> tuple[Any, ...]:
         """Return the package's functions of a configuration, loaded at the first call."""
         if index not in self._loaded:
-            file, _ = self._dispatcher.KERNELS[index]
-            path = Path(self._dispatcher.__file__).parent / "kernels" / file
-            symbols = getattr(self._dispatcher, "SYMBOLS", None)
-            names = symbols[index] if symbols else self._dispatcher.FUNCTIONS
-            self._loaded[index] = self._driver.functions(path.read_bytes(), names)
+            found = self._dispatcher.DATA["configurations"][index]
+            cubin = (Path(self._dispatcher.__file__).parent / found["file"]).read_bytes()
+            self._loaded[index] = self._driver.functions(cubin, found["symbols"])
         return self._loaded[index]
 
     def __call__(self, stream: Any, /, *arguments: Any, **features: Any) -> None:
@@ -92,27 +93,23 @@ class Kernel:
         self, index: int, stream: Any, arguments: Sequence[Any], features: Mapping[str, Any]
     ) -> None:
         """Launch a configuration on an input; neither chooses nor counts."""
-        if not hasattr(self._dispatcher, "launch_size"):
+        launch_plan = self._dispatcher.DATA["launch"]
+        if launch_plan is None:
             raise TypeError(
                 f"the launches of {self._dispatcher.NAME} are its host module's: take "
                 "kernels(index(...)) and launch them as that does"
             )
         group, grid = self._dispatcher.launch_size(index, **features)
         (kernel,) = self.kernels(index)
-        shared = self._shared_bytes(kernel, index, features)
-        if hasattr(self._dispatcher, "carveout"):
-            self._driver.prefer(kernel, int(self._dispatcher.carveout(index, **features)))
+        shared = 0
+        if launch_plan["shared"]:  # a device gives some 48 KiB to every kernel, and more if asked
+            shared = int(self._dispatcher.shared_bytes(index, **features))
+            self._driver.set(kernel, _SHARED, shared)
+        if launch_plan["carveout"]:
+            percent = int(self._dispatcher.carveout(index, **features))
+            self._driver.set(kernel, _CARVEOUT, percent)
         sizes = (*grid, 1, 1)[:3], (*group, 1, 1)[:3]
         self._driver.launch(kernel, *sizes, shared, stream, arguments)
-
-    def _shared_bytes(self, kernel: Any, index: int, features: Mapping[str, Any]) -> int:
-        """Return the dynamic shared memory of a block, and let the kernel have it: a device gives
-        some 48 KiB to every kernel, and more to one that asks."""
-        if not hasattr(self._dispatcher, "shared_bytes"):
-            return 0
-        shared = int(self._dispatcher.shared_bytes(index, **features))
-        self._driver.allow_shared(kernel, shared)
-        return shared
 
 
 def _open(name: str, is_cooperative: bool) -> Any:
@@ -152,15 +149,9 @@ class _PyCuda:
         module = self._cuda.module_from_buffer(cubin)
         return tuple(module.get_function(name) for name in names)
 
-    def allow_shared(self, function: Any, size_bytes: int) -> None:
-        """Let a function have so much dynamic shared memory."""
-        names = self._cuda.function_attribute
-        function.set_attribute(names.MAX_DYNAMIC_SHARED_SIZE_BYTES, size_bytes)
-
-    def prefer(self, function: Any, percent: int) -> None:
-        """Let a function prefer so much shared memory."""
-        names = self._cuda.function_attribute
-        function.set_attribute(names.PREFERRED_SHARED_MEMORY_CARVEOUT, percent)
+    def set(self, function: Any, attribute: str, value: int) -> None:
+        """Set an attribute of a function."""
+        function.set_attribute(getattr(self._cuda.function_attribute, attribute), value)
 
     def launch(
         self,
@@ -219,17 +210,10 @@ class Bindings:
         module = self._call("cuModuleLoadData", cubin)
         return tuple(self._call("cuModuleGetFunction", module, name.encode()) for name in names)
 
-    def allow_shared(self, function: Any, size_bytes: int) -> None:
-        """Let a function have so much dynamic shared memory."""
-        names = self._cuda.CUfunction_attribute
-        attribute = names.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        self._call("cuFuncSetAttribute", function, attribute, size_bytes)
-
-    def prefer(self, function: Any, percent: int) -> None:
-        """Let a function prefer so much shared memory."""
-        names = self._cuda.CUfunction_attribute
-        attribute = names.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
-        self._call("cuFuncSetAttribute", function, attribute, percent)
+    def set(self, function: Any, attribute: str, value: int) -> None:
+        """Set an attribute of a function."""
+        known = getattr(self._cuda.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{attribute}")
+        self._call("cuFuncSetAttribute", function, known, value)
 
     def launch(
         self,

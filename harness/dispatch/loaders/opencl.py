@@ -39,6 +39,8 @@ class Kernel:
     ) -> None:
         self._dispatcher = dispatcher
         self._context = cl.create_some_context(interactive=False) if context is None else context
+        launch_plan = dispatcher.DATA["launch"]
+        self._needs_local = launch_plan is not None and launch_plan["shared"] is not None
         self._built: dict[int, tuple[cl.Kernel, ...]] = {}
         for device in self._context.devices:
             if "PoCL" in device.version:
@@ -79,14 +81,12 @@ class Kernel:
     def kernels(self, index: int) -> tuple[cl.Kernel, ...]:
         """Return the functions of a configuration, built at the first call."""
         if index not in self._built:
-            file, options = self._dispatcher.KERNELS[index]
-            path = Path(self._dispatcher.__file__).parent / "kernels" / file
+            found = self._dispatcher.DATA["configurations"][index]
+            path = Path(self._dispatcher.__file__).parent / found["file"]
             program = cl.Program(self._context, path.read_text(encoding="utf-8"))
             # A kernel's `local` parameter is found by what the kernel keeps of its source.
-            needs_local = hasattr(self._dispatcher, "shared_bytes")
-            program.build([*options, *["-cl-kernel-arg-info"] * needs_local])
-            functions = self._dispatcher.FUNCTIONS
-            self._built[index] = tuple(cl.Kernel(program, name) for name in functions)
+            program.build([*found["options"], *["-cl-kernel-arg-info"] * self._needs_local])
+            self._built[index] = tuple(cl.Kernel(program, name) for name in found["symbols"])
         return self._built[index]
 
     def __call__(
@@ -117,7 +117,7 @@ class Kernel:
         features: Mapping[str, Any],
     ) -> cl.Event:
         """Launch a configuration on an input; neither chooses nor counts."""
-        if not hasattr(self._dispatcher, "launch_size"):
+        if self._dispatcher.DATA["launch"] is None:
             raise TypeError(
                 f"the launches of {self._dispatcher.NAME} are its host module's: take "
                 "kernels(index(...)) and launch them as that does"
@@ -132,7 +132,7 @@ class Kernel:
         self, kernel: cl.Kernel, index: int, arguments: Sequence[Any], features: Mapping[str, Any]
     ) -> tuple[Any, ...]:
         """Return the arguments with the local memory of the launch, for a kernel that takes it."""
-        if not hasattr(self._dispatcher, "shared_bytes"):
+        if not self._needs_local:
             return tuple(arguments)
         local = cl.LocalMemory(self._dispatcher.shared_bytes(index, **features))
         qualifier = cl.kernel_arg_info.ADDRESS_QUALIFIER

@@ -75,7 +75,7 @@ def operator(
     `register_fake`, as every operator of `torch.library.custom_op` does.
     """
     dispatcher = sys.modules[__package__ or ""]
-    wanted = tuple(inspect.signature(dispatcher.select_index).parameters)
+    wanted = dispatcher.FEATURES
 
     def define(function: Callable[..., Any]) -> Any:
         signature = inspect.signature(function, eval_str=True)
@@ -135,7 +135,8 @@ def _launcher(dispatcher: Any, device: torch.device) -> tuple[Any, _Launch]:
 
 def _cuda_launcher(dispatcher: Any, loader: Any, device: torch.device) -> tuple[Any, _Launch]:
     # cuda-bindings takes PyTorch's streams and addresses as they are.
-    driver = loader.Bindings(hasattr(dispatcher, "COOPERATIVE"))
+    launch_plan = dispatcher.DATA["launch"] or {"cooperative": False}
+    driver = loader.Bindings(launch_plan["cooperative"])
     with torch.cuda.device(device):
         kernel = loader.Kernel(dispatcher, driver=driver)
 

@@ -32,12 +32,12 @@ class FirstCalls:
     that file, which is replaced after each. `device` is all that the times depend on."""
 
     def __init__(self, dispatcher: Any, most: int, path: str | Path | None, device: str) -> None:
-        if not hasattr(dispatcher, "select_top"):
+        if dispatcher.DATA["choice"]["worth_a_try"] is None:
             raise ValueError(
                 f"{dispatcher.NAME} predicts no times, so there is no shortlist to try; write it "
                 "with harness.dispatch --choice ensemble"
             )
-        if not hasattr(dispatcher, "launch_size"):
+        if dispatcher.DATA["launch"] is None:
             raise ValueError(
                 f"the launches of {dispatcher.NAME} are its host module's, so load() cannot try "
                 "its shortlist; time what select_top(...) returns, and keep the fastest"

@@ -5,14 +5,13 @@ from __future__ import annotations
 import atexit
 import collections
 import csv
-import functools
 import io
 import math
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 _FLUSH_S = 60
@@ -21,13 +20,11 @@ _MOST_INPUTS = 3072
 
 class CallCounter:
     """Counts calls in memory, and appends them to a file after a minute, after many new inputs and
-    at exit. `header` begins the file; `kinds` has the kind of each feature: whole, real or word."""
+    at exit. `types` has the type of each feature: whole, real or word."""
 
-    def __init__(
-        self, name: str, file: str | os.PathLike[str], header: str, kinds: dict[str, str]
-    ) -> None:
-        self._name, self._file = name, os.fspath(file)
-        self._header, self._kinds, self._is_on = header.encode(), kinds, True
+    def __init__(self, name: str, types: dict[str, str], file: str | os.PathLike[str]) -> None:
+        self._name, self._file, self._types = name, os.fspath(file), tuple(types.values())
+        self._header = f"# workload of {name}\n{','.join([*types, 'calls', 'choice'])}\n".encode()
         self._begin()
         atexit.register(self.flush)
         if hasattr(os, "register_at_fork"):  # the parent writes what it counted
@@ -38,42 +35,21 @@ class CallCounter:
         self._counts: collections.Counter[tuple[str | int, ...]] = collections.Counter()
         self._flush_at = time.monotonic() + _FLUSH_S
 
-    def counting(self, choose: Callable[..., int]) -> Callable[..., int]:
-        """Wrap what chooses an index, so that its calls are counted."""
-
-        @functools.wraps(choose)
-        def counted(*arguments: Any, **features: Any) -> int:
-            try:
-                index = choose(*arguments, **features)
-            except LookupError:
-                self._add(arguments, features, -1)
-                raise
-            self._add(arguments, features, index)
-            return index
-
-        return counted
-
-    def _add(self, arguments: tuple[Any, ...], features: dict[str, Any], index: int) -> None:
-        named = (features[name] for name in list(self._kinds)[len(arguments) :])
-        cells = map(_cell, self._kinds.values(), (*arguments, *named))
-        key: tuple[str | int, ...] = (*cells, index)
+    def add(self, values: Sequence[Any], index: int) -> None:
+        """Count a call with an input, for which a configuration was chosen; -1 for none."""
+        key: tuple[str | int, ...] = (*map(_cell, self._types, values), index)
         with self._lock:
             self._counts[key] += 1
             is_due = len(self._counts) >= _MOST_INPUTS or time.monotonic() >= self._flush_at
         if is_due:
             self.flush()
 
-    def stop(self) -> None:
-        """Write what was counted, and count no more."""
-        self.flush()
-        atexit.unregister(self.flush)
-
     def flush(self) -> None:
         """Write what was counted. Call it before `os.exec` or `os._exit`."""
         with self._lock:
             counts, self._counts = self._counts, collections.Counter()
             self._flush_at = time.monotonic() + _FLUSH_S
-        if not counts or not self._is_on:
+        if not counts or not self._file:
             return
         lines = io.StringIO()
         rows = ((*key[:-1], calls, key[-1]) for key, calls in counts.items())
@@ -81,9 +57,9 @@ class CallCounter:
         try:
             self._append(lines.getvalue().encode())
         except OSError as error:
-            self._is_on = False
             why = f"{self._file} cannot be written: {error.strerror}"
             print(f"{self._name}: {why}; calls are no longer counted", file=sys.stderr)
+            self._file = ""
 
     def _append(self, lines: bytes) -> None:
         """Append lines in one write, since processes may share the file; raises OSError."""
@@ -98,13 +74,15 @@ class CallCounter:
                 raise OSError(0, "no room for all of it")
 
 
-def _cell(kind: str, value: Any) -> str:
+def _cell(type_: str, value: Any) -> str:
     """Return a feature as a text: `?` for a number that is no input of the space."""
-    if kind == "word":
+    if type_ == "word":
         return str(value)
     try:
-        number = int(value) if kind == "whole" else float(value)
+        number = int(value) if type_ == "whole" else float(value)
     except (TypeError, ValueError, OverflowError):
         return "?"
-    is_input = number == value and abs(number) < 2**63 if kind == "whole" else math.isfinite(number)
+    is_input = (
+        number == value and abs(number) < 2**63 if type_ == "whole" else math.isfinite(number)
+    )
     return repr(number) if is_input else "?"

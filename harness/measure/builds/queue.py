@@ -1,23 +1,109 @@
-"""Build several programs at once, each of them once, and remember failures.
+"""Build several programs at once, each of them once, keep them on disk, and remember failures.
 
-Several devices may share one queue, each from a thread of its own.
+Several devices may share one queue, each from a thread of its own. A build's key covers source,
+includes, options, compiler version and device, so that an entry on disk is never stale. An entry
+begins with a digest of itself: one that is truncated, changed or under another key is ignored. So
+is one for which the compiler read a file that has changed.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
+import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from harness.core.errors import BuildFailed
+from harness.core.files import (
+    CACHE_ADVICE,
+    cache_folder,
+    mark_used,
+    trim_folder,
+    write_file,
+)
 from harness.core.machine import spare_cores
 from harness.core.program import Binary, Buildable
-from harness.measure.builds.cache import BuildCache
+from harness.core.records import Build
 from harness.measure.process.child import Child, ChildLost, repeated
-from harness.measure.process.run_folder import require_room
+from harness.measure.process.locks import require_room
+
+_FORMAT = b"harness-build-6"  # format 5 did not keep which files the compiler read
+
+_MOST_BYTES = 2 << 30
+
+
+class BuildCache:
+    """Binaries by key; each is one file: format, digest of the rest, JSON of the build, binary."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder or cache_folder("builds")
+
+    def get(self, key: str) -> Binary | None:
+        """Return the binary of this key, marked as cached; None without a valid entry."""
+        try:
+            content = self._file(key).read_bytes()
+        except OSError:
+            return None
+        head, _, rest = content.partition(b"\n")
+        if head != _head(rest):
+            return None
+        record, _, data = rest.partition(b"\n")
+        try:
+            known = json.loads(record)
+            build, read = Build(**known["build"]), tuple(map(tuple, known["read"]))
+        except (KeyError, TypeError, ValueError):  # another version of harness wrote it, or none
+            return None
+        if build.key != key or digests(path for path, _ in read) != read:
+            return None
+        mark_used(self._file(key))
+        return Binary(dataclasses.replace(build, cached=True), data, read)
+
+    def get_or_build(self, key: str, build: Callable[[], Binary]) -> Binary:
+        """Return the binary of this key, or build and keep it; raises what `build` raises."""
+        binary = self.get(key)
+        if binary is None:
+            binary = build()
+            self.put(binary)
+        return binary
+
+    def put(self, binary: Binary) -> None:
+        """Keep a binary under its build's key; raises UsageError where it cannot be written."""
+        build = dataclasses.asdict(binary.build)
+        record = json.dumps({"build": build, "read": binary.read}).encode()
+        rest = record + b"\n" + binary.data
+        target = self._file(binary.build.key)
+        content = _head(rest) + b"\n" + rest
+        write_file(target, content, advice=CACHE_ADVICE, parents=True)
+
+    def trim(self, most_bytes: int = _MOST_BYTES) -> None:
+        """Remove the binaries that were unused longest, of more than 2 GiB."""
+        trim_folder(self._folder, most_bytes)
+
+    def _file(self, key: str) -> Path:
+        return self._folder / key[:2] / f"{key}.bin"
+
+
+def digests(paths: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Return files with the SHA-256 of each, empty where it cannot be read."""
+    return tuple((path, _digest(path)) for path in paths)
+
+
+def _digest(path: str) -> str:
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except OSError:
+        return ""
+
+
+def _head(rest: bytes) -> bytes:
+    return _FORMAT + b" " + hashlib.sha256(rest).hexdigest().encode()
+
 
 BUILD_TIMEOUT_S = 150.0
 """Longer than nvcc's own limit, at which nvcc's children are ended as well."""
@@ -28,28 +114,28 @@ B = TypeVar("B", bound=Buildable)
 B_contra = TypeVar("B_contra", bound=Buildable, contravariant=True)
 
 
-class CompilerOf(Protocol[B_contra]):
+class _CompilerOf(Protocol[B_contra]):
     """Compiles one kind of program."""
 
     def compile(self, program: B_contra, /) -> Binary:
         """Compile; raises BuildFailed."""
 
 
-class BackendOf(Protocol[B_contra]):
+class _BackendOf(Protocol[B_contra]):
     """Opens a compiler; a backend is sent to the builder processes."""
 
-    def open_compiler(self) -> CompilerOf[B_contra]:
+    def open_compiler(self) -> _CompilerOf[B_contra]:
         """Open the compiler in this process; raises BackendUnavailable."""
 
 
 class BuildWorker(Generic[B]):
     """Compile in a builder process. The compiler is opened at the first build."""
 
-    def __init__(self, backend: BackendOf[B]) -> None:
+    def __init__(self, backend: _BackendOf[B]) -> None:
         self._backend = backend
 
     @cached_property
-    def _compiler(self) -> CompilerOf[B]:
+    def _compiler(self) -> _CompilerOf[B]:
         return self._backend.open_compiler()
 
     def compile(self, program: B) -> Binary:
@@ -75,18 +161,16 @@ class BuildQueue(Generic[B]):
 
     def __init__(
         self,
-        backend: BackendOf[B],
+        backend: _BackendOf[B],
         compiler: str,
-        worker: type[BuildWorker[B]] = BuildWorker,
         at_once: int | None = None,
     ) -> None:
         self._compiler = compiler
-        self._worker = worker
         self._cache = BuildCache()
         self._cache.trim()
         count = at_once or max(1, spare_cores())
         self._threads = ThreadPoolExecutor(count, thread_name_prefix="harness-builds")
-        self._children = [Child(partial(worker, backend)) for _ in range(count)]
+        self._children = [Child(partial(BuildWorker, backend)) for _ in range(count)]
         self._idle = self._children.copy()
         self._builds: dict[str, Future[Binary]] = {}
         self._changed = threading.Condition()
@@ -170,7 +254,7 @@ class BuildQueue(Generic[B]):
     def _built(self, program: B) -> Binary:
         """Build in a process of its own; there is one for each thread."""
         child = self._idle.pop()
-        method, limit_s = self._worker.compile, _limit_s(program)
+        method, limit_s = BuildWorker.compile, _limit_s(program)
         try:
             return repeated(partial(child.call, method, program, timeout_s=limit_s))
         except ChildLost as lost:

@@ -1,20 +1,24 @@
-"""What nvcc and NVRTC have in common: the report of ptxas, the record of a build, architectures,
+"""What nvcc and NVRTC have in common: architectures, the record of a build with what ptxas reports,
 and the files that a program includes."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
+from harness.core.flag_file import with_values
 from harness.core.kernel_name import without_references
 from harness.core.program import Binary, Program
 from harness.core.records import Build
 from harness.core.text import nearest
-from harness.measure.builds.warnings import require_obeyed
+from harness.measure.builds.compiled import require_obeyed
+from harness.measure.builds.queue import digests
 from harness.measure.cuda.cubin import machine_code_sha256, readable
 from harness.source.kernel_source import INCLUDE
 
@@ -70,43 +74,6 @@ _DYNAMIC = (
 )
 
 
-def cuda_binary(
-    compiler: str,
-    identity: str,
-    program: Program,
-    cubin: bytes,
-    report: str,
-    compile_s: float,
-    read: tuple[tuple[str, str], ...],
-) -> Binary:
-    """Return the binary of a program, with what ptxas reports.
-
-    Registers, shared and spilled bytes are the largest of any function in the file, since any of
-    them may be launched. `binary_sha256` is that of the machine code (see
-    `harness.measure.cuda.cubin`), equal for flags that change nothing. Raises BuildFailed where
-    the report warns that a flag is not obeyed, and where the output is no cubin.
-    """
-    require_obeyed("nvcc", report)  # whose flags NVRTC takes
-    resources = parse_resources(report)
-    build = Build(
-        key=program.key(identity),
-        options=shlex.join(program.options),
-        compiler=identity,
-        compile_s=compile_s,
-        binary_sha256=_hash(compiler, cubin),
-        **resources._asdict(),
-        log=readable_log(report),
-    )
-    return Binary(build, cubin, read)
-
-
-def _hash(compiler: str, cubin: bytes) -> str:
-    try:
-        return machine_code_sha256(cubin)
-    except ValueError as error:
-        raise BuildFailed(f"the output of {compiler} is no cubin: {error}") from error
-
-
 def readable_log(report: str) -> str:
     """Return the warnings and errors of a report, with kernels as a person names them."""
     log = without_references(without_resources(report))
@@ -116,44 +83,85 @@ def readable_log(report: str) -> str:
     return re.sub(rf'\n+\d+ errors? detected in the compilation of "{SOURCE_NAME}"\.', "", log)
 
 
-def checked_arch(
-    compiler: str,
-    arch: str,
-    known: Sequence[str],
-    accepts: Callable[[str], bool],
-    cure: str,
-    specific: bool,
-) -> str:
-    """Return an architecture that a compiler knows; if it is `specific`, with the features of its
-    own (sm_90a), where the compiler knows those.
+class CudaCompiler(ABC):
+    """Compile programs for one architecture, such as `sm_90`; subclasses call a compiler.
 
-    `compiler` is its name and version, and `known` what it lists: `accepts` is asked for those with
-    a feature suffix, which none lists. `cure` installs another release, with {} for older or newer.
-    Raises UsageError for a malformed name, BackendUnavailable for one that is not known.
+    `name` is nvcc or nvrtc, `release` its version and build. `cure` installs another release, with
+    {} for older or newer.
     """
-    choice = f"compiles for {', '.join(known)}"
-    if not re.fullmatch(r"sm_\d+[af]?", arch):
-        hint, name = _nearest(arch, known), compiler.partition(" ")[0]
-        raise UsageError(f"{arch!r} is not an architecture of {name}{hint} It {choice}")
-    if arch not in known and not (arch.rstrip("af") in known and accepts(arch)):
-        raise BackendUnavailable(
-            f"{compiler} does not compile for {arch}: it {choice}. {_advice(arch, known, cure)}"
+
+    name: str
+    release: str
+    cure: str
+    arch: str
+
+    @abstractmethod
+    def _accepts(self, arch: str) -> bool:
+        """Say whether it compiles for an architecture with a feature suffix, which none lists."""
+
+    @abstractmethod
+    def _compiled(self, program: Program) -> tuple[bytes, str, Iterable[str]]:
+        """Return the cubin, the report of ptxas, and the files that were read; raises BuildFailed
+        with the log: after an error or a timeout."""
+
+    @property
+    def identity(self) -> str:
+        """The release and build, and the architecture."""
+        return f"{self.name} {self.release} {self.arch}"
+
+    def compile(self, program: Program) -> Binary:
+        """Compile to a cubin; return it with what ptxas reports.
+
+        Registers, shared and spilled bytes are the largest of any function in the file, since any
+        of them may be launched. `binary_sha256` is that of the machine code (see
+        `harness.measure.cuda.cubin`), equal for flags that change nothing. Raises BuildFailed with
+        the log, also where the report warns that a flag is not obeyed.
+        """
+        begin_s = time.perf_counter()
+        try:
+            cubin, report, read = self._compiled(program)
+            compile_s = time.perf_counter() - begin_s
+            sha256 = machine_code_sha256(cubin)
+        except BuildFailed as error:
+            raise BuildFailed(with_values(str(error), program.files)) from None
+        except ValueError as error:
+            raise BuildFailed(f"the output of {self.name} is no cubin: {error}") from error
+        report = with_values(report, program.files)
+        require_obeyed("nvcc", report)  # whose flags NVRTC takes
+        build = Build(
+            key=program.key(self.identity),
+            options=shlex.join(program.options),
+            compiler=self.identity,
+            compile_s=compile_s,
+            binary_sha256=sha256,
+            **parse_resources(report)._asdict(),
+            log=readable_log(report),
         )
-    return f"{arch}a" if specific and arch in known and accepts(f"{arch}a") else arch
+        return Binary(build, cubin, digests(read))
 
+    def _set_arch(self, arch: str, known: Sequence[str], specific: bool) -> None:
+        """Compile for an architecture; if it is `specific`, with the features of its own (sm_90a),
+        where the compiler knows those.
 
-def _nearest(arch: str, known: Sequence[str]) -> str:
-    near = nearest(arch, known, cutoff=0.5)
-    return f"; did you mean `{near}`?" if near else "."
-
-
-def _advice(arch: str, known: Sequence[str], cure: str) -> str:
-    """Say which release knows an architecture that this one does not know."""
-    number, numbers = _number(arch), sorted(map(_number, known))
-    if not numbers or numbers[0] <= number <= numbers[-1]:
-        return f"No release may know it{_nearest(arch, known)}"
-    age, other = ("old", "an older") if number < numbers[0] else ("new", "a newer")
-    return f"The device is too {age} for this release: {cure.format(other)}"
+        `known` is what the compiler lists. Raises UsageError for a malformed name,
+        BackendUnavailable for one that is not known.
+        """
+        choice, near = f"compiles for {', '.join(known)}", nearest(arch, known, cutoff=0.5)
+        hint = f"; did you mean `{near}`?" if near else "."
+        if not re.fullmatch(r"sm_\d+[af]?", arch):
+            raise UsageError(f"{arch!r} is not an architecture of {self.name}{hint} It {choice}")
+        if arch not in known and not (arch.rstrip("af") in known and self._accepts(arch)):
+            number, numbers = _number(arch), sorted(map(_number, known))
+            advice = f"No release may know it{hint}"
+            if numbers and not numbers[0] <= number <= numbers[-1]:
+                age, other = ("old", "an older") if number < numbers[0] else ("new", "a newer")
+                cure = self.cure.format(other)
+                advice = f"The device is too {age} for this release: {cure}"
+            raise BackendUnavailable(
+                f"{self.name} {self.release} does not compile for {arch}: it {choice}. {advice}"
+            )
+        has_own = specific and arch in known and self._accepts(f"{arch}a")
+        self.arch = f"{arch}a" if has_own else arch
 
 
 def _number(arch: str) -> int:

@@ -1,24 +1,124 @@
-"""NVIDIA's driver through NVIDIA's own Python package, cuda-bindings, which needs no toolkit: the
-`CudaDriver` of harness.measure.cuda.calls."""
+"""The calls of NVIDIA's driver that harness makes, and NVIDIA's own Python package that makes them,
+cuda-bindings, which needs no toolkit.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import importlib
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from harness.measure.cuda.calls import LaunchShape, SharedWords
+Extents = tuple[int, int, int]
+
+
+class LaunchShape(NamedTuple):
+    """The groups of a launch, their threads, and the dynamic shared memory of each; the groups of a
+    `cooperative` launch may wait for each other."""
+
+    grid: Extents
+    group: Extents
+    shared_bytes: int = 0
+    cooperative: bool = False
+
+
+class SharedWords(NamedTuple):
+    """Numbers in the host's memory, and the address by which the device reads and writes them."""
+
+    words: npt.NDArray[np.uint64]
+    address: int
+
+
+class CudaDriver(Protocol):
+    """NVIDIA's driver with one device open, in the driver's own terms.
+
+    Modules, functions, memory and events are the package's own objects. A module is unloaded when
+    neither it nor a function of it is used any more. `package` is the Python package and its
+    version, `error` the base class of its errors, which every call may raise: the call that failed,
+    and what the driver says. Where
+    `is_cooperative`, the package can launch kernels whose groups wait for each other.
+    """
+
+    package: str
+    error: type[Exception]
+    is_cooperative: bool
+
+    def open(self, ordinal: int) -> None:
+        """Initialise the driver, and make a device's primary context current in this thread.
+
+        It stays current until the process ends.
+        """
+
+    def synchronize(self) -> None:
+        """Wait for the device; raises the error of what ran before."""
+
+    def device_attribute(self, name: str) -> int:
+        """Return an attribute by its name without CU_DEVICE_ATTRIBUTE_."""
+
+    def free_bytes(self) -> int:
+        """Return the bytes of the device's memory that are free."""
+
+    def allocate(self, size_bytes: int) -> Any:
+        """Return new device memory, of which int() is the address; `free` frees it."""
+
+    def free(self, memory: Any) -> None:
+        """Free device memory."""
+
+    def write(self, address: int, array: npt.NDArray[Any]) -> None:
+        """Copy a C-contiguous array to the device, and wait."""
+
+    def read(self, array: npt.NDArray[Any], address: int) -> None:
+        """Copy from the device into a C-contiguous array, and wait."""
+
+    def copy(self, address: int, source: int, size_bytes: int) -> None:
+        """Queue a copy within the device."""
+
+    def fill(self, address: int, byte: int, size_bytes: int) -> None:
+        """Queue the setting of bytes, by the call that never waits for the device."""
+
+    def share_words(self, count: int) -> SharedWords:
+        """Return new zeros that host and device share until the process ends."""
+
+    def load(self, image: bytes) -> Any:
+        """Load a module: a cubin, or PTX text with a zero byte at its end."""
+
+    def function(self, module: Any, symbol: str) -> Any:
+        """Return a kernel of a module."""
+
+    def variable(self, module: Any, symbol: str) -> tuple[int, int]:
+        """Return the address of a module's variable, and its bytes."""
+
+    def function_attribute(self, function: Any, name: str) -> int:
+        """Return an attribute by its name without CU_FUNC_ATTRIBUTE_."""
+
+    def allow_dynamic_bytes(self, function: Any, size_bytes: int) -> None:
+        """Let launches of a function have so much dynamic shared memory."""
+
+    def prefer_carveout(self, function: Any, percent: int) -> None:
+        """Prefer so much shared memory, in percent of the most, in a function's next launches."""
+
+    def launch(self, function: Any, shape: LaunchShape, arguments: bytes) -> None:
+        """Queue a kernel with its packed arguments, by one call of the driver."""
+
+    def event(self) -> Any:
+        """Return a new event, which lasts until the process ends."""
+
+    def record(self, event: Any) -> None:
+        """Queue an event."""
+
+    def elapsed_s(self, start: Any, stop: Any) -> float:
+        """Return the seconds between two events that have ended."""
+
 
 _DEFAULT_STREAM = 0
 _DEVICE_MAP = 2  # CU_MEMHOSTALLOC_DEVICEMAP
 _BUFFER, _BUFFER_BYTES, _END = 1, 2, 0  # CU_LAUNCH_PARAM_...
 
 
-class BindingsError(Exception):
+class _BindingsError(Exception):
     """A call of the driver that failed: what the driver says, and its name of the error."""
 
 
@@ -40,7 +140,7 @@ class BindingsDriver:
     """
 
     is_cooperative = True
-    error: type[Exception] = BindingsError
+    error: type[Exception] = _BindingsError
 
     def __init__(self) -> None:
         self._api = importlib.import_module("cuda.bindings.driver")
@@ -52,17 +152,17 @@ class BindingsDriver:
         try:
             status, *answers = getattr(self._api, call)(*arguments)
         except RuntimeError as error:  # the package's own: the driver has no such function
-            raise BindingsError(
+            raise _BindingsError(
                 f"{call} failed: {error}. {self.package} needs a newer NVIDIA driver than this "
                 "machine's: update the driver, or install a cuda-bindings of its CUDA version, "
                 "such as 'cuda-bindings < 13' for CUDA 12",
             ) from None
         except ValueError as error:  # of a driver that is newer than the package
-            raise BindingsError(f"{call} failed: {error}, as {self.package} knows them") from None
+            raise _BindingsError(f"{call} failed: {error}, as {self.package} knows them") from None
         if int(status) != 0:
             _, meaning = self._api.cuGetErrorString(status)
             text = (meaning or b"unknown error").decode()
-            raise BindingsError(f"{call} failed: {text} ({status.name})")
+            raise _BindingsError(f"{call} failed: {text} ({status.name})")
         return answers[0] if len(answers) == 1 else answers
 
     def open(self, ordinal: int) -> None:

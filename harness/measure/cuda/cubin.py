@@ -27,7 +27,7 @@ from harness.core.kernel_name import is_plain, reference_name
 from harness.core.machine import libc
 from harness.core.program import Launch
 from harness.core.text import first_few
-from harness.measure.builds.elf import ElfSection, sections
+from harness.measure.builds.compiled import ElfSection, sections
 
 _FLAGS_AT = slice(0x30, 0x34)
 
@@ -73,7 +73,7 @@ def machine_code_sha256(cubin: bytes) -> str:
     return hashlib.sha256(cubin[_FLAGS_AT] + b"".join(parts)).hexdigest()
 
 
-def kernel_names(cubin: bytes) -> list[str]:
+def _kernel_names(cubin: bytes) -> list[str]:
     """Return the names by which the kernels of a cubin are launched, in alphabetical order.
 
     C++ mangles the name of a kernel without extern "C". Raises what `sections` raises.
@@ -209,7 +209,7 @@ def kernel_symbol(cubin: bytes, function: str) -> str:
 
     Raises LookupError, with the kernels that are there, where no kernel or several have the name.
     """
-    names = kernel_names(cubin)
+    names = _kernel_names(cubin)
     if function in names:
         return function
     if not is_plain(function):
@@ -245,7 +245,7 @@ def _referenced(cubin: bytes, function: str) -> str:
             return symbols[index].name
     raise LookupError(
         f"the binary does not say which kernel `{function}` is; its kernels are "
-        f"{_listed(kernel_names(cubin))}. Declare it `__global__`, and build it with this space"
+        f"{_listed(_kernel_names(cubin))}. Declare it `__global__`, and build it with this space"
     )
 
 

@@ -18,19 +18,19 @@ import numpy.typing as npt
 from harness.core.errors import BackendUnavailable, LaunchFailed, OutOfDeviceMemory
 from harness.core.program import Binary, Launch
 from harness.core.records import DEVICE_UUID, WARM, DeviceLimits, Environment
-from harness.measure.clocks.watch import ClockWatch
+from harness.measure.clocks import ClockWatch
 from harness.measure.cuda import probe
 from harness.measure.cuda.gpus import CudaGpu, driver_version, load_driver, require_driver
 from harness.measure.cuda.module import CudaModule
 from harness.measure.cuda.stream import TimedStream
-from harness.measure.device.base import why_unloadable
-from harness.measure.device.driver_device import DriverDevice
+from harness.measure.device.base import Device
+from harness.measure.device.bound import why_unloadable
 
 _KEPT_MODULES = 2  # of a configuration and its twin
 
 
-class CudaDevice(DriverDevice):
-    """One GPU, with its primary context current in the thread that opened it; a `Device`.
+class CudaDevice(Device):
+    """One GPU, with its primary context current in the thread that opened it.
 
     Raises BackendUnavailable.
     """
@@ -127,7 +127,7 @@ class CudaDevice(DriverDevice):
             },
         )
 
-    def load(self, binary: Binary) -> object:
+    def load(self, binary: Binary) -> CudaModule:
         """Load the binary's module, or return it if it was loaded last.
 
         The first launch of new code is slow, which says nothing of how it treats new data.
@@ -151,7 +151,7 @@ class CudaDevice(DriverDevice):
         module = self.driver.load(data)
         return CudaModule(self.driver, module, data, self.limits, self._errors)
 
-    def launch(self, module: object, launches: Sequence[Launch]) -> float:
+    def launch(self, module: CudaModule, launches: Sequence[Launch]) -> float:
         """Run the launches in order, wait, and return the sum of their device times in seconds.
 
         Each launch is between two events of its own, so that the host's work between launches does
@@ -159,9 +159,7 @@ class CudaDevice(DriverDevice):
         of a function the driver may load code, for which it waits for the device: it is not held
         back, and the time may hold the host's work. Raises HostTooSlow where the host was too slow.
         """
-        if not isinstance(module, CudaModule):
-            raise TypeError(f"launch() takes what load() returned, but got {module!r}")
-        prepared = module.prepare(launches, self._arguments)
+        prepared = [module.checked(launch, self._arguments) for launch in launches]
         self._fill_variables(module, {name for launch in launches for name in launch.constants})
         is_held = all(one.function.has_run for one in prepared)
         with self._errors("running " + ", ".join(launch.function for launch in launches)):

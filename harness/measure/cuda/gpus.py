@@ -1,6 +1,7 @@
-"""Find this machine's NVIDIA GPUs, and the Python package that calls their driver.
+"""Find this machine's NVIDIA GPUs, the Python package that calls their driver, and the compilers of
+CUDA kernels, nvcc and NVRTC.
 
-Neither initialises the driver in this process.
+Nothing here initialises the driver in this process.
 """
 
 from __future__ import annotations
@@ -11,15 +12,18 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 from harness.core.errors import BackendUnavailable
 from harness.measure.cuda import probe
-from harness.measure.cuda.bindings import BindingsDriver
-from harness.measure.cuda.calls import CudaDriver
+from harness.measure.cuda.bindings import BindingsDriver, CudaDriver
+from harness.measure.cuda.nvcc import Nvcc
+from harness.measure.cuda.nvrtc import Nvrtc
 from harness.measure.cuda.pycuda import PyCudaDriver
+from harness.measure.device.base import Compiler
 
 MIG = "MIG-"
 """How the UUID of an instance of a divided GPU begins."""
@@ -204,3 +208,42 @@ def require_cooperative() -> None:
             f"the space's launches are cooperative, but {driver.package} has no call for that; set "
             f"{PACKAGE}={BINDINGS}, which `pip install {BINDINGS}` installs"
         )
+
+
+NVCC, NVRTC = "nvcc", "nvrtc"
+CUDA_COMPILERS: Mapping[str, type[Nvcc] | type[Nvrtc]] = {NVCC: Nvcc, NVRTC: Nvrtc}
+
+
+def open_cuda_compiler(name: str, arch: str, *, specific: bool = False) -> Compiler:
+    """Open a compiler for an architecture; raises what its class raises."""
+    return CUDA_COMPILERS[name](arch, specific=specific)
+
+
+def name_of(identity: str) -> str | None:
+    """Return the name of the compiler with an identity; None for another kind of compiler."""
+    name = identity.partition(" ")[0]
+    return name if name in CUDA_COMPILERS else None
+
+
+def why_unusable(name: str, arch: str) -> str | None:
+    """Return why a compiler cannot compile for an architecture; None where it can.
+
+    Raises UsageError for a malformed architecture.
+    """
+    try:
+        open_cuda_compiler(name, arch)
+    except BackendUnavailable as error:
+        return str(error)
+    return None
+
+
+def first_usable(arch: str) -> str:
+    """Return the name of the first compiler that can be used; raises BackendUnavailable."""
+    reasons = []
+    for name in CUDA_COMPILERS:
+        reason = why_unusable(name, arch)
+        if reason is None:
+            return name
+        reasons.append(f"  {name}: {reason}")
+    lines = "\n".join(reasons)
+    raise BackendUnavailable(f"no compiler of CUDA works for {arch}:\n{lines}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +14,7 @@ from harness.core.errors import LaunchFailed
 from harness.core.program import ANY_CARVEOUT, Launch
 from harness.core.records import DeviceLimits
 from harness.core.text import first_few
-from harness.measure.cuda.calls import CudaDriver, LaunchShape
+from harness.measure.cuda.bindings import CudaDriver, LaunchShape
 from harness.measure.cuda.cubin import (
     ParameterPlace,
     kernel_symbol,
@@ -22,12 +22,14 @@ from harness.measure.cuda.cubin import (
     parameter_places,
     variable_names,
 )
-from harness.measure.device.base import three, why_unlaunchable
-from harness.measure.device.driver_device import KEPT_LAUNCHES
-from harness.measure.device.guard_zones import BoundArray
-
-Bound = Mapping[str, BoundArray | np.generic]
-"""The bound arguments of a device; another object after each `bind`."""
+from harness.measure.device.bound import (
+    Bound,
+    BoundArray,
+    LoadedModule,
+    three,
+    values_of,
+    why_unlaunchable,
+)
 
 
 @dataclass
@@ -48,23 +50,15 @@ class _CudaFunction:
     has_run: bool = False
 
 
-class PreparedLaunch(NamedTuple):
+class _PreparedLaunch(NamedTuple):
     """A launch that was checked; `queue` queues it on the default stream."""
 
     function: _CudaFunction
     queue: Callable[[], None]
 
 
-class _Prepared(NamedTuple):
-    """Launches that were prepared for these arguments; the ids of both stay while they are kept."""
-
-    bound: Bound
-    launches: tuple[Launch, ...]
-    prepared: list[PreparedLaunch]
-
-
-class CudaModule:
-    """A module on the device; what does not change from sample to sample is found once.
+class CudaModule(LoadedModule):
+    """A module on the device.
 
     `errors` turns those of the driver into LaunchFailed, given what is being done.
     """
@@ -77,6 +71,7 @@ class CudaModule:
         limits: DeviceLimits,
         errors: Callable[[str], AbstractContextManager[None]],
     ) -> None:
+        super().__init__()
         self._driver = driver
         self._module = module
         self._cubin = cubin
@@ -84,23 +79,6 @@ class CudaModule:
         self._errors = errors
         self._functions: dict[str, _CudaFunction] = {}
         self._variables: dict[str, tuple[int, int]] = {}
-        self._prepared: dict[tuple[int, int], _Prepared] = {}
-
-    def prepare(self, launches: Sequence[Launch], bound: Bound) -> list[PreparedLaunch]:
-        """Check launches and pack their arguments; a tuple of launches is prepared once.
-
-        Raises LaunchFailed for what the device or the kernel does not allow.
-        """
-        key = id(bound), id(launches)
-        kept = self._prepared.get(key)
-        if kept is not None:
-            return kept.prepared
-        if len(self._prepared) == KEPT_LAUNCHES:
-            self._prepared.clear()
-        prepared = [self._prepare(launch, bound) for launch in launches]
-        if isinstance(launches, tuple):  # which cannot change
-            self._prepared[key] = _Prepared(bound, launches, prepared)
-        return prepared
 
     def variable(self, name: str, size_bytes: int) -> int:
         """Return the address of a variable of the module, such as a `__constant__` array.
@@ -125,20 +103,22 @@ class CudaModule:
             )
         return address
 
-    def _prepare(self, launch: Launch, bound: Bound) -> PreparedLaunch:
+    def check(self, launch: Launch, bound: Bound) -> _PreparedLaunch:
+        """Check a launch, and pack its arguments."""
         function = self._function(launch.function)
         reason = why_unlaunchable(launch, self._limits, function.static_bytes)
         if reason:
             raise LaunchFailed(reason)
         _check_group(function, launch)
         self._allow_memory(function, launch)
-        values = [_passed(each, launch, bound) for each in launch.arguments]
-        are_arrays = [isinstance(bound.get(str(each)), BoundArray) for each in launch.arguments]
-        packed = packed_arguments(launch, values, are_arrays, function.places)
+        values = values_of(launch, bound)
+        are_arrays = [isinstance(value, BoundArray) for value in values]
+        numbers = [np.uintp(v.memory) if isinstance(v, BoundArray) else v for v in values]
+        packed = packed_arguments(launch, numbers, are_arrays, function.places)
         extents = three(launch.grid), three(launch.group)
         shape = LaunchShape(*extents, launch.shared_bytes, launch.cooperative)
         queue = partial(self._queue, function, shape, packed, launch.carveout)
-        return PreparedLaunch(function, queue)
+        return _PreparedLaunch(function, queue)
 
     def _queue(
         self, function: _CudaFunction, shape: LaunchShape, packed: bytes, carveout: int
@@ -185,15 +165,3 @@ def _check_group(function: _CudaFunction, launch: Launch) -> None:
             f"{function.registers} registers and its launch bounds the kernel takes "
             f"{function.most_threads:,}"
         )
-
-
-def _passed(argument: str | np.generic, launch: Launch, bound: Bound) -> np.generic:
-    if isinstance(argument, np.generic):
-        return argument
-    if argument not in bound:
-        raise LaunchFailed(
-            f"{launch.function} takes an argument {argument}, but bound are "
-            f"{', '.join(bound) or 'none'}"
-        )
-    value = bound[argument]
-    return np.uintp(value.memory) if isinstance(value, BoundArray) else value

@@ -11,18 +11,14 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from harness.core.errors import BackendUnavailable, BuildFailed
-from harness.core.flag_file import with_values
-from harness.core.program import Binary, Program
-from harness.measure.builds.cache import digests
+from harness.core.program import Program
 from harness.measure.cuda.binary import (
     SOURCE_NAME,
-    checked_arch,
-    cuda_binary,
+    CudaCompiler,
     includes_others,
     readable_log,
     why_untracked,
@@ -31,7 +27,6 @@ from harness.measure.cuda.binary import (
 COMPILE_TIMEOUT_S = 120.0
 _BINARY_NAME = "kernel.cubin"
 _READ_NAME = "kernel.d"
-_CURE = "install {} toolkit, and set CUDACXX to its nvcc"
 
 # nvcc obeys these variables: builds under different values must not be mixed up.
 ENVIRONMENT = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN")
@@ -44,8 +39,8 @@ _USE_CONSTANT = (
 )
 
 
-class Nvcc:
-    """Compile programs for one architecture, such as `sm_90`; a `Compiler`.
+class Nvcc(CudaCompiler):
+    """Compile programs with nvcc.
 
     `executable` is by default that of `find_nvcc`. With `specific`, the architecture is that of the
     same device with its own features, such as `sm_90a`, if it has one. Raises UsageError for a
@@ -53,40 +48,34 @@ class Nvcc:
     where it does not support the architecture.
     """
 
+    name = "nvcc"
+    cure = "install {} toolkit, and set CUDACXX to its nvcc"
+
     def __init__(
         self, arch: str, executable: Path | None = None, *, specific: bool = False
     ) -> None:
         self._executable = executable or find_nvcc()
-        self._release = _release(self._executable)
+        self._version = _release(self._executable)
+        self.release = f"{self._version} ({self._executable})"
         _require_host_compiler(self._executable)
-        known = supported_archs(self._executable)
-        name = f"nvcc {self._release} ({self._executable})"
-        self.arch = checked_arch(name, arch, known, self._accepts, _CURE, specific)
+        self._set_arch(arch, supported_archs(self._executable), specific)
 
     @property
     def identity(self) -> str:
         """nvcc's release and build, the architecture, and the flags of the environment."""
         extra = "".join(f" {name}={os.environ[name]}" for name in ENVIRONMENT if _is_set(name))
-        return f"nvcc {self._release} {self.arch}{extra}"
+        return f"nvcc {self._version} {self.arch}{extra}"
 
-    def compile(self, program: Program) -> Binary:
-        """Compile to a cubin.
-
-        Raises BuildFailed with nvcc's log: after an error, a timeout, or a warning that a flag is
-        not obeyed.
-        """
-        begin_s = time.perf_counter()
+    def _compiled(self, program: Program) -> tuple[bytes, str, list[str]]:
         with tempfile.TemporaryDirectory(prefix="harness-nvcc-") as folder:
             cubin, report = self._run(program, Path(folder))
-            read = digests(_headers(Path(folder, _READ_NAME)))
-        compile_s = time.perf_counter() - begin_s
-        return cuda_binary("nvcc", self.identity, program, cubin, report, compile_s, read)
+            return cubin, report, _headers(Path(folder, _READ_NAME))
 
     def _run(self, program: Program, folder: Path) -> tuple[bytes, str]:
         (folder / SOURCE_NAME).write_text(program.text, encoding="utf-8")
         timeout_s = program.timeout_s or COMPILE_TIMEOUT_S
         status, output = run_in_group(self._command(program), folder, timeout_s)
-        report = with_values(_without_paths(output, folder), program.files)
+        report = _without_paths(output, folder)
         if status is None:
             reason = f"nvcc did not finish within {timeout_s:g} s and was killed; give it more "
             reason += "with `compiler: {nvcc: {build_timeout_s: SECONDS}}`, and tune with --fresh"
@@ -113,7 +102,6 @@ class Nvcc:
         ]
 
     def _accepts(self, arch: str) -> bool:
-        """Say whether nvcc accepts an architecture with a feature suffix: it lists none."""
         ask = [str(self._executable), "--dryrun", "-cubin", f"-arch={arch}", "-x", "cu", os.devnull]
         return subprocess.run(ask, capture_output=True, check=False).returncode == 0
 

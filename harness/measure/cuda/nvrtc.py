@@ -12,7 +12,6 @@ import importlib
 import json
 import os
 import re
-import time
 from collections.abc import Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -20,13 +19,10 @@ from typing import Any
 
 from harness.core.errors import BackendUnavailable, BuildFailed
 from harness.core.files import cache_folder
-from harness.core.flag_file import with_values
-from harness.core.program import Binary, Program
-from harness.measure.builds.cache import digests
+from harness.core.program import Program
 from harness.measure.cuda.binary import (
     SOURCE_NAME,
-    checked_arch,
-    cuda_binary,
+    CudaCompiler,
     includes_others,
     readable_log,
     why_untracked,
@@ -37,7 +33,6 @@ from harness.source.kernel_source import included_texts
 COMPILE_TIMEOUT_S = 120.0
 _EMPTY = 'extern "C" __global__ void f() {}\n'
 _INSTALL = "pip install cuda-bindings nvidia-cuda-nvrtc"
-_CURE = "install {} release of the wheel nvidia-cuda-nvrtc"
 _USE_NVCC = "To compile with nvcc, install it and leave `compiler: {cuda: nvrtc}` out"
 
 # NVRTC asks the driver for cubins that it kept, even a broken driver. Early releases do not, and do
@@ -67,38 +62,33 @@ def load_nvrtc() -> Any:
     return nvrtc
 
 
-class Nvrtc:
-    """Compile programs for one architecture, such as `sm_90`; a `Compiler`.
+class Nvrtc(CudaCompiler):
+    """Compile programs with NVRTC.
 
     With `specific`, the architecture is that of the same device with its own features, such as
     `sm_90a`, if it has one. Raises UsageError for a malformed architecture, and BackendUnavailable
     where NVRTC is missing or does not support the architecture.
     """
 
+    name = "nvrtc"
+    cure = "install {} release of the wheel nvidia-cuda-nvrtc"
+
     def __init__(self, arch: str, *, specific: bool = False) -> None:
         self._nvrtc = load_nvrtc()
         known = self._supported()
         self._always: tuple[str, ...] = ()
-        if self._takes(known[-1], _NO_CACHE):
+        if self._accepts(known[-1], _NO_CACHE):
             self._always = (_NO_CACHE,)
-        self._release = self._read_release(known[-1])
-        name = f"nvrtc {self._release}"
-        self.arch = checked_arch(name, arch, known, self._takes, _CURE, specific)
+        self.release = self._read_release(known[-1])
+        self._set_arch(arch, known, specific)
 
-    @property
-    def identity(self) -> str:
-        """NVRTC's release and build, and the architecture."""
-        return f"nvrtc {self._release} {self.arch}"
-
-    def compile(self, program: Program) -> Binary:
-        """Compile to a cubin; raises BuildFailed with NVRTC's log, and with what would help."""
+    def _compiled(self, program: Program) -> tuple[bytes, str, list[str]]:
         reason = why_untracked(program)
         if reason is not None:
             raise BuildFailed(
                 f"NVRTC does not list the files that it reads, and {reason}: a changed file would "
                 f"not be noticed. {_USE_NVCC}"
             )
-        begin_s = time.perf_counter()
         toolkit = self._folders(program)
         folders = (*(os.path.abspath(folder) for folder in program.include_dirs), *toolkit)
         # Of two that conflict NVRTC takes the last, as nvcc does.
@@ -108,16 +98,10 @@ class Nvrtc:
             f"--gpu-architecture={self.arch}",
             "--ptxas-options=-v",
         ]
-        try:
-            cubin, report = self._compiled(program.text, options, program.timeout_s)
-        except BuildFailed as error:
-            raise BuildFailed(with_values(str(error), program.files)) from None
-        compile_s = time.perf_counter() - begin_s
-        read = digests(headers(program, toolkit, self._bundled if toolkit else None))
-        report = with_values(report, program.files)
-        return cuda_binary("nvrtc", self.identity, program, cubin, report, compile_s, read)
+        cubin, report = self._output(program.text, options, program.timeout_s)
+        return cubin, report, headers(program, toolkit, self._bundled if toolkit else None)
 
-    def _compiled(
+    def _output(
         self, text: str, options: Sequence[str], timeout_s: float | None = None, kind: str = "CUBIN"
     ) -> tuple[bytes, str]:
         """Return the output of a kind, and the log; raises BuildFailed.
@@ -168,7 +152,7 @@ class Nvrtc:
     def _read_release(self, arch: str) -> str:
         """Return the version and build, such as `13.0.88 (36424714)`, which PTX begins with."""
         try:
-            ptx, _ = self._compiled(_EMPTY, [f"--gpu-architecture={arch}"], kind="PTX")
+            ptx, _ = self._output(_EMPTY, [f"--gpu-architecture={arch}"], kind="PTX")
         except BuildFailed as error:
             raise BackendUnavailable(f"NVRTC does not compile an empty kernel: {error}") from None
         found = _RELEASE.search(ptx.decode(errors="replace"))
@@ -176,10 +160,9 @@ class Nvrtc:
             raise BackendUnavailable(f"NVRTC's release is not known: PTX begins with {ptx[:200]!r}")
         return f"{found[2]} ({found[1]})"
 
-    def _takes(self, arch: str, *options: str) -> bool:
-        """Say whether NVRTC accepts an architecture and options."""
+    def _accepts(self, arch: str, *options: str) -> bool:
         try:
-            self._compiled(_EMPTY, [f"--gpu-architecture={arch}", *options])
+            self._output(_EMPTY, [f"--gpu-architecture={arch}", *options])
         except BuildFailed:
             return False
         return True
@@ -193,7 +176,7 @@ class Nvrtc:
         install = getattr(self._nvrtc, "nvrtcInstallBundledHeaders", None)
         if install is None:
             return None
-        folder = cache_folder("nvrtc") / self._release.partition(" ")[0]
+        folder = cache_folder("nvrtc") / self.release.partition(" ")[0]
         try:
             status, reason = install(os.fsencode(folder), 0)
         except RuntimeError:  # the library is older than its bindings

@@ -36,7 +36,7 @@ PARTITIONS = 4
 
 
 @dataclass(frozen=True)
-class Multiprocessor:
+class _Multiprocessor:
     """The resources of one multiprocessor; sizes in bytes.
 
     The driver reserves `reserved_bytes` of shared memory in every block, and a block's shared
@@ -60,7 +60,7 @@ class Multiprocessor:
         return self.max_threads // WARP_SIZE
 
 
-_Before8 = partial(Multiprocessor, reserved_bytes=0, shared_step_bytes=256)
+_Before8 = partial(_Multiprocessor, reserved_bytes=0, shared_step_bytes=256)
 
 # Source of max_groups and of the two steps: cuda_occupancy.h of CUDA 13.0. Source of threads and
 # shared memory: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
@@ -68,16 +68,16 @@ MULTIPROCESSORS = {
     "sm_70": _Before8(2048, 32, 96 * 1024),
     "sm_72": _Before8(2048, 32, 96 * 1024),
     "sm_75": _Before8(1024, 16, 64 * 1024),
-    "sm_80": Multiprocessor(2048, 32, 164 * 1024),
-    "sm_86": Multiprocessor(1536, 16, 100 * 1024),
-    "sm_87": Multiprocessor(1536, 16, 164 * 1024),
-    "sm_89": Multiprocessor(1536, 24, 100 * 1024),
-    "sm_90": Multiprocessor(2048, 32, 228 * 1024),
-    "sm_100": Multiprocessor(2048, 32, 228 * 1024),
-    "sm_103": Multiprocessor(2048, 32, 228 * 1024),
-    "sm_110": Multiprocessor(1536, 24, 228 * 1024),
-    "sm_120": Multiprocessor(1536, 24, 100 * 1024),
-    "sm_121": Multiprocessor(1536, 24, 100 * 1024),
+    "sm_80": _Multiprocessor(2048, 32, 164 * 1024),
+    "sm_86": _Multiprocessor(1536, 16, 100 * 1024),
+    "sm_87": _Multiprocessor(1536, 16, 164 * 1024),
+    "sm_89": _Multiprocessor(1536, 24, 100 * 1024),
+    "sm_90": _Multiprocessor(2048, 32, 228 * 1024),
+    "sm_100": _Multiprocessor(2048, 32, 228 * 1024),
+    "sm_103": _Multiprocessor(2048, 32, 228 * 1024),
+    "sm_110": _Multiprocessor(1536, 24, 228 * 1024),
+    "sm_120": _Multiprocessor(1536, 24, 100 * 1024),
+    "sm_121": _Multiprocessor(1536, 24, 100 * 1024),
 }
 """Multiprocessors by architecture."""
 
@@ -105,7 +105,7 @@ class Occupancy:
         return " and ".join(self.limiters)
 
 
-def multiprocessor(arch: str) -> Multiprocessor:
+def multiprocessor(arch: str) -> _Multiprocessor:
     """Return the multiprocessor of an architecture such as `sm_90` or `sm_90a`.
 
     Raises ValueError, with the nearest known name, for one that is not in the table.
@@ -181,7 +181,7 @@ def _groups_by_registers(warps: int, registers: int) -> int | None:
     return REGISTERS_PER_SM // PARTITIONS // per_warp * PARTITIONS // warps
 
 
-def _groups_by_shared(sm: Multiprocessor, shared_bytes: int) -> int | None:
+def _groups_by_shared(sm: _Multiprocessor, shared_bytes: int) -> int | None:
     """Return how many blocks the shared memory allows; None where none is used."""
     per_group = _round_up(shared_bytes + sm.reserved_bytes, sm.shared_step_bytes)
     return sm.shared_bytes // per_group if per_group else None

@@ -1,4 +1,4 @@
-"""NVIDIA's driver through PyCUDA: the `CudaDriver` of harness.measure.cuda.calls."""
+"""NVIDIA's driver through PyCUDA: the `CudaDriver` of harness.measure.cuda.bindings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.measure.cuda.calls import LaunchShape, SharedWords
+from harness.measure.cuda.bindings import LaunchShape, SharedWords
 
 
 class PyCudaDriver:

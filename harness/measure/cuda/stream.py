@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.core.errors import HostTooSlow
-from harness.measure.cuda.calls import CudaDriver, LaunchShape
+from harness.measure.cuda.bindings import CudaDriver, LaunchShape
 
 PTX = Path(__file__).with_name("kernels.ptx")
 """harness's own kernels, with what they do."""
@@ -71,7 +71,7 @@ class TimedStream:
     def __init__(self, driver: CudaDriver, multiprocessors: int) -> None:
         self._driver = driver
         self._kernels = CudaKernels(driver)
-        self.clock = SmClock(driver, self._kernels, multiprocessors)
+        self.clock = _SmClock(driver, self._kernels, multiprocessors)
         self._words, self._address = driver.share_words(2)
         self._holds = 0
         self._events: list[tuple[Any, Any]] = []
@@ -127,7 +127,7 @@ class TimedStream:
         return sum(self._driver.elapsed_s(*pair) for pair in self._events[:count])
 
 
-class SmClock:
+class _SmClock:
     """The clock of the multiprocessors around what is queued between `queue_start` and
     `queue_stop`, read by two small kernels as in nvbench.
 
@@ -136,7 +136,7 @@ class SmClock:
     device's. The GPU's time has steps of 32 ns to 1 us, and more on some. Both kernels therefore
     wait for the beginning of a step, and the second one for the end of a least interval. Launches
     must not begin in step with the GPU's time, which times them as well (see
-    harness.measure.clocks.tick): the first kernel takes a whole number of steps. Every method may
+    harness.measure.clocks): the first kernel takes a whole number of steps. Every method may
     raise the driver's errors.
     """
 

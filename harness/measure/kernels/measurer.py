@@ -20,21 +20,23 @@ from harness.core.observations import UNCLAIMED
 from harness.core.program import Launch, Program
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.builds.queue import BuildQueue
-from harness.measure.clocks.tick import GPU_LEAST_TIME_S
-from harness.measure.clocks.watch import GPU_WARMUP_S
+from harness.measure.clocks import GPU_LEAST_TIME_S, GPU_WARMUP_S
 from harness.measure.devices import Backend
 from harness.measure.flags import fitted_to_backend
-from harness.measure.kernels.client import DeviceClient
 from harness.measure.kernels.data import KernelJob, Twin, failed_job
-from harness.measure.kernels.worker import DeviceWorker, Together
-from harness.measure.local import LocalMeasurer
+from harness.measure.kernels.device_process import DeviceClient, DeviceWorker, Together
+from harness.measure.measurer import LocalMeasurer
 from harness.measure.process.child import ChildLost
 from harness.measure.sensors.energy import DEADLINE, ENERGY_S
-from harness.measure.sensors.nvml import energy_notices, processes_notice
-from harness.measure.trial.occasions import DATA_SETS, ONE_OCCASION, SEARCH_SEED, Block, new_seed
-from harness.measure.trial.plausibility import (
+from harness.measure.sensors.nvml import energy_notices
+from harness.measure.trial.occasions import (
+    DATA_SETS,
     FLOOR_S,
     GPU_FLOOR_S,
+    ONE_OCCASION,
+    SEARCH_SEED,
+    Block,
+    new_seed,
     why_too_good,
     without_unshown_gain,
 )
@@ -113,13 +115,12 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         self._floor_s = FLOOR_S if self._facts.shares_cpu else GPU_FLOOR_S
         self._times: dict[tuple[Input, Config], float] = {}
         self._believed: set[tuple[Input, Config]] = set()  # of times that are too good, otherwise
-        sensors = self._facts.sensors
+        no_energy = self._facts.no_energy
         self.notices: tuple[str, ...] = (
-            *processes_notice(self._facts.others),
-            *sensors.denied,
-            *energy_notices(spec.measure.energy, sensors.no_energy),
+            *self._facts.notices,
+            *energy_notices(spec.measure.energy, no_energy),
         )
-        self._energy_s = ENERGY_S * (spec.measure.energy and sensors.no_energy is None)
+        self._energy_s = ENERGY_S * (spec.measure.energy and no_energy is None)
 
     @property
     def cuda_compiler(self) -> str:

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 from harness.core.errors import HostTooSlow, LaunchFailed, OutOfDeviceMemory
+from harness.core.observations import HOST_RETRIES
 from harness.core.program import Fill, Launch
 from harness.core.records import Measurement, Outcome
 from harness.core.worst_element import WorstElement
-from harness.measure.clocks.tick import delay_randomly
-from harness.measure.clocks.watch import SampleClocks
+from harness.measure.clocks import SampleClocks, delay_randomly
 from harness.measure.device.base import Device
 from harness.measure.kernels.checks import CheckTime, same_bytes, why_added, why_astray
 from harness.measure.kernels.data import KernelData, KernelJob, Twin
-from harness.measure.sensors.energy import LONGEST_LAUNCH
-from harness.measure.sensors.nvml import SensorLog, Sensors
+from harness.measure.sensors.energy import LONGEST_LAUNCH, measure_energy
+from harness.measure.sensors.nvml import NO_SENSORS, Sensors, of_both
 from harness.measure.trial import trial
 from harness.measure.trial.host_module import Array, TrackedConfig
-from harness.measure.trial.trial import HostRetries, RunFailed
+from harness.measure.trial.trial import RunFailed
 from harness.measure.trial.verify import FILLS, Tolerance, describe_wrong, verify
 
 BIT_EXACT = "bit_exact"
@@ -31,12 +31,13 @@ BIT_EXACT = "bit_exact"
 the twin's own output differs from run to run, so that nothing can be compared."""
 
 _EXACT = Tolerance(0.0, 0.0)
+_MOST_TRIES = 5  # the host may be too slow by chance for so many runs, one after the other
 _KEPT_BYTES = 1 << 26
 """Interleaved configurations keep right outputs up to this size: they all do so at once."""
 
 
 def measure_kernel(
-    device: Device, data: KernelData, job: KernelJob, sensors: Sensors | None = None
+    device: Device, data: KernelData, job: KernelJob, sensors: Sensors = NO_SENSORS
 ) -> Measurement:
     """Measure one configuration by itself."""
     return trial.measure(KernelRunner(device, [data], job, sensors=sensors))
@@ -48,7 +49,7 @@ def measure_interleaved(
     jobs: Sequence[KernelJob],
     rounds: int,
     order: int = 0,
-    sensors: Sensors | None = None,
+    sensors: Sensors = NO_SENSORS,
 ) -> list[Measurement]:
     """Measure several configurations, one sample of each per round; `order` seeds their order.
 
@@ -81,7 +82,7 @@ class KernelRunner:
     job: KernelJob
     interleaved: bool = False
     writes: _Writes = field(default_factory=_Writes)
-    sensors: Sensors | None = None
+    sensors: Sensors = NO_SENSORS
     _module: object = None
     _number: int = 0  # of the set of data that the last run had
     _arranged: list[Mapping[str, Array]] = field(default_factory=list)  # by set
@@ -90,7 +91,8 @@ class KernelRunner:
     _twin_outputs: list[Mapping[str, Array] | None] = field(default_factory=list)  # by set
     _time: CheckTime = field(default_factory=CheckTime)
     _run_mhz: float | None = None  # the lowest clock of the last run's launches
-    _retries: HostRetries = field(default_factory=HostRetries)
+    _sensed: dict[str, float] = field(default_factory=dict)
+    _retries: int = 0  # of runs for which the host was too slow
     _runs: int = 0
     _launches: int = 0  # of the last run
     _last_s: float = 0.0  # of these launches
@@ -105,7 +107,6 @@ class KernelRunner:
         self._config = TrackedConfig(self.job.config)
         self._constants = self.data.constants if self.job.arch is not None else ()
         self._own_launches = tuple(one.filling(self._constants) for one in self.job.launches)
-        self._sensed = SensorLog(self.sensors)
         self._clocks = SampleClocks(self.device.watch)
 
     @property
@@ -138,7 +139,7 @@ class KernelRunner:
             with self._time.working():
                 self.verify()
             yield elapsed_s
-        self._sensed.read()
+        self._sensed = self.sensors.state()
 
     def _each_set(self) -> Iterator[KernelData]:
         """Turn to each set of data, and yield it."""
@@ -189,10 +190,11 @@ class KernelRunner:
 
     def finish(self) -> None:
         """Read the sensors again, and measure the energy of what is measured alone."""
-        self._sensed.read()
-        seconds = self.job.energy_s
-        if self._last_s < LONGEST_LAUNCH * seconds and not self.interleaved:
-            self._sensed.measure_energy(self._run_once, self.verify, seconds)
+        self._sensed = of_both(self._sensed, self.sensors.state())
+        seconds, counter = self.job.energy_s, self.sensors.counter
+        if counter and self._last_s < LONGEST_LAUNCH * seconds and not self.interleaved:
+            with contextlib.suppress(HostTooSlow):  # the samples stay
+                self._sensed |= measure_energy(self._run_once, self.verify, counter, seconds)
 
     def check_writes(self) -> None:
         """Check that no run has written what it may not write.
@@ -232,8 +234,8 @@ class KernelRunner:
         device's clock, and what the sensors say."""
         exact = {} if self.job.twin is None else {BIT_EXACT: float(self._is_exact)}
         occupancy, clocks = self.job.observed(self._blocks), self._clocks.observed()
-        sensed = self._sensed.observed | self._retries.observed()
-        return occupancy | exact | dict(self._host_observed) | clocks | sensed
+        retries = {HOST_RETRIES: float(self._retries)} if self._retries else {}
+        return occupancy | exact | {**self._host_observed} | clocks | self._sensed | retries
 
     @property
     def _is_exact(self) -> bool:
@@ -307,8 +309,21 @@ class KernelRunner:
     # ---------------------------------------------------------------------------- launching
 
     def _run(self, number: int | None = None) -> float:
-        """Run on this set of data, or on one that is drawn."""
-        return self._retries.run(partial(self._run_once, number))
+        """Run on this set of data, or on one that is drawn, until the host is fast enough.
+
+        Raises RunFailed where it was too slow several times in a row.
+        """
+        for _ in range(_MOST_TRIES):
+            try:
+                return self._run_once(number)
+            except HostTooSlow as error:
+                self._retries += 1
+                reason = error
+        raise RunFailed(
+            Outcome.TIMEOUT,
+            f"{reason}, {_MOST_TRIES} times in a row. Close other programs; no profiler or "
+            "debugger may run, since these make the host wait for each launch",
+        )
 
     def _run_once(self, number: int | None = None) -> float:
         """Give the arguments what they hold before every run; run; return the launches' seconds."""
@@ -362,9 +377,7 @@ class KernelRunner:
         yield self._launch_all(waiting)
 
     def _launch_all(self, launches: Sequence[Launch]) -> float:
-        if not launches:
-            return 0.0
-        elapsed_s = self._launch(launches)
+        elapsed_s = self._launch(launches) if launches else 0.0
         self._blocks |= {launch.block for launch in launches}
         return elapsed_s
 

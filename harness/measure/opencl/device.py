@@ -5,22 +5,18 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from harness.core.errors import BuildFailed, LaunchFailed
-from harness.core.kernel_name import plain_name
-from harness.core.program import ANY_CARVEOUT, Binary, Launch
+from harness.core.program import Binary, Launch
 from harness.core.records import DEVICE_UUID, WARM, DeviceLimits, Environment
-from harness.measure.device.base import three, why_unlaunchable
-from harness.measure.device.driver_device import KEPT_LAUNCHES, DriverDevice
-from harness.measure.device.guard_zones import BoundArray, StrayWrite
-from harness.measure.opencl.arguments import KernelParameter, local_position, why_unfit
+from harness.measure.device.base import Device
+from harness.measure.device.bound import StrayWrite
 from harness.measure.opencl.driver import (
     DeviceName,
     build_program,
@@ -28,6 +24,7 @@ from harness.measure.opencl.driver import (
     device_of,
     load_pyopencl,
 )
+from harness.measure.opencl.module import OpenClModule
 
 POCL = "Portable Computing Language"
 """PoCL's name of its platform."""
@@ -46,46 +43,14 @@ _MAX_GRID = 2**31 - 1
 _KEPT_PROGRAMS = 128  # each input is measured with mostly the same configurations
 
 
-class _OpenClKernel(NamedTuple):
-    """A kernel and its parameters; `group` is the only legal group size, (0, 0, 0) for any."""
-
-    kernel: Any
-    parameters: list[KernelParameter]
-    group: tuple[int, ...]
-    static_bytes: int  # of local memory
-
-
-@dataclass
-class _LoadedProgram:
-    """A program on the device; each of its kernels is looked up once."""
-
-    program: Any
-    kernels: dict[str, _OpenClKernel] = field(default_factory=dict)
-
-
-class _CheckedLaunch(NamedTuple):
-    """A launch that fits its kernel and the arguments on the device, ready to be queued again.
-
-    The ids of the arguments and of the launch stay while it is kept. So do the values until a
-    launch has ended; PoCL crashes otherwise.
-    """
-
-    module: _LoadedProgram
-    arguments: Mapping[str, object]
-    launch: Launch
-    kernel: Any
-    values: list[Any]
-    size: tuple[int, ...]
-
-
 def last_cache_bytes(device: Any, is_cpu: bool) -> int:
     """Return the size of a device's last cache; of a GPU, 128 MiB or more."""
     stated = int(device.global_mem_cache_size)
     return stated if is_cpu and stated else max(stated, _GPU_CACHE_BYTES)
 
 
-class OpenClDevice(DriverDevice):
-    """One OpenCL device; a `Device`.
+class OpenClDevice(Device):
+    """One OpenCL device.
 
     Times are those of events, from start to end. The driver takes both on the device around one
     launch, so that they hold no work of the host: nothing must hold the device back, as with CUDA.
@@ -101,7 +66,6 @@ class OpenClDevice(DriverDevice):
         profiling = cl.command_queue_properties.PROFILING_ENABLE
         self._queue = cl.CommandQueue(self._context, properties=profiling)
         self._program = lru_cache(maxsize=_KEPT_PROGRAMS)(self._make_program)
-        self._checked: dict[tuple[int, int], _CheckedLaunch] = {}
         self._flush: Any = None  # the kernel that empties the caches
 
     def environment(self, compiler: str) -> Environment:
@@ -228,7 +192,7 @@ class OpenClDevice(DriverDevice):
     def _is_pocl(self) -> bool:
         return bool(self._device.platform.name.strip() == POCL)
 
-    def load(self, binary: Binary) -> object:
+    def load(self, binary: Binary) -> OpenClModule:
         """Load a program, or return one of the last loaded ones.
 
         PoCL builds it again from its cache, which can take longer than all its launches.
@@ -248,106 +212,26 @@ class OpenClDevice(DriverDevice):
         if not self._is_pocl:
             self._program.cache_clear()
 
-    def _make_program(self, content: bytes) -> _LoadedProgram:
+    def _make_program(self, content: bytes) -> OpenClModule:
         cl = self._cl
         kind, data = content[:1], content[1:]
         if kind == b"S":
             source = json.loads(data)
-            program = cl.Program(self._context, source["text"])
-            return _LoadedProgram(build_program(cl, program, source["options"]))
-        program = cl.Program(self._context, [self._device], [data])
-        return _LoadedProgram(build_program(cl, program, []))
+            program, options = cl.Program(self._context, source["text"]), source["options"]
+        else:
+            program, options = cl.Program(self._context, [self._device], [data]), []
+        built = build_program(cl, program, options)
+        return OpenClModule(cl, self._device, built, self.limits, self._errors)
 
-    def launch(self, module: object, launches: Sequence[Launch]) -> float:
+    def launch(self, module: OpenClModule, launches: Sequence[Launch]) -> float:
         """Run the launches in order; return the sum of their events' times in seconds."""
-        if not isinstance(module, _LoadedProgram):
-            raise TypeError(f"launch() takes what load() returned, but got {module!r}")
         return math.fsum([self._launch(module, launch) for launch in launches])
 
-    def _launch(self, module: _LoadedProgram, launch: Launch) -> float:
-        key = id(self._arguments), id(launch)
-        checked = self._checked.get(key)
-        if checked is None or checked.module is not module:
-            if len(self._checked) == KEPT_LAUNCHES:
-                self._checked.clear()
-            checked = self._checked[key] = self._check(module, launch)
-        kernel, size = checked.kernel, checked.size
+    def _launch(self, module: OpenClModule, launch: Launch) -> float:
+        kernel, values, size = module.checked(launch, self._arguments)
         with self._errors(launch.function):
-            kernel.set_args(*checked.values)
+            kernel.set_args(*values)
             self._before_launch()
             event = self._cl.enqueue_nd_range_kernel(self._queue, kernel, size, launch.group)
             event.wait()
             return float(event.profile.end - event.profile.start) * 1e-9
-
-    def _check(self, module: _LoadedProgram, launch: Launch) -> _CheckedLaunch:
-        """Look up what a launch needs; raises LaunchFailed where it does not fit its kernel."""
-        kernel, parameters, group, static_bytes = self._kernel(module, launch.function)
-        reason = why_unlaunchable(launch, self.limits, static_bytes)
-        if launch.carveout != ANY_CARVEOUT:
-            reason = f"{launch.function} has a carveout, which OpenCL cannot set"
-        if reason:
-            raise LaunchFailed(reason)
-        if any(group) and group != three(launch.group):
-            raise LaunchFailed(
-                f"{launch.function} is compiled for groups of {group}, but the launch's are "
-                f"{three(launch.group)}"
-            )
-        values = self._values(launch, parameters)
-        size = tuple(g * n for g, n in zip(launch.group, launch.grid, strict=True))
-        return _CheckedLaunch(module, self._arguments, launch, kernel, values, size)
-
-    def _values(self, launch: Launch, parameters: Sequence[KernelParameter]) -> list[Any]:
-        """Return the values to pass, checked: drivers crash on a number in place of an array."""
-        local = local_position(launch, parameters)
-        passed = [p for place, p in enumerate(parameters) if place != local]
-        reason = why_unfit(launch, passed, self._arguments)
-        if reason:
-            raise LaunchFailed(reason)
-        values = [
-            each if isinstance(each, np.generic) else self._arguments[each]
-            for each in launch.arguments
-        ]
-        found = [each.memory if isinstance(each, BoundArray) else each for each in values]
-        if local is not None:
-            found.insert(local, self._cl.LocalMemory(int(launch.shared_bytes)))
-        return found
-
-    def _kernel(self, module: _LoadedProgram, function: str) -> _OpenClKernel:
-        if function not in module.kernels:
-            with self._errors(f"looking up {function}"):
-                kernel = self._cl.Kernel(module.program, plain_name(function))
-                static_bytes = self._local_memory(kernel)
-                group = self._ask(kernel, "COMPILE_WORK_GROUP_SIZE")
-                module.kernels[function] = _OpenClKernel(
-                    kernel, self._parameters(kernel), tuple(group), static_bytes
-                )
-        return module.kernels[function]
-
-    def _ask(self, kernel: Any, name: str) -> Any:
-        info = getattr(self._cl.kernel_work_group_info, name)
-        return kernel.get_work_group_info(info, self._device)
-
-    def _local_memory(self, kernel: Any) -> int:
-        """Return the bytes that a kernel declares; raises LaunchFailed for too many."""
-        wanted = int(self._ask(kernel, "LOCAL_MEM_SIZE"))
-        if wanted > self.limits.max_local_bytes:
-            raise LaunchFailed(
-                f"it needs {wanted:,} bytes of local memory a group, but the device has "
-                f"{self.limits.max_local_bytes:,}"
-            )
-        return wanted
-
-    def _parameters(self, kernel: Any) -> list[KernelParameter]:
-        """Return the kernel's parameters, as far as the driver describes them."""
-        info, spaces = self._cl.kernel_arg_info, self._cl.kernel_arg_address_qualifier
-        found = []
-        for index in range(kernel.num_args):
-            try:
-                space = kernel.get_arg_info(index, info.ADDRESS_QUALIFIER)
-                type_name = kernel.get_arg_info(index, info.TYPE_NAME)
-            except self._cl.Error:  # for a binary, for instance
-                found.append(KernelParameter())
-            else:
-                is_local = space == spaces.LOCAL
-                found.append(KernelParameter(type_name, space != spaces.PRIVATE, is_local))
-        return found

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, Pipe
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import IO, TypeVar
@@ -28,7 +28,7 @@ from typing import IO, TypeVar
 from harness.core.errors import UsageError
 from harness.core.machine import end_with_parent, libc
 from harness.core.text import signal_name
-from harness.measure.process.run_folder import no_room, run_folder
+from harness.measure.process.locks import no_room, run_folder
 
 T = TypeVar("T")
 
@@ -62,13 +62,13 @@ class ChildLost(Exception):
         self.by_chance = by_chance
 
 
-def repeated(call: Callable[[], T], *, may_be_spoilt: bool = False) -> T:
+def repeated(call: Callable[[], T]) -> T:
     """Return what a call of a child returns, the second time where its process was killed from
-    outside, or crashed and `may_be_spoilt` by an earlier call."""
+    outside."""
     try:
         return call()
     except ChildLost as lost:
-        if not lost.by_chance and (lost.hung or not may_be_spoilt):
+        if not lost.by_chance:
             raise
     return call()
 
@@ -134,22 +134,13 @@ class Child:
         self._is_closed = False
         self.generation = 0
 
-    def call(
-        self,
-        method: Callable[..., T],
-        *args: object,
-        timeout_s: float,
-        generation: int | None = None,
-    ) -> T:
+    def call(self, method: Callable[..., T], *args: object, timeout_s: float) -> T:
         """Return what a function of the worker and `args` returns, or raise what it raises.
 
-        Raises ChildLost, also where a process of this `generation` is not there any more, and
-        UsageError where the disk is full or no process can be started.
+        Raises ChildLost, and UsageError where the disk is full or no process can be started.
         """
         request = ForkingPickler.dumps((method, args))
         process = self._running()
-        if generation not in (None, self.generation):
-            raise ChildLost("ended while it was idle", by_chance=True)
         try:
             process.connection.send_bytes(request)
             if not process.hears(timeout_s):
@@ -180,11 +171,6 @@ class Child:
         with self._lock:
             self._is_closed = True
         self.replace()
-
-    def start(self) -> int:
-        """Start the process unless it runs; return its generation."""
-        self._running()
-        return self.generation
 
     def _running(self) -> _Process:
         if self._process is not None and self._process.has_ended():
@@ -315,43 +301,41 @@ def run_forked(function: Callable[[], bytes], timeout_s: float) -> bytes:
     crashes, hangs, or the function raises, and UsageError where the system has no process left.
     """
     libc()  # here, since the child should load nothing
-    parent, (reader, writer) = os.getpid(), os.pipe()
-    end_s = time.monotonic() + timeout_s
-    with os.fdopen(reader, "rb") as result, os.fdopen(writer, "wb") as answer:
+    is_late, content, status = False, b"", 0
+    ours, theirs = Pipe(duplex=False)
+    with ours:
+        with theirs:
+            child = _forked(function, theirs)
         try:
-            child = os.fork()
-        except OSError as error:
-            text = (
-                f"a process cannot be started: {error.strerror}; see `ulimit -u`, and free memory"
-            )
-            raise UsageError(text) from None
-        if child == 0:
-            status = 1
-            try:
-                end_with_parent()
-                if os.getppid() == parent:
-                    answer.write(function())
-                    answer.flush()
-                    status = 0
-            finally:
-                os._exit(status)
-        answer.close()
-        killer = threading.Timer(timeout_s, os.kill, (child, signal.SIGKILL))
-        killer.daemon = True  # after Ctrl-C nothing waits for it
-        killer.start()
-        content = result.read()  # until the child ends
-    is_late = time.monotonic() >= end_s
-    killer.cancel()
-    killer.join()
-    status = 0
-    with contextlib.suppress(ChildProcessError):  # who started this process ignores SIGCHLD
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            is_late = not ours.poll(timeout_s)
+            content = b"" if is_late else ours.recv_bytes()
+        except EOFError:
+            pass  # it has ended
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):  # who started this ignores SIGCHLD
+                status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if is_late:
         raise ForkLost(f"did not finish within {timeout_s:g} s and was killed", is_late=True)
-    if status < 0:
-        raise ForkLost(f"crashed ({signal_name(-status)})")
-    if status:
-        raise ForkLost(f"ended with status {status}")
-    if not content:
-        raise ForkLost("ended without a result")
-    return content
+    if content:
+        return content
+    crashed, ended = f"crashed ({signal_name(-status)})", f"ended with status {status}"
+    raise ForkLost(crashed if status < 0 else ended if status else "ended without a result")
+
+
+def _forked(function: Callable[[], bytes], answer: Connection) -> int:
+    """Start a copy of this process, which sends what a function returns; return its number."""
+    try:
+        child = os.fork()
+    except OSError as error:
+        text = f"a process cannot be started: {error.strerror}; see `ulimit -u`, and free memory"
+        raise UsageError(text) from None
+    if child == 0:
+        try:
+            end_with_parent()
+            answer.send_bytes(function())
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return child

@@ -2,37 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import platform
 import re
 import resource
 import shlex
-import shutil
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from harness.core.errors import BackendUnavailable, BuildFailed
-from harness.core.flag_file import FlagFile, with_values
+from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
+from harness.core.flag_file import FlagFile, with_copies, with_values
 from harness.core.invocation import command_line
-from harness.core.machine import notes, processor, usable_cores
+from harness.core.machine import find_program, notes, processor, usable_cores
 from harness.core.program import Binary
-from harness.core.records import Build, DeviceLimits, Environment
-from harness.measure.builds.elf import executed_sha256
-from harness.measure.builds.warnings import require_obeyed
+from harness.core.records import Build, Config, DeviceLimits, Environment, Input
+from harness.measure.builds.compiled import executed_sha256, require_obeyed
 from harness.measure.programs.sandbox import (
     STDERR,
     STDOUT,
     Bounds,
     CannotStart,
     CommandResult,
+    end_programs_when_terminated,
     run_command,
 )
-from harness.space_file import ProgramPlan
+from harness.space import Space
+from harness.space_file import ProgramPlan, Spec
 from harness.space_file.program import OUTPUT_MARK, digest_of
 
 BUILD_TIMEOUT_S = 120.0
@@ -41,7 +42,7 @@ _MORE_TIME = (
     "give it more with `program: {limits: {build_timeout_s: SECONDS}}`, and tune with --fresh"
 )
 _MOST_LOG = 10_000
-_SHELL = "/bin/sh"
+_NATIVE = re.compile(r"(?:^|[=\s])native\b")
 
 # Compilers obey these variables: builds under different values must not be mixed up.
 _VARIABLES = (
@@ -65,8 +66,6 @@ class CommandBuild:
     options: tuple[str, ...]
     texts: tuple[str, ...]
     shell: bool
-    memory_bytes: int
-    file_bytes: int
     device: str = ""
     files: tuple[FlagFile, ...] = ()
     timeout_s: float | None = None
@@ -81,9 +80,43 @@ class CommandBuild:
         return digest.hexdigest()
 
 
+def command_build(
+    spec: Spec, space: Space, config: Config, problem: Input, device: str = ""
+) -> CommandBuild:
+    """Return what is built for a configuration of a program; features count where the build names
+    them, and the device where the build is for the one that is here."""
+    plan = backend_of(spec).plan
+    # Sorted flag by flag, for the build cache: the words of one flag stay in their order.
+    flags = sorted(p.options(config[p.name]) for p in space.parameters if p.role == "flag")
+    options = [word for flag in flags for word in flag]
+    files = spec.files_of(config)
+    passed = with_copies(options, files)
+    words = plan.build_words({**config, **problem}, passed) if plan.build else ()
+    is_native = any(map(_NATIVE.search, words))
+    return CommandBuild(
+        words=words,
+        options=tuple(options),
+        texts=tuple(t for s in plan.sources for t in (s.path.name, s.text, *s.includes.values())),
+        shell=plan.shell,
+        device=device if is_native else "",
+        files=files,
+        timeout_s=plan.limits.build_timeout_s,
+    )
+
+
+def backend_of(spec: Spec) -> CommandBackend:
+    """Return the backend of a space that tunes a program; raises UsageError for kernels."""
+    if spec.program is None:
+        raise UsageError(
+            f"{spec.path} tunes a kernel; the command backend runs programs, with `program:` in "
+            "place of `kernel:` and `launch:` (docs/programs.md)"
+        )
+    return CommandBackend(spec.program, spec.program_compiler)
+
+
 @dataclass(frozen=True)
 class CommandBackend:
-    """The command of a space as a backend, as it is sent to worker processes.
+    """The command of a space as a backend and its compiler, as it is sent to worker processes.
 
     `compiler` is the name of the compiler whose flags are tuned, None where none are.
     """
@@ -91,12 +124,15 @@ class CommandBackend:
     plan: ProgramPlan
     compiler: str | None
 
-    def open_compiler(self) -> CommandCompiler:
-        """Open the compiler in this process; raises BackendUnavailable where it is missing."""
-        return CommandCompiler(self.plan, self.compiler)
+    def open_compiler(self) -> CommandBackend:
+        """Let the command of a build end with this process, which only builds."""
+        end_programs_when_terminated()
+        return self
 
-    def environment(self, identity: str) -> Environment:
-        """Return the environment; raises BackendUnavailable where program.device fails."""
+    def environment(self) -> Environment:
+        """Return the environment; raises BackendUnavailable where program.device fails, or the
+        compiler is missing."""
+        identity = self.identity
         device = f"{processor() or platform.machine()}, {usable_cores()} cores"
         if self.plan.device is not None:
             device = self._named_device(self.plan.device)
@@ -123,51 +159,36 @@ class CommandBackend:
         """The limits, of which only the number of cores concerns a program."""
         return DeviceLimits(1, (1, 1, 1), (1, 1, 1), 1, usable_cores(), 1)
 
-
-class CommandCompiler:
-    """Build programs with the plan's command; raises BackendUnavailable outside Linux."""
-
-    def __init__(self, plan: ProgramPlan, compiler: str | None) -> None:
-        if not hasattr(resource, "prlimit"):
-            raise BackendUnavailable("the command backend needs Linux, to limit programs")
-        self._plan = plan
-        self._compiler = compiler
-
     @cached_property
     def identity(self) -> str:
         """The compiler's name, version and digest, the environment's flags, and the processor.
 
         The processor counts since the compiler may build for it alone. Raises BackendUnavailable
-        where the first word of the command is no program.
+        outside Linux, and where the first word of the command is no program.
         """
+        if not hasattr(resource, "prlimit"):
+            raise BackendUnavailable("the command backend needs Linux, to limit programs")
         extra = "".join(f" {name}={os.environ[name]}" for name in _VARIABLES if name in os.environ)
         return f"{self._named()} on {processor() or platform.machine()}{extra}"
 
     def _named(self) -> str:
-        if not self._plan.build:
+        if not self.plan.build:
             return "no compiler"
-        first = self._plan.build[0].text
-        words = shlex.split(first) if self._plan.shell else [first]
-        path = self._found(words[0] if words else "")
-        named = f"{Path(path).name} {digest_of(Path(path))[:12]}"
-        if self._plan.version is not None:
-            return f"{_answer(self._plan.version, 'program.version').splitlines()[0]} {named}"
-        if words[0] == Path(words[0]).name:  # a script might do anything with --version
-            return f"{_version([path, '--version'])} {named}".strip()
-        return named
-
-    def _found(self, name: str) -> str:
-        """Return the path of a program; one with a slash is relative to the space's folder."""
-        here = str(
-            (self._plan.folder / name).absolute()
-        )  # without a folder, PATH would be searched
-        found = shutil.which(name if name == Path(name).name else here)
-        if found is None:
+        first = self.plan.build[0].text
+        words = shlex.split(first) if self.plan.shell else [first]
+        name = words[0] if words else ""
+        path = find_program(name, self.plan.folder)
+        if path is None:
             raise BackendUnavailable(
                 f"program.build begins with `{name}`, which is not found; install it, or name "
                 "another compiler"
             )
-        return found
+        named = f"{Path(path).name} {digest_of(Path(path))[:12]}"
+        if self.plan.version is not None:
+            return f"{_answer(self.plan.version, 'program.version').splitlines()[0]} {named}"
+        if "/" not in name:  # a script might do anything with --version
+            return f"{_version(path)} {named}".strip()
+        return named
 
     def compile(self, build: CommandBuild) -> Binary:
         """Build; raises BuildFailed with the compiler's log, or after a timeout."""
@@ -183,11 +204,9 @@ class CommandCompiler:
 
     def _run(self, build: CommandBuild, made: Path, logs: Path) -> tuple[bytes, str]:
         output = made / "program"
-        words = command_words(build.words, build.shell, output, self._plan.folder)
         timeout_s = build.timeout_s or BUILD_TIMEOUT_S
-        bounds = Bounds(build.memory_bytes, build.file_bytes, timeout_s)
         try:
-            result = run_command(words, made, logs, bounds)
+            result = run_filled(self.plan, build.words, output, (made, logs), timeout_s)
         except CannotStart as error:
             raise BuildFailed(str(error)) from None
         log = with_values(_log(logs, made), build.files)
@@ -197,8 +216,8 @@ class CommandCompiler:
             raise BuildFailed(f"the build {how}\n{log}".strip())
         if not output.is_file():
             raise BuildFailed(f"the build succeeded, but did not write {{output}}\n{log}".strip())
-        if self._compiler is not None:
-            require_obeyed(self._compiler, log)
+        if self.compiler is not None:
+            require_obeyed(self.compiler, log)
         return output.read_bytes(), log
 
     def _binary(self, build: CommandBuild, data: bytes, compile_s: float, log: str) -> Binary:
@@ -217,17 +236,30 @@ class CommandCompiler:
         )
 
 
-def command_words(words: Sequence[str], shell: bool, output: Path, folder: Path) -> list[str]:
-    """Return the words of a command, with the output's path, and a shell where the space wants one.
+def run_filled(
+    plan: ProgramPlan,
+    words: Sequence[str],
+    program: Path,
+    folders: tuple[Path, Path],
+    deadline_s: float,
+    variables: Mapping[str, str] | None = None,
+) -> CommandResult:
+    """Run a command of a plan within its limits, with the program's path in place of OUTPUT_MARK,
+    and in a shell where the plan wants one.
 
-    A program with a slash is relative to the space's folder.
+    It runs in the first of `folders`, and its streams are in the second one. A first word with a
+    slash is relative to the space's folder. Raises CannotStart.
     """
-    if shell:
-        return [_SHELL, "-c", words[0].replace(OUTPUT_MARK, shlex.quote(str(output)))]
-    first, *rest = (word.replace(OUTPUT_MARK, str(output)) for word in words)
-    if "/" in first:
-        first = str((folder / first).absolute())
-    return [first, *rest]
+    if plan.shell:
+        text = words[0].replace(OUTPUT_MARK, shlex.quote(str(program)))
+        filled = ["/bin/sh", "-c", text]
+    else:
+        filled = [word.replace(OUTPUT_MARK, str(program)) for word in words]
+        if "/" in filled[0]:
+            filled[0] = str((plan.folder / filled[0]).absolute())
+    limits = plan.limits
+    bounds = Bounds(limits.memory_mb << 20, limits.output_mb << 20, deadline_s)
+    return run_command(filled, *folders, bounds, variables)
 
 
 def _log(logs: Path, made: Path) -> str:
@@ -243,30 +275,27 @@ def read_text(path: Path) -> str:
     return path.read_bytes().decode(errors="replace")
 
 
-def _version(words: Sequence[str]) -> str:
+def _version(path: str) -> str:
     """Return the line with the version of a program; empty without one."""
-    result, output = _run_quickly(words)
-    lines = output.splitlines() if result.status == 0 else []
-    return next((line.strip() for line in lines if re.search(r"\d\.\d", line)), "")
+    with contextlib.suppress(BackendUnavailable):
+        lines = _answer([path, "--version"], "program.version").splitlines()
+        return next((line.strip() for line in lines if re.search(r"\d\.\d", line)), "")
+    return ""
 
 
 def _answer(words: Sequence[str], key: str) -> str:
     """Return the output of a command, which must print something; raises BackendUnavailable."""
-    try:
-        result, output = _run_quickly(words)
-    except CannotStart as error:
-        raise BackendUnavailable(f"{key}: {error}") from None
-    printed = output.strip()
+    with tempfile.TemporaryDirectory(prefix="harness-ask-") as folder:
+        path = Path(folder)
+        try:
+            result = run_command(words, path, path, Bounds(1 << 32, 1 << 20, _ASK_TIMEOUT_S))
+        except CannotStart as error:
+            raise BackendUnavailable(f"{key}: {error}") from None
+        printed = read_text(path / STDOUT)
+        if result.status != 0:
+            printed += read_text(path / STDERR)
+    printed = printed.strip()
     if result.status != 0 or not printed:
         reason = f" and printed: {printed[:300]}" if printed else " and printed nothing"
         raise BackendUnavailable(f"{key}: `{shlex.join(words)}` {result.description}{reason}")
     return printed
-
-
-def _run_quickly(words: Sequence[str]) -> tuple[CommandResult, str]:
-    """Run a command; return its result and its output, with its errors where it failed."""
-    with tempfile.TemporaryDirectory(prefix="harness-ask-") as folder:
-        path = Path(folder)
-        result = run_command(words, path, path, Bounds(1 << 32, 1 << 20, _ASK_TIMEOUT_S))
-        output = read_text(path / STDOUT)
-        return result, output if result.status == 0 else output + read_text(path / STDERR)

@@ -1,42 +1,44 @@
 """Measure programs on this machine: other processes build them, one runs them, one at a time,
-while nothing is built."""
+while nothing is built.
+
+A program that prints its own time may print any. So in interleaved rounds, where the default runs
+beside it, its process must end sooner by at least half of the seconds that it claims to save.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
-from harness.core.errors import BackendUnavailable, BuildFailed, HostModuleError, UsageError
-from harness.core.flag_file import with_copies
+from harness.core.errors import BackendUnavailable, BuildFailed, HostModuleError
+from harness.core.observations import UNTIMED
 from harness.core.program import Binary
 from harness.core.records import Config, Input, Measurement, Outcome
+from harness.core.text import format_time
 from harness.measure.builds.queue import BuildQueue
 from harness.measure.flags import fitted_to_program
-from harness.measure.local import LocalMeasurer
+from harness.measure.measurer import LocalMeasurer
 from harness.measure.process.child import Child, ChildLost, repeated
-from harness.measure.programs.building import CommandBackend, CommandBuild
-from harness.measure.programs.proof import (
-    Reference,
-    without_early_end,
-    without_unshown_gain,
+from harness.measure.programs.building import (
+    CommandBuild,
+    backend_of,
+    command_build,
 )
-from harness.measure.programs.runner import ProgramJob, ProgramResult
-from harness.measure.programs.worker import ProgramBuildWorker, ProgramWorker
+from harness.measure.programs.runner import ProgramJob, Reference, without_time
+from harness.measure.programs.worker import ProgramWorker
 from harness.measure.sensors.energy import ENERGY_S
 from harness.measure.sensors.nvml import energy_notices
 from harness.measure.trial.occasions import ONE_OCCASION, Block
 from harness.space import Space
 from harness.space_file import Spec
+from harness.stats.timing import time_ratio
 
 _DESCRIBE_TIMEOUT_S = 300.0
 _GRACE_S = 60.0
 """For verification and cleaning up, beyond the deadline at which programs are killed."""
-
-_NATIVE = re.compile(r"(?:^|[=\s])native\b")
 
 _ON_GPU = (
     "the program runs on a GPU (its compiler is nvcc), and harness knows the energy of processors "
@@ -44,42 +46,6 @@ _ON_GPU = (
 )
 
 T = TypeVar("T")
-
-
-def backend_of(spec: Spec) -> CommandBackend:
-    """Return the backend of a space that tunes a program; raises UsageError for kernels."""
-    if spec.program is None:
-        raise UsageError(
-            f"{spec.path} tunes a kernel; the command backend runs programs, with `program:` in "
-            "place of `kernel:` and `launch:` (docs/programs.md)"
-        )
-    return CommandBackend(spec.program, spec.program_compiler)
-
-
-def command_build(
-    spec: Spec, space: Space, config: Config, problem: Input, device: str = ""
-) -> CommandBuild:
-    """Return what is built for a configuration of a program; features count where the build names
-    them, and the device where the build is for the one that is here."""
-    plan = backend_of(spec).plan
-    # Sorted flag by flag, for the build cache: the words of one flag stay in their order.
-    flags = sorted(p.options(config[p.name]) for p in space.parameters if p.role == "flag")
-    options = [word for flag in flags for word in flag]
-    limits, files = plan.limits, spec.files_of(config)
-    passed = with_copies(options, files)
-    words = plan.build_words({**config, **problem}, passed) if plan.build else ()
-    is_native = any(map(_NATIVE.search, words))
-    return CommandBuild(
-        words=words,
-        options=tuple(options),
-        texts=tuple(t for s in plan.sources for t in (s.path.name, s.text, *s.includes.values())),
-        shell=plan.shell,
-        memory_bytes=limits.memory_mb << 20,
-        file_bytes=limits.output_mb << 20,
-        device=device if is_native else "",
-        files=files,
-        timeout_s=limits.build_timeout_s,
-    )
 
 
 class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
@@ -93,27 +59,27 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
 
         Raises BackendUnavailable where the compiler is missing, UsageError for a space of kernels.
         """
-        self._backend = backend = backend_of(spec)
+        backend = backend_of(spec)
         self._plan = backend.plan
-        self._is_guest = owner is not None
-        self._child: Child = owner._child if owner else Child(partial(ProgramWorker, backend))
-        try:
-            facts = self._call(ProgramWorker.describe, timeout_s=_DESCRIBE_TIMEOUT_S)
-            identity = facts.environment.compiler
-            builds = BuildQueue(backend, identity, ProgramBuildWorker, builders)
-        except ChildLost as lost:
-            self._leave_process()
-            raise BackendUnavailable(f"the process that asks the compiler {lost}") from None
-        except BaseException:
-            self._leave_process()
-            raise
-        no_energy = _ON_GPU if backend.compiler == "nvcc" else facts.no_energy
+        self._child: Child = owner._child if owner else Child(ProgramWorker)
+        with ExitStack() as opened:
+            if owner is None:
+                opened.callback(self._child.close)
+            try:
+                environment, why_no_energy = self._call(
+                    ProgramWorker.describe, backend, timeout_s=_DESCRIBE_TIMEOUT_S
+                )
+            except ChildLost as lost:
+                raise BackendUnavailable(f"the process that asks the compiler {lost}") from None
+            builds = BuildQueue(backend, environment.compiler, at_once=builders)
+            self._opened = opened.pop_all()
+        no_energy = _ON_GPU if backend.compiler == "nvcc" else why_no_energy
         self.notices = energy_notices(spec.measure.energy, no_energy)
         self._energy_s = ENERGY_S if spec.measure.energy and no_energy is None else 0.0
         super().__init__(
             spec,
             builds,
-            environment=facts.environment,
+            environment=environment,
             limits=backend.limits,
             compiler=backend.compiler,
             builds_disturb=True,
@@ -143,23 +109,17 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
 
     def close(self) -> None:
         """End all worker processes at once, unless they are another measurer's."""
-        self._leave_process()
+        self._opened.close()
         super().close()
 
     def _call(self, method: Callable[..., T], *args: object, timeout_s: float) -> T:
         """Call a method of ProgramWorker; raises what it raises, or ChildLost."""
-        serve: Callable[..., T] = ProgramWorker.serve
-        call = partial(self._child.call, serve, self._backend, method, *args, timeout_s=timeout_s)
-        return repeated(call)
+        return repeated(partial(self._child.call, method, *args, timeout_s=timeout_s))
 
     def _call_alone(self, method: Callable[..., T], *args: object, timeout_s: float) -> T:
         """Call a method while nothing is built."""
         with self._builds.undisturbed():
             return self._call(method, *args, timeout_s=timeout_s)
-
-    def _leave_process(self) -> None:
-        if not self._is_guest:
-            self._child.close()
 
     # ---------------------------------------------------------------------------- the baseline
 
@@ -183,7 +143,7 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
                 f"the default configuration ({default}) does not build, so that no other can be "
                 f"compared with it: {binary.message}"
             )
-        job = self._job_of(problem, default, binary, None)
+        job = self._job_of(problem, default, binary)
         timeout_s = job.timeout_s + _GRACE_S
         try:
             return self._call_alone(ProgramWorker.take_reference, job, timeout_s=timeout_s)
@@ -205,43 +165,25 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
         binary = self.build(space, config, problem)
         if isinstance(binary, Measurement):
             return binary
-        job = self._job_of(problem, config, binary, reference)
-        return dataclasses.replace(job, best_s=best_s)
+        is_default = config == space.canonical(space.default)
+        job = self._job_of(problem, config, binary)
+        return dataclasses.replace(job, reference=reference, is_default=is_default, best_s=best_s)
 
-    def _job_of(
-        self, problem: Input, config: Config, binary: Binary, reference: Reference | None
-    ) -> ProgramJob:
-        plan = self._plan
-        expected: Path | bytes | None = plan.expected_file(problem)
-        shape = None
-        if reference is not None and plan.verify.against == "baseline":
-            expected = reference.output
-        if reference is not None and plan.verify.against == "nothing":
-            shape = reference.output
-        words, variables = self._command(problem, config)
+    def _job_of(self, problem: Input, config: Config, binary: Binary) -> ProgramJob:
+        """Return what the runs of a reference need."""
         return ProgramJob(
             config=config,
             input=problem,
             binary=binary,
             sampling=self._sampling,
-            words=words,
-            variables=variables,
-            files=plan.files_for(problem),
-            timeout_s=self._spec.measure.timeout_s,
-            expected=expected,
-            shape=shape,
             energy_s=self._energy_s,
+            plan=self._plan,
+            timeout_s=self._spec.measure.timeout_s,
         )
 
-    def _command(
-        self, problem: Input, config: Config
-    ) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
-        """Return the words of a run, and its environment variables."""
+    def _launched(self, space: Space, problem: Input, config: Config) -> tuple[object, ...]:
         values = {**config, **problem}
         return self._plan.run_words(values), self._plan.variables(values)
-
-    def _launched(self, space: Space, problem: Input, config: Config) -> tuple[object, ...]:
-        return self._command(problem, config)
 
     # ------------------------------------------------------------------------------- measuring
 
@@ -263,27 +205,14 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
         return [without_unshown_gain(measured, default) for measured in found]
 
     def _measured(self, space: Space, job: ProgramJob) -> Measurement:
-        return self._ended(space, job, self._run(job))
-
-    def _measured_interleaved(
-        self, space: Space, jobs: Sequence[ProgramJob], block: Block
-    ) -> list[Measurement]:
-        results = self._run_interleaved(jobs, block)
-        return [self._ended(space, *pair) for pair in zip(jobs, results, strict=True)]
-
-    def _ended(self, space: Space, job: ProgramJob, result: ProgramResult) -> Measurement:
-        # The default itself seems fast where the machine was busy when its reference was taken.
-        if job.config == space.canonical(space.default):
-            return result.measurement
-        return without_early_end(result, self._reference(space, job.input), self._plan)
-
-    def _run(self, job: ProgramJob) -> ProgramResult:
         try:
             return self._call_alone(ProgramWorker.run, job, timeout_s=job.timeout_s + _GRACE_S)
         except ChildLost as lost:
             return _lost(job, lost)
 
-    def _run_interleaved(self, jobs: Sequence[ProgramJob], block: Block) -> list[ProgramResult]:
+    def _measured_interleaved(
+        self, space: Space, jobs: Sequence[ProgramJob], block: Block
+    ) -> list[Measurement]:
         measure = self._spec.measure
         # The timeout of a configuration covers its `repeats` runs.
         timeout_s = measure.timeout_s * (1 + block.rounds / measure.repeats)
@@ -298,10 +227,28 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
             return [_lost(job, lost) for job in jobs]
 
 
-def _lost(job: ProgramJob, lost: ChildLost) -> ProgramResult:
+def _lost(job: ProgramJob, lost: ChildLost) -> Measurement:
     """Return the end of the process that runs and verifies, as check() may cause it."""
     message = f"the process that runs and verifies it {lost}"
     build = job.binary.build
     outcome = Outcome.TIMEOUT if lost.hung else Outcome.CRASHED
-    measured = Measurement(job.config, job.input, outcome, build=build, message=message)
-    return ProgramResult(measured)
+    return Measurement(job.config, job.input, outcome, build=build, message=message)
+
+
+def without_unshown_gain(measured: Measurement, default: Measurement) -> Measurement:
+    """Return a measurement of the rounds of the default; without its time where the program reports
+    a significant gain, and its process does not show half of it."""
+    if measured.timing is None or default.timing is None or UNTIMED not in measured.observed:
+        return measured
+    claimed_s = default.time_s - measured.time_s
+    # What a busy machine adds to the timed part lengthens the process alike: only the rest counts.
+    saved_s = claimed_s + default.observed[UNTIMED] - measured.observed[UNTIMED]
+    if saved_s >= claimed_s / 2 or not time_ratio(default.timing, measured.timing).is_faster:
+        return measured
+    sooner = f"{format_time(saved_s)} sooner" if saved_s > 0 else "no sooner"
+    return without_time(
+        measured,
+        f"the program reports that it saves {format_time(claimed_s)} a run, but its process ends "
+        f"{sooner} than the default's; let it report the time of all its work, or write "
+        "`time: wall`; if it does, let the timed part be more of its process",
+    )

@@ -1,21 +1,27 @@
-"""Read the time that a run reports, and compare its output with the expected one."""
+"""What a run wrote: the time that it reports, and whether the output is right, by the expected one
+or by check(), a function of the user."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+import signal
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from harness.core.errors import LaunchFailed
+from harness.core.errors import HostModuleError, LaunchFailed
+from harness.core.records import Outcome, Value
 from harness.core.text import suggestion
 from harness.core.worst_element import WorstElement
 from harness.measure.programs.sandbox import STDERR, STDOUT
+from harness.measure.trial.host_module import load_host
+from harness.measure.trial.trial import RunFailed
 from harness.measure.trial.verify import Tolerance, verify
 from harness.space_file.program_model import ProgramVerify, TimeField, TimePattern
 
@@ -34,13 +40,12 @@ _ROUNDING = 2**-52
 TimeFrom = TimePattern | TimeField | None
 
 
-class WrongOutput(Exception):
+class WrongOutput(RunFailed):
     """The output differs from the expected one; `worst` is the number that is farthest off, if
     numbers differ."""
 
     def __init__(self, message: str, worst: WorstElement | None = None) -> None:
-        super().__init__(message)
-        self.worst = worst
+        super().__init__(Outcome.WRONG_RESULT, message, worst)
 
 
 @dataclass(frozen=True)
@@ -100,13 +105,13 @@ def _time_in(time: TimePattern | TimeField, text: str) -> float:
 
 
 def _field(text: str, field: str) -> Any:
-    found = _json(text)
+    _, found = _json(text)
     if found is None:
         raise LaunchFailed(
             "no time can be read: neither the whole nor the last line is a JSON object, in "
             f"{_shortened(text) or 'an empty text'}"
         )
-    value: Any = found[1]
+    value: Any = found
     for name in field.split("."):
         if not isinstance(value, dict) or name not in value:
             there = f"; {suggestion(name, value)}" if isinstance(value, dict) and value else ""
@@ -115,18 +120,15 @@ def _field(text: str, field: str) -> Any:
     return value
 
 
-def _json(text: str) -> tuple[str, dict[str, Any]] | None:
+def _json(text: str) -> tuple[str, dict[str, Any] | None]:
     """Find a JSON object that is the whole text or its last line; return the text before it too."""
     whole = text.rstrip()
-    last = (whole.splitlines() or [""])[-1]
-    for part in (whole, last):
-        try:
+    for part in (whole, whole[whole.rfind("\n") + 1 :]):
+        with contextlib.suppress(ValueError, RecursionError):
             value = json.loads(part)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(value, dict):
-            return whole.removesuffix(part), value
-    return None
+            if isinstance(value, dict):
+                return whole.removesuffix(part), value
+    return text, None
 
 
 def _number(found: Any, where: str) -> float:
@@ -143,31 +145,28 @@ def _number(found: Any, where: str) -> float:
     return number
 
 
-def without_time(text: str, time: TimeFrom, name: str) -> str:
+def _without_time(text: str, time: TimeFrom, name: str) -> str:
     """Remove the time that is read from a text, which differs in every run."""
     if time is None or time.read != name:
         return text
     if isinstance(time, TimePattern):
         return re.sub(time.pattern, _without_group, text, flags=re.MULTILINE)
-    found = _json(text)
-    if found is None:
+    before, value = _json(text)
+    if value is None:
         return text
-    before, value = found
+    *parents, last = time.json_field.split(".")
+    inner: Any = value
+    for parent in parents:
+        inner = inner.get(parent) if isinstance(inner, dict) else None
+    if isinstance(inner, dict):
+        inner.pop(last, None)
     # One line per field, so that verify.ignore can drop a single field.
-    return before + json.dumps(_without_field(value, time.json_field.split(".")), indent=1)
+    return before + json.dumps(value, indent=1, sort_keys=True)
 
 
 def _without_group(found: re.Match[str]) -> str:
     begin, end = (index - found.start() for index in found.span(1))
     return found[0] if found[1] is None else found[0][:begin] + found[0][end:]
-
-
-def _without_field(value: Any, names: Sequence[str]) -> Any:
-    if not isinstance(value, dict) or names[0] not in value:
-        return value
-    rest = {name: inner for name, inner in value.items() if name != names[0]}
-    inner = [] if len(names) == 1 else [(names[0], _without_field(value[names[0]], names[1:]))]
-    return dict(sorted([*rest.items(), *inner]))
 
 
 # ---------------------------------------------------------------------------------- comparing
@@ -221,7 +220,7 @@ class Expected:
 
     def _plain(self, content: bytes) -> str:
         """Return the text without its time and without the ignored lines."""
-        text = without_time(content.decode(errors="replace"), self.time, self.verify.output)
+        text = _without_time(content.decode(errors="replace"), self.time, self.verify.output)
         if self.verify.ignore is None:
             return text
         ignored = re.compile(self.verify.ignore)
@@ -234,14 +233,16 @@ class Expected:
         if _words(found) != _words(expected):
             raise WrongOutput(_first_difference(self.verify.output, found, expected))
         rtol, atol = self.verify.rtol or 0.0, self.verify.atol or 0.0
-        numbers = list(_NUMBER.finditer(found))
-        pairs = list(zip((n[0] for n in numbers), _NUMBER.findall(expected), strict=True))
-        wrong = [w for k, pair in enumerate(pairs) for w in _wrong(k, *pair, rtol, atol)]
-        if wrong:
-            _, index, got, want, allowed = max(wrong)
-            name, count = self.verify.output, len(pairs)
-            worst = WorstElement(name, (index,), got, want, allowed, len(wrong), count)
-            position = _position(found, numbers[index].end())
+        pairs = list(zip(_NUMBER.findall(found), _NUMBER.findall(expected), strict=True))
+        excess = [_excess(*pair, rtol, atol) for pair in pairs]
+        most = max(excess, default=0.0)
+        if most > 0:
+            index = excess.index(most)
+            got, want = map(_parsed, pairs[index])
+            allowed = atol + rtol * abs(want) if math.isfinite(want) else 0.0
+            name, count = self.verify.output, sum(number > 0 for number in excess)
+            worst = WorstElement(name, (index,), got, want, allowed, count, len(pairs))
+            position = _position(found, [*_NUMBER.finditer(found)][index].end())
             difference = str(worst).removeprefix(f"{name}[{index}] ")
             raise WrongOutput(f"{position} of {name} {difference}", worst)
 
@@ -264,39 +265,26 @@ def _words(text: str) -> list[str]:
     return _NUMBER.sub("0", text).split()
 
 
-def _wrong(
-    index: int, found: str, expected: str, rtol: float, atol: float
-) -> Iterator[tuple[float, int, float, float, float]]:
-    """Yield how far a number is outside its tolerance, its index, itself, the expected number and
-    the tolerance; nothing for a right one. Numbers beyond all floats are right if equally spelled.
+def _excess(found: str, expected: str, rtol: float, atol: float) -> float:
+    """Return how far a number is outside its tolerance; at most 0 for a right one.
+
+    Numbers beyond all floats are right if equally spelled.
     """
-    if found == expected:
-        return
     got, want = _parsed(found), _parsed(expected)
-    if got == want and math.isfinite(want):
-        return
-    allowed, excess = 0.0, math.inf
+    if found == expected or (got == want and math.isfinite(want)):
+        return 0.0
     if math.isfinite(got) and math.isfinite(want):
         allowed = atol + rtol * abs(want)
         rounding = _ROUNDING * (abs(got) + abs(want)) if allowed else 0.0
-        excess = abs(got - want) - allowed - rounding
-    elif str(got) == str(want) and not re.search(r"\d", found + expected):
-        return  # both are nan, or the same infinity
-    if excess > 0:
-        yield excess, index, _printed(found), _printed(expected), allowed
+        return abs(got - want) - allowed - rounding
+    # Both may be nan, or the same infinity.
+    is_equal = str(got) == str(want) and not re.search(r"\d", found + expected)
+    return 0.0 if is_equal else math.inf
 
 
 def _parsed(text: str) -> float:
     """Return a number; whole ones that a float rounds, such as 2^53 + 1, as they are."""
     return int(text) if re.fullmatch(r"[-+]?\d{1,300}", text) else float(text)
-
-
-def _printed(text: str) -> float:
-    """Return a number for a message; integers above 2^53 that differ still look different."""
-    try:
-        return int(text)
-    except ValueError:
-        return float(text)
 
 
 def _first_difference(name: str, found: str, expected: str) -> str:
@@ -319,3 +307,91 @@ def _position(text: str, end: int) -> str:
 def _shortened(text: str) -> str:
     shown = " ".join(text.split())
     return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]} ..."
+
+
+# ------------------------------------------------------------------------------------ check()
+
+_ALARM_S = 0.01
+
+
+@dataclass(frozen=True)
+class ProgramRun:
+    """A run, for check(): the input's features, the configuration, the folder with the files that
+    the run wrote, its streams, and the value of `{seed}` in its command."""
+
+    features: Mapping[str, Value]
+    config: Mapping[str, Value]
+    folder: Path
+    stdout: str
+    stderr: str
+    seed: int
+
+
+class _TimeUp(BaseException):
+    """Raised within check(), which may catch every Exception."""
+
+
+class _Deadline:
+    """Raise _TimeUp in a function that runs too long, repeatedly, in case it is caught.
+
+    Works between two steps of Python, so not within one long call of a library, and only in a
+    process's main thread.
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        self.is_up = False
+        self._timeout_s = max(timeout_s, _ALARM_S)  # 0 would be none at all
+        self._is_over = False
+
+    def __enter__(self) -> None:
+        self._before = signal.signal(signal.SIGALRM, self._ring)
+        signal.setitimer(signal.ITIMER_REAL, self._timeout_s, _ALARM_S)
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over = True
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, self._before)
+
+    def _ring(self, *_: object) -> None:
+        if not self._is_over:
+            self.is_up = True
+            raise _TimeUp
+
+
+class Checker:
+    """A module with check(run), which returns None for a right run, and else says what is wrong.
+
+    An exception in it is a wrong result as well. Raises HostModuleError for a module that cannot be
+    loaded.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._module = load_host(path, "harness_check", ("check",))
+
+    def check(self, run: ProgramRun, timeout_s: float) -> None:
+        """Call check(); raises WrongOutput, RunFailed where it takes too long, and HostModuleError
+        for another result."""
+        reason, raised, deadline = None, None, _Deadline(timeout_s)
+        try:
+            with deadline:
+                reason = self._module.check(run)
+        except (_TimeUp, Exception, SystemExit) as error:
+            raised = error
+        if deadline.is_up:  # check() may have caught _TimeUp
+            raise RunFailed(
+                Outcome.TIMEOUT,
+                f"check() of {self._path.name} did not end within {timeout_s:.3g} s, the rest of "
+                "measure.timeout_s",
+            )
+        if raised is not None:
+            raise WrongOutput(
+                f"check() of {self._path.name} raised {type(raised).__name__}: {raised}"
+            )
+        if isinstance(reason, str):
+            raise WrongOutput(reason or "check() returned an empty text")
+        if reason is not None:
+            raise HostModuleError(
+                f"{self._path}: check() must return None where the run is right, or a text that "
+                f"says what is wrong, but got {reason!r}"
+            )

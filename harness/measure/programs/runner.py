@@ -1,18 +1,19 @@
-"""Run one configuration of a program on one input; every run has a folder of its own, so that
-nothing is left over from the run before."""
+"""Run one configuration of a program on one input, in a process with one worker; every run has a
+folder of its own, so that nothing is left over from the run before."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import os
+import re
 import secrets
 import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -21,57 +22,48 @@ from harness.core.errors import LaunchFailed
 from harness.core.observations import UNTIMED
 from harness.core.records import Measurement, Outcome
 from harness.measure.process.child import is_from_outside
-from harness.measure.process.run_folder import require_room
-from harness.measure.programs.building import command_words
-from harness.measure.programs.checking import Checker, CheckTimeout, ProgramRun
-from harness.measure.programs.outputs import Expected, Written, WrongOutput, reported_s
-from harness.measure.programs.sandbox import (
-    STDERR,
-    STDOUT,
-    Bounds,
-    CannotStart,
-    CommandResult,
-    run_command,
+from harness.measure.process.locks import require_room
+from harness.measure.programs.building import run_filled
+from harness.measure.programs.outputs import (
+    Checker,
+    Expected,
+    ProgramRun,
+    Written,
+    WrongOutput,
+    reported_s,
 )
+from harness.measure.programs.sandbox import STDERR, STDOUT, CannotStart, CommandResult
 from harness.measure.sensors.energy import RaplCounter, energy_of_runs, joules
-from harness.measure.trial import trial
+from harness.measure.trial.occasions import why_too_fast
 from harness.measure.trial.trial import Job, RunFailed
 from harness.space_file import ProgramPlan
 from harness.space_file.program import SEED_MARK
 
-_IN_HOME = (
-    "XDG_CACHE_HOME",
-    "XDG_CONFIG_HOME",
-    "XDG_DATA_HOME",
-    "XDG_STATE_HOME",
-    "XDG_RUNTIME_DIR",
-)
+_IN_HOME = re.compile(r"HOME|XDG_\w+_(HOME|DIR)")
 _CLOCKS_APART = 1.05
 _CLOCKS_APART_S = 1e-3
 
 
+@dataclass(frozen=True)
+class Reference:
+    """The default's result on an input: its output and its time, whether it writes words at all,
+    and whether it wrote the same words twice."""
+
+    output: bytes
+    time_s: float
+    has_words: bool
+    has_same_shape: bool
+
+
 @dataclass(frozen=True, kw_only=True)
 class ProgramJob(Job):
-    """What the measurement of a program needs.
+    """What the measurement of a program needs; the first runs of the default, which take it, have
+    no `reference`."""
 
-    The output must equal `expected`, a file or the default's output. Of `shape` only the words are
-    compared, and an output with other words is no failure.
-    """
-
-    words: tuple[str, ...]
-    variables: tuple[tuple[str, str], ...]
-    files: tuple[Path, ...]
+    plan: ProgramPlan
     timeout_s: float
-    expected: Path | bytes | None = None
-    shape: bytes | None = None
-
-
-@dataclass(frozen=True)
-class ProgramResult:
-    """A measurement, and whether an output had other words than the default's."""
-
-    measurement: Measurement
-    has_other_shape: bool = False
+    reference: Reference | None = None
+    is_default: bool = True
 
 
 class OneRun(NamedTuple):
@@ -83,42 +75,8 @@ class OneRun(NamedTuple):
     output: bytes
 
 
-def measure_program(plan: ProgramPlan, job: ProgramJob) -> ProgramResult:
-    """Measure one configuration by itself; raises HostModuleError."""
-    with opened(plan, job) as runner:
-        return runner.result(trial.measure(runner))
-
-
-def measure_interleaved(
-    plan: ProgramPlan, jobs: Sequence[ProgramJob], rounds: int, order: int = 0
-) -> list[ProgramResult]:
-    """Measure several configurations, one sample of each per round; each has its own deadline.
-
-    `order` seeds their order in each round. Raises HostModuleError.
-    """
-    with ExitStack() as stack:
-        runners = [stack.enter_context(opened(plan, job)) for job in jobs]
-        measured = trial.measure_interleaved(runners, rounds, order)
-        pairs = zip(measured, runners, strict=True)
-        return [runner.result(each) for each, runner in pairs]
-
-
-def run_twice(plan: ProgramPlan, job: ProgramJob) -> tuple[OneRun, OneRun]:
-    """Run a configuration twice, with their outputs; raises LaunchFailed and RunFailed where a run
-    fails."""
-    with opened(plan, job) as runner:
-        return runner.run_once(keeps_output=True), runner.run_once(keeps_output=True)
-
-
 @contextmanager
-def opened(plan: ProgramPlan, job: ProgramJob) -> Iterator[ProgramRunner]:
-    """Make a runner in a folder of its own, which is removed afterwards."""
-    with _emptied_folder("program-") as folder:
-        yield ProgramRunner(plan, job, folder)
-
-
-@contextmanager
-def _emptied_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
+def emptied_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
     """Make a folder, and remove it afterwards; what a program has protected, or nested too deep,
     stays."""
     folder = tempfile.TemporaryDirectory(prefix=prefix, dir=parent)
@@ -138,24 +96,29 @@ class ProgramRunner:
 
     tick_s = 0.0
 
-    def __init__(self, plan: ProgramPlan, job: ProgramJob, folder: Path) -> None:
+    def __init__(self, job: ProgramJob, folder: Path) -> None:
         self.job = job
-        self.has_other_shape = False
+        self._has_other_shape = False
         self.host_read = ()
         self.wall_s = 0.0  # of its own runs: other configurations may be interleaved with it
-        self._plan = plan
+        self._plan = plan = job.plan
         self._folder = folder
         self._samples: list[OneRun] = []
         self._observed: dict[str, float] = {}
         self._counter = RaplCounter().read_j if job.energy_s else None
-        content = job.expected.read_bytes() if isinstance(job.expected, Path) else job.expected
-        self._expected = self._as_expected(content)
-        self._shape = self._as_expected(job.shape)
+        values = {**job.config, **job.input}
+        self._words, self._variables = plan.run_words(values), plan.variables(values)
         self._checker = None if plan.host is None else Checker(plan.host)
-
-    def _as_expected(self, content: bytes | None) -> Expected | None:
-        plan = self._plan
-        return None if content is None else Expected(content, plan.verify, plan.time)
+        self._expected: Expected | None = None
+        self._shape: Expected | None = None  # its words alone are compared
+        file, against = plan.expected_file(job.input), plan.verify.against
+        if file is not None:
+            self._expected = Expected(file.read_bytes(), plan.verify, plan.time)
+        elif job.reference is not None and against == "baseline":
+            self._expected = Expected(job.reference.output, plan.verify, plan.time)
+        elif job.reference is not None and against == "nothing" and not job.is_default:
+            # The default itself seems fast where the machine was busy when it was taken.
+            self._shape = Expected(job.reference.output, plan.verify, plan.time)
 
     def prepare(self) -> Iterator[float]:
         """Make the warm-up runs, which are verified like all others."""
@@ -200,9 +163,22 @@ class ProgramRunner:
         many processes it left running where it did, and the energy where it is measured."""
         return self._observed
 
-    def result(self, measurement: Measurement) -> ProgramResult:
-        """Return a measurement of this runner with what only its runs know."""
-        return ProgramResult(measurement, self.has_other_shape)
+    def judged(self, measured: Measurement) -> Measurement:
+        """Return a measurement of this runner; without its time where nothing verifies the output,
+        and the program seems to have ended early: it must at least write what the default writes,
+        numbers apart."""
+        reference = self.job.reference
+        if reference is None or self._shape is None or measured.outcome is not Outcome.OK:
+            return measured
+        if self._has_other_shape and reference.has_same_shape:
+            return without_time(
+                measured, "it does not write what the default writes, as if it had ended early"
+            )
+        too_fast = why_too_fast(measured.time_s, reference.time_s)
+        if too_fast is None or reference.has_words:
+            return measured
+        reason = f"{too_fast}, and since the default writes nothing, it may have ended early"
+        return without_time(measured, f"{reason}; verify an output")
 
     def run_once(self, keeps_output: bool = False) -> OneRun:
         """Run and verify once; return the output as well where it `keeps_output`.
@@ -222,7 +198,7 @@ class ProgramRunner:
     def _run_timed(self, keeps_output: bool) -> OneRun:
         began_s = time.perf_counter()
         try:
-            with _emptied_folder("run-", self._folder) as folder:
+            with emptied_folder("run-", self._folder) as folder:
                 found = self._run(folder, keeps_output)
         finally:
             self.wall_s += time.perf_counter() - began_s
@@ -236,7 +212,7 @@ class ProgramRunner:
     def _run(self, folder: Path, keeps_output: bool) -> OneRun:
         written = Written(folder / "work", folder)
         written.folder.mkdir()
-        for path in self.job.files:
+        for path in self._plan.files_for(self.job.input):
             shutil.copy(path, written.folder)
         home = folder / "home"
         home.mkdir()
@@ -252,26 +228,22 @@ class ProgramRunner:
             output = written.content(name) if keeps_output else b""
             self._verify(written, seed, left_s)
             return OneRun(self._time_s(written, result), result, output)
-        except CheckTimeout as error:
-            raise RunFailed(Outcome.TIMEOUT, str(error)) from None
         except WrongOutput as error:
-            message = f"{error}{_left_running(result)}"
-            raise RunFailed(Outcome.WRONG_RESULT, message, error.worst) from None
+            raise WrongOutput(f"{error}{_left_running(result)}", error.worst) from None
 
     def _run_command(self, written: Written, program: Path, home: Path, seed: int) -> CommandResult:
         """Run the program to its end; raise RunFailed where it did not end as it should."""
         job, plan = self.job, self._plan
-        seeded = [word.replace(SEED_MARK, str(seed)) for word in job.words]
-        words = command_words(seeded, plan.shell, program, plan.folder)
-        set_by_space = {name: text.replace(SEED_MARK, str(seed)) for name, text in job.variables}
+        seeded = [word.replace(SEED_MARK, str(seed)) for word in self._words]
+        set_by_space = {name: text.replace(SEED_MARK, str(seed)) for name, text in self._variables}
         limits = plan.limits
         left_s = job.timeout_s - self.wall_s
         deadline_s = max(0.0, min(left_s, limits.deadline_s or left_s))
-        bounds = Bounds(limits.memory_mb << 20, limits.output_mb << 20, deadline_s)
         try:
             variables = {**home_variables(home), **set_by_space}
             begin_j = joules(self._counter)
-            result = run_command(words, written.folder, written.streams, bounds, variables)
+            folders = written.folder, written.streams
+            result = run_filled(plan, seeded, program, folders, deadline_s, variables)
             end_j = joules(self._counter)
             if begin_j is not None and end_j is not None:
                 result = dataclasses.replace(result, energy_j=end_j - begin_j)
@@ -298,11 +270,11 @@ class ProgramRunner:
         if result.status != plan.verify.exit_status:
             expected = f", expected {plan.verify.exit_status}"
             message = f"the program {result.description}{expected}{_last_words(written)}"
-            raise RunFailed(Outcome.WRONG_RESULT, message)
+            raise WrongOutput(message)
         return result
 
     def _verify(self, written: Written, seed: int, timeout_s: float) -> None:
-        """Compare and check what a run wrote; raise WrongOutput and CheckTimeout."""
+        """Compare and check what a run wrote; raise WrongOutput and RunFailed."""
         name = self._plan.verify.output
         if self._expected is not None:
             self._expected.check(written.content(name))
@@ -317,7 +289,7 @@ class ProgramRunner:
             )
             self._checker.check(run, timeout_s)
         if self._shape is not None and not self._shape.has_shape_of(written.content(name)):
-            self.has_other_shape = True
+            self._has_other_shape = True
 
     def _time_s(self, written: Written, result: CommandResult) -> float:
         if self._plan.time is None:
@@ -331,13 +303,18 @@ class ProgramRunner:
         return time_s
 
 
+def without_time(measured: Measurement, reason: str) -> Measurement:
+    """Return a measurement whose time does not count, and why."""
+    message = f"its time does not count: {reason}"
+    return dataclasses.replace(measured, outcome=Outcome.IMPLAUSIBLE, timing=None, message=message)
+
+
 def home_variables(home: Path) -> dict[str, str]:
     """Return the variables that make a folder the user's home.
 
     A run could otherwise leave files at home for later runs, also for those of the default.
     """
-    moved = ("HOME", *(name for name in _IN_HOME if name in os.environ))
-    return dict.fromkeys(moved, str(home))
+    return dict.fromkeys(("HOME", *filter(_IN_HOME.fullmatch, os.environ)), str(home))
 
 
 def _last_words(written: Written) -> str:

@@ -18,7 +18,6 @@ import dataclasses
 import math
 import os
 import resource
-import shutil
 import signal
 import subprocess
 import sys
@@ -28,7 +27,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.core.machine import libc
+from harness.core.machine import end_with_parent, find_program, libc
 from harness.core.text import signal_name
 
 STATE, PARENT, SESSION = 0, 1, 3
@@ -194,7 +193,9 @@ def run_command(
     before = commands_children()
     environment = {**os.environ, "LC_ALL": "C", "TMPDIR": str(folder)}
     added = dict(variables or {})
-    program = _found(words[0], folder, environment | added)
+    program = find_program(words[0], folder, (environment | added).get("PATH"))
+    if program is None:
+        raise CannotStart(f"`{words[0]}` not found; install it, or set its path")
     assignments = [f"{name}={value}" for name, value in added.items()]
     with open(outputs / STDOUT, "wb") as stdout, open(outputs / STDERR, "wb") as stderr:
         process = subprocess.Popen(
@@ -212,15 +213,6 @@ def run_command(
         end_descendants(before)
         raise
     return dataclasses.replace(result, unended=end_descendants(before))
-
-
-def _found(name: str, folder: Path, environment: Mapping[str, str]) -> str:
-    """Return the path of a program; raises CannotStart without one."""
-    path = name if "/" not in name else str(folder / name)
-    found = shutil.which(path, path=environment.get("PATH"))
-    if found is None:
-        raise CannotStart(f"`{name}` not found; install it, or set its path")
-    return found
 
 
 def _limit(pid: int, bounds: Bounds) -> None:
@@ -276,10 +268,13 @@ def _wait(process: subprocess.Popen[bytes], bounds: Bounds, before: Set[int]) ->
 
 
 def end_programs_when_terminated() -> None:
-    """Make SIGTERM, which ends a worker process, also end the command that it runs."""
+    """Make SIGTERM, which ends a worker process, also end the command that it runs; so does the end
+    of the process that started the worker."""
 
     def end(*_: object) -> None:
         end_descendants(frozenset())
         os._exit(128 + signal.SIGTERM)
 
     signal.signal(signal.SIGTERM, end)
+    if sys.platform == "linux":
+        end_with_parent(signal.SIGTERM)

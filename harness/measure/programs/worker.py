@@ -1,84 +1,61 @@
-"""The workers of programs: one builds them, one runs them."""
+"""The worker of the process that runs programs."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 from harness.core.errors import HostModuleError, LaunchFailed
 from harness.core.modules import ImportsApart
-from harness.core.records import Environment
-from harness.measure.builds.queue import BuildWorker
-from harness.measure.programs.building import CommandBackend, CommandBuild
+from harness.core.records import Environment, Measurement
+from harness.measure.programs.building import CommandBackend
 from harness.measure.programs.outputs import Expected, WrongOutput
-from harness.measure.programs.proof import Reference
-from harness.measure.programs.runner import (
-    ProgramJob,
-    ProgramResult,
-    measure_interleaved,
-    measure_program,
-    run_twice,
-)
+from harness.measure.programs.runner import ProgramJob, ProgramRunner, Reference, emptied_folder
 from harness.measure.programs.sandbox import end_programs_when_terminated
 from harness.measure.sensors.energy import RaplCounter, SensorUnavailable
+from harness.measure.trial import trial
 from harness.measure.trial.occasions import Block
 from harness.measure.trial.trial import RunFailed, outcome_of
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class ProgramFacts:
-    """The environment of times, and why energy cannot be measured, None where it can."""
-
-    environment: Environment
-    no_energy: str | None
-
-
-class ProgramBuildWorker(BuildWorker[CommandBuild]):
-    """Build programs; the command of a build ends with its process."""
-
-    def __init__(self, backend: CommandBackend) -> None:
-        super().__init__(backend)
-        self._backend_here = backend
-        end_programs_when_terminated()
-
-    def identity(self) -> str:
-        """Return the compiler's identity; raises BackendUnavailable where it is missing."""
-        return self._backend_here.open_compiler().identity
 
 
 class ProgramWorker:
     """Run programs; the command of a run ends with its process."""
 
-    def __init__(self, backend: CommandBackend) -> None:
-        self._backend = backend
-        self._plan = backend.plan
+    def __init__(self) -> None:
         self._imports = ImportsApart()
         end_programs_when_terminated()
 
-    def serve(self, backend: CommandBackend, method: Callable[..., T], *args: object) -> T:
-        """Call a method for one of the spaces that this process measures."""
-        self._backend, self._plan = backend, backend.plan
-        self._imports.turn_to(self._plan.folder)
-        return method(self, *args)
+    def identity(self, backend: CommandBackend) -> str:
+        """Return the compiler's identity; raises BackendUnavailable where it is missing."""
+        return backend.identity
 
-    def describe(self) -> ProgramFacts:
-        """Describe the machine and the compiler; raises BackendUnavailable."""
-        identity = self._backend.open_compiler().identity
-        return ProgramFacts(self._backend.environment(identity), _why_no_energy())
+    def describe(self, backend: CommandBackend) -> tuple[Environment, str | None]:
+        """Return the environment, and why energy cannot be measured, None where it can; raises
+        BackendUnavailable."""
+        why_no_energy = None
+        try:
+            RaplCounter()
+        except SensorUnavailable as error:
+            why_no_energy = str(error)
+        return backend.environment(), why_no_energy
 
-    def run(self, job: ProgramJob) -> ProgramResult:
-        """Measure one configuration; raises HostModuleError."""
+    def run(self, job: ProgramJob) -> Measurement:
+        """Measure one configuration by itself; raises HostModuleError."""
         import scipy.special  # noqa: F401  (harness.stats.timing needs it, while a deadline runs)
 
-        return measure_program(self._plan, job)
+        with self._opened(job) as runner:
+            return runner.judged(trial.measure(runner))
 
-    def run_interleaved(self, jobs: Sequence[ProgramJob], block: Block) -> list[ProgramResult]:
-        """Measure several configurations, one sample of each per round; raises HostModuleError."""
-        return measure_interleaved(self._plan, jobs, block.rounds, block.order)
+    def run_interleaved(self, jobs: Sequence[ProgramJob], block: Block) -> list[Measurement]:
+        """Measure several configurations, one sample of each per round; each has its own deadline.
+
+        Raises HostModuleError.
+        """
+        with ExitStack() as stack:
+            runners = [stack.enter_context(self._opened(job)) for job in jobs]
+            measured = trial.measure_interleaved(runners, block.rounds, block.order)
+            return [runner.judged(m) for runner, m in zip(runners, measured, strict=True)]
 
     def take_reference(self, job: ProgramJob) -> Reference:
         """Run the default configuration twice; other outputs are compared with the first.
@@ -86,17 +63,18 @@ class ProgramWorker:
         Raises HostModuleError where a run fails, or where the second output differs though all
         outputs must equal the first.
         """
-        default = f"the default configuration ({job.config})"
+        plan, default = job.plan, f"the default configuration ({job.config})"
         try:
-            first, second = run_twice(self._plan, job)
+            with self._opened(job) as runner:
+                first, second = (runner.run_once(keeps_output=True) for _ in range(2))
         except (LaunchFailed, RunFailed) as error:
             home = _about_home(job) if isinstance(error, RunFailed) else ""
             raise HostModuleError(
                 f"{default} does not work, so that no other can be compared with it: "
                 f"{outcome_of(error)}: {error}{home}"
             ) from None
-        expected = Expected(first.output, self._plan.verify, self._plan.time)
-        if self._plan.verify.against == "baseline":
+        expected = Expected(first.output, plan.verify, plan.time)
+        if plan.verify.against == "baseline":
             try:
                 expected.check(second.output)
             except WrongOutput as error:
@@ -111,18 +89,17 @@ class ProgramWorker:
             has_same_shape=expected.has_shape_of(second.output),
         )
 
-
-def _why_no_energy() -> str | None:
-    try:
-        RaplCounter()
-    except SensorUnavailable as error:
-        return str(error)
-    return None
+    @contextmanager
+    def _opened(self, job: ProgramJob) -> Iterator[ProgramRunner]:
+        """Make a runner in a folder of its own, which is removed afterwards."""
+        self._imports.turn_to(job.plan.folder)
+        with emptied_folder("program-") as folder:
+            yield ProgramRunner(job, folder)
 
 
 def _about_home(job: ProgramJob) -> str:
     """Return what a program misses that works for its user, for a message."""
-    if "HOME" in dict(job.variables):
+    if "HOME" in dict(job.plan.environment):
         return ""
     home = os.environ.get("HOME", "/home/me")
     return (

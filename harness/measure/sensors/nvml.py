@@ -9,18 +9,16 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness.core.errors import HostTooSlow
 from harness.core.records import Environment
 from harness.core.text import first_few, printable
 from harness.measure.sensors.energy import (
     EnergyCounter,
     RaplCounter,
     SensorUnavailable,
-    measure_energy,
 )
 
 PCI_BUS_ID = "pci_bus_id"
@@ -215,24 +213,24 @@ def energy_notices(is_wanted: bool, no_energy: str | None) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class SensorFacts:
-    """Why energy cannot be measured, None where it can; and what the user may not read."""
+class Sensors:
+    """The sensors of a device; without a GPU that NVML knows, or a counter, these are None.
 
+    `no_energy` is why energy cannot be measured, None where it can; `denied` what the user may not
+    read.
+    """
+
+    gpu: NvmlGpu | None = None
+    counter: EnergyCounter | None = None
     no_energy: str | None = None
     denied: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Sensors:
-    """The sensors of a device; without a GPU that NVML knows, or a counter, these are None."""
-
-    gpu: NvmlGpu | None
-    counter: EnergyCounter | None
-    facts: SensorFacts
 
     def state(self) -> dict[str, float]:
         """Return temperature, memory clock and throttling, as observations."""
         return {} if self.gpu is None else self.gpu.state()
+
+
+NO_SENSORS = Sensors()
 
 
 def open_sensors(environment: Environment, shares_cpu: bool) -> Sensors:
@@ -248,29 +246,4 @@ def open_sensors(environment: Environment, shares_cpu: bool) -> Sensors:
             counter = gpu.counter()
     except SensorUnavailable as error:
         no_energy = str(error)
-    return Sensors(gpu, counter, SensorFacts(no_energy, () if gpu is None else gpu.refusals()))
-
-
-class SensorLog:
-    """The `observed` state and energy of one configuration; nothing without sensors."""
-
-    def __init__(self, sensors: Sensors | None) -> None:
-        self.observed: dict[str, float] = {}
-        self._sensors = sensors
-
-    def read(self) -> None:
-        """Read the state, before the samples and after them."""
-        if self._sensors is not None:
-            self.observed = of_both(self.observed, self._sensors.state())
-
-    def measure_energy(
-        self, run: Callable[[], float], verify: Callable[[], None], seconds: float
-    ) -> None:
-        """Measure the energy of a run, as `harness.measure.sensors.energy` says.
-
-        A host that is too slow meanwhile does not undo the samples: the energy stays unknown.
-        """
-        counter = None if self._sensors is None else self._sensors.counter
-        if counter is not None:
-            with contextlib.suppress(HostTooSlow):
-                self.observed |= measure_energy(run, verify, counter, seconds)
+    return Sensors(gpu, counter, no_energy, () if gpu is None else gpu.refusals())

@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from harness.core.errors import HostTooSlow, LaunchFailed, OutOfDeviceMemory
-from harness.core.observations import CLOCK_ERROR, HOST_RETRIES, RUNS_PER_SAMPLE
+from harness.core.errors import LaunchFailed, OutOfDeviceMemory
+from harness.core.observations import CLOCK_ERROR, RUNS_PER_SAMPLE
 from harness.core.program import Binary
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
 from harness.core.worst_element import WorstElement
-from harness.measure.clocks.tick import clock_error, run_sample
+from harness.measure.clocks import clock_error, run_sample
 from harness.stats.timing import Sampling
 
 _LONGEST_WARMUP = 20
@@ -254,35 +254,3 @@ class _Trial:
         runs = {RUNS_PER_SAMPLE: float(self.runs)} if self.runs > 1 else {}
         error_s = timing.clock_error_s if timing else 0.0
         return runs | ({CLOCK_ERROR: error_s} if error_s else {})
-
-
-_MOST_TRIES = 5
-"""The host may be too slow by chance for so many runs, one after the other."""
-
-
-@dataclass
-class HostRetries:
-    """The runs of a measurement that were taken again, since the host was too slow."""
-
-    count: int = 0
-
-    def run(self, run: Callable[[], float]) -> float:
-        """Return the seconds of the first run for which the host was fast enough.
-
-        Raises RunFailed where it was too slow several times in a row.
-        """
-        for _ in range(_MOST_TRIES):
-            try:
-                return run()
-            except HostTooSlow as error:
-                self.count += 1
-                reason = error
-        raise RunFailed(
-            Outcome.TIMEOUT,
-            f"{reason}, {_MOST_TRIES} times in a row. Close other programs; no profiler or "
-            "debugger may run, since these make the host wait for each launch",
-        )
-
-    def observed(self) -> dict[str, float]:
-        """Return the number of these runs where there are some."""
-        return {HOST_RETRIES: float(self.count)} if self.count else {}

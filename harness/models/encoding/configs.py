@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.core.arrays import Array
-from harness.models.encoding.parts import one_hot, power_of_two_in
 from harness.space import PointArray
 from harness.space_file import Parameter
 
@@ -49,7 +48,6 @@ class ConfigEncoder:
 
     def __init__(self, parameters: Sequence[Parameter]) -> None:
         """Make the axes; a parameter with one value has none."""
-        self._parameters = parameters
         varying = [axis for axis, p in enumerate(parameters) if len(p.values) > 1]
         sizes = [(axis, n) for axis in varying if (n := _sizes(parameters[axis])) is not None]
         own = [(axis, _own_columns(axis, parameters[axis])) for axis in varying]
@@ -61,10 +59,7 @@ class ConfigEncoder:
             for found in (own, twos, logs)
         )
         self._one, self._other = np.triu_indices(len(self._logs), 1)
-        self._count_features()
-
-    def _count_features(self) -> None:
-        probe = np.zeros((1, len(self._parameters)), dtype=np.int32)
+        probe = np.zeros((1, len(parameters)), dtype=np.int32)
         widths = [columns(probe).shape[1] for columns in (*self._own, *self._twos)]
         pairs = len(widths) + np.arange(len(self._one))
         # Each pair has a product and a ratio.
@@ -104,7 +99,7 @@ def _own_columns(axis: int, parameter: Parameter) -> _Columns:
         return lambda places: places[:, axis, None] / last
     count = min(last + 1, _MOST_WORDS)
     # Two of these columns differ between two values: divided by the root of 2, the distance is 1.
-    return lambda places: one_hot(places[:, axis] % count, count) / math.sqrt(2)
+    return lambda places: (places[:, axis, None] % count == np.arange(count)) / math.sqrt(2)
 
 
 def _optional_numbers(places: PointArray, last: int) -> Array:
@@ -138,7 +133,7 @@ def _are_powers(numbers: _Numbers) -> bool:
 def _twos_column(axis: int, numbers: _Numbers) -> _Columns:
     """Make the column of how many times two divides the value."""
     most = math.floor(math.log2(numbers[-1]))
-    return lambda points: np.log2(power_of_two_in(_taken(numbers, points[:, axis, None]))) / most
+    return lambda points: np.log2((n := _taken(numbers, points[:, axis, None])) & -n) / most
 
 
 def _log_column(axis: int, numbers: _Numbers) -> _Columns:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from harness.models.starchart.growing import Tree, TreeNode
-from harness.models.starchart.text import percent
+from harness.models.starchart.tree import Tree, TreeNode
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -16,65 +16,39 @@ _NARROW, _BROAD = 1.3, 2.4  # inches a leaf
 _LETTER = 0.08  # inches a letter of a condition
 
 
-@dataclass(frozen=True)
-class DrawnNode:
+class _Place(NamedTuple):
     """A node in the picture. `x` counts leaves from the left, `depth` splits from the root;
-    `condition` leads here from the node at the index `parent`, None for the root. `text` has mean
-    and count, and below them the parameter of the split."""
+    `condition` leads here from the node above."""
 
     x: float
     depth: int
-    text: str
+    node: TreeNode
     condition: str
-    parent: int | None
-    mean: float
-    count: int
+    below: tuple[_Place, ...]
 
 
-def lay_out(tree: Tree, depth: int = 4) -> list[DrawnNode]:
-    """Lay out the nodes of the tree's first `depth` levels of splits, the root first."""
-    layout = _Layout(depth)
-    layout.add(tree.root, 0, "", None)
-    return [node for node in layout.nodes if node is not None]
-
-
-class _Layout:
-    """The nodes laid out so far; one whose children are not laid out yet is None."""
-
-    def __init__(self, depth: int) -> None:
-        self.nodes: list[DrawnNode | None] = []
-        self._depth = depth
-        self._leaves = 0
-
-    def add(self, node: TreeNode, here: int, condition: str, parent: int | None) -> float:
-        """Add a node after its parent and before its children; return its x, halfway between those
-        of its children."""
-        index = len(self.nodes)
-        self.nodes.append(None)
-        split = node.split if here < self._depth else None
-        text = f"{node.mean:.3g}\n({node.count})"
-        if split is None:
-            x = float(self._leaves)
-            self._leaves += 1
-        else:
-            text += f"\n{split.parameter}: {percent(split.gain)}"
-            low, high = (
-                self.add(side, here + 1, split.condition(side), index)
-                for side in (split.low, split.high)
-            )
-            x = (low + high) / 2
-        self.nodes[index] = DrawnNode(x, here, text, condition, parent, node.mean, node.count)
-        return x
+def _lay_out(
+    node: TreeNode, depth: int, most: int, leaves: Iterator[int], condition: str = ""
+) -> Iterator[_Place]:
+    """Lay out a node halfway between its sides, which come before it; `leaves` counts."""
+    below: list[_Place] = []
+    for side in node.sides if depth < most else ():
+        text = str(side.box.parts[node.parameter])
+        placed = list(_lay_out(side, depth + 1, most, leaves, text))
+        yield from placed
+        below.append(placed[-1])
+    x = (below[0].x + below[1].x) / 2 if below else float(next(leaves))
+    yield _Place(x, depth, node, condition, tuple(below))
 
 
 def draw(tree: Tree, depth: int = 4, paper: str = "white") -> Figure:
     """Draw the first `depth` levels of splits; `paper` is the colour behind the text."""
     from matplotlib.figure import Figure  # here: it takes half a second to load
 
-    placed = lay_out(tree, depth)
-    width = max(node.x for node in placed) + 1
-    height = max(node.depth for node in placed) + 1
-    longest = max(len(node.condition) for node in placed)
+    places = list(_lay_out(tree.root, 0, depth, itertools.count()))
+    width = max(place.x for place in places) + 1
+    height = max(place.depth for place in places) + 1
+    longest = max(len(place.condition) for place in places)
     leaf = min(max(_NARROW, _LETTER * longest), _BROAD)
     figure = Figure(figsize=(1 + leaf * width, 1 + 1.2 * height))
     axes: Any = figure.add_axes((0, 0, 1, 0.92))
@@ -85,13 +59,15 @@ def draw(tree: Tree, depth: int = 4, paper: str = "white") -> Figure:
         f"{tree.target}: mean (samples), share of the squared error of each split", wrap=True
     )
     write = partial(axes.text, ha="center", va="center")
-    for node in placed:
-        if node.parent is not None:
-            above = placed[node.parent]
-            axes.plot([above.x, node.x], [-above.depth, -node.depth], color="0.6", zorder=1)
-            x, y = (above.x + 2 * node.x) / 3, -(above.depth + 2 * node.depth) / 3
+    for place in places:
+        for side in place.below:
+            axes.plot([place.x, side.x], [-place.depth, -side.depth], color="0.6", zorder=1)
+            x, y = (place.x + 2 * side.x) / 3, -(place.depth + 2 * side.depth) / 3
             frame = {"boxstyle": "square,pad=0.1", "facecolor": paper, "edgecolor": "none"}
-            write(x, y, node.condition, fontsize=7, zorder=2, bbox=frame)
+            write(x, y, side.condition, fontsize=7, zorder=2, bbox=frame)
+        text = f"{place.node.mean:.3g}\n({place.node.count})"
+        if place.below:
+            text += f"\n{place.node.split}"
         frame = {"boxstyle": "round", "facecolor": paper, "edgecolor": "0.4"}
-        write(node.x, -node.depth, node.text, fontsize=8, zorder=3, bbox=frame)
+        write(place.x, -place.depth, text, fontsize=8, zorder=3, bbox=frame)
     return figure

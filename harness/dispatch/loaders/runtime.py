@@ -1,0 +1,369 @@
+"""Choose a configuration for an input, as the JSON file beside this module says.
+
+All functions take the features of an input in the file's order, or by name.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+import keyword
+import math
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.dispatch.loaders.expressions import compiled
+
+_FILES = list(Path(__file__).resolve().parent.glob("*.json"))
+if len(_FILES) != 1:
+    raise ImportError(f"{__file__} needs one JSON file beside it, but there are {len(_FILES)}")
+
+DATA: dict[str, Any] = json.loads(_FILES[0].read_text(encoding="utf-8"))
+"""The file; docs/dispatch.md of harness describes it."""
+
+NAME: str = DATA["name"]
+
+PORTFOLIO: tuple[dict[str, Any], ...] = tuple(c["parameters"] for c in DATA["configurations"])
+"""The configurations to choose from."""
+
+STATIC = 0
+"""The index of the best single one, used for inputs outside of the tuned range."""
+
+FEATURES: tuple[str, ...] = tuple(feature["name"] for feature in DATA["features"])
+
+PROVENANCE: dict[str, Any] = {**DATA["provenance"], "harness_version": DATA["harness"]}
+
+
+@functools.cache
+def _of_configuration(index: int, text: str) -> Callable[..., Any]:
+    if not 0 <= index < len(PORTFOLIO):
+        raise ValueError(f"there is no configuration {index}")
+    return compiled(text, FEATURES, {**DATA["constants"], **PORTFOLIO[index]})
+
+
+def _own(text: str) -> Callable[..., Any]:
+    """Make a function from an expression that this module wrote, in which f0 is a feature."""
+    return compiled(text, [f"f{index}" for index in range(len(FEATURES))], None)
+
+
+# -------------------------------------------------------------------- columns, trees, ranges
+
+
+def _range_text(index: int, feature: Mapping[str, Any]) -> str:
+    if feature["words"] is not None:
+        return f"f{index} in {feature['words']!r}"
+    if feature["tuned"] is None:
+        return "true"
+    if feature["type"] == "whole":
+        low, high = math.ceil(feature["tuned"][0]), math.floor(feature["tuned"][1])
+        return f"{low} <= f{index} <= {high}"
+    low, high = map(float, feature["tuned"])
+    return f"{low!r} <= float(f{index}) <= {high!r}"
+
+
+def _column_text(column: Mapping[str, Any], is_tuned: bool) -> str:
+    """Write a column as an expression; `is_tuned` if only inputs in the tuned range come to it."""
+    features = [f"f{FEATURES.index(name)}" for name in column["features"]]
+    reals = [f"float({feature})" for feature in features]
+    if column["kind"] == "equals":
+        return f"({features[0]} == {column['word']!r})"
+    if column["kind"] == "twos":
+        return f"twos({features[0]})"
+    if column["kind"] == "ratio":
+        divisor = DATA["features"][FEATURES.index(column["features"][1])]["tuned"]
+        if is_tuned and divisor and not divisor[0] <= 0 <= divisor[1]:
+            return f"{reals[0]} / {reals[1]}"
+        return f"ratio({reals[0]}, {reals[1]})"
+    if column["kind"] == "linear":
+        numbers = [f"float(f{FEATURES.index(t['feature'])})" for t in column["terms"]]
+        factors = [
+            f"{t['weight']!r} * {f'log2({number})' if t['is_log'] else number}"
+            for t, number in zip(column["terms"], numbers, strict=True)
+        ]
+        return " + ".join([repr(column["constant"]), *factors])
+    return " * ".join(reals)
+
+
+def _linked(nodes: Sequence[Any]) -> Any:
+    """Return the root of a tree whose splits have their sides in place of numbers."""
+    made: list[Any] = [None] * len(nodes)
+    for index, node in reversed(list(enumerate(nodes))):  # sides come behind their splits
+        is_split = isinstance(node, list)
+        made[index] = [*node[:2], made[node[2]], made[node[3]]] if is_split else node
+    return made[0]
+
+
+def _tree_text(node: Any, orders: list[tuple[int, ...]], columns: Sequence[str]) -> str:
+    """Write a tree as an expression, which gives an index of `orders`."""
+    if isinstance(node, list):
+        low, high = (_tree_text(side, orders, columns) for side in node[2:])
+        column = DATA["columns"][node[0]]
+        if column["kind"] == "equals" and 0 <= node[1] < 1:
+            return f"({high} if {columns[node[0]]} else {low})"
+        return f"({low} if {columns[node[0]]} <= {node[1]!r} else {high})"
+    orders.append(tuple(sorted(range(len(PORTFOLIO)), key=node["costs"].__getitem__)))
+    return str(len(orders) - 1)
+
+
+def _depth(root: Any) -> int:
+    depth, level = -1, [root]
+    while level:
+        level = [side for node in level if isinstance(node, list) for side in node[2:]]
+        depth += 1
+    return depth
+
+
+_MAX_NESTED = 40  # conditions of a tree that is compiled: Python's parser has a limit
+_OFFSETS: list[float] = DATA["choice"]["offsets"]
+_WORTH: float | None = DATA["choice"]["worth_a_try"]
+_TREES = [(tree["configuration"], _linked(tree["nodes"])) for tree in DATA["choice"]["trees"]]
+_SORTS = len(_TREES) == 1 and _TREES[0][0] is None and _WORTH is None and not any(_OFFSETS)
+_IS_TREE = _SORTS and _depth(_TREES[0][1]) <= _MAX_NESTED
+_ORDERS: list[tuple[int, ...]] = []
+_ranges = " and ".join(_range_text(i, f) for i, f in enumerate(DATA["features"])) or "true"
+_texts = [_column_text(column, _IS_TREE) for column in DATA["columns"]]
+_tree = _tree_text(_TREES[0][1], _ORDERS, _texts) if _IS_TREE else "0"
+_row = _own(f"{_tree} if {_ranges} else -1")
+_columns = _own(f"[{', '.join(_texts)}]")
+_is_tuned = _own(_ranges)
+
+
+def _costs(values: tuple[Any, ...]) -> dict[int, float]:
+    """Return the cost of each configuration that applies."""
+    among = [index for index in range(len(PORTFOLIO)) if _applies(index, values)]
+    numbers, costs = _columns(*values), list(_OFFSETS)
+    for place, node in _TREES:
+        while type(node) is list:
+            node = node[2] if numbers[node[0]] <= node[1] else node[3]
+        if place is None:
+            costs = [cost + more for cost, more in zip(costs, node["costs"], strict=True)]
+        else:
+            costs[place] += node["costs"][0]
+    return {index: costs[index] for index in among}
+
+
+# ------------------------------------------------------------------------------- one input
+
+
+def _input(arguments: tuple[Any, ...], features: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the features of an input in order; raises TypeError."""
+    if len(arguments) + len(features) == len(_NAMED):
+        if not features:
+            return arguments
+        try:
+            return (*arguments, *[features[name] for name in _NAMED[len(arguments) :]])
+        except KeyError:
+            pass
+    raise TypeError(f"the features of {NAME} are {', '.join(_NAMED)}")
+
+
+def _whole(number: Any) -> int:
+    whole = int(number)
+    if whole != number:
+        raise TypeError(f"{number} is no whole number")
+    return whole
+
+
+_NAMED = [f"{name}_" if keyword.iskeyword(name) else name for name in FEATURES]
+_TYPES: dict[str, Callable[[Any], Any]] = {"whole": _whole, "real": float, "word": str}
+_PLAIN = tuple({"whole": int, "real": float, "word": str}[f["type"]] for f in DATA["features"])
+_EXACT = [_TYPES[feature["type"]] for feature in DATA["features"]]
+
+
+def _exact(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Convert other numbers, such as NumPy's, which round and overflow, to Python's own; a fraction
+    in place of a whole number raises TypeError."""
+    if tuple(map(type, values)) == _PLAIN:
+        return values
+    return tuple(convert(value) for convert, value in zip(_EXACT, values, strict=True))
+
+
+@functools.cache
+def _guard(index: int) -> Callable[..., bool] | None:
+    texts = DATA["configurations"][index]["guards"]
+    return _of_configuration(index, f"true and ({') and ('.join(texts)})") if texts else None
+
+
+def _applies(index: int, values: tuple[Any, ...]) -> bool:
+    guard = _guard(index)
+    return guard is None or guard(*values)
+
+
+def _first(order: Sequence[int], values: tuple[Any, ...]) -> int:
+    """Return the first configuration of an order that applies; -1 if none does."""
+    if _guard(order[0]) is None:
+        return order[0]
+    values = _exact(values)
+    for index in order:
+        if _applies(index, values):
+            return index
+    return -1
+
+
+@functools.lru_cache(maxsize=4096)
+def _least(values: tuple[Any, ...]) -> int:
+    costs = _costs(values)
+    return min(costs, key=costs.__getitem__, default=-1)
+
+
+def _choose(values: tuple[Any, ...]) -> int:
+    row = _row(*values)
+    if row < 0:
+        return _first(range(len(PORTFOLIO)), values)
+    return _first(_ORDERS[row], values) if _IS_TREE else _least(_exact(values))
+
+
+def _found(values: tuple[Any, ...], index: int) -> int:
+    """Count a choice; raises LookupError for none."""
+    if _counter is not None:
+        _counter.add(values, index)
+    if index < 0:
+        raise LookupError(
+            f"no configuration of {NAME} applies to this input: constraints or limits of the "
+            "device rule out all of them"
+        )
+    return index
+
+
+# ------------------------------------------------------------------------------- functions
+
+
+def select(*arguments: Any, **features: Any) -> dict[str, Any]:
+    """Return the configuration for an input; raises LookupError if none applies."""
+    return dict(PORTFOLIO[select_index(*arguments, **features)])
+
+
+def select_index(*arguments: Any, **features: Any) -> int:
+    """Return the index in PORTFOLIO of the configuration for an input; raises LookupError if none
+    applies."""
+    values = _input(arguments, features)
+    return _found(values, _choose(values))
+
+
+def select_top(most: int, /, *arguments: Any, **features: Any) -> tuple[int, ...]:
+    """Return up to `most` indices in PORTFOLIO that are worth a try on an input, likeliest first.
+
+    The first is what select_index returns. Others are predicted to take at most twice the least
+    time, so more than one means that the choice is unsure; none if `most` is below 1. Raises
+    LookupError if none applies, and ValueError for a choice that predicts no times.
+    """
+    if _WORTH is None:
+        raise ValueError(
+            f"{NAME} predicts no times, so there is no shortlist to try; write it with "
+            "harness.dispatch --choice ensemble"
+        )
+    values = _exact(_input(arguments, features))
+    costs, first = _costs(values), _choose(values)
+    if first < 0:
+        _found(values, first)
+    most_cost = min(costs.values()) + _WORTH
+    order = [index for index in sorted(costs, key=costs.__getitem__) if costs[index] <= most_cost]
+    return tuple(dict.fromkeys((first, *order)))[: max(most, 0)]
+
+
+def fallback_index(*arguments: Any, **features: Any) -> int:
+    """Return the index of the best single configuration or, where it does not apply, of another;
+    raises LookupError if none applies."""
+    values = _input(arguments, features)
+    return _found(values, _first(range(len(PORTFOLIO)), values))
+
+
+def is_tuned(*arguments: Any, **features: Any) -> bool:
+    """Say whether an input lies in the tuned range."""
+    return bool(_is_tuned(*_input(arguments, features)))
+
+
+def serves(device: str, platform: str) -> bool:
+    """Say whether to use select_index on a device that was not tuned, rather than fallback_index:
+    if the tuned device has its vendor, which is the first word of the platform."""
+    return str(PROVENANCE["platform"]).split(" ")[0] == platform.split(" ")[0]
+
+
+def applies(index: int, /, *arguments: Any, **features: Any) -> bool:
+    """Say whether a configuration may be launched for an input: the space's constraints hold, and
+    the tuned device's limits on launches."""
+    return _applies(index, _exact(_input(arguments, features)))
+
+
+def launch_size(
+    index: int, /, *arguments: Any, **features: Any
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the work-items (threads) of a group and the groups of the grid, by dimension, of a
+    configuration for an input; raises ValueError if it cannot be launched."""
+    values = _exact(_input(arguments, features))
+    group, grid = (
+        tuple(_of_configuration(index, text)(*values) for text in _of_launch(part))
+        for part in ("group", "grid")
+    )
+    if not all(size >= 1 and size == size // 1 for size in group + grid):
+        raise ValueError(f"group {group} and grid {grid} must be whole numbers from 1")
+    return tuple(map(int, group)), tuple(map(int, grid))
+
+
+def _of_launch(part: str) -> Any:
+    found = (DATA["launch"] or {}).get(part)
+    if found is None:
+        raise ValueError(f"{NAME} has no {part} of its launches")
+    return found
+
+
+def shared_bytes(index: int, /, *arguments: Any, **features: Any) -> int:
+    """Return the bytes of dynamic shared memory of a group, in OpenCL of the local pointer, of a
+    configuration for an input; raises ValueError if it cannot be launched."""
+    values = _exact(_input(arguments, features))
+    size = _of_configuration(index, _of_launch("shared"))(*values)
+    if not size >= 0 or size != size // 1:
+        raise ValueError(f"the shared memory {size} must be a whole number of bytes from 0")
+    return int(size)
+
+
+def carveout(index: int, /, *arguments: Any, **features: Any) -> int:
+    """Return the preferred percentage of shared memory (CUDA's carve-out, -1 for the driver's
+    choice) of a configuration for an input; raises ValueError if it cannot be launched."""
+    values = _exact(_input(arguments, features))
+    size = _of_configuration(index, _of_launch("carveout"))(*values)
+    if not -1 <= size <= 100 or size != size // 1:
+        raise ValueError(f"the carve-out {size} must be a whole percentage, or -1")
+    return int(size)
+
+
+def load(context: Any = None, **options: Any) -> Any:
+    """Return the kernel, ready to be called, on the devices of a context, or the program, ready to
+    be run; the module beside this one has the options. Raises NotImplementedError for a dispatcher
+    that was written without kernels."""
+    loaders = {"opencl": "Kernel", "cuda": "Kernel", "command": "LaunchedProgram"}
+    if DATA["loader"] not in loaders:
+        raise NotImplementedError("this dispatcher was written without kernels or a launcher")
+    loader = importlib.import_module(f"._{DATA['loader']}", __name__)
+    return getattr(loader, loaders[DATA["loader"]])(sys.modules[__name__], context, **options)
+
+
+# ------------------------------------------------------------------------- counted calls
+
+_counter: Any = None
+
+
+def count_calls(file: str | os.PathLike[str] | None) -> None:
+    """Append to a file from now on how often each input comes, and what is chosen; count no more if
+    it is None."""
+    global _counter
+    flush_calls()
+    _counter = None
+    if file is not None:
+        counting = importlib.import_module("._workload", __name__)
+        types = {feature["name"]: feature["type"] for feature in DATA["features"]}
+        _counter = counting.CallCounter(NAME, types, file)
+
+
+def flush_calls() -> None:
+    """Write what was counted; call it before `os.exec` or `os._exit`."""
+    if _counter is not None:
+        _counter.flush()
+
+
+if os.environ.get("HARNESS_WORKLOAD"):
+    count_calls(os.path.join(os.environ["HARNESS_WORKLOAD"], f"{NAME}.csv"))

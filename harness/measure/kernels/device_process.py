@@ -1,0 +1,377 @@
+"""The process that owns the device: its worker, with the data of inputs, and its client, which has
+them prepared there, and replaces a process that is spoilt.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from harness.core.errors import (
+    BackendUnavailable,
+    DataDoesNotFit,
+    HostModuleError,
+    LaunchFailed,
+    OutOfDeviceMemory,
+)
+from harness.core.modules import ImportsApart
+from harness.core.records import (
+    OTHER_PROCESSES,
+    DeviceLimits,
+    Environment,
+    Input,
+    Measurement,
+    Outcome,
+)
+from harness.measure.device.base import Compiler, Device
+from harness.measure.devices import Backend, empty_kernel_advice
+from harness.measure.kernels.checks import weak_tests, why_overwritten
+from harness.measure.kernels.data import KernelData, KernelJob, make_kernel_data
+from harness.measure.kernels.runner import measure_interleaved, measure_kernel
+from harness.measure.process.child import Child, ChildLost, repeated
+from harness.measure.process.locks import locked
+from harness.measure.sensors.nvml import (
+    Sensors,
+    open_sensors,
+    other_processes,
+    processes_notice,
+)
+from harness.measure.trial.occasions import SEARCH_SEED, Block, data_seeds
+from harness.measure.trial.verify import Tolerance
+
+
+@dataclass(frozen=True)
+class DeviceFacts:
+    """What is known of the device. `arch` is an NVIDIA architecture such as `sm_90`, or None;
+    `no_energy` is why energy cannot be measured, None where it can; `notices` are what the user
+    should know."""
+
+    environment: Environment
+    limits: DeviceLimits
+    shares_cpu: bool
+    arch: str | None
+    no_energy: str | None
+    notices: tuple[str, ...]
+
+
+class Together(NamedTuple):
+    """What was measured in interleaved rounds. Where the device broke meanwhile, or a result was
+    wrong, the rounds are not `complete`: failures may be due to another configuration's fault.
+    Where the device `holds_all`, all sets of the input's data were on it at once.
+    """
+
+    measured: list[Measurement]
+    complete: bool
+    holds_all: bool = True
+
+
+class DataLost(ChildLost):
+    """The device does not take the data of an input any more, which a new process may change."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, by_chance=True)
+
+
+@dataclass
+class _DeviceData:
+    """The sets of data of an input and a seed; `fresh` on the device until a kernel has run."""
+
+    problem: Input
+    seed: int
+    sets: Sequence[KernelData]
+    fresh: bool = True
+
+
+class DeviceWorker:
+    """Own the device, which opens when it is first needed, and the data of one input.
+
+    The device holds the data of one host module at a time; those of others are kept aside. Once a
+    device, or the memory of this process, cannot be trusted any more, the worker `is_spoilt`.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self.is_spoilt = False
+        self._backend = backend
+        self._data: dict[Path, _DeviceData] = {}
+        self._bound: _DeviceData | None = None
+        self._imports = ImportsApart()
+
+    @cached_property
+    def _device(self) -> Device:
+        # harness.stats.timing needs it later, while the deadline of a kernel runs.
+        import scipy.special  # noqa: F401
+
+        return self._backend.open_device()
+
+    @cached_property
+    def _sensors(self) -> Sensors:
+        return open_sensors(self._device.environment(""), self._device.shares_cpu)
+
+    def describe(self) -> DeviceFacts:
+        """Open the device, and describe it once it works; raises BackendUnavailable."""
+        return self._facts
+
+    @cached_property
+    def _facts(self) -> DeviceFacts:
+        others = self._other_processes()  # first: this process is not one of them
+        device, compiler = self._device, self._compiler
+        self._backend.require_working(device, compiler)
+        environment = device.environment(compiler.identity)
+        note = {OTHER_PROCESSES: ", ".join(others)} if others else {}
+        return DeviceFacts(
+            environment=dataclasses.replace(environment, notes={**environment.notes, **note}),
+            limits=device.limits,
+            shares_cpu=device.shares_cpu,
+            arch=compiler.arch,
+            no_energy=self._sensors.no_energy,
+            notices=(*processes_notice(others), *self._sensors.denied),
+        )
+
+    def require_working(self) -> None:
+        """Raise BackendUnavailable where an empty kernel does not run on the device."""
+        self._backend.run_empty_kernel(self._device, self._compiler)
+
+    @cached_property
+    def _compiler(self) -> Compiler:
+        return self._backend.open_compiler()
+
+    def _other_processes(self) -> tuple[str, ...]:
+        device = self._backend.device
+        return () if device is None else other_processes(device.bus_id, device.instance)
+
+    def prepare(self, host: Path, problem: Input, seed: int = SEARCH_SEED) -> tuple[str, ...]:
+        """Have the data of an input on the device for what runs next, made by a host module unless
+        they are there; return the arguments' names.
+
+        Raises HostModuleError, DataLost, or LaunchFailed where the data does not fit on the device.
+        """
+        self._imports.turn_to(host)
+        data = self._data.get(host)
+        if data is None or (data.problem, data.seed) != (problem, seed):
+            data = self._bound = None
+            self._data.pop(host, None)  # frees the memory of the input before
+            sets = [make_kernel_data(host, problem, each) for each in data_seeds(seed)]
+            self._device.bind(*(each.arguments for each in sets))
+            data = self._bound = self._data[host] = _DeviceData(problem, seed, sets)
+        elif data is not self._bound:
+            self._copy(data)
+        return tuple(data.sets[0].arguments)
+
+    def run(self, job: KernelJob) -> Measurement:
+        """Measure one configuration on the prepared data; raises DataLost."""
+        data = self._prepared
+        measured = measure_kernel(self._device, data.sets[0], job, self._sensors)
+        if _is_wrong(measured) and not data.fresh and self._is_overwritten(data):
+            # An earlier one may have overwritten a part that was not checked: measure on new data.
+            self._copy(data)
+            measured = measure_kernel(self._device, data.sets[0], job, self._sensors)
+        data.fresh = False
+        self._clean(data, [measured])
+        return measured
+
+    def weak_tests(self, problem: Input, tolerance: Tolerance) -> list[str]:
+        """Return what verification would let pass on the prepared input."""
+        return list(weak_tests(problem, self._prepared.sets[0], tolerance))
+
+    def run_interleaved(self, jobs: Sequence[KernelJob], block: Block) -> Together:
+        """Measure several configurations of one input, one sample of each per round.
+
+        Raises DataLost. One that overwrites an input makes the others' results wrong, so that after
+        a wrong result of several this worker is spoilt.
+        """
+        data = self._prepared
+        if block.is_reloaded:
+            self._device.unload()
+        if not data.fresh:
+            self._copy(data)
+        measured = measure_interleaved(
+            self._device, data.sets, jobs, block.rounds, block.order, self._sensors
+        )
+        data.fresh = False
+        complete = self._device.healthy and not (len(jobs) > 1 and any(map(_is_wrong, measured)))
+        if complete:
+            self._clean(data, measured)
+        else:
+            self.is_spoilt = True
+        return Together(measured, complete, self._device.holds_all)
+
+    @property
+    def _prepared(self) -> _DeviceData:
+        """The data that were prepared last; raises DataLost in a new process."""
+        if self._bound is None:
+            raise DataLost("nothing is prepared")
+        return self._bound
+
+    def _is_overwritten(self, data: _DeviceData) -> bool:
+        """Whether the device holds other inputs of the search than were copied to it."""
+        return why_overwritten(self._device, data.sets[0].read_only()) is not None
+
+    def _clean(self, data: _DeviceData, measured: Sequence[Measurement]) -> None:
+        """Copy the data again after a run that may have written elsewhere: the next configuration
+        is not blamed for it."""
+        is_clean = all(each.is_clean for each in data.sets) and not any(map(_is_wrong, measured))
+        self.is_spoilt = not (self._device.healthy and is_clean)
+        if self._device.healthy and not is_clean:
+            with suppress(DataLost, LaunchFailed):
+                self._device.stray_writes()  # what failed before this check may have written there
+                self._copy(data)
+
+    def _copy(self, data: _DeviceData) -> None:
+        """Copy data to the device again. Raises DataLost where the device does not take them any
+        more, and after a kernel that may have overwritten this process's memory.
+
+        The sets of data change places: what a kernel keeps by address is of the other one then.
+        """
+        data.sets = data.sets[::-1]
+        self.is_spoilt = True
+        try:
+            if self._device.overran:
+                raise LaunchFailed("the memory of its process was overwritten")
+            self._device.bind(*(each.arguments for each in data.sets))
+        except LaunchFailed as error:
+            raise DataLost(str(error)) from None
+        self.is_spoilt = False
+        for each in data.sets:
+            each.bound_again()
+        data.fresh = True
+        self._bound = data
+
+
+def _is_wrong(measured: Measurement) -> bool:
+    return measured.outcome is Outcome.WRONG_RESULT
+
+
+_PREPARE_TIMEOUT_S = 600.0
+
+T = TypeVar("T")
+
+
+@contextmanager
+def device_locked(backend: Backend) -> Iterator[None]:
+    """Hold the lock of a backend's device."""
+    if backend.device is None:
+        yield
+        return
+    with locked(backend.device.identity, str(backend.device)):
+        yield
+
+
+class DeviceClient:
+    """The process that owns the device, and which inputs of one host module it has prepared.
+
+    A client with an `owner` uses the process of that client, and must be closed before it. Another
+    one locks its device: raises DeviceBusy where another process measures on it.
+    """
+
+    def __init__(self, host: Path, backend: Backend, owner: DeviceClient | None = None) -> None:
+        self._host = host
+        self._language = backend.language
+        self._owner = owner or self
+        self._lock = ExitStack()
+        self._names: dict[Input, tuple[str, ...]] = {}
+        self._child: Child
+        self._used = 0  # the generation of the process in which a configuration ran last
+        if owner is None:
+            self._child = Child(partial(DeviceWorker, backend))  # which starts at the first call
+            self._lock.enter_context(device_locked(backend))
+        else:
+            self._child = owner._child
+
+    def _call(self, method: Callable[..., T], *args: object) -> T:
+        call = partial(self._child.call, method, *args, timeout_s=_PREPARE_TIMEOUT_S)
+        return repeated(call)
+
+    def describe(self) -> DeviceFacts:
+        """Open the device and describe it; raises BackendUnavailable."""
+        try:
+            return self._call(DeviceWorker.describe)
+        except ChildLost as lost:
+            raise BackendUnavailable(
+                f"the process that opens the {self._language} device {lost}; see whether the "
+                "driver's own tools work (clinfo, nvidia-smi)"
+            ) from None
+
+    def require_working(self) -> None:
+        """Raise BackendUnavailable where an empty kernel does not run on the device."""
+        try:
+            self._call(DeviceWorker.require_working)
+        except ChildLost as lost:
+            raise BackendUnavailable(
+                f"an empty kernel does not run on the {self._language} device: its process {lost}\n"
+                f"{empty_kernel_advice(self._language)}"
+            ) from None
+
+    def argument_names(self, problem: Input) -> tuple[str, ...]:
+        """Return the names of the kernel's arguments; raises HostModuleError."""
+        if problem not in self._names:
+            self._prepare(problem)
+        return self._names[problem]
+
+    def _prepare(self, problem: Input, seed: int = SEARCH_SEED) -> None:
+        """Have the data of an input in the process; raises HostModuleError.
+
+        Data that did fit before may fit again in a new process, and any other error of the driver
+        may be due to this process.
+        """
+        for is_last in (False, True):
+            try:
+                self._names[problem] = self._call(DeviceWorker.prepare, self._host, problem, seed)
+                return
+            except OutOfDeviceMemory as error:
+                if is_last or problem not in self._names:
+                    raise _does_not_fit(error) from None
+            except (DataLost, LaunchFailed) as error:
+                if is_last:
+                    self._child.replace()  # the next input shall not find it broken
+                    text = f"its data cannot be copied to the device: {error}"
+                    raise HostModuleError(text) from None
+            except ChildLost as lost:
+                raise HostModuleError(
+                    f"{self._host}: the process that made the data of ({problem}) {lost}; "
+                    "is there enough memory, and time?"
+                ) from None
+            self._child.replace()
+
+    def run(
+        self,
+        problem: Input,
+        method: Callable[..., T],
+        *args: object,
+        timeout_s: float,
+        seed: int = SEARCH_SEED,
+    ) -> T:
+        """Call a method of DeviceWorker while the process has the data of an input and a seed.
+
+        It is called again where the process was lost by chance, or crashed and an earlier
+        configuration may have spoilt it. Raises ChildLost, and HostModuleError where the data
+        cannot be made any more.
+        """
+        is_last, owner = False, self._owner
+        while True:
+            self._prepare(problem, seed)
+            is_used = owner._used == self._child.generation
+            owner._used = self._child.generation
+            try:
+                return self._child.call(method, *args, timeout_s=timeout_s)
+            except ChildLost as lost:
+                if is_last or not (lost.by_chance or (is_used and not lost.hung)):
+                    raise
+            is_last = True
+
+    def close(self) -> None:
+        """End the process, and free the device, unless they are another client's."""
+        with self._lock:
+            if self._owner is self:
+                self._child.close()
+
+
+def _does_not_fit(error: OutOfDeviceMemory) -> DataDoesNotFit:
+    return DataDoesNotFit(
+        f"its data does not fit on the device: {error}. Run the same command again when other "
+        "programs have ended. If the data is too large even then, leave the input out with --inputs"
+    )

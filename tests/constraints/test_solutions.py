@@ -1,0 +1,385 @@
+"""Counting and indexing solutions, held against brute force."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import chisquare
+
+from benchmarks.space import read_cases
+from harness.constraints.expression import Expression
+from harness.constraints.parts import TooLarge
+from harness.constraints.solutions import Solutions, constraint_table
+from harness.core.errors import ExpressionError
+from harness.core.records import Config, Value
+
+Domains = Mapping[str, Sequence[Value]]
+
+TEMPLATES = (
+    "{a} <= {b}",
+    "{a} * {b} <= {n}",
+    "{a} % {b} == 0",
+    "{a} + {b} != {c}",
+    "{a} / {b} < {c}",
+    "{a} in [1, 2, {n}]",
+    "{a} == {b} or {c} > {n}",
+    "{a} < {n}",
+    "not {a} == {b}",
+    "m > {n} or {a} > 1",
+)
+
+
+def brute_force(domains: Domains, texts: Sequence[str], given: Mapping[str, Value]) -> set[Config]:
+    """What each constraint allows; what cannot be computed is not allowed."""
+    constraints = [Expression(text) for text in texts]
+    rows = (dict(zip(domains, row, strict=True)) for row in itertools.product(*domains.values()))
+    return {Config(row) for row in rows if all(c.allows({**row, **given}) for c in constraints)}
+
+
+def solve(domains: Domains, texts: Sequence[str], **given: Value) -> Solutions:
+    return Solutions(domains, [Expression(text) for text in texts], given)
+
+
+def at(solutions: Solutions, domains: Domains, indices: Sequence[int]) -> list[Config]:
+    """The solutions with these indices."""
+    rows = solutions.points(indices).tolist()
+    return [
+        Config({n: values[k] for (n, values), k in zip(domains.items(), row, strict=True)})
+        for row in rows
+    ]
+
+
+def listed(solutions: Solutions, domains: Domains) -> list[Config]:
+    return at(solutions, domains, range(solutions.count))
+
+
+def random_problem(rng: random.Random) -> tuple[Domains, list[str]]:
+    choices: list[Sequence[Value]] = [
+        range(1, 5),
+        range(0, 7, 3),
+        (1, 2, 4),
+        (False, True),
+        (0.5, 1, 2.5),
+        (None, 1, 4),
+        (-2, 0, 2),
+    ]
+    domains = {name: rng.choice(choices) for name in "ABCDE"[: rng.randint(1, 5)]}
+    names = list(domains)
+    texts = [
+        rng.choice(TEMPLATES).format(
+            a=rng.choice(names), b=rng.choice(names), c=rng.choice(names), n=rng.randint(0, 6)
+        )
+        for _ in range(rng.randint(0, 4))
+    ]
+    return domains, texts
+
+
+def check_against_brute_force(
+    domains: Domains, texts: Sequence[str], given: Mapping[str, Value]
+) -> None:
+    """Count, list, judge and find the nearest of all points of small domains."""
+    solutions, expected = solve(domains, texts, **given), brute_force(domains, texts, given)
+    assert not solutions.left_out
+    assert solutions.count == len(expected)
+    assert set(listed(solutions, domains)) == expected
+    extents = [len(values) for values in domains.values()]
+    points = np.array(list(itertools.product(*map(range, extents)))).reshape(-1, len(extents))
+    legal = points[solutions.contains(points)]
+    assert legal.tolist() == sorted(solutions.points(range(solutions.count)).tolist())
+    for here in points[:: max(1, len(points) // 3)]:
+        away = {
+            n: 1.0 * abs(np.arange(e) - k) / e
+            for n, e, k in zip(domains, extents, here, strict=True)
+        }
+        found = solutions.nearest(here.tolist(), away.__getitem__)
+        assert (found is None) == (not expected)
+        if found is not None:
+            assert found in legal.tolist()
+            costs = [
+                sum(away[name][k] for name, k in zip(domains, row, strict=True))
+                for row in [found, *legal]
+            ]
+            assert costs[0] == pytest.approx(min(costs))
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_random_problems_agree_with_brute_force(seed: int) -> None:
+    domains, texts = random_problem(random.Random(seed))
+    check_against_brute_force(domains, texts, {"m": 3})
+
+
+# Everything that the language has, over whole numbers, fractions, zeros and truths.
+TERMS = st.recursive(
+    st.sampled_from(["A", "B", "C", "D", "m", "2", "3", "0.5", "0"]),
+    lambda term: st.one_of(
+        st.builds(
+            "({} {} {})".format, term, st.sampled_from(["+", "-", "*", "/", "//", "%"]), term
+        ),
+        st.builds("{}({}, {})".format, st.sampled_from(["min", "max", "ceil_div"]), term, term),
+        st.builds("({} if {} > {} else {})".format, term, term, term, term),
+        st.builds("{}({})".format, st.sampled_from(["abs", "-", "ceil", "sqrt", "log2"]), term),
+    ),
+    max_leaves=6,
+)
+RELATIONS = st.builds(
+    "({} {} {})".format, TERMS, st.sampled_from(["<=", "<", ">=", ">", "==", "!="]), TERMS
+)
+CONDITIONS = st.recursive(
+    st.one_of(
+        RELATIONS,
+        st.builds("({} <= {} < {})".format, TERMS, TERMS, TERMS),
+        st.builds("({} in [1, 2, {}])".format, TERMS, TERMS),
+    ),
+    lambda condition: st.one_of(
+        st.builds("({} {} {})".format, condition, st.sampled_from(["and", "or"]), condition),
+        st.builds("(not {})".format, condition),
+    ),
+    max_leaves=4,
+)
+NUMBERS: Domains = {"A": range(4), "B": (1, 2, 4), "C": (False, True), "D": (-1, 0.5, 2)}
+
+
+@settings(max_examples=150, deadline=None)
+@given(texts=st.lists(CONDITIONS, min_size=1, max_size=3))
+def test_any_conditions_agree_with_brute_force(texts: list[str]) -> None:
+    check_against_brute_force(NUMBERS, texts, {"m": 3})
+
+
+PRODUCTS: Domains = {"A": (2**40, 2**52 + 1, 3), "B": (2**40, 5, 2**52 - 1), "C": (2**53, 7)}
+FLAGS: Domains = {"mode": ("slow", "fast"), "flag": (None, 16, 32), "A": range(1, 100)}
+
+
+@pytest.mark.parametrize(
+    ("domains", "texts"),
+    [
+        ({"A": range(3), "B": ("x", "y")}, []),
+        (FLAGS, ["mode == 'slow' or A < 50", "flag == absent or flag * A <= 640"]),
+        (PRODUCTS, ["A * B * C % 7 == 0 or A * B < 2 ** 60"]),
+        ({"F": (None, 2), "A": range(3), "B": range(3)}, ["not F * A * B > 2"]),
+        ({"F": (None, 2), "A": range(3), "B": range(3)}, ["A > 1 or F * A * B >= 0"]),
+        ({"W": ("x", "y"), "V": ("y", "z"), "A": (1, 2)}, ["W == V or A > 1", "W != 'x' or A < 2"]),
+        ({"A": range(3), "B": range(3)}, ["(A if B > 1 else word) == 2"]),
+        ({"E": range(100), "N": (10, 1000)}, ["E <= 20 and 2 ** E <= N"]),
+        ({f"P{i}": range(4) for i in range(5)}, [f"P{i} <= P{i + 1}" for i in range(4)]),
+    ],
+    ids=[
+        "no constraint",
+        "texts and absent flags",
+        "above 64 bits",
+        "not computable, negated",
+        "not computable behind an alternative",
+        "texts",
+        "a choice of a text",
+        "short circuits",
+        "chains",
+    ],
+)
+def test_solutions_are_those_of_brute_force(domains: Domains, texts: list[str]) -> None:
+    found = listed(solve(domains, texts, word="a"), domains)
+    expected = brute_force(domains, texts, {"word": "a"})
+    assert len(found) == len(expected)
+    assert set(found) == expected
+
+
+def test_constraint_on_the_input_alone_allows_all_or_nothing() -> None:
+    domains = {"A": range(3), "B": range(4)}
+    assert solve(domains, ["m > 2"], m=3).count == 12
+    assert solve(domains, ["m > 2"], m=2).count == 0
+
+
+def test_comparison_with_an_absent_flag_is_false() -> None:
+    domains: Domains = {"F": (None, 1, 2)}
+    assert listed(solve(domains, ["F < 2"]), domains) == [Config({"F": 1})]
+
+
+def test_counts_above_64_bits_are_exact() -> None:
+    domains = {f"P{i}": range(1000) for i in range(30)}
+    assert solve(domains, ["P0 < P1", "P2 == P3"]).count == 499_500 * 1000 * 1000**26
+
+
+def test_indices_and_draws_are_the_same_solutions() -> None:
+    domains: Domains = {"A": range(1, 9), "B": (1, 2, 4), "C": ("x", "y"), "D": range(3)}
+    solutions = solve(domains, ["A % B == 0", "C == 'x' or A * D > 4"])
+    places = solutions.points(range(solutions.count))
+    drawn = Counter(map(tuple, solutions.draw(np.random.default_rng(1), 5000).tolist()))
+    assert len(set(map(tuple, places.tolist()))) == solutions.count
+    assert set(drawn) == set(map(tuple, places.tolist()))
+    assert chisquare(list(drawn.values())).pvalue > 1e-3
+
+
+# ------------------------------------------------------ too much for a table of all of it
+
+
+def folded(
+    operation: Callable[[int, int], int], numbers: Sequence[int], times: int
+) -> Counter[int]:
+    """How many ways lead to each sum or product of so many numbers."""
+    found = Counter(numbers)
+    for _ in range(times - 1):
+        pairs = itertools.product(found.items(), numbers)
+        found = Counter()
+        for (value, ways), number in pairs:
+            found[operation(value, number)] += ways
+    return found
+
+
+@pytest.mark.parametrize("relation", ["<=", "==", ">", "%"])
+@pytest.mark.parametrize(("sign", "operation"), [("+", operator.add), ("*", operator.mul)])
+def test_sums_and_products_of_many_are_counted(
+    relation: str, sign: str, operation: Callable[[int, int], int]
+) -> None:
+    names = [f"P{i}" for i in range(8)]
+    bound = 60 if sign == "+" else 4096
+    text = f" {sign} ".join(names)
+    text = f"({text}) % 7 == 3" if relation == "%" else f"{text} {relation} {bound}"
+    ways = folded(operation, range(1, 13), 8)
+    expected = sum(
+        count
+        for value, count in ways.items()
+        if Expression(text.replace(f" {sign} ".join(names), "total")).holds({"total": value})
+    )
+    solutions = solve(dict.fromkeys(names, range(1, 13)), [text])
+    assert solutions.count == expected
+    drawn = solutions.draw(np.random.default_rng(0), 200)
+    assert all(Expression(text).holds(dict(zip(names, row, strict=True))) for row in drawn + 1)
+
+
+@pytest.mark.parametrize(
+    ("count", "numbers", "bound"),
+    [(4, range(1, 129), 4096), (6, range(1, 65), 4096), (8, range(1, 65), 65536)],
+)
+def test_bounded_products_are_counted(count: int, numbers: range, bound: int) -> None:
+    names = [f"P{i}" for i in range(count)]
+    ways = Counter({1: 1})
+    for _ in names:
+        longer = Counter[int]()
+        for (product, found), number in itertools.product(ways.items(), numbers):
+            if product * number <= bound:
+                longer[product * number] += found
+        ways = longer
+    solutions = solve(dict.fromkeys(names, numbers), [f"{' * '.join(names)} <= {bound}"])
+    assert solutions.count == ways.total()
+
+
+def test_a_million_values_beside_others_are_counted() -> None:
+    solutions = solve({"A": range(1, 10**6 + 1), "B": range(1, 9)}, ["A % B == 0"])
+    assert solutions.count == sum(10**6 // b for b in range(1, 9))
+
+
+def random_graph(seed: int) -> Solutions:
+    """30 parameters, connected by 35 constraints over two of them each."""
+    rng = random.Random(seed)
+    domains = {f"P{i}": range(1, 9) for i in range(30)}
+    texts = ["{} * {} <= 24", "{} % {} == 0", "{} + {} <= 10", "{} <= {}", "{} != {}"]
+    pairs = (rng.sample(list(domains), 2) for _ in range(35))
+    return solve(domains, [rng.choice(texts).format(*pair) for pair in pairs])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_random_graph_of_constraints_is_counted_soon(seed: int) -> None:
+    random_graph(seed)  # what numpy sets up once is not counted
+    began = time.process_time()
+    solutions = random_graph(seed)
+    assert time.process_time() - began < 0.5  # 0.05 s on an idle core
+    assert not solutions.left_out
+    drawn = solutions.draw(np.random.default_rng(seed), 100)
+    assert solutions.contains(drawn).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "legal"),
+    [
+        ("dedispersion", 11_130),
+        ("gemm (CLBlast)", 116_928),
+        ("microhh", 138_600),
+        ("expdist", 294_000),
+        ("hotspot", 349_853),
+    ],
+)
+def test_spaces_of_published_kernels_have_the_published_counts(name: str, legal: int) -> None:
+    case = read_cases()[name]
+    texts = list(case.restrictions)
+    if name == "expdist":  # a restriction that Kernel Tuner adds by itself
+        texts.append("block_size_x * block_size_y <= 1024")
+    assert solve(case.parameters, texts).count == legal
+
+
+def test_divisors_of_divisors_are_counted() -> None:
+    size = 4096
+    domains: Domains = {name: range(1, size + 1) for name in ("L", "P", "G", "I")}
+    texts = [f"{size} % L == 0", "L % P == 0", f"({size} / L) % G == 0", "(L / P) % I == 0"]
+    solutions = solve(domains, texts)
+    powers = range(13)
+    expected = sum(
+        1
+        for local, private, groups, items in itertools.product(powers, repeat=4)
+        if private <= local and groups <= 12 - local and items <= local - private
+    )
+    assert solutions.count == expected
+
+
+def test_flags_that_may_be_absent_are_part_of_large_conditions() -> None:
+    domains: Domains = {"F": (None, 16, 64), **dict.fromkeys(["A", "B", "C", "D"], range(1, 17))}
+    text = "F == absent or F * A * B * C * D <= 65536"
+    ways = folded(operator.mul, range(1, 17), 4)
+    expected = sum(
+        count * (1 + (16 * value <= 65536) + (64 * value <= 65536)) for value, count in ways.items()
+    )
+    assert solve(domains, [text]).count == expected
+
+
+def test_what_cannot_be_held_is_left_out_and_told() -> None:
+    names = [f"P{i}" for i in range(7)]
+    primes = (7919, 104729, 1299709, 15485863, 32452843, 49979687, 67867967)
+    scattered = " + ".join(f"{name} * {prime}" for name, prime in zip(names, primes, strict=True))
+    texts = [f"({scattered}) % 1000003 == 5", "P0 <= P1", "P2 * P3 <= 64"]
+    began = time.process_time()
+    solutions = solve(dict.fromkeys(names, range(1, 17)), texts)
+    assert time.process_time() - began < 20
+    assert [constraint.text for constraint in solutions.left_out] == [texts[0]]
+    assert (
+        solutions.count
+        == 136 * sum(1 for a in range(1, 17) for b in range(1, 17) if a * b <= 64) * 16**3
+    )
+
+
+@pytest.mark.parametrize(
+    ("domains", "text"),
+    [
+        ({"A": range(10**4), "B": range(10**4)}, "A < B"),
+        ({"A": range(2**53)}, "A % 3 == 0"),
+        (
+            {"A": tuple(f"a{i}" for i in range(500)), "B": tuple("b" * i for i in range(500))},
+            "A==B",
+        ),
+    ],
+)
+def test_too_large_is_said_before_the_work_is_done(domains: Domains, text: str) -> None:
+    began = time.process_time()
+    with pytest.raises(TooLarge):
+        constraint_table(Expression(text), domains, {})
+    assert [constraint.text for constraint in solve(domains, [text]).left_out] == [text]
+    assert time.process_time() - began < 10
+
+
+def test_of_small_constraints_that_tie_much_together_some_are_left_out() -> None:
+    domains = {f"P{i}": range(64) for i in range(8)}
+    pairs = list(itertools.combinations(domains, 2))
+    began = time.process_time()
+    solutions = solve(domains, [f"{one} != {other}" for one, other in pairs])
+    assert time.process_time() - began < 20
+    assert 0 < len(solutions.left_out) < len(pairs)
+
+
+def test_what_no_scalar_can_compute_either_is_an_error() -> None:
+    with pytest.raises(ExpressionError, match="no order"):
+        constraint_table(Expression("A < 3"), {"A": (1, 2, "x")}, {})
