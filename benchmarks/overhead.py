@@ -62,7 +62,6 @@ class Device(ReplayMeasurer):
     """A replay that counts as a device, since replayed tests are committed in batches."""
 
     is_replay = False
-    notices: tuple[str, ...] = ()
 
 
 class Clock(SilentDisplay):

@@ -1,174 +1,173 @@
-"""The arithmetic of expressions, with equal results for scalars and numpy arrays.
+"""The arithmetic of expressions: IEEE doubles, in one way for scalars and numpy arrays.
 
-Undefined results are NaN: a division by zero, the square root of a negative number. Every
-comparison with NaN but `!=` is false, and NaN as a condition is false. An absent flag (None)
-equals only itself, and has no order.
-
-Arrays refuse what they cannot compute as exactly as Python's integers: TypeError for anything but
-numbers, OverflowError for integers above 2**53.
+Whole numbers are exact up to 2**53. Undefined results are NaN: a division by zero, the square root
+of a negative number. Every comparison with NaN but `!=` is false, and NaN as a condition is false.
+An absent flag (None) equals only itself, and has no order. Texts and absent flags are scalars.
 """
 
 from __future__ import annotations
 
 import ast
-import math
+import functools
+import itertools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+
+from harness.core.records import Value
 
 Operand = Any
 """A Python scalar, or a numpy array of numbers or booleans."""
 
-Operation = Callable[..., Operand]
-
 MAX_EXACT = 2**53
 """Up to this number, every integer is exact as a 64-bit float."""
 
-_MAX_EXPONENT = 64
-_MAX_BITS = 1024
+_MAX_WHOLE_EXPONENT = 64
+
+_Numbers = Any
+"""A float, or an array of doubles."""
 
 
-def any_array(*operands: Operand) -> bool:
-    """Whether one of the operands is an array."""
-    return any(isinstance(operand, np.ndarray) for operand in operands)
+def is_array(operand: Operand) -> bool:
+    """Whether the operand is an array."""
+    return isinstance(operand, np.ndarray) and operand.ndim > 0
 
 
-def _numbers(*operands: Operand) -> tuple[Operand, ...]:
-    """Prepare operands for arithmetic; raises TypeError for texts and absent flags."""
-    for operand in operands:
-        if isinstance(operand, str):
-            raise TypeError("a text can be compared, not calculated with")
-        if operand is None:
-            raise TypeError("an absent flag can be compared, not calculated with")
-    return tuple(map(_exact, operands)) if any_array(*operands) else operands
+def as_number(operand: Operand) -> _Numbers:
+    """Return an operand as doubles; raises TypeError for texts and absent flags."""
+    if isinstance(operand, str):
+        raise TypeError("a text can be compared, not calculated with")
+    if operand is None:
+        raise TypeError("an absent flag can be compared, not calculated with")
+    return np.asarray(operand, dtype=np.float64) if is_array(operand) else float(operand)
 
 
-def _exact(operand: Operand) -> Operand:
-    """Prepare an operand for arrays: booleans as 0 and 1; raises OverflowError for integers that a
-    float cannot hold."""
-    array = np.asarray(operand)
-    if array.dtype.kind == "b":
-        return array.astype(np.int64) if array.ndim else int(operand)
-    if array.dtype.kind not in "iuf":
-        raise TypeError("a table holds numbers only")
-    if array.dtype.kind != "f" and max(-int(array.min()), int(array.max())) > MAX_EXACT:
-        raise OverflowError
-    return operand
+def as_value(found: Operand) -> Operand:
+    """Return a computed scalar as a plain value: True or False, a whole number as an integer."""
+    if is_array(found):
+        return found
+    value = found.item() if isinstance(found, (np.ndarray, np.generic)) else found
+    is_whole = isinstance(value, float) and value.is_integer() and abs(value) <= MAX_EXACT
+    return int(value) if is_whole else value
 
 
-def _is_whole(operand: Operand) -> bool:
-    """Whether the operand is an integer, or an array of them."""
-    return bool(np.asarray(operand).dtype.kind in "biuO")
+def apply(node: ast.expr, operands: Sequence[Operand]) -> Operand:
+    """Compute an operation from its operands; raises TypeError for texts and absent flags where
+    numbers are needed."""
+    match node:
+        case ast.BinOp():
+            return _BINARY[type(node.op)](*map(as_number, operands))
+        case ast.UnaryOp(op=ast.Not()):
+            return _negation(operands[0])
+        case ast.UnaryOp():
+            number = as_number(operands[0])
+            return -number if isinstance(node.op, ast.USub) else number
+        case ast.BoolOp():
+            join = operator.and_ if isinstance(node.op, ast.And) else operator.or_
+            return functools.reduce(join, map(truth, operands))
+        case ast.IfExp():
+            test, chosen, other = operands
+            return np.where(truth(test), as_number(chosen), as_number(other))
+        case ast.Compare(ops=[ast.In() | ast.NotIn() as op]):
+            item, *elements = operands
+            equal = [_compare(ast.Eq(), item, element) for element in elements]
+            found = functools.reduce(operator.or_, equal, False)
+            return found if isinstance(op, ast.In) else _negation(found)
+        case ast.Compare():
+            pairs = zip(node.ops, itertools.pairwise(operands), strict=True)
+            relations = [_compare(op, left, right) for op, (left, right) in pairs]
+            return functools.reduce(operator.and_, relations)
+    assert isinstance(node, ast.Call)
+    assert isinstance(node.func, ast.Name)
+    return _FUNCTIONS[node.func.id](*map(as_number, operands))
 
 
-def _largest(operand: Operand) -> float:
-    return float(np.max(np.abs(np.asarray(operand, dtype=np.float64))))
+def truth(operand: Operand) -> Operand:
+    """Return an operand as a condition: zero, NaN, absent and the empty text are false."""
+    if operand is None or isinstance(operand, (str, bool)):
+        return bool(operand)
+    return (operand != 0) & (operand == operand)
 
 
-def _multiply(left: Operand, right: Operand) -> Operand:
-    whole_table = any_array(left, right) and _is_whole(left) and _is_whole(right)
-    if whole_table and _largest(left) * _largest(right) > MAX_EXACT:
-        raise OverflowError
-    return left * right
+def _negation(operand: Operand) -> Operand:
+    """Negate a condition; the negation of NaN is false, as NaN itself is."""
+    return not operand if operand is None or isinstance(operand, str) else operand == 0
 
 
-def _guarded(divide: Operation) -> Operation:
+def _compare(op: ast.cmpop, left: Operand, right: Operand) -> Operand:
+    """Whether the relation holds; raises TypeError for an order between a text and a number."""
+    is_equality = isinstance(op, (ast.Eq, ast.NotEq))
+    texts = isinstance(left, str) + isinstance(right, str)
+    if left is None or right is None or (texts == 1 and is_equality):
+        return is_equality and (left is right) == isinstance(op, ast.Eq)
+    if texts == 1:
+        raise TypeError("a text and a number have no order")
+    if texts == 0:
+        left, right = as_number(left), as_number(right)
+    return COMPARISONS[type(op)](left, right)
+
+
+def _divided(divide: Callable[..., _Numbers]) -> Callable[..., _Numbers]:
     """A division whose result is NaN where the divisor is zero."""
-
-    def apply(left: Operand, right: Operand) -> Operand:
-        if not any_array(left, right):
-            return divide(left, right) if right != 0 else math.nan
-        zero = np.equal(right, 0)
-        result = divide(left, np.where(zero, 1, right))
-        return np.where(zero, math.nan, result) if np.any(zero) else result
-
-    return apply
+    return lambda left, right: divide(left, np.where(right == 0, np.nan, right))
 
 
-def _power(base: Operand, exponent: Operand) -> Operand:
-    if _largest(exponent) > _MAX_EXPONENT:
-        raise ValueError(f"an exponent must lie between -{_MAX_EXPONENT} and {_MAX_EXPONENT}")
-    if not (_is_whole(base) and _is_whole(exponent)) or np.any(np.less(exponent, 0)):
-        return _real_power(base, exponent)
-    if any_array(base, exponent):
-        if _largest(_real_power(base, exponent)) > MAX_EXACT:
-            raise OverflowError
-        return np.power(base, exponent)
-    if int(base).bit_length() * exponent > _MAX_BITS:
-        raise OverflowError
-    return base**exponent
+def _floor_divided(left: _Numbers, right: _Numbers) -> _Numbers:
+    return np.floor(left / right) if _are_whole(left, right) else np.floor_divide(left, right)
 
 
-def _real_power(base: Operand, exponent: Operand) -> Operand:
-    base, exponent = np.asarray(base, np.float64), np.asarray(exponent, np.float64)
-    result = np.where((base == 0) & (exponent < 0), math.nan, np.power(base, exponent))
-    return result if result.ndim else result.item()
+def _modulo(left: _Numbers, right: _Numbers) -> _Numbers:
+    """Return the remainder: of whole numbers by a division, which takes a fifth of the time."""
+    if not _are_whole(left, right):
+        return np.mod(left, right)
+    return left - np.floor(left / right) * right
 
 
-def _log2(operand: Operand) -> Operand:
+def _are_whole(*operands: _Numbers) -> bool:
+    """Whether all numbers but NaN are whole, and so small that a quotient rounds down exactly."""
+    return all(
+        np.all((np.floor(o) == o) & (np.abs(o) < MAX_EXACT / 2) | (o != o)) for o in operands
+    )
+
+
+def _power(base: _Numbers, exponent: _Numbers) -> _Numbers:
+    """Raise to a power; to a small whole one by products, which are exact for whole numbers."""
+    is_whole = (np.floor(exponent) == exponent) & (np.abs(exponent) <= _MAX_WHOLE_EXPONENT)
+    left = np.where(is_whole, np.abs(exponent), 0)
+    product, factor = np.ones_like(base * left), base
+    while np.any(left > 0):
+        product = np.where(left % 2 == 1, product * factor, product)
+        factor, left = factor * factor, left // 2
+    result = np.where(is_whole, product, np.power(base, exponent))
+    result = np.where(is_whole & (exponent < 0), 1 / product, result)
+    return np.where((base == 0) & (exponent < 0), np.nan, result)
+
+
+def _log2(number: _Numbers) -> _Numbers:
     """Return the logarithm, which is exact for powers of two."""
-    number = np.asarray(operand, np.float64)
-    defined = number > 0
     mantissa, exponent = np.frexp(number)
-    logarithm = np.where(mantissa == 0.5, exponent - 1, np.log2(np.where(defined, number, 1)))
-    result = np.where(defined, logarithm, math.nan)
-    return result if result.ndim else result.item()
+    logarithm = np.where(mantissa == 0.5, exponent - 1, np.log2(number))
+    return np.where(number > 0, logarithm, np.nan)
 
 
-def _sqrt(operand: Operand) -> Operand:
-    if any_array(operand):
-        return np.sqrt(np.asarray(operand, np.float64))
-    return math.sqrt(operand) if operand >= 0 else math.nan
+def _reduced(operation: Callable[..., _Numbers]) -> Callable[..., _Numbers]:
+    return lambda *operands: functools.reduce(operation, operands)
 
 
-def _rounding(scalar: Operation, array: Operation) -> Operation:
-    """Make a function that rounds to whole numbers; NaN and infinity stay the same."""
-
-    def apply(operand: Operand) -> Operand:
-        if not any_array(operand):
-            whole = isinstance(operand, int) or not math.isfinite(operand)
-            return operand if whole else scalar(operand)
-        result = array(np.asarray(operand, np.float64))
-        if np.any(np.isfinite(result) & (np.abs(result) > MAX_EXACT)):
-            raise OverflowError
-        return result.astype(np.int64) if np.all(np.isfinite(result)) else result
-
-    return apply
-
-
-def _extreme(scalar: Operation, array: Operation) -> Operation:
-    """Make a function that returns the least or greatest operand; NaN where one of them is NaN."""
-
-    def apply(*operands: Operand) -> Operand:
-        if any_array(*operands):
-            result = operands[0]
-            for operand in operands[1:]:
-                result = array(result, operand)
-            return result
-        return math.nan if any(o != o for o in operands) else scalar(operands)
-
-    return apply
-
-
-def _ceil_div(dividend: Operand, divisor: Operand) -> Operand:
-    return -_BINARY[ast.FloorDiv](-dividend, divisor)
-
-
-_BINARY: dict[type[ast.operator], Operation] = {
+_BINARY: Mapping[type[ast.operator], Callable[..., _Numbers]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
-    ast.Mult: _multiply,
-    ast.Div: _guarded(operator.truediv),
-    ast.FloorDiv: _guarded(operator.floordiv),
-    ast.Mod: _guarded(operator.mod),
+    ast.Mult: operator.mul,
+    ast.Div: _divided(np.divide),
+    ast.FloorDiv: _divided(_floor_divided),
+    ast.Mod: _divided(_modulo),
     ast.Pow: _power,
 }
 
-_UNARY: dict[type[ast.unaryop], Operation] = {ast.USub: operator.neg, ast.UAdd: operator.pos}
-
-_COMPARE: dict[type[ast.cmpop], Operation] = {
+COMPARISONS: Mapping[type[ast.cmpop], Callable[..., Operand]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
     ast.Lt: operator.lt,
@@ -176,81 +175,25 @@ _COMPARE: dict[type[ast.cmpop], Operation] = {
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
 }
+"""The relations, by their class in Python's syntax tree."""
 
-_FUNCTIONS: dict[str, Operation] = {
-    "min": _extreme(min, np.minimum),
-    "max": _extreme(max, np.maximum),
-    "abs": abs,
-    "ceil": _rounding(math.ceil, np.ceil),
-    "floor": _rounding(math.floor, np.floor),
-    "sqrt": _sqrt,
+ARITHMETIC = frozenset(_BINARY)
+"""The operators between two numbers, by their class in Python's syntax tree."""
+
+_FUNCTIONS: Mapping[str, Callable[..., _Numbers]] = {
+    "min": _reduced(np.minimum),
+    "max": _reduced(np.maximum),
+    "abs": np.abs,
+    "ceil": np.ceil,
+    "floor": np.floor,
+    "sqrt": np.sqrt,
     "log2": _log2,
-    "ceil_div": _ceil_div,
+    "ceil_div": lambda dividend, divisor: -_BINARY[ast.FloorDiv](-dividend, divisor),
 }
 
-ARITHMETIC = frozenset((*_BINARY, *_UNARY))
-"""The operators of arithmetic, by their class in Python's syntax tree."""
 
-COMPARISONS = frozenset(_COMPARE)
-
-
-def calculate(op: ast.operator | ast.unaryop, *operands: Operand) -> Operand:
-    """Apply an operator; raises TypeError, ValueError or OverflowError where it cannot."""
-    operands = _numbers(*operands)
-    if isinstance(op, ast.operator):
-        return _BINARY[type(op)](*operands)
-    return _UNARY[type(op)](*operands)
-
-
-def call(function: str, *operands: Operand) -> Operand:
-    """Apply a function by its name; raises what `calculate` does."""
-    return _FUNCTIONS[function](*_numbers(*operands))
-
-
-def compare(op: ast.cmpop, left: Operand, right: Operand) -> Operand:
-    """Whether the relation holds; raises TypeError for an order between a text and a number."""
-    equality = isinstance(op, (ast.Eq, ast.NotEq))
-    texts = isinstance(left, str) + isinstance(right, str)
-    if left is None or right is None or (texts == 1 and equality):
-        return equality and (left is right) == isinstance(op, ast.Eq)
-    if texts == 1:
-        raise TypeError("a text and a number have no order")
-    if any_array(left, right):
-        left, right = _exact(left), _exact(right)
-    return _COMPARE[type(op)](left, right)
-
-
-def contains(item: Operand, elements: list[Operand]) -> Operand:
-    """Whether the item equals one of the elements."""
-    found: Operand = False
-    for element in elements:
-        found = either(found, compare(ast.Eq(), item, element))
-    return found
-
-
-def truth(operand: Operand) -> Operand:
-    """Return an operand as a condition: zero, NaN, absent and the empty text are false."""
-    if any_array(operand):
-        return (operand != 0) & (operand == operand)
-    return bool(operand) and operand == operand
-
-
-def negation(operand: Operand) -> Operand:
-    """Negate a condition; the negation of NaN is false, as NaN itself is."""
-    return operand == 0 if any_array(operand) else not operand
-
-
-def both(left: Operand, right: Operand) -> Operand:
-    """Whether both conditions hold."""
-    return np.logical_and(left, right) if any_array(left, right) else left and right
-
-
-def either(left: Operand, right: Operand) -> Operand:
-    """Whether one of the conditions holds."""
-    return np.logical_or(left, right) if any_array(left, right) else left or right
-
-
-def select(condition: Operand, chosen: Operand, other: Operand) -> Operand:
-    """Return `chosen if condition else other` elementwise, for an array of conditions."""
-    chosen, other = (_exact(operand) for operand in (chosen, other))
-    return np.where(condition, chosen, other)
+def numbers_of(values: Sequence[Value]) -> npt.NDArray[Any] | None:
+    """Return values as an array; None unless all are numbers."""
+    if isinstance(values, range):
+        return np.arange(values.start, values.stop, values.step)
+    return np.array(values) if all(isinstance(v, (int, float)) for v in values) else None

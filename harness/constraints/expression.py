@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from harness.constraints import arithmetic
-from harness.constraints.arithmetic import Operand, any_array
+from harness.constraints.arithmetic import Operand
 from harness.core.errors import ExpressionError
 from harness.core.records import Value, shown
 from harness.core.text import suggestion
@@ -92,18 +92,14 @@ class Expression:
         return f"Expression({self.text!r})"
 
     def __call__(self, values: Mapping[str, Any]) -> Operand:
-        """Evaluate the expression; scalars give a scalar, arrays broadcast.
+        """Evaluate the expression; scalars give a scalar, arrays of numbers broadcast.
 
-        Raises ExpressionError where types or sizes do not fit together, or where arrays cannot
-        compute what scalars can compute exactly; KeyError for a name without value.
+        Raises ExpressionError where types do not fit together; KeyError for a name without value.
         """
         try:
-            with np.errstate(all="ignore"):
-                return _walk(self._body, values)
-        except (TypeError, ValueError, OverflowError) as error:
-            large = isinstance(error, OverflowError)
-            reason = "a number in it is too large" if large else str(error)
-            message = f"`{self.written}` cannot be computed{self._with(values)}: {reason}"
+            return evaluate(self._body, values)
+        except ExpressionError as error:
+            message = f"`{self.written}` cannot be computed{self._with(values)}: {error}"
             raise ExpressionError(message) from None
 
     @property
@@ -115,12 +111,19 @@ class Expression:
 
     @property
     def tree(self) -> ast.expr:
-        """The syntax tree; `operands` and `evaluate` work on its nodes."""
+        """The syntax tree; `operands_of` and `evaluate` work on its nodes."""
         return self._body
 
     def holds(self, values: Mapping[str, Any]) -> Operand:
         """Evaluate the expression as a condition: True or False, or an array of them."""
-        return arithmetic.truth(self(values))
+        return arithmetic.as_value(arithmetic.truth(self(values)))
+
+    def allows(self, values: Mapping[str, Value]) -> bool:
+        """Whether the expression holds; False where it cannot be computed."""
+        try:
+            return bool(self.holds(values))
+        except ExpressionError:
+            return False
 
     def why_false(self, values: Mapping[str, Value]) -> str | None:
         """Return None where the expression holds, else a sentence with the values."""
@@ -131,7 +134,7 @@ class Expression:
     def describe_values(self, values: Mapping[str, Any]) -> str:
         """Return the values that it uses, such as `A=1, B=2`; empty where there are arrays."""
         used = {name: values[name] for name in self.names_in_order if name in values}
-        if any_array(*used.values()):
+        if any(map(arithmetic.is_array, used.values())):
             return ""
         return ", ".join(f"{name}={shown(value)}" for name, value in used.items())
 
@@ -140,20 +143,54 @@ class Expression:
         return f" with {used}" if used else ""
 
 
-def operands(node: ast.expr) -> list[ast.expr]:
+def operands_of(node: ast.expr) -> list[ast.expr]:
     """Return the operands of a node; none for a name or a constant."""
-    if isinstance(node, (ast.Name, ast.Call)):
-        return node.args if isinstance(node, ast.Call) else []
-    return _parts(node, "")
+    match node:
+        case ast.BinOp():
+            return [node.left, node.right]
+        case ast.UnaryOp():
+            return [node.operand]
+        case ast.BoolOp():
+            return node.values
+        case ast.IfExp():
+            return [node.test, node.body, node.orelse]
+        case ast.Compare(comparators=[ast.List() | ast.Tuple() | ast.Set() as listed]):
+            return [node.left, *listed.elts]
+        case ast.Compare():
+            return [node.left, *node.comparators]
+        case ast.Call():
+            return node.args
+    return []
 
 
 def evaluate(node: ast.expr, values: Mapping[str, Any]) -> Operand:
     """Evaluate a node like a whole expression; raises ExpressionError."""
     try:
         with np.errstate(all="ignore"):
-            return _walk(node, values)
-    except (TypeError, ValueError, OverflowError) as error:
+            return arithmetic.as_value(_computed(node, values))
+    except OverflowError:
+        raise ExpressionError("a number in it is too large") from None
+    except TypeError as error:
         raise ExpressionError(str(error)) from None
+
+
+def _computed(node: ast.expr, values: Mapping[str, Any]) -> Operand:
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.Name):
+        return WORDS[node.id] if node.id in WORDS else values[node.id]
+    if isinstance(node, ast.IfExp):
+        test = arithmetic.truth(_computed(node.test, values))
+        if not arithmetic.is_array(test):
+            return _computed(node.body if test else node.orelse, values)
+    if isinstance(node, ast.BoolOp):
+        decisive, found = isinstance(node.op, ast.Or), []
+        for operand in node.values:
+            found.append(arithmetic.truth(_computed(operand, values)))
+            if not arithmetic.is_array(found[-1]) and found[-1] == decisive:
+                return decisive
+        return arithmetic.apply(node, found)
+    return arithmetic.apply(node, [_computed(operand, values) for operand in operands_of(node)])
 
 
 def _likely_mistake(text: str) -> str:
@@ -180,26 +217,24 @@ def _names(node: ast.expr, text: str, depth: int = 0) -> Iterator[str]:
     if isinstance(node, ast.Name):
         yield from () if node.id in WORDS else (node.id,)
         return
-    for part in _parts(node, text):
-        yield from _names(part, text, depth + 1)
+    _check(node, text)
+    for operand in operands_of(node):
+        yield from _names(operand, text, depth + 1)
 
 
-def _parts(node: ast.expr, text: str) -> list[ast.expr]:
-    """Return the operands of a node; raises ExpressionError for a node outside the language."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, (bool, int, float, str)):
-        return []
-    if isinstance(node, ast.BinOp) and type(node.op) in arithmetic.ARITHMETIC:
-        return [node.left, node.right]
-    if isinstance(node, ast.UnaryOp) and not isinstance(node.op, ast.Invert):
-        return [node.operand]
-    if isinstance(node, ast.BoolOp):
-        return node.values
-    if isinstance(node, ast.IfExp):
-        return [node.test, node.body, node.orelse]
-    if isinstance(node, ast.Compare):
-        return [node.left, *_compared(node, text)]
-    if isinstance(node, ast.Call):
-        return _call_arguments(node, text)
+def _check(node: ast.expr, text: str) -> None:
+    """Raise ExpressionError for a node outside the language."""
+    match node:
+        case ast.Constant(value=bool() | int() | float() | str()) | ast.BoolOp() | ast.IfExp():
+            return None
+        case ast.BinOp(op=op) if type(op) in arithmetic.ARITHMETIC:
+            return None
+        case ast.UnaryOp(op=ast.Not() | ast.USub() | ast.UAdd()):
+            return None
+        case ast.Compare():
+            return _check_comparison(node, text)
+        case ast.Call():
+            return _check_call(node, text)
     raise ExpressionError(
         f"`{_source(node, text)}` in `{text}` is not allowed: use numbers, names, arithmetic, "
         f"comparisons, and, or, not, and the functions {', '.join(FUNCTIONS)}"
@@ -211,12 +246,12 @@ def _source(node: ast.expr, text: str) -> str:
     return ast.get_source_segment(text, node) or text
 
 
-def _compared(node: ast.Compare, text: str) -> list[ast.expr]:
+def _check_comparison(node: ast.Compare, text: str) -> None:
     if isinstance(node.ops[0], (ast.In, ast.NotIn)):
         listed = node.comparators[0]
         if len(node.ops) > 1 or not isinstance(listed, (ast.List, ast.Tuple, ast.Set)):
             raise ExpressionError(f"`in` in `{text}` needs a list such as [1, 2, 4] after it")
-        return listed.elts
+        return
     for op in node.ops:
         if type(op) not in arithmetic.COMPARISONS:
             word = "in" if isinstance(op, (ast.In, ast.NotIn)) else "is"
@@ -224,10 +259,9 @@ def _compared(node: ast.Compare, text: str) -> list[ast.expr]:
                 f"`{word}` in `{text}` is not allowed there: compare with ==, and join "
                 "comparisons with `and`"
             )
-    return node.comparators
 
 
-def _call_arguments(node: ast.Call, text: str) -> list[ast.expr]:
+def _check_call(node: ast.Call, text: str) -> None:
     name = _source(node.func, text)
     if name not in FUNCTIONS:
         hint = suggestion(name, FUNCTIONS)
@@ -239,64 +273,3 @@ def _call_arguments(node: ast.Call, text: str) -> list[ast.expr]:
         noun = "argument" if wanted == "1" else "arguments"
         found = "one by name" if node.keywords else count
         raise ExpressionError(f"`{name}` in `{text}` takes {wanted} {noun}, but got {found}")
-    return node.args
-
-
-def _walk(node: ast.expr, values: Mapping[str, Any]) -> Operand:
-    if isinstance(node, ast.Constant):
-        return node.value
-    if isinstance(node, ast.Name):
-        return WORDS[node.id] if node.id in WORDS else values[node.id]
-    if isinstance(node, ast.BinOp):
-        return arithmetic.calculate(node.op, _walk(node.left, values), _walk(node.right, values))
-    if isinstance(node, ast.UnaryOp):
-        return _unary(node, values)
-    if isinstance(node, ast.BoolOp):
-        return _boolean(node, values)
-    if isinstance(node, ast.IfExp):
-        return _conditional(node, values)
-    if isinstance(node, ast.Compare):
-        return _comparison(node, values)
-    assert isinstance(node, ast.Call)
-    assert isinstance(node.func, ast.Name)
-    return arithmetic.call(node.func.id, *(_walk(argument, values) for argument in node.args))
-
-
-def _unary(node: ast.UnaryOp, values: Mapping[str, Any]) -> Operand:
-    operand = _walk(node.operand, values)
-    if isinstance(node.op, ast.Not):
-        return arithmetic.negation(operand)
-    return arithmetic.calculate(node.op, operand)
-
-
-def _boolean(node: ast.BoolOp, values: Mapping[str, Any]) -> Operand:
-    conjunction = isinstance(node.op, ast.And)
-    join = arithmetic.both if conjunction else arithmetic.either
-    result: Operand = conjunction
-    for part in node.values:
-        result = join(result, arithmetic.truth(_walk(part, values)))
-        if not any_array(result) and result != conjunction:
-            break
-    return result
-
-
-def _conditional(node: ast.IfExp, values: Mapping[str, Any]) -> Operand:
-    test = arithmetic.truth(_walk(node.test, values))
-    if any_array(test):
-        return arithmetic.select(test, _walk(node.body, values), _walk(node.orelse, values))
-    return _walk(node.body if test else node.orelse, values)
-
-
-def _comparison(node: ast.Compare, values: Mapping[str, Any]) -> Operand:
-    left = _walk(node.left, values)
-    if isinstance(node.ops[0], (ast.In, ast.NotIn)):
-        listed = node.comparators[0]
-        assert isinstance(listed, (ast.List, ast.Tuple, ast.Set))
-        found = arithmetic.contains(left, [_walk(element, values) for element in listed.elts])
-        return found if isinstance(node.ops[0], ast.In) else arithmetic.negation(found)
-    result: Operand = True
-    for op, comparator in zip(node.ops, node.comparators, strict=True):
-        right = _walk(comparator, values)
-        result = arithmetic.both(result, arithmetic.compare(op, left, right))
-        left = right
-    return result

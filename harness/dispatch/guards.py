@@ -1,8 +1,8 @@
 """Translate guards and launch sizes to C with the space's meaning.
 
-`harness.constraints.expression` computes with Python's unbounded integers, and with NaN where a
-number has no value. C computes with doubles, which hold every integer up to 2**53, so that nothing
-overflows. `check_exact` tells whether that is far enough for some inputs.
+`harness.constraints.expression` computes with doubles, which hold whole numbers up to 2**53, and
+with NaN where a number has no value. C does the same; the Python module computes with unbounded
+integers. `check_exact` tells whether both agree for some inputs.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ from __future__ import annotations
 import ast
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from harness.constraints import expression as language
+from harness.constraints.arithmetic import MAX_EXACT
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError
 from harness.core.records import Value
@@ -25,7 +28,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _MOST_POWER = 64
-_MAX_EXACT = 2**53  # every integer up to this is also a double
 
 
 @dataclass(frozen=True)
@@ -72,9 +74,9 @@ def _constant(value: Value) -> Formula | str | None:
         return TRUE if value else FALSE
     if not math.isfinite(value):
         raise _Untranslatable(f"it has the constant {value}")
-    is_whole = value == int(value) and abs(value) <= _MAX_EXACT
+    is_whole = value == int(value) and abs(value) <= MAX_EXACT
     if not is_whole and isinstance(value, int):
-        raise _Untranslatable(f"it has the constant {value}, beyond {_MAX_EXACT}")
+        raise _Untranslatable(f"it has the constant {value}, beyond {MAX_EXACT}")
     return Formula(Type.WHOLE if is_whole else Type.REAL, c_real(value))
 
 
@@ -85,8 +87,8 @@ def _negated(operand: Formula) -> Formula:
 def check_exact(
     texts: Iterable[str], constants: Mapping[str, Value], features: pd.DataFrame
 ) -> None:
-    """Raise ExpressionError where an expression has integers beyond 2**53 on some input: C would
-    not compute what Python does."""
+    """Raise ExpressionError where a part of an expression exceeds 2**53 on some input: Python
+    would compute it exactly, C not."""
     words = [name for name in features if features[name].dtype.kind not in "iuf"]
     parts = [part for _, part in features.groupby(words)] if words else [features]
     for part, text in itertools.product(parts, texts):
@@ -94,7 +96,22 @@ def check_exact(
             str(name): part[name].iloc[0] if name in words else part[name].to_numpy()
             for name in part
         }
-        Expression(text)({**constants, **numbers})  # arrays are computed up to 2**53 alone
+        if any(_exceeds(node, {**constants, **numbers}) for node in _nodes(Expression(text).tree)):
+            raise ExpressionError(f"`{text}` cannot be computed: a number in it is too large")
+
+
+def _nodes(node: ast.expr) -> Iterator[ast.expr]:
+    yield node
+    for operand in language.operands_of(node):
+        yield from _nodes(operand)
+
+
+def _exceeds(node: ast.expr, values: Mapping[str, Any]) -> bool:
+    try:
+        found = np.asarray(language.evaluate(node, values))
+    except ExpressionError:  # of an alternative that is not needed, or found when it is written
+        return False
+    return found.dtype.kind in "iuf" and bool((abs(found) > MAX_EXACT).any())
 
 
 @dataclass(frozen=True)

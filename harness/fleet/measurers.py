@@ -29,7 +29,7 @@ _WAIT_S = 60.0
 measurement."""
 
 _SAY_S = 1.0
-_WAIT_LOOK_S = 0.1
+_WAIT_LOOK_S = 0.5
 _LOOK_S = 2.0
 _ENDING_S = 5.0  # a device that takes longer to open is free again once its worker notices
 _AGAIN_S = 30.0

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from harness.core.arrays import Array
 from harness.core.records import Input
-from harness.models.encoding.columns import feature_rows
+from harness.models.encoding.columns import InputScale
 from harness.models.encoding.configs import ConfigEncoder
 from harness.space import PointArray, Space
 
@@ -105,7 +105,7 @@ def _inputs_as_rows(data: TransferData) -> Array:
     known = [source.problem for source in data.sources if source.problem is not None]
     if len(known) < len(data.sources):
         return np.empty((1 + len(data.sources), 0))
-    return feature_rows([data.problem, *known])
+    return InputScale.rows([data.problem, *known])
 
 
 def _gathered(

@@ -100,12 +100,9 @@ def _unpacked(path: Path, most: int) -> bytes:
             is_packed = file.read(len(_GZIP)) == _GZIP
         with gzip.open(path) if is_packed else path.open("rb") as content:
             return content.read(most)
-    except EOFError:
-        raise RecordingError(
-            f"{path}: is cut short: its gzip data has no end; fetch it again"
-        ) from None
-    except (gzip.BadGzipFile, zlib.error) as error:
-        raise RecordingError(f"{path}: is damaged gzip data: {error}; fetch it again") from None
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        what = "is gzip data that is damaged or cut short"
+        raise RecordingError(f"{path}: {what}: {error}; fetch it again") from None
     except OSError as error:
         raise RecordingError(f"{path}: cannot be read: {error.strerror}") from None
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 from harness.core.errors import RecordingError
 from harness.core.records import (
@@ -25,9 +26,8 @@ from harness.results import SEARCHED, StoredCampaign, campaigns, read_measuremen
 from harness.space import Space
 from harness.space_file import Spec
 
-Measurements = Mapping[tuple[Input, Config], Measurement]
 
-
+@dataclass(eq=False)
 class ReplayMeasurer:
     """Serves recorded measurements. What is not recorded fails to launch, and the message says so.
 
@@ -35,20 +35,14 @@ class ReplayMeasurer:
     the search must tune exactly those. `limits` are None, since recordings do not state them.
     """
 
-    limits: DeviceLimits | None = None
-    is_replay = True
-    notices: tuple[str, ...] = ()
-    statistic = Statistic.MEDIAN
+    limits: ClassVar[DeviceLimits | None] = None
+    is_replay: ClassVar[bool] = True
+    notices: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(
-        self,
-        measurements: Measurements,
-        environment: Environment,
-        compiler: str | None = None,
-    ) -> None:
-        self.measurements = measurements
-        self.environment = environment
-        self.compiler = compiler
+    measurements: Mapping[tuple[Input, Config], Measurement]
+    environment: Environment
+    compiler: str | None = None
+    statistic: Statistic = Statistic.MEDIAN
 
     @classmethod
     def of(cls, recording: Recording) -> ReplayMeasurer:

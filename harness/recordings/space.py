@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -15,7 +15,7 @@ from harness.core.records import Config, Input, Outcome, Value
 from harness.recordings.recording import Recording
 from harness.space import PointArray, Points, Space
 from harness.space.draws import Draws
-from harness.space.points import is_scale, near_indices
+from harness.space.points import step_size
 from harness.space_file import Spec
 from harness.space_file.model import Measure, Search, Verify
 
@@ -94,49 +94,24 @@ class ListedSpace(Space):
 
     # ------------------------------------------------------------- neighbours
 
-    def neighbours(self, config: Config, reach: int | None = 1) -> Iterator[Config]:
-        """Yield the recorded configurations that differ in one parameter; see Space.neighbours."""
-        return map(self.decode, self._near(self.encode(config), reach).tolist())
-
     def neighbour_points(self, point: PointArray) -> PointArray:
         """Return the recorded points that differ in one parameter; see Space.neighbour_points."""
         changed, _ = self.points.changes(point, _ALL_VALUES)
         return changed[self.are_legal(changed)]
 
-    def _near(self, here: tuple[int, ...], reach: int | None) -> PointArray:
-        changed = [
-            (*here[:axis], index, *here[axis + 1 :])
-            for axis, parameter in enumerate(self.parameters)
-            for index in near_indices(parameter, here[axis], reach)
-        ]
-        points = np.array(changed, self.points.dtype).reshape(-1, len(here))
-        return points[self.are_legal(points)]
-
     def nearest_legal(self, config: Config, rng: random.Random) -> Config:
         """Return the nearest recorded configuration, by `distance`, at random among equals.
 
-        Configurations that differ in one parameter come first, all others only if there is none.
         Raises UsageError where nothing is legal.
         """
-        here = self.encode(config)
-        if self.are_legal(np.array([here]))[0]:
-            return self.decode(here)
         if not len(self._listed):
             raise UsageError("the recording holds no legal configuration of this input")
-        near = self._near(here, None)
-        near = near if len(near) else self._listed
-        steps = np.abs(near - np.array(here))
-        away = np.where(self._scales, steps / self._widths, steps != 0).sum(axis=1)
+        here = self.encode(config)
+        away = np.zeros(len(self._listed))
+        for axis, parameter in enumerate(self.parameters):
+            away += step_size(parameter, here[axis], self._listed[:, axis])
         nearest = np.flatnonzero(away <= away.min() + _SAME_DISTANCE)
-        return self.decode(near[rng.choice(nearest)].tolist())
-
-    @cached_property
-    def _scales(self) -> npt.NDArray[np.bool_]:
-        return np.array([is_scale(p) for p in self.parameters], dtype=bool)
-
-    @cached_property
-    def _widths(self) -> npt.NDArray[np.float64]:
-        return np.array([len(p.values) - 1 for p in self.parameters], dtype=np.float64)
+        return self.decode(self._listed[rng.choice(nearest)].tolist())
 
     # --------------------------------------------------------------- encoding
 

@@ -2,6 +2,6 @@
 
 from harness.space.constrained import ConstrainedSpace
 from harness.space.points import PointArray, Points, position_of
-from harness.space.protocol import Space
+from harness.space.space import Space
 
 __all__ = ["ConstrainedSpace", "PointArray", "Points", "Space", "position_of"]

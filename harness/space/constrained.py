@@ -1,6 +1,6 @@
 """A spec -> its legal configurations for one input on one device.
 
-Constraints are solved (harness.constraints.solver) instead of tried, so a space of 10^9 points
+Constraints are solved (harness.constraints.solutions) instead of tried, so a space of 10^9 points
 opens at once, is counted exactly, and returns any legal configuration by index. Where constraints
 connect too many parameters for that, the widest constraints are left to rejection: configurations
 that satisfy the others are drawn until one satisfies these too, and the count is an estimate.
@@ -9,33 +9,53 @@ that satisfy the others are drawn until one satisfies these too, and the count i
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import cached_property, partial
-from operator import itemgetter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from harness.constraints.expression import Expression
-from harness.constraints.solver import Solutions
+from harness.constraints.solutions import Solutions
 from harness.core.errors import ExpressionError, UsageError
 from harness.core.program import Launch
-from harness.core.records import LIMIT_NAMES, Config, DeviceLimits, Input, Value
+from harness.core.records import LIMIT_NAMES, Config, DeviceLimits, Input, Value, shown
 from harness.space.draws import Draws
-from harness.space.judge import Judge
 from harness.space.launches import launch_constraints, launch_of
-from harness.space.points import PointArray, Points, near_indices, step_size
-from harness.space.protocol import Space
-from harness.space.relevance import Move, Relevance
-from harness.space_file import LaunchPlan, Parameter, Spec
+from harness.space.points import PointArray, Points, position_of, step_size
+from harness.space.space import Space
+from harness.space_file import LaunchPlan, Parameter, Spec, conditional
 
 _REPAIR_CANDIDATES = 64
+
+
+@dataclass(frozen=True)
+class _Condition:
+    """The condition `when` a parameter matters, and the points for which it does, over the
+    parameters that it names. `implied` is the constraint on canonical configurations: a parameter
+    that does not matter is at its default."""
+
+    parameter: Parameter
+    when: Expression
+    implied: Expression
+    axes: Sequence[int]
+    solutions: Solutions
+
+    def why_false(self, values: Mapping[str, Value]) -> str:
+        """Return why a configuration is not canonical."""
+        where = self.when.describe_values(values)
+        return (
+            f"{self.parameter.name} does not matter{f' where {where}' if where else ''}, "
+            f"so it stays at its default {shown(self.parameter.default)}"
+        )
 
 
 class ConstrainedSpace(Space):
     """The configurations that satisfy a spec's constraints on one input and, if known, a device.
 
-    Without device limits, constraints that name them are left out.
+    Without device limits, constraints that name them are left out. Configurations that differ only
+    in parameters that do not matter are one; its canonical form has these at their defaults.
     """
 
     def __init__(
@@ -48,19 +68,21 @@ class ConstrainedSpace(Space):
     ) -> None:
         self.parameters = tuple(parameters)
         self.points = Points(parameters)
-        self._given: dict[str, Value] = dict(given or {})
+        self._given: dict[str, Value] = dict(given or {}) | (limits.names() if limits else {})
         self._launch = launch
-        if limits is not None:
-            self._given |= limits.names()
         # Without a device, what speaks of one cannot be judged.
         unjudged = set() if limits else set(LIMIT_NAMES)
+        self._conditions = [
+            self._condition(parameter, when)
+            for parameter, when in conditional(self.parameters)
+            if not when.names & unjudged
+        ]
         judged = [c for c in constraints if not c.names & unjudged]
-        self._relevance = Relevance(self.points, self._given, unjudged)
         implied = launch_constraints(launch, limits)
         written = {c.text for c in judged}
         self._limits = {c.text: limit for c, limit in implied.items() if c.text not in written}
-        all_constraints = [*self._relevance.implied, *judged, *implied]
-        self.judge = Judge(self.points, all_constraints, self._given)
+        decisive = [*(c.implied for c in self._conditions), *judged, *implied]
+        self.constraints: Sequence[Expression] = list({c.text: c for c in decisive}.values())
 
     @classmethod
     def of(
@@ -72,10 +94,19 @@ class ConstrainedSpace(Space):
         constraints = [c.expression for c in spec.constraints]
         return cls(tuned, constraints, absent | dict(problem), limits, spec.launch)
 
-    @property
-    def constraints(self) -> list[Expression]:
-        """The constraints that decide whether a point is legal, without those that always hold."""
-        return self.judge.constraints
+    def _condition(self, parameter: Parameter, when: Expression) -> _Condition:
+        named = {p.name: p.values for p in self.parameters if p.name in when.names}
+        return _Condition(
+            parameter,
+            when,
+            Expression.or_equal(when, parameter.name, parameter.default),
+            [self.points.axis[name] for name in named],
+            Solutions(named, [when], self._given),
+        )
+
+    @cached_property
+    def _solutions(self) -> Solutions:
+        return Solutions({p.name: p.values for p in self.parameters}, self.constraints, self._given)
 
     # ---------------------------------------------------------------- judging
 
@@ -85,24 +116,19 @@ class ConstrainedSpace(Space):
 
     def are_legal(self, points: PointArray) -> npt.NDArray[np.bool_]:
         """Say of many points whether they are legal, shape (points,)."""
-        return self.judge.all_held(self.constraints, points)
-
-    def is_point(self, config: Mapping[str, Value]) -> bool:
-        """Whether the configuration has a value of each parameter, legal or not."""
-        return self.points.why_no_point(config) is None
+        return self._solutions.contains(points)
 
     def _why_constrained(self, config: Mapping[str, Value]) -> str | None:
-        values = self.judge.values(config)
+        values = {**self._given, **config}
         for constraint in self.constraints:
             try:
                 reason = constraint.why_false(values)
             except ExpressionError as error:
                 return str(error)
             if reason is not None:
-                irrelevant = self._relevance.why_false(constraint, values)
-                if irrelevant is not None:
-                    return irrelevant
-                return reason + self._limit(constraint)
+                irrelevant = (c for c in self._conditions if c.implied is constraint)
+                told = (c.why_false(values) for c in irrelevant)
+                return next(told, reason + self._limit(constraint))
         return None
 
     def _limit(self, constraint: Expression) -> str:
@@ -119,36 +145,30 @@ class ConstrainedSpace(Space):
 
         A configuration that is no point of this space is returned unchanged.
         """
-        if not self._relevance or not self.is_point(config):
+        if not self._conditions or not self.is_point(config):
             return config
-        return Config(self._relevance.canonical(config))
+        return self.decode(self._canonical(self.encode_all([config]))[0].tolist())
+
+    def _canonical(self, points: PointArray) -> PointArray:
+        """Return the canonical form of many points, shape (points, parameters)."""
+        found = points.copy() if self._conditions else points
+        for condition in self._conditions:  # ordered: what a condition names is final before
+            matters = condition.solutions.contains(found[:, condition.axes])
+            parameter = condition.parameter
+            default = position_of(parameter, parameter.default)
+            assert default is not None
+            found[~matters, self.points.axis[parameter.name]] = default
+        return found
 
     # ---------------------------------------------------------------- drawing
 
     @cached_property
     def draws(self) -> Draws:
         """The solutions of the constraints, or of all but the widest, which then judge them."""
-        domains = {p.name: p.values for p in self.parameters}
-        solutions = Solutions(domains, self.constraints, self._given)
-        left_out = solutions.left_out
-        judge = partial(self.judge.all_held, left_out) if left_out else None
-        return Draws(self.points, solutions, self.decode, judge)
+        judge = self._solutions.contains if self._solutions.left_out else None
+        return Draws(self.points, self._solutions, self.decode, judge)
 
     # ------------------------------------------------------------- neighbours
-
-    def neighbours(self, config: Config, reach: int | None = 1) -> Iterator[Config]:
-        """Yield the legal configurations that differ in one parameter; see Space.neighbours.
-
-        Parameters that no longer matter then differ too.
-        """
-        start = self.canonical(config)
-        positions = self.encode(start)
-        broken = set(self.judge.broken(self.constraints, start))
-        for parameter, here in zip(self.parameters, positions, strict=True):
-            for index in near_indices(parameter, here, reach):
-                changed, concerned = self._relevance.move(self.judge, start, parameter, index)
-                if broken.issubset(concerned) and self.judge.satisfies(concerned, changed):
-                    yield Config(changed)
 
     def neighbour_points(self, point: PointArray) -> PointArray:
         """Return the legal points that differ in one parameter; see Space.neighbour_points.
@@ -156,27 +176,38 @@ class ConstrainedSpace(Space):
         Parameters that no longer matter then differ too. All values are tried where there are at
         most 64, else the 32 nearest on each side and 32 spread evenly over all.
         """
-        here = self._relevance.canonical_points(self.judge, point[None, :])
+        here = self._canonical(point[None, :])
         changed, which = self.points.changes(here[0])
-        if self._relevance:
-            changed = self._relevance.canonical_points(self.judge, changed)
+        if self._conditions:
+            changed = self._canonical(changed)
             changed = changed[changed[np.arange(len(which)), which] != here[0, which]]
-        return changed[self.judge.legal_changes(here[0], changed)]
+        return changed[self.are_legal(changed)]
 
     def nearest_legal(self, config: Config, rng: random.Random) -> Config:
-        """Repair an illegal configuration.
+        """Return the legal configuration at the least distance.
 
-        Where `repaired` finds none, return the nearest of a uniform sample of legal configurations.
-        Raises UsageError where there is none either.
+        Where constraints are left to rejection and that one breaks them, it is the nearest of those
+        that differ in one parameter, a uniform sample, and the default. Raises UsageError where
+        there is none either.
         """
-        found = repaired(self.judge, self._relevance, self.canonical(config))
-        return self._nearest_sampled(config, rng) if found is None else found
+        here = self._canonical(self.encode_all([config]))[0]
+        if self.are_legal(here[None, :])[0]:
+            return self.decode(here.tolist())
 
-    def _nearest_sampled(self, config: Config, rng: random.Random) -> Config:
-        candidates = self.sample(rng, _REPAIR_CANDIDATES) or [self.default]
-        if not self.is_legal(candidates[0]):
+        def cost(name: str) -> npt.NDArray[np.float64]:
+            axis = self.points.axis[name]
+            indices = np.arange(self.points.extents[axis])
+            return np.asarray(step_size(self.parameters[axis], int(here[axis]), indices), float)
+
+        nearest = self._solutions.nearest(here.tolist(), cost)
+        if nearest is not None and self.are_legal(np.array([nearest]))[0]:
+            return self.decode(nearest)
+        near = [*map(self.decode, self.neighbour_points(here).tolist())]
+        candidates = [*near, *self.sample(rng, _REPAIR_CANDIDATES), self.default]
+        legal = [other for other in candidates if self.is_legal(other)]
+        if not legal:
             raise UsageError("no legal configuration was found; check the constraints")
-        return min(candidates, key=lambda other: self.distance(config, other))
+        return min(legal, key=lambda other: self.distance(config, other))
 
     # --------------------------------------------------------------- encoding
 
@@ -191,50 +222,4 @@ class ConstrainedSpace(Space):
 
     def launch(self, config: Config, function: str, arguments: Sequence[str]) -> Launch:
         """Return the launch of a configuration; raises ExpressionError where a size is no int."""
-        return launch_of(self._launch, self.judge.values(config), function, arguments)
-
-
-_REACH = 8
-
-
-def repaired(judge: Judge, relevance: Relevance, config: Config) -> Config | None:
-    """Return the nearest legal configuration that differs in one parameter.
-
-    Nearness is the relative step on scales. Where none is legal, continue from the nearest that
-    breaks fewer constraints. Returns None where that leads nowhere.
-    """
-    here: Config | None = config
-    broken = judge.broken(judge.constraints, config)
-    while here is not None and broken:
-        here = _stepped(judge, relevance, here, broken)
-        broken = judge.broken(judge.constraints, here) if here is not None else []
-    return here
-
-
-def _stepped(
-    judge: Judge, relevance: Relevance, config: Config, broken: Sequence[Expression]
-) -> Config | None:
-    """Return the nearest change of one parameter that repairs everything, or else a part."""
-    shared = frozenset.intersection(*(constraint.names for constraint in broken))
-    for changed, naming in _steps(judge, relevance, config, shared):
-        if judge.satisfies(naming, changed):
-            return Config(changed)
-    named = frozenset.union(*(constraint.names for constraint in broken))
-    for changed, naming in _steps(judge, relevance, config, named) if len(broken) > 1 else ():
-        before = sum(constraint in naming for constraint in broken)
-        if len(judge.broken(naming, changed)) < before:
-            return Config(changed)
-    return None
-
-
-def _steps(
-    judge: Judge, relevance: Relevance, config: Config, names: Collection[str]
-) -> Iterator[Move]:
-    """Yield small changes of one of these parameters, the nearest first, with their constraints."""
-    steps: list[tuple[float, Parameter, int]] = []
-    for parameter, here in zip(judge.points.parameters, judge.points.encode(config), strict=True):
-        if parameter.name in names:
-            near = near_indices(parameter, here, _REACH)
-            steps += ((step_size(parameter, here, there), parameter, there) for there in near)
-    for _, parameter, there in sorted(steps, key=itemgetter(0)):
-        yield relevance.move(judge, config, parameter, there)
+        return launch_of(self._launch, {**self._given, **config}, function, arguments)

@@ -11,7 +11,7 @@ from harness.core.kernel_name import is_plain, reference_lines, words_of
 from harness.core.program import ANY_CARVEOUT, Launch, Program
 from harness.core.records import Config, DeviceLimits, Value
 from harness.source.kernel_source import macro_lines
-from harness.space.protocol import Space
+from harness.space.space import Space
 from harness.space_file import LaunchPlan, Spec
 from harness.space_file.compiler import CompilerPlan
 
@@ -70,15 +70,8 @@ def launch_of(
     carveout = ANY_CARVEOUT
     if plan.carveout is not None:
         carveout = _whole(plan.carveout, values, least=ANY_CARVEOUT)
-    return Launch(
-        function,
-        group,
-        grid,
-        tuple(arguments),
-        shared_bytes,
-        cooperative=plan.cooperative,
-        carveout=carveout,
-    )
+    passed = tuple(arguments)
+    return Launch(function, group, grid, passed, shared_bytes, (), plan.cooperative, carveout)
 
 
 def _whole(expression: Expression, values: Mapping[str, Value], least: int = 1) -> int:

@@ -8,7 +8,8 @@ from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
 from harness.constraints.expression import Expression
-from harness.constraints.solver import TooLarge, constraint_factor
+from harness.constraints.parts import TooLarge
+from harness.constraints.solutions import constraint_table
 from harness.core.errors import ExpressionError
 from harness.core.records import LIMIT_NAMES, Input, Value
 from harness.space_file.document import Document, Location
@@ -82,7 +83,7 @@ def _why_useless(
         if not when.names <= {*domains, *problem, *LIMIT_NAMES}:
             return None
         try:
-            table = constraint_factor(when, domains, {**SOME_LIMITS, **problem}).table
+            table = constraint_table(when, domains, {**SOME_LIMITS, **problem})
             never = never and not table.any()
         except ExpressionError as error:
             return str(error)

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from harness.constraints.expression import Expression
-from harness.constraints.solver import Solutions, TooLarge, constraint_factor
+from harness.constraints.parts import TooLarge
+from harness.constraints.solutions import Solutions, constraint_table
 from harness.core.errors import ExpressionError
 from harness.core.records import LIMIT_NAMES, Input, Value, shown
 from harness.space_file.document import Document
@@ -117,7 +118,7 @@ class _ConstraintCheck:
 
     def _why_impossible(self, constraint: Expression, problem: Input) -> str | None:
         try:
-            table = constraint_factor(constraint, self._domains, {**SOME_LIMITS, **problem}).table
+            table = constraint_table(constraint, self._domains, {**SOME_LIMITS, **problem})
         except ExpressionError as error:
             return str(error)
         except TooLarge:

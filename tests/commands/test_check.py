@@ -192,7 +192,7 @@ def test_flags_are_counted_with_their_own_compiler_alone(write, capsys):
 
 
 def test_size_that_cannot_be_counted_is_called_an_estimate(write, capsys, monkeypatch):
-    monkeypatch.setattr("harness.constraints.solver.diagram.MAX_EDGES", 100)
+    monkeypatch.setattr("harness.constraints.solutions.MOST_EDGES", (100,))
     names = [f"P{index}" for index in range(12)]
     many = {name: {"type": "integer", "min": 1, "max": 9, "default": 1, "role": "launch"}
             for name in names}  # fmt: skip

@@ -274,7 +274,7 @@ def scope() -> Translator:
         ("log2(m) < A", "log2 of a feature differs between mathematical libraries"),
         ("m ** HALF < n", "only powers of whole numbers, to a constant of 1 or more, are exact"),
         ("m * HALF // 1 < n", "//, % and ceil_div are exact only for whole numbers"),
-        ("m < 2 ** 53 + A - 3", "it has the constant 9007199254740993, beyond 9007199254740992"),
+        ("m < 9007199254740993", "it has the constant 9007199254740993, beyond 9007199254740992"),
         ("MODE < m", "a text has no order"),
         ("MODE * m < n", "a text can be compared, not calculated with"),
     ],

@@ -68,34 +68,30 @@ def test_equal_code_that_is_launched_alike_shares_the_samples_and_names_their_or
     assert found.observed == {"occupancy": 0.5}
 
 
-@pytest.mark.parametrize(
-    ("built", "launches"),
-    [
-        (build("cd" * 32), LAUNCH),
-        (build(None), LAUNCH),
-        (build(), (Launch("f", (32,), (2,), ("x",)),)),
-        (build(), (Launch("f", (64,), (3,), ("x",)),)),
-        (build(), ()),
-    ],
-    ids=["code", "unknown code", "group", "grid", "from the host module"],
-)
-def test_other_code_or_another_launch_shares_nothing(
-    built: Build, launches: tuple[Launch, ...]
+UNKNOWN, READ_B = build(None), ok(1, 5, read=("B",))
+CASES = {
+    "equal code": (ok(1), config(2), {}, True),
+    "other code": (ok(1), config(2), {"built": build("cd" * 32)}, False),
+    "unknown code": (ok(1), config(2), {"built": UNKNOWN}, False),
+    "both unknown": (ok(1, build=UNKNOWN), config(2), {"built": UNKNOWN}, False),
+    "not built": (ok(1, build=None), config(2), {"built": UNKNOWN}, False),
+    "group": (ok(1), config(2), {"launches": (Launch("f", (32,), (2,), ("x",)),)}, False),
+    "grid": (ok(1), config(2), {"launches": (Launch("f", (64,), (3,), ("x",)),)}, False),
+    "from the host module": (ok(1), config(2), {"launches": ()}, False),
+    "equal where it was read": (READ_B, config(2, 5), {}, True),
+    "other value was read": (READ_B, config(2, 6), {}, False),
+    "other type was read": (READ_B, Config({"A": 2, "B": 5.0}), {}, False),
+    "what was read is missing": (READ_B, Config({"A": 2}), {}, False),
+    "unknown what was read": (ok(1, read=None), config(2), {}, False),
+    "the same is measured again": (ok(1), config(1), {}, False),
+}
+
+
+@pytest.mark.parametrize(("measured", "asked", "changes", "is_shared"), CASES.values(), ids=CASES)
+def test_equal_code_is_shared_where_it_is_launched_alike_and_the_host_module_read_the_same(
+    measured: Measurement, asked: Config, changes: dict[str, Any], is_shared: bool
 ) -> None:
-    assert found_for(ok(1), config(2), built, launches) is None
-
-
-def test_code_that_is_not_known_is_not_equal_to_itself() -> None:
-    assert found_for(ok(1, build=build(None)), config(2), build(None)) is None
-    assert found_for(ok(1, build=None), config(2), build(None)) is None
-
-
-def test_what_the_host_module_read_must_be_the_same() -> None:
-    measured = ok(1, 5, read=("B",))
-    assert found_for(measured, config(2, 5)) is not None
-    assert found_for(measured, config(2, 6)) is None
-    assert found_for(measured, Config({"A": 2, "B": 5.0})) is None
-    assert found_for(measured, Config({"A": 2})) is None
+    assert (found_for(measured, asked, **changes) is not None) is is_shared
 
 
 def test_measurements_are_found_by_whatever_the_host_module_read_each_time() -> None:
@@ -104,10 +100,6 @@ def test_measurements_are_found_by_whatever_the_host_module_read_each_time() -> 
     equal.add(ok(2, 5, read=("A",)), LAUNCH)
     found = equal.find(config(2, 6), build(), LAUNCH)
     assert found.shared_with == config(2, 5).digest
-
-
-def test_nothing_is_shared_where_it_is_not_known_what_the_host_module_read() -> None:
-    assert found_for(ok(1, read=None), config(2)) is None
 
 
 @pytest.mark.parametrize("outcome", [o for o in Outcome if o is not Outcome.OK])
@@ -122,10 +114,6 @@ def test_failures_that_repeat_are_shared_and_those_that_may_be_chance_are_not(
 def test_what_was_shared_is_shared_on_with_its_first_origin() -> None:
     found = found_for(ok(2, shared_with=config(1).digest), config(3))
     assert found.shared_with == config(1).digest
-
-
-def test_a_configuration_that_is_requested_again_is_measured_again() -> None:
-    assert found_for(ok(1), config(1)) is None
 
 
 # ----------------------------------------------------------------------------- a measurer

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from harness.core.records import Input, Value
-from harness.models.encoding.columns import feature_rows, nearest_first
+from harness.models.encoding.columns import InputScale, nearest_first
 from harness.models.encoding.configs import ConfigEncoder
 from harness.space_file import Parameter
 
@@ -189,7 +189,7 @@ def test_sizes_are_alike_by_their_ratio() -> None:
 def test_every_feature_counts_alike_whatever_its_range_and_its_words() -> None:
     rows = [(1, 1, "a"), (2**20, 2, "b"), (1, 2, "c"), (2**20, 1, "a")]
     inputs = [Input({"m": m, "n": n, "kind": kind}) for m, n, kind in rows]
-    points = feature_rows(inputs)
+    points = InputScale.rows(inputs)
     assert points.shape == (4, 2 + 3)
     np.testing.assert_allclose(points[:, :2].std(axis=0), 1)
     assert points[:, 2:].var(axis=0).sum() == pytest.approx(1)
@@ -200,13 +200,13 @@ def test_every_feature_counts_alike_whatever_its_range_and_its_words() -> None:
 
 def test_what_is_the_same_for_all_has_no_column() -> None:
     inputs = [Input({"n": n, "k": 7, "kind": "a"}) for n in (1, 2, 3)]
-    assert feature_rows(inputs).shape == (3, 1)
-    assert feature_rows([Input({})]).shape == (1, 0)
+    assert InputScale.rows(inputs).shape == (3, 1)
+    assert InputScale.rows([Input({})]).shape == (1, 0)
 
 
 @pytest.mark.parametrize("values", [(0, 1, 2), (-5, 0, 3), (0.5, 2**40, 1), (1, "wide", True)])
 def test_no_logarithm_and_no_number_need_exist(values: tuple[int | float | str, ...]) -> None:
-    rows = feature_rows([Input({"n": value}) for value in values])
+    rows = InputScale.rows([Input({"n": value}) for value in values])
     assert np.isfinite(rows).all()
     assert len(np.unique(rows, axis=0)) >= 2
 

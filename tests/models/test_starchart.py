@@ -234,6 +234,8 @@ def test_a_value_between_two_known_ones_falls_where_its_box_says() -> None:
     tree = grow(table, "time_s", ["n"], Growth(threshold=0.1))
     unseen = pd.DataFrame({"n": [2**40 + 1, 2**40 + 3, 0, 2**50]})
     assert tree.predict(unseen).tolist() == [1, 3, 1, 3]
+    with pytest.raises(UsageError, match="column n has no number in 1 of 2 rows"):
+        tree.predict(pd.DataFrame({"n": [1, np.nan]}))
     low, _ = tree.root.leaves()
     assert low.box.holds(unseen).tolist() == [True, False, True, False]
 

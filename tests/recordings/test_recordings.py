@@ -507,9 +507,15 @@ PACKED = gzip.compress(json.dumps(cache_of(ONE)).encode())
 @pytest.mark.parametrize(
     ("packed", "message"),
     [
-        (PACKED[: len(PACKED) * 3 // 10], "is cut short: its gzip data has no end"),
-        (PACKED[: len(PACKED) * 9 // 10], "is cut short: its gzip data has no end"),
-        (b"\x1f\x8b" + b"damaged" * 10, "is damaged gzip data"),
+        (
+            PACKED[: len(PACKED) * 3 // 10],
+            "gzip data that is damaged or cut short: .* ended before",
+        ),
+        (
+            PACKED[: len(PACKED) * 9 // 10],
+            "gzip data that is damaged or cut short: .* ended before",
+        ),
+        (b"\x1f\x8b" + b"damaged" * 10, "is gzip data that is damaged"),
         (gzip.compress(b"[" + b" " * 1000), "has more than 1,000 bytes, unpacked; split it"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -645,8 +651,8 @@ def test_positions_and_configurations_are_inverse(space: ListedSpace) -> None:
 
 
 def test_neighbours_are_recorded_and_differ_in_one_parameter(space: ListedSpace) -> None:
-    assert set(space.neighbours(config(16, 1))) == {config(16, 2), config(32, 1)}
-    assert set(space.neighbours(config(16, 1), None)) == {
+    near = space.neighbour_points(space.encode_all([config(16, 1)])[0])
+    assert {space.decode(row) for row in near.tolist()} == {
         config(16, 2), config(32, 1), config(64, 1),
     }  # fmt: skip
 

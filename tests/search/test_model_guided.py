@@ -157,7 +157,7 @@ def test_a_failure_is_not_proposed_again_and_its_neighbours_are_avoided(space: S
 
 
 def test_where_next_to_nothing_works_it_goes_on_and_repeats_nothing(space: Space) -> None:
-    guided, working = Guided(space), set(space.sample(random.Random(6), 40))
+    guided, working = Guided(space), set(space.sample(random.Random(8), 40))
     asked = []
     for _ in range(40):
         (config,) = guided.generation(1)
@@ -249,7 +249,7 @@ def test_a_space_of_one_point_and_inputs_of_words_has_no_prior() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seed", "digest"), [(0, "543011b7d20ffd14"), (1, "c9650a9927cc3a59"), (2, "1e0f992054d89e9c")]
+    ("seed", "digest"), [(0, "145af53d7b4d6332"), (1, "97b20606d57cc906"), (2, "2991309b2b161976")]
 )
 def test_auto_proposes_for_a_seed_what_it_proposed_before(
     seed: int, digest: str, tmp_path: Path

@@ -42,7 +42,7 @@ from harness.models.starchart import (
     importance,
     settings_below,
 )
-from harness.models.starchart.reading import rows_inside, samples_within
+from harness.models.starchart.reading import rows_inside
 from harness.results.view import Results
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ def _print_settings(console: Console, found: Samples, options: TreeOptions) -> N
     trees = [(grown(found, _limited(name, found), growth), limit) for name, limit in options.limits]
     regions = settings_below(trees)
     console.print(_settings_table(trees, regions))
-    within = int(samples_within(trees).sum())
+    within = int(np.logical_and.reduce([tree.within(limit) for tree, limit in trees]).sum())
     if within and not len(regions):
         whole = len(trees[0][0].samples)
         print_line(

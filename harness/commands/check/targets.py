@@ -188,7 +188,7 @@ def checked_spaces(
     value of a feature where there are more than 100. Inputs that no constraint tells apart share
     one."""
     first = ConstrainedSpace.of(spec, spec.inputs[0], limits, compiler)
-    named = frozenset().union(*(c.names for c in first.judge.all_constraints))
+    named = frozenset().union(*(c.names for c in first.constraints))
     features = [name for name in spec.features if name in named]
     spaces: dict[tuple[Value, ...], ConstrainedSpace] = {}
     for problem in _checked_inputs(spec):

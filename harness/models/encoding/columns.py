@@ -272,18 +272,10 @@ def tuned_range(features: pd.DataFrame) -> tuple[TunedRange, ...]:
 def nearest_first(problem: Input, others: Sequence[Input]) -> list[Input]:
     """Sort other inputs by their distance from `problem`, nearest first; equally near ones keep
     their order."""
-    rows = feature_rows([problem, *others])
+    rows = InputScale.rows([problem, *others])
     # Rounded, because sums over columns in another order differ in the last bit.
     distances = np.square(rows[1:] - rows[0]).sum(axis=1).round(_DIGITS)
     return [others[index] for index in np.argsort(distances, kind="stable").tolist()]
-
-
-def feature_rows(inputs: Sequence[Input]) -> Array:
-    """Encode inputs on a scale of their own, shape (inputs, columns); see `InputScale`."""
-    if not inputs[0]:
-        return np.empty((len(inputs), 0))
-    table = {name: [problem[name] for problem in inputs] for name in inputs[0]}
-    return InputScale.of(table).points(table)
 
 
 @dataclass(frozen=True)
@@ -300,6 +292,14 @@ class InputScale:
         features = {str(name): _FeatureColumns.of(values) for name, values in table.items()}
         varying = {name: one for name, one in features.items() if one.deviation > _EQUAL}
         return cls(varying or {name: replace(one, deviation=1.0) for name, one in features.items()})
+
+    @classmethod
+    def rows(cls, inputs: Sequence[Input]) -> Array:
+        """Encode inputs, one or more, on a scale of their own, shape (inputs, columns)."""
+        if not inputs[0]:
+            return np.empty((len(inputs), 0))
+        table = {name: [problem[name] for problem in inputs] for name in inputs[0]}
+        return cls.of(table).points(table)
 
     def points(self, table: Mapping[str, Sequence[Any]] | pd.DataFrame) -> Array:
         """Encode inputs, shape (inputs, columns); a word that the scale does not know is unlike

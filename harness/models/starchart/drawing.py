@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -58,12 +58,6 @@ def draw(tree: Tree, depth: int = 4, paper: str = "white") -> Figure:
     figure.suptitle(
         f"{tree.target}: mean (samples), share of the squared error of each split", wrap=True
     )
-    _write(axes, places, paper)
-    return figure
-
-
-def _write(axes: Any, places: Sequence[_Place], paper: str) -> None:
-    """Write the nodes, and the conditions on the lines to those below."""
     write = partial(axes.text, ha="center", va="center")
     for place in places:
         for side in place.below:
@@ -71,9 +65,9 @@ def _write(axes: Any, places: Sequence[_Place], paper: str) -> None:
             x, y = (place.x + 2 * side.x) / 3, -(place.depth + 2 * side.depth) / 3
             frame = {"boxstyle": "square,pad=0.1", "facecolor": paper, "edgecolor": "none"}
             write(x, y, side.condition, fontsize=7, zorder=2, bbox=frame)
-        node = place.node
-        text = f"{node.mean:.3g}\n({node.count})"
+        text = f"{place.node.mean:.3g}\n({place.node.count})"
         if place.below:
-            text += f"\n{node.split}"
+            text += f"\n{place.node.split}"
         frame = {"boxstyle": "round", "facecolor": paper, "edgecolor": "0.4"}
         write(place.x, -place.depth, text, fontsize=8, zorder=3, bbox=frame)
+    return figure

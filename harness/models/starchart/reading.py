@@ -125,7 +125,7 @@ def settings_below(limits: Sequence[tuple[Tree, float]]) -> pd.DataFrame:
     samples, axes = trees[0].samples, trees[0].axes
     if any(tree.axes != axes or not tree.samples.index.equals(samples.index) for tree in trees):
         raise UsageError(f"the trees of {' and '.join(names)} must have the same samples and axes")
-    within = samples_within(limits)
+    within = np.logical_and.reduce([tree.within(limit) for tree, limit in limits])
     regions: list[tuple[Region, tuple[TreeNode, ...]]] = [(Region(), ())]
     for tree, limit in limits:
         allowed = [leaf for leaf in tree.root.leaves() if leaf.mean <= limit]
@@ -145,13 +145,6 @@ def settings_below(limits: Sequence[tuple[Tree, float]]) -> pd.DataFrame:
     table = pd.DataFrame(rows, columns=["box", *names, "count", "met"])
     ordered: pd.DataFrame = table.sort_values(names, kind="stable", ignore_index=True)
     return ordered
-
-
-def samples_within(limits: Sequence[tuple[Tree, float]]) -> Flags:
-    """Say which of the trees' samples keep all limits themselves."""
-    own = [(tree.target.shown(tree.target.of(tree.samples)), limit) for tree, limit in limits]
-    within: Flags = np.logical_and.reduce([values <= limit for values, limit in own])
-    return within
 
 
 def _overlapping(

@@ -37,13 +37,8 @@ class Axis:
         must_have(table, [name])
         column = table[name]
         if is_number(column):
-            lacking = int(column.isna().sum())
-            if not lacking:
-                return cls(name, tuple(column.drop_duplicates().sort_values().tolist()), True)
-            raise UsageError(
-                f"column {name} has no number in {lacking} of {len(column)} rows; leave these out, "
-                "or make all of its values words where absent is a value of its own"
-            )
+            _numbers(column)
+            return cls(name, tuple(column.drop_duplicates().sort_values().tolist()), True)
         found: set[Any] = set(values_of(column))
         words = sorted(found - {None}, key=str)
         words = sorted(words) if _are_numbers(words) else words
@@ -53,13 +48,13 @@ class Axis:
         """Return the index of each value among the known ones; a number between two of these counts
         as the nearer one.
 
-        Raises UsageError for an unknown word.
+        Raises UsageError for an unknown word or a missing number.
         """
         column = table[self.name]
         if self.is_number:
             known = np.array(self.values, dtype=np.float64)
             middles = (known[1:] + known[:-1]) / 2
-            return np.searchsorted(middles, np.asarray(column, dtype=np.float64))
+            return np.searchsorted(middles, _numbers(column))
         indices = {word: index for index, word in enumerate(self.values)}
         found = values_of(column)
         for word in found:
@@ -98,6 +93,17 @@ class Axis:
         ranks = np.empty(count)
         ranks[np.argsort(means, kind="stable")] = np.arange(count)
         return ranks
+
+
+def _numbers(column: pd.Series[Any]) -> Array:
+    """Return the numbers. Raises UsageError where some are missing."""
+    lacking = int(column.isna().sum())
+    if lacking:
+        raise UsageError(
+            f"column {column.name} has no number in {lacking} of {len(column)} rows; leave these "
+            "out, or make all of its values words where absent is a value of its own"
+        )
+    return column.to_numpy(dtype=np.float64)
 
 
 def _are_numbers(words: Collection[Value]) -> bool:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from harness.core.arrays import Array, Indices
+from harness.core.arrays import Array, Flags, Indices
 from harness.core.errors import UsageError
 from harness.models.encoding.columns import is_number, must_have
 from harness.models.folds import group_numbers, grouped_folds
@@ -262,6 +262,11 @@ class Tree:
         predicted = self.target.shown(self.regression.means[self.regression.leaves(columns)])
         scaled = predicted * self.target.size(table)
         return pd.Series(scaled, index=table.index, name=self.target.column)
+
+    def within(self, limit: float) -> Flags:
+        """Say which samples are at most a limit themselves, in the unit that people read."""
+        within: Flags = self.target.shown(self.target.of(self.samples)) <= limit
+        return within
 
     @cached_property
     def root(self) -> TreeNode:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import random
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +18,7 @@ from harness.space.points import PointArray, Points, step_size
 from harness.space_file import Parameter
 
 
-class Space(Protocol):
+class Space(ABC):
     """The legal configurations of some parameters for one input.
 
     `ConstrainedSpace` solves the constraints of a spec, `ListedSpace` lists what a recording
@@ -46,9 +45,9 @@ class Space(Protocol):
     def why_illegal(self, config: Mapping[str, Value]) -> str | None:
         """Return what is wrong with a configuration, with its values; None if it is legal."""
 
-    @abstractmethod
     def is_point(self, config: Mapping[str, Value]) -> bool:
         """Whether the configuration has a value of each parameter, legal or not."""
+        return self.points.why_no_point(config) is None
 
     @abstractmethod
     def are_legal(self, points: PointArray) -> npt.NDArray[np.bool_]:
@@ -105,14 +104,6 @@ class Space(Protocol):
     # ------------------------------------------------------------- neighbours
 
     @abstractmethod
-    def neighbours(self, config: Config, reach: int | None = 1) -> Iterator[Config]:
-        """Yield the legal configurations that differ in one parameter.
-
-        On a scale the new value is within `reach` steps of the old one (None: any step); a boolean
-        or an enumeration takes each other value.
-        """
-
-    @abstractmethod
     def neighbour_points(self, point: PointArray) -> PointArray:
         """Return the legal points that differ from a point, shape (parameters,), in one parameter.
 
@@ -129,7 +120,7 @@ class Space(Protocol):
     def distance(self, one: Config, other: Config) -> float:
         """Sum the relative steps on scales, and 1 for any other change."""
         steps = zip(self.parameters, self.encode(one), self.encode(other), strict=True)
-        return sum(step_size(parameter, here, there) for parameter, here, there in steps)
+        return float(sum(step_size(parameter, here, there) for parameter, here, there in steps))
 
     # --------------------------------------------------------------- encoding
 
