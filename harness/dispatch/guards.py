@@ -1,8 +1,8 @@
 """Translate guards and launch sizes to C with the space's meaning.
 
 `harness.constraints.expression` computes with doubles, which hold whole numbers up to 2**53, and
-with NaN where a number has no value, as C does. `check_exact` tells whether that is far enough for
-some inputs.
+with NaN where a number has no value. C does the same; the Python module computes with unbounded
+integers. `check_exact` tells whether both agree for some inputs.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ def _negated(operand: Formula) -> Formula:
 def check_exact(
     texts: Iterable[str], constants: Mapping[str, Value], features: pd.DataFrame
 ) -> None:
-    """Raise ExpressionError where a part of an expression exceeds 2**53 on some input: generated
-    Python would compute it exactly, C not."""
+    """Raise ExpressionError where a part of an expression exceeds 2**53 on some input: Python
+    would compute it exactly, C not."""
     words = [name for name in features if features[name].dtype.kind not in "iuf"]
     parts = [part for _, part in features.groupby(words)] if words else [features]
     for part, text in itertools.product(parts, texts):
