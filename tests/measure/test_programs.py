@@ -300,6 +300,14 @@ def test_memory_beyond_the_limit_is_refused(tmp_path: Path) -> None:
     assert "memory" in (tmp_path / STDERR).read_text()
 
 
+def test_all_cores_may_be_used_until_the_deadline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 3)
+    run_command(["sh", "-c", "ulimit -t; ulimit -c"], tmp_path, tmp_path, BOUNDS)
+    assert (tmp_path / STDOUT).read_text().split() == ["61", "0"]
+
+
 def test_what_is_no_program_cannot_start(tmp_path: Path) -> None:
     with pytest.raises(CannotStart, match="`no-such-program` not found"):
         run_command(["no-such-program"], tmp_path, tmp_path, BOUNDS)
