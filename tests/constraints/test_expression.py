@@ -298,7 +298,7 @@ def test_random_expressions_mean_what_python_means(
     except ExpressionError:
         return  # a number used as a condition, or too large
     assert bool(expression.holds(values)) == bool(expected)
-    assert found == pytest.approx(expected, rel=1e-12, abs=0)
+    assert float(found) == pytest.approx(float(expected), rel=1e-12, abs=0)
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks import commands
 from harness.constraints.expression import Expression
 from harness.core.records import (
     Config,
@@ -20,11 +18,9 @@ from harness.core.records import (
     StopReason,
     Timing,
 )
-from harness.dispatch.candidates import applies_where, interleaved_matrix, matrix_of, shortlist
+from harness.dispatch.candidates import applies_where, interleaved_matrix, shortlist
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.times import Times, searched_times
-from harness.results.columns import MeasurementColumns
-from harness.results.view import read_results
 
 ONE, TWO = Input({"n": 1}), Input({"n": 2})
 
@@ -108,25 +104,6 @@ def test_of_candidates_with_equal_times_everywhere_the_first_is_kept() -> None:
     made = matrix({ONE: [one], TWO: [other]})
     assert made is not None
     assert made.candidates == (block(16), block(64))
-
-
-def test_without_candidates_no_record_of_an_interleaved_measurement_is_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(commands, "INPUTS", 6)
-    commands.write(tmp_path, tests=2)
-    (results,) = read_results(str(tmp_path / "large.db"))
-    made: list[int] = []
-    make = MeasurementColumns.measurement
-
-    def counted(self: MeasurementColumns, row: int) -> Measurement:
-        made.append(row)
-        return make(self, row)
-
-    monkeypatch.setattr(MeasurementColumns, "measurement", counted)
-    matrix = matrix_of(results)
-    assert not made
-    assert "candidates were not measured interleaved" in matrix.note
 
 
 def test_a_short_list_has_at_most_eight_members_and_the_three_best_static_ones() -> None:

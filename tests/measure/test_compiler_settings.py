@@ -11,7 +11,7 @@ import pytest
 from harness.core.errors import SpecError
 from harness.core.program import Binary, Program
 from harness.core.records import Config
-from harness.measure.choose import with_arch
+from harness.measure.choose import fitted_backend
 from harness.measure.cuda.nvcc import Nvcc
 from harness.measure.devices import Backend
 from harness.measure.opencl.driver import OpenClCompiler, find_device
@@ -113,8 +113,8 @@ def test_opencl_builds_with_them(folder: Path) -> None:
 @needs_nvcc
 def test_nvcc_builds_with_them_for_the_architecture_with_its_own_features(folder: Path) -> None:
     spec = loaded(folder)
-    backend = with_arch(spec, Backend("cuda", "nvcc", "a test", arch="sm_90"))
-    compiler = backend.open_compiler()
+    backend = Backend("cuda", "nvcc", "a test", arch="sm_90")
+    compiler = fitted_backend(spec, backend).open_compiler()
     assert compiler.arch == "sm_90a"
     assert compiler.identity.endswith(" sm_90a")
     assert isinstance(compiler.compile(program(spec, "cuda")), Binary)
