@@ -483,7 +483,7 @@ def test_interrupted_it_says_how_to_go_on_and_a_second_one_who_measures(
     assert second == 2
     assert f"process {first.pid}" in refused
     assert "name another device with --device" in refused
-    assert first.returncode == 130
+    assert first.returncode == 130, errors
     assert "Best so far, by the times of the search:\n    m=" in shown
     assert "all measurements are kept; run the same command again to continue" in errors
     assert "Traceback" not in errors + refused
