@@ -158,7 +158,9 @@ class Cluster:
         except Exception as error:  # whatever Dask or the worker raise
             self._require_alive(address)
             reason = f"{type(error).__name__}: {error}"
-            raise WorkerLost(f"the worker {address} failed: {reason}") from None
+            raise WorkerLost(
+                f"the worker {address} failed: {reason}; what was measured is kept"
+            ) from None
         finally:
             answer.cancel()
 

@@ -98,25 +98,30 @@ def check_can_serve(address: str, insecure: bool) -> None:
     check_certificates(address, "worker")
 
 
-def serve(address: str) -> None:
-    """Serve a scheduler until it ends, or a signal asks this process to end.
+def serve(address: str) -> bool:
+    """Serve a scheduler until it ends, or a signal asks this process to end: say whether one did.
 
     Raises BackendUnavailable where no scheduler answers.
     """
     try:
-        asyncio.run(_served(address))
+        return asyncio.run(_served(address))
     finally:
         agent.end_agents()
 
 
-async def _served(address: str) -> None:
+async def _served(address: str) -> bool:
     distributed = load_distributed()
     serving = distributed.Worker(address, nthreads=1, death_timeout=_CONNECT_S, dashboard=False)
     try:
         await serving
     except (OSError, asyncio.TimeoutError) as error:
         raise BackendUnavailable(f"no scheduler answers at {address}: {error}") from None
-    loop = asyncio.get_running_loop()
+    loop, signals = asyncio.get_running_loop(), []
+
+    def end(number: int) -> None:
+        signals.append(loop.create_task(serving.close(reason=f"signal {number}")))
+
     for number in _ENDING:
-        loop.add_signal_handler(number, lambda: loop.create_task(serving.close()))
+        loop.add_signal_handler(number, end, number)
     await serving.finished()
+    return bool(signals)

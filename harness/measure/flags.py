@@ -100,8 +100,7 @@ def _arch(words: list[str], nvcc: Path) -> str:
 def _flags_of_files(spec: Spec, compiler: str) -> Iterator[Parameter]:
     """Yield the flags of a compiler whose values are files."""
     for parameter in spec.parameters:
-        texts = {value for value in parameter.values if isinstance(value, str)}
-        if parameter.compiler == compiler and texts & spec.flag_files.keys():
+        if parameter.compiler == compiler and any(v in spec.flag_files for v in parameter.values):
             yield parameter
 
 

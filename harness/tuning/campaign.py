@@ -248,8 +248,8 @@ class Campaign:
         elif options.is_self_contained and self.searched:
             tests = sum(found.tests for found in self.searched.values())
             yield (
-                f"{options.techniques[0]} tested {tests / len(self.searched):.1f} configurations "
-                f"an input, {tests} in all. The default and the winners of other inputs are not "
+                f"{options.techniques[0]} tested {tests / len(self.searched):,.1f} configurations "
+                f"an input, {tests:,} in all. The default and the winners of other inputs are not "
                 "counted."
             )
 

@@ -436,8 +436,16 @@ def test_module_refuses_what_is_no_expression_of_the_language(tmp_path: Path, te
     files = files_of(of_mvmul(mvmul_program(guards=(("m < 9",), (), ()))))
     files["p/p.json"] = files["p/p.json"].replace(b"m < 9", text.encode())
     module = imported(files, "p", tmp_path)
-    with pytest.raises(ValueError, match="an expression"):
+    with pytest.raises(ValueError, match=r"p\.json, configuration 0: .* an expression"):
         module.applies(0, m=16, n=16)
+
+
+@pytest.mark.parametrize(("old", "new"), [(b'"format": 2', b'"format": 99'), (b"}", b"")])
+def test_module_names_a_file_that_it_cannot_read(tmp_path: Path, old: bytes, new: bytes) -> None:
+    files = files_of(of_mvmul())
+    files["p/p.json"] = files["p/p.json"].replace(old, new)
+    with pytest.raises(ImportError, match=r"p\.json "):
+        imported(files, "p", tmp_path)
 
 
 def test_module_refuses_other_features() -> None:

@@ -265,6 +265,26 @@ def test_next_run_removes_the_folder_of_a_killed_one_and_no_other(
     assert not mine.exists()
 
 
+def test_next_run_ends_what_still_works_in_the_folder_of_a_killed_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (inside := abandoned(tmp_path) / "program").mkdir()
+    with subprocess.Popen(["sleep", "60"], cwd=inside) as program, temporary_folder():
+        assert program.wait(SOON_S) == -signal.SIGKILL
+
+
+def test_tmpdir_that_cannot_be_used_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "none"))
+    with (
+        pytest.raises(UsageError, match=r"none cannot be written: .*set TMPDIR"),
+        temporary_folder(),
+    ):
+        pass
+
+
 def test_folder_that_cannot_be_made_is_one_clear_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,7 @@ def run(args: argparse.Namespace) -> int:
         for reason in offer.unavailable:
             print(f"note: {reason}")
         print(f"serving {args.address}", flush=True)
-    serve(args.address)
-    if not args.quiet:
+    was_stopped = serve(args.address)
+    if not (args.quiet or was_stopped):
         print("the scheduler has ended, or the network to it was cut: start the worker again then")
     return 0

@@ -22,8 +22,15 @@ _FILES = list(Path(__file__).resolve().parent.glob("*.json"))
 if len(_FILES) != 1:
     raise ImportError(f"{__file__} needs one JSON file beside it, but there are {len(_FILES)}")
 
-DATA: dict[str, Any] = json.loads(_FILES[0].read_text(encoding="utf-8"))
-"""The file; docs/dispatch.md of harness describes it."""
+_FORMAT = 2
+
+try:
+    DATA: dict[str, Any] = json.loads(_FILES[0].read_text(encoding="utf-8"))
+    """The file; docs/dispatch.md of harness describes it."""
+except ValueError as error:
+    raise ImportError(f"{_FILES[0]} is damaged: {error}; write it again") from None
+if not isinstance(DATA, dict) or DATA.get("format") != _FORMAT:
+    raise ImportError(f"{_FILES[0]} has not the format {_FORMAT}, which this module reads")
 
 NAME: str = DATA["name"]
 
@@ -42,7 +49,11 @@ PROVENANCE: dict[str, Any] = {**DATA["provenance"], "harness_version": DATA["har
 def _of_configuration(index: int, text: str) -> Callable[..., Any]:
     if not 0 <= index < len(PORTFOLIO):
         raise ValueError(f"there is no configuration {index}")
-    return compiled(text, FEATURES, {**DATA["constants"], **PORTFOLIO[index]})
+    try:
+        return compiled(text, FEATURES, {**DATA["constants"], **PORTFOLIO[index]})
+    except (SyntaxError, TypeError, ValueError, RecursionError) as error:
+        where = f"{_FILES[0]}, configuration {index}"
+        raise ValueError(f"{where}: `{text!s:.60}` cannot be used: {error}") from None
 
 
 def _own(text: str) -> Callable[..., Any]:

@@ -14,6 +14,7 @@ import json
 import os
 import platform
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -112,8 +113,7 @@ def temporary_folder() -> Iterator[Path]:
 
     Raises UsageError where it cannot be made.
     """
-    # Without links, as the system names the folders that processes work in.
-    parent = Path(tempfile.gettempdir()).resolve()
+    parent = _temporary_parent()
     for folder in parent.glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError, FileHeld):
             _remove_if_abandoned(folder)
@@ -126,6 +126,19 @@ def temporary_folder() -> Iterator[Path]:
             yield path
         finally:
             _remove(path)
+
+
+def _temporary_parent() -> Path:
+    """Return the folder for temporary ones, without links, as the system names the folders that
+    processes work in; raises UsageError."""
+    try:
+        parent = Path(tempfile.gettempdir())
+    except FileNotFoundError as error:
+        raise UsageError(f"{error.strerror or error}; {_ADVICE}") from None
+    wanted = os.environ.get("TMPDIR")
+    if wanted and Path(wanted).absolute() != parent.absolute():  # Python takes another one instead
+        raise unwritable(Path(wanted), OSError(0, "it is full, or no folder to write to"), _ADVICE)
+    return parent.resolve()
 
 
 def _locked_folder(parent: Path, stack: contextlib.ExitStack) -> Path:
@@ -149,7 +162,13 @@ def _remove_if_abandoned(folder: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder; shutil.rmtree fails for one that is nested too deep."""
+    """End what still works in a folder, such as a program whose worker was killed, and remove it;
+    shutil.rmtree fails for one that is nested too deep."""
+    for link in Path("/proc").glob("[0-9]*/cwd"):
+        with contextlib.suppress(OSError):
+            where, pid = Path(os.readlink(link)), int(link.parent.name)
+            if (where == folder or folder in where.parents) and pid != os.getpid():
+                os.kill(pid, signal.SIGKILL)
     with contextlib.suppress(OSError):
         command = ["rm", "-rf", "--", str(folder)]
         subprocess.run(command, stderr=subprocess.DEVNULL, check=False)
