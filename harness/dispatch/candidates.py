@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +18,12 @@ from harness.dispatch.times import Times, half_log, interleaved_times, searched_
 from harness.results.campaigns import Command
 from harness.results.measured import Measured, MeasuredConfigs
 from harness.results.schema import CROSS
-from harness.stats.interleaved import merge_sessions, merged_unscaled, refuted
+from harness.stats.interleaved import (
+    merge_sessions,
+    merged_unscaled,
+    refuted,
+    unshown_gains,
+)
 
 if TYPE_CHECKING:
     from harness.results.view import Results
@@ -59,10 +64,10 @@ def matrix_of(results: Results) -> Matrix:
     sessions, default = results.candidates, results.default
     matrix = interleaved_matrix(known, results.interleaved, sessions, default, applies)
     if matrix is not None:
-        return dataclasses.replace(matrix, choices=frozenset(choices))
+        return replace(matrix, choices=frozenset(choices))
     times = searched_times(known, default, _MOST_CANDIDATES)
     count = sum(problem in sessions for problem in known)
-    return dataclasses.replace(
+    return replace(
         _matrix(times, applies),
         choices=frozenset(choices),
         note="" if times.are_recorded else _note(count, len(known)),
@@ -83,15 +88,17 @@ def interleaved_matrix(
     `known` is what the search measured; its failures are not tried again. `every` has all
     interleaved sessions, those of candidates last: others time what is no candidate. A
     configuration that failed in any of them, such as on the other data of the finals, is a failure
-    whatever others say, unless that may have been chance.
+    whatever others say, unless that may have been chance. One whose gain first runs do not show
+    takes as long as the default there.
     """
     if not known or not all(problem in sessions for problem in known):
         return None
     tried = {m.config for problem in known for group in sessions[problem] for m in group}
     tried.add(default)
+    unshown = {problem: unshown_gains(every[problem], default) for problem in known}
     failed = {
         problem: {m.config: m for m in MeasuredConfigs.of(row).failures(tried)}
-        | refuted(every[problem])
+        | {c: m for c, m in refuted(every[problem]).items() if c not in unshown[problem]}
         for problem, row in known.items()
     }
     worked = {p: {**merged_unscaled(sessions[p]), **failed[p]} for p in known}
@@ -101,11 +108,16 @@ def interleaved_matrix(
     own, all_times = (
         {p: {**merge_sessions(found[p]), **failed[p]} for p in known} for found in (sessions, every)
     )
+    for times in (own, all_times):
+        for problem, configs_there in unshown.items():
+            if default in times[problem]:
+                as_default = times[problem][default]
+                times[problem] |= {c: replace(as_default, config=c) for c in configs_there}
     common.sort(key=lambda config: preference(config, default))
     configs = list(dict.fromkeys([default, *common]))
     matrix = _matrix(interleaved_times(all_times, configs), applies)
     reference = matrix.candidates[fastest_overall(matrix)]
-    return dataclasses.replace(matrix, half_log=half_log(own, matrix.candidates, reference))
+    return replace(matrix, half_log=half_log(own, matrix.candidates, reference))
 
 
 def crossing_advice(commands: Sequence[Command]) -> str:

@@ -18,6 +18,7 @@ from harness.core.records import Config, Input, Measurement, Timing, Value
 from harness.dispatch.matrix import Matrix, first_applicable
 from harness.dispatch.portfolio import static_order
 from harness.stats.claims import hold_false_discoveries
+from harness.stats.interleaved import unshown_gains
 from harness.stats.timing import TimeRatio, time_ratio
 
 _Key = tuple[Value, ...]
@@ -83,7 +84,7 @@ def single_of(
     used = {key: config for key, config in chosen if config is not None and key in known}
     if not used:
         return None
-    judged = list(_judged(used, known, finals))
+    judged = list(_judged(used, known, finals, default))
     over = [time_ratio(row[default], row[used[key]]) for key, row in judged if default in row]
     speedup = mean_speedup(over) if over else None
     if speedup and not speedup.is_faster and len(over) == len(used):
@@ -110,11 +111,14 @@ def _judged(
     used: Mapping[_Key, Config],
     known: Mapping[_Key, InputReport],
     finals: Mapping[Input, Sequence[Measurement]],
+    default: Config,
 ) -> Iterator[tuple[_Key, Mapping[Config, Timing]]]:
     """Yield the final times of the inputs on which the configuration to use has one."""
     for key, config in used.items():
         measured = finals.get(known[key].problem, ())
         timings = {m.config: m.timing for m in measured if m.timing}
+        if default in timings:
+            timings |= dict.fromkeys(unshown_gains([list(measured)], default), timings[default])
         if config in timings:
             yield key, timings
 

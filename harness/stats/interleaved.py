@@ -43,6 +43,12 @@ def is_shown(measurement: Measurement) -> bool:
     return measurement.timing is not None and UNCLAIMED not in measurement.observed
 
 
+def unshown_gains(sessions: Iterable[Interleaved], default: Config) -> set[Config]:
+    """Return the configurations of which a session with the default does not show the gain."""
+    beside = (s for s in sessions if any(m.config == default and m.timing for m in s))
+    return {m.config for s in beside for m in s if m.timing and not is_shown(m)}
+
+
 def refuted(sessions: Iterable[Interleaved]) -> dict[Config, Measurement]:
     """Return the last failure of each configuration that failed in a session in which others
     worked, and not by a timeout or a crash, which may be chance: it fails on some data, or its

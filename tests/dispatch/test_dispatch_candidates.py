@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from harness.constraints.expression import Expression
+from harness.core.observations import UNCLAIMED
 from harness.core.records import (
     Config,
     Input,
@@ -90,6 +92,14 @@ def test_a_failure_in_any_session_that_worked_is_one() -> None:
     assert times_on_one(sessions, [], failed(ONE, 64)) == {16: 1.0}
     chance = [[ok(ONE, 16), failed(ONE, 32, Outcome.CRASHED)], sessions[1]]
     assert times_on_one(chance, []) == {16: 1.0, 32: 2.0}
+
+
+def test_a_gain_that_first_runs_do_not_show_is_none() -> None:
+    unshown = dataclasses.replace(ok(ONE, 32, 0.2), observed={UNCLAIMED: 1.0})
+    one = [[ok(ONE, 16, 9.0), unshown], [ok(ONE, 16, 4.0), ok(ONE, 32, 0.2)]]
+    made = matrix({ONE: one, TWO: [[ok(TWO, 16, 4.0), ok(TWO, 32, 2.0)]]})
+    assert made is not None
+    assert made.time_s.tolist() == [pytest.approx([4.0, 4.0]), pytest.approx([4.0, 2.0])]
 
 
 def test_the_finals_refute_candidates_and_do_not_time_them() -> None:
