@@ -13,6 +13,7 @@ import numpy as np
 
 from harness.analysis.inputs import InputReport
 from harness.analysis.summary import MeanSpeedup, mean_speedup
+from harness.core.arrays import Flags
 from harness.core.config_diff import difference
 from harness.core.records import Config, Input, Measurement, Timing, Value
 from harness.dispatch.matrix import Matrix, first_applicable
@@ -50,14 +51,20 @@ class Single:
         return self.config, *self.others
 
 
-def single_configs(matrix: Matrix) -> list[Config | None]:
+def single_configs(matrix: Matrix, in_finals: Flags | None = None) -> list[Config | None]:
     """Return the configuration to use on each input of a matrix where one serves all inputs: the
     first of the static order that applies; None where nothing that was measured wherever it applies
-    does. One that failed on an input is not used, unless an input has no other."""
+    does. One that failed on an input is not used, unless an input has no other; nor is one that the
+    finals did not time wherever it applies, if they did so with others (`in_finals`, of the shape
+    of the matrix)."""
     judged = matrix.complete()
     works = judged.applies & ~(judged.applies & np.isinf(judged.time_s)).any(axis=0)
     if works.any(axis=1).all():
         judged = replace(judged, applies=works)
+    if in_finals is not None:
+        timed = judged.applies & (in_finals | ~judged.applies).all(axis=0)
+        if timed.any(axis=1).all():
+            judged = replace(judged, applies=timed)
     rows = np.flatnonzero(judged.applies.any(axis=1))
     chosen = np.full(len(matrix.features), -1)
     if len(rows):
@@ -80,7 +87,8 @@ def single_of(
         (report,) = known.values()
         return _of_one(report, default)
     columns = [matrix.features[name].tolist() for name in matrix.features.columns]
-    chosen = zip(zip(*columns, strict=True), single_configs(matrix), strict=True)
+    keys = list(zip(*columns, strict=True))
+    chosen = zip(keys, single_configs(matrix, _in_finals(matrix, keys, known, finals)), strict=True)
     used = {key: config for key, config in chosen if config is not None and key in known}
     if not used:
         return None
@@ -93,6 +101,20 @@ def single_of(
     config, *others = sorted(counts, key=lambda one: counts[one], reverse=True)
     loss, lacking = _largest_loss(used, known, judged), _lacking(matrix, default)
     return Single(config, tuple(others), speedup, loss, len(over), lacking)
+
+
+def _in_finals(
+    matrix: Matrix,
+    keys: Sequence[_Key],
+    known: Mapping[_Key, InputReport],
+    finals: Mapping[Input, Sequence[Measurement]],
+) -> Flags | None:
+    """Say which candidates the finals timed on each input; None where they timed, of those that are
+    not the first one, none on all of them."""
+    problems = [known[key].problem if key in known else None for key in keys]
+    timed = [{m.config for m in finals.get(p, ()) if m.timing} if p else set() for p in problems]
+    found = np.array([[c in row for c in matrix.candidates] for row in timed], dtype=bool)
+    return found if found[:, 1:].all(axis=0).any() else None
 
 
 def _key(problem: Input) -> tuple[Value, ...]:
