@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from harness.constraints.arithmetic import MAX_EXACT
 from harness.core.arrays import Array
 from harness.core.observations import HOST_RETRIES, SM_CLOCK_MHZ, THROTTLED_SAMPLES
 from harness.core.text import counted
 from harness.measure.clocks import LOW_CLOCK
 from harness.measure.sensors.nvml import THROTTLED, THROTTLED_BY
-from harness.space_file.tuned import MAX_INTEGER
 
 if TYPE_CHECKING:
     from harness.results.view import Results
@@ -69,7 +69,7 @@ def clock_range(results: Results) -> str:
 def _total(results: Results, name: str) -> int:
     """Return the sum of counts; numbers that harness never writes, in a damaged file, are none."""
     counts = _observed(results, name)
-    return int(counts[(counts > 0) & (counts <= MAX_INTEGER)].sum())
+    return int(counts[(counts > 0) & (counts <= MAX_EXACT)].sum())
 
 
 def _observed(results: Results, name: str) -> Array:

@@ -20,6 +20,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from harness.constraints.arithmetic import MAX_EXACT
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError
 from harness.core.records import Value
@@ -39,7 +40,6 @@ EXAMPLES = {
 TILE = "tile"
 UNROLLS = ("unroll_range", "unroll_values")
 ROLES = ("launch", "source", "choice")
-MAX_NUMBER = 2**53
 MAX_DIGITS = 20
 MAX_LISTED = 1000
 
@@ -257,6 +257,6 @@ def number(text: str) -> int | float | None:
     while text.startswith("(") and text.endswith(")"):
         text = text[1:-1].strip()
     if _WHOLE.fullmatch(text):
-        return int(text) if len(text) <= MAX_DIGITS and abs(int(text)) <= MAX_NUMBER else None
+        return int(text) if len(text) <= MAX_DIGITS and abs(int(text)) <= MAX_EXACT else None
     real = float(text) if _REAL.fullmatch(text) else math.inf
     return real if math.isfinite(real) else None

@@ -10,12 +10,13 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import AfterValidator, Field, StrictFloat, StrictInt, StrictStr, model_validator
 
+from harness.constraints.arithmetic import MAX_EXACT
 from harness.constraints.expression import Expression
 from harness.core.arrays import Array
 from harness.core.errors import ExpressionError
 from harness.core.records import Input, Value
 from harness.core.text import suggestion
-from harness.space_file.tuned import MAX_INTEGER, StrictModel, distinct, plain
+from harness.space_file.tuned import StrictModel, distinct, plain
 
 MOST_INPUTS = 1_000
 _CANDIDATES = 4096
@@ -68,7 +69,7 @@ class FeatureRange(StrictModel):
             raise ValueError(f"`log` needs numbers above 0, but got {low}; write `linear`")
         if not math.isfinite(high - low if self.log is None else high / low):
             raise ValueError(f"[{low}, {high}] is too wide to compute with; narrow it")
-        if self.is_whole and max(-low, high) > MAX_INTEGER:
+        if self.is_whole and max(-low, high) > MAX_EXACT:
             raise ValueError(f"whole numbers lie between -2**53 and 2**53, but got [{low}, {high}]")
         step = self.multiple_of or 1
         if self.is_whole and math.ceil(low / step) * step > high:

@@ -19,9 +19,9 @@ from pydantic import (
     model_validator,
 )
 
+from harness.constraints.arithmetic import MAX_EXACT
 from harness.core.records import shown
 
-MAX_INTEGER = 2**53
 MAX_FLAG_VALUES = 10_000
 
 
@@ -29,8 +29,8 @@ def plain(value: Any) -> Any:
     """Check that a value is one line of text, or a number that databases and JSON store exactly."""
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"must be a finite number, but got {value}")
-    if isinstance(value, int) and abs(value) > MAX_INTEGER:
-        raise ValueError(f"must lie between -2**53 and 2**53 ({MAX_INTEGER}), but got {value}")
+    if isinstance(value, int) and abs(value) > MAX_EXACT:
+        raise ValueError(f"must lie between -2**53 and 2**53 ({MAX_EXACT}), but got {value}")
     if isinstance(value, str) and not value.isprintable():
         raise ValueError(f"must be a text of one line, but got {value!r}")
     return value
@@ -65,7 +65,7 @@ def by_shape(error: str, **shapes: type | str) -> Discriminator:
 
 Scalar = Annotated[StrictBool | StrictInt | StrictFloat | StrictStr, AfterValidator(plain)]
 Values = Annotated[list[Scalar], AfterValidator(distinct), Field(min_length=1)]
-Whole = Annotated[StrictInt, Field(ge=-MAX_INTEGER, le=MAX_INTEGER)]
+Whole = Annotated[StrictInt, Field(ge=-MAX_EXACT, le=MAX_EXACT)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=100)]
 CompilerName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.+-]*$", max_length=100)]
 FlagName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$", max_length=100)]
@@ -108,7 +108,7 @@ class IntegerParameter(_BoundedModel, _RoleModel):
     """Whole numbers from min to max, by step."""
 
     type: Literal["integer"]
-    step: StrictInt = Field(default=1, ge=1, le=MAX_INTEGER, description="distance between values")
+    step: StrictInt = Field(default=1, ge=1, le=MAX_EXACT, description="distance between values")
     default: StrictInt = Field(description="the value of the baseline")
 
 
@@ -116,7 +116,7 @@ class LogIntegerParameter(_BoundedModel, _RoleModel):
     """Whole numbers from min to max, searched on a logarithmic scale."""
 
     type: Literal["log_integer"]
-    min: StrictInt = Field(ge=1, le=MAX_INTEGER, description="smallest value, included")
+    min: StrictInt = Field(ge=1, le=MAX_EXACT, description="smallest value, included")
     default: StrictInt = Field(description="the value of the baseline")
 
 
@@ -127,7 +127,7 @@ def _power_of_two(value: int) -> int:
     return value
 
 
-PowerOfTwo = Annotated[StrictInt, Field(ge=1, le=MAX_INTEGER), AfterValidator(_power_of_two)]
+PowerOfTwo = Annotated[StrictInt, Field(ge=1, le=MAX_EXACT), AfterValidator(_power_of_two)]
 
 
 class PowerOfTwoParameter(_BoundedModel, _RoleModel):
@@ -207,7 +207,7 @@ class FlagSwitch(_ConditionalModel):
 class FlagRange(_BoundedModel, _ConditionalModel):
     """A compiler flag that takes a number, or is absent."""
 
-    step: StrictInt = Field(default=1, ge=1, le=MAX_INTEGER, description="distance between values")
+    step: StrictInt = Field(default=1, ge=1, le=MAX_EXACT, description="distance between values")
     option: Option | None = Field(default=None, description=_OPTION_HELP)
 
     @model_validator(mode="after")

@@ -58,10 +58,7 @@ class _PreparedLaunch(NamedTuple):
 
 
 class CudaModule(LoadedModule):
-    """A module on the device.
-
-    `errors` turns those of the driver into LaunchFailed, given what is being done.
-    """
+    """A module on the device."""
 
     def __init__(
         self,
@@ -71,12 +68,10 @@ class CudaModule(LoadedModule):
         limits: DeviceLimits,
         errors: Callable[[str], AbstractContextManager[None]],
     ) -> None:
-        super().__init__()
+        super().__init__(limits, errors)
         self._driver = driver
         self._module = module
         self._cubin = cubin
-        self._limits = limits
-        self._errors = errors
         self._functions: dict[str, _CudaFunction] = {}
         self._variables: dict[str, tuple[int, int]] = {}
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 import math
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -164,9 +165,15 @@ _KEPT_LAUNCHES = 64  # more than are interleaved; host modules may yield new one
 
 
 class LoadedModule(ABC):
-    """A binary that was loaded; what does not change from launch to launch is found once."""
+    """A binary that was loaded; what does not change from launch to launch is found once.
 
-    def __init__(self) -> None:
+    `errors` turns those of the driver into LaunchFailed, given what is being done.
+    """
+
+    def __init__(
+        self, limits: DeviceLimits, errors: Callable[[str], AbstractContextManager[None]]
+    ) -> None:
+        self._limits, self._errors = limits, errors
         self._checked: dict[tuple[int, int], tuple[Any, Bound, Launch]] = {}
 
     def checked(self, launch: Launch, bound: Bound) -> Any:

@@ -155,10 +155,7 @@ class _CheckedLaunch(NamedTuple):
 
 
 class OpenClModule(LoadedModule):
-    """A program on the device; each of its kernels is looked up once.
-
-    `errors` turns those of the driver into LaunchFailed, given what is being done.
-    """
+    """A program on the device; each of its kernels is looked up once."""
 
     def __init__(
         self,
@@ -168,12 +165,10 @@ class OpenClModule(LoadedModule):
         limits: DeviceLimits,
         errors: Callable[[str], AbstractContextManager[None]],
     ) -> None:
-        super().__init__()
+        super().__init__(limits, errors)
         self._cl = cl
         self._device = device
         self._program = program
-        self._limits = limits
-        self._errors = errors
         self._kernels: dict[str, _OpenClKernel] = {}
 
     def check(self, launch: Launch, bound: Bound) -> _CheckedLaunch:
