@@ -37,9 +37,13 @@ def test_no_cheat_has_a_claim_after_the_finals(stub: StubDriver) -> None:
             finals[cheat] = measurer.measure_interleaved(space, GIVEN, both, 20, seeds)
     assert searched[HONEST].outcome is Outcome.OK
     assert searched[RETURNS_EARLY].outcome is Outcome.WRONG_RESULT, "without any gain"
-    for cheat in (RETURNS_EARLY, HONEST_THREE_TIMES, KEEPS_BY_ADDRESS):
+    for cheat in (RETURNS_EARLY, HONEST_THREE_TIMES):
         found, default = finals[cheat]
         assert (found.outcome, default.outcome) == (Outcome.WRONG_RESULT, Outcome.OK), cheat
+    # Its results are wrong only where other data came to the last run's address. Else they are
+    # right, and its first runs are slow.
+    found, _ = finals[KEEPS_BY_ADDRESS]
+    assert found.outcome is Outcome.WRONG_RESULT or not is_shown(found)
     found, default = finals[KEEPS_BY_BITS]
     assert found.outcome is Outcome.OK
     assert time_ratio(default.timing, found.timing).value > 10
