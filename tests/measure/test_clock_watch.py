@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,10 +14,10 @@ from harness.measure.clocks import GPU_WARMUP_S, PAUSE_S, ClockWatch, SampleCloc
 from harness.measure.kernels.runner import measure_interleaved, measure_kernel
 from harness.measure.measurer import sampling_of
 from harness.space_file import load_spec
-from tests.helpers.fakes import FakeDevice
-from tests.measure.test_trial import CASE, JOB
+from tests.helpers.fake_kernels import DATA, bound_device, fake_job
 
 FULL_MHZ = 1000.0
+JOB = fake_job()
 MVMUL = Path(__file__).parents[2] / "spaces/mvmul.yaml"
 
 
@@ -203,23 +202,17 @@ def no_recovery(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clock_watch, "_RECOVERY_S", 0.0)
 
 
-def device_with(times_s: Sequence[float] = (), clocks_mhz: Sequence[float] = ()) -> FakeDevice:
-    device = FakeDevice(times_s, clocks_mhz=clocks_mhz)
-    device.bind(CASE.arguments)
-    return device
-
-
 def test_thrown_away_sample_is_taken_again() -> None:
-    device = device_with([9, 1, 2, 7, 3, 4], [1000, 1000, 1000, 600, 1000, 980])
-    found = measure_kernel(device, CASE, JOB)
+    device = bound_device(None, [9, 1, 2, 7, 3, 4], [1000, 1000, 1000, 600, 1000, 980])
+    found = measure_kernel(device, DATA, JOB)
     assert found.timing.samples_s == (1, 2, 3, 4)
     assert found.warmup_s == (9,)
     assert found.observed == {SM_CLOCK_MHZ: 1000, THROTTLED_SAMPLES: 1}
 
 
 def test_rounds_stay_rounds_where_one_sample_is_taken_again() -> None:
-    device = device_with([9, 9, 1, 2, 7, 3, 4], [1000, 1000, 1000, 1000, 600, 1000, 1000])
-    found = measure_interleaved(device, [CASE], [JOB, JOB], rounds=2)
+    device = bound_device(None, [9, 9, 1, 2, 7, 3, 4], [1000, 1000, 1000, 1000, 600, 1000, 1000])
+    found = measure_interleaved(device, [DATA], [JOB, JOB], rounds=2)
     samples_s = [each.timing.samples_s for each in found if each.timing]
     assert sorted(one[0] for one in samples_s) == [1, 2]
     assert sorted(one[1] for one in samples_s) == [3, 4]
@@ -227,7 +220,7 @@ def test_rounds_stay_rounds_where_one_sample_is_taken_again() -> None:
 
 
 def test_runs_that_warm_the_device_are_in_no_sample() -> None:
-    device = device_with()
+    device = bound_device()
     worked_s = 0.0
 
     def now_s() -> float:
@@ -237,14 +230,14 @@ def test_runs_that_warm_the_device_are_in_no_sample() -> None:
 
     device.watch = ClockWatch(None, now_s)
     sampling = dataclasses.replace(JOB.sampling, warmup_time_s=0.025)
-    found = measure_kernel(device, CASE, dataclasses.replace(JOB, sampling=sampling))
+    found = measure_kernel(device, DATA, dataclasses.replace(JOB, sampling=sampling))
     assert len(found.warmup_s) == 1
     assert 50 < len(device.launched) < 300
 
 
 def test_device_that_never_becomes_warm_is_sampled_in_the_end() -> None:
-    device = device_with()
+    device = bound_device()
     device.watch = ClockWatch(None, lambda: 1.0)
     sampling = dataclasses.replace(JOB.sampling, warmup_time_s=0.001, repeats=2)
-    found = measure_kernel(device, CASE, dataclasses.replace(JOB, sampling=sampling))
+    found = measure_kernel(device, DATA, dataclasses.replace(JOB, sampling=sampling))
     assert found.outcome is Outcome.OK

@@ -24,7 +24,7 @@ from harness.measure.kernels.device_process import DeviceWorker
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.space import Space
 from harness.space_file import Spec, load_spec
-from tests.helpers.fake_kernels import FIVE, FOUR, OpenFake, opening_fakes, write_fake
+from tests.helpers.fake_kernels import FIVE, FOUR, OpenFake
 from tests.helpers.fakes import read_journal
 from tests.helpers.planted import FAULTS, GIVEN, SOON_S, fault, process_of, space_of
 
@@ -207,13 +207,6 @@ def test_crash_of_the_only_interleaved_configuration_is_its_outcome(
 
 
 # ------------------------------------------------------------------ a device that takes no more
-
-
-@pytest.fixture
-def fake(tmp_path: Path, fake_processes: None) -> Iterator[OpenFake]:
-    """Opens measurers of a fake device with these traits, and closes them."""
-    with opening_fakes(tmp_path, write_fake(tmp_path)) as opened:
-        yield opened
 
 
 def outcomes(local: KernelMeasurer, space: Space, *inputs: Input) -> list[Outcome]:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pytest
 
 from harness.core.observations import SM_CLOCK_MHZ, THROTTLED_SAMPLES
 from harness.core.records import Config, Measurement, Outcome, StopReason, Timing
-from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.trial.occasions import SEARCH_SEED, Block, join, over_occasions, split_rounds
-from harness.space import ConstrainedSpace, Space
-from tests.helpers.fake_kernels import FOUR, DeviceBackend, measure_kernels_here, write_fake
-from tests.helpers.fakes import KERNELS, FakeDevice, Kernel
+from tests.helpers.fake_kernels import FOUR, OpenFake, bound_device
+from tests.helpers.fakes import FakeDevice
 
 CONFIG = Config({"V": 1})
 
@@ -101,25 +97,14 @@ Measured = Callable[[FakeDevice, Sequence[int]], list[Measurement]]
 
 
 @pytest.fixture
-def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Measured]:
+def measured(fake_here: OpenFake) -> Measured:
     """Measures two configurations interleaved, four rounds on occasions with these seeds."""
-    measure_kernels_here(monkeypatch)
-    spec = write_fake(tmp_path)
-    with contextlib.ExitStack() as opened:
 
-        def measure(device: FakeDevice, seeds: Sequence[int]) -> list[Measurement]:
-            own = {"journal": tmp_path / "journal", "opened": device}
-            backend = DeviceBackend("opencl", "opencl", "a fake", **own)
-            measurer = KernelMeasurer(spec, backend)
-            opened.callback(measurer.close)
-            space: Space = ConstrainedSpace.of(spec, FOUR, measurer.limits, "opencl")
-            return measurer.measure_interleaved(space, FOUR, list(space)[:2], 4, seeds)
+    def measure(device: FakeDevice, seeds: Sequence[int]) -> list[Measurement]:
+        measurer, space = fake_here(opened=device)
+        return measurer.measure_interleaved(space, FOUR, list(space)[:2], 4, seeds)
 
-        yield measure
-
-
-def device_with(kernel: Kernel) -> FakeDevice:
-    return FakeDevice(kernels=KERNELS | {"twice": kernel})
+    return measure
 
 
 class BindingDevice(FakeDevice):
@@ -170,7 +155,7 @@ def test_kernel_that_keeps_its_first_result_is_found_on_other_data(measured: Mea
         kept.append(2 * x)
         y[...] = kept[0]
 
-    assert [m.outcome for m in measured(device_with(keeps), (0,))] == [Outcome.OK] * 2
+    assert [m.outcome for m in measured(bound_device(keeps), (0,))] == [Outcome.OK] * 2
     kept.clear()
-    found = measured(device_with(keeps), (2, 3))
+    found = measured(bound_device(keeps), (2, 3))
     assert [m.outcome for m in found] == [Outcome.WRONG_RESULT] * 2

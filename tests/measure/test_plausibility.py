@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import itertools
 import random
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
 from harness.core.observations import UNCLAIMED
 from harness.core.program import Argument, Binary, Launch
 from harness.core.records import Config, Measurement, Outcome, StopReason, Timing
-from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.trial.occasions import (
     FLOOR_S,
     GPU_FLOOR_S,
     why_too_good,
     without_unshown_gain,
 )
-from harness.space import ConstrainedSpace, Space
-from tests.helpers.fake_kernels import (
-    FOUR,
-    DeviceBackend,
-    measure_kernels_here,
-    write_fake,
-)
+from tests.helpers.fake_kernels import FOUR, OpenFake
 from tests.helpers.fakes import Array, FakeDevice, Kernel, twice
 
 DEFAULT, OTHER = Config({"A": 0}), Config({"A": 1})
@@ -214,26 +205,19 @@ Search = Callable[[Callable[[Array, Array], float]], tuple[Measurement, Planned]
 
 
 @pytest.fixture
-def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Search]:
+def search(fake_here: OpenFake) -> Search:
     """Measures the default, and then another configuration, as a search does."""
-    measure_kernels_here(monkeypatch)
-    spec = write_fake(tmp_path)
-    with contextlib.ExitStack() as opened:
 
-        def searched(others: Callable[[Array, Array], float]) -> tuple[Measurement, Planned]:
-            device = Planned(others)
-            own = {"journal": tmp_path / "journal", "opened": device}
-            measurer = KernelMeasurer(spec, DeviceBackend("opencl", "opencl", "a fake", **own))
-            opened.callback(measurer.close)
-            space: Space = ConstrainedSpace.of(spec, FOUR, measurer.limits, "opencl")
-            default = measurer.measure(space, FOUR, space.default, None)
-            config = Config({**space.default, "V": 2})
-            found = measurer.measure(space, FOUR, config, default.time_s)
-            again = measurer.measure(space, FOUR, config, default.time_s)
-            assert again.outcome is found.outcome
-            return found, device
+    def searched(others: Callable[[Array, Array], float]) -> tuple[Measurement, Planned]:
+        measurer, space = fake_here(opened=(device := Planned(others)))
+        default = measurer.measure(space, FOUR, space.default, None)
+        config = Config({**space.default, "V": 2})
+        found = measurer.measure(space, FOUR, config, default.time_s)
+        again = measurer.measure(space, FOUR, config, default.time_s)
+        assert again.outcome is found.outcome
+        return found, device
 
-        yield searched
+    return searched
 
 
 def test_time_that_is_true_on_new_data_stays(search: Search) -> None:
@@ -317,18 +301,16 @@ Interleave = Callable[[Several, int], list[Measurement]]
 
 
 @pytest.fixture
-def interleave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Interleave:
+def interleave(fake_here: OpenFake) -> Interleave:
     """Measures so many kernels of a device, 4 rounds of each."""
-    measure_kernels_here(monkeypatch)
-    spec = write_fake(tmp_path)
 
     def measured(device: Several, count: int) -> list[Measurement]:
-        own = {"journal": tmp_path / "journal", "opened": device}
-        backend = DeviceBackend("opencl", "opencl", "a fake", **own)
-        with contextlib.closing(KernelMeasurer(spec, backend)) as measurer:
-            space = ConstrainedSpace.of(spec, FOUR, measurer.limits, "opencl")
-            configs = [Config({**space.default, "V": value}) for value in range(1, count + 1)]
+        measurer, space = fake_here(opened=device)
+        configs = [Config({**space.default, "V": value}) for value in range(1, count + 1)]
+        try:
             return measurer.measure_interleaved(space, FOUR, configs, rounds=4)
+        finally:
+            measurer.close()
 
     return measured
 
