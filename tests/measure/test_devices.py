@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from harness.commands import check, compare
 from harness.core.errors import BackendUnavailable, UsageError
 from harness.measure import choose as measure_choose
+from harness.measure import devices
 from harness.measure.choose import with_cuda_compiler
+from harness.measure.cuda import gpus
 from harness.measure.cuda import gpus as cuda
 from harness.measure.cuda.gpus import NVCC, NVRTC, CudaGpu
 from harness.measure.devices import Backend, choose, choose_devices, choose_one
+from harness.measure.kernels.device_process import device_locked
 from harness.measure.opencl import driver as opencl
 from harness.measure.opencl.driver import DeviceName
 from harness.space_file import Spec
 from tests.helpers.fake_kernels import write_fake
 from tests.helpers.fakes import FAKE_SPACE
+from tests.helpers.listed_devices import AMD, CPU, EQUAL, H100, backend_of
 from tests.helpers.results_examples import SPEC
-from tests.measure.test_device_lock import EQUAL, H100
+from tests.helpers.stub_nvml import Script
 
 NO_CUDA = "no NVIDIA driver: install it"
-GPU = DeviceName("AMD", 0, "gfx90a", is_gpu=True)
-POCL = DeviceName("Portable Computing Language", 0, "cpu", is_gpu=False)
 
 
 @pytest.fixture
@@ -51,17 +56,17 @@ def machine(monkeypatch: pytest.MonkeyPatch):
     [
         (
             None,
-            [GPU, POCL],
+            [AMD, CPU],
             ("cuda", "nvcc", H100),
             "CUDA comes first, and a GPU is here; through cuda-bindings 13.0",
         ),
         (
             NO_CUDA,
-            [GPU, POCL],
-            ("opencl", "opencl", GPU),
+            [AMD, CPU],
+            ("opencl", "opencl", AMD),
             f"an OpenCL GPU is here, and CUDA is not: {NO_CUDA}",
         ),
-        (NO_CUDA, [POCL], ("opencl", "opencl", POCL), "no GPU can be used (no NVIDIA driver)"),
+        (NO_CUDA, [CPU], ("opencl", "opencl", CPU), "no GPU can be used (no NVIDIA driver)"),
     ],
 )
 def test_auto_prefers_cuda_then_an_opencl_gpu_and_says_why(
@@ -83,12 +88,12 @@ def test_auto_with_nothing_says_what_each_backend_lacks(machine) -> None:
 
 
 def test_requested_backend_is_used_or_refused_with_the_next_step(machine) -> None:
-    machine(None, POCL)
-    assert choose("opencl").device == POCL
+    machine(None, CPU)
+    assert choose("opencl").device == CPU
     there = "no backend `metal`; there are auto, command, cuda, opencl"
     with pytest.raises(UsageError, match=there):
         choose("metal")
-    machine(NO_CUDA, POCL)
+    machine(NO_CUDA, CPU)
     with pytest.raises(BackendUnavailable, match=f"--backend cuda cannot run here: {NO_CUDA}"):
         choose("cuda")
 
@@ -292,3 +297,110 @@ def test_nvcc_compiles_where_it_is_and_nvrtc_elsewhere(tmp_path, monkeypatch) ->
 
 def test_other_devices_have_no_choice(opencl: Backend) -> None:
     assert with_cuda_compiler(SPEC, opencl) is opencl
+
+
+# ---------------------------------------------------------------------- the list of devices, as `--
+
+
+OLD = replace(H100, ordinal=2, name="Tesla K40", uuid="GPU-ac", bus_id="0000:0A:00.0", arch="sm_35")
+
+
+@pytest.fixture
+def inventory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A machine with three GPUs, of which nvcc does not know the last, and a CPU."""
+
+    def first_usable(arch: str) -> None:
+        if arch == "sm_35":
+            raise BackendUnavailable("nvcc does not compile for sm_35")
+
+    monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(gpus, "load_driver", lambda: None)
+    monkeypatch.setattr(gpus, "require_driver", lambda: None)
+    monkeypatch.setattr(gpus, "list_gpus", lambda: (H100, EQUAL, OLD))
+    monkeypatch.setattr(devices, "first_usable", first_usable)
+    monkeypatch.setattr(opencl, "list_devices", lambda: [CPU])
+    devices._why_unusable.cache_clear()
+
+
+@pytest.fixture
+def listed(inventory: None, capsys: pytest.CaptureFixture[str]) -> Callable[[], list[str]]:
+    """Returns the lines that the command prints."""
+
+    def lines() -> list[str]:
+        assert check.main(["--devices"]) == 0
+        return capsys.readouterr().out.splitlines()
+
+    return lines
+
+
+def test_each_device_has_its_names_and_why_it_cannot_be_used(
+    listed: Callable[[], list[str]],
+) -> None:
+    assert listed() == [
+        "cuda",
+        "  0    NVIDIA H100, sm_90, 80.0 GiB, 0000:1B:00.0, GPU-aa",
+        "  1    NVIDIA H100, sm_90, 80.0 GiB, 0000:1C:00.0, GPU-ab",
+        "  2    Tesla K40, sm_35, 80.0 GiB, 0000:0A:00.0, GPU-ac; "
+        "cannot be used: nvcc does not compile for sm_35",
+        "  nvidia-smi numbers them otherwise; with CUDA_DEVICE_ORDER=PCI_BUS_ID, CUDA does as well",
+        "opencl",
+        "  0:0  cpu, 0 compute units, 0.0 GiB, Portable Computing Language",
+    ]
+
+
+def test_variable_that_hides_gpus_is_named(
+    listed: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,0,1")
+    assert "  CUDA_VISIBLE_DEVICES=2,0,1 chooses and numbers them" in listed()
+
+
+def test_who_uses_a_device_is_named(listed: Callable[[], list[str]], nvml: Script) -> None:
+    nvml(
+        gpus=[H100.bus_id, EQUAL.bus_id],
+        nvmlDeviceGetComputeRunningProcesses=[[[4711, 1 << 30]]],
+        names={"4711": "trainer"},
+    )
+    with device_locked(backend_of(H100)):
+        lines = listed()
+    assert lines[1].endswith("GPU-aa; this process already measures on it")
+    assert lines[2].endswith("GPU-ab; used by trainer (process 4711, 1.0 GiB)")
+    assert lines[-1].endswith("Portable Computing Language")
+
+
+def test_machine_without_a_driver_or_a_device_says_why(
+    listed: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing() -> None:
+        raise BackendUnavailable("no NVIDIA driver")
+
+    monkeypatch.setattr(gpus, "require_driver", missing)
+    monkeypatch.setattr(opencl, "list_devices", list)
+    lines = listed()
+    assert lines[:3] == ["cuda", "  cannot be used: no NVIDIA driver", "opencl"]
+    assert lines[3].startswith("  cannot be used: PyOpenCL is here, but there is no OpenCL device")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--devices", "s.yaml"], "--devices stands alone"),
+        (["--devices", "--json"], "--devices stands alone"),
+        (["--devices", "--device", "0"], "--devices stands alone"),
+        (["s.yaml", "--device", "0", "--arch", "sm_90"], "leave --device out"),
+        (["s.yaml", "--device", "0", "--no-compile"], "--no-compile does not go with"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert check.main(words) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_comparison_that_measures_nothing_takes_no_device(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert compare.main(["a.db", "b.db", "--device", "0"]) == 2
+    assert "--device goes with --rerun" in capsys.readouterr().err
