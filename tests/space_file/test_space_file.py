@@ -35,7 +35,7 @@ PAGE = ROOT / "docs" / "spaces.md"
 MEASURING_PAGE = ROOT / "docs" / "measuring.md"
 PROGRAMS_PAGE = ROOT / "docs" / "programs.md"
 SPACES = sorted((ROOT / "spaces").glob("*.yaml"))
-BAD_SPECS = sorted(p.name for p in BAD.iterdir() if p.suffix != ".txt" and p.name != "files")
+BAD_SPECS: Any = yaml.safe_load((BAD / "cases.yaml").read_text(encoding="utf-8"))
 
 WHOLE = """\
 name: scale
@@ -75,27 +75,88 @@ def flag(folder: Path, compiler: str, text: str) -> Parameter:
 # ------------------------------------------------------------------- what is refused
 
 
-@pytest.mark.parametrize("name", BAD_SPECS)
-def test_bad_space_is_refused_with_these_words(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(BAD)
-    expected = Path(name).with_suffix(".txt").read_text(encoding="utf-8")
+def patched(base: str, patch: str) -> str:
+    """A base space with the sections of a patch; one that is REMOVED is left out."""
+    sections = {key: text for text in (base, patch) for key, text in sections_of(text)}
+    return "".join(text for text in sections.values() if not text.endswith(": REMOVED\n"))
+
+
+def sections_of(text: str) -> list[tuple[str, str]]:
+    return [(part.partition(":")[0], part) for part in re.split(r"(?m)^(?=\w)", text) if part]
+
+
+def faults_of(folder: Path, content: bytes, name: str = "space.yaml") -> str:
+    """What is said of a bad space in a folder with the files that such spaces name."""
+    (folder / "files").symlink_to(BAD / "files")
+    (folder / name).write_bytes(content)
     began = time.process_time()
     with pytest.raises(SpecError) as caught:
         load_spec(Path(name))
-    assert str(caught.value) + "\n" == expected
     assert time.process_time() - began < 5
+    return str(caught.value)
 
 
-def test_every_expected_message_has_its_bad_space() -> None:
-    assert {Path(name).stem for name in BAD_SPECS} == {p.stem for p in BAD.glob("*.txt")}
+@pytest.mark.parametrize("name", BAD_SPECS["cases"])
+def test_bad_space_is_refused_with_these_words(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    case = BAD_SPECS["cases"][name]
+    base = BAD_SPECS["bases"][case.get("base", "kernel")]
+    text = case.get("text") or patched(base, case["patch"])
+    assert faults_of(tmp_path, text.encode()) == case["says"].strip()
 
 
-def test_faults_of_several_files_are_told_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(BAD)
-    names = ["range_inverted.yaml", "yaml_empty.yaml", "default_not_a_value.yaml"]
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", ": is empty; docs/spaces.md shows what a space looks like"),
+        (b"# Latin-1\ntitle: caf\xe9\n", ": is not UTF-8 text (line 2, byte 20)"),
+        (bytes(range(256)), ": is not UTF-8 text (line 2, byte 128)"),
+        (
+            b"scale\n",
+            ":1: must be a mapping of keys to values, but is a single value; docs/spaces.md shows "
+            "what a space looks like",
+        ),
+        (b"a:\n  b: " + b"9" * 1000, ":2: a number of 1,000 digits is too large"),
+        (
+            patched(WHOLE, f"constraints: [{' + '.join(['BLOCK'] * 1000)} > 0]\n").encode(),
+            ":8: constraints.0: an expression has at most 1,000 characters, but this one has "
+            "8,001; split it into several constraints",
+        ),
+    ],
+    ids=lambda value: repr(value)[:20],
+)
+def test_bad_bytes_are_refused_with_these_words(
+    content: bytes, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    content = content.replace(b"scale.", b"files/scale.")
+    assert faults_of(tmp_path, content) == f"space.yaml{says}"
+
+
+def test_faults_of_a_space_in_json_have_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    content = b'{\n  "title": "x",\n  "kernal": {"function": "scale"}\n}\n'
+    assert "space.json:3: `kernal` is not a key here; did you mean `kernel`?" in faults_of(
+        tmp_path, content, "space.json"
+    )
+
+
+def test_folder_is_no_space(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="is a folder; name a file in it"):
+        load_spec(tmp_path)
+
+
+def test_faults_of_several_files_are_told_together(folder: Path) -> None:
+    paths = [folder / name for name in ("c.yaml", "a.yaml", "b.yaml")]
+    for path, name in zip(paths, ("[]", "1", "a b"), strict=True):
+        path.write_text(WHOLE.replace("name: scale", f"name: {name}"))
     with pytest.raises(SpecError) as caught:
-        load_specs([Path(name) for name in names])
-    assert [fault.path for fault in caught.value.faults] == sorted(names)
+        load_specs(paths)
+    assert [fault.path for fault in caught.value.faults] == sorted(map(str, paths))
 
 
 def test_missing_file_names_its_neighbours(folder: Path) -> None:
