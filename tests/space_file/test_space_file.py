@@ -413,6 +413,71 @@ def test_options_that_programs_lack_are_described_by_their_own_model(tmp_path: P
     assert "did you mean `cache`" not in str(error.value)
 
 
+# ------------------------------------------------------------------------- extends
+
+
+def extending(folder: Path, text: str, base: str = WHOLE) -> Path:
+    """A space in a folder of its own that extends one beside the kernel."""
+    (folder / "base.yaml").write_text(base)
+    (folder / "inner").mkdir()
+    path = folder / "inner" / "space.yaml"
+    path.write_text(f"extends: ../base.yaml\nname: other\n{text}")
+    return path
+
+
+def test_keys_that_are_not_given_are_those_of_the_extended_file(folder: Path) -> None:
+    base, inputs = load(folder, WHOLE), "inputs: {features: [n], values: [{n: 7}]}\n"
+    spec = load_spec(extending(folder, inputs))
+    assert (spec.name, [dict(problem) for problem in spec.inputs]) == ("other", [{"n": 7}])
+    assert spec.parameters == base.parameters
+    assert spec.space_sha256 == base.space_sha256
+    (folder / "base.yaml").write_text(WHOLE.replace("[1, 2, 4]", "[1, 2]"))
+    assert load_spec(spec.path).space_sha256 != base.space_sha256
+
+
+def test_program_and_its_expected_output_may_come_from_two_folders(tmp_path: Path) -> None:
+    for name in ("run.sh", "inner.txt"):
+        (tmp_path / name).touch()
+    program = (
+        "program: {sources: [run.sh], run: [sh, '{source}', '{A}'], time: wall}\nname: script\n"
+        "parameters: {A: {values: [1, 2], default: 1}}\ninputs: {features: [n], values: [{n: 1}]}\n"
+    )
+    path = extending(tmp_path, "verify: {against: {file: out.txt}}\n", program)
+    (path.parent / "out.txt").touch()
+    plan = load_spec(path).program
+    assert plan is not None
+    expected = plan.expected_file({"n": 1})
+    assert expected is not None
+    assert expected.samefile(path.parent / "out.txt")
+
+
+def test_faults_name_the_file_and_line_that_they_stand_in(folder: Path) -> None:
+    base = WHOLE + "constraints: [BLOCK > m]\n"
+    path = extending(folder, "measure:\n  warmup: 0\n", base)
+    with pytest.raises(SpecError) as caught:
+        load_spec(path)
+    assert f"{path}:4: measure.warmup: must be at least 1" in str(caught.value)
+    path.write_text("extends: ../base.yaml\nname: other\n")
+    with pytest.raises(SpecError, match=r"inner/\.\./base\.yaml:8: constraints\.0: `m` in"):
+        load_spec(path)
+    path.write_text("extends: ../base.yaml\n")
+    with pytest.raises(SpecError, match=r"inner/space\.yaml:1: needs `name`"):
+        load_spec(path)
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ("none.yaml", r":1: extends: .*none\.yaml does not exist; in .* there are space\.yaml"),
+        ("space.yaml", r":1: extends: is circular: .*space\.yaml, .*space\.yaml; remove one"),
+        ("[]", r":1: extends: must be a text"),
+    ],
+)
+def test_file_that_cannot_be_extended_is_refused(folder: Path, named: str, message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        load(folder, f"extends: {named}\n{WHOLE}")
+
+
 # ----------------------------------------------------------------------- the schema
 
 
@@ -435,7 +500,9 @@ def test_schema_accepts_the_spaces_and_refuses_a_misspelt_key() -> None:
     schema = space_schema()
     jsonschema.Draft202012Validator.check_schema(schema)
     validator = jsonschema.Draft202012Validator(schema)
-    for path in SPACES:
+    paths = sorted((ROOT / "spaces").rglob("*.yaml"))
+    assert any("extends" in read_document(path).data for path in paths)
+    for path in paths:
         data = read_document(path).data
         assert not list(validator.iter_errors(data))
         assert list(validator.iter_errors({**data, "constrains": []}))
@@ -456,8 +523,9 @@ def test_every_example_of_the_pages_loads(folder: Path, block: str) -> None:
     data: dict[str, Any] = yaml.safe_load(WHOLE) | yaml.safe_load(block)
     whole = block if "name" in yaml.safe_load(block) else yaml.safe_dump(data)
     for name in ("scale.cl", "scale.cu"):
-        words = " ".join(re.findall(r"[A-Za-z_]\w*", whole))
+        words = " ".join(re.findall(r"[A-Za-z_]\w*", WHOLE + whole))
         (folder / name).write_text(f"void scale();\n{words}\n")
+    (folder / "scale.yaml").write_text(WHOLE)
     (folder / "packs").mkdir()
     (folder / "packs" / "fast.acf").touch()
     assert load(folder, whole).name == "scale"
