@@ -528,7 +528,7 @@ def test_every_example_of_the_pages_loads(folder: Path, block: str) -> None:
     (folder / "scale.yaml").write_text(WHOLE)
     (folder / "packs").mkdir()
     (folder / "packs" / "fast.acf").touch()
-    assert load(folder, whole).name == "scale"
+    assert load(folder, whole).name.endswith("scale")
 
 
 @pytest.mark.parametrize("key", sorted({*schema_keys(SpaceFile), *LIMIT_NAMES, *FUNCTIONS, *WORDS}))
