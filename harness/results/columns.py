@@ -24,7 +24,6 @@ from harness.core.records import (
     Timing,
     Value,
 )
-from harness.core.worst_element import WorstElement
 from harness.results.config_table import ConfigTable
 from harness.stats.samples import Ragged, SampleStatistics
 
@@ -67,17 +66,29 @@ class Coded(Generic[T]):
 
 
 @dataclass(frozen=True, eq=False)
+class Numbers:
+    """A column of numbers, shape (rows,)."""
+
+    values: Array
+
+    def at(self, row: int) -> float:
+        """Return the number of a row."""
+        number: float = self.values.item(row)
+        return number
+
+
+@dataclass(frozen=True, eq=False)
 class MeasurementColumns:
     """The columns of measurements, each of shape (rows,).
 
-    `worst` has the worst elements by row, `observed` the observations by name: NaN where a row has
-    none. Some of the `samples_s` are shared by configurations of equal machine code.
+    `observed` has the observations by name: NaN where a row has none. Some of the `samples_s` are
+    shared by configurations of equal machine code. `others` has the columns of other fields of a
+    measurement: Coded, Numbers or Ragged.
     """
 
     ids: Indices
     uuids: npt.NDArray[np.bytes_]
     measured_at: npt.NDArray[np.bytes_]
-    wall_s: Array
     inputs: Coded[Input]
     configs: Coded[Config]
     config_table: ConfigTable
@@ -86,23 +97,25 @@ class MeasurementColumns:
     requestors: Coded[str | None]
     outcomes: Coded[Outcome]
     stopped: Coded[StopReason | None]
-    messages: Coded[str]
+    occasions: Coded[tuple[int, ...] | None]
     shared_with: Coded[str | None]
-    host_read: Coded[tuple[str, ...] | None]
-    occasions: Coded[tuple[int, ...]]
     builds: Coded[Build | None]
     samples_s: Ragged
-    warmup_s: Ragged
-    worst: Mapping[int, WorstElement]
     observed: Mapping[str, Array]
+    others: Mapping[str, Any]
     statistic: Statistic = Statistic.MEDIAN
 
     @cached_property
     def statistics(self) -> SampleStatistics:
         """The statistics of each row's samples."""
         found = SampleStatistics.of(self.samples_s, self.statistic)
-        known = self.observed.get(CLOCK_ERROR)
-        return found if known is None else replace(found, clock_error_s=np.nan_to_num(known))
+        return replace(found, clock_error_s=self.clock_error_s)
+
+    @cached_property
+    def clock_error_s(self) -> Array:
+        """By how much the clock may put the times of each row off."""
+        found = self.observed.get(CLOCK_ERROR, np.zeros(len(self.ids)))
+        return np.maximum(np.nan_to_num(found), 0)
 
     @cached_property
     def works(self) -> Flags:
@@ -157,13 +170,9 @@ class MeasurementColumns:
             self.outcomes.at(row),
             self.timing(row),
             self.builds.at(row),
-            self.worst.get(row),
-            self.messages.at(row),
-            tuple(self.warmup_s.at(row).tolist()),
-            float(self.wall_s[row]),
-            self._observed(row),
-            self.host_read.at(row),
-            self.shared_with.at(row),
+            observed=self._observed(row),
+            shared_with=self.shared_with.at(row),
+            **{name: column.at(row) for name, column in self.others.items()},
         )
 
     def timing(self, row: int) -> Timing | None:
@@ -171,14 +180,9 @@ class MeasurementColumns:
         stopped = self.stopped.at(row)
         if stopped is None:
             return None
-        samples_s = tuple(self.samples_s.at(row).tolist())
-        return Timing(
-            samples_s, stopped, self.occasions.at(row), self.statistic, self._clock_error_s(row)
-        )
-
-    def _clock_error_s(self, row: int) -> float:
-        known = self.observed.get(CLOCK_ERROR)
-        return 0.0 if known is None or not known.item(row) > 0 else float(known[row])
+        samples_s, occasions = self.samples_s.at(row), self.occasions.at(row) or ()
+        clock_error_s: float = self.clock_error_s.item(row)
+        return Timing(samples_s, stopped, occasions, self.statistic, clock_error_s)
 
     def _observed(self, row: int) -> dict[str, float]:
         return {
