@@ -16,12 +16,13 @@ from harness.core.records import Build, Config, Input, Measurement, Outcome, Sta
 from harness.results import schema
 from harness.results.columns import (
     Coded,
+    Coder,
+    ConfigTable,
     MeasurementColumns,
     MeasurementRow,
     MeasurementRows,
     Numbers,
 )
-from harness.results.config_table import Coder, ConfigTable
 from harness.stats.samples import Ragged
 
 T = TypeVar("T")

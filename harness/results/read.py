@@ -13,8 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Select, Table, func, select
 from harness.core.arrays import Indices
 from harness.core.records import Build, Config, Input, Measurement, Outcome, Value
 from harness.results import schema
-from harness.results.columns import MeasurementRows
-from harness.results.config_table import Coder, ConfigTable
+from harness.results.columns import Coder, ConfigTable, MeasurementRows
 from harness.results.gathering import READ, Gatherer
 from harness.results.reader import Cells, read_cells, read_rows, referred, refusing_damage
 
