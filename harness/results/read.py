@@ -13,9 +13,8 @@ from sqlalchemy import ColumnElement, Connection, Select, Table, func, select
 from harness.core.arrays import Indices
 from harness.core.records import Build, Config, Input, Measurement, Outcome, Value
 from harness.results import schema
-from harness.results.columns import MeasurementRows
-from harness.results.config_table import Coder, ConfigTable
-from harness.results.gathering import Gatherer
+from harness.results.columns import Coder, ConfigTable, MeasurementRows
+from harness.results.gathering import READ, Gatherer
 from harness.results.reader import Cells, read_cells, read_rows, referred, refusing_damage
 
 BUILD_COLUMNS = tuple(field.name for field in fields(Build) if field.name != "cached")
@@ -60,12 +59,13 @@ def read_measurements(
         requestors = _Requestors(connection, key)
         gatherer = Gatherer()
         chosen = _of_runs(schema.measurements, key)
-        for cells in read_cells(connection, schema.measurements, chosen):
+        for cells in read_cells(connection, schema.measurements, chosen, READ):
             check_measurements(cells)
             gatherer.add(cells | {"requestor": requestors.of(cells["id"])})
-        features = _values(connection, schema.inputs, "features", gatherer.keys("inputs"))
-        configs = _values(connection, schema.configurations, "parameters", gatherer.keys("configs"))
-        made = _builds(connection, gatherer.keys("builds")) if builds else {}
+        features = _values(connection, schema.inputs, "features", gatherer.keys("input_id"))
+        config_ids = gatherer.keys("configuration_id")
+        configs = _values(connection, schema.configurations, "parameters", config_ids)
+        made = _builds(connection, gatherer.keys("build_id")) if builds else {}
         columns = gatherer.columns(list(map(Input, features)), ConfigTable.of(configs), made)
         rows = MeasurementRows(columns).of_stages(stages)
         return rows if space is None else _of_space(connection, key, space, rows)
@@ -111,7 +111,7 @@ def check_measurements(cells: Cells) -> None:
                     Config({}),
                     Input({}),
                     Outcome(outcome),
-                    worst=worst,
+                    worst_element=worst,
                     message=message,
                     shared_with=shared_with,
                 )
