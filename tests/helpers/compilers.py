@@ -28,3 +28,12 @@ needs_nvcc = pytest.mark.skipif(bool(_NO_NVCC), reason=_NO_NVCC)
 needs_nvrtc = pytest.mark.skipif(bool(_NO_NVRTC), reason=_NO_NVRTC)
 BOTH = (pytest.param(Nvcc, marks=needs_nvcc), pytest.param(Nvrtc, marks=needs_nvrtc))
 """The compilers of CUDA."""
+
+CUDA_TWICE = """\
+#define FACTOR 2.0f
+#line 1 "kernel"
+extern "C" __global__ void twice(const float *x, float *y) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    y[i] = FACTOR * x[i];
+}
+"""
