@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
+from typing import Literal
 
 from rich import box
 from rich.table import Table
@@ -187,12 +188,10 @@ def verdict_table(
 ) -> Table:
     """Make the table with a row for each way to choose; for what was learnt from all inputs also
     its leaves."""
-    table = _table(_title_of(study))
+    head = ("choice", "geometric mean", "99th percentile", "worst", "within 5 %", "leaves")
+    table = _table(_title_of(study), head, "right")
     if study.notes:
         table.caption, table.caption_justify = "\n".join(study.notes), "left"
-    table.add_column("choice")
-    for name in ("geometric mean", "99th percentile", "worst", "within 5 %", "leaves"):
-        table.add_column(name, justify="right")
     for judged in study.slowdowns.values():
         known = learnt.get(judged.name)
         table.add_row(*_cells(judged), *([f"{known.choice.leaf_count:,}"] if known else ()))
@@ -212,16 +211,17 @@ def _cells(judged: Slowdowns) -> list[str]:
 
 def _portfolio_table(found: Study) -> Table:
     """Make the table of what few configurations reach."""
-    table = _table(PORTFOLIOS_TITLE)
-    for name in PORTFOLIOS_HEAD:
-        table.add_column(name)
+    table = _table(PORTFOLIOS_TITLE, PORTFOLIOS_HEAD, "left")
     for row in portfolio_rows(found.portfolios, _default(found.matrix)):
         table.add_row(*row)
     return table
 
 
-def _table(title: str) -> Table:
-    return Table(title=title, title_justify="left", box=box.HORIZONTALS, show_edge=False)
+def _table(title: str, head: Sequence[str], justify: Literal["left", "right"]) -> Table:
+    table = Table(title=title, title_justify="left", box=box.HORIZONTALS, show_edge=False)
+    for index, name in enumerate(head):
+        table.add_column(name, justify=justify if index else "left")
+    return table
 
 
 def verdict_lines(study: Study) -> list[str]:

@@ -96,13 +96,13 @@ def write_for_cuda(
 
 
 @contextmanager
-def pycuda_context() -> Iterator[Any]:
-    """PyCUDA's driver, with a context of its own that is current."""
+def pycuda_context() -> Iterator[tuple[Any, Any]]:
+    """PyCUDA's driver, and a context of its own that is current."""
     driver = importlib.import_module("pycuda.driver")
     driver.init()
     context = driver.Device(0).retain_primary_context()
     context.push()
-    yield driver
+    yield driver, context
     context.pop()
     context.detach()
 
@@ -337,29 +337,48 @@ def test_cubin_of_each_candidate_is_built_with_its_parameters(
     assert "#define THRD 16" in texts[1]
 
 
+def launches(stub: StubDriver) -> list[str]:
+    return [call for call in stub.calls() if call.startswith("cuLaunchKernel")]
+
+
 @pytest.mark.gpu
-@pytest.mark.pycuda
-@needs_pycuda
 @pytest.mark.parametrize("tuned_on", ["Stand-in GPU", "H200"])
 def test_cuda_loader_launches_the_chosen_cubin(
     spec: Spec, tmp_path: Path, stub: StubDriver, tuned_on: str
 ) -> None:
     write_for_cuda(tmp_path / "out", spec, mvmul_program(), tuned_on)
-    with pycuda_context() as driver, warnings.catch_warnings(record=True) as caught:
+    a, x, y = np.ones((50, 300), "f4"), np.full(300, 2, "f4"), np.zeros(50, "f4")
+    with memories_of(a, x, y) as memories, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         kernel = imported(tmp_path / "out").load()
-        a, x, y = np.ones((50, 300), "f4"), np.full(300, 2, "f4"), np.zeros(50, "f4")
-        arguments = (driver.In(a), driver.In(x), driver.Out(y), np.int32(50), np.int32(300))
         stub.calls()
-        kernel(None, *arguments, m=50, n=300)
+        kernel(None, *memories, np.int32(50), np.int32(300), m=50, n=300)
+        assert launches(stub) == ["cuLaunchKernel mvmul grid 13 1 1 group 4 4 1"]
     assert (y == 600).all()
-    (launch,) = [call for call in stub.calls() if call.startswith("cuLaunchKernel")]
-    assert launch == "cuLaunchKernel mvmul grid 13 1 1 group 4 4 1"
     warned = [str(each.message) for each in caught if "was tuned on" in str(each.message)]
     assert len(warned) == (tuned_on != "Stand-in GPU")
     assert all(
         text.endswith(": its choice by input is used; tune it on this device") for text in warned
     )
+
+
+@pytest.mark.gpu
+@pytest.mark.pycuda
+@needs_pycuda
+def test_cuda_loader_takes_pycudas_memory_streams_and_contexts(
+    spec: Spec, tmp_path: Path, stub: StubDriver
+) -> None:
+    write_for_cuda(tmp_path / "out", spec, mvmul_program())
+    y = np.zeros(50, "f4")
+    with pycuda_context() as (driver, context):
+        kernel, stream = imported(tmp_path / "out").load(context), driver.Stream()
+        arrays = np.ones((50, 300), "f4"), np.full(300, 2, "f4"), y
+        a, x, found = map(driver.to_device, arrays)
+        wrapped = SimpleNamespace(gpudata=x)  # as PyCUDA's arrays have it
+        kernel(stream, a, wrapped, found, np.int32(50), np.int32(300), m=50, n=300)
+        stream.synchronize()
+        driver.memcpy_dtoh(y, found)
+    assert (y == 600).all()
 
 
 def gemm_program() -> tuple[Spec, DispatchProgram]:
@@ -372,64 +391,33 @@ def gemm_program() -> tuple[Spec, DispatchProgram]:
 
 
 @pytest.mark.gpu
-@pytest.mark.pycuda
-@needs_pycuda
+@pytest.mark.parametrize("is_cooperative", [False, True])
 def test_cuda_loader_finds_a_template_and_gives_it_its_shared_memory(
-    tmp_path: Path, stub: StubDriver
+    is_cooperative: bool, tmp_path: Path, stub: StubDriver
 ) -> None:
     spec, program = gemm_program()
     assert spec.launch is not None
-    spec = replace(spec, launch=replace(spec.launch, carveout=Expression("TILE_K")))
-    kernels = write_for_cuda(tmp_path / "out", spec, program)
-    header = (tmp_path / "out" / "gemm.h").read_text()
-    assert f'{{"{kernels[1].symbols[0]}"}},' in header
-    a, b, c = np.ones((3, 4), "f4"), np.ones((4, 5), "f4"), np.zeros((3, 5), "f4")
-    sizes = map(np.int32, (3, 5, 4))
-    with pycuda_context() as driver:
-        kernel = imported(tmp_path / "out", "gemm").load()
-        stub.calls()
-        kernel(None, driver.In(a), driver.In(b), driver.Out(c), *sizes, m=3, n=5, k=4)
-    assert (c == 4).all()
-    (launch,) = [call for call in stub.calls() if call.startswith("cuLaunchKernel")]
-    assert launch.startswith("cuLaunchKernel _Z4gemmIfLi256ELi64ELi64ELi8ELi4EE")
-    assert launch.endswith("grid 1 1 1 group 16 32 1 shared 81920 carveout 64")
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("reason", ["missing", "named", "cooperative"])
-def test_cuda_loader_needs_no_pycuda(
-    reason: str, tmp_path: Path, stub: StubDriver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("cuda.bindings")
-    spec, program = gemm_program()
-    assert spec.launch is not None
-    is_cooperative = reason == "cooperative"
-    if is_cooperative:
-        spec = replace(spec, launch=replace(spec.launch, cooperative=True))
-    elif reason == "named":
-        monkeypatch.setenv("HARNESS_CUDA_PACKAGE", "cuda-bindings")
-        spec = replace(spec, launch=replace(spec.launch, carveout=Expression("TILE_K")))
-    else:
-        monkeypatch.setitem(sys.modules, "pycuda", None)
-        monkeypatch.setitem(sys.modules, "pycuda.driver", None)
-    write_for_cuda(tmp_path / "out", spec, program)
+    carveout = None if is_cooperative else Expression("TILE_K")
+    launch = replace(spec.launch, cooperative=is_cooperative, carveout=carveout)
+    kernels = write_for_cuda(tmp_path / "out", replace(spec, launch=launch), program)
+    assert f'{{"{kernels[1].symbols[0]}"}},' in (tmp_path / "out" / "gemm.h").read_text()
     a, b, c = np.ones((3, 4), "f4"), np.ones((4, 5), "f4"), np.zeros((3, 5), "f4")
     with memories_of(a, b, c) as memories:
         kernel = imported(tmp_path / "out", "gemm").load()
         stub.calls()
         kernel(None, *memories, *map(np.int32, (3, 5, 4)), m=3, n=5, k=4)
-        (launch,) = [call for call in stub.calls() if call.startswith("cuLaunchKernel")]
+        (call,) = launches(stub)
     assert (c == 4).all()
-    said = {"cooperative": " cooperative", "named": " carveout 64", "missing": ""}
-    assert launch.endswith(f"group 16 32 1 shared 81920{said[reason]}")
+    assert "_Z4gemmIfLi256ELi64ELi64ELi8ELi4EE" in call
+    said = "cooperative" if is_cooperative else "carveout 64"
+    assert call.endswith(f"grid 1 1 1 group 16 32 1 shared 81920 {said}")
 
 
 def test_cuda_loader_without_a_package_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name in ("pycuda.driver", "cuda.bindings.driver"):
-        monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(ImportError, match="mvmul needs cuda-bindings or PyCUDA: pip install cuda-"):
+    monkeypatch.setitem(sys.modules, "cuda.bindings.driver", None)
+    with pytest.raises(ImportError, match="mvmul needs cuda-bindings: pip install cuda-bindings"):
         cuda_loader.Kernel(SimpleNamespace(NAME="mvmul", DATA={"launch": None}))
 
 
