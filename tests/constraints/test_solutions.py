@@ -100,7 +100,7 @@ def check_against_brute_force(
             n: 1.0 * abs(np.arange(e) - k) / e
             for n, e, k in zip(domains, extents, here, strict=True)
         }
-        found = solutions.nearest(here.tolist(), away.__getitem__)
+        found = solutions.nearest(here.tolist(), away.__getitem__, random.Random(0))
         assert (found is None) == (not expected)
         if found is not None:
             assert found in legal.tolist()

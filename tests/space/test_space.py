@@ -313,7 +313,7 @@ def test_where_rejection_finds_nothing_the_default_is_the_nearest_that_is_known(
     checked = space(domains, f"{total} == 0")
     start = Config(dict.fromkeys(domains, 16))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("harness.space.draws._MAX_DRAWS", 100)
+        patch.setattr("harness.space.space._MAX_DRAWS", 100)
         assert checked.nearest_legal(start, random.Random(0)) == checked.default
 
 
@@ -639,7 +639,7 @@ def test_a_search_that_finds_nothing_by_rejection_ends(monkeypatch: pytest.Monke
     domains: dict[str, Sequence[Value]] = {f"P{i}": range(1, 18) for i in range(6)}
     checked = space(domains, " * ".join(domains) + " == 1")
     monkeypatch.setattr("harness.constraints.solutions.MOST_EDGES", (10,))
-    monkeypatch.setattr("harness.space.draws._MAX_DRAWS", 2000)
+    monkeypatch.setattr("harness.space.space._MAX_DRAWS", 2000)
     assert checked.sample_points(np.random.default_rng(0), 5).shape == (0, 6)
 
 
