@@ -184,7 +184,7 @@ class TuneResults:
         """
         from harness.api.dispatched_results import DispatchArguments
         from harness.api.dispatching import learn
-        from harness.tuning.progress import SilentDisplay
+        from harness.display.progress import Display
 
         options = DispatchArguments(
             tuple(self.stored.databases),
@@ -196,7 +196,7 @@ class TuneResults:
             require_choice=require_choice,
             most=most,
         )
-        learnt = learn(options, SilentDisplay())
+        learnt = learn(options, Display())
         if learnt.why_not_written:
             raise UsageError(learnt.why_not_written)
         return [Path(folder) / name for name in learnt.write()]

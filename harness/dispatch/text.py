@@ -203,7 +203,7 @@ def _cells(judged: Slowdowns) -> list[str]:
     failed = f" ({judged.failures} failed)" if judged.failures else ""
     return [
         judged.name,
-        judged.mean.text(".3f"),
+        judged.mean_text,
         f"{judged.percentile_99:.3f}",
         f"{judged.worst:.2f}{failed}",
         f"{judged.near:.0%}",

@@ -187,15 +187,13 @@ def write_mapping(
     values: Mapping[str, Sequence[Value]],
 ) -> None:
     """Write the mapping of a file of `write_csv`, as JSON, which is valid YAML 1.2."""
-    keys: Mapping[str, Any] = {
-        "name": name,
-        "device": device,
-        "parameters": {name: list(found) for name, found in values.items()},
-        "features": list(features),
-        "times": {"columns": ["time_s"], "unit": "s"},
-        "outcome": {"column": "outcome", "message": "message"},
-        "ignore": [TECHNIQUE],
-    }
-    file.write(_HEAD)
-    for key, value in keys.items():
-        file.write(f"{key}: {json.dumps(value, ensure_ascii=False)}\n")
+    mapping = ColumnMapping(
+        name=name,
+        device=device,
+        parameters={name: list(known) for name, known in values.items()},
+        features=list(features),
+        times=TimeColumns(columns=["time_s"]),
+        outcome=OutcomeColumns(column="outcome", message="message"),
+        ignore=[TECHNIQUE],
+    )
+    file.write(_HEAD + mapping.model_dump_json(indent=1, exclude_unset=True) + "\n")

@@ -21,7 +21,7 @@ from harness.display.text import print_line
 from harness.results import campaigns
 from harness.results.ablation import ablation_lines
 from harness.results.notes import files_of_flags
-from harness.tuning.replayed import RecordedCampaign
+from harness.tuning.replayed import replay_result
 
 if TYPE_CHECKING:
     from harness.dispatch.single import Single
@@ -45,26 +45,26 @@ class ChoiceByInput:
 def print_result(console: Console, done: Tuned, learnt: ChoiceByInput | None) -> None:
     """Print what to use, the table of inputs, what a technique tested, and why configurations
     failed."""
-    campaign, measurer = done.campaign, done.measurer
+    campaign, recording = done.campaign, done.campaign.plan.recording
     default = campaign.space(campaign.spec.inputs[0]).default
     console.print()
-    if isinstance(campaign, RecordedCampaign):
+    if recording is not None:
         default = Config({})  # a recording has none, so configurations are shown whole
-        console.print(campaign.result)
+        console.print(replay_result(campaign, recording))
         console.print()
     else:
         _print_inputs(console, done, learnt)
     if campaign.ablations:
         print_line(console, "\n".join([*ablation_lines(campaign.ablations), ""]))
-    replayed = campaign.state.replayed
-    if replayed:
-        again = "reads them from the recording" if measurer.is_replay else "measures them"
+    if campaign.replayed:
+        again = "reads them from the recording" if done.measurer.is_replay else "measures them"
         print_line(
             console,
-            f"{replayed} tests were answered from the database; --fresh {again} again.\n",
+            f"{campaign.replayed} tests were answered from the database; --fresh {again} again.\n",
         )
     later = learnt.results.failed_later if learnt else ()
-    failures = list(describe_failures(campaign.measured(), default, later))
+    measured = {problem: campaign.measured(problem) for problem in campaign.spec.inputs}
+    failures = list(describe_failures(measured, default, later))
     clocks = list(clock_lines(learnt.results)) if learnt else []
     for lines in (list(campaign.describe_tests()), failures, clocks):
         if lines:
