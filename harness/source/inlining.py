@@ -7,7 +7,6 @@ again when it is loaded, as on PoCL, must not depend on files that may have chan
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,9 +14,8 @@ from pathlib import Path
 
 from harness.core.errors import BuildFailed
 from harness.core.program import Program
-from harness.source.kernel_source import read_text
+from harness.source.kernel_source import INCLUDE, find_include, read_text
 
-_INCLUDE = re.compile(r'[ \t]*#[ \t]*include[ \t]*(?:"([^"]+)"|<([^>]+)>)')
 _LINE = re.compile(r'[ \t]*#[ \t]*line[ \t]+(\d+)(?:[ \t]+"((?:[^"\\]|\\.)*)")?')
 _ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once\b.*$", re.MULTILINE)
 _COMMENT_OR_TEXT = re.compile(r'"(?:\\.|[^"\\])*"|//.*|/\*')
@@ -32,7 +30,7 @@ def inlined(program: Program) -> str:
     a file has changed since the program was made.
     """
     folders = tuple(Path(folder) for folder in program.include_dirs)
-    return "\n".join(_Inliner(program, folders).lines(program.text, "", (), ()))
+    return "\n".join(_Inliner(program, folders).lines(program.text, "", ()))
 
 
 @dataclass(frozen=True)
@@ -40,32 +38,23 @@ class _Inliner:
     program: Program
     folders: tuple[Path, ...]
 
-    def lines(
-        self, text: str, name: str, beside: tuple[Path, ...], within: tuple[Path, ...]
-    ) -> Iterator[str]:
-        """Yield the lines of a text called `name`; `within` are the files that include it."""
+    def lines(self, text: str, name: str, within: tuple[Path, ...]) -> Iterator[str]:
+        """Yield the lines of a text called `name`; `within` are the files that include it, and it
+        itself, which is the last."""
         in_comment, number = False, 0
         for line in text.split("\n"):
             number += 1
             included = None
             if not in_comment and (moved := _LINE.match(line)):
                 number, name = int(moved[1]) - 1, moved[2] or name
-            elif not in_comment and (found := _INCLUDE.match(line)):
-                near = beside if found[1] else ()
-                included = self._find(found[1] or found[2], near, within)
-            if included is None:
+            elif not in_comment and (found := INCLUDE.match(line)):
+                included = find_include(found, within[-1] if within else None, self.folders)
+            if included is None or included in within:
                 yield line
             else:
                 yield from self._file(included, within)
                 yield f'#line {number + 1} "{name}"'
             in_comment = _ends_in_comment(line, in_comment)
-
-    def _find(self, name: str, beside: tuple[Path, ...], within: tuple[Path, ...]) -> Path | None:
-        for folder in (*beside, *self.folders):
-            if (folder / name).is_file():
-                path = Path(os.path.realpath(folder / name))
-                return None if path in within else path
-        return None
 
     def _file(self, path: Path, within: tuple[Path, ...]) -> Iterator[str]:
         text = self._text(path)
@@ -76,7 +65,7 @@ class _Inliner:
             # `#pragma once` works by file, and only one file is left.
             yield from (f"#ifndef {guard}", f"#define {guard}")
         yield f'#line 1 "{name}"'
-        yield from self.lines(_ONCE.sub("", text), name, (path.parent,), (*within, path))
+        yield from self.lines(_ONCE.sub("", text), name, (*within, path))
         if once:
             yield "#endif"
 

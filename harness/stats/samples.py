@@ -27,9 +27,9 @@ class Ragged:
         ends = np.cumsum(np.array(counts, dtype=np.intp))
         return cls(np.array(values, dtype=np.float64), ends)
 
-    def at(self, row: int) -> Array:
+    def at(self, row: int) -> tuple[float, ...]:
         """Return the values of a row."""
-        return self.values[self.ends[row - 1] if row else 0 : self.ends[row]]
+        return tuple(self.values[self.ends[row - 1] if row else 0 : self.ends[row]].tolist())
 
     @property
     def starts(self) -> Indices:

@@ -131,8 +131,7 @@ class Campaign(State):
         once this version has measurements."""
         key = self.run_plan(self.spec.inputs[0]).key
         name, store = self.spec.name, self.store
-        versions = store.read(lambda: kernel_versions(store.connection))
-        same = [v for v in versions if (v.space_name, v.fingerprint) == (name, key.fingerprint)]
+        same = store.read(lambda: kernel_versions(store.connection, name, key.fingerprint))
         is_new = key.program_sha256 not in {version.program_sha256 for version in same}
         return same if is_new else ()
 

@@ -1,0 +1,260 @@
+"""A zoo of kernels that fake speed (data/zoo/kernels.cl), run on PoCL."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.core.records import Config, Input, Measurement, Outcome
+from harness.measure.devices import Backend, choose
+from harness.measure.kernels.measurer import KernelMeasurer
+from harness.measure.trial.occasions import new_seed
+from harness.space import ConstrainedSpace
+from harness.space_file import load_spec
+from harness.stats.interleaved import is_shown
+from harness.stats.timing import time_ratio
+from tests.helpers.planted import measured
+from tests.helpers.stub_driver import StubDriver
+
+ZOO = Path(__file__).parents[1] / "data/zoo/kernels.yaml"
+GIVEN, LARGE = Input({"n": 100, "k": 64}), Input({"n": 800, "k": 4096})
+
+HONEST = ("honest", "honest_with_scratch", "honest_with_local")
+
+HARMLESS = ("result_kept_in_scratch", "result_kept_by_input")
+"""Each of these is wrong in a run that finds what an earlier run has left."""
+
+REFUSED = {
+    "returns_early": r"at the first run: y\[0\] was never written \(100 of 100 elements",
+    "does_nothing": r"at the first run: y\[0\] was never written \(100 of 100 elements",
+    "exits_early": r"at the first run: y\[\d+\] is -1,.*100 of 100 elements",
+    "writes_zeros": r"at the first run: y\[\d+\] is 0.*100 of 100 elements",
+    "result_kept_in_spare": r'no output \(spare\[\d+\] differs\).*SCRATCH = \("spare"',
+    "result_kept_in_input": r"writes the argument x, which is no output",
+    "result_kept_outside": r"writes outside of the argument y \(200 elements behind its end\)",
+    "stale_memory": r"at the first run: y\[\d+\] is nan.*100 of 100 elements",
+    "sorts_its_input": r"writes the argument x, which is no output",
+    "spoils_its_input": r"at run 2: y\[\d+\] is 0.*100 of 100 elements",
+    "answer_in_the_input": r"at the first run: y\[0\] was never written \(100 of 100 elements",
+    "skips_the_tail": r"at the first run: y\[96\] was never written \(4 of 100 elements",
+    "low_precision": r"at the first run: y\[\d+\] is \d+(\.\d+)?, expected",
+    "some_elements": r"at the first run: y\[1\] was never written \(75 of 100 elements",
+    "rarely_wrong": r"at run 13: y\[0\] is",
+    "writes_past_the_end": r"writes outside of the argument y \(63 elements behind its end\)",
+    "writes_before_the_start": r"writes outside of the argument y \(2 elements before its start\)",
+}
+
+CALLS_OUT = {"calls_the_system": "Cannot find symbol pthread_create"}
+
+WRONG_IN_THE_FINALS = (
+    "honest_three_times",
+    "copies_what_is_there",
+    "result_kept_by_address",
+    "knows_the_zones",
+)
+"""The search may take each of these for right, on one set of data."""
+
+CLAIMS_LOST = (
+    ("result_kept_in_program", 50),
+    ("result_kept_in_local", 50),
+    ("result_kept_in_private", 50),
+    ("part_kept_in_program", 100),
+    ("part_kept_in_program", 50),
+    ("part_kept_in_program", 30),
+)
+"""Kernels that recognise the data, and how much of their work they save; all results are right."""
+
+
+@pytest.fixture(scope="module")
+def local(module_opencl: Backend) -> Iterator[KernelMeasurer]:
+    """A measurer of the zoo."""
+    with contextlib.closing(KernelMeasurer(load_spec(ZOO), module_opencl)) as local:
+        yield local
+
+
+Measure = Callable[..., Measurement]
+Final = Callable[[str, int], tuple[Measurement, Measurement]]
+
+
+def configured(name: str, share: int = 50) -> Config:
+    return Config({"std": "CL2.0", "CHEAT": name, "SHARE": share})
+
+
+@pytest.fixture(scope="module")
+def measure(local: KernelMeasurer) -> Measure:
+    """Measures a kernel of the zoo as a search does."""
+
+    def searched(name: str, problem: Input = GIVEN) -> Measurement:
+        space = ConstrainedSpace.of(load_spec(ZOO), problem, local.limits, "opencl")
+        return local.measure(space, problem, configured(name), None)
+
+    return searched
+
+
+@pytest.fixture(scope="module")
+def final(local: KernelMeasurer) -> Final:
+    """Searches, and then measures a kernel of the zoo beside the default as in the finals."""
+    space = ConstrainedSpace.of(load_spec(ZOO), LARGE, local.limits, "opencl")
+    default = space.canonical(space.default)
+
+    def of(name: str, share: int = 50) -> tuple[Measurement, Measurement]:
+        local.measure(space, LARGE, default, None)
+        local.measure(space, LARGE, configured(name, share), None)
+        both, seeds = [configured(name, share), default], (new_seed(),) * 3 + (new_seed(),) * 3
+        found, beside = local.measure_interleaved(space, LARGE, both, 20, seeds)
+        return found, beside
+
+    return of
+
+
+def test_every_kernel_of_the_zoo_is_tested() -> None:
+    cheats = next(p for p in load_spec(ZOO).parameters if p.name == "CHEAT")
+    names = {name for name, _ in CLAIMS_LOST} | {*WRONG_IN_THE_FINALS, "writes_far_behind"}
+    assert {*REFUSED, *HARMLESS, *HONEST, *CALLS_OUT} | names == set(cheats.values)
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_honest_kernel_is_accepted(measure: Measure, name: str) -> None:
+    found = measure(name)
+    assert found.outcome is Outcome.OK, found.message
+    assert found.timing.count == 15
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_kernel_that_fakes_its_speed_is_refused_for_what_it_does(
+    measure: Measure, name: str
+) -> None:
+    found = measure(name)
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert found.timing is None
+    assert re.search(REFUSED[name], found.message), found.message
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_kernel_that_relies_on_an_earlier_run_does_its_work_in_every_run(
+    measure: Measure, name: str
+) -> None:
+    found = measure(name)
+    assert found.outcome is Outcome.OK, found.message
+
+
+@pytest.mark.parametrize("name", CALLS_OUT)
+def test_kernel_cannot_call_the_system(measure: Measure, name: str) -> None:
+    found = measure(name)
+    assert found.outcome is Outcome.BUILD_FAILED
+    assert re.search(CALLS_OUT[name], found.message), found.message
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_honest_kernel_works_in_the_finals(final: Final, name: str) -> None:
+    found, _ = final(name, 50)
+    assert found.outcome is Outcome.OK, found.message
+
+
+@pytest.mark.parametrize("name", WRONG_IN_THE_FINALS)
+def test_what_an_earlier_launch_left_is_wrong_in_the_finals(final: Final, name: str) -> None:
+    found, default = final(name, 50)
+    assert default.outcome is Outcome.OK
+    if name != "result_kept_by_address" or is_shown(found):  # new data may lie elsewhere
+        assert found.outcome is Outcome.WRONG_RESULT
+
+
+@pytest.mark.parametrize(("name", "share"), CLAIMS_LOST)
+def test_kernel_that_recognises_the_data_has_no_claim(final: Final, name: str, share: int) -> None:
+    for _ in range(
+        3
+    ):  # where other work hides slow first runs: in one final of 24 on an idle machine
+        found, default = final(name, share)
+        assert found.outcome is Outcome.OK, "its results are right"
+        if not is_shown(found) or not time_ratio(default.timing, found.timing).is_faster:
+            return
+    pytest.fail("it kept its claim three times")
+
+
+def test_write_farther_than_the_least_zone_is_found_behind_a_large_array(measure: Measure) -> None:
+    found = measure("writes_far_behind", Input({"n": 8192, "k": 64}))
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert "writes outside of the argument y (5,001 elements behind its end)" in found.message
+
+
+# --------------------------------------------------------------------------------------- on CUDA
+
+
+CUDA_ZOO = Path(__file__).parents[1] / "data/zoo/cuda.yaml"
+CUDA_INPUT = Input({"n": 256, "k": 2048})
+
+HONEST_CUDA, RETURNS_EARLY, KEEPS_BY_BITS, HONEST_THREE_TIMES, KEEPS_BY_ADDRESS = range(1, 6)
+
+
+@pytest.mark.gpu
+def test_no_cheat_has_a_claim_after_the_finals(stub: StubDriver) -> None:
+    spec = load_spec(CUDA_ZOO)
+    with contextlib.closing(KernelMeasurer(spec, choose("cuda"))) as measurer:
+        space = ConstrainedSpace.of(spec, CUDA_INPUT, measurer.limits, "nvcc")
+        searched, finals = {}, {}
+        for cheat in range(1, 6):
+            config, seeds = Config({"CHEAT": cheat}), (new_seed(),) * 3 + (new_seed(),) * 3
+            searched[cheat] = measurer.measure(space, CUDA_INPUT, config, None)
+            both = [config, space.default] if cheat != HONEST_CUDA else [config]
+            finals[cheat] = measurer.measure_interleaved(space, CUDA_INPUT, both, 20, seeds)
+    assert searched[HONEST_CUDA].outcome is Outcome.OK
+    assert searched[RETURNS_EARLY].outcome is Outcome.WRONG_RESULT, "without any gain"
+    for cheat in (RETURNS_EARLY, HONEST_THREE_TIMES):
+        found, default = finals[cheat]
+        assert (found.outcome, default.outcome) == (Outcome.WRONG_RESULT, Outcome.OK), cheat
+    # Its results are wrong only where other data came to the last run's address. Else they are
+    # right, and its first runs are slow.
+    found, _ = finals[KEEPS_BY_ADDRESS]
+    assert found.outcome is Outcome.WRONG_RESULT or not is_shown(found)
+    found, default = finals[KEEPS_BY_BITS]
+    assert found.outcome is Outcome.OK
+    assert time_ratio(default.timing, found.timing).value > 10
+    assert not is_shown(found)
+
+
+@pytest.mark.gpu
+def test_device_that_holds_one_set_of_data_gets_the_other_between_launches_and_says_so(
+    stub: StubDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_STUB_MEMORY", str(6 << 20))  # a set and its zones have 4 MiB
+    spec = load_spec(CUDA_ZOO)
+    with contextlib.closing(KernelMeasurer(spec, choose("cuda"))) as measurer:
+        space = ConstrainedSpace.of(spec, CUDA_INPUT, measurer.limits, "nvcc")
+        configs = [Config({"CHEAT": HONEST_THREE_TIMES}), space.default]
+        cheat, honest = measurer.measure_interleaved(
+            space, CUDA_INPUT, configs, 20, (new_seed(),) * 2
+        )
+        assert (cheat.outcome, honest.outcome) == (Outcome.WRONG_RESULT, Outcome.OK)
+        assert [text for text in measurer.notices if "does not hold 2 sets" in text]
+
+
+# ----------------------------------------------------------------- results of what outputs hold
+
+
+FILLS = Path(__file__).parents[1] / "data/zoo/fills.yaml"
+
+FILLS_REFUSED = {
+    "flips_the_sign_bit": r"at the first run: whole\[\d+\] is \d+.*100 of 100 elements",
+    "flips_all_bits": r"at the first run: whole\[\d+\] is \d+.*100 of 100 elements",
+    "negates_the_numbers": r"at the first run: whole\[\d+\] is \d+.*100 of 100 elements",
+    "negates_the_flags": r"at the first run: flag\[\d+\] is 0, expected 1",
+    "leaves_flags": r'at the first run: flag\[\d+\] was never written.*INOUT = \("flag",\)',
+    "leaves_nan": r"at the first run: root\[\d+\] was never written.*expected nan",
+    "leaves_zeros": r'whole\[\d+\] was never written.*expected 0\..*INOUT = \("whole",\)',
+}
+
+
+def test_kernel_that_makes_its_result_of_what_an_output_holds_is_refused(opencl: Backend) -> None:
+    spec = load_spec(FILLS)
+    (names,) = (p.values for p in spec.parameters if p.name == "CHEAT")
+    assert set(names) == {"honest", *FILLS_REFUSED}
+    each = measured(spec, opencl, spec.inputs[0], *({"CHEAT": name} for name in names))
+    found = dict(zip(names, each, strict=True))
+    assert found.pop("honest").outcome is Outcome.OK
+    for name, one in found.items():
+        assert one.outcome is Outcome.WRONG_RESULT, name
+        assert re.search(FILLS_REFUSED[str(name)], one.message), one.message
