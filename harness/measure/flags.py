@@ -83,18 +83,18 @@ def _probed(plan: ProgramPlan, compiler: str) -> ProbedCompiler | None:
     words = [word for template in plan.build for word in shlex.split(template.text)]
     if plan.shell or not words or family(Path(words[0]).name) != family(compiler):
         return None
-    found = find_program(words[0], plan.folder)
-    if found is None:
+    path = find_program(words[0], plan.folder)
+    if path is None:
         return None
-    executable = Path(found)
+    executable = Path(path)
     arch = _arch(words, executable) if family(compiler) == "nvcc" else None
     return ProbedCommand(compiler, executable, arch)
 
 
 def _arch(words: list[str], nvcc: Path) -> str:
     """Return the architecture that a build names; else the newest that nvcc compiles for."""
-    found = re.search(r"\b(?:sm|compute)_(\d+[af]?)\b", " ".join(words))
-    return f"sm_{found[1]}" if found else supported_archs(nvcc)[-1]
+    match = re.search(r"\b(?:sm|compute)_(\d+[af]?)\b", " ".join(words))
+    return f"sm_{match[1]}" if match else supported_archs(nvcc)[-1]
 
 
 def _flags_of_files(spec: Spec, compiler: str) -> Iterator[Parameter]:

@@ -9,7 +9,6 @@ import re
 import shutil
 import stat
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -25,7 +24,6 @@ from harness.dispatch.choice import Choice, DispatchProgram
 from harness.dispatch.package import write_dispatcher
 from harness.measure.cuda.nvcc import Nvcc
 from harness.measure.flags import ProbedCommand, fitted_to_backend, fitted_to_program
-from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.kernels.runner import BIT_EXACT
 from harness.models.encoding.columns import TunedRange
 from harness.results.notes import Notes, file_lines, files_of_flags
@@ -36,8 +34,8 @@ from harness.space_file.flag_files import file_name, with_values_of_files
 from harness.space_file.flags.model import ANY_FILE, Setting
 from tests.helpers.compilers import needs_gcc, needs_nvcc
 from tests.helpers.dispatch_examples import PROVENANCE
-from tests.helpers.fake_kernels import measure_programs_here, write_fake
-from tests.helpers.fakes import FAKE_SPACE, FakeBackend, read_journal
+from tests.helpers.fake_kernels import OpenFake, measure_programs_here, write_fake
+from tests.helpers.fakes import FAKE_SPACE, read_journal
 
 FILES = Path(__file__).parents[1] / "data" / "bad_specs" / "files"
 KERNEL = """\
@@ -224,27 +222,25 @@ def test_verification_bit_for_bit_is_another_measurement(load) -> None:
 
 
 def test_flags_are_held_against_none_and_what_is_too_fast_is_measured_again(
-    tmp_path: Path,
+    tmp_path: Path, fake_here: OpenFake
 ) -> None:
     flags = "flags: {opencl: {cl-mad-enable: boolean}}\nverify: {against: baseline}\n"
     spec = write_fake(tmp_path, space=FAKE_SPACE + flags)
     given = spec.inputs[0]
-    backend = FakeBackend("opencl", "opencl", "a fake", journal=tmp_path / "journal")
-    with closing(KernelMeasurer(spec, backend)) as measurer:
-        space = ConstrainedSpace.of(spec, given, measurer.limits, measurer.compiler)
-        without = Config({**space.default, "V": 2})
-        flagged = Config({**without, "cl_mad_enable": True})
-        assert BIT_EXACT not in measurer.measure(space, given, without, None).observed
-        found = measurer.measure(space, given, flagged, None)
-        assert found.observed[BIT_EXACT] == 1
-        assert not found.message
-        # As if the default had been measured before, and taken a second.
-        slow = Measurement(space.default, given, Outcome.OK, timing=Timing((1.0,)))
-        measurer.recall(given, [slow])
-        found = measurer.measure(space, given, Config({**space.default, "V": 3}), None)
-        assert "it is 1e+03 times as fast as the default" in found.message
-        # The data of the measurements are there again; what does not win is believed.
-        assert not measurer.measure(space, given, flagged, 1e-4).message
+    measurer, space = fake_here(spec)
+    without = Config({**space.default, "V": 2})
+    flagged = Config({**without, "cl_mad_enable": True})
+    assert BIT_EXACT not in measurer.measure(space, given, without, None).observed
+    found = measurer.measure(space, given, flagged, None)
+    assert found.observed[BIT_EXACT] == 1
+    assert not found.message
+    # As if the default had been measured before, and taken a second.
+    slow = Measurement(space.default, given, Outcome.OK, timing=Timing((1.0,)))
+    measurer.recall(given, [slow])
+    found = measurer.measure(space, given, Config({**space.default, "V": 3}), None)
+    assert "it is 1e+03 times as fast as the default" in found.message
+    # The data of the measurements are there again; what does not win is believed.
+    assert not measurer.measure(space, given, flagged, 1e-4).message
     happened = [what for what, _, _ in read_journal(tmp_path / "journal")]
     assert happened.count("compile") == 4, (
         "V=3, V=2 with the flag and without, and the default beside which V=3 is measured again"

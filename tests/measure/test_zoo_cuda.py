@@ -27,6 +27,7 @@ HONEST_CUDA, RETURNS_EARLY, KEEPS_BY_BITS, HONEST_THREE_TIMES, KEEPS_BY_ADDRESS 
 
 
 @pytest.mark.gpu
+@pytest.mark.usefixtures("kernels_here")
 def test_no_cheat_has_a_claim_after_the_finals(stub: StubDriver) -> None:
     spec = load_spec(CUDA_ZOO)
     with contextlib.closing(KernelMeasurer(spec, choose("cuda"))) as measurer:

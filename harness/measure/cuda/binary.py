@@ -61,8 +61,8 @@ def parse_resources(report: str) -> Resources:
 
 def without_resources(report: str) -> str:
     """Return the report without the lines of resources: only warnings and errors."""
-    kept = (line for line in report.splitlines() if not _ROUTINE.match(line))
-    return "\n".join(kept).strip()
+    lines = (line for line in report.splitlines() if not _ROUTINE.match(line))
+    return "\n".join(lines).strip()
 
 
 SOURCE_NAME = "kernel.cu"
