@@ -157,7 +157,7 @@ class Store(Transactions):
             devices = device_facts(facts, plan.environment.notes)
             noted: Notes = {
                 **earlier,
-                **space_notes(plan.spec, earlier),
+                **space_notes(plan.spec),
                 "facts": {**facts, **devices},
                 "continued_at": now(),
             }
@@ -181,7 +181,7 @@ class Store(Transactions):
             "seeds": [dict(seed) for seed in seeds],
             "notes": {
                 **notes,
-                **space_notes(plan.spec, notes),
+                **space_notes(plan.spec),
                 "facts": {**plan.environment.notes, **notes.get("facts", {})},
             },
         }

@@ -19,7 +19,6 @@ from yaml.composer import Composer
 from yaml.reader import Reader
 from yaml.resolver import Resolver
 
-from harness.constraints.expression import Expression
 from harness.core.errors import Fault, SpecError
 from harness.core.text import escaped
 from harness.source.kernel_source import read_text
@@ -52,15 +51,14 @@ def _is_located(keys: Location, text: str) -> bool:
 class Document:
     """The data of a YAML file, and the 1-based line of each value by its location.
 
-    Data that was given in Python has no lines. `parsed` has expressions that were added to the
-    data, by their locations. `inherited` has the files of the keys that `extends` brings in.
+    Data that was given in Python has no lines. `inherited` has the files of the keys that
+    `extends` brings in.
     """
 
     path: str
     data: Any = None
     lines: dict[Location, int] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
-    parsed: dict[Location, Expression] = field(default_factory=dict)
     inherited: dict[str | int, str] = field(default_factory=dict)
 
     def path_of(self, location: Location) -> Path:

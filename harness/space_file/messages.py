@@ -6,16 +6,18 @@ import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, TypeGuard, Union, get_args, get_origin
+from typing import Annotated, Any, TypeGuard, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, Tag
+from pydantic import BaseModel, Tag, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from harness.core.errors import SpecError
 from harness.core.text import nearest, suggestion
-from harness.space_file.document import Location, located
-from harness.space_file.model import SpaceFile
+from harness.space_file.document import Document, Location, located
 from harness.space_file.tuned import PARAMETER_TYPES
+
+Model = TypeVar("Model", bound=BaseModel)
 
 _EXPECTED = {
     # Where several hold, a union was tried: in the order in which they read well.
@@ -37,39 +39,43 @@ _BOUNDS = {
     "less_than": ("less than", "lt"),
 }
 
-_TAG_INDICES = {"parameters": 2, "flags": 3, "launch": 1, "verify": 2}
-
 _SHOWN_TEXT = 60
 
 
+def validated(document: Document, shape: type[Model]) -> Model:
+    """Return the model of a document; raises SpecError with the faults of its shape."""
+    try:
+        model = shape.model_validate(document.data)
+    except ValidationError as error:
+        for location, text in describe_errors(error, document.data, (), shape).items():
+            document.fault(location, text)
+    if document.faults:
+        raise SpecError(document.faults)
+    return model
+
+
 def describe_errors(
-    errors: Sequence[ErrorDetails],
-    data: Any,
-    around: Location = (),
-    model: type[BaseModel] = SpaceFile,
-    tag_indices: Mapping[str, int] = _TAG_INDICES,
+    found: ValidationError, data: Any, around: Location, model: type[BaseModel]
 ) -> dict[Location, str]:
     """Describe the errors, by the location of the value that each is about.
 
-    `around` is the location of the validated data in a file of the shape of `model`. By the first
-    key of pydantic's locations, `tag_indices` has the index of the tag of a union's member.
+    `around` is the location of the validated data in a file of the shape of `model`.
     """
     by_location: dict[Location, list[ErrorDetails]] = {}
-    for error in errors:
+    for error in found.errors():
         error["loc"] = (*around, *error["loc"])
-        tag_at = tag_indices.get(str(error["loc"][0])) if error["loc"] else None
-        by_location.setdefault(_location(data, error["loc"], tag_at), []).append(error)
+        by_location.setdefault(_location(data, error["loc"]), []).append(error)
     return {location: _describe(location, found, model) for location, found in by_location.items()}
 
 
-def _location(data: Any, loc: Location, tag_at: int | None) -> Location:
-    """Return the part of pydantic's location that is in the file, without union tags and missing
-    keys."""
+def _location(data: Any, loc: Location) -> Location:
+    """Return the part of pydantic's location that is in the file, without the tags of unions, which
+    are no keys, and missing keys."""
     location: list[str | int] = []
-    for position, part in enumerate(loc):
+    for part in loc:
         in_mapping = isinstance(data, dict) and part in data
         in_list = isinstance(data, list) and isinstance(part, int) and part < len(data)
-        if position != tag_at and (in_mapping or in_list):
+        if in_mapping or in_list:
             data = data[part]
             location.append(part)
     return tuple(location)
@@ -146,22 +152,6 @@ def _describe_one(error: ErrorDetails) -> str:
         "compiler flags also -), and begin with a letter",
         "literal_error": _no_word(found, re.findall("'([^']*)'", context.get("expected", ""))),
         "enum": _no_word(found, re.findall("'([^']*)'", context.get("expected", ""))),
-        "source_type": "must be a file's name or `{cuda: .., opencl: ..}`, "
-        f"but got {_found(found)}",
-        "function_type": "must be the kernel's name, or a list of names with `launch: host`, "
-        f"but got {_found(found)}",
-        "launch_type": "must be `{group: [..], grid: [..]}`, or `host` where launches() of the "
-        f"host module gives the launches, but got {_found(found)}",
-        "flag_type": "must be `boolean`, `{min: .., max: ..}`, `{values: [..]}` or `{files: ..}`, "
-        f"but got {_found(found)}",
-        "files_type": "must be a pattern such as packs/*.acf, or a list of patterns, "
-        f"but got {_found(found)}",
-        "command_type": 'must be a list of words such as [gcc, -o, "{output}"], or with '
-        f"`shell: true` a text, but got {_found(found)}",
-        "timing_type": "must be `wall`, `{pattern: .., unit: s}` or `{json_field: .., unit: s}`, "
-        f"but got {_found(found)}",
-        "against_type": "must be `baseline`, `nothing`, `{file: ..}` or `{host: ..}`, "
-        f"but got {_found(found)}",
     }.get(kind, f"{error['msg']}, but got {_found(found)}")
 
 

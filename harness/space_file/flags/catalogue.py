@@ -1,4 +1,4 @@
-"""Read and check a catalogue of compiler flags.
+"""The catalogues of compiler flags: their shape, and how one is read and checked.
 
 The catalogues of this folder are found by their compiler's name; a user's own is any YAML file of
 the same shape. Faults are reported with file and line, like those of spaces.
@@ -8,28 +8,232 @@ from __future__ import annotations
 
 import functools
 import keyword
+import re
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
-from pydantic import ValidationError
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    Tag,
+    model_validator,
+)
 
 from harness.constraints.expression import FUNCTIONS, WORDS, Expression
-from harness.core.errors import ExpressionError, SpecError, UsageError
+from harness.core.errors import SpecError, UsageError
 from harness.core.program import family
 from harness.core.records import LIMIT_NAMES, Value
 from harness.core.text import suggestion
-from harness.space_file.document import Document, Location, read_document
-from harness.space_file.flags.model import (
-    CatalogueFile,
-    Flag,
-    FromFiles,
-    Item,
+from harness.space_file.document import Location, read_document
+from harness.space_file.messages import validated
+from harness.space_file.parameters import Parameter, switch, valued
+from harness.space_file.tuned import (
+    MAX_FLAG_VALUES,
+    Condition,
+    Name,
     Narrowing,
-    Switch,
+    StrictModel,
+    Values,
+    Whole,
+    plain,
 )
-from harness.space_file.messages import describe_errors
+
+ON_OFF = "[no-]"
+
+
+Text = Annotated[StrictStr, AfterValidator(plain), Field(min_length=1)]
+
+
+class _Flag(StrictModel):
+    """The keys that all flags of a catalogue share."""
+
+    option: Text = Field(description="how it is spelled on the command line")
+    changes_values: StrictBool | Values = Field(
+        description="whether results may differ in their last places, or for NaN and subnormals; "
+        "or the values with which they may"
+    )
+    needs: Literal["linking"] | None = Field(
+        default=None, description="linking: it acts only on a program that is linked"
+    )
+    baselines: Values = Field(
+        default_factory=list,
+        description="of a level of optimisation, the values that every winner is compared with",
+    )
+    placeholder: ClassVar[str] = "{value}"
+    """The part of `option` where the value goes."""
+    absent: ClassVar[Value] = None
+    """The value of a flag that is not there."""
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> _Flag:
+        if self.placeholder not in self.option:
+            part, found = self.placeholder, self.option
+            raise ValueError(
+                f"`option` must contain {part}, where the value goes, but got '{found}'"
+            )
+        for value in self.baselines:
+            if value not in self.values:
+                raise ValueError(f"`baselines` has {value}, which is not one of its values")
+        return self
+
+    @property
+    @abstractmethod
+    def values(self) -> Sequence[Value]:
+        """The values of the flag, without its absence."""
+
+    @property
+    def template(self) -> str:
+        """The spelling with `{value}` in it."""
+        return self.option
+
+    def parameter(self, name: str, compiler: str, values: Sequence[Value]) -> Parameter:
+        """Return the flag as a space tunes it, with these values."""
+        return valued(name, compiler, self.template, values)
+
+    def keeps_values(self, value: Value) -> bool:
+        """Whether results are bit for bit the same with this value as without the flag."""
+        if isinstance(self.changes_values, bool):
+            return not self.changes_values
+        return value not in self.changes_values
+
+    def words(self, value: Value) -> tuple[str, ...]:
+        """Return the words of the command line that set the flag to this value."""
+        return tuple(part.replace("{value}", str(value)) for part in self.template.split())
+
+
+class Switch(_Flag):
+    """A flag that is there or not."""
+
+    type: Literal["boolean"]
+    placeholder: ClassVar[str] = ""
+    absent: ClassVar[Value] = False
+
+    @model_validator(mode="after")
+    def _takes_no_value(self) -> Switch:
+        if re.search(r"[{}]", self.option):
+            raise ValueError(f"a boolean's `option` takes no value, but got '{self.option}'")
+        return self
+
+    @property
+    def values(self) -> Sequence[Value]:
+        return (True,)
+
+    def parameter(self, name: str, compiler: str, values: Sequence[Value]) -> Parameter:
+        return switch(name, compiler, self.option)
+
+
+class OnOff(_Flag):
+    """A flag that is there, or there with `no-`, or absent: `-f[no-]unroll-loops`.
+
+    Its two values are the text from the bracket on: `unroll-loops` and `no-unroll-loops`.
+    """
+
+    type: Literal["onoff"]
+    placeholder: ClassVar[str] = ON_OFF
+
+    @property
+    def values(self) -> Sequence[Value]:
+        positive = self.option.partition(ON_OFF)[2]
+        return (positive, f"no-{positive}")
+
+    @property
+    def template(self) -> str:
+        return self.option.partition(ON_OFF)[0] + "{value}"
+
+
+class Enumeration(_Flag):
+    """A flag that takes one of the listed values, or is absent."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    type: Literal["enum"]
+    listed: Values = Field(alias="values", description="every value that it takes")
+
+    @property
+    def values(self) -> Sequence[Value]:
+        return tuple(self.listed)
+
+
+class Integer(_Flag):
+    """A flag that takes a whole number from min to max, by step, or is absent."""
+
+    type: Literal["integer"]
+    min: Whole = Field(description="smallest value, included")
+    max: Whole = Field(description="largest value, included")
+    step: StrictInt = Field(default=1, ge=1, description="distance between values")
+
+    @model_validator(mode="after")
+    def _is_range(self) -> Integer:
+        count = len(self.values)
+        if not 1 <= count <= MAX_FLAG_VALUES:
+            raise ValueError(
+                f"min, max and step must give 1 to {MAX_FLAG_VALUES:,} values, but give {count:,}"
+            )
+        return self
+
+    @property
+    def values(self) -> range:
+        return range(self.min, self.max + 1, self.step)
+
+
+class FromFiles(_Flag):
+    """A flag that takes one of the files that a space names, or is absent."""
+
+    type: Literal["files"]
+
+    @property
+    def values(self) -> Sequence[Value]:
+        return ()
+
+
+Flag = Annotated[Switch | OnOff | Enumeration | Integer | FromFiles, Field(discriminator="type")]
+
+
+Item = Annotated[
+    Annotated[StrictStr, Field(min_length=1), Tag("name")]
+    | Annotated[dict[Name, Narrowing], Tag("narrowed")],
+    Discriminator(lambda item: "narrowed" if isinstance(item, dict) else "name"),
+]
+Chosen = Annotated[list[Item], Field(min_length=1)]
+
+
+class CatalogueFile(StrictModel):
+    """A catalogue: the flags of one compiler, named sets of them, and their conflicts."""
+
+    flags: dict[Name, Flag] = Field(min_length=1, description="the flags by their names in spaces")
+    sets: dict[Name, Chosen] = Field(description="named selections; `default` must be among them")
+    constraints: list[Condition] = Field(
+        default_factory=list, description="which flags exclude or override one another"
+    )
+
+
+ANY_FILE = "{file}"
+"""The path of any file in the words of a setting."""
+
+
+class Setting(NamedTuple):
+    """The words of a command line that set one flag to one value.
+
+    What it does shows only when a program is `linked`, or in every build. Words with ANY_FILE ask
+    whether the compiler reads such a file, whatever is in it.
+    """
+
+    words: tuple[str, ...]
+    linked: bool = False
+
+    @property
+    def takes_file(self) -> bool:
+        """Whether the words name a file."""
+        return any(ANY_FILE in word for word in self.words)
+
 
 # Each compiler with the file of its catalogue; the C++ drivers take the flags of the C drivers.
 COMPILERS = {
@@ -56,10 +260,6 @@ class Catalogue:
     sets: Mapping[str, tuple[Item, ...]]
     constraints: tuple[Expression, ...]
 
-    def absent(self, name: str) -> Value:
-        """Return the value of an absent flag: False if it is boolean, else None."""
-        return False if isinstance(self.flags[name], Switch) else None
-
 
 @functools.cache
 def catalogue_of(compiler: str) -> Catalogue:
@@ -77,20 +277,13 @@ def catalogue_of(compiler: str) -> Catalogue:
 def load_catalogue(path: Path) -> Catalogue:
     """Read a catalogue; raises SpecError with every fault that it has, by line."""
     document = read_document(path)
-    try:
-        model = CatalogueFile.model_validate(document.data)
-    except ValidationError as error:
-        described = describe_errors(error.errors(), document.data, (), CatalogueFile, {"flags": 2})
-        for location, text in described.items():
-            document.fault(location, text)
-        raise SpecError(document.faults) from None
-    constraints = tuple(_constraints(document, model))
-    for location, text in (*_why_names(model), *_why_sets(model)):
+    model = validated(document, CatalogueFile)
+    for location, text in (*_why_names(model), *_why_sets(model), *_why_constraints(model)):
         document.fault_at(location, text)
     if document.faults:
         raise SpecError(document.faults)
     sets = {name: tuple(items) for name, items in model.sets.items()} | _derived(model)
-    return Catalogue(path, model.flags, sets, constraints)
+    return Catalogue(path, model.flags, sets, tuple(model.constraints))
 
 
 def _derived(model: CatalogueFile) -> dict[str, tuple[Item, ...]]:
@@ -125,7 +318,7 @@ def selected(flag: Flag, item: Item) -> Sequence[Value]:
     return narrowed_range(flag.values, narrowing)
 
 
-def named(item: str | Mapping[str, Any]) -> str:
+def named(item: str | Mapping[str, object]) -> str:
     """Return the name of the flag in an item of a set."""
     return item if isinstance(item, str) else next(iter(item))
 
@@ -189,23 +382,13 @@ def narrowed_range(there: range, narrowing: Narrowing) -> range:
     return range(least, most + 1, narrowing.step or there.step)
 
 
-def _constraints(document: Document, model: CatalogueFile) -> Iterator[Expression]:
-    """Yield the constraints, and note their faults."""
-    absent = {
-        name: False if isinstance(flag, Switch) else None for name, flag in model.flags.items()
-    }
-    for index, given in enumerate(model.constraints):
-        location: Location = ("constraints", index)
-        try:
-            expression = Expression(given)
-            strange = sorted(expression.names - set(model.flags))
-            if strange:
-                message = f"`{strange[0]}` is not a flag; {suggestion(strange[0], model.flags)}"
-                document.fault_at(location, message)
-            elif not expression.holds(absent):
-                message = f"`{given}` forbids that every flag is absent, the baseline"
-                document.fault_at(location, message)
-            else:
-                yield expression
-        except ExpressionError as error:
-            document.fault_at(location, str(error))
+def _why_constraints(model: CatalogueFile) -> Iterator[tuple[Location, str]]:
+    absent = {name: flag.absent for name, flag in model.flags.items()}
+    for index, constraint in enumerate(model.constraints):
+        strange = sorted(constraint.names - set(model.flags))
+        if strange:
+            hint = suggestion(strange[0], model.flags)
+            yield ("constraints", index), f"`{strange[0]}` is not a flag; {hint}"
+        elif not constraint.allows(absent):
+            text = f"`{constraint.text}` forbids that every flag is absent, the baseline"
+            yield ("constraints", index), text
