@@ -26,9 +26,9 @@ from harness.recordings.files import printable_lines
 from harness.recordings.recording import RecordedOutcome
 from harness.recordings.t4 import UNITS
 from harness.space_file import read_document
-from harness.space_file.messages import validated
+from harness.space_file.messages import StrictModel, validated
 from harness.space_file.model import Number
-from harness.space_file.tuned import Scalar, StrictModel
+from harness.space_file.tuned import Scalar
 
 TECHNIQUE = "technique"
 """The column of what asked for a configuration, in files that harness writes."""

@@ -95,14 +95,14 @@ def normalised(
             name = spelled.replace("-", "_")
             message = _why_not(name, value, by_name)
             if message is not None:
-                document.fault_at(("baselines", baseline, spelled), message)
+                document.fault(("baselines", baseline, spelled), message)
             found.setdefault(baseline, {})[name] = value
         if baseline == "default":
             text = "is the name of the space's own default; choose another name"
-            document.fault_at(("baselines", baseline), text)
+            document.fault(("baselines", baseline), text)
         if not values:
             text = "sets nothing, so it is the default, which is always a baseline; remove it"
-            document.fault_at(("baselines", baseline), text)
+            document.fault(("baselines", baseline), text)
     return found
 
 
@@ -138,9 +138,9 @@ def check_baselines(
                 "sets flags of several compilers, which are never tuned together; "
                 "name one baseline for each"
             )
-            document.fault_at(location, text)
+            document.fault(location, text)
         elif None not in reasons:
-            document.fault_at(location, f"is illegal on every input: {reasons[0]}")
+            document.fault(location, f"is illegal on every input: {reasons[0]}")
 
 
 def _why_illegal(config: Config, constraints: Iterable[Expression], problem: Input) -> str | None:

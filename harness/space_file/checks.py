@@ -13,7 +13,7 @@ from harness.core.kernel_name import plain_name, words_of
 from harness.core.records import LIMIT_NAMES, Input, shown
 from harness.core.text import counted, suggestion
 from harness.source.kernel_source import Source
-from harness.space_file.document import Document, Location, located
+from harness.space_file.document import Document, Location
 from harness.space_file.files import Files
 from harness.space_file.input_ranges import draw_inputs
 from harness.space_file.legality import PlacedExpression
@@ -54,7 +54,7 @@ def _claim(
         if taken[name] == kind:
             alike = ", as - counts as _" if kind == "a flag" else ""
             text = f"`{name}` is there twice{alike}; give each name once"
-        document.fault_at(location, text)
+        document.fault(location, text)
     taken.setdefault(name, kind)
 
 
@@ -66,7 +66,7 @@ def check_expressions(
     for location, expression in expressions:
         for name in sorted(expression.names.difference(names)):
             text = f"`{name}` in `{expression.text}` is not a parameter, feature or device limit; "
-            document.fault_at(location, text + suggestion(name, names))
+            document.fault(location, text + suggestion(name, names))
 
 
 def check_use(
@@ -101,10 +101,10 @@ def check_use(
                 f"nothing uses it: `{name}` {where}, so "
                 "tuning it would change nothing; spell it as the source does, or remove it"
             )
-            document.fault_at(location, text)
+            document.fault(location, text)
         for reason in dict.fromkeys(source.why_fixed(name) for source in sources):
             if reason is not None:
-                document.fault_at(location, f"cannot be tuned: {reason}")
+                document.fault(location, f"cannot be tuned: {reason}")
     for source in {source.path: source for source in sources}.values():
         _check_pragmas(document, source, {parameter.name: parameter for parameter in parameters})
 
@@ -126,7 +126,7 @@ def _check_template_names(
                 f"macro `{name}` would break; give the template its arguments in kernel.function, "
                 f"such as `scale<{name}>`, or rename one of the two"
             )
-            document.fault_at(("parameters", name), text)
+            document.fault(("parameters", name), text)
 
 
 def _check_pragmas(document: Document, source: Source, parameters: Mapping[str, Parameter]) -> None:
@@ -142,11 +142,11 @@ def _check_pragmas(document: Document, source: Source, parameters: Mapping[str, 
                 wrong = _wrong_sizes(parameters[size])
                 if wrong:
                     text = f"{where} needs sizes from 0 (not tiled), but has the value {wrong}"
-                    document.fault_at(("parameters", size), text)
+                    document.fault(("parameters", size), text)
             elif not source.defines(size):
                 hint = suggestion(size, parameters)
                 text = f"{where} is neither a parameter nor a `#define`; {hint}"
-                document.fault_at(("kernel", "source"), text)
+                document.fault(("kernel", "source"), text)
 
 
 def _wrong_sizes(parameter: Parameter) -> str:
@@ -170,7 +170,7 @@ def check_inputs(document: Document, model: Inputs) -> tuple[Input, ...]:
                 line = document.line_of(("inputs", "values", found[problem]))
                 first = f"on line {line}" if line else f"as inputs.values.{found[problem]}"
                 text = f"the input ({problem}) is there already, {first}; give each input once"
-                document.fault_at(location, text)
+                document.fault(location, text)
             found.setdefault(problem, index)
     for name in model.features:
         _check_kinds(document, name, found)
@@ -183,7 +183,7 @@ def _drawn_inputs(document: Document, model: Inputs) -> tuple[Input, ...]:
     fits = _has_features(document, ("inputs", "ranges"), ranges, features)
     for name in sorted(condition.names.difference(features)) if condition else ():
         text = f"`{name}` is not a feature; {suggestion(name, features)}"
-        document.fault_at(("inputs", "where"), text)
+        document.fault(("inputs", "where"), text)
         fits = False
     if not fits:
         return ()
@@ -195,7 +195,7 @@ def _drawn_inputs(document: Document, model: Inputs) -> tuple[Input, ...]:
         text += "lower it, or widen the ranges"
         if not found:
             text = f"no input was found in the ranges{where}; widen the ranges"
-        document.fault_at(("inputs", "count"), text)
+        document.fault(("inputs", "count"), text)
     return tuple(found)
 
 
@@ -205,7 +205,7 @@ def _check_kinds(document: Document, name: str, inputs: Mapping[Input, int]) -> 
     if 0 < len(words) < len(inputs):
         location: Location = ("inputs", "values", words[0], name)
         text = f"`{name}` is a word here and a number on other inputs; use one kind for all"
-        document.fault_at(location, text)
+        document.fault(location, text)
 
 
 def _has_features(
@@ -214,10 +214,10 @@ def _has_features(
     """Whether exactly the features are given."""
     for name in (name for name in features if name not in given):
         text = f"needs the feature `{name}`, which inputs.features lists"
-        document.fault_at(location, text)
+        document.fault(location, text)
     for name in (name for name in given if name not in features):
         text = f"`{name}` is not a feature; {suggestion(name, features)}"
-        document.fault((*location, name), located(location, text))
+        document.fault(location, text, name)
     return set(given) == set(features)
 
 
@@ -228,7 +228,7 @@ def check_defaults(document: Document, parameters: Iterable[Placed]) -> None:
             text = f"{shown(parameter.default)} is not one of its values: {_listed(parameter)}"
             equal = [shown(value) for value in parameter.values if value == parameter.default]
             hint = f"; {equal[0]} equals it but has another type: write that" if equal else ""
-            document.fault_at((*location, "default"), text + hint)
+            document.fault((*location, "default"), text + hint)
 
 
 def _listed(parameter: Parameter) -> str:

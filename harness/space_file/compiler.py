@@ -14,7 +14,8 @@ from typing import Annotated, Final, Literal
 from pydantic import AfterValidator, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
 from harness.space_file.document import Document, Location
-from harness.space_file.tuned import StrictModel, plain
+from harness.space_file.messages import StrictModel
+from harness.space_file.tuned import plain
 
 Word = Annotated[StrictStr, AfterValidator(plain), Field(min_length=1)]
 COMPILERS = {"cuda": "nvcc", "opencl": "opencl"}
@@ -119,7 +120,7 @@ def include_folders(document: Document, model: CompilersModel, language: str) ->
     for index, path in enumerate(folders):
         if not path.is_dir():
             text = f"{path} is not a folder; paths are relative to the space file"
-            document.fault_at(("compiler", compiler, "include", index), text)
+            document.fault(("compiler", compiler, "include", index), text)
     return tuple(path for path in folders if path.is_dir())
 
 
@@ -131,7 +132,7 @@ def check_compiler_options(
         for index, option in enumerate(model.of(compiler).options):
             location: Location = ("compiler", compiler, "options", index)
             for reason in _why_refused(option, parameters):
-                document.fault_at(location, f"`{option}` {reason}")
+                document.fault(location, f"`{option}` {reason}")
 
 
 def _why_refused(option: str, parameters: Collection[str]) -> Iterator[str]:

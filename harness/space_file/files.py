@@ -82,12 +82,12 @@ def _source(
     try:
         source = read_source(path, folders)
     except (OSError, ValueError) as error:
-        document.fault_at(location, f"{path} {reason(error, path)}")
+        document.fault(location, f"{path} {reason(error, path)}")
         return None
     for where, word in functions:
         if not source.mentions(word):
             text = f"`{word}` does not occur in {path}; name the kernel as the source does"
-            document.fault_at(where, text)
+            document.fault(where, text)
     return source
 
 
@@ -120,17 +120,17 @@ def read_python(
     Returns None, and notes the fault, where that fails.
     """
     if path.suffix != ".py":
-        document.fault_at(location, f"{path} is not a Python file; its name must end in .py")
+        document.fault(location, f"{path} is not a Python file; its name must end in .py")
         return None
     try:
         text = read_text(path)
         return text, ast.parse(text)
     except SyntaxError as error:
-        document.fault_at(location, f"{path}:{error.lineno or 1} is not Python: {error.msg}")
+        document.fault(location, f"{path}:{error.lineno or 1} is not Python: {error.msg}")
     except (RecursionError, MemoryError):
-        document.fault_at(location, f"{path} is not Python: it is nested too deep")
+        document.fault(location, f"{path} is not Python: it is nested too deep")
     except (OSError, ValueError) as error:
-        document.fault_at(location, f"{path} {reason(error, path)}")
+        document.fault(location, f"{path} {reason(error, path)}")
     return None
 
 
@@ -141,7 +141,7 @@ def check_functions(
     there = ", ".join(sorted(defined)) or "nothing"
     for function in (function for function in needed if function not in defined):
         text = f"{path} must define the function `{function}`, but defines {there}"
-        document.fault_at(location, text)
+        document.fault(location, text)
 
 
 def _check_launches(document: Document, path: Path, defined: set[str], model: SpaceFile) -> None:
@@ -150,14 +150,14 @@ def _check_launches(document: Document, path: Path, defined: set[str], model: Sp
     if model.launch == "host":
         if "launches" not in defined:
             text = f"`host` needs the function `launches` in {path}, which defines "
-            document.fault_at(location, text + ", ".join(sorted(defined)))
+            document.fault(location, text + ", ".join(sorted(defined)))
         return
     if "launches" in defined:
         text = f"{path} defines launches(), which is only used with `launch: host`; "
-        document.fault_at(location, text + "write that, or remove the function")
+        document.fault(location, text + "write that, or remove the function")
     if len(model.functions) > 1:
         text = "several kernels need `launch: host`, and launches() in the host module"
-        document.fault_at(("kernel", "function"), text)
+        document.fault(("kernel", "function"), text)
 
 
 def defined_in(module: ast.Module) -> set[str]:

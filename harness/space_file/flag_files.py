@@ -45,7 +45,7 @@ def files_of(
             notices.append(f"{path} is left out: its content is that of {first.path}")
         elif path.name in files:
             text = f"{files[path.name].path} and {path} have one name and two contents; rename one"
-            document.fault_at(location, text)
+            document.fault(location, text)
         else:
             files[path.name] = file
     trim_folder(_copies(), _MOST_CACHE_BYTES)  # here: it reads the whole folder
@@ -64,12 +64,12 @@ def _matching(
         try:
             matching = _files(pattern, document.folder_of("flags"))
         except (OSError, ValueError) as error:
-            document.fault_at(location, str(error))
+            document.fault(location, str(error))
             continue
         paths |= {os.path.realpath(path): path for path in matching}
     if len(paths) > MAX_FLAG_VALUES:
         text = f"matches {counted(len(paths), 'file')}, but a flag has at most {MAX_FLAG_VALUES:,}"
-        return document.fault_at(location, f"{text} values; narrow the pattern")
+        return document.fault(location, f"{text} values; narrow the pattern")
     yield from sorted(paths.values(), key=lambda path: (path.name, str(path)))
 
 
@@ -112,7 +112,7 @@ def _read(document: Document, location: Location, path: Path) -> FlagFile | None
             most = f"a flag's file has at most {MAX_FILE_BYTES >> 20} MiB"
             raise ValueError(f"is too large: {most}")
     except (OSError, ValueError) as error:
-        document.fault_at(location, f"{escaped(str(path))} {reason(error, path)}")
+        document.fault(location, f"{escaped(str(path))} {reason(error, path)}")
         return None
     sha256 = hashlib.sha256(content).hexdigest()
     return FlagFile(f"{path.name}@{sha256[:_DIGITS]}", path, sha256, _copy(path, sha256, content))

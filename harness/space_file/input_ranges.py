@@ -13,7 +13,8 @@ from pydantic import AfterValidator, Field, StrictFloat, StrictInt, StrictStr, m
 from harness.constraints.arithmetic import MAX_EXACT
 from harness.core.arrays import Array
 from harness.core.records import Input, Value
-from harness.space_file.tuned import StrictModel, distinct, plain
+from harness.space_file.messages import StrictModel
+from harness.space_file.tuned import distinct, plain
 
 MOST_INPUTS = 1_000
 _CANDIDATES = 4096

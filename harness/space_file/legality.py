@@ -99,7 +99,7 @@ class _ConstraintCheck:
 
     def _note(self, index: int, reason: str) -> None:
         if index not in self._faulty:
-            self._document.fault_at(self._places[index], reason)
+            self._document.fault(self._places[index], reason)
             self._faulty.add(index)
 
     def _why_not_default(self, constraint: Expression, problem: Input) -> str | None:
@@ -145,7 +145,7 @@ class _ConstraintCheck:
         message = (
             f"no configuration satisfies {texts} together{_on(names, problem)}; loosen one of them"
         )
-        self._document.fault_at(self._places[max(needed)], message)
+        self._document.fault(self._places[max(needed)], message)
         self._faulty.update(portable)
         return True
 
@@ -175,7 +175,7 @@ def _check_launch(
             values = {**default, **problem}
             message = _why_no_size(size, least, values) if size.names <= set(values) else None
             if message is not None:
-                document.fault_at(location, message)
+                document.fault(location, message)
                 break
 
 
@@ -230,7 +230,7 @@ def check_relevance(document: Document, placed: Sequence[Placed], inputs: Sequen
             if message is not None:
                 faults.setdefault(places[id(parameter)], message)
     for location, text in faults.items():
-        document.fault_at(location, text)
+        document.fault(location, text)
 
 
 def _describe_cycle(circle: Sequence[str]) -> str:

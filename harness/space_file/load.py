@@ -106,7 +106,7 @@ def _shape(document: Document) -> type[SpaceFile] | type[ProgramSpaceFile]:
     for key in ("kernel", "launch"):
         if key in document.data:
             text = f"a space tunes either a program or a kernel: remove `program`, or `{key}`"
-            document.fault((key,), text)
+            document.fault((), text, key)
             raise SpecError(document.faults)
     return ProgramSpaceFile
 
@@ -146,10 +146,10 @@ def _kernel_parts(
     in_opencl = files is not None and "opencl" in files.sources
     if launch is not None and launch.cooperative and in_opencl:
         message = "OpenCL has no cooperative launches: write `source: {cuda: FILE}` in kernel"
-        document.fault_at(("launch", "cooperative"), message)
+        document.fault(("launch", "cooperative"), message)
     if launch is not None and launch.carveout is not None and in_opencl:
         message = "OpenCL cannot prefer shared memory: write `source: {cuda: FILE}` in kernel"
-        document.fault_at(("launch", "carveout"), message)
+        document.fault(("launch", "carveout"), message)
     if document.faults or files is None:
         raise SpecError(document.faults)
     sizes = [expression for at, expression in written if at[0] == "launch"]

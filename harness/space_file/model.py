@@ -24,6 +24,7 @@ from harness.core.kernel_name import check_kernel_name
 from harness.core.records import Statistic
 from harness.space_file.compiler import CompilersModel
 from harness.space_file.input_ranges import MOST_INPUTS, FeatureRange
+from harness.space_file.messages import StrictModel
 from harness.space_file.tuned import (
     Condition,
     Flag,
@@ -33,7 +34,6 @@ from harness.space_file.tuned import (
     Scalar,
     Selection,
     Size,
-    StrictModel,
     by_shape,
     distinct,
     plain,

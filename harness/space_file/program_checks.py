@@ -10,7 +10,7 @@ from pathlib import Path
 from harness.core.records import LIMIT_NAMES, Input
 from harness.core.text import suggestion
 from harness.source.kernel_source import Source, read_source
-from harness.space_file.document import Document, Location, located
+from harness.space_file.document import Document, Location
 from harness.space_file.files import check_functions, defined_in, read_python, reason
 from harness.space_file.legality import PlacedExpression
 from harness.space_file.program import LISTS, OUTPUT, RESERVED, SEED, ProgramPlan, digest_of
@@ -80,12 +80,12 @@ def _command(document: Document, model: ProgramSpaceFile, key: str) -> Iterator[
     if isinstance(command, Template):
         if not model.program.shell:
             text = "is one text, which only a shell splits; write a list of words, or `shell: true`"
-            document.fault_at(location, text)
+            document.fault(location, text)
         yield location, command
     elif command is not None:
         if model.program.shell:
             text = "is a list of words, but `shell: true` takes one text; write one text"
-            document.fault_at(location, text)
+            document.fault(location, text)
         yield from (((*location, index), word) for index, word in enumerate(command))
 
 
@@ -121,12 +121,12 @@ def _check_known(
     for location, template in placed:
         for name in sorted(template.names.difference(known)):
             text = f"`{{{name}}}` in `{template.text}` is not known here; {_hint(name, known)}"
-            document.fault_at(location, text)
+            document.fault(location, text)
         lists = template.names & set(LISTS)
         if lists and not as_text and template.whole is None:
             name = sorted(lists)[0]
             text = f"`{{{name}}}` stands for several words; write it as a separate word"
-            document.fault_at(location, text)
+            document.fault(location, text)
 
 
 def _check_seed(document: Document, model: ProgramSpaceFile, placed: Sequence[Placed]) -> None:
@@ -140,7 +140,7 @@ def _check_seed(document: Document, model: ProgramSpaceFile, placed: Sequence[Pl
                 "each run gets another `{seed}`, so its output equals no other one; verify it with "
                 "check(run): `verify: {against: {host: check.py}}`"
             )
-            document.fault_at(location, text)
+            document.fault(location, text)
 
 
 def _hint(name: str, known: Sequence[str]) -> str:
@@ -160,11 +160,11 @@ def _check_there(
         location: Location = ("program", key)
         if build and OUTPUT not in names:
             what = "where the built program goes" if key == "build" else "the built program"
-            document.fault_at(location, f"needs `{{output}}`, {what}")
+            document.fault(location, f"needs `{{output}}`, {what}")
         if flags and key == "build" and "flags" not in names:
             there = "needs `{flags}`" if placed else "is not there, but it needs `{flags}`"
             text = f"{there}, where the compiler's flags go, since flags are tuned"
-            document.fault_at(location, text)
+            document.fault(location, text)
 
 
 def check_use(
@@ -182,14 +182,14 @@ def check_use(
                 f"nothing uses it: `{{{name}}}` stands neither in program.build nor in "
                 "program.run nor in program.environment, so tuning it would change nothing"
             )
-            document.fault_at(("parameters", name), text)
+            document.fault(("parameters", name), text)
     used = used.union(*(template.names for template in plan.files))
     features = model.inputs.features
     count = model.inputs.count or len(model.inputs.values or ())
     if count > 1 and not used & set(features):
         named = " or ".join(f"`{{{name}}}`" for name in features)
         text = f"nothing uses them, so that all inputs are the same: put {named} into program.run"
-        document.fault_at(("inputs", "features"), text)
+        document.fault(("inputs", "features"), text)
     _check_limits(document, expressions)
 
 
@@ -198,7 +198,7 @@ def _check_limits(document: Document, expressions: Iterable[PlacedExpression]) -
     for location, expression in expressions:
         for name in sorted(expression.names & GPU_LIMITS):
             text = f"`{name}` is a limit of GPU kernels; of a program, there is compute_units"
-            document.fault_at(location, text)
+            document.fault(location, text)
 
 
 GPU_LIMITS = frozenset(LIMIT_NAMES) - {"compute_units"}
@@ -208,7 +208,7 @@ def check_flags(document: Document, model: ProgramSpaceFile) -> None:
     """Check that something is tuned, by one compiler, and that no placeholder has two meanings."""
     for compiler in list(model.flags)[1:]:
         text = f"one compiler builds the program: keep the flags of {' or of '.join(model.flags)}"
-        document.fault(("flags", compiler), located(("flags",), text))
+        document.fault(("flags",), text, compiler)
     if not model.parameters and not any(model.flags.values()):
         document.fault((), "there is nothing to tune: it needs `parameters`, `flags` or both")
     names: Mapping[str, Location] = {
@@ -217,7 +217,7 @@ def check_flags(document: Document, model: ProgramSpaceFile) -> None:
     }
     for name in names.keys() & set(RESERVED):
         text = f"`{name}` is a placeholder of commands already; choose another name"
-        document.fault_at(names[name], text)
+        document.fault(names[name], text)
 
 
 def _check_features(document: Document, model: ProgramSpaceFile, folder: Path) -> None:
@@ -226,11 +226,11 @@ def _check_features(document: Document, model: ProgramSpaceFile, folder: Path) -
         location: Location = ("program", "features", name)
         if name not in model.inputs.features:
             hint = suggestion(name, model.inputs.features)
-            document.fault_at(location, f"`{name}` is not a feature of `inputs`; {hint}")
+            document.fault(location, f"`{name}` is not a feature of `inputs`; {hint}")
         first = source.command[0] if source.command else ""
         if "/" in first and not os.access(folder / first, os.X_OK):
             found = "is not there" if not (folder / first).exists() else "is not executable"
-            document.fault_at((*location, "command", 0), f"{folder / first} {found}")
+            document.fault((*location, "command", 0), f"{folder / first} {found}")
 
 
 # ------------------------------------------------------------------------------------- files
@@ -242,7 +242,7 @@ def _sources(document: Document, model: ProgramSpaceFile, folder: Path) -> Itera
         try:
             yield read_source(path)
         except (OSError, ValueError) as error:
-            document.fault_at(("program", "sources", index), f"{path} {reason(error, path)}")
+            document.fault(("program", "sources", index), f"{path} {reason(error, path)}")
 
 
 def _host(document: Document, model: ProgramSpaceFile, folder: Path) -> Iterator[str]:
@@ -275,4 +275,4 @@ def _content(document: Document, plan: ProgramPlan, inputs: Sequence[Input]) -> 
                 raise ValueError("is not a regular file")
             yield digest_of(path)
         except (OSError, ValueError) as error:
-            document.fault_at(location, f"{path} {reason(error, path)}")
+            document.fault(location, f"{path} {reason(error, path)}")

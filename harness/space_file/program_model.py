@@ -21,13 +21,13 @@ from pydantic import (
 )
 
 from harness.space_file.feature_model import FeatureSource
+from harness.space_file.messages import StrictModel
 from harness.space_file.model import MAX_PARAMETERS, AnySpaceFile, FlagGroup, Inputs, Number, Verify
 from harness.space_file.templates import Template
 from harness.space_file.tuned import (
     CompilerName,
     Name,
     Parameter,
-    StrictModel,
     by_shape,
     by_tag,
     plain,

@@ -20,11 +20,11 @@ from harness.source.kernel_source import Source
 from harness.space_file import messages
 from harness.space_file.baselines import Baseline
 from harness.space_file.compiler import AUTO, CompilerPlan
+from harness.space_file.document import located
 from harness.space_file.flags.selection import NamedFlags, Notice
-from harness.space_file.model import Measure, Search, SpaceFile, Verify
+from harness.space_file.model import Measure, Search, Verify
 from harness.space_file.parameters import Parameter
 from harness.space_file.program import ProgramPlan
-from harness.space_file.program_model import ProgramSpaceFile
 
 
 @dataclass(frozen=True)
@@ -170,10 +170,9 @@ class Spec:
         try:
             measure = type(self.measure).model_validate(options)
         except ValidationError as error:
-            shape = SpaceFile if self.program is None else ProgramSpaceFile
-            data = {"measure": options}
-            faults = messages.describe_errors(error, data, ("measure",), shape)
-            raise UsageError("; ".join(faults.values())) from None
+            faults = messages.describe_errors(error, options)
+            texts = (located(("measure", *at), text) for at, _, text in faults)
+            raise UsageError("; ".join(texts)) from None
         return dataclasses.replace(self, measure=measure)
 
     @cached_property

@@ -8,8 +8,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
-    ConfigDict,
     Discriminator,
     Field,
     GetPydanticSchema,
@@ -26,6 +24,7 @@ from harness.constraints.arithmetic import MAX_EXACT
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError
 from harness.core.records import shown
+from harness.space_file.messages import PARAMETER_TYPES, StrictModel
 
 MAX_FLAG_VALUES = 10_000
 
@@ -111,10 +110,6 @@ FlagName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$", max_length=
 Role = Literal["launch", "source", "choice"]
 
 
-class StrictModel(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
 class _BoundedModel(StrictModel):
     min: Whole = Field(description="smallest value, included")
     max: Whole = Field(description="largest value, included")
@@ -191,9 +186,6 @@ class ListedParameter(_RoleModel):
     type: Literal["values"] = "values"
     values: Values = Field(description="every value that it may take, each once")
     default: Scalar = Field(description="the value of the baseline")
-
-
-PARAMETER_TYPES = ("power_of_two", "integer", "log_integer", "boolean", "values")
 
 
 def _type_of(value: Any) -> str | None:

@@ -13,7 +13,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from harness.space_file.flags.catalogue import ANY_FILE, Setting
 from pydantic import TypeAdapter
 
 from harness import open_results
@@ -33,6 +32,7 @@ from harness.results.notes import Notes, file_lines, files_of_flags
 from harness.space import ConstrainedSpace
 from harness.space.launches import make_program
 from harness.space_file import Parameter, Spec, flag_files, load_spec
+from harness.space_file.flags.catalogue import ANY_FILE, Setting
 from tests.helpers.compilers import needs_gcc, needs_nvcc
 from tests.helpers.dispatch_examples import PROVENANCE
 from tests.helpers.fake_kernels import measure_programs_here, write_fake

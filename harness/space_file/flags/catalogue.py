@@ -33,14 +33,13 @@ from harness.core.program import family
 from harness.core.records import LIMIT_NAMES, Value
 from harness.core.text import suggestion
 from harness.space_file.document import Location, read_document
-from harness.space_file.messages import validated
+from harness.space_file.messages import StrictModel, validated
 from harness.space_file.parameters import Parameter, switch, valued
 from harness.space_file.tuned import (
     MAX_FLAG_VALUES,
     Condition,
     Name,
     Narrowing,
-    StrictModel,
     Values,
     Whole,
     plain,
@@ -279,7 +278,7 @@ def load_catalogue(path: Path) -> Catalogue:
     document = read_document(path)
     model = validated(document, CatalogueFile)
     for location, text in (*_why_names(model), *_why_sets(model), *_why_constraints(model)):
-        document.fault_at(location, text)
+        document.fault(location, text)
     if document.faults:
         raise SpecError(document.faults)
     sets = {name: tuple(items) for name, items in model.sets.items()} | _derived(model)

@@ -55,7 +55,7 @@ def _select(
         catalogue = catalogue_of(compiler)
         found = resolve(catalogue, selection, linked=linked)
     except UsageError as error:
-        document.fault_at(location, str(error))
+        document.fault(location, str(error))
         return
     for name, values in found.values.items():
         flags.placed.append((location, catalogue.flags[name].parameter(name, compiler, values)))
@@ -82,7 +82,7 @@ def _flag(
         return flag_of(name, flag, compiler)
     if compiler == "opencl":
         text = "OpenCL's compiler reads no files; `files` is for nvcc, and the flags of programs"
-        document.fault_at(location, text)
+        document.fault(location, text)
     files, notices = files_of(document, (*location, "files"), flag.files)
     flags.notices += (Notice(compiler, text, lasting=True) for text in notices)
     return flag_of(name, flag, compiler, files, _catalogued(compiler, name))
