@@ -16,7 +16,6 @@ from harness.space_file.tuned import (
     BooleanParameter,
     Flag,
     FlagPatterns,
-    FlagRange,
     FlagSwitch,
     IntegerParameter,
     LogIntegerParameter,
@@ -134,8 +133,6 @@ def flag_of(
         return switch(known, compiler, option or spelled, when)
     if isinstance(flag, FlagPatterns):
         values: Values = tuple(files or ())
-    elif isinstance(flag, FlagRange):
-        values = range(flag.min, flag.max + 1, flag.step)
     else:
         values = flag.values
     found = valued(known, compiler, option or spelled + "={value}", values, when)

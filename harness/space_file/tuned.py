@@ -236,21 +236,31 @@ class FlagSwitch(_ConditionalModel):
     )
 
 
-class FlagRange(_BoundedModel, _ConditionalModel):
-    """A compiler flag that takes a number, or is absent."""
+class Stepped(_BoundedModel):
+    """The whole numbers that a compiler flag takes."""
 
     step: StrictInt = Field(default=1, ge=1, le=MAX_EXACT, description="distance between values")
-    option: Option | None = Field(default=None, description=_OPTION_HELP)
 
     @model_validator(mode="after")
-    def _is_short(self) -> FlagRange:
-        count = (self.max - self.min) // self.step + 1
+    def _is_short(self) -> Stepped:
+        count = len(self.values)
         if count > MAX_FLAG_VALUES:
             raise ValueError(
                 f"a flag has at most {MAX_FLAG_VALUES:,} values, but min, max and step give "
                 f"{count:,}; narrow the range or widen the step"
             )
         return self
+
+    @property
+    def values(self) -> range:
+        """The numbers from min to max, by step."""
+        return range(self.min, self.max + 1, self.step)
+
+
+class FlagRange(Stepped, _ConditionalModel):
+    """A compiler flag that takes a number, or is absent."""
+
+    option: Option | None = Field(default=None, description=_OPTION_HELP)
 
 
 class FlagValues(_ConditionalModel):

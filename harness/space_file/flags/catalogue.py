@@ -10,7 +10,7 @@ import functools
 import keyword
 import re
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, NamedTuple
@@ -21,7 +21,6 @@ from pydantic import (
     Discriminator,
     Field,
     StrictBool,
-    StrictInt,
     StrictStr,
     Tag,
     model_validator,
@@ -32,16 +31,15 @@ from harness.core.errors import SpecError, UsageError
 from harness.core.program import family
 from harness.core.records import LIMIT_NAMES, Value
 from harness.core.text import suggestion
-from harness.space_file.document import Location, read_document
+from harness.space_file.document import Document, Location, read_document
 from harness.space_file.messages import StrictModel, validated
 from harness.space_file.parameters import Parameter, switch, valued
 from harness.space_file.tuned import (
-    MAX_FLAG_VALUES,
     Condition,
     Name,
     Narrowing,
+    Stepped,
     Values,
-    Whole,
     plain,
 )
 
@@ -161,26 +159,10 @@ class Enumeration(_Flag):
         return tuple(self.listed)
 
 
-class Integer(_Flag):
+class Integer(Stepped, _Flag):
     """A flag that takes a whole number from min to max, by step, or is absent."""
 
     type: Literal["integer"]
-    min: Whole = Field(description="smallest value, included")
-    max: Whole = Field(description="largest value, included")
-    step: StrictInt = Field(default=1, ge=1, description="distance between values")
-
-    @model_validator(mode="after")
-    def _is_range(self) -> Integer:
-        count = len(self.values)
-        if not 1 <= count <= MAX_FLAG_VALUES:
-            raise ValueError(
-                f"min, max and step must give 1 to {MAX_FLAG_VALUES:,} values, but give {count:,}"
-            )
-        return self
-
-    @property
-    def values(self) -> range:
-        return range(self.min, self.max + 1, self.step)
 
 
 class FromFiles(_Flag):
@@ -201,14 +183,15 @@ Item = Annotated[
     | Annotated[dict[Name, Narrowing], Tag("narrowed")],
     Discriminator(lambda item: "narrowed" if isinstance(item, dict) else "name"),
 ]
-Chosen = Annotated[list[Item], Field(min_length=1)]
 
 
 class CatalogueFile(StrictModel):
     """A catalogue: the flags of one compiler, named sets of them, and their conflicts."""
 
     flags: dict[Name, Flag] = Field(min_length=1, description="the flags by their names in spaces")
-    sets: dict[Name, Chosen] = Field(description="named selections; `default` must be among them")
+    sets: dict[Name, Annotated[list[Item], Field(min_length=1)]] = Field(
+        description="named selections; `default` must be among them"
+    )
     constraints: list[Condition] = Field(
         default_factory=list, description="which flags exclude or override one another"
     )
@@ -244,10 +227,12 @@ COMPILERS = {
     "clang++": "clang",
 }
 
-# Selections that follow from the flags and from the set `default`.
-EVERY, EXACT, FAST_MATH = "all", "exact", "fast_math"
-DERIVED = (EVERY, EXACT, FAST_MATH)
 DEFAULT = "default"
+DERIVED = ("all", "exact", "fast_math")
+"""Sets that follow from the flags and from the set `default`."""
+
+Chosen = Mapping[str, Sequence[Value]]
+"""Flags with some of their values."""
 
 
 @dataclass(frozen=True)
@@ -256,7 +241,7 @@ class Catalogue:
 
     path: Path
     flags: Mapping[str, Flag]
-    sets: Mapping[str, tuple[Item, ...]]
+    sets: Mapping[str, Chosen]
     constraints: tuple[Expression, ...]
 
 
@@ -277,108 +262,94 @@ def load_catalogue(path: Path) -> Catalogue:
     """Read a catalogue; raises SpecError with every fault that it has, by line."""
     document = read_document(path)
     model = validated(document, CatalogueFile)
-    for location, text in (*_why_names(model), *_why_sets(model), *_why_constraints(model)):
+    for location, text in (*_why_names(model), *_why_constraints(model)):
         document.fault(location, text)
+    sets = {name: _chosen(document, model, name) for name in model.sets}
     if document.faults:
         raise SpecError(document.faults)
-    sets = {name: tuple(items) for name, items in model.sets.items()} | _derived(model)
-    return Catalogue(path, model.flags, sets, tuple(model.constraints))
+    return Catalogue(
+        path, model.flags, sets | _derived(model, sets[DEFAULT]), tuple(model.constraints)
+    )
 
 
-def _derived(model: CatalogueFile) -> dict[str, tuple[Item, ...]]:
-    """Return the sets that follow from the flags and from `default`: all, exact and fast_math."""
-    usual = model.sets[DEFAULT]
-    exact = (_exact(model.flags[named(item)], item) for item in usual)
-    changing = (item for item in usual if model.flags[named(item)].changes_values is True)
-    return {
-        EVERY: tuple(n for n, flag in model.flags.items() if not isinstance(flag, FromFiles)),
-        EXACT: tuple(item for item in exact if item is not None),
-        FAST_MATH: tuple(changing),
-    }
+def _chosen(document: Document, model: CatalogueFile, name: str) -> Chosen:
+    """Return the flags of a set; note its faults."""
+    chosen: dict[str, Sequence[Value]] = {}
+    for index, item in enumerate(model.sets[name]):
+        for flag, narrowing in [(item, None)] if isinstance(item, str) else item.items():
+            try:
+                chosen[flag] = values_of(model.flags, flag, narrowing)
+            except UsageError as error:
+                document.fault(("sets", name, index), str(error))
+    return chosen
 
 
-def _exact(flag: Flag, item: Item) -> Item | None:
-    """Return the item with only the values that change no result; None where there are none."""
-    values = selected(flag, item)
-    kept = [v for v in values if v is not None and flag.keeps_values(v)]
-    if len(kept) == len(values):
-        return item
-    return {named(item): Narrowing(values=kept)} if kept else None
+def values_of(
+    flags: Mapping[str, Flag], name: str, narrowing: Narrowing | None, others: Iterable[str] = ()
+) -> Sequence[Value]:
+    """Return the values of a flag, or those that a narrowing leaves.
 
-
-def selected(flag: Flag, item: Item) -> Sequence[Value]:
-    """Return the values of a flag that an item of a set selects."""
-    if isinstance(item, str):
-        return flag.values
-    narrowing = item[named(item)]
+    Raises UsageError where it does not fit, or where there is no such flag among the flags and the
+    other names.
+    """
+    if name not in flags:
+        what = "neither a flag nor a set" if others else "not a flag of this catalogue"
+        raise UsageError(f"`{name}` is {what}; {suggestion(name, [*others, *flags])}")
+    there = flags[name].values
+    if isinstance(flags[name], FromFiles):
+        raise UsageError(f"`{name}` needs files; write `{{{name}: {{files: PATTERN}}}}` in a space")
+    if narrowing is None:
+        return there
+    left: Sequence[Value] = narrowing.values or ()
+    message = None
     if narrowing.values is not None:
-        return tuple(narrowing.values)
-    assert isinstance(flag.values, range)
-    return narrowed_range(flag.values, narrowing)
+        strange = [value for value in left if value not in there]
+        listed = ", ".join(map(str, there if len(there) <= 12 else (there[0], "..", there[-1])))
+        message = f"{strange[0]} is not one of its values: {listed}" if strange else None
+    elif isinstance(there, range):
+        least = there.start if narrowing.min is None else narrowing.min
+        most = there[-1] if narrowing.max is None else narrowing.max
+        left = range(least, most + 1, narrowing.step or there.step)
+        if not left or any(value not in there for value in left):
+            steps = f" by {there.step}" if there.step > 1 else ""
+            message = (
+                f"its range is {there.start} to {there[-1]}{steps}" if left else "leaves no value"
+            )
+    else:
+        message = "has no range; narrow it by `values`"
+    if message is not None:
+        raise UsageError(f"`{name}`: {message}")
+    return left
 
 
-def named(item: str | Mapping[str, object]) -> str:
-    """Return the name of the flag in an item of a set."""
-    return item if isinstance(item, str) else next(iter(item))
+def _derived(model: CatalogueFile, usual: Chosen) -> dict[str, Chosen]:
+    """Return the sets that follow from the flags and from `default`: all, exact and fast_math."""
+    exact = {
+        name: values
+        if all(map(model.flags[name].keeps_values, values))
+        else tuple(filter(model.flags[name].keeps_values, values))
+        for name, values in usual.items()
+    }
+    return {
+        "all": {n: f.values for n, f in model.flags.items() if not isinstance(f, FromFiles)},
+        "exact": {name: values for name, values in exact.items() if values},
+        "fast_math": {n: v for n, v in usual.items() if model.flags[n].changes_values is True},
+    }
 
 
 # -------------------------------------------------------------------------- what can be wrong
 
 
 def _why_names(model: CatalogueFile) -> Iterator[tuple[Location, str]]:
-    """Yield the flags whose names are words of constraints."""
+    """Yield the flags whose names are words of constraints, and the sets whose names are taken."""
     taken = {*FUNCTIONS, *WORDS, *LIMIT_NAMES, *keyword.kwlist}
     for name in taken & set(model.flags):
         yield ("flags", name), f"`{name}` is a word of constraints; choose another name"
-
-
-def _why_sets(model: CatalogueFile) -> Iterator[tuple[Location, str]]:
+    for name in model.sets.keys() & {*DERIVED, *model.flags}:
+        kind = "a flag" if name in model.flags else "a set that every catalogue has"
+        yield ("sets", name), f"`{name}` is {kind} already; choose another name"
     if DEFAULT not in model.sets:
         yield ("sets",), f"needs the set `{DEFAULT}`"
-    for name, items in model.sets.items():
-        if name in (*DERIVED, *model.flags):
-            kind = "a flag" if name in model.flags else "a set that every catalogue has"
-            yield ("sets", name), f"`{name}` is {kind} already; choose another name"
-        for index, item in enumerate(items):
-            message = _why_not_item(model, item)
-            if message is not None:
-                yield ("sets", name, index), message
-
-
-def _why_not_item(model: CatalogueFile, item: str | Mapping[str, Narrowing]) -> str | None:
-    if len(item) != 1 and not isinstance(item, str):
-        return "an item is a flag's name, or one name with fewer values: `{NAME: {values: [..]}}`"
-    name = named(item)
-    if name not in model.flags:
-        return f"`{name}` is not a flag of this catalogue; {suggestion(name, model.flags)}"
-    if isinstance(model.flags[name], FromFiles):
-        return f"`{name}` takes files, which only a space can name; leave it out"
-    return None if isinstance(item, str) else why_not_narrower(model.flags[name], item[name])
-
-
-def why_not_narrower(flag: Flag, narrowing: Narrowing) -> str | None:
-    """Return why a narrowing does not select some of the flag's values; None where it does."""
-    there = flag.values
-    if narrowing.values is not None:
-        strange = [value for value in narrowing.values if value not in there]
-        listed = ", ".join(map(str, there if len(there) <= 12 else (there[0], "..", there[-1])))
-        return f"{strange[0]} is not one of its values: {listed}" if strange else None
-    if not isinstance(there, range):
-        return "has no range; narrow it by `values`"
-    left = narrowed_range(there, narrowing)
-    if not left:
-        return "leaves no value"
-    if any(value not in there for value in left):
-        steps = f" by {there.step}" if there.step > 1 else ""
-        return f"its range is {there.start} to {there[-1]}{steps}"
-    return None
-
-
-def narrowed_range(there: range, narrowing: Narrowing) -> range:
-    """Return the part of a range that a narrowing selects."""
-    least = there.start if narrowing.min is None else narrowing.min
-    most = there.stop - 1 if narrowing.max is None else narrowing.max
-    return range(least, most + 1, narrowing.step or there.step)
 
 
 def _why_constraints(model: CatalogueFile) -> Iterator[tuple[Location, str]]:

@@ -11,7 +11,7 @@ which flags it knows.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.constraints.expression import Expression
@@ -22,11 +22,8 @@ from harness.space_file.flags.catalogue import (
     Catalogue,
     Flag,
     FromFiles,
-    Item,
     Setting,
-    named,
-    selected,
-    why_not_narrower,
+    values_of,
 )
 from harness.space_file.tuned import Flag as OwnFlag
 from harness.space_file.tuned import FlagPatterns, Narrowing, Selection
@@ -105,7 +102,7 @@ def resolve(
     """
     own = own_flags(selection)
     filed = [name for name, flag in own.items() if _is_filed(catalogue, name, flag)]
-    chosen = _chosen(catalogue, _of_catalogue(selection))
+    chosen = _chosen(catalogue, selection)
     notices: list[str] = []
     if not linked:
         for name in [n for n in chosen if catalogue.flags[n].needs == "linking"]:
@@ -130,16 +127,6 @@ def resolve(
 # -------------------------------------------------------------------------- what is selected
 
 
-def _of_catalogue(selection: Selection) -> Iterator[Item]:
-    for item in selection:
-        if isinstance(item, str):
-            yield item
-            continue
-        for name, flag in item.items():
-            if isinstance(flag, Narrowing):
-                yield {name: flag}
-
-
 def _is_filed(catalogue: Catalogue, name: str, flag: OwnFlag) -> bool:
     """Whether an item names the files of a flag of the catalogue."""
     if not isinstance(flag, FlagPatterns) or flag.option is not None:
@@ -152,14 +139,21 @@ def _is_filed(catalogue: Catalogue, name: str, flag: OwnFlag) -> bool:
     return True
 
 
-def _chosen(catalogue: Catalogue, items: Iterable[Item]) -> dict[str, Sequence[Value]]:
+def _chosen(catalogue: Catalogue, selection: Selection) -> dict[str, Sequence[Value]]:
     """Return the selected flags with their values, in the catalogue's order."""
     chosen: dict[str, Sequence[Value]] = {}
-    for item in items:
+    for item in selection:
         if isinstance(item, str) and item.startswith("-"):
             _take_out(catalogue, chosen, item[1:])
+        elif isinstance(item, str):
+            named = catalogue.sets.get(item)
+            chosen |= named or {item: values_of(catalogue.flags, item, None, catalogue.sets)}
         else:
-            _add(catalogue, chosen, item)
+            for name, flag in item.items():
+                if name in catalogue.sets:
+                    raise UsageError(f"`{name}` is a set of flags; write it without values")
+                if isinstance(flag, Narrowing):
+                    chosen[name] = values_of(catalogue.flags, name, flag, catalogue.sets)
     return {name: chosen[name] for name in catalogue.flags if name in chosen}
 
 
@@ -171,30 +165,6 @@ def _take_out(catalogue: Catalogue, chosen: dict[str, Sequence[Value]], name: st
         hint = None if chosen else "there is no flag before it"
         raise UsageError(f"`-{name}` takes out nothing; {suggestion(name, chosen, hint)}")
     del chosen[name]
-
-
-def _add(catalogue: Catalogue, chosen: dict[str, Sequence[Value]], item: Item) -> None:
-    if isinstance(item, str) and item in catalogue.sets:
-        for member in catalogue.sets[item]:
-            _add(catalogue, chosen, member)
-        return
-    name = named(item)
-    if name in catalogue.sets:
-        raise UsageError(f"`{name}` is a set of flags; write it without values")
-    if name not in catalogue.flags:
-        known = [*catalogue.sets, *catalogue.flags]
-        raise UsageError(f"`{name}` is neither a flag nor a set; {suggestion(name, known)}")
-    flag = catalogue.flags[name]
-    if isinstance(flag, FromFiles):
-        raise UsageError(f"`{name}` needs files; write `{{{name}: {{files: PATTERN}}}}`")
-    chosen[name] = flag.values if isinstance(item, str) else _narrowed(name, flag, item[name])
-
-
-def _narrowed(name: str, flag: Flag, narrowing: Narrowing) -> Sequence[Value]:
-    message = why_not_narrower(flag, narrowing)
-    if message is not None:
-        raise UsageError(f"`{name}`: {message}")
-    return selected(flag, {name: narrowing})
 
 
 # -------------------------------------------------------------------------- what is known here
