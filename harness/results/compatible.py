@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.core.records import Input, Value, shown
-from harness.results import MeasurementRows
+from harness.results.columns import MeasurementRows
 
 
 @dataclass(frozen=True)
