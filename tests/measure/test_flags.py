@@ -662,6 +662,7 @@ def campaign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_files_that_hang_crash_and_miscompile_are_a_safe_search(
     campaign: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -295,6 +295,7 @@ def spins(pids: set[int], before: dict[int, float]) -> bool:
     return any(cpu_s(pid) - before.get(pid, 0.0) > 2.0 for pid in pids)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
 def test_killed_parent_leaves_no_process_behind_though_a_kernel_hangs(tmp_path: Path) -> None:
     script = tmp_path / "parent.py"
@@ -339,6 +340,7 @@ def main():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
 def test_killed_parent_leaves_no_program_behind(tmp_path: Path) -> None:
     (tmp_path / "driver.py").write_text(DRIVER)
