@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -37,3 +38,19 @@ extern "C" __global__ void twice(const float *x, float *y) {
     y[i] = FACTOR * x[i];
 }
 """
+
+
+def fake_nvcc(folder: Path, compiling: str = "exit 0") -> Path:
+    """Write a program that answers nvcc's questions and otherwise runs a shell command."""
+    path = folder / "nvcc"
+    path.write_text(
+        "#!/bin/sh\n"
+        'case "$1" in\n'
+        '  --version) echo "Cuda compilation tools, release 13.0, V13.0.88"\n'
+        '             echo "Build cuda_13.0.r13.0/compiler.36424714_0";;\n'
+        "  --list-gpu-code) echo sm_80; echo sm_90;;\n"
+        f"  *) {compiling};;\n"
+        "esac\n"
+    )
+    path.chmod(0o755)
+    return path
