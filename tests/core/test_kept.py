@@ -16,7 +16,7 @@ from harness.dispatch.learners import Fixed
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.study import QUICK, Study
 from harness.dispatch.verdict import held_out_slowdowns
-from tests.display.test_across import shapes
+from tests.helpers.matrices import shapes
 
 KEY = content_key("a test", 1)
 

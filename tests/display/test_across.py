@@ -36,21 +36,10 @@ from harness.display.text import print_section
 from harness.models.encoding.columns import Column, ColumnKind, TunedRange, tuned_range
 from harness.results.campaigns import Command
 from harness.stats import Estimate
+from tests.helpers.matrices import DEFAULT, LARGE, SMALL, shapes
 
 WITHOUT_ENSEMBLE = (STATIC, DISPATCHERS["tree"])
 """An ensemble takes a second to judge."""
-
-SMALL, LARGE, DEFAULT = (Config({"BLOCK": block}) for block in (16, 64, 256))
-
-
-def shapes(count: int, slow: float = 3.0) -> Matrix:
-    """Five in eight of the inputs want SMALL, the others LARGE; the default takes twice as
-    long as the best."""
-    features = pd.DataFrame({"m": [2**e for e in range(count)], "n": 2**count})
-    time_s = np.array(
-        [[2.0, 1.0, slow] if 8 * row < 5 * count else [2.0, slow, 1.0] for row in range(count)]
-    ).reshape(count, 3)
-    return make_matrix(features, (DEFAULT, SMALL, LARGE), time_s, default=0)
 
 
 def reports(count: int) -> list[InputReport]:

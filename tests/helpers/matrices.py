@@ -1,0 +1,21 @@
+"""Matrices of times that dispatchers learn from."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from harness.core.records import Config
+from harness.dispatch.matrix import Matrix, make_matrix
+
+SMALL, LARGE, DEFAULT = (Config({"BLOCK": block}) for block in (16, 64, 256))
+
+
+def shapes(count: int, slow: float = 3.0) -> Matrix:
+    """Make times in which five in eight of the inputs want SMALL, the others LARGE; the default
+    takes twice as long as the best."""
+    features = pd.DataFrame({"m": [2**e for e in range(count)], "n": 2**count})
+    time_s = np.array(
+        [[2.0, 1.0, slow] if 8 * row < 5 * count else [2.0, slow, 1.0] for row in range(count)]
+    ).reshape(count, 3)
+    return make_matrix(features, (DEFAULT, SMALL, LARGE), time_s, default=0)
