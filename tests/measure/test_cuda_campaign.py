@@ -48,6 +48,7 @@ def test_small_campaign_measures_every_configuration(
     assert [each["outcomes"] for each in results["inputs"]] == [{"ok": 3}] * 2
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("kernels_here")
 def test_two_gpus_share_the_inputs(
     stub: StubDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -63,6 +64,7 @@ def test_two_gpus_share_the_inputs(
     assert {row.measurement.outcome for row in results.rows} == {Outcome.OK}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("kernels_here")
 @needs_nvrtc
 def test_the_compiler_that_a_space_names_is_used_and_printed(

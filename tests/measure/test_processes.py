@@ -219,8 +219,8 @@ def test_next_run_removes_the_folder_of_a_killed_one_and_no_other(
     monkeypatch.setattr(tempfile, "tempdir", str(link))
     with temporary_folder() as mine:
         folder = abandoned(link)
-        nested = "for i in $(seq 1500); do mkdir d && cd d; done"
-        subprocess.run(["sh", "-c", nested], cwd=folder, check=True)
+        nested = "import os\nfor _ in range(1500): os.mkdir('d'); os.chdir('d')"
+        subprocess.run([sys.executable, "-c", nested], cwd=folder, check=True)
         (tmp_path / "harness-run-0-begins").mkdir()  # not locked yet
         with temporary_folder():
             assert not folder.exists()

@@ -961,6 +961,7 @@ def test_measurer_is_that_of_the_space(load: Load) -> None:
         open_measurer(load_spec(ROOT / "spaces" / "mvmul.yaml"), "command")
 
 
+@pytest.mark.slow
 @needs_gcc
 def test_committed_example_is_built_and_run_in_processes_of_its_own(
     capsys: pytest.CaptureFixture[str],
