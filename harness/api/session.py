@@ -22,7 +22,6 @@ from harness.measure.choose import fitted_to
 from harness.measure.measurer import Measurer
 from harness.recordings.replay import ReplayMeasurer, open_replay
 from harness.results import Store, writing
-from harness.results.campaigns import other_name
 from harness.results.url import shown_database
 from harness.results.versions import set_aside_lines
 from harness.search import make_opentuner_tables
@@ -144,8 +143,6 @@ def _campaign(
     database = shown_database(request.database)
     for line in set_aside_lines(campaign.set_aside(), [database]):
         listener.note(f"note: {line}")
-    if renamed := other_name(store.connection, spec):
-        listener.note(f"note: in {database} {renamed}")
     for line in _values_gone(campaign, database):
         listener.note(f"note: {line}")
     lines = list(campaign.describe_warm_start())

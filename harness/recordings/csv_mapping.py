@@ -15,7 +15,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TextIO
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, StrictStr, ValidationError
 
@@ -179,14 +179,13 @@ class OutcomeReader:
         raise ValueError(f"{name} is {printable(text)!r}; it must be {needed}")
 
 
-def write_mapping(
-    file: TextIO,
+def mapping_text(
     name: str,
     device: str,
     features: Sequence[str],
     values: Mapping[str, Sequence[Value]],
-) -> None:
-    """Write the mapping of a file of `write_csv`, as JSON, which is valid YAML 1.2."""
+) -> str:
+    """Return the mapping of a file of `csv_lines`, as JSON, which is valid YAML 1.2."""
     mapping = ColumnMapping(
         name=name,
         device=device,
@@ -196,4 +195,4 @@ def write_mapping(
         outcome=OutcomeColumns(column="outcome", message="message"),
         ignore=[TECHNIQUE],
     )
-    file.write(_HEAD + mapping.model_dump_json(indent=1, exclude_unset=True) + "\n")
+    return _HEAD + mapping.model_dump_json(indent=1, exclude_unset=True) + "\n"

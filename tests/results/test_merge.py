@@ -20,8 +20,8 @@ from harness.results import (
     reading,
     writing,
 )
-from harness.results.campaigns import other_name
 from harness.results.schema import OPENTUNER_KEYS
+from harness.results.view import read_results
 from tests.helpers.results_examples import (
     ENVIRONMENT,
     KEY,
@@ -97,18 +97,13 @@ def test_merged_database_has_the_measurements_of_all(out: Path, one: Path, two: 
     assert query(out, "PRAGMA foreign_key_check") == []
 
 
-def test_a_space_that_is_known_under_another_name_is_named(
-    out: Path, one: Path, two: Path, capsys: pytest.CaptureFixture[str]
+def test_spaces_of_other_names_with_equal_program_and_parameters_stay_apart(
+    out: Path, one: Path, two: Path
 ) -> None:
     write(one, make_ok(0))
-    renamed = dataclasses.replace(SPEC, name="other")
-    write(two, make_ok(1), plan=make_plan(spec=renamed))
-    assert main([str(out), str(one), str(two)]) == 0
-    note = f"the space `other` is there as `{SPEC.name}`, with equal program and parameters"
-    assert capsys.readouterr().out.count(note) == 1
-    with opened(out) as store:
-        assert str(other_name(store.connection, renamed)).startswith(note)
-        assert other_name(store.connection, SPEC) is None
+    write(two, make_ok(1), plan=make_plan(spec=dataclasses.replace(SPEC, name="other")))
+    merge(out, one, two)
+    assert {r.campaign.space_name for r in read_results(str(out))} == {SPEC.name, "other"}
 
 
 def test_merging_again_changes_nothing(out: Path, one: Path, two: Path) -> None:
@@ -214,16 +209,6 @@ def test_opentuners_record_is_merged_with_the_tests(out: Path, one: Path, two: P
     before = content(out)
     merge(out, two, one)
     assert content(out) == before
-
-
-def test_a_machine_of_the_same_name_gets_a_number(target: str, one: Path, two: Path) -> None:
-    write(one, make_ok(1))
-    write(two, make_ok(1))
-    tamper(two, "UPDATE machine SET cores = 64")
-    merge(target, one, two)
-    merge(target, two, one)
-    names = query(target, "SELECT name, cores FROM machine")
-    assert names == [("a machine", None), ("a machine (2)", 64)]
 
 
 def test_bandits_and_requests_without_a_result_are_merged_once(out: Path, one: Path) -> None:

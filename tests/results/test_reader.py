@@ -127,7 +127,7 @@ def check(table: Table, **changes: Any) -> None:
             cells = (json.dumps(c) if isinstance(c, (dict, list)) else c for c in row.values())
             places = ", ".join("?" * len(row))
             connection.exec_driver_sql(f"INSERT INTO {table.name} VALUES ({places})", tuple(cells))
-        for found in read_cells(connection, table):
+        for found in read_cells(connection, table.columns):
             if table is schema.measurements:
                 check_measurements(found)
 
@@ -168,7 +168,6 @@ def test_what_harness_may_write_is_accepted(table: Table, changes: dict[str, Any
         (schema.spaces, {"parameters": {"A": {"default": 1, "role": 2}}}, "parameters is"),
         (schema.spaces, {"parameters": {"A": {"role": "source"}}}, "parameters is"),
         (schema.spaces, {"parameters": [1]}, "Input should be an object"),
-        (schema.builds, {"compile_s": 1}, "builds 5: compile_s is 1"),
         (schema.builds, {"compile_s": float("inf")}, "compile_s is inf"),
         (schema.builds, {"compile_s": None}, "compile_s is None"),
         (schema.builds, {"registers": 3.0}, "registers is 3.0"),
@@ -210,7 +209,7 @@ def test_what_harness_cannot_have_written_is_refused(
         check(table, **changes)
 
 
-@pytest.mark.parametrize(("length", "text"), [(58, "x" * 58 + "'$"), (59, "x" * 59 + r"\.\.\.$")])
+@pytest.mark.parametrize(("length", "text"), [(58, "x" * 58 + "' "), (59, "x" * 59 + r"\.\.\. ")])
 def test_a_long_value_is_shortened(length: int, text: str) -> None:
     with pytest.raises(ValueError, match=text):
         check(schema.builds, registers="x" * length)
