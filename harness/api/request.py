@@ -80,6 +80,7 @@ class TuneRequest:
             other_devices=Path(DATABASE) in options.warm_start,
             fresh=options.fresh,
             arguments=options.typed,
+            recording=self.recording,
         )
 
 

@@ -4,7 +4,7 @@
     NAME/NAME.json        the choice as data
     NAME/__init__.py      the choice for Python, which reads it, and load()
     NAME/_opencl.py       what load() returns: builds, launches, falls back (or _cuda.py)
-    NAME/_trying.py       with either: tries shortlists where that is asked for
+    NAME/_trying.py       with either: what both share; tries shortlists where that is asked for
     NAME/_pocl_cpu.py     beside _opencl.py: lets PoCL build on processors newer than its LLVM
     NAME/_expressions.py  beside it: evaluates conditions and launch sizes
     NAME/_workload.py     counts the calls by their inputs, where that is asked for

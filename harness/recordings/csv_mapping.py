@@ -185,14 +185,16 @@ def mapping_text(
     features: Sequence[str],
     values: Mapping[str, Sequence[Value]],
 ) -> str:
-    """Return the mapping of a file of `csv_lines`, as JSON, which is valid YAML 1.2."""
+    """Return the mapping of a file of `csv_lines`: YAML with a line for each key."""
     mapping = ColumnMapping(
         name=name,
         device=device,
         parameters={name: list(known) for name, known in values.items()},
         features=list(features),
-        times=TimeColumns(columns=["time_s"]),
+        times=TimeColumns(columns=["time_s"], unit="s"),
         outcome=OutcomeColumns(column="outcome", message="message"),
         ignore=[TECHNIQUE],
     )
-    return _HEAD + mapping.model_dump_json(indent=1, exclude_unset=True) + "\n"
+    data = mapping.model_dump(mode="json", exclude_unset=True)
+    # JSON's values are valid YAML 1.2.
+    return _HEAD + "".join(f"{key}: {json.dumps(value)}\n" for key, value in data.items())

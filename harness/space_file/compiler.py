@@ -108,9 +108,9 @@ def _plan(model: CompilerModel, folder: Path, std: str) -> CompilerPlan:
     return CompilerPlan((*first, *model.options), folders, model.build_timeout_s)
 
 
-def included_folders(document: Document, folder: Path, language: str) -> tuple[Path, ...]:
+def included_folders(document: Document, language: str) -> tuple[Path, ...]:
     """Return the include folders of a language, and note those that are no folders."""
-    compiler = COMPILERS[language]
+    compiler, folder = COMPILERS[language], document.folder_of("compiler")
     named = _settings(document, compiler).get("include")
     found = []
     for index, name in enumerate(named if isinstance(named, list) else ()):

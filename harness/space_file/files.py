@@ -33,15 +33,15 @@ class Files:
         return frozenset(value for value in constants if isinstance(value, str))
 
 
-def check_files(document: Document, folder: Path) -> Files | None:
+def check_files(document: Document) -> Files | None:
     """Read the sources and the host module, and check that they define what they must.
 
     Returns None, and notes the fault, where something is missing.
     """
-    kernel = section(document, "kernel")
+    kernel, folder = section(document, "kernel"), document.folder_of("kernel")
     functions = _functions(kernel.get("function"))
     named = {
-        language: (location, folder / name, included_folders(document, folder, language))
+        language: (location, folder / name, included_folders(document, language))
         for language, (location, name) in _named_sources(kernel.get("source"))
     }
     read = {each: _source(document, *each, functions) for each in dict.fromkeys(named.values())}

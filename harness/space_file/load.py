@@ -20,7 +20,7 @@ from harness.space_file.baselines import (
     normalised,
 )
 from harness.space_file.compiler import check_compiler_options
-from harness.space_file.document import Document, python_document, read_document
+from harness.space_file.document import Document, python_space, read_space
 from harness.space_file.expressions import CARVEOUT, Expressions, check_expressions
 from harness.space_file.files import check_files, section
 from harness.space_file.flag_expansion import expand_flags
@@ -38,7 +38,7 @@ Shape = TypeVar("Shape", SpaceFile, ProgramSpaceFile)
 
 def load_spec(path: Path) -> Spec:
     """Read and validate a space file; raises SpecError with every fault that it has."""
-    return _load(read_document(path), path)
+    return _load(read_space(path), path)
 
 
 def make_spec(data: Mapping[str, object], folder: Path) -> Spec:
@@ -48,12 +48,12 @@ def make_spec(data: Mapping[str, object], folder: Path) -> Spec:
     that lead to it.
     """
     path = folder / f"<space {data.get('name', 'without a name')}>"
-    return _load(python_document(data, path), path)
+    return _load(python_space(data, path), path)
 
 
 def _load(document: Document, path: Path) -> Spec:
     named, notices = expand_flags(document)
-    files = expand_files(document, path.parent)
+    files = expand_files(document, document.folder_of("flags"))
     load = _load_program if "program" in document.data else _load_kernel
     levels: Levels = {
         (n.compiler, name): values for n in named for name, values in n.levels.items()
@@ -68,7 +68,7 @@ def _load(document: Document, path: Path) -> Spec:
 
 def _load_kernel(document: Document, path: Path, levels: Levels) -> Spec:
     model = _validated(document, SpaceFile)
-    files = check_files(document, path.parent)
+    files = check_files(document)
     check_compiler_options(document, section(document, "parameters"))
     expressions = check_expressions(document)
     inputs = checks.check_inputs(document)
@@ -92,7 +92,7 @@ def _load_kernel(document: Document, path: Path, levels: Levels) -> Spec:
         sources=files.sources,
         host=files.host,
         host_text=files.host_text,
-        compilers=model.compiler.plans(path.parent),
+        compilers=model.compiler.plans(document.folder_of("compiler")),
     )
 
 
@@ -108,7 +108,7 @@ def _load_program(document: Document, path: Path, levels: Levels) -> Spec:
     if model is None:
         raise SpecError(document.faults)
     program_checks.check_flags(document, model)
-    plan = check_program(document, model, inputs, path.parent)
+    plan = check_program(document, model, inputs)
     parameters, baselines = _checked(document, model, expressions, levels)
     if plan is None:
         raise SpecError(document.faults)
@@ -172,7 +172,11 @@ def _spec(
         host=path,
         parameters=parameters,
         constraints=tuple(
-            Constraint(expression, document.line_of(("constraints", index)))
+            Constraint(
+                expression,
+                document.line_of(("constraints", index)),
+                document.path_of(("constraints",)),
+            )
             for index, expression in expressions.constraints.items()
         ),
         launch=LaunchPlan(group, grid, shared, carveout=carveout) if group else None,

@@ -291,6 +291,9 @@ class Search(StrictModel):
 class AnySpaceFile(StrictModel):
     """The keys that spaces of kernels and of programs share."""
 
+    extends: StrictStr | None = Field(
+        default=None, description="a space file that gives the keys that are not here, but its name"
+    )
     name: Name = Field(description="the name of the results")
     title: StrictStr = Field(default="", description="one line for people")
     constraints: Constraints = Field(

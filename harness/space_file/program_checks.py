@@ -35,10 +35,11 @@ class _Commands:
 
 
 def check_program(
-    document: Document, model: ProgramSpaceFile, inputs: Sequence[Input], folder: Path
+    document: Document, model: ProgramSpaceFile, inputs: Sequence[Input]
 ) -> ProgramPlan | None:
     """Return the plan of the program; note its faults and return None where it has any."""
-    before = len(document.faults)
+    before, folder = len(document.faults), document.folder_of("program")
+    model = _with_verify_from(model, document.folder_of("verify"), folder)
     commands = _Commands(
         tuple(_command(document, model, "build")),
         tuple(_command(document, model, "run")),
@@ -57,6 +58,16 @@ def check_program(
     if len(document.faults) > before:
         return None
     return _plan(model, commands, sources, folder, tuple(digests))
+
+
+def _with_verify_from(model: ProgramSpaceFile, folder: Path, program: Path) -> ProgramSpaceFile:
+    """Return the model with the path under `verify` relative to the program's folder."""
+    against = model.verify.against
+    if folder == program or isinstance(against, str):
+        return model
+    ((key, name),) = against.model_dump().items()
+    moved = against.model_copy(update={key: os.path.relpath(folder / name, program)})
+    return model.model_copy(update={"verify": model.verify.model_copy(update={"against": moved})})
 
 
 def _plan(

@@ -29,10 +29,11 @@ from harness.space_file.program_model import ProgramSpaceFile
 
 @dataclass(frozen=True)
 class Constraint:
-    """A relation that legal configurations satisfy, and its line in the file."""
+    """A relation that legal configurations satisfy, and its line in its file."""
 
     expression: Expression
     line: int
+    path: Path
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from harness.dispatch.choice import Choice, DispatchProgram, Leaf
-from harness.dispatch.loaders.trying import FirstCalls, first_calls
+from harness.dispatch.loaders.trying import FirstCalls
 from harness.space_file import Spec, load_spec
 from tests.dispatch.test_dispatch_package import (
     imported,
@@ -152,13 +152,13 @@ def test_a_file_of_something_else_is_refused_and_stays(tmp_path: Path, content: 
 @pytest.mark.parametrize("try_top", [-2, 2.5, "three", None])
 def test_the_length_of_a_shortlist_is_a_whole_number(try_top: Any) -> None:
     with pytest.raises(ValueError, match="try_top must be a whole number from 0, got"):
-        first_calls(dispatcher(), try_top, None, "a GPU")
+        FirstCalls(dispatcher(), try_top, None, "a GPU")
 
 
 def test_nothing_is_remembered_where_nothing_is_tried(tmp_path: Path) -> None:
-    assert first_calls(dispatcher(), 0, None, "a GPU") is None
+    assert FirstCalls(dispatcher(), 0, None, "a GPU").next({"m": 8}, 2) is None
     with pytest.raises(ValueError, match="add try_top"):
-        first_calls(dispatcher(), 0, tmp_path / "choices.json", "a GPU")
+        FirstCalls(dispatcher(), 0, tmp_path / "choices.json", "a GPU")
     assert not any(tmp_path.iterdir())
 
 

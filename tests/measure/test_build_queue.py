@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from harness.measure.kernels.measurer import KernelMeasurer
 from harness.space import ConstrainedSpace
 from harness.space.launches import make_program
 from harness.space_file import Spec, load_spec
-from tests.helpers.fake_kernels import FIVE, FOUR, OpenFake, opening_fakes, write_fake
+from tests.helpers.fake_kernels import FIVE, FOUR, OpenFake, write_fake
 from tests.helpers.fakes import FakeBackend, read_journal
 from tests.helpers.planted import FAULTS, GIVEN, space_of
 
@@ -78,13 +77,6 @@ def test_second_run_compiles_nothing_until_something_changes(edited: Path, openc
 @pytest.fixture
 def fake_spec(tmp_path: Path) -> Spec:
     return write_fake(tmp_path)
-
-
-@pytest.fixture
-def fake(tmp_path: Path, fake_spec: Spec, fake_processes: None) -> Iterator[OpenFake]:
-    """Opens measurers of a fake backend with these traits, and closes them."""
-    with opening_fakes(tmp_path, fake_spec) as opened:
-        yield opened
 
 
 def overlaps(journal: Path) -> int:

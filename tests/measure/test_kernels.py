@@ -18,15 +18,13 @@ from harness.core.errors import (
     LaunchFailed,
 )
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason
-from harness.measure.device.bound import StrayWrite
 from harness.measure.devices import Backend
-from harness.measure.kernels.device_process import DeviceWorker
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.space import Space
 from harness.space_file import Spec, load_spec
-from tests.helpers.fake_kernels import FIVE, FOUR, OpenFake, opening_fakes, write_fake
-from tests.helpers.fakes import read_journal
-from tests.helpers.planted import FAULTS, GIVEN, SOON_S, fault, process_of, space_of
+from tests.helpers.fake_kernels import FIVE, FOUR, OpenFake, write_fake
+from tests.helpers.fakes import FakeBackend, FakeDevice, read_journal
+from tests.helpers.planted import FAULTS, GIVEN, SOON_S, fault, space_of
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +97,11 @@ def test_each_fault_is_its_outcome_and_the_message_names_it(
             message.replace("MAX_LOCAL_BYTES", f"{local.limits.max_local_bytes:,}") in found.message
         )
     if name == "wrong_element":
-        assert (found.worst.argument, found.worst.index, found.worst.wrong_count) == ("y", (5,), 1)
+        assert (
+            found.worst_element.argument,
+            found.worst_element.index,
+            found.worst_element.wrong_count,
+        ) == ("y", (5,), 1)
 
 
 def test_endless_loop_is_a_timeout(faults: Spec, hasty: KernelMeasurer, measure: Measure) -> None:
@@ -119,10 +121,6 @@ def test_right_kernel_is_not_blamed_for_what_another_wrote(measure: Measure) -> 
     assert found.outcome is Outcome.OK, found.message
 
 
-def what_strays(worker: DeviceWorker) -> list[StrayWrite]:
-    return worker._device.stray_writes()
-
-
 def test_memory_behind_an_array_is_mended_before_the_next_kernel_runs(
     faults: Spec, local: KernelMeasurer
 ) -> None:
@@ -130,7 +128,6 @@ def test_memory_behind_an_array_is_mended_before_the_next_kernel_runs(
     for name in ("none", "overrun"):
         found = local.measure(space, GIVEN, fault(name), None)
     assert found.outcome is Outcome.WRONG_RESULT
-    assert local._device._child.call(what_strays, timeout_s=60) == []
     found = local.measure(space, GIVEN, fault("none", block=16), None)
     assert found.outcome is Outcome.OK, found.message
 
@@ -138,14 +135,11 @@ def test_memory_behind_an_array_is_mended_before_the_next_kernel_runs(
 def test_process_that_a_kernel_may_have_written_all_over_is_replaced(
     faults: Spec, local: KernelMeasurer
 ) -> None:
-    space = space_of(faults, local)
-    processes = [local._device._child.call(process_of, timeout_s=60)]
-    for name in ("none", "overrun_far", "none"):
-        found = local.measure(space, GIVEN, fault(name), None)
-        processes.append(local._device._child.call(process_of, timeout_s=60))
-    assert found.outcome is Outcome.OK, found.message
-    first, after_right, after_far, last = processes
-    assert first == after_right != after_far == last
+    space, names = space_of(faults, local), ("none", "overrun_far", "none", "none")
+    found = [local.measure(space, GIVEN, fault(name), None) for name in names]
+    assert found[-1].outcome is Outcome.OK, found[-1].message
+    before, spoilt, after, last = (each.observed["pid"] for each in found)
+    assert before == spoilt != after == last
 
 
 def test_interleaved_configuration_is_not_blamed_for_what_another_wrote(
@@ -209,13 +203,6 @@ def test_crash_of_the_only_interleaved_configuration_is_its_outcome(
 # ------------------------------------------------------------------ a device that takes no more
 
 
-@pytest.fixture
-def fake(tmp_path: Path, fake_processes: None) -> Iterator[OpenFake]:
-    """Opens measurers of a fake device with these traits, and closes them."""
-    with opening_fakes(tmp_path, write_fake(tmp_path)) as opened:
-        yield opened
-
-
 def outcomes(local: KernelMeasurer, space: Space, *inputs: Input) -> list[Outcome]:
     """Measure the default on each input."""
     return [local.measure(space, given, space.default, None).outcome for given in inputs]
@@ -227,26 +214,24 @@ def test_device_that_runs_not_even_an_empty_kernel_is_broken(fake: OpenFake) -> 
         local.measure(space, FOUR, space.default, None)
 
 
-def test_empty_kernel_runs_after_the_first_failure_alone(fake: OpenFake) -> None:
-    local, space = fake()
-    with mock.patch.object(local._device, "require_working") as asked:
-        with mock.patch.object(local._device, "run", side_effect=LaunchFailed("no")):
-            assert not local.measure(space, FOUR, space.default, None).timing
-            assert not local.measure(space, FOUR, Config({"V": 2}), None).timing
+def fails(*_: object) -> None:
+    raise LaunchFailed("no")
+
+
+def test_empty_kernel_runs_after_the_first_failure_alone(fake_here: OpenFake) -> None:
+    local, space = fake_here(opened=FakeDevice(kernels={"twice": fails}))
+    with mock.patch.object(FakeBackend, "run_empty_kernel") as asked:
+        for value in (1, 2):
+            assert not local.measure(space, FOUR, Config({"V": value}), None).timing
         asked.assert_called_once()
 
 
 def test_energy_that_cannot_be_measured_is_a_notice_where_it_was_asked_for(
     fake: OpenFake, tmp_path: Path
 ) -> None:
-    local, _ = fake()
-    assert local.notices == ()
-    wanted = local._spec.with_measure({"energy": True})
-    with contextlib.closing(KernelMeasurer(wanted, local._backend, local)) as other:
-        (notice,) = other.notices
-        assert notice.startswith(
-            "energy is not measured: harness reads it from GPUs with --backend"
-        )
+    assert fake()[0].notices == ()
+    (notice,) = fake(write_fake(tmp_path).with_measure({"energy": True}))[0].notices
+    assert notice.startswith("energy is not measured: harness reads it from GPUs with --backend")
 
 
 def test_data_that_does_not_fit_again_is_tried_in_a_new_process(fake: OpenFake) -> None:

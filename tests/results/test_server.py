@@ -22,6 +22,7 @@ from sqlalchemy.exc import OperationalError
 from harness.api.session import patiently
 from harness.core.errors import DatabaseBusy, ResultsError
 from harness.core.records import Config, Environment, Input
+from harness.display.progress import Display
 from harness.results import (
     CampaignKey,
     Store,
@@ -36,7 +37,6 @@ from harness.results.server import lock_shared_rows
 from harness.search import SearchOptions, make_opentuner_tables, resolve_techniques
 from harness.space_file import Spec
 from harness.tuning import Campaign, CampaignPlan
-from harness.tuning.progress import SilentDisplay
 from tests.helpers.postgres_server import Server, execute, running_server
 from tests.helpers.replays import FormulaMeasurer, make_spec
 from tests.helpers.results_examples import (
@@ -506,7 +506,7 @@ def tune(
         make_opentuner_tables(store)  # in more statements than the others
         if cut is not None:
             event.listen(engine, "before_cursor_execute", cut)
-        Campaign(CampaignPlan(spec, options), measurer, store, SilentDisplay()).run()
+        Campaign(CampaignPlan(spec, options), measurer, store, Display()).run()
         if cut is not None:
             event.remove(engine, "before_cursor_execute", cut)
     return measurer.asked

@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import importlib
 import os
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from harness.dispatch.loaders.trying import first_calls
+from harness.dispatch.loaders.trying import FirstCalls, TryingKernel, warn_of_device
 
-_Sizes = Sequence[int]
+_Sizes = tuple[Sequence[int], Sequence[int]]
 _SHARED = "MAX_DYNAMIC_SHARED_SIZE_BYTES"
 _CARVEOUT = "PREFERRED_SHARED_MEMORY_CARVEOUT"
 
 
-class Kernel:
+class Kernel(TryingKernel):
     """A kernel of several cubins; each call runs the one for its input.
 
         kernel = mvmul.load()
@@ -49,58 +48,25 @@ class Kernel:
         try_top: int = 0,
         remember: str | Path | None = None,
     ) -> None:
-        self._dispatcher = dispatcher
         launch_plan = dispatcher.DATA["launch"] or {"cooperative": False}
         self._driver = driver or _open(dispatcher.NAME, launch_plan["cooperative"])
-        self._loaded: dict[int, tuple[Any, ...]] = {}
-        found = self._driver.device_name(context)
-        tuned = dispatcher.PROVENANCE["device"]
-        if found != tuned:
-            warnings.warn(
-                f"{dispatcher.NAME} was tuned on {tuned}, not on {found}: its choice by input is "
-                "used; tune it on this device",
-                stacklevel=3,
-            )
-        self._first_calls = first_calls(dispatcher, try_top, remember, found)
+        device = self._driver.device_name(context)
+        if device != dispatcher.PROVENANCE["device"]:
+            warn_of_device(dispatcher, device, "its choice by input")
+        first_calls = FirstCalls(dispatcher, try_top, remember, device)
+        super().__init__(dispatcher, dispatcher.select_index, first_calls)
+        self._functions = self._driver.functions
 
-    def index(self, **features: Any) -> int:
-        """Return the index of the configuration for an input; raises LookupError if none
-        applies."""
-        index = int(self._dispatcher.select_index(**features))  # in any case: it may count calls
-        decided = self._first_calls.decided(features) if self._first_calls else None
-        return index if decided is None else decided
-
-    def kernels(self, index: int) -> tuple[Any, ...]:
-        """Return the package's functions of a configuration, loaded at the first call."""
-        if index not in self._loaded:
-            found = self._dispatcher.DATA["configurations"][index]
-            cubin = (Path(self._dispatcher.__file__).parent / found["file"]).read_bytes()
-            self._loaded[index] = self._driver.functions(cubin, found["symbols"])
-        return self._loaded[index]
-
-    def __call__(self, stream: Any, /, *arguments: Any, **features: Any) -> None:
-        """Launch the kernel on an input; it has ended when the stream has."""
-        index = self.index(**features)
-        trial = self._first_calls.next(features, index) if self._first_calls else None
-        if self._first_calls is None or trial is None:
-            self.launch(index, stream, arguments, features)
-            return
-        self.kernels(trial)  # to load a cubin is no part of the time
-        time_s = self._driver.timed(stream, lambda: self.launch(trial, stream, arguments, features))
-        self._first_calls.took(features, trial, time_s)
+    def _timed(self, stream: Any, launch: Callable[[], None]) -> tuple[None, float]:
+        return None, self._driver.timed(stream, launch)
 
     def launch(
         self, index: int, stream: Any, arguments: Sequence[Any], features: Mapping[str, Any]
     ) -> None:
         """Launch a configuration on an input; neither chooses nor counts."""
-        launch_plan = self._dispatcher.DATA["launch"]
-        if launch_plan is None:
-            raise TypeError(
-                f"the launches of {self._dispatcher.NAME} are its host module's: take "
-                "kernels(index(...)) and launch them as that does"
-            )
-        group, grid = self._dispatcher.launch_size(index, **features)
+        group, grid = self._sizes(index, features)
         (kernel,) = self.kernels(index)
+        launch_plan = self._dispatcher.DATA["launch"]
         shared = 0
         if launch_plan["shared"]:  # a device gives some 48 KiB to every kernel, and more if asked
             shared = int(self._dispatcher.shared_bytes(index, **features))
@@ -109,7 +75,7 @@ class Kernel:
             percent = int(self._dispatcher.carveout(index, **features))
             self._driver.set(kernel, _CARVEOUT, percent)
         sizes = (*grid, 1, 1)[:3], (*group, 1, 1)[:3]
-        self._driver.launch(kernel, *sizes, shared, stream, arguments)
+        self._driver.launch(kernel, sizes, shared, stream, arguments)
 
 
 def _open(name: str, is_cooperative: bool) -> Any:
@@ -144,26 +110,20 @@ class _PyCuda:
             if context is not None:
                 self._cuda.Context.pop()
 
-    def functions(self, cubin: bytes, names: Sequence[str]) -> tuple[Any, ...]:
+    def functions(self, cubin: bytes, config: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return the functions of a cubin."""
         module = self._cuda.module_from_buffer(cubin)
-        return tuple(module.get_function(name) for name in names)
+        return tuple(module.get_function(name) for name in config["symbols"])
 
     def set(self, function: Any, attribute: str, value: int) -> None:
         """Set an attribute of a function."""
         function.set_attribute(getattr(self._cuda.function_attribute, attribute), value)
 
     def launch(
-        self,
-        function: Any,
-        grid: _Sizes,
-        group: _Sizes,
-        shared: int,
-        stream: Any,
-        arguments: Sequence[Any],
+        self, function: Any, sizes: _Sizes, shared: int, stream: Any, arguments: Sequence[Any]
     ) -> None:
-        """Launch a function."""
-        function(*arguments, block=group, grid=grid, stream=stream, shared=shared)
+        """Launch a function; `sizes` are the grid's and the group's."""
+        function(*arguments, grid=sizes[0], block=sizes[1], stream=stream, shared=shared)
 
     def timed(self, stream: Any, launch: Callable[[], None]) -> float:
         """Return the seconds of a launch on the device, once it has ended."""
@@ -205,10 +165,11 @@ class Bindings:
             if context is not None:
                 self._call("cuCtxPopCurrent")
 
-    def functions(self, cubin: bytes, names: Sequence[str]) -> tuple[Any, ...]:
+    def functions(self, cubin: bytes, config: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return the functions of a cubin."""
         module = self._call("cuModuleLoadData", cubin)
-        return tuple(self._call("cuModuleGetFunction", module, name.encode()) for name in names)
+        names = (name.encode() for name in config["symbols"])
+        return tuple(self._call("cuModuleGetFunction", module, name) for name in names)
 
     def set(self, function: Any, attribute: str, value: int) -> None:
         """Set an attribute of a function."""
@@ -216,18 +177,12 @@ class Bindings:
         self._call("cuFuncSetAttribute", function, known, value)
 
     def launch(
-        self,
-        function: Any,
-        grid: _Sizes,
-        group: _Sizes,
-        shared: int,
-        stream: Any,
-        arguments: Sequence[Any],
+        self, function: Any, sizes: _Sizes, shared: int, stream: Any, arguments: Sequence[Any]
     ) -> None:
-        """Launch a function."""
+        """Launch a function; `sizes` are the grid's and the group's."""
         config = self._cuda.CUlaunchConfig()
-        config.gridDimX, config.gridDimY, config.gridDimZ = grid
-        config.blockDimX, config.blockDimY, config.blockDimZ = group
+        config.gridDimX, config.gridDimY, config.gridDimZ = sizes[0]
+        config.blockDimX, config.blockDimY, config.blockDimZ = sizes[1]
         config.sharedMemBytes, config.hStream = shared, 0 if stream is None else stream
         config.attrs, config.numAttrs = self._attributes, len(self._attributes)
         # The driver copies what each address of the list points to.

@@ -166,7 +166,7 @@ def _opencl_launcher(dispatcher: Any, loader: Any) -> tuple[Any, _Launch]:
         passed = [
             cl.Buffer(context, flags, hostbuf=a) if isinstance(a, np.ndarray) else a for a in arrays
         ]
-        kernel.launch(index, queue, passed, None, features)
+        kernel.launch(index, queue, passed, features)
         for buffer, array in zip(passed, arrays, strict=True):
             if isinstance(array, np.ndarray):  # mapping makes the kernel's writes visible
                 mapped, _ = cl.enqueue_map_buffer(

@@ -1,11 +1,13 @@
-"""Try the configurations of a shortlist on the first calls with an input; keep the fastest."""
+"""Choose a configuration for each call of a kernel. Where that is asked for, the first calls with
+an input try those of its shortlist, and the fastest is remembered."""
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,31 +15,84 @@ _ROUNDS = 3  # the least of these times counts: the first call often takes longe
 _MOST_INPUTS = 4096  # on others it takes what is predicted
 
 
-def first_calls(
-    dispatcher: Any, try_top: int, remember: str | Path | None, device: str
-) -> FirstCalls | None:
-    """Return what tries the shortlist; None where `try_top` is 0. Raises ValueError."""
-    if type(try_top) is not int or try_top < 0:
-        raise ValueError(f"try_top must be a whole number from 0, got {try_top!r}")
-    if try_top:
-        return FirstCalls(dispatcher, try_top, remember, device)
-    if remember is not None:
-        raise ValueError("remember keeps what trying finds: add try_top=3, or leave it out")
-    return None
+class TryingKernel:
+    """What the kernels of all backends share. `select` returns the index that is predicted for an
+    input; `first_calls` say what else to run. Backends add `launch`, `_timed` and `_functions`."""
+
+    launch: Callable[..., Any]
+    _timed: Callable[..., tuple[Any, float]]
+    _functions: Callable[[bytes, Mapping[str, Any]], tuple[Any, ...]]
+
+    def __init__(self, dispatcher: Any, select: Callable[..., int], first_calls: FirstCalls):
+        self._dispatcher, self._select, self._first_calls = dispatcher, select, first_calls
+        self._loaded: dict[int, tuple[Any, ...]] = {}
+
+    def index(self, **features: Any) -> int:
+        """Return the index of the configuration for an input; raises LookupError if none
+        applies."""
+        index = int(self._select(**features))  # in any case: it may count the calls
+        decided = self._first_calls.decided(features)
+        return index if decided is None else decided
+
+    def kernels(self, index: int) -> tuple[Any, ...]:
+        """Return the functions of a configuration, built or loaded at the first call."""
+        if index not in self._loaded:
+            config = self._dispatcher.DATA["configurations"][index]
+            content = (Path(self._dispatcher.__file__).parent / config["file"]).read_bytes()
+            self._loaded[index] = self._functions(content, config)
+        return self._loaded[index]
+
+    def __call__(
+        self, queue: Any, /, *arguments: Any, wait_for: Any = None, **features: Any
+    ) -> Any:
+        """Launch the kernel on an input: with OpenCL in a queue, behind the events `wait_for`, and
+        the event of its end is returned; with CUDA in a stream."""
+        options = {} if wait_for is None else {"wait_for": wait_for}
+        index = self.index(**features)
+        trial = self._first_calls.next(features, index)
+        if trial is None:
+            return self.launch(index, queue, arguments, features, **options)
+        self.kernels(trial)  # to build or load it is no part of the time
+        launch = functools.partial(self.launch, trial, queue, arguments, features, **options)
+        launched, time_s = self._timed(queue, launch)
+        self._first_calls.took(features, trial, time_s)
+        return launched
+
+    def _sizes(self, index: int, features: Mapping[str, Any]) -> Any:
+        """Return the group and the grid of a launch."""
+        if self._dispatcher.DATA["launch"] is None:
+            raise TypeError(
+                f"the launches of {self._dispatcher.NAME} are its host module's: take "
+                "kernels(index(...)) and launch them as that does"
+            )
+        return self._dispatcher.launch_size(index, **features)
+
+
+def warn_of_device(dispatcher: Any, device: str, used: str) -> None:
+    """Warn the caller of `load` that this device was not tuned, and say which choice is used."""
+    warnings.warn(
+        f"{dispatcher.NAME} was tuned on {dispatcher.PROVENANCE['device']}, not on {device}: "
+        f"{used} is used; tune it on this device",
+        stacklevel=4,
+    )
 
 
 class FirstCalls:
     """The inputs that are decided, and what to try next on the others: each call of the kernel runs
-    one configuration of the input's shortlist, interleaved. With a `path`, decisions are read from
-    that file, which is replaced after each. `device` is all that the times depend on."""
+    one configuration of the input's shortlist of up to `most`, interleaved; nothing is tried where
+    it is 0. With a `path`, decisions are read from that file, which is replaced after each."""
 
     def __init__(self, dispatcher: Any, most: int, path: str | Path | None, device: str) -> None:
-        if dispatcher.DATA["choice"]["worth_a_try"] is None:
+        if type(most) is not int or most < 0:
+            raise ValueError(f"try_top must be a whole number from 0, got {most!r}")
+        if path is not None and not most:
+            raise ValueError("remember keeps what trying finds: add try_top=3, or leave it out")
+        if most and dispatcher.DATA["choice"]["worth_a_try"] is None:
             raise ValueError(
                 f"{dispatcher.NAME} predicts no times, so there is no shortlist to try; write it "
                 "with harness.dispatch --choice ensemble"
             )
-        if dispatcher.DATA["launch"] is None:
+        if most and dispatcher.DATA["launch"] is None:
             raise ValueError(
                 f"the launches of {dispatcher.NAME} are its host module's, so load() cannot try "
                 "its shortlist; time what select_top(...) returns, and keep the fastest"
@@ -53,13 +108,12 @@ class FirstCalls:
 
     def decided(self, features: Mapping[str, Any]) -> int | None:
         """Return the index of the fastest configuration on an input; None if it is not decided."""
-        return self._decided.get(_key(features))
+        return self._decided.get(_key(features)) if self._most else None
 
     def next(self, features: Mapping[str, Any], first: int) -> int | None:
         """Return the index of the configuration to try; None where there is nothing to try. `first`
         would run if nothing were tried; it heads the shortlist."""
-        key = _key(features)
-        if key in self._decided:
+        if not self._most or (key := _key(features)) in self._decided:
             return None
         if key not in self._times:
             if len(self._decided) + len(self._times) >= _MOST_INPUTS:
@@ -113,7 +167,7 @@ class FirstCalls:
             partial.replace(path)
         except (OSError, ValueError) as error:
             partial.unlink(missing_ok=True)
-            warnings.warn(f"{error}; this process alone remembers its choices", stacklevel=4)
+            warnings.warn(f"{error}; this process alone remembers its choices", stacklevel=5)
             self._path = None
 
 

@@ -20,7 +20,7 @@ from harness.core.text import nearest
 from harness.measure.builds.compiled import require_obeyed
 from harness.measure.builds.queue import digests
 from harness.measure.cuda.cubin import machine_code_sha256, readable
-from harness.source.kernel_source import INCLUDE
+from harness.source.kernel_source import INCLUDE, find_include
 
 
 class Resources(NamedTuple):
@@ -174,17 +174,17 @@ def why_untracked(program: Program) -> str | None:
     option = next((option for option in program.options if "include" in option), None)
     if option is not None:
         return f"the option `{option}` reads a file"
-    macro = next((macro for _, _, macro in _includes(program) if macro), None)
+    macro = next((include[3] for include in _includes(program) if include[3]), None)
     return None if macro is None else f"`#include {macro}` names its file by a macro"
 
 
 def includes_others(program: Program, folders: Sequence[Path]) -> bool:
     """Say whether a program includes files that are neither in its folders nor in these."""
     searched = (*map(Path, program.include_dirs), *folders)
-    names = (quoted or bracketed for quoted, bracketed, _ in _includes(program))
-    return any(not any((f / name).is_file() for f in searched) for name in names if name)
+    includes = (include for include in _includes(program) if include[1] or include[2])
+    return any(find_include(include, None, searched) is None for include in includes)
 
 
-def _includes(program: Program) -> Iterator[tuple[str, str, str]]:
+def _includes(program: Program) -> Iterator[re.Match[str]]:
     for text in (program.text, *program.includes):
-        yield from INCLUDE.findall(text)
+        yield from INCLUDE.finditer(text)
