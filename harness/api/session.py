@@ -23,7 +23,6 @@ from harness.measure.choose import fitted_to
 from harness.measure.measurer import Measurer
 from harness.recordings.replay import ReplayMeasurer, open_replay
 from harness.results import Store, writing
-from harness.results.campaigns import other_name
 from harness.results.url import shown_database
 from harness.results.versions import set_aside_lines
 from harness.search import make_opentuner_tables
@@ -122,8 +121,6 @@ def _campaign(
     database = shown_database(request.database)
     for line in set_aside_lines(campaign.set_aside(), [database]):
         display.note(f"note: {line}")
-    if renamed := other_name(store.connection, spec):
-        display.note(f"note: in {database} {renamed}")
     for line in _values_gone(campaign, database):
         display.note(f"note: {line}")
     lines = list(campaign.describe_warm_start())

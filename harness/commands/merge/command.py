@@ -37,8 +37,6 @@ def _merge(out: str, inputs: Sequence[str], kernel_version: str) -> int:
         for database in inputs:
             added = merge_database(engine, database, kernel_version)
             print(_line(added), flush=True)
-            for note in added.notes:
-                print(f"note: {note}", flush=True)
     print(f"{without_password(out)}: the merged database")
     return 0
 
