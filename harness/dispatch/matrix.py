@@ -120,12 +120,10 @@ class Matrix:
     def key(self) -> str:
         """A key of all that learning and judging depend on."""
         features = [[str(name), self.features[name].tolist()] for name in self.features.columns]
-        numbers = (self.time_s, self.applies, self.best_s, self.groups, self.tied)
         candidates = [config.digest for config in self.candidates]
+        arrays = [getattr(self, name) for name in (*_BY_INPUT, "weights", "half_log")]
         facts = features, candidates, self.default, sorted(self.choices)
-        optional = [(self.weights is None, self.half_log is None)]
-        known = [one for one in (self.weights, self.half_log) if one is not None]
-        return content_key("matrix", *facts, *numbers, *optional, *known)
+        return content_key("matrix", *facts, *arrays)
 
     def rows(self, rows: Indices) -> Matrix:
         """Keep only some inputs, by their indices."""
