@@ -60,16 +60,6 @@ class Matrix:
     weights: Array | None = None
     half_log: Array | None = None
 
-    def __post_init__(self) -> None:
-        shape = (len(self.features), len(self.candidates))
-        for name in _BY_INPUT:
-            found = getattr(self, name).shape
-            wanted = shape[:1] if name in ("best_s", "groups") else shape
-            if found != wanted:
-                raise ValueError(f"{name} must have the shape {wanted}, but got {found}")
-        if not (np.isfinite(self.best_s) & (self.best_s > 0)).all():
-            raise ValueError("best_s must be finite and above 0: leave out inputs that all fail on")
-
     @property
     def slowdown(self) -> Array:
         """Time over the best known time of the input, shape (inputs, candidates); 1 for a tie,
