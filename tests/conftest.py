@@ -19,6 +19,12 @@ import sqlalchemy
 from harness.measure.devices import Backend, choose
 from harness.measure.process.child import Child
 from harness.results import database as engines
+from tests.helpers.fake_kernels import (
+    OpenFake,
+    measure_kernels_here,
+    opening_fakes,
+    write_fake,
+)
 from tests.helpers.fakes import SharedWorker
 from tests.helpers.postgres_server import ADVICE, Server, programs, running_server
 from tests.helpers.small_pocl import link_pocl
@@ -257,3 +263,23 @@ def optimising_opencl(_optimising_processes: Pair, monkeypatch: pytest.MonkeyPat
 def fake_processes(_fake_processes: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """Share processes between measurers of a fake device."""
     _share(_fake_processes, monkeypatch)
+
+
+@pytest.fixture
+def fake(tmp_path: Path, fake_processes: None) -> Iterator[OpenFake]:
+    """Opens measurers of fake devices with these traits, whose processes are shared."""
+    with opening_fakes(tmp_path, write_fake(tmp_path)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def kernels_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Build and run kernels in this process, which takes no time to start."""
+    measure_kernels_here(monkeypatch)
+
+
+@pytest.fixture
+def fake_here(tmp_path: Path, kernels_here: None) -> Iterator[OpenFake]:
+    """Opens measurers of fake devices with these traits, which this process builds and runs for."""
+    with opening_fakes(tmp_path, write_fake(tmp_path)) as opened:
+        yield opened

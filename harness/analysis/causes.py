@@ -193,7 +193,7 @@ def failures_rows(results: Results) -> list[tuple[str, ...]]:
 
 def _commonest(failed: MeasurementRows) -> str:
     """Return the headline of the most frequent reason."""
-    messages = failed.columns.messages
+    messages = failed.columns.others["message"]
     counts = Counter(failed.of(messages.codes).tolist())
     reasons = group_failures(counts, lambda code: messages.values[code])
     appeared = {code: place for place, code in enumerate(counts)}

@@ -193,7 +193,7 @@ class Measurement:
     outcome: Outcome
     timing: Timing | None = None
     build: Build | None = None
-    worst: WorstElement | None = None
+    worst_element: WorstElement | None = None
     message: str = ""
     warmup_s: tuple[float, ...] = ()
     wall_s: float = 0.0
@@ -209,7 +209,7 @@ class Measurement:
             )
         if self.outcome is not Outcome.OK and not self.message:
             raise ValueError(f"the outcome {self.outcome} needs a message that says why")
-        if self.worst is not None and self.outcome is not Outcome.WRONG_RESULT:
+        if self.worst_element is not None and self.outcome is not Outcome.WRONG_RESULT:
             raise ValueError(f"a worst element belongs to a wrong result, but got {self.outcome}")
         if self.shared_with is not None and not self.outcome.repeats:
             raise ValueError(f"the outcome {self.outcome} may be chance and is never shared")
@@ -255,13 +255,7 @@ class DeviceLimits:
 
     def names(self) -> dict[str, int]:
         """Return the limits by the names that constraints use."""
-        return {
-            "max_group_size": self.max_group_size,
-            "max_local_bytes": self.max_local_bytes,
-            "compute_units": self.compute_units,
-            "warp_size": self.warp_size,
-            "max_shared_bytes": self.max_shared_bytes,
-        }
+        return {name: getattr(self, name) for name in LIMIT_NAMES}
 
 
 LIMIT_NAMES = (

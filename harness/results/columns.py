@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
@@ -24,11 +24,11 @@ from harness.core.records import (
     Timing,
     Value,
 )
-from harness.core.worst_element import WorstElement
-from harness.results.config_table import ConfigTable
 from harness.stats.samples import Ragged, SampleStatistics
 
 T = TypeVar("T")
+
+_MOST_KEPT = 20_000  # records; beyond, those not used for longest are made again
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,131 @@ class MeasurementRow:
     measured_at: str = ""
 
 
+class Coder(dict[Any, int]):
+    """Numbers for keys, in the order in which they were first asked for."""
+
+    def __missing__(self, key: Hashable) -> int:
+        self[key] = code = len(self)
+        return code
+
+
+def _value_key(value: Value) -> Hashable:
+    """Return a key that keeps 1, 1.0 and True apart, and 0.0 and -0.0."""
+    return type(value), repr(value) if type(value) is float else value
+
+
+@dataclass(frozen=True, eq=False)
+class ConfigTable(Sequence[Config]):
+    """Distinct configurations; a record is made when it is asked for.
+
+    `layouts` are the names of configurations, in their order, and `layout`, shape
+    (configurations,), each one's. `codes`, shape (configurations, names), are the indices of the
+    values in `values`, by name in the order of `names`; -1 where a configuration lacks the name.
+    """
+
+    names: tuple[str, ...]
+    values: tuple[tuple[Value, ...], ...]
+    codes: Codes
+    layouts: tuple[tuple[str, ...], ...]
+    layout: Codes
+
+    @classmethod
+    def of(cls, configs: Iterable[Mapping[str, Value]]) -> ConfigTable:
+        """Code the configurations.
+
+        Raises TypeError or ValueError where one cannot be a configuration, as Config does.
+        """
+        names, layouts = Coder(), Coder()
+        coders: list[Coder] = []
+        plain: list[list[Value]] = []
+        layout: list[int] = []
+        rows: list[list[int]] = []
+        for config in configs:
+            layout.append(layouts[tuple(config)])
+            row = [-1] * len(names)
+            for name, value in config.items():
+                column = names[name]
+                if column == len(coders):
+                    coders.append(Coder())
+                    plain.append([])
+                    row.append(-1)
+                row[column] = code = coders[column][_value_key(value)]
+                if code == len(plain[column]):
+                    plain[column].append(Config({name: value})[name])  # which checks it
+            rows.append(row)
+        codes = np.full((len(rows), len(names)), -1, dtype=np.int32)
+        for width in {len(row) for row in rows}:
+            here = [index for index, row in enumerate(rows) if len(row) == width]
+            codes[here, :width] = np.array([rows[index] for index in here], dtype=np.int32)
+        return cls(
+            tuple(names),
+            tuple(map(tuple, plain)),
+            codes,
+            tuple(layouts),
+            np.array(layout, dtype=np.int32),
+        )
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @overload
+    def __getitem__(self, index: int) -> Config: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Config]: ...
+    def __getitem__(self, index: int | slice) -> Config | Sequence[Config]:
+        if isinstance(index, slice):
+            return [self[row] for row in range(*index.indices(len(self)))]
+        made: Config = self._made(range(len(self))[index])
+        return made
+
+    @cached_property
+    def _made(self) -> Any:
+        return lru_cache(_MOST_KEPT)(self._make)
+
+    def _make(self, index: int) -> Config:
+        row, columns = self.codes[index].tolist(), self._columns
+        names = self.layouts[self.layout[index]]
+        return Config({name: self.values[columns[name]][row[columns[name]]] for name in names})
+
+    @cached_property
+    def _columns(self) -> Mapping[str, int]:
+        return {name: column for column, name in enumerate(self.names)}
+
+    @cached_property
+    def _code_of(self) -> tuple[Mapping[Hashable, int], ...]:
+        return tuple(
+            {_value_key(value): code for code, value in enumerate(known)} for known in self.values
+        )
+
+    def find(self, config: Config) -> int | None:
+        """Return the index of a configuration; None if it is not here."""
+        index: int | None = self._found(config)
+        return index
+
+    @cached_property
+    def _found(self) -> Any:
+        return lru_cache(_MOST_KEPT)(self._find)
+
+    def _find(self, config: Config) -> int | None:
+        if not set(config) <= self._columns.keys():
+            return None
+        wanted = np.full(len(self.names), -1, dtype=np.int32)
+        for name, value in config.items():
+            column = self._columns[name]
+            code = self._code_of[column].get(_value_key(value))
+            if code is None:
+                return None
+            wanted[column] = code
+        same: Flags = np.ones(len(self), dtype=np.bool_)
+        for column, code in enumerate(wanted.tolist()):
+            same &= self.codes[:, column] == code
+        hits = np.flatnonzero(same)
+        return int(hits[0]) if len(hits) else None
+
+
+# ------------------------------------------------------------------------ measurements
+
+
 @dataclass(frozen=True, eq=False)
 class Coded(Generic[T]):
     """A column of few distinct values: `codes`, shape (rows,), are indices of `values`."""
@@ -67,17 +192,29 @@ class Coded(Generic[T]):
 
 
 @dataclass(frozen=True, eq=False)
+class Numbers:
+    """A column of numbers, shape (rows,)."""
+
+    values: Array
+
+    def at(self, row: int) -> float:
+        """Return the number of a row."""
+        number: float = self.values.item(row)
+        return number
+
+
+@dataclass(frozen=True, eq=False)
 class MeasurementColumns:
     """The columns of measurements, each of shape (rows,).
 
-    `worst` has the worst elements by row, `observed` the observations by name: NaN where a row has
-    none. Some of the `samples_s` are shared by configurations of equal machine code.
+    `observed` has the observations by name: NaN where a row has none. Some of the `samples_s` are
+    shared by configurations of equal machine code. `others` has the columns of other fields of a
+    measurement: Coded, Numbers or Ragged.
     """
 
     ids: Indices
     uuids: npt.NDArray[np.bytes_]
     measured_at: npt.NDArray[np.bytes_]
-    wall_s: Array
     inputs: Coded[Input]
     configs: Coded[Config]
     config_table: ConfigTable
@@ -86,23 +223,25 @@ class MeasurementColumns:
     requestors: Coded[str | None]
     outcomes: Coded[Outcome]
     stopped: Coded[StopReason | None]
-    messages: Coded[str]
+    occasions: Coded[tuple[int, ...] | None]
     shared_with: Coded[str | None]
-    host_read: Coded[tuple[str, ...] | None]
-    occasions: Coded[tuple[int, ...]]
     builds: Coded[Build | None]
     samples_s: Ragged
-    warmup_s: Ragged
-    worst: Mapping[int, WorstElement]
     observed: Mapping[str, Array]
+    others: Mapping[str, Any]
     statistic: Statistic = Statistic.MEDIAN
 
     @cached_property
     def statistics(self) -> SampleStatistics:
         """The statistics of each row's samples."""
         found = SampleStatistics.of(self.samples_s, self.statistic)
-        known = self.observed.get(CLOCK_ERROR)
-        return found if known is None else replace(found, clock_error_s=np.nan_to_num(known))
+        return replace(found, clock_error_s=self.clock_error_s)
+
+    @cached_property
+    def clock_error_s(self) -> Array:
+        """By how much the clock may put the times of each row off."""
+        found = self.observed.get(CLOCK_ERROR, np.zeros(len(self.ids)))
+        return np.maximum(np.nan_to_num(found), 0)
 
     @cached_property
     def works(self) -> Flags:
@@ -157,13 +296,9 @@ class MeasurementColumns:
             self.outcomes.at(row),
             self.timing(row),
             self.builds.at(row),
-            self.worst.get(row),
-            self.messages.at(row),
-            tuple(self.warmup_s.at(row).tolist()),
-            float(self.wall_s[row]),
-            self._observed(row),
-            self.host_read.at(row),
-            self.shared_with.at(row),
+            observed=self._observed(row),
+            shared_with=self.shared_with.at(row),
+            **{name: column.at(row) for name, column in self.others.items()},
         )
 
     def timing(self, row: int) -> Timing | None:
@@ -171,14 +306,9 @@ class MeasurementColumns:
         stopped = self.stopped.at(row)
         if stopped is None:
             return None
-        samples_s = tuple(self.samples_s.at(row).tolist())
-        return Timing(
-            samples_s, stopped, self.occasions.at(row), self.statistic, self._clock_error_s(row)
-        )
-
-    def _clock_error_s(self, row: int) -> float:
-        known = self.observed.get(CLOCK_ERROR)
-        return 0.0 if known is None or not known.item(row) > 0 else float(known[row])
+        samples_s, occasions = self.samples_s.at(row), self.occasions.at(row) or ()
+        clock_error_s: float = self.clock_error_s.item(row)
+        return Timing(samples_s, stopped, occasions, self.statistic, clock_error_s)
 
     def _observed(self, row: int) -> dict[str, float]:
         return {

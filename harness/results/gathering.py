@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -12,30 +13,36 @@ import numpy.typing as npt
 
 from harness.core.arrays import Array
 from harness.core.records import Build, Config, Input, Measurement, Outcome, Statistic, StopReason
-from harness.core.worst_element import WorstElement
-from harness.results.columns import Coded, MeasurementColumns, MeasurementRow, MeasurementRows
-from harness.results.config_table import Coder, ConfigTable
+from harness.results import schema
+from harness.results.columns import (
+    Coded,
+    Coder,
+    ConfigTable,
+    MeasurementColumns,
+    MeasurementRow,
+    MeasurementRows,
+    Numbers,
+)
 from harness.stats.samples import Ragged
 
 T = TypeVar("T")
 
 _WIDEST = 32  # characters of a uuid and of a moment, as in the schema
 
-_CODED = {
-    "inputs": "input_id",
-    "configs": "configuration_id",
-    "builds": "build_id",
-    "stages": "stage",
-    "groups": "group_uuid",
-    "requestors": "requestor",
-    "outcomes": "outcome",
-    "stopped": "stopped",
-    "messages": "message",
-    "shared_with": "shared_with",
-    "host_read": "host_read",
-    "occasions": "occasions",
-}
-"""The columns of few distinct values, with their names in the database."""
+_NUMBERS = {"id": "q", "wall_s": "d"}
+_TEXTS = ("uuid", "measured_at")
+_LISTS = ("samples_s", "warmup_s")
+_OBSERVED = "observed"
+_UNREAD = ("run_id", "median_s", "mean_s", "std_s", "sample_count")  # they follow from others
+
+READ = tuple(c.name for c in schema.measurements.columns if c.name not in _UNREAD)
+"""The columns of the database that are read."""
+
+_CODED = {*READ, "requestor"} - {*_NUMBERS, *_TEXTS, *_LISTS, _OBSERVED}
+"""The columns of few distinct values."""
+
+_FIELDS = tuple(field.name for field in fields(Measurement) if field.name in READ)
+"""The fields of a measurement that are a column each."""
 
 
 def measurement_cells(m: Measurement) -> dict[str, Any]:
@@ -43,16 +50,11 @@ def measurement_cells(m: Measurement) -> dict[str, Any]:
     hold and what follows from the samples."""
     timing = m.timing
     return {
+        **{name: getattr(m, name) for name in _FIELDS},
         "outcome": m.outcome.value,
+        "observed": {name: float(value) for name, value in m.observed.items()},
         "samples_s": timing.samples_s if timing else (),
         "stopped": timing.stopped.value if timing else None,
-        "message": m.message,
-        "worst_element": m.worst,
-        "warmup_s": m.warmup_s,
-        "observed": {name: float(value) for name, value in m.observed.items()},
-        "wall_s": m.wall_s,
-        "host_read": m.host_read,
-        "shared_with": m.shared_with,
         "occasions": timing.occasions or None if timing else None,
     }
 
@@ -64,27 +66,23 @@ class Gatherer:
         self._count = 0
         self._coders = {name: Coder() for name in _CODED}
         self._codes = {name: array("i") for name in _CODED}
-        self._ids, self._wall_s = array("q"), array("d")
-        self._texts = {"uuid": bytearray(), "measured_at": bytearray()}
-        self._ragged = {name: (array("d"), array("q")) for name in ("samples_s", "warmup_s")}
-        self._worst: dict[int, WorstElement] = {}
+        self._numbers = {name: array(kind) for name, kind in _NUMBERS.items()}
+        self._texts = {name: bytearray() for name in _TEXTS}
+        self._lists = {name: (array("d"), array("q")) for name in _LISTS}
         self._observed: dict[str, tuple[array[int], array[float]]] = {}
 
     def add(self, cells: Mapping[str, Sequence[Any]]) -> None:
         """Append rows by the cells of each column; raises ValueError where a text is too long."""
         for name, coder in self._coders.items():
-            self._codes[name].extend([coder[value] for value in cells[_CODED[name]]])
-        self._ids.extend(cells["id"])
-        self._wall_s.extend(cells["wall_s"])
+            self._codes[name].extend([coder[value] for value in cells[name]])
+        for name, column in self._numbers.items():
+            column.extend(cells[name])
         for name, text in self._texts.items():
             text += _fixed_width(cells[name])
-        for name, (values, counts) in self._ragged.items():
+        for name, (values, counts) in self._lists.items():
             values.extend(chain.from_iterable(cells[name]))
             counts.extend(map(len, cells[name]))
-        for row, worst in enumerate(cells["worst_element"], self._count):
-            if worst is not None:
-                self._worst[row] = worst
-        for row, observed in enumerate(cells["observed"], self._count):
+        for row, observed in enumerate(cells[_OBSERVED], self._count):
             for name, value in observed.items():
                 rows, numbers = self._observed.setdefault(name, (array("q"), array("d")))
                 rows.append(row)
@@ -92,7 +90,7 @@ class Gatherer:
         self._count += len(cells["id"])
 
     def keys(self, name: str) -> list[Any]:
-        """Return the distinct keys of `inputs`, `configs` or `builds` so far."""
+        """Return the distinct cells of a column so far."""
         return list(self._coders[name])
 
     def columns(
@@ -100,23 +98,28 @@ class Gatherer:
     ) -> MeasurementColumns:
         """Make the columns; `inputs` and `configs` are in the order of their keys."""
         coded = {name: self._coded(name) for name in _CODED}
+        lists = {name: Ragged.of(*found) for name, found in self._lists.items()}
+        numbers = {name: Numbers(np.array(found)) for name, found in self._numbers.items()}
+        others: dict[str, Any] = {**coded, **lists, **numbers}
+        own = ("outcome", "shared_with", _OBSERVED)
         return MeasurementColumns(
-            ids=np.array(self._ids, dtype=np.intp),
+            ids=np.array(self._numbers["id"], dtype=np.intp),
             uuids=self._text("uuid"),
             measured_at=self._text("measured_at"),
-            wall_s=np.array(self._wall_s, dtype=np.float64),
-            inputs=_distinct(coded.pop("inputs"), inputs),
-            configs=Coded(coded.pop("configs").codes, configs),
+            inputs=_distinct(coded["input_id"], inputs),
+            configs=Coded(coded["configuration_id"].codes, configs),
             config_table=configs,
-            builds=_mapped(coded.pop("builds"), builds.get),
-            outcomes=_mapped(coded.pop("outcomes"), Outcome),
-            stopped=_mapped(coded.pop("stopped"), lambda text: StopReason(text) if text else None),
-            occasions=_mapped(coded.pop("occasions"), lambda sizes: sizes or ()),
-            samples_s=Ragged.of(*self._ragged["samples_s"]),
-            warmup_s=Ragged.of(*self._ragged["warmup_s"]),
-            worst=self._worst,
+            builds=_mapped(coded["build_id"], builds.get),
+            stages=coded["stage"],
+            groups=coded["group_uuid"],
+            requestors=coded["requestor"],
+            outcomes=_mapped(coded["outcome"], Outcome),
+            stopped=_mapped(coded["stopped"], lambda text: StopReason(text) if text else None),
+            occasions=coded["occasions"],
+            shared_with=coded["shared_with"],
+            samples_s=lists["samples_s"],
             observed={name: self._sparse(*found) for name, found in self._observed.items()},
-            **coded,  # type: ignore[arg-type]
+            others={name: others[name] for name in _FIELDS if name not in own},
         )
 
     def _coded(self, name: str) -> Coded[Any]:
@@ -173,9 +176,9 @@ def as_rows(found: Iterable[MeasurementRow]) -> MeasurementRows:
     gatherer = Gatherer()
     if rows:
         gatherer.add({name: [row[name] for row in rows] for name in rows[0]})
-    inputs: list[Input] = gatherer.keys("inputs")
-    configs: list[Config] = gatherer.keys("configs")
-    builds = {build: build for build in gatherer.keys("builds")}
+    inputs: list[Input] = gatherer.keys("input_id")
+    configs: list[Config] = gatherer.keys("configuration_id")
+    builds = {build: build for build in gatherer.keys("build_id")}
     columns = gatherer.columns(inputs, ConfigTable.of(configs), builds)
     timings = (row.measurement.timing for row in records)
     statistic = next((t.statistic for t in timings if t), Statistic.MEDIAN)

@@ -5,7 +5,7 @@ Plain SQL reads them, some thousand rows at a time, so that no row can run code.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import lru_cache
@@ -72,19 +72,24 @@ def refusing_damage(connection: Connection) -> Iterator[None]:
 
 
 def read_cells(
-    connection: Connection, table: Table, chosen: Select[Any] | None = None
+    connection: Connection,
+    table: Table,
+    chosen: Select[Any] | None = None,
+    names: Collection[str] = (),
 ) -> Iterator[Cells]:
     """Yield the cells of rows of a table that has ids by column, in the order of their ids.
 
-    `chosen` selects rows of the table, perhaps by joins. Equal JSON texts become one object, which
+    `chosen` selects rows of the table, perhaps by joins; `names` are the columns that are read, the
+    id among them; all where none is named. Equal JSON texts become one object, which
     nobody may change; pickles stay bytes. Raises ValueError for a cell that cannot be there.
     """
-    columns = [type_coerce(c, String) if _is_json(c) else c for c in table.columns]
+    read = [c for c in table.columns if not names or c.name in names]
+    columns = [type_coerce(c, String) if _is_json(c) else c for c in read]
     query = select(*columns) if chosen is None else chosen.with_only_columns(*columns)
     streamed = query.order_by(table.c.id).execution_options(yield_per=_FETCHED)
     for rows in connection.execute(streamed).partitions():
-        cells = dict(zip(table.columns.keys(), zip(*rows, strict=True), strict=True))
-        yield {c.name: _checked(c, cells[c.name], cells["id"]) for c in table.columns}
+        cells = dict(zip((c.name for c in read), zip(*rows, strict=True), strict=True))
+        yield {c.name: _checked(c, cells[c.name], cells["id"]) for c in read}
 
 
 def read_rows(

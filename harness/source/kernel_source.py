@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from harness.core.errors import Fault, SpecError
 from harness.core.records import Value
-from harness.source.conditions import decide
+from harness.source.parser_text import prepare
 from harness.source.pragmas import TILE, is_ours, is_unroll, typing_error, unroll_names
-from harness.source.preprocessor import Directive, Scan, Token, scan
+from harness.source.preprocessor import Directive, Scan, macros_of, scan, valued_operands
 
 if TYPE_CHECKING:
     from harness.source.tiling import TiledNest
@@ -25,7 +25,15 @@ INCLUDE = re.compile(
 )
 """The file of an include, in quotes or in brackets, or the macro that names it."""
 _MAX_SOURCE_BYTES = 4 << 20
-_DECIDED = ("if", "elif")
+_CHOICE = re.compile(r"(\w+) ?== ?(0|[1-9][0-9]*)")  # the branch of one value of a macro
+_TEMPLATE_NAMES = """
+(template_parameter_list [
+  (_ . (type_identifier) @name .)
+  (_ name: (type_identifier) @name)
+  (_ declarator: [(identifier) @name (_ (identifier) @name)])
+  (_ (type_parameter_declaration (type_identifier) @name))
+  (_ (optional_type_parameter_declaration name: (type_identifier) @name))])
+"""
 
 
 @dataclass(frozen=True)
@@ -40,10 +48,21 @@ class Source:
     includes: Mapping[Path, str]
     folders: tuple[Path, ...] = ()
 
+    @property
+    def _texts(self) -> tuple[str, ...]:
+        return (self.text, *self.includes.values())
+
     @cached_property
     def template_names(self) -> frozenset[str]:
         """The names of template parameters in the source and its included files."""
-        return frozenset().union(*map(template_names, (self.text, *self.includes.values())))
+        texts = [text for text in self._texts if "template" in text]
+        if not texts:
+            return frozenset()
+        # The parser is loaded for sources that need it alone.
+        from harness.source.syntax_tree import captured, parsed, text_of
+
+        trees = (parsed(prepare(text, ".cu")) for text in texts)
+        return frozenset(text_of(n) for tree in trees for _, n in captured(_TEMPLATE_NAMES, tree))
 
     @property
     def include_dirs(self) -> tuple[str, ...]:
@@ -53,8 +72,7 @@ class Source:
     def mentions(self, word: str) -> bool:
         """Whether a word occurs in the source or its includes, or names the loop of a pragma."""
         pattern = re.compile(rf"\b{re.escape(word)}\b")
-        texts = (self.text, *self.includes.values())
-        return word in self._unrolls.values() or any(pattern.search(text) for text in texts)
+        return word in self._unrolls.values() or any(map(pattern.search, self._texts))
 
     def uses(self, word: str) -> bool:
         """Whether the value of a macro can matter: its name stands in live code, in a macro of
@@ -68,8 +86,7 @@ class Source:
 
     def defines(self, word: str) -> bool:
         """Whether the source or an included file has a `#define` of this name."""
-        directives = (d for t in (self.text, *self.includes.values()) for d in scan(t).directives)
-        return any(d.name == "define" and d.word == word for d in directives)
+        return word in macros_of(d for text in self._texts for d in scan(text).directives)
 
     def why_fixed(self, word: str) -> str | None:
         """Return why a parameter of this name cannot be set; None where it can.
@@ -105,7 +122,6 @@ class Source:
         """The loops below each `#pragma tile`; raises SpecError for those that cannot be tiled."""
         if not any(is_ours(d) and d.word == TILE for d in self._directives):
             return ()
-        # The parser is loaded for sources that need it alone.
         from harness.source.tiling import read_nests
 
         return read_nests(self.path, self.text, self.includes.values())
@@ -170,22 +186,18 @@ class Source:
                 replaces_next = False
 
     def _ruled_out(self, macros: Mapping[str, Value]) -> Iterator[tuple[int, int, str]]:
-        """Yield empty lines for includes in branches that the parameters rule out: of a thousand
-        variants, one a file, a build then reads one."""
-        numbers = {name: int(v) for name, v in macros.items() if isinstance(v, (bool, int))}
-        groups: list[tuple[bool | None, bool | None]] = []  # (a branch was taken, this one is live)
+        """Yield empty lines for includes below `#if NAME == NUMBER` where a parameter has another
+        value: of a thousand variants, one a file, a build then reads one."""
+        are_dead: list[bool] = []  # by open `#if`
         for directive in self._directives:
-            holds = decide(directive.text, numbers, {}) if directive.name in _DECIDED else None
-            if directive.name in ("if", "ifdef", "ifndef"):
-                groups.append((holds, holds))
-            elif directive.name in ("elif", "else") and groups:
-                taken, _ = groups[-1]
-                holds = True if directive.name == "else" else holds
-                live = holds if taken is False else (False if taken else None)
-                groups[-1] = (live if taken is False else taken, live)
-            elif directive.name == "endif" and groups:
-                groups.pop()
-            elif directive.name == "include" and any(live is False for _, live in groups):
+            if directive.name == "endif" or directive.name.startswith("el"):
+                del are_dead[-1:]
+            if directive.name.startswith(("if", "el")):
+                choice = _CHOICE.fullmatch(directive.text)
+                value = macros.get(choice[1]) if choice else None
+                is_number = isinstance(value, int) and directive.name in ("if", "elif")
+                are_dead.append(is_number and choice is not None and value != int(choice[2]))
+            elif directive.name == "include" and any(are_dead):
                 yield directive.start, directive.end, ""
 
     def _value_edit(self, directive: Directive, literal: str) -> tuple[int, int, str]:
@@ -198,23 +210,12 @@ class Source:
 
 
 def _uses(found: Scan, word: str) -> bool:
-    tokens = [*found.code, *(token for d in found.directives for token in _valued(d))]
+    tokens = [*found.code, *(token for d in found.directives for token in valued_operands(d))]
     is_pasted = re.compile(rf"\b{re.escape(word)}\b")  # in a text: _Pragma("unroll WORD")
     return any(
         token.text == word or (token.kind == "text" and is_pasted.search(token.text))
         for token in tokens
     )
-
-
-def _valued(directive: Directive) -> Iterator[Token]:
-    """Yield the operands of a directive for which a macro's value may matter."""
-    if directive.name in ("ifdef", "ifndef", "undef"):
-        return
-    operands = directive.operands[directive.name == "define" :]
-    for index, token in enumerate(operands):
-        before = [each.text for each in operands[max(0, index - 2) : index]]
-        if before[-1:] != ["defined"] and before != ["defined", "("]:
-            yield token
 
 
 def macro_lines(macros: Mapping[str, Value]) -> list[str]:
@@ -245,37 +246,32 @@ def included_texts(
     """Return the files that a text includes, recursively and in whatever branch, and their texts;
     without those below the folder `left_out`."""
     includes: dict[Path, str] = {}
-    waiting = [(path, text)]
+    own, waiting = Path(os.path.realpath(path)), [(path, text)]
     while waiting:
         including, content = waiting.pop()
-        for included in _included_files(including, content, path.parent, folders):
-            is_left_out = left_out is not None and included.is_relative_to(left_out)
-            if not (included in includes or is_left_out or _is_same(included, path)):
+        for include in INCLUDE.finditer(content):
+            included = find_include(include, including, (path.parent, *folders))
+            if included is None or included in includes or included == own:
+                continue
+            if left_out is None or not included.is_relative_to(left_out):
                 includes[included] = read(included)
                 waiting.append((included, includes[included]))
     return dict(sorted(includes.items()))
 
 
-def _included_files(
-    including: Path, content: str, folder: Path, folders: tuple[Path, ...]
-) -> Iterator[Path]:
-    """Yield the files that a text includes, in quotes from its own folder, and in both spellings
-    from the source's folder and the other folders.
+def find_include(
+    include: re.Match[str], including: Path | None, folders: Iterable[Path]
+) -> Path | None:
+    """Return the file of a match of INCLUDE, with links resolved.
 
-    Other includes belong to the compiler, or to a branch for another language.
+    It is searched as compilers do: in quotes first in the folder of the including file, then in
+    both spellings in the folders. None where it is not there: it belongs to the compiler, or to a
+    branch for another language.
     """
-    for quoted, bracketed, macro in INCLUDE.findall(content):
-        if macro or not (quoted or bracketed):
-            continue
-        near = (including.parent,) if quoted else ()
-        for path in (place / (quoted or bracketed) for place in (*near, folder, *folders)):
-            if path.is_file():
-                yield Path(os.path.realpath(path))
-                break
-
-
-def _is_same(one: Path, other: Path) -> bool:
-    return os.path.realpath(one) == os.path.realpath(other)
+    near = (including.parent,) if include[1] and including else ()
+    paths = (folder / (include[1] or include[2] or "") for folder in (*near, *folders))
+    found = next((path for path in paths if path.is_file()), None)
+    return None if found is None else Path(os.path.realpath(found))
 
 
 def read_text(path: Path, max_bytes: int = _MAX_SOURCE_BYTES) -> str:
@@ -301,31 +297,3 @@ def read_text(path: Path, max_bytes: int = _MAX_SOURCE_BYTES) -> str:
         line = content.count(b"\n", 0, error.start) + 1
         raise ValueError(f"is not UTF-8 text (line {line}, byte {error.start})") from None
     return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_TEMPLATE = re.compile(r"\btemplate\s*<")
-_MARK = re.compile(r"[<>(),]")
-_NAME = re.compile(r"[\s*&.]([A-Za-z_]\w*)\s*(?:=.*)?$", re.DOTALL)
-
-
-def template_names(text: str) -> frozenset[str]:
-    """Return the names that the `template <..>` heads of a source declare."""
-    code = _COMMENT.sub(" ", text)
-    heads = (_declared(code, head.end()) for head in _TEMPLATE.finditer(code))
-    names = (_NAME.search(declared) for head in heads for declared in head)
-    return frozenset(found[1] for found in names if found)
-
-
-def _declared(code: str, begin: int) -> Iterator[str]:
-    """Yield each parameter of the head whose `<` ends at an offset."""
-    depth, brackets, start = 1, 0, begin
-    for mark in _MARK.finditer(code, begin):
-        brackets += {"(": 1, ")": -1}.get(mark[0], 0)
-        if brackets == 0:
-            depth += {"<": 1, ">": -1}.get(mark[0], 0)
-        if depth == 0 or (depth == 1 and brackets == 0 and mark[0] == ","):
-            yield code[start : mark.start()].strip()
-            start = mark.end()
-        if depth == 0:
-            return

@@ -8,8 +8,9 @@ branches of an `#if` for one program, reports errors on macros, and leaves opera
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -27,6 +28,9 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
+"""A name that is neither a field of a structure nor the suffix of a number."""
+
 _BLANK = ("comment", "splice", "space")
 
 
@@ -143,6 +147,44 @@ def spaced(tokens: Sequence[Token]) -> str:
         gap = index > 0 and tokens[index - 1].end < token.start
         parts.append(" " + token.text if gap else token.text)
     return "".join(parts)
+
+
+def macros_of(directives: Iterable[Directive]) -> dict[str, list[str]]:
+    """Collect the texts that each macro stands for, in all its definitions, without the names of
+    its own parameters."""
+    macros: dict[str, list[str]] = {}
+    for directive in directives:
+        if directive.name == "define" and directive.word:
+            body = directive.operands[1:]
+            if not directive.is_constant:
+                head = itertools.takewhile(lambda token: token.text != ")", body)
+                parameters = {token.text for token in head if token.kind == "word"}
+                body = tuple(token for token in body if token.text not in parameters)
+            macros.setdefault(directive.word, []).append(spaced(body))
+    return macros
+
+
+def valued_operands(directive: Directive) -> Iterator[Token]:
+    """Yield the operands of a directive for which a macro's value may matter."""
+    if directive.name in ("ifdef", "ifndef", "undef"):
+        return
+    operands = directive.operands[directive.name == "define" :]
+    for index, token in enumerate(operands):
+        before = [t.text for t in operands[max(0, index - 2) : index]]
+        if before[-1:] != ["defined"] and before != ["defined", "("]:
+            yield token
+
+
+def expanded(text: str, macros: Mapping[str, Iterable[str]]) -> str:
+    """Return a text with the definitions of all macros that it uses, directly or not."""
+    parts, waiting, seen = [text], [text], set[str]()
+    while waiting:
+        for word in WORD.findall(waiting.pop()):
+            if word in macros and word not in seen:
+                seen.add(word)
+                waiting += macros[word]
+                parts += macros[word]
+    return "\n".join(parts)
 
 
 def _lines(text: str) -> Iterator[Line]:

@@ -5,19 +5,43 @@ Only this module imports tree-sitter.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 import tree_sitter_cuda
-from tree_sitter import Language, Node, Parser
+from tree_sitter import Language, Node, Parser, Query, QueryCursor
 
 from harness.source.parser_text import ParserText
 
-__all__ = ["Node", "ancestors", "line_of", "parsed", "text_of", "walk"]
+__all__ = ["Node", "ancestors", "captured", "line_of", "matches", "parsed", "text_of", "walk"]
+
+_LANGUAGE = Language(tree_sitter_cuda.language())
 
 
 def parsed(prepared: ParserText) -> Node:
     """Parse a text; the offsets of the nodes are those of the source."""
-    return Parser(Language(tree_sitter_cuda.language())).parse(prepared.text).root_node
+    return Parser(_LANGUAGE).parse(prepared.text).root_node
+
+
+def matches(query: str, root: Node, *, only_root: bool = False) -> list[dict[str, Node]]:
+    """Match a query below a node; return the first node of each name for each match."""
+    cursor = QueryCursor(_query(query))
+    if only_root:
+        cursor.set_max_start_depth(0)
+    return [{name: nodes[0] for name, nodes in found.items()} for _, found in cursor.matches(root)]
+
+
+def captured(query: str, root: Node) -> list[tuple[str, Node]]:
+    """Return the nodes below one that a query captures, in text order, with their names."""
+    captures = QueryCursor(_query(query)).captures(root)
+    nodes = [(name, node) for name, named in captures.items() for node in named]
+    return sorted(nodes, key=lambda pair: pair[1].start_byte)
+
+
+@functools.cache
+def _query(text: str) -> Query:
+    query: Query = Query(_LANGUAGE, text)
+    return query
 
 
 def walk(root: Node) -> Iterator[Node]:

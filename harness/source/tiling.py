@@ -10,43 +10,35 @@ becomes loops over the tiles, in the order of the pragma, around the same nest f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.core.errors import Fault, SpecError
 from harness.core.records import Value
 from harness.core.text import escaped
-from harness.source.definitions import WORD, definitions_of
-from harness.source.loop_nest import CANONICAL, CountingLoop, NestError, perfect_nest
-from harness.source.nest_order import check_order
+from harness.source.loop_nest import (
+    LOOP,
+    CountingLoop,
+    NestError,
+    Span,
+    check_body,
+    check_bounds,
+    perfect_nest,
+)
 from harness.source.parser_text import prepare
-from harness.source.pragmas import TILE, UNROLLS, Pragma, is_ours, is_unroll, number, read_pragma
-from harness.source.preprocessor import Directive, spaced
-from harness.source.syntax_tree import Node, line_of, parsed, walk
-
-_IFS = ("if", "ifdef", "ifndef")
-Edit = tuple[int, int, str]
-"""Where the replaced text begins and ends, and the new text."""
+from harness.source.pragmas import TILE, is_ours, read_pragma
+from harness.source.preprocessor import WORD, Directive, macros_of
+from harness.source.syntax_tree import Node, ancestors, line_of, parsed, text_of, walk
 
 
 @dataclass(frozen=True)
 class TiledLoop:
-    """A loop to be tiled: `size` is the parameter, `tile` the name of the variable over tiles.
+    """A loop to be tiled: `size` is the parameter, `tile` the name of the variable over tiles."""
 
-    `first_span` and `condition_span` are the offsets of its first value and of its condition.
-    """
-
+    loop: CountingLoop
     size: str
-    variable: str
     tile: str
-    kind: str
-    first: str
-    last: str
-    is_inclusive: bool
-    step: str
-    first_span: tuple[int, int]
-    condition_span: tuple[int, int]
 
     def head(self, iterations: int) -> str:
         """Return the loop over tiles of so many iterations, up to its body.
@@ -54,13 +46,13 @@ class TiledLoop:
         The end of a tile is computed from what is left, so that nothing overflows. `iterations`
         must be at least 2.
         """
-        tile, end, last = self.tile, f"{self.tile}_end", self.last
-        is_number = self.step.isdecimal()
-        span = f"{iterations * int(self.step)}" if is_number else f"({iterations} * {self.step})"
-        sign, more, rest = ("<=", ">=", f"{last} + 1") if self.is_inclusive else ("<", ">", last)
+        loop, tile, end, last = self.loop, self.tile, f"{self.tile}_end", self.loop.last
+        is_number = loop.step.isdecimal()
+        span = f"{iterations * int(loop.step)}" if is_number else f"({iterations} * {loop.step})"
+        more, rest = (">=", f"{last} + 1") if loop.sign == "<=" else (">", last)
         return (
-            f"for ({self.kind} {tile} = {self.first}, {end}; {tile} {sign} {last}; {tile} = {end}) "
-            f"{{ {end} = {last} - {tile} {more} {span} ? {tile} + {span} : {rest}; "
+            f"for ({loop.type_name} {tile} = {loop.first}, {end}; {tile} {loop.sign} {last}; "
+            f"{tile} = {end}) {{ {end} = {last} - {tile} {more} {span} ? {tile} + {span} : {rest}; "
         )
 
 
@@ -77,11 +69,12 @@ class TiledNest:
         """Return the loops over tiles, which stand where the pragma was."""
         return "".join(loop.head(size) for loop, size in self._tiled(macros)).rstrip()
 
-    def edits(self, text: str, macros: Mapping[str, Value]) -> Iterator[Edit]:
+    def edits(self, text: str, macros: Mapping[str, Value]) -> Iterator[tuple[int, int, str]]:
         """Yield the changes below the pragma; each keeps the number of its lines."""
-        for loop, _ in self._tiled(macros):
-            condition = f"{loop.variable} < {loop.tile}_end"
-            for span, new in ((loop.first_span, loop.tile), (loop.condition_span, condition)):
+        for tiled, _ in self._tiled(macros):
+            condition = f"{tiled.loop.variable} < {tiled.tile}_end"
+            spans = (tiled.loop.first_span, tiled.loop.condition_span)
+            for span, new in zip(spans, (tiled.tile, condition), strict=True):
                 yield *span, new + "\n" * text.count("\n", *span)
             yield self.end, self.end, " }"
 
@@ -97,17 +90,18 @@ def read_nests(path: Path, text: str, includes: Iterable[str]) -> tuple[TiledNes
     reader = _NestReader(path, text, includes)
     nests: list[TiledNest] = []
     faults: list[Fault] = []
-    for index in range(len(reader.directives)):
+    for pragma in reader.directives:
+        if not (is_ours(pragma) and pragma.word == TILE):
+            continue
         try:
-            nests += reader.read(index)
+            nests.append(reader.read(pragma))
         except NestError as error:
-            pragma = reader.directives[index]
             where = f"`#pragma {pragma.text}` on line {pragma.line} cannot be carried out"
             faults.append(Fault(str(path), error.line, escaped(f"{where}: {error}")))
         except ValueError as error:
-            pragma = reader.directives[index]
-            text = f"`#pragma {pragma.text}`: {error}"
-            faults.append(Fault(str(path), pragma.line, escaped(text)))
+            faults.append(
+                Fault(str(path), pragma.line, escaped(f"`#pragma {pragma.text}`: {error}"))
+            )
     if faults:
         raise SpecError(faults)
     return tuple(nests)
@@ -117,112 +111,61 @@ class _NestReader:
     """Reads the nests of one source."""
 
     def __init__(self, path: Path, text: str, includes: Iterable[str]) -> None:
-        self._prepared = prepare(text, path.suffix)
-        self.directives = self._prepared.scan.directives
-        self._root = parsed(self._prepared)
-        included = [prepare(other, path.suffix) for other in includes]
-        self._known = definitions_of([self._prepared, *included])
-        self._constants = {name for name, value in self._known.macros.items() if _is_step(value)}
-        self._names = {w for t in (text, *includes) for w in WORD.findall(t)}
-        self._tiled: dict[int, int] = {}  # the lines of pragmas by the offsets of their loops
+        texts = [prepare(each, path.suffix) for each in (text, *includes)]
+        self._text, self._scan = texts[0].text, texts[0].scan
+        self.directives = self._scan.directives
+        self._trees = list(map(parsed, texts))
+        self._macros = macros_of(d for prepared in texts for d in prepared.scan.directives)
+        self._names = {word for each in (text, *includes) for word in WORD.findall(each)}
+        self._tiled: dict[Span, int] = {}  # the lines of pragmas by the conditions of their loops
 
-    def read(self, index: int) -> Iterator[TiledNest]:
-        """Yield the nest of a directive, if it is a `tile`.
+    def read(self, pragma: Directive) -> TiledNest:
+        """Read the nest of a pragma.
 
         Raises ValueError for its operands, NestError for the loops below it.
         """
-        directive = self.directives[index]
-        if not (is_ours(directive) and directive.word == TILE):
-            return
-        pragma = read_pragma(directive)
-        self._check_above(index)
-        top = self._loop_below(directive)
-        if top.has_error:
-            bad = next(n for n in walk(top) if n.is_error or n.is_missing)
-            raise NestError(line_of(bad), "text that is not read as C or C++", CANONICAL)
-        loops = perfect_nest(top, {name for name, _ in pragma.tiles}, self._constants)
-        self._check_directives(directive, loops)
-        check_order(loops, {name for name, _ in pragma.tiles}, self._known)
+        sizes = dict(read_pragma(pragma).tiles)
+        top = self._loop_below(pragma)
+        loops, body = perfect_nest(top, sizes.keys(), self._scan, self._macros)
+        self._check_directives(pragma, top, body)
+        functions = (n for n in ancestors(top) if n.type == "function_definition")
+        fixed = check_bounds(loops, sizes.keys(), text_of(next(functions, None)), self._macros)
+        check_body(body, fixed, self._macros, self._trees)
         by_variable = {loop.variable: loop for loop in loops}
-        tiled = tuple(self._tiled_loop(by_variable[v], size, pragma) for v, size in pragma.tiles)
-        yield TiledNest(directive.line, directive.start, top.end_byte, tiled)
+        for span in (by_variable[variable].condition_span for variable in sizes):
+            if (line := self._tiled.setdefault(span, pragma.line)) != pragma.line:
+                found = f"a loop that line {line} tiles"
+                raise NestError(pragma.line, found, "each loop in one pragma")
+        tiled = (TiledLoop(by_variable[v], size, self._free(v)) for v, size in sizes.items())
+        return TiledNest(pragma.line, pragma.start, top.end_byte, tuple(tiled))
 
-    def _loop_below(self, directive: Directive) -> Node:
-        after = self._prepared.text[directive.end :]
-        start = directive.end + len(after) - len(after.lstrip())
-        # The outermost of the nodes that begin here.
-        for node in walk(self._root):
-            if node.start_byte == start and node.type.endswith(("_statement", "_loop")):
-                if node.type != "for_statement":
-                    break
-                return node
-        line = self._prepared.text.count(b"\n", 0, start) + 1
-        words = self._prepared.text[start : start + 30].decode().split()
-        raise NestError(line, f"`{words[0]}`" if words else "nothing", f"{CANONICAL} below it")
+    def _loop_below(self, pragma: Directive) -> Node:
+        after = self._text[pragma.end :]
+        start = pragma.end + len(after) - len(after.lstrip())
+        word = self._trees[0].descendant_for_byte_range(start, start + 1)
+        if word is None or word.parent is None or word.parent.type != "for_statement":
+            first = after.split(maxsplit=1)[:1]
+            line = self._text.count(b"\n", 0, start) + 1
+            raise NestError(line, f"`{first[0].decode()}`" if first else "nothing", f"{LOOP} below")
+        for node in walk(word.parent):
+            if node.is_error or node.is_missing:
+                raise NestError(line_of(node), "text that is not read as C or C++", LOOP)
+        return word.parent
 
-    def _check_above(self, index: int) -> None:
-        """Check that no pragma for the loop stands above this one: the loop over tiles is first."""
-        while self.directives[index].adjoins and index > 0:
-            index -= 1
-            above = self.directives[index]
-            is_loops = is_unroll(above) or above.word in UNROLLS or not is_ours(above)
-            if above.name == "pragma" and is_loops:
-                expected = "the pragmas of the loop itself below `#pragma tile`"
-                raise NestError(above.line, f"{_shown(above)} above it", expected)
-
-    def _check_directives(self, pragma: Directive, loops: Sequence[CountingLoop]) -> None:
+    def _check_directives(self, pragma: Directive, top: Node, body: Node) -> None:
         """Check that the heads are compiled in every case, and that the body ends in every case."""
-        opened: list[Directive] = []
-        for directive in self.directives:
-            if not pragma.start < directive.start < loops[0].node.end_byte:
-                continue
-            if directive.start < loops[-1].body.start_byte and directive.name != "pragma":
-                expected = "no preprocessor line but pragmas up to the body of the innermost loop"
-                raise NestError(directive.line, _shown(directive), expected)
-            if directive.name in _IFS:
-                opened.append(directive)
-            elif directive.name == "endif" and opened:
-                opened.pop()
-        if opened:
-            expected = "its `#endif` in the same body, which braces may surround"
-            raise NestError(opened[0].line, _shown(opened[0]), expected)
+        inside = [d for d in self.directives if pragma.start < d.start < top.end_byte]
+        heads = [d for d in inside if d.start < body.start_byte and d.name != "pragma"]
+        conditions = [d for d in inside if d.name in ("if", "ifdef", "ifndef", "endif")]
+        is_open = len(conditions) != 2 * sum(d.name == "endif" for d in conditions)
+        if wrong := heads or conditions * is_open:
+            expected = "no preprocessor line but pragmas up to the body of the innermost loop, "
+            expected += "and the `#endif` of each `#if` in the same body, which braces may surround"
+            raise NestError(wrong[0].line, f"`#{wrong[0].name} {wrong[0].text}`", expected)
 
-    def _tiled_loop(self, loop: CountingLoop, size: str, pragma: Pragma) -> TiledLoop:
-        start = loop.node.start_byte
-        if start in self._tiled:
-            found = f"the loop over `{loop.variable}`, which line {self._tiled[start]} tiles"
-            raise NestError(pragma.line, found, "each loop in one pragma")
-        self._tiled[start] = pragma.line
-        tile = f"harness_{loop.variable}"
+    def _free(self, variable: str) -> str:
+        """Return a name for a loop over tiles that the source does not have."""
+        tile = f"harness_{variable}"
         while {tile, f"{tile}_end"} & self._names:
             tile += "_"
-        return TiledLoop(
-            size,
-            loop.variable,
-            tile,
-            loop.kind,
-            self._text(loop.first),
-            self._text(loop.last),
-            loop.is_inclusive,
-            loop.step,
-            (loop.first.start_byte, loop.first.end_byte),
-            (loop.condition.start_byte, loop.condition.end_byte),
-        )
-
-    def _text(self, bound: Node) -> str:
-        """Return a bound as one line without comments, in brackets unless it is one word that is
-        no macro."""
-        inside = range(bound.start_byte, bound.end_byte)
-        tokens = [t for t in self._prepared.scan.code if t.start in inside]
-        is_plain = len(tokens) == 1 and tokens[0].text not in self._known.macros
-        return tokens[0].text if is_plain else f"({spaced(tokens)})"
-
-
-def _shown(directive: Directive) -> str:
-    return f"`#{directive.name} {directive.text}`"
-
-
-def _is_step(text: str) -> bool:
-    """Whether a macro is a positive whole number, in each of its definitions."""
-    values = [number(line) for line in text.split("\n")]
-    return all(isinstance(value, int) and value > 0 for value in values)
+        return tile

@@ -19,7 +19,6 @@ from yaml.composer import Composer
 from yaml.reader import Reader
 from yaml.resolver import Resolver
 
-from harness.constraints.expression import Expression
 from harness.core.errors import Fault, SpecError
 from harness.core.text import escaped
 from harness.source.kernel_source import read_text
@@ -42,25 +41,27 @@ def located(location: Location, text: str) -> str:
     return f"{'.'.join(map(str, location))}: {text}" if location else text
 
 
-def _is_located(keys: Location, text: str) -> bool:
-    """Say whether a text begins with these keys, with those around them, or with the last one."""
-    begins = [located(keys[:end], "") for end in range(1, len(keys) + 1)]
-    return not keys or text.startswith((*begins, f"`{keys[-1]}`"))
-
-
 @dataclass
 class Document:
     """The data of a YAML file, and the 1-based line of each value by its location.
 
-    Data that was given in Python has no lines. `parsed` has expressions that were added to the
-    data, by their locations.
+    Data that was given in Python has no lines. `inherited` has the files of the keys that
+    `extends` brings in.
     """
 
     path: str
     data: Any = None
     lines: dict[Location, int] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
-    parsed: dict[Location, Expression] = field(default_factory=dict)
+    inherited: dict[str | int, str] = field(default_factory=dict)
+
+    def path_of(self, location: Location) -> Path:
+        """Return the path of the file that gives this value."""
+        return Path(self.inherited.get(location[0], self.path) if location else self.path)
+
+    def folder_of(self, key: str) -> Path:
+        """Return the folder that paths under this key are relative to."""
+        return self.path_of((key,)).parent
 
     def line_of(self, location: Iterable[str | int]) -> int:
         """Return the line of a value, or of the innermost value around it that has a line."""
@@ -69,15 +70,11 @@ class Document:
             keys = keys[:-1]
         return self.lines.get(keys, 0)
 
-    def fault(self, location: Iterable[str | int], text: str) -> None:
-        """Note a fault of the value at this location; without lines, its keys say where it is."""
-        keys = tuple(location)
-        named = text if self.lines or _is_located(keys, text) else located(keys, text)
-        self.fault_on_line(self.line_of(keys), named)
-
-    def fault_at(self, location: Location, text: str) -> None:
-        """Note a fault of the value at this location, behind the keys that lead to it."""
-        self.fault(location, located(location, text))
+    def fault(self, location: Location, text: str, key: str | None = None) -> None:
+        """Note a fault of the value at this location, or of a key in it, behind the keys that lead
+        to the value."""
+        at = location if key is None else (*location, key)
+        self.faults.append(_fault(self.path_of(at), located(location, text), self.line_of(at)))
 
     def fault_on_line(self, line: int, text: str) -> None:
         """Note a fault of this line."""
@@ -108,7 +105,12 @@ def read_document(path: Path) -> Document:
     return document
 
 
-def python_document(data: Mapping[str, object], path: Path) -> Document:
+def read_space(path: Path) -> Document:
+    """Read a space file with the keys of the file that it extends; raises SpecError."""
+    return _extended(read_document(path), (path,))
+
+
+def python_space(data: Mapping[str, object], path: Path) -> Document:
     """Return the document of a space that is given in Python; `path` names it in messages.
 
     Numbers of other libraries become Python's, and iterables lists. Raises SpecError for data that
@@ -116,6 +118,29 @@ def python_document(data: Mapping[str, object], path: Path) -> Document:
     """
     document = Document(str(path))
     document.data = _plain_data(data, (), str(path))
+    return _extended(document, (path,))
+
+
+def _extended(document: Document, chain: tuple[Path, ...]) -> Document:
+    """Add the keys, but for its name, that a document lacks and the file that it extends has."""
+    named = document.data.get("extends")
+    if not isinstance(named, str):
+        return document  # the model reports what is no text
+    path = chain[-1].parent / named
+    if path.resolve() in {other.resolve() for other in chain}:
+        files = ", ".join(map(str, (*chain, path)))
+        document.fault(("extends",), f"is circular: {files}; remove one `extends`")
+    elif not path.is_file():
+        text = f"{path} does not exist{_spaces_there(path)}; paths are relative to the space file"
+        document.fault(("extends",), text)
+    if document.faults:
+        raise SpecError(document.faults)
+    base = _extended(read_document(path), (*chain, path))
+    missing = base.data.keys() - document.data.keys() - {"name"}
+    document.data |= {key: value for key, value in base.data.items() if key in missing}
+    document.lines |= {at: line for at, line in base.lines.items() if at and at[0] in missing}
+    document.inherited = {key: base.inherited.get(key, str(path)) for key in missing}
+    document.faults += base.faults
     return document
 
 

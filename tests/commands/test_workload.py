@@ -155,7 +155,7 @@ def test_tune_takes_the_inputs_that_cover_the_calls_and_those_of_the_database(
 def test_inputs_to_which_the_default_does_not_apply_are_left_out(
     tmp_path: Path, spec: Spec
 ) -> None:
-    refusing = (Constraint(Expression("BLOCK <= m * n"), 1),)
+    refusing = (Constraint(Expression("BLOCK <= m * n"), 1, spec.path),)
     spec, calls = dataclasses.replace(spec, constraints=refusing), tmp_path / "calls.csv"
     choice, none = WorkloadChoice(calls, 1), str(tmp_path / "none.db")
     calls.write_text("m,n,calls\n64,64,6\n1,1,3\n64,0,1\n")

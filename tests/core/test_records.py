@@ -119,9 +119,9 @@ def test_ok_measurement_needs_a_timing() -> None:
 
 
 def test_worst_element_belongs_to_a_wrong_result() -> None:
-    Measurement(CONFIG, GIVEN, Outcome.WRONG_RESULT, worst=worst(), message="wrong")
+    Measurement(CONFIG, GIVEN, Outcome.WRONG_RESULT, worst_element=worst(), message="wrong")
     with pytest.raises(ValueError, match="belongs to a wrong result"):
-        Measurement(CONFIG, GIVEN, Outcome.CRASHED, worst=worst(), message="crashed")
+        Measurement(CONFIG, GIVEN, Outcome.CRASHED, worst_element=worst(), message="crashed")
 
 
 def test_worst_element_tells_where_what_and_how_many() -> None:

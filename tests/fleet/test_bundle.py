@@ -14,7 +14,7 @@ from harness.core.flag_file import FlagFile
 from harness.core.records import Input
 from harness.fleet.bundle import Bundle, pack
 from harness.space_file import Spec, load_spec, make_spec
-from tests.fleet.programs import SPACE, write_program
+from tests.helpers.fleet_program import SPACE, write_program
 from tests.helpers.planted import FAULTS
 
 RUN = ["sh", "{source}", "{A}", "{n}"]
@@ -72,8 +72,9 @@ def test_files_of_flags_travel(kernel: Spec, tmp_path: Path) -> None:
     copy.parent.mkdir(exist_ok=True)
     copy.write_text("fast")
     file = FlagFile("fast.acf@1a2b", tmp_path / "fast.acf", "1a2b", copy)
-    bundle = pack(dataclasses.replace(kernel, flag_files={file.value: file}))
-    there = bundle.unpacked().flag_files[file.value]
+    flag = dataclasses.replace(kernel.parameters[0], files={"fast.acf": file})
+    bundle = pack(dataclasses.replace(kernel, parameters=(flag, *kernel.parameters[1:])))
+    (there,) = bundle.unpacked().flag_files
     assert there.copy.read_text() == "fast"
     assert there.copy != copy
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from harness.core.program import Launch, Program
 from harness.core.records import Config, Input
-from harness.measure.kernels.data import KernelJob
+from harness.measure.kernels.data import KernelData, KernelJob
 from harness.measure.kernels.device_process import DeviceWorker
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.trial.verify import Tolerance
@@ -22,13 +23,18 @@ from harness.stats.timing import Sampling
 from tests.helpers.fakes import (
     FAKE_HOST,
     FAKE_SPACE,
+    KERNELS,
     FakeBackend,
     FakeCompiler,
     FakeDevice,
     HereChild,
+    Kernel,
 )
 
 FOUR, FIVE = Input({"n": 4}), Input({"n": 5})
+X = np.arange(1, 5, dtype=np.float32)
+DATA = KernelData({"x": X, "y": np.zeros(4, np.float32)}, {"y": 2.0 * X}, ())
+"""The data of FOUR for `twice`."""
 
 
 def write_fake(
@@ -54,7 +60,8 @@ def opening_fakes(folder: Path, spec: Spec) -> Iterator[OpenFake]:
 
         def measurer(spec: Spec = spec, **traits: Any) -> tuple[KernelMeasurer, Space]:
             named = {"language": "opencl", "compiler": "opencl", "journal": folder / "journal"}
-            local = KernelMeasurer(spec, FakeBackend(why="a fake", **{**named, **traits}))
+            kind = DeviceBackend if "opened" in traits else FakeBackend
+            local = KernelMeasurer(spec, kind(why="a fake", **{**named, **traits}))
             opened.callback(local.close)
             return local, ConstrainedSpace.of(spec, FOUR, local.limits, local.compiler)
 
@@ -83,6 +90,18 @@ class DeviceBackend(FakeBackend):
     def open_device(self) -> FakeDevice:
         """Return the device."""
         return self.opened
+
+
+def bound_device(
+    kernel: Kernel | None = None,
+    times_s: Iterable[float] = (),
+    clocks_mhz: Iterable[float | None] = (),
+    kind: type[FakeDevice] = FakeDevice,
+) -> FakeDevice:
+    """Make a device whose kernel `twice` is this one, with DATA bound."""
+    device = kind(times_s, KERNELS | ({"twice": kernel} if kernel else {}), clocks_mhz)
+    device.bind(DATA.arguments)
+    return device
 
 
 def fake_worker(folder: Path, device: FakeDevice, host: str = FAKE_HOST) -> DeviceWorker:

@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from harness.measure.kernels.measurer import KernelMeasurer
 from harness.space import ConstrainedSpace
 from harness.space.launches import make_program
 from harness.space_file import Spec, load_spec
-from tests.helpers.fake_kernels import FIVE, FOUR, OpenFake, opening_fakes, write_fake
+from tests.helpers.fake_kernels import FIVE, FOUR, OpenFake, write_fake
 from tests.helpers.fakes import FakeBackend, read_journal
 from tests.helpers.planted import FAULTS, GIVEN, space_of
 
@@ -80,13 +79,6 @@ def fake_spec(tmp_path: Path) -> Spec:
     return write_fake(tmp_path)
 
 
-@pytest.fixture
-def fake(tmp_path: Path, fake_spec: Spec, fake_processes: None) -> Iterator[OpenFake]:
-    """Opens measurers of a fake backend with these traits, and closes them."""
-    with opening_fakes(tmp_path, fake_spec) as opened:
-        yield opened
-
-
 def overlaps(journal: Path) -> int:
     """How many pairs of a compilation and a launch were going on at the same time."""
     happened = list(read_journal(journal))
@@ -124,16 +116,18 @@ def test_builds_leave_a_core_to_the_device_of_those_that_a_container_gets(
     assert spare_cores(file) == spare
 
 
-def test_configuration_is_compiled_once_for_all_inputs(fake: OpenFake, tmp_path: Path) -> None:
-    measurer, space = fake()
+def test_configuration_is_compiled_once_for_all_inputs(fake_here: OpenFake, tmp_path: Path) -> None:
+    measurer, space = fake_here()
     for given in (FOUR, FIVE, FOUR):
         assert measurer.measure(space, given, space.default, None).outcome is Outcome.OK
     happened = [what for what, _, _ in read_journal(tmp_path / "journal")]
     assert happened.count("compile") == 1
 
 
-def test_failed_build_is_not_tried_again_in_the_same_run(fake: OpenFake, tmp_path: Path) -> None:
-    measurer, space = fake(write_fake(tmp_path, "V\nkernel twice\n#error it is broken"))
+def test_failed_build_is_not_tried_again_in_the_same_run(
+    fake_here: OpenFake, tmp_path: Path
+) -> None:
+    measurer, space = fake_here(write_fake(tmp_path, "V\nkernel twice\n#error it is broken"))
     found = []
     for given in (FOUR, FIVE):
         measurer.expect(space, [space.default])

@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 
 import numpy as np
+import pyopencl
 import pytest
 
 from harness.compare.matching import match
@@ -17,17 +18,16 @@ from harness.measure.choose import open_measurer, with_cache
 from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.gpus import list_gpus
 from harness.measure.cuda.nvcc import Nvcc
-from harness.measure.devices import Backend
 from harness.measure.opencl import device as opencl_device
 from harness.measure.opencl.device import OpenClDevice, last_cache_bytes
 from harness.measure.opencl.driver import DeviceName, OpenClCompiler, find_device
 from harness.space_file import Spec, load_spec
 from tests.helpers.fake_kernels import write_fake
 from tests.helpers.fakes import FAKE_SPACE
+from tests.helpers.listed_devices import AMD, CPU, backend_of
 from tests.helpers.stub_driver import StubDriver
 
-CPU = DeviceName("Portable Computing Language", 0, "cpu", is_gpu=False)
-GPU = DeviceName("AMD", 0, "gfx90a", is_gpu=True)
+L2_BYTES = 50 << 20  # of the stand-in
 
 
 def spec_of(folder: Path, measure: str) -> Spec:
@@ -40,17 +40,16 @@ def spec_of(folder: Path, measure: str) -> Spec:
     ("measure", "device", "cache"),
     [
         ("{}", CPU, WARM),
-        ("{}", GPU, COLD),
+        ("{}", AMD, COLD),
         ("{}", None, COLD),
         ("{cache: cold}", CPU, COLD),
-        ("{cache: warm}", GPU, WARM),
+        ("{cache: warm}", AMD, WARM),
     ],
 )
 def test_gpus_are_cold_and_cpus_warm_unless_the_space_says(
     tmp_path: Path, measure: str, device: DeviceName | None, cache: str
 ) -> None:
-    backend = Backend("opencl", "opencl", "a test", device)
-    assert with_cache(spec_of(tmp_path, measure), backend).cache == cache
+    assert with_cache(spec_of(tmp_path, measure), backend_of(device)).cache == cache
 
 
 def test_another_word_for_the_cache_is_refused(tmp_path: Path) -> None:
@@ -75,11 +74,24 @@ def twice() -> Binary:
 TWICE = Launch("twice", (4,), (1,), ("x",))
 
 
+def runs_noted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+    """Note the sizes of all kernels that OpenCL runs."""
+    run, sizes = pyopencl.enqueue_nd_range_kernel, list[tuple[int, ...]]()
+
+    def noted(queue: object, kernel: object, size: tuple[int, ...], *more: object) -> object:
+        sizes.append(tuple(size))
+        return run(queue, kernel, size, *more)
+
+    monkeypatch.setattr(pyopencl, "enqueue_nd_range_kernel", noted)
+    return sizes
+
+
 def test_cold_caches_are_written_over_before_every_run(
     twice: Binary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache_bytes = 1 << 20  # a server has hundreds of MiB, which take seconds
     monkeypatch.setattr(opencl_device, "last_cache_bytes", lambda *_: cache_bytes)
+    sizes = runs_noted(monkeypatch)
     device = OpenClDevice(find_device(), COLD)
     device.bind({"x": np.ones(4, np.float32)})
     module = device.load(twice)
@@ -87,12 +99,8 @@ def test_cold_caches_are_written_over_before_every_run(
     for _ in range(2):
         device.restore({})
         device.launch(module, [TWICE])
-        memory, queue = device._flushed_with, device._queue
-        written = np.ones(memory.size, np.uint8)
-        device._cl.enqueue_copy(queue, written, memory)
-        assert written.nbytes >= 2 * cache_bytes
-        assert not written.any()
-        device._cl.enqueue_fill_buffer(queue, memory, np.uint8(1), 0, written.nbytes)
+    lines = (2 * cache_bytes // 64,)  # each thread writes a line
+    assert sizes == [lines, (4,), lines, (4,)]
 
 
 @pytest.mark.gpu
@@ -122,10 +130,10 @@ def test_a_gpus_cold_caches_are_emptied_right_before_a_run(
     held, emptied, *_ = stub.calls()
     assert held.startswith("cuLaunchKernel wait_for_host"), "the host is ahead of all launches"
     assert emptied == "cuMemsetD8Async"
-    assert stub.allocated_bytes - before >= 2 * device._cache_bytes
+    assert stub.allocated_bytes - before >= 2 * L2_BYTES
     assert device.environment("nvcc").cache == COLD
     device.bind({})
-    assert stub.allocated_bytes - before == 2 * device._cache_bytes
+    assert stub.allocated_bytes - before == 2 * L2_BYTES
 
 
 def test_no_room_to_empty_the_caches_is_found_before_anything_runs(
@@ -137,12 +145,12 @@ def test_no_room_to_empty_the_caches_is_found_before_anything_runs(
         device.bind({"z": np.ones(4, np.float32)})
 
 
-def test_warm_caches_are_left_alone(twice: Binary) -> None:
-    device = OpenClDevice(find_device())
+def test_warm_caches_are_left_alone(twice: Binary, monkeypatch: pytest.MonkeyPatch) -> None:
+    device, sizes = OpenClDevice(find_device()), runs_noted(monkeypatch)
     device.bind({"x": np.ones(4, np.float32)})
     device.restore({})
     device.launch(device.load(twice), [TWICE])
-    assert device._flushed_with is None
+    assert sizes == [(4,)]
     assert device.environment("a compiler").cache == WARM
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,14 +14,7 @@ from harness.core.records import Build, Config, Measurement, Outcome, Timing
 from harness.measure.measurer import EqualCode
 from harness.space_file import load_spec
 from tests.helpers.compilers import needs_nvcc
-from tests.helpers.fake_kernels import (
-    FIVE,
-    FOUR,
-    OpenFake,
-    measure_kernels_here,
-    opening_fakes,
-    write_fake,
-)
+from tests.helpers.fake_kernels import FIVE, FOUR, OpenFake, write_fake
 from tests.helpers.fakes import FAKE_HOST, FAKE_SPACE, read_journal
 from tests.helpers.replays import opened
 from tests.helpers.results_examples import query
@@ -120,11 +112,9 @@ def test_what_was_shared_is_shared_on_with_its_first_origin() -> None:
 
 
 @pytest.fixture
-def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenFake]:
+def fake(fake_here: OpenFake) -> OpenFake:
     """Opens measurers of a fake device; V is a macro that changes nothing."""
-    measure_kernels_here(monkeypatch)
-    with opening_fakes(tmp_path, write_fake(tmp_path)) as opened:
-        yield partial(opened, hashes=True)
+    return partial(fake_here, hashes=True)
 
 
 def launches(folder: Path) -> int:
@@ -153,7 +143,7 @@ def test_wrong_result_is_shared(fake: OpenFake, tmp_path: Path) -> None:
     found = [local.measure(space, FOUR, v(value), None) for value in (1, 2)]
     assert [m.outcome for m in found] == [Outcome.WRONG_RESULT] * 2
     assert [m.shared_with for m in found] == [None, v(1).digest]
-    assert found[0].worst == found[1].worst
+    assert found[0].worst_element == found[1].worst_element
 
 
 def test_finalists_are_measured_each_for_itself(fake: OpenFake) -> None:

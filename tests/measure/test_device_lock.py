@@ -18,24 +18,21 @@ from rich.console import Console
 
 from harness.commands.check.default_run import run_default
 from harness.core.errors import DeviceBusy, UsageError
-from harness.measure.cuda.gpus import CudaGpu
 from harness.measure.devices import Backend
 from harness.measure.kernels.device_process import DeviceClient, device_locked
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.opencl.driver import DeviceName
 from harness.measure.process.locks import holder_of
 from harness.space_file import load_spec
+from tests.helpers.listed_devices import CPU, EQUAL, H100, backend_of
 
 ROOT = Path(__file__).parents[2]
-H100 = CudaGpu(0, "NVIDIA H100", "GPU-aa", "0000:1B:00.0", "sm_90", 80 << 30)
-EQUAL = replace(H100, ordinal=1, uuid="GPU-ab", bus_id="0000:1C:00.0")
 SAME = DeviceName("NVIDIA CUDA", 0, "NVIDIA H100", is_gpu=True, bus_id="0000:1B:00.0")
-CPU = DeviceName("Portable Computing Language", 0, "cpu", is_gpu=False)
 HOLDER = """
 import sys
 from harness.measure.kernels.device_process import device_locked
-from tests.measure.test_device_lock import CPU, of
-with device_locked(of(CPU)):
+from tests.helpers.listed_devices import CPU, backend_of
+with device_locked(backend_of(CPU)):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -46,13 +43,6 @@ def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of the locks, of this test alone."""
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path))
     return tmp_path / "locks"
-
-
-def of(device: CudaGpu | DeviceName) -> Backend:
-    """The backend of a device."""
-    if isinstance(device, CudaGpu):
-        return Backend("cuda", "nvcc", "a test", device)
-    return Backend("opencl", "opencl", "a test", device)
 
 
 @contextmanager
@@ -67,7 +57,11 @@ def another_process() -> Iterator[subprocess.Popen[str]]:
 
 
 def test_second_process_learns_who_measures_until_that_is_killed(locks: Path) -> None:
-    with another_process() as process, pytest.raises(DeviceBusy) as busy, device_locked(of(CPU)):
+    with (
+        another_process() as process,
+        pytest.raises(DeviceBusy) as busy,
+        device_locked(backend_of(CPU)),
+    ):
         pass
     message = str(busy.value)
     assert f"process {process.pid} (" in message
@@ -75,44 +69,48 @@ def test_second_process_learns_who_measures_until_that_is_killed(locks: Path) ->
     assert "secret" not in message
     assert "cpu, 0 compute units" in message
     assert "harness.check --devices` lists them" in message
-    with device_locked(of(CPU)):
+    with device_locked(backend_of(CPU)):
         pass
     assert list(locks.iterdir()) == []
 
 
 def test_a_device_has_one_lock_for_cuda_and_opencl() -> None:
-    with device_locked(of(H100)):
+    with device_locked(backend_of(H100)):
         with pytest.raises(DeviceBusy, match="this process already measures on this device: NVI"):
-            device_locked(of(SAME)).__enter__()
-        with device_locked(of(EQUAL)), device_locked(of(CPU)):
+            device_locked(backend_of(SAME)).__enter__()
+        with device_locked(backend_of(EQUAL)), device_locked(backend_of(CPU)):
             pass
-    with device_locked(of(SAME)):
+    with device_locked(backend_of(SAME)):
         pass
 
 
 def test_instances_of_a_divided_gpu_have_locks_of_their_own() -> None:
     one, other = (replace(H100, uuid=uuid) for uuid in ("MIG-1", "MIG-2"))
-    with device_locked(of(one)), device_locked(of(other)), pytest.raises(DeviceBusy):
-        device_locked(of(one)).__enter__()
+    with (
+        device_locked(backend_of(one)),
+        device_locked(backend_of(other)),
+        pytest.raises(DeviceBusy),
+    ):
+        device_locked(backend_of(one)).__enter__()
 
 
 def test_lock_that_one_thread_took_is_freed_by_another() -> None:
     with ExitStack() as held:
         with ThreadPoolExecutor(1) as thread:
-            thread.submit(held.enter_context, device_locked(of(CPU))).result()
+            thread.submit(held.enter_context, device_locked(backend_of(CPU))).result()
         with pytest.raises(DeviceBusy):
-            device_locked(of(CPU)).__enter__()
-    with device_locked(of(CPU)):
+            device_locked(backend_of(CPU)).__enter__()
+    with device_locked(backend_of(CPU)):
         pass
 
 
 def test_holder_that_has_not_said_who_it_is_is_another_process(locks: Path) -> None:
-    with device_locked(of(CPU)):
+    with device_locked(backend_of(CPU)):
         (holder,) = locks.glob("*.json")
         for text in ("", "[]", '{"pid": 1}'):
             holder.write_text(text)
             with pytest.raises(DeviceBusy, match=r"^another process measures"):
-                device_locked(of(CPU)).__enter__()
+                device_locked(backend_of(CPU)).__enter__()
 
 
 def test_folder_that_cannot_be_written_is_refused_with_the_next_step(
@@ -123,14 +121,14 @@ def test_folder_that_cannot_be_written_is_refused_with_the_next_step(
 
     monkeypatch.setattr("harness.measure.process.locks.locked_file", refuse)
     with pytest.raises(UsageError, match=r"Read-only.*HARNESS_CACHE_DIR"):
-        device_locked(of(CPU)).__enter__()
+        device_locked(backend_of(CPU)).__enter__()
 
 
 def test_a_device_is_in_use_while_its_lock_is_held_whoever_has_the_number_of_its_process(
     locks: Path,
 ) -> None:
     identity = CPU.identity
-    with device_locked(of(CPU)):
+    with device_locked(backend_of(CPU)):
         assert holder_of(identity) == "this process already"
         (holder,) = locks.glob("*.json")
     holder.write_text(json.dumps({"pid": 1, "since": "2020", "command": "killed"}))
@@ -142,7 +140,7 @@ def test_a_device_is_in_use_while_its_lock_is_held_whoever_has_the_number_of_its
 
 
 def test_an_architecture_without_a_device_needs_no_lock() -> None:
-    backend = Backend("cuda", "nvcc", "a test", arch="sm_90")
+    backend = backend_of(None, "sm_90")
     with device_locked(backend), device_locked(backend):
         pass
 
@@ -180,8 +178,8 @@ def test_lock_is_free_where_ctrl_c_came_while_its_process_was_started(
 
     monkeypatch.setattr("harness.measure.kernels.device_process.Child", interrupted)
     with pytest.raises(KeyboardInterrupt) as kept:  # as a notebook keeps the last error
-        DeviceClient(Path("host.py"), of(CPU))
-    with device_locked(of(CPU)):
+        DeviceClient(Path("host.py"), backend_of(CPU))
+    with device_locked(backend_of(CPU)):
         pass
     assert kept.tb is not None
 

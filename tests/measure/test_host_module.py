@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from harness.core.errors import HostModuleError
-from harness.core.program import Fill
-from harness.core.records import Input
-from harness.measure.kernels.data import make_kernel_data
+from harness.core.errors import HostModuleError, LaunchFailed
+from harness.core.program import Fill, Program
+from harness.core.records import Config, Input, Outcome
+from harness.host import Launch, Read
+from harness.measure.kernels.data import KernelData, KernelJob, make_kernel_data
+from harness.measure.kernels.runner import measure_interleaved, measure_kernel
+from harness.measure.trial.host_module import TrackedConfig
 from harness.measure.trial.verify import NAN
+from harness.stats.timing import Sampling
+from tests.helpers.fake_kernels import fake_job
+from tests.helpers.fakes import Array, FakeCompiler, FakeDevice, Kernel, nothing
 
 GIVEN = Input({"n": 4})
 GOOD = """\
@@ -136,3 +145,290 @@ def test_missing_module_is_reported(tmp_path: Path) -> None:
         make_kernel_data(tmp_path / "not_there.py", GIVEN)
     with pytest.raises(HostModuleError, match="is not a Python file"):
         make_kernel_data(tmp_path / "host.txt", GIVEN)
+
+
+# ---------------------------------------------------------------------- host modules with several l
+
+
+HOST = """\
+import numpy as np
+from harness.host import Launch, Read
+
+INOUT = ("x",)
+SCRATCH = ("most",)
+
+def arguments(features, rng):
+    x = np.arange(1, 5, dtype=np.float32)
+    return {"x": x, "y": np.zeros(4, np.float32), "most": np.zeros(1, np.float32)}
+
+def reference(arguments):
+    return {"y": arguments["x"] * 16}
+
+def launches(arguments, config):
+    reached = 0
+    while reached < 16:
+        yield Launch("double", (4,), (1,), ("x", "most"))
+        if config["STEPS"] == 2:
+            yield Launch("double", (4,), (1,), ("x", "most"))
+        reached = (yield Read("most"))[0] / 4
+    yield Launch("copy", (4,), (1,), ("x", "y"))
+"""
+
+
+def double(x: Array, most: Array) -> None:
+    """x *= 2; most is the largest there is."""
+    x *= 2
+    most[0] = x.max()
+
+
+def copy(x: Array, y: Array) -> None:
+    """y = x"""
+    y[...] = x
+
+
+KERNELS = {"double": double, "copy": copy}
+FUNCTIONS = ("double", "copy", "firsts", "firsts_packed")
+BINARY = FakeCompiler().compile(Program("kernel double\nkernel copy", (), ()))
+
+
+def job_of(**values: int) -> KernelJob:
+    sampling = Sampling(repeats=3, min_repeats=2, precision=0.0)
+    own = {"launches": (), "functions": FUNCTIONS}
+    return fake_job(config=Config(values), binary=BINARY, sampling=sampling, **own)
+
+
+def case_of(folder: Path, text: str = HOST) -> KernelData:
+    path = folder / "host.py"
+    path.write_text(text)
+    return make_kernel_data(path, Input({"n": 4}))
+
+
+def device_of(case: KernelData, **kernels: Kernel) -> FakeDevice:
+    """A device with these kernels in place of double and copy, and the arguments bound."""
+    device = FakeDevice((), kernels or KERNELS)
+    device.bind(case.arguments)
+    return device
+
+
+def test_host_module_decides_from_what_it_reads_what_is_launched_next(tmp_path: Path) -> None:
+    case = case_of(tmp_path)
+    device = device_of(case)
+    found = measure_kernel(device, case, job_of(STEPS=1))
+    assert found.outcome is Outcome.OK, found.message
+    # Four doublings and a copy, for each run: a verified one and the samples.
+    assert len(device.launched) == 5 * (1 + found.timing.count)
+    both = measure_interleaved(device, [case], [job_of(STEPS=1), job_of(STEPS=2)], rounds=2)
+    assert [m.outcome for m in both] == [Outcome.OK, Outcome.OK], "the configuration chooses them"
+
+
+@pytest.mark.parametrize(
+    ("arch", "passed", "constants"),
+    [("sm_90", [("x",), ("x", "y")], ("most",)), (None, [("x", "most"), ("x", "y")], ())],
+)
+def test_constants_are_passed_in_opencl_and_fill_variables_in_cuda(
+    tmp_path: Path, arch: str | None, passed: list[tuple[str, ...]], constants: tuple[str, ...]
+) -> None:
+    case = case_of(tmp_path, HOST.replace('SCRATCH = ("most",)', 'CONSTANT = ("most",)'))
+    device = device_of(case, double=nothing, copy=nothing)
+    first, second = (
+        Launch(name, (4,), (1,), ("x", other))
+        for name, other in (("double", "most"), ("copy", "y"))
+    )
+    measure_kernel(
+        device, case, dataclasses.replace(job_of(STEPS=1), arch=arch, launches=(first, second))
+    )
+    own = device.launches[:2]
+    assert [launch.arguments for launch in own] == passed
+    assert {launch.constants for launch in own} == {constants}
+
+
+def test_time_of_a_run_is_the_sum_of_its_launches_and_its_clock_the_lowest(tmp_path: Path) -> None:
+    case = case_of(tmp_path)
+    clocks_mhz = itertools.cycle((990, 970, 980))
+    device = FakeDevice((1.0, 2.0, 4.0, 8.0, 16.0) * 9, KERNELS, clocks_mhz=clocks_mhz)
+    device.bind(case.arguments)
+    found = measure_kernel(device, case, job_of(STEPS=1))
+    assert set(found.timing.samples_s) == {31.0}
+    assert found.observed == {"sm_clock_mhz": 970}
+
+
+@pytest.mark.parametrize(
+    ("reads", "read"),
+    [
+        ('config["STEPS"]', {"STEPS"}),
+        ('config.get("MISSING", 2)', {"MISSING"}),
+        ('"FAST" in config', {"FAST"}),
+        ("len({**config})", {"STEPS", "FAST"}),
+        ("len(config)", {"STEPS", "FAST"}),
+        ("config | {}", {"STEPS", "FAST"}),
+        ("{} | config", {"STEPS", "FAST"}),
+        ("config.copy()", {"STEPS", "FAST"}),
+        ("config == {}", {"STEPS", "FAST"}),
+        ('f"{config}"', {"STEPS", "FAST"}),
+        ("list(config.values())", {"STEPS", "FAST"}),
+    ],
+)
+def test_parameters_that_a_host_module_reads_are_recorded(
+    tmp_path: Path, reads: str, read: set[str]
+) -> None:
+    text = HOST.replace('config["STEPS"] == 2', f"({reads}) is None")
+    config = TrackedConfig(Config({"STEPS": 2, "FAST": True}))
+    steps = case_of(tmp_path, text).launches(config, FUNCTIONS)
+    next(steps)
+    assert config.read == set()
+    steps.send(None)
+    assert config.read == read
+
+
+@pytest.mark.parametrize("bypass", ["eval('STEPS', config)", "dict.get(config, 'STEPS')"])
+def test_a_configuration_cannot_be_read_without_a_record(tmp_path: Path, bypass: str) -> None:
+    case = case_of(tmp_path, HOST.replace('config["STEPS"] == 2', bypass))
+    with pytest.raises(LaunchFailed, match="TypeError"):
+        list(case.launches(TrackedConfig(Config({"STEPS": 2})), FUNCTIONS))
+
+
+def test_a_measurement_records_what_launches_and_arrange_read(tmp_path: Path) -> None:
+    case = case_of(tmp_path)
+    assert measure_kernel(device_of(case), case, job_of(STEPS=1, V=1)).host_read == ("STEPS",)
+    text = ARRANGED.replace('"firsts_packed" if config["PACKED"] else "firsts"', '"firsts_packed"')
+    case = case_of(tmp_path, text)
+    found = measure_kernel(arranged_device(case), case, arranged_job(1))
+    assert (found.outcome, found.host_read) == (Outcome.OK, ("PACKED",))
+
+
+def test_a_failure_records_what_was_read_before_it(tmp_path: Path) -> None:
+    case = case_of(tmp_path, HOST.replace('yield Launch("copy"', 'yield ("copy"'))
+    found = measure_kernel(device_of(case), case, job_of(STEPS=1))
+    assert (found.outcome, found.host_read) == (Outcome.LAUNCH_FAILED, ("STEPS",))
+
+
+def test_scalar_of_a_launch_needs_no_name(tmp_path: Path) -> None:
+    text = HOST.replace('"copy", (4,), (1,), ("x", "y")', '"copy", (4,), (1,), (np.int32(3), "y")')
+    case = case_of(tmp_path, text)
+    steps = case.launches(TrackedConfig(Config({"STEPS": 1})), FUNCTIONS)
+    step: Launch | Read = next(steps)
+    while not (isinstance(step, Launch) and step.function == "copy"):
+        step = steps.send(np.full(1, 64.0) if isinstance(step, Read) else None)
+    assert step.arguments == (np.int32(3), "y")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ('Read("most")', 'Read("moss")', "names `moss`, but the arguments are x, y, most"),
+        ('("x", "y"))', '("x", "z"))', "names `z`"),
+        ('yield Launch("copy"', 'yield ("copy"', "must yield Launch and Read objects, but got"),
+        ("reached = 0\n", "reached = 1 / 0\n", r"ZeroDivisionError.* \(line 15\) with \(STEPS=1\)"),
+        ("while reached < 16:", "return\n    while True:", "yielded no Launch"),
+        ("def launches", "def lunches", "must define the function `launches`"),
+        ('yield Launch("copy"', 'yield Launch("coyp"', "launches `coyp`, but kernel.function of"),
+        ('("x", "y"))', '("x", 3))', r"such as np.int32\(3\), but got 3"),
+        ('("x", "y"))', '"xy")', "arguments is a tuple of names .*, but got 'xy'"),
+        ('("x", "y"))', '("x", np.zeros(2)))', "arguments is a tuple of names"),
+        ('"copy", (4,)', '"copy", (4.0,)', "hold whole numbers, but got 4.0"),
+        ('"copy", (4,)', '"copy", (0,)', r"group \(0, 1, 1\) of copy must lie between"),
+    ],
+)
+def test_what_is_wrong_with_launches_is_reported(
+    tmp_path: Path, old: str, new: str, reason: str
+) -> None:
+    assert old in HOST
+    case = case_of(tmp_path, HOST.replace(old, new))
+    found = measure_kernel(device_of(case), case, job_of(STEPS=1))
+    assert found.outcome is Outcome.LAUNCH_FAILED
+    assert re.search(reason, found.message)
+
+
+# ------------------------------------------------------------------------------- arrange
+
+ARRANGED = """\
+import numpy as np
+from harness.host import Launch
+
+def arguments(features, rng):
+    return {"pairs": np.arange(8, dtype=np.float32).reshape(4, 2), "y": np.zeros(4, np.float32)}
+
+def reference(arguments):
+    return {"y": arguments["pairs"][:, 0]}
+
+def launches(arguments, config):
+    function = "firsts_packed" if config["PACKED"] else "firsts"
+    yield Launch(function, (4,), (1,), ("pairs", "y"))
+
+def arrange(arguments, config):
+    return {} if config["PACKED"] else {"pairs": np.ascontiguousarray(arguments["pairs"].T)}
+"""
+
+
+def firsts_packed(pairs: Array, y: Array) -> None:
+    """The first of each pair, pairs packed."""
+    y[...] = pairs.reshape(4, 2)[:, 0]
+
+
+def firsts(pairs: Array, y: Array) -> None:
+    """The first of each pair, firsts before seconds."""
+    y[...] = pairs.reshape(2, 4)[0]
+
+
+def arranged_device(case: KernelData) -> FakeDevice:
+    return device_of(case, firsts=firsts, firsts_packed=firsts_packed)
+
+
+def arranged_job(packed: int) -> KernelJob:
+    binary = FakeCompiler().compile(Program("kernel firsts\nkernel firsts_packed", (), ()))
+    return dataclasses.replace(job_of(PACKED=packed), binary=binary)
+
+
+def test_each_configuration_finds_the_data_as_it_arranges_them(tmp_path: Path) -> None:
+    case = case_of(tmp_path, ARRANGED)
+    device = arranged_device(case)
+    found = [measure_kernel(device, case, arranged_job(packed)) for packed in (1, 0, 1, 0, 0, 1)]
+    found += measure_interleaved(device, [case], [arranged_job(1), arranged_job(0)], rounds=3)
+    assert [m.outcome for m in found] == [Outcome.OK] * 8
+
+
+def test_arrangement_on_the_device_is_only_written_again_when_interleaved(tmp_path: Path) -> None:
+    case = case_of(tmp_path, ARRANGED)
+    arranged = case.arranged(TrackedConfig(Config({"PACKED": 0})))
+    assert list(case.to_write(arranged, interleaved=False)) == ["pairs"]
+    assert case.to_write(arranged, interleaved=False) == {}
+    assert list(case.to_write(arranged, interleaved=True)) == ["pairs"]
+    assert list(case.to_write({}, interleaved=False)) == ["pairs"]
+    case.bound_again()
+    assert list(case.to_write(arranged, interleaved=False)) == ["pairs"]
+
+
+def test_array_that_is_arranged_and_overwritten_is_restored_as_arranged(tmp_path: Path) -> None:
+    case = case_of(tmp_path, "INOUT = ('pairs',)\n" + ARRANGED)
+
+    def spoiling(pairs: Array, y: Array) -> None:
+        firsts(pairs, y)
+        pairs[...] = -1
+
+    def spoiling_packed(pairs: Array, y: Array) -> None:
+        firsts_packed(pairs, y)
+        pairs[...] = -1
+
+    device = device_of(case, firsts=spoiling, firsts_packed=spoiling_packed)
+    jobs = [arranged_job(1), arranged_job(0)]
+    found = [measure_kernel(device, case, job) for job in jobs]
+    found += measure_interleaved(device, [case], jobs, rounds=3)
+    assert [m.outcome for m in found] == [Outcome.OK] * 4
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("{} if", "{'y': arguments['y']} if", "returns `y`, which is verified"),
+        ("{} if", "{'z': arguments['y']} if", "returns `z`, which is no array argument"),
+        ("{} if", "{'pairs': arguments['y']} if", "another size or dtype"),
+        ("{} if", "None if", "must return a dict, but got NoneType"),
+        ("{} if", "{'pairs': arguments['pairs'].T} if", "not contiguous"),
+    ],
+)
+def test_what_is_wrong_with_arrange_is_reported(
+    tmp_path: Path, old: str, new: str, reason: str
+) -> None:
+    case = case_of(tmp_path, ARRANGED.replace(old, new))
+    with pytest.raises(LaunchFailed, match=reason):
+        case.arranged(TrackedConfig(Config({"PACKED": 1})))

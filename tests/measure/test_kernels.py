@@ -18,15 +18,13 @@ from harness.core.errors import (
     LaunchFailed,
 )
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason
-from harness.measure.device.bound import StrayWrite
 from harness.measure.devices import Backend
-from harness.measure.kernels.device_process import DeviceWorker
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.space import Space
 from harness.space_file import Spec, load_spec
-from tests.helpers.fake_kernels import FIVE, FOUR, OpenFake, opening_fakes, write_fake
-from tests.helpers.fakes import read_journal
-from tests.helpers.planted import FAULTS, GIVEN, SOON_S, fault, process_of, space_of
+from tests.helpers.fake_kernels import FIVE, FOUR, OpenFake, write_fake
+from tests.helpers.fakes import FakeBackend, FakeDevice, read_journal
+from tests.helpers.planted import FAULTS, GIVEN, SOON_S, fault, space_of
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +97,11 @@ def test_each_fault_is_its_outcome_and_the_message_names_it(
             message.replace("MAX_LOCAL_BYTES", f"{local.limits.max_local_bytes:,}") in found.message
         )
     if name == "wrong_element":
-        assert (found.worst.argument, found.worst.index, found.worst.wrong_count) == ("y", (5,), 1)
+        assert (
+            found.worst_element.argument,
+            found.worst_element.index,
+            found.worst_element.wrong_count,
+        ) == ("y", (5,), 1)
 
 
 def test_endless_loop_is_a_timeout(faults: Spec, hasty: KernelMeasurer, measure: Measure) -> None:
@@ -119,10 +121,6 @@ def test_right_kernel_is_not_blamed_for_what_another_wrote(measure: Measure) -> 
     assert found.outcome is Outcome.OK, found.message
 
 
-def what_strays(worker: DeviceWorker) -> list[StrayWrite]:
-    return worker._device.stray_writes()
-
-
 def test_memory_behind_an_array_is_mended_before_the_next_kernel_runs(
     faults: Spec, local: KernelMeasurer
 ) -> None:
@@ -130,7 +128,6 @@ def test_memory_behind_an_array_is_mended_before_the_next_kernel_runs(
     for name in ("none", "overrun"):
         found = local.measure(space, GIVEN, fault(name), None)
     assert found.outcome is Outcome.WRONG_RESULT
-    assert local._device._child.call(what_strays, timeout_s=60) == []
     found = local.measure(space, GIVEN, fault("none", block=16), None)
     assert found.outcome is Outcome.OK, found.message
 
@@ -138,14 +135,11 @@ def test_memory_behind_an_array_is_mended_before_the_next_kernel_runs(
 def test_process_that_a_kernel_may_have_written_all_over_is_replaced(
     faults: Spec, local: KernelMeasurer
 ) -> None:
-    space = space_of(faults, local)
-    processes = [local._device._child.call(process_of, timeout_s=60)]
-    for name in ("none", "overrun_far", "none"):
-        found = local.measure(space, GIVEN, fault(name), None)
-        processes.append(local._device._child.call(process_of, timeout_s=60))
-    assert found.outcome is Outcome.OK, found.message
-    first, after_right, after_far, last = processes
-    assert first == after_right != after_far == last
+    space, names = space_of(faults, local), ("none", "overrun_far", "none", "none")
+    found = [local.measure(space, GIVEN, fault(name), None) for name in names]
+    assert found[-1].outcome is Outcome.OK, found[-1].message
+    before, spoilt, after, last = (each.observed["pid"] for each in found)
+    assert before == spoilt != after == last
 
 
 def test_interleaved_configuration_is_not_blamed_for_what_another_wrote(
@@ -209,13 +203,6 @@ def test_crash_of_the_only_interleaved_configuration_is_its_outcome(
 # ------------------------------------------------------------------ a device that takes no more
 
 
-@pytest.fixture
-def fake(tmp_path: Path, fake_processes: None) -> Iterator[OpenFake]:
-    """Opens measurers of a fake device with these traits, and closes them."""
-    with opening_fakes(tmp_path, write_fake(tmp_path)) as opened:
-        yield opened
-
-
 def outcomes(local: KernelMeasurer, space: Space, *inputs: Input) -> list[Outcome]:
     """Measure the default on each input."""
     return [local.measure(space, given, space.default, None).outcome for given in inputs]
@@ -227,44 +214,42 @@ def test_device_that_runs_not_even_an_empty_kernel_is_broken(fake: OpenFake) -> 
         local.measure(space, FOUR, space.default, None)
 
 
-def test_empty_kernel_runs_after_the_first_failure_alone(fake: OpenFake) -> None:
-    local, space = fake()
-    with mock.patch.object(local._device, "require_working") as asked:
-        with mock.patch.object(local._device, "run", side_effect=LaunchFailed("no")):
-            assert not local.measure(space, FOUR, space.default, None).timing
-            assert not local.measure(space, FOUR, Config({"V": 2}), None).timing
+def fails(*_: object) -> None:
+    raise LaunchFailed("no")
+
+
+def test_empty_kernel_runs_after_the_first_failure_alone(fake_here: OpenFake) -> None:
+    local, space = fake_here(opened=FakeDevice(kernels={"twice": fails}))
+    with mock.patch.object(FakeBackend, "run_empty_kernel") as asked:
+        for value in (1, 2):
+            assert not local.measure(space, FOUR, Config({"V": value}), None).timing
         asked.assert_called_once()
 
 
 def test_energy_that_cannot_be_measured_is_a_notice_where_it_was_asked_for(
-    fake: OpenFake, tmp_path: Path
+    fake_here: OpenFake, tmp_path: Path
 ) -> None:
-    local, _ = fake()
-    assert local.notices == ()
-    wanted = local._spec.with_measure({"energy": True})
-    with contextlib.closing(KernelMeasurer(wanted, local._backend, local)) as other:
-        (notice,) = other.notices
-        assert notice.startswith(
-            "energy is not measured: harness reads it from GPUs with --backend"
-        )
+    assert fake_here()[0].notices == ()
+    (notice,) = fake_here(write_fake(tmp_path).with_measure({"energy": True}))[0].notices
+    assert notice.startswith("energy is not measured: harness reads it from GPUs with --backend")
 
 
-def test_data_that_does_not_fit_again_is_tried_in_a_new_process(fake: OpenFake) -> None:
+def test_data_that_does_not_fit_again_is_tried_in_a_new_process(fake_here: OpenFake) -> None:
     # FOUR, FIVE, and FOUR again, which fails once.
-    local, space = fake(refused_binds=(2,))
+    local, space = fake_here(refused_binds=(2,))
     assert outcomes(local, space, FOUR, FIVE, FOUR) == [Outcome.OK] * 3
 
 
-def test_data_that_does_not_fit_is_no_configurations_fault(fake: OpenFake) -> None:
-    local, space = fake(refused_binds=(2, 3))
+def test_data_that_does_not_fit_is_no_configurations_fault(fake_here: OpenFake) -> None:
+    local, space = fake_here(refused_binds=(2, 3))
     assert outcomes(local, space, FOUR, FIVE) == [Outcome.OK] * 2
     with pytest.raises(DataDoesNotFit, match=r"64 bytes do not fit\. Run the same command"):
         local.measure(space, FOUR, space.default, None)
     assert local.measure(space, FOUR, space.default, None).outcome is Outcome.OK
 
 
-def test_driver_that_refuses_data_is_asked_again_in_a_new_process(fake: OpenFake) -> None:
-    local, space = fake(broken_binds=(0, 2, 3))
+def test_driver_that_refuses_data_is_asked_again_in_a_new_process(fake_here: OpenFake) -> None:
+    local, space = fake_here(broken_binds=(0, 2, 3))
     assert local.measure(space, FOUR, space.default, None).outcome is Outcome.OK
     with pytest.raises(
         HostModuleError, match="cannot be copied to the device: the driver is con"
@@ -276,9 +261,9 @@ def test_driver_that_refuses_data_is_asked_again_in_a_new_process(fake: OpenFake
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_nothing_interleaved_runs_on_data_that_could_not_be_copied_again(
-    fake: OpenFake, tmp_path: Path, count: int
+    fake_here: OpenFake, tmp_path: Path, count: int
 ) -> None:
-    local, space = fake(refused_binds=(1,))
+    local, space = fake_here(refused_binds=(1,))
     assert local.measure(space, FOUR, space.default, None).outcome is Outcome.OK
     found = local.measure_interleaved(space, FOUR, list(space)[:count], rounds=2)
     assert [m.outcome for m in found] == [Outcome.OK] * count
@@ -288,9 +273,9 @@ def test_nothing_interleaved_runs_on_data_that_could_not_be_copied_again(
 
 
 def test_interleaved_configurations_are_not_blamed_for_one_that_breaks_the_device(
-    fake: OpenFake,
+    fake_here: OpenFake,
 ) -> None:
-    local, space = fake(spoilt_by="#define V 2")
+    local, space = fake_here(spoilt_by="#define V 2")
     configs = [Config({"V": value}) for value in (1, 2, 3)]
     found = local.measure_interleaved(space, FOUR, configs, rounds=2)
     ok, failed = Outcome.OK, Outcome.LAUNCH_FAILED
@@ -300,9 +285,9 @@ def test_interleaved_configurations_are_not_blamed_for_one_that_breaks_the_devic
 
 @pytest.mark.parametrize(("refused", "fits"), [((2,), True), (tuple(range(2, 20)), False)])
 def test_interleaved_data_that_does_not_fit_again_is_nobodys_failure(
-    fake: OpenFake, refused: tuple[int, ...], fits: bool
+    fake_here: OpenFake, refused: tuple[int, ...], fits: bool
 ) -> None:
-    local, space = fake(refused_binds=refused)
+    local, space = fake_here(refused_binds=refused)
     assert outcomes(local, space, FOUR, FIVE) == [Outcome.OK] * 2
     with nullcontext() if fits else pytest.raises(DataDoesNotFit, match="64 bytes do not fit"):
         found = local.measure_interleaved(space, FOUR, list(space)[:3], rounds=2)
@@ -316,8 +301,8 @@ def test_survivors_that_are_lost_together_again_have_that_outcome(fake: OpenFake
     assert [m.outcome for m in found] == [Outcome.CRASHED] * 2
 
 
-def test_the_first_configuration_is_built_alone(fake: OpenFake, tmp_path: Path) -> None:
-    local, space = fake(shares_cpu=True)
+def test_the_first_configuration_is_built_alone(fake_here: OpenFake, tmp_path: Path) -> None:
+    local, space = fake_here(shares_cpu=True)
     configs = list(space)[:3]
     for config in configs:
         local.expect(space, configs)

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+import itertools
+import random
+import re
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pytest
 
-from harness.core.observations import SM_CLOCK_MHZ, THROTTLED_SAMPLES
+from harness.core.observations import SM_CLOCK_MHZ, THROTTLED_SAMPLES, UNCLAIMED
+from harness.core.program import Argument, Binary, Launch
 from harness.core.records import Config, Measurement, Outcome, StopReason, Timing
-from harness.measure.kernels.measurer import KernelMeasurer
-from harness.measure.trial.occasions import SEARCH_SEED, Block, join, over_occasions, split_rounds
-from harness.space import ConstrainedSpace, Space
-from tests.helpers.fake_kernels import FOUR, DeviceBackend, measure_kernels_here, write_fake
-from tests.helpers.fakes import KERNELS, FakeDevice, Kernel
+from harness.measure.trial.occasions import (
+    FLOOR_S,
+    GPU_FLOOR_S,
+    SEARCH_SEED,
+    Block,
+    join,
+    over_occasions,
+    split_rounds,
+    why_too_good,
+    without_unshown_gain,
+)
+from tests.helpers.fake_kernels import FOUR, OpenFake, bound_device
+from tests.helpers.fakes import Array, FakeDevice, Kernel, twice
 
 CONFIG = Config({"V": 1})
 
@@ -101,25 +111,14 @@ Measured = Callable[[FakeDevice, Sequence[int]], list[Measurement]]
 
 
 @pytest.fixture
-def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Measured]:
+def measured(fake_here: OpenFake) -> Measured:
     """Measures two configurations interleaved, four rounds on occasions with these seeds."""
-    measure_kernels_here(monkeypatch)
-    spec = write_fake(tmp_path)
-    with contextlib.ExitStack() as opened:
 
-        def measure(device: FakeDevice, seeds: Sequence[int]) -> list[Measurement]:
-            own = {"journal": tmp_path / "journal", "opened": device}
-            backend = DeviceBackend("opencl", "opencl", "a fake", **own)
-            measurer = KernelMeasurer(spec, backend)
-            opened.callback(measurer.close)
-            space: Space = ConstrainedSpace.of(spec, FOUR, measurer.limits, "opencl")
-            return measurer.measure_interleaved(space, FOUR, list(space)[:2], 4, seeds)
+    def measure(device: FakeDevice, seeds: Sequence[int]) -> list[Measurement]:
+        measurer, space = fake_here(opened=device)
+        return measurer.measure_interleaved(space, FOUR, list(space)[:2], 4, seeds)
 
-        yield measure
-
-
-def device_with(kernel: Kernel) -> FakeDevice:
-    return FakeDevice(kernels=KERNELS | {"twice": kernel})
+    return measure
 
 
 class BindingDevice(FakeDevice):
@@ -170,7 +169,358 @@ def test_kernel_that_keeps_its_first_result_is_found_on_other_data(measured: Mea
         kept.append(2 * x)
         y[...] = kept[0]
 
-    assert [m.outcome for m in measured(device_with(keeps), (0,))] == [Outcome.OK] * 2
+    assert [m.outcome for m in measured(bound_device(keeps), (0,))] == [Outcome.OK] * 2
     kept.clear()
-    found = measured(device_with(keeps), (2, 3))
+    found = measured(bound_device(keeps), (2, 3))
     assert [m.outcome for m in found] == [Outcome.WRONG_RESULT] * 2
+
+
+# ---------------------------------------------------------------------- times of kernels that are t
+
+
+DEFAULT, OTHER = Config({"A": 0}), Config({"A": 1})
+
+
+@pytest.mark.parametrize(
+    ("time_s", "default_s"),
+    [
+        (0.1, 1.0),  # exactly ten times as fast
+        (3e-7, None),  # the default is not known, and a launch may take that
+        (2e-7, 2.9e-7),  # the default is as short
+    ],
+)
+def test_time_that_may_well_be_true(time_s: float, default_s: float | None) -> None:
+    assert why_too_good(time_s, default_s, FLOOR_S) is None
+
+
+@pytest.mark.parametrize(
+    ("time_s", "default_s", "reason"),
+    [
+        (0.0999, 1.0, "it is 10 times as fast as the default"),
+        (0.09, 1.0, "it is 11.1 times as fast as the default"),
+        (2e-7, None, "its 200 ns are less than any launch takes (300 ns)"),
+        (2e-7, 3e-7, "its 200 ns are less than any launch takes (300 ns)"),
+        (2e-8, 2.9e-7, "it is 14.5 times as fast as the default"),
+    ],
+)
+def test_time_that_is_too_good(time_s: float, default_s: float | None, reason: str) -> None:
+    assert why_too_good(time_s, default_s, FLOOR_S) == reason
+
+
+# ------------------------------------------------------------------------- first runs on new data
+
+
+def of_final(config: Config, time_s: float, first_s: Sequence[float]) -> Measurement:
+    """A measurement on six occasions, with the first run on each of two sets of data."""
+    timing = Timing((time_s,) * 12, StopReason.INTERLEAVED, (2,) * 6)
+    return Measurement(config, FOUR, Outcome.OK, timing, warmup_s=tuple(first_s))
+
+
+SEEDS = (7, 7, 7, 9, 9, 9)
+
+
+def is_shown(
+    time_s: float, new_s: float, seen_s: float, default_s: float = 1.0, cold_s: float = 0.0,
+    floor_s: float = 0.0,
+) -> bool:  # fmt: skip
+    """Whether a gain is shown with first runs of such lengths, over a default whose first runs
+    take `cold_s` longer."""
+    default = of_final(DEFAULT, default_s, [default_s + cold_s] * 12)
+    firsts = ([new_s] * 2 + [seen_s] * 4) * 2
+    found = without_unshown_gain(of_final(OTHER, time_s, firsts), default, SEEDS, floor_s)
+    assert found.outcome is Outcome.OK, "it loses nothing else"
+    assert found.time_s == time_s
+    return UNCLAIMED not in found.observed
+
+
+def test_gain_of_which_more_than_half_is_of_data_that_were_seen_is_not_shown() -> None:
+    for new_s, shown in [(0.5, True), (0.75, True), (0.76, False), (1.0, False)]:
+        assert is_shown(0.5, new_s, 0.5) is shown, new_s
+    assert is_shown(0.5, 1.0, 1.0, cold_s=0.5), "new to the device, as each time"
+    assert is_shown(0.95, 1.02, 0.95), "which few runs scatter by"
+    assert not is_shown(0.90, 1.0, 0.90)
+
+
+def test_the_least_of_the_first_runs_count_since_other_work_only_makes_runs_longer() -> None:
+    default = of_final(DEFAULT, 1.0, [1.0] * 12)
+    for firsts, shown in [
+        ([9, 9, 9, 9, 9, 9, 9, 0.5, 9, 0.5, 9, 9], True),  # one on new data is as fast
+        ([9, 9, 9, 9, 9, 0.5, 9, 1, 9, 9, 9, 9], False),
+    ]:
+        found = without_unshown_gain(of_final(OTHER, 0.5, firsts), default, SEEDS, 0.0)
+        assert (UNCLAIMED not in found.observed) is shown
+
+
+def test_reason_has_the_times() -> None:
+    default = of_final(DEFAULT, 1.0, [1.0] * 12)
+    firsts = ([1.0] * 2 + [0.1] * 4) * 2
+    kept = without_unshown_gain(of_final(OTHER, 0.1, firsts), default, SEEDS, 0.0)
+    assert kept.message == (
+        "its first runs on new data take 1.00 s or more, and 100 ms on data that it has seen; it "
+        "saves 900 ms"
+    )
+    slow = without_unshown_gain(of_final(OTHER, 0.1, [0.5] * 12), default, SEEDS, 0.0)
+    assert slow.message == (
+        "each first run on data that were copied to the device takes 500 ms or more, but others "
+        "100 ms"
+    )
+
+
+def test_first_runs_after_each_copy_may_take_twice_as_long_and_what_the_default_needs() -> None:
+    for first_s, shown in [(0.39, True), (0.41, False)]:
+        assert is_shown(0.2, first_s, first_s) is shown
+    for first_s, shown in [(0.99, True), (1.01, False)]:
+        assert is_shown(0.2, first_s, first_s, cold_s=0.3) is shown
+
+
+def test_a_default_has_no_gain_and_a_failure_no_time() -> None:
+    default = of_final(DEFAULT, 1.0, [9.0] * 2 + [1.0] * 10)
+    assert without_unshown_gain(default, default, SEEDS, 0.0) is default
+    failed = Measurement(OTHER, FOUR, Outcome.WRONG_RESULT, message="wrong")
+    assert without_unshown_gain(failed, default, SEEDS, 0.0) is failed
+    assert without_unshown_gain(default, failed, SEEDS, 0.0) is default
+
+
+def test_first_launches_may_differ_by_what_any_launch_costs() -> None:
+    """A GPU whose driver needs 4 us more for a first launch."""
+    for first_s, shown in [(6e-6, True), (9e-6, False)]:
+        times_s = 1.5e-6, first_s, 1.5e-6
+        assert is_shown(*times_s, default_s=2e-6, floor_s=GPU_FLOOR_S) is shown
+
+
+BUSY = (1.0, 1.0, 1.1, 1.5, 4.0)
+"""How many times as long a run takes on a busy machine, each as often."""
+
+
+def lost_claims(
+    new_s: float, seen_s: float, scatter: float, busy: Sequence[float] = (1.0,)
+) -> float:
+    """The share of finals in which a gain over 1 s is not shown."""
+    rng, lost, finals = random.Random(3), 0, 1000
+
+    def runs(count: int, time_s: float) -> list[float]:
+        return [time_s * rng.choice(busy) * rng.lognormvariate(0, scatter) for _ in range(count)]
+
+    def measured(config: Config, new_s: float, seen_s: float) -> Measurement:
+        firsts = [s for _ in range(2) for s in (*runs(2, new_s), *runs(4, seen_s))]
+        timing = Timing(tuple(runs(20, seen_s)), StopReason.INTERLEAVED)
+        return Measurement(config, FOUR, Outcome.OK, timing, warmup_s=tuple(firsts))
+
+    for _ in range(finals):
+        default, other = measured(DEFAULT, 1.0, 1.0), measured(OTHER, new_s, seen_s)
+        found = without_unshown_gain(other, default, SEEDS, 0.0)
+        lost += UNCLAIMED in found.observed
+    return lost / finals
+
+
+@pytest.mark.parametrize("time_s", [0.04, 0.1, 0.3, 0.6, 0.8, 0.9, 0.95])
+def test_honest_kernels_keep_their_claims(time_s: float) -> None:
+    assert lost_claims(time_s, time_s, 0.03) < 0.03
+    assert lost_claims(time_s, time_s, 0.03, BUSY) < 0.2
+
+
+@pytest.mark.parametrize("seen_s", [0.1, 0.5, 0.8])
+def test_kernels_that_keep_results_lose_their_claims(seen_s: float) -> None:
+    assert lost_claims(1.0, seen_s, 0.03) > 0.99
+    assert lost_claims(1.0, seen_s, 0.03, BUSY) > 0.95
+
+
+# ------------------------------------------------------------------------- measured again
+
+
+class OfValue(list[str]):
+    """The kernels of a program, and the value of V that it was compiled for."""
+
+    value = 1
+
+
+class ByValue(FakeDevice):
+    """A device that knows the value of V in a program."""
+
+    def load(self, binary: Binary) -> object:
+        names = OfValue(super().load(binary))
+        names.value = int(re.search(rb"V (\d)", binary.data)[1])
+        return names
+
+
+class Planned(ByValue):
+    """A device on which the default, V = 1, takes 1 s, and others what `others` says, which may
+    change the output as well."""
+
+    def __init__(self, others: Callable[[Array, Array], float]) -> None:
+        super().__init__()
+        self._others = others
+
+    def launch(self, module: object, launches: Sequence[Launch]) -> float:
+        super().launch(module, launches)
+        is_default = isinstance(module, OfValue) and module.value == 1
+        return 1.0 if is_default else self._others(self.bound["x"], self.bound["y"])
+
+
+Search = Callable[[Callable[[Array, Array], float]], tuple[Measurement, Planned]]
+
+
+@pytest.fixture
+def search(fake_here: OpenFake) -> Search:
+    """Measures the default, and then another configuration, as a search does."""
+
+    def searched(others: Callable[[Array, Array], float]) -> tuple[Measurement, Planned]:
+        measurer, space = fake_here(opened=(device := Planned(others)))
+        default = measurer.measure(space, FOUR, space.default, None)
+        config = Config({**space.default, "V": 2})
+        found = measurer.measure(space, FOUR, config, default.time_s)
+        again = measurer.measure(space, FOUR, config, default.time_s)
+        assert again.outcome is found.outcome
+        return found, device
+
+    return searched
+
+
+def test_time_that_is_true_on_new_data_stays(search: Search) -> None:
+    found, device = search(lambda x, y: 0.05)
+    assert found.time_s == 0.05
+    assert found.message == "it is 20 times as fast as the default; measured again on new data"
+    data = {tuple(launch["x"]) for launch in device.launched}
+    assert len(data) == 3, "once: the data of the search, and two new sets"
+
+
+def test_time_that_is_plausible_is_not_measured_again(search: Search) -> None:
+    found, device = search(lambda x, y: 0.1)
+    assert not found.message
+    assert len({tuple(launch["x"]) for launch in device.launched}) == 1
+
+
+def test_kernel_that_copies_what_an_earlier_run_computed_is_wrong_on_new_data(
+    search: Search,
+) -> None:
+    kept: list[Array] = []
+
+    def copies(x: Array, y: Array) -> float:
+        kept.append(y.copy())
+        if len(kept) == 1:
+            return 1.0
+        y[...] = kept[-2]
+        return 0.001
+
+    found, _ = search(copies)
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert found.message.startswith("it is 1e+03 times as fast as the default, but on new data: ")
+
+
+def test_kernel_that_knows_the_data_of_the_search_is_wrong_on_new_data(search: Search) -> None:
+    known: list[Array] = []
+
+    def knows(x: Array, y: Array) -> float:
+        known.append(y.copy())
+        y[...] = known[0]
+        return 0.001
+
+    found, _ = search(knows)
+    assert found.outcome is Outcome.WRONG_RESULT
+
+
+def test_kernel_that_recognises_data_has_the_time_of_its_first_runs(search: Search) -> None:
+    seen: set[float] = set()
+
+    def recognises(x: Array, y: Array) -> float:
+        is_new = float(x[0]) not in seen
+        seen.add(float(x[0]))
+        return 0.8 if is_new else 0.01
+
+    found, _ = search(recognises)
+    assert found.outcome is Outcome.OK
+    assert found.time_s == 0.8
+    assert "but its first runs on new data take 800 ms or more" in found.message
+
+
+# ------------------------------------------------------------------------- interleaved
+
+
+class Several(ByValue):
+    """A device on which the values of V, from 1 on, are these kernels; it works in each process."""
+
+    def __init__(self, *kernels: Kernel) -> None:
+        super().__init__()
+        self._several = kernels
+
+    def bind(self, *sets: Mapping[str, Argument]) -> None:
+        self.healthy = True
+        super().bind(*sets)
+
+    def launch(self, module: object, launches: Sequence[Launch]) -> float:
+        assert isinstance(module, OfValue)
+        self.kernels = {"twice": self._several[module.value - 1]}
+        return super().launch(module, launches)
+
+
+Interleave = Callable[[Several, int], list[Measurement]]
+
+
+@pytest.fixture
+def interleave(fake_here: OpenFake) -> Interleave:
+    """Measures so many kernels of a device, 4 rounds of each."""
+
+    def measured(device: Several, count: int) -> list[Measurement]:
+        measurer, space = fake_here(opened=device)
+        configs = [Config({**space.default, "V": value}) for value in range(1, count + 1)]
+        try:
+            return measurer.measure_interleaved(space, FOUR, configs, rounds=4)
+        finally:
+            measurer.close()
+
+    return measured
+
+
+def test_configuration_that_overwrites_an_input_takes_no_honest_one_down(
+    interleave: Interleave,
+) -> None:
+    def spoils(x: Array, y: Array) -> None:
+        y[...] = 2 * x
+        x[0] += 1
+
+    found = interleave(Several(spoils, twice, twice), 3)
+    outcomes = [each.outcome for each in found]
+    assert outcomes == [Outcome.WRONG_RESULT, Outcome.OK, Outcome.OK]
+    assert [each.timing.count for each in found if each.timing] == [4, 4]
+    assert len(found[1].warmup_s) > 1, "the first run on new data is kept"
+
+
+@dataclasses.dataclass
+class WrongAt:
+    """A kernel that is wrong at one of its runs."""
+
+    run: int
+    count: int = 0
+
+    def __call__(self, x: Array, y: Array) -> None:
+        self.count += 1
+        y[...] = 0 if self.count == self.run else 2 * x
+
+
+def test_kernel_that_is_wrong_at_some_runs_is_wrong_though_it_works_when_measured_again(
+    interleave: Interleave,
+) -> None:
+    together, alone = WrongAt(2), WrongAt(1)
+    found = interleave(Several(together, twice), 2)
+    assert [each.outcome for each in found] == [Outcome.WRONG_RESULT, Outcome.OK]
+    assert together.count > 4, "it was measured alone, and works there"
+    (measured,) = interleave(Several(alone), 1)
+    assert measured.outcome is Outcome.WRONG_RESULT
+    assert alone.count == 1, "nobody has spoilt its inputs"
+
+
+def test_configuration_that_another_takes_down_is_not_measured_on_a_broken_device(
+    interleave: Interleave,
+) -> None:
+    runs = itertools.count()
+
+    def breaks(x: Array, y: Array) -> None:
+        device.healthy = next(runs) < 1
+        y[...] = 0
+
+    def honest(x: Array, y: Array) -> None:
+        assert device.healthy
+        y[...] = 2 * x
+
+    device = Several(breaks, honest)
+    assert [m.outcome for m in interleave(device, 2)] == [Outcome.WRONG_RESULT, Outcome.OK]

@@ -68,29 +68,6 @@ def module(device: OpenClDevice, compiler: OpenClCompiler) -> object:
     return device.load(compiler.compile(Program(KERNEL, (), ())))
 
 
-# ----------------------------------------------------------------------------------------- loads
-
-
-def _code_in_memory() -> list[str]:
-    """Return where the libraries that PoCL has made of kernels lie in this process's memory."""
-    maps = Path("/proc/self/maps").read_text().splitlines()
-    return [line.split()[0] for line in maps if "r-xp" in line and line.endswith("/f.so")]
-
-
-@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs Linux")
-def test_a_new_load_leaves_the_code_where_pocl_has_put_it(
-    device: OpenClDevice, compiler: OpenClCompiler
-) -> None:
-    binary = compiler.compile(Program(KERNEL, (), ()))
-    launch(device, device.load(binary), "f", FITTING)
-    first, loaded = _code_in_memory(), device.load(binary)
-    device.unload()
-    assert device.load(binary) is loaded
-    launch(device, device._make_program(binary.data), "f", FITTING)
-    assert first
-    assert _code_in_memory() == first
-
-
 # ---------------------------------------------------------------------------------- equal code
 
 BRANCHES = """\

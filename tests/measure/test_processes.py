@@ -24,6 +24,7 @@ from harness.core.program import Binary
 from harness.measure.builds.queue import BuildWorker
 from harness.measure.process.child import Child, ChildLost, ForkLost, repeated, run_forked
 from harness.measure.process.locks import temporary_folder
+from tests.helpers.child_worker import Worker, end_once, raise_unreadable, refuse
 from tests.helpers.planted import FAULTS, SOON_S, descendants, is_running, until
 
 ROOT = Path(__file__).parents[2]
@@ -33,19 +34,6 @@ ROOT = Path(__file__).parents[2]
 def child() -> Iterator[Child]:
     with closing(Child(Worker)) as child:
         yield child
-
-
-class Worker(list[object]):
-    """A worker that is a list, and runs any function."""
-
-    def run(self, function: Callable[..., Any], *args: object) -> Any:
-        """Call a function."""
-        return function(*args)
-
-    @property
-    def is_spoilt(self) -> bool:
-        """Say whether it may not be used again."""
-        return "spoilt" in self
 
 
 def run(
@@ -110,15 +98,6 @@ def test_process_that_dies_says_how_and_is_replaced(
     assert run(child, abs, -1) == 1
 
 
-def end_once(journal: Path, number: int) -> int:
-    """End this process by a signal, but only at the first call."""
-    with journal.open("a") as file:
-        file.write("called\n")
-    if len(journal.read_text().splitlines()) == 1:
-        signal.raise_signal(number)
-    return os.getpid()
-
-
 @pytest.mark.parametrize(
     ("number", "calls"), [(signal.SIGKILL, 2), (signal.SIGTERM, 2), (signal.SIGSEGV, 1)]
 )
@@ -176,17 +155,6 @@ def test_deadline_does_not_pass_while_the_machine_sleeps(
         run(child, time.sleep, SOON_S, timeout_s=0.2)
 
 
-class Unreadable(Exception):
-    """An exception that does not survive being sent."""
-
-    def __init__(self, one: int, two: int) -> None:
-        super().__init__(one + two)
-
-
-def raise_unreadable() -> None:
-    raise Unreadable(1, 2)
-
-
 def test_what_cannot_be_sent_is_an_error_of_the_call_alone(child: Child) -> None:
     for function, arguments, message in (
         (raise_unreadable, (), "Unreadable: 3"),
@@ -195,10 +163,6 @@ def test_what_cannot_be_sent_is_an_error_of_the_call_alone(child: Child) -> None
         with pytest.raises((RuntimeError, TypeError), match=message):
             run(child, function, *arguments)
     assert run(child, abs, -1) == 1
-
-
-def refuse() -> None:
-    raise ValueError("no worker")
 
 
 def test_worker_that_cannot_be_made_is_the_error_of_the_call() -> None:
@@ -395,54 +359,26 @@ def test_result_of_any_size_comes_back() -> None:
     assert run_forked(lambda: content, 60.0) == content
 
 
-def test_what_the_child_changes_stays_there() -> None:
-    changed = [1]
-
-    def change() -> bytes:
-        changed.append(2)
-        return bytes(changed)
-
-    assert run_forked(change, 60.0) == b"\1\2"
-    assert changed == [1]
-
-
-def test_function_that_raises_is_lost(capfd: pytest.CaptureFixture[str]) -> None:
-    def fail() -> bytes:
-        raise ValueError
-
-    with pytest.raises(ForkLost, match="ended with status 1") as lost:
-        run_forked(fail, 60.0)
-    assert not lost.value.is_late
-
-
-def test_child_that_hangs_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_child_without_a_result_is_lost_and_was_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     fork, forked = os.fork, list[int]()
 
     def noting() -> int:
         forked.append(fork())
         return forked[-1]
 
-    def hang() -> bytes:
-        time.sleep(300)
-        return b""
-
     monkeypatch.setattr(os, "fork", noting)
-    with pytest.raises(ForkLost, match=r"did not finish within 0\.1 s and was killed") as lost:
-        run_forked(hang, 0.1)
-    assert lost.value.is_late
-    with pytest.raises(ChildProcessError):  # it was waited for
-        os.waitpid(forked[0], os.WNOHANG)
-
-
-def test_child_that_dies_of_a_signal_without_a_name_is_lost() -> None:
-    number = signal.SIGRTMIN + 5
-
-    def die() -> bytes:
-        os.kill(os.getpid(), number)
-        return b""
-
-    with pytest.raises(ForkLost, match=rf"crashed \(signal {number}\)"):
-        run_forked(die, 60.0)
+    number = signal.SIGRTMIN + 5  # it has no name
+    for function, arguments, message in (
+        (bytes, ("no", "such", "encoding"), "ended with status 1"),
+        (time.sleep, (300,), r"did not finish within 0\.1 s and was killed"),
+        (signal.raise_signal, (number,), rf"crashed \(signal {number}\)"),
+    ):
+        is_late = function is time.sleep
+        with pytest.raises(ForkLost, match=message) as lost:
+            run_forked(partial(function, *arguments), 0.1 if is_late else 60.0)
+        assert lost.value.is_late is is_late
+        with pytest.raises(ChildProcessError):
+            os.waitpid(forked[-1], os.WNOHANG)
 
 
 def test_result_comes_back_where_ended_children_are_not_kept() -> None:

@@ -18,7 +18,6 @@ import pytest
 
 from harness.core.errors import HostTooSlow
 from harness.core.records import Environment, Outcome
-from harness.measure.kernels.data import KernelData
 from harness.measure.kernels.runner import measure_interleaved, measure_kernel
 from harness.measure.sensors import energy as energy_module
 from harness.measure.sensors.energy import (
@@ -41,7 +40,7 @@ from harness.measure.sensors.nvml import (
     processes_notice,
 )
 from harness.stats.timing import Sampling
-from tests.helpers.fake_kernels import fake_job
+from tests.helpers.fake_kernels import DATA, bound_device, fake_job
 from tests.helpers.fakes import Array, FakeDevice
 from tests.helpers.stub_nvml import BUS, Script
 
@@ -299,8 +298,6 @@ def test_energy_of_a_program_is_the_mean_of_runs_that_are_long_enough() -> None:
 
 # ------------------------------------------------------------------- as a kernel is measured
 
-X = np.arange(1, 5, dtype=np.float32)
-DATA = KernelData({"x": X, "y": np.zeros(4, np.float32)}, {"y": 2 * X}, ())
 JOB = fake_job(energy_s=0.1, sampling=Sampling(repeats=4, min_repeats=4, precision=0.0))
 
 
@@ -311,8 +308,7 @@ def measured(sensors: Sensors, meter: Meter, **changes: Any) -> tuple[FakeDevice
         meter.spend(2e-3, 300)
         np.copyto(y, 2 * x)
 
-    device = FakeDevice((2e-3 for _ in count()), {"twice": works})
-    device.bind(DATA.arguments)
+    device = bound_device(works, (2e-3 for _ in count()))
     found = measure_kernel(device, DATA, dataclasses.replace(JOB, **changes), sensors)
     assert found.outcome is Outcome.OK
     return device, dict(found.observed)
@@ -351,8 +347,7 @@ def test_a_host_that_is_too_slow_meanwhile_costs_the_energy_alone(
 
 def test_interleaved_measurements_have_a_state_and_no_energy(nvml: Script) -> None:
     nvml(nvmlDeviceGetCurrentClocksThrottleReasons=[0, 0x20, 0])
-    device = FakeDevice()
-    device.bind(DATA.arguments)
+    device = bound_device()
     sensors = open_sensors(GPU, shares_cpu=False)
     (found,) = measure_interleaved(device, [DATA], [JOB], 3, sensors=sensors)
     assert len(device.launched) == 4
@@ -366,10 +361,10 @@ def test_wrong_result_among_the_launches_for_energy_is_found() -> None:
     def tires(x: Array, y: Array) -> None:
         np.copyto(y, 2 * x if next(runs) < 7 else x)
 
-    device = FakeDevice(kernels={"twice": tires})
-    device.bind(DATA.arguments)
     sensors = Sensors(counter=Meter())
-    found = measure_kernel(device, DATA, dataclasses.replace(JOB, energy_s=0.02), sensors)
+    found = measure_kernel(
+        bound_device(tires), DATA, dataclasses.replace(JOB, energy_s=0.02), sensors
+    )
     assert found.outcome is Outcome.WRONG_RESULT
 
 

@@ -6,9 +6,8 @@ import dataclasses
 import math
 import random
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,31 +18,22 @@ from harness.core.program import Fill, Launch
 from harness.core.records import Config, Measurement, Outcome, StopReason
 from harness.measure.kernels import checks as kernel_checks
 from harness.measure.kernels import runner as kernel_runner
-from harness.measure.kernels.checks import CheckTime, adds_to_fill, why_astray
+from harness.measure.kernels.checks import CheckTime, adds_to_fill
 from harness.measure.kernels.data import KernelData, KernelJob, Twin
 from harness.measure.kernels.runner import BIT_EXACT, measure_interleaved, measure_kernel
 from harness.measure.trial.verify import FILLS
-from tests.helpers.fake_kernels import fake_job
+from tests.helpers.fake_kernels import DATA, X, bound_device, fake_job
 from tests.helpers.fakes import KERNELS, Array, FakeDevice, Kernel
 
-X = np.arange(1, 5, dtype=np.float32)
-CASE = KernelData({"x": X, "y": np.zeros(4, np.float32)}, {"y": 2.0 * X}, ())
 JOB = fake_job()
 (LAUNCH,) = JOB.launches
 
 
-def device_with(kernel: Kernel | None = None, times_s: tuple[float, ...] = ()) -> FakeDevice:
-    """A device whose kernel `twice` is this one, with the arguments bound."""
-    device = FakeDevice(times_s, KERNELS | ({"twice": kernel} if kernel else {}))
-    device.bind(CASE.arguments)
-    return device
-
-
 def test_good_configuration_is_verified_warmed_up_and_timed() -> None:
-    device = device_with(times_s=(9.0, 8.0, 1.0, 2.0, 3.0, 4.0))
+    device = bound_device(times_s=(9.0, 8.0, 1.0, 2.0, 3.0, 4.0))
     sampling = dataclasses.replace(JOB.sampling, warmup=2)
     given = fake_job(sampling=sampling)
-    found = measure_kernel(device, CASE, given)
+    found = measure_kernel(device, DATA, given)
     assert found.outcome is Outcome.OK
     assert found.timing.samples_s == (1.0, 2.0, 3.0, 4.0)
     assert found.timing.stopped is StopReason.REPEATS
@@ -63,9 +53,8 @@ def test_sample_with_the_hosts_work_in_it_is_taken_again_a_few_times(too_slow: i
                 raise HostTooSlow("the host is late")
             return elapsed_s
 
-    device = Device()
-    device.bind(CASE.arguments)
-    found = measure_kernel(device, CASE, JOB)
+    device = bound_device(kind=Device)
+    found = measure_kernel(device, DATA, JOB)
     assert found.observed[HOST_RETRIES] == too_slow
     if too_slow == 4:
         assert len(device.launched) == 1 + found.timing.count + too_slow
@@ -75,7 +64,7 @@ def test_sample_with_the_hosts_work_in_it_is_taken_again_a_few_times(too_slow: i
 
 
 def test_sampling_stops_when_clearly_worse_than_the_best() -> None:
-    found = measure_kernel(device_with(times_s=(1.0,) * 9), CASE, fake_job(best_s=0.1))
+    found = measure_kernel(bound_device(times_s=(1.0,) * 9), DATA, fake_job(best_s=0.1))
     assert (found.timing.count, found.timing.stopped) == (2, StopReason.WORSE)
 
 
@@ -86,9 +75,9 @@ def fills_of(device: FakeDevice) -> list[Fill]:
 
 
 def test_outputs_hold_each_fill_before_a_run_that_is_verified_and_then_any_of_them() -> None:
-    device = device_with()
+    device = bound_device()
     long = dataclasses.replace(JOB.sampling, repeats=60, min_repeats=60)
-    assert measure_kernel(device, CASE, fake_job(sampling=long)).outcome is Outcome.OK
+    assert measure_kernel(device, DATA, fake_job(sampling=long)).outcome is Outcome.OK
     fills = fills_of(device)
     assert len(fills) == len(device.launched) == 61
     assert fills[:3] == list(FILLS)
@@ -97,10 +86,10 @@ def test_outputs_hold_each_fill_before_a_run_that_is_verified_and_then_any_of_th
 
 
 def test_every_run_of_a_sample_and_of_a_round_begins_with_a_fill() -> None:
-    device = device_with()
+    device = bound_device()
     device.tick_s = 1e-4
-    alone = measure_kernel(device, CASE, JOB)
-    measure_interleaved(device, [CASE], [JOB], rounds=2)
+    alone = measure_kernel(device, DATA, JOB)
+    measure_interleaved(device, [DATA], [JOB], rounds=2)
     assert alone.observed[RUNS_PER_SAMPLE] == 10
     assert len(device.launched) == 1 + 2 * 10 + 1 + 2 * 10  # equal samples: two are precise
     assert len(fills_of(device)) == len(device.launched)
@@ -133,13 +122,13 @@ def test_kernel_that_writes_only_where_something_holds_is_shown_inout() -> None:
         y[:2] = x[:2]
 
     right = np.where(np.arange(4) < 2, X, 0)
-    case = dataclasses.replace(CASE, expected={"y": right})
-    found = measure_kernel(device_with(sparse), case, JOB)
+    case = dataclasses.replace(DATA, expected={"y": right})
+    found = measure_kernel(bound_device(sparse), case, JOB)
     assert "y[2] was never written (2 of 4 elements): it holds -97.3" in found.message
     assert "If the kernel only updates y, or some of its elements, write in the" in found.message
     assert 'INOUT = ("y",)' in found.message
     declared = dataclasses.replace(case, inout=("y",))
-    assert measure_kernel(device_with(sparse), declared, JOB).outcome is Outcome.OK
+    assert measure_kernel(bound_device(sparse), declared, JOB).outcome is Outcome.OK
 
 
 @pytest.mark.parametrize("combine", [np.add, np.fmax, np.fmin, np.subtract])
@@ -147,13 +136,13 @@ def test_kernel_that_combines_its_result_with_its_output_is_wrong(combine: np.uf
     def combines(x: Array, y: Array) -> None:
         y[...] = combine(y, 2 * x)
 
-    assert measure_kernel(device_with(combines), CASE, JOB).outcome is Outcome.WRONG_RESULT
+    assert measure_kernel(bound_device(combines), DATA, JOB).outcome is Outcome.WRONG_RESULT
 
 
 def test_run_of_several_launches_has_a_tick_for_each() -> None:
-    device = device_with()
+    device = bound_device()
     device.tick_s = 1e-4
-    found = measure_kernel(device, CASE, fake_job(launches=(LAUNCH,) * 3))
+    found = measure_kernel(device, DATA, fake_job(launches=(LAUNCH,) * 3))
     runs = found.observed[RUNS_PER_SAMPLE]
     assert runs == pytest.approx(10, abs=1)
     assert found.timing.clock_error_s == pytest.approx(3 * 1e-4 / (2 * runs))
@@ -164,7 +153,7 @@ def test_kernel_that_returns_early_where_its_output_holds_numbers_is_wrong() -> 
         if np.isnan(y).any():
             y[...] = 2 * x
 
-    found = measure_kernel(device_with(lazy), CASE, JOB)
+    found = measure_kernel(bound_device(lazy), DATA, JOB)
     assert found.outcome is Outcome.WRONG_RESULT
     assert "at the first run: y[0] was never written (4 of 4 elements)" in found.message
 
@@ -181,7 +170,7 @@ def test_result_that_is_wrong_once_is_found_where_all_samples_are_verified(
 
     times_s = (1.0, *range(1, 99))
     sampling = dataclasses.replace(JOB.sampling, repeats=5)
-    found = measure_kernel(device_with(slips, times_s), CASE, fake_job(sampling=sampling))
+    found = measure_kernel(bound_device(slips, times_s), DATA, fake_job(sampling=sampling))
     assert found.outcome is Outcome.WRONG_RESULT
     assert found.message.startswith(f"wrong result at run {wrong + 1}: ")
 
@@ -226,7 +215,7 @@ def test_kernel_that_stops_writing_is_found_though_its_first_result_is_still_the
         if next(launches) < working:
             y[...] = 2 * x
 
-    found = measure_kernel(device_with(stops), CASE, JOB)
+    found = measure_kernel(bound_device(stops), DATA, JOB)
     assert found.outcome is Outcome.WRONG_RESULT
     assert found.timing is None
     assert f"at run {working + 1}: y[0] was never written" in found.message
@@ -235,15 +224,15 @@ def test_kernel_that_stops_writing_is_found_though_its_first_result_is_still_the
 @pytest.mark.parametrize("elapsed_s", [0.0, -1e-9, math.nan, math.inf])
 @pytest.mark.parametrize("index", [0, 1, 2])
 def test_time_that_is_no_time_is_a_failed_launch(elapsed_s: float, index: int) -> None:
-    device = device_with(times_s=(*(1.0,) * index, elapsed_s))
-    found = measure_kernel(device, CASE, JOB)
+    device = bound_device(times_s=(*(1.0,) * index, elapsed_s))
+    found = measure_kernel(device, DATA, JOB)
     assert found.outcome is Outcome.LAUNCH_FAILED
     assert f"measured {elapsed_s} s" in found.message
 
 
 def test_binary_that_the_device_refuses_is_a_failed_launch() -> None:
     refused = dataclasses.replace(JOB.binary, data=b"\x7fELF")
-    found = measure_kernel(device_with(), CASE, fake_job(binary=refused))
+    found = measure_kernel(bound_device(), DATA, fake_job(binary=refused))
     assert found.outcome is Outcome.LAUNCH_FAILED
     assert "cannot be loaded" in found.message
 
@@ -253,11 +242,11 @@ def fills_memory(x: Array, y: Array) -> None:
 
 
 def test_launch_or_twin_without_memory_is_nobodys_failure() -> None:
-    found = measure_kernel(device_with(fills_memory), CASE, JOB)
+    found = measure_kernel(bound_device(fills_memory), DATA, JOB)
     assert (found.outcome, found.message) == (Outcome.OUT_OF_MEMORY, "4 bytes are free")
     assert not found.outcome.settles
     twin = Twin(Config({"A": 2}), JOB.binary, JOB.launches, must_repeat=True)
-    found = measure_kernel(device_with(fills_memory), CASE, fake_job(twin=twin))
+    found = measure_kernel(bound_device(fills_memory), DATA, fake_job(twin=twin))
     assert found.outcome is Outcome.OUT_OF_MEMORY
     assert "without flags, to compare with, fails: 4 bytes are free" in found.message
 
@@ -274,7 +263,7 @@ def test_interleaved_configuration_without_memory_leaves_the_others() -> None:
             fills_memory(x, y)
         y[...] = 2 * x
 
-    found = measure_interleaved(device_with(sometimes), [CASE], jobs(2), rounds=2)
+    found = measure_interleaved(bound_device(sometimes), [DATA], jobs(2), rounds=2)
     assert sorted(m.outcome for m in found) == [Outcome.OK, Outcome.OUT_OF_MEMORY]
 
 
@@ -284,7 +273,7 @@ def jobs(count: int) -> list[KernelJob]:
 
 def counting_device() -> FakeDevice:
     """A device whose n-th launch takes n seconds."""
-    return device_with(times_s=tuple(float(n) for n in range(1, 1000)))
+    return bound_device(times_s=tuple(float(n) for n in range(1, 1000)))
 
 
 def samples_of(found: Sequence[Measurement]) -> list[tuple[float, ...]]:
@@ -292,7 +281,7 @@ def samples_of(found: Sequence[Measurement]) -> list[tuple[float, ...]]:
 
 
 def test_interleaved_configurations_have_one_sample_in_every_round() -> None:
-    found = measure_interleaved(counting_device(), [CASE], jobs(2), rounds=3)
+    found = measure_interleaved(counting_device(), [DATA], jobs(2), rounds=3)
     rounds = list(zip(*samples_of(found), strict=True))
     assert len(rounds) == 3
     assert all(max(one) < min(other) for one, other in pairwise(rounds))
@@ -302,10 +291,10 @@ def test_interleaved_configurations_have_one_sample_in_every_round() -> None:
 
 def test_order_in_a_round_is_random_and_repeats_with_its_seed() -> None:
     rounds = {
-        seed: samples_of(measure_interleaved(counting_device(), [CASE], jobs(2), 100, seed))
+        seed: samples_of(measure_interleaved(counting_device(), [DATA], jobs(2), 100, seed))
         for seed in (1, 2)
     }
-    again = samples_of(measure_interleaved(counting_device(), [CASE], jobs(2), 100, 1))
+    again = samples_of(measure_interleaved(counting_device(), [DATA], jobs(2), 100, 1))
     assert rounds[1] == again != rounds[2]
     first = [one < other for one, other in zip(*rounds[1], strict=True)]
     assert 30 < sum(first) < 70
@@ -330,47 +319,10 @@ def test_interleaved_configurations_keep_their_outputs_unless_they_are_large(
         y[...] = 2 * x
         kept.append(sum(output() is not None for output in outputs))
 
-    device = Watched((), KERNELS | {"twice": twice})
-    device.bind(CASE.arguments)
-    found = measure_interleaved(device, [CASE], [JOB] * 5, rounds=2)
+    device = bound_device(twice, kind=Watched)
+    found = measure_interleaved(device, [DATA], [JOB] * 5, rounds=2)
     assert [m.outcome for m in found] == [Outcome.OK] * 5
     assert max(kept) == most
-
-
-def jobs_of(
-    case: KernelData, kernels: Iterable[Kernel], arguments: tuple[str, ...] = ("x", "y")
-) -> tuple[FakeDevice, list[KernelData], list[KernelJob]]:
-    """A device with these kernels, the data, and a job for each kernel."""
-    named = {f"k{n}": kernel for n, kernel in enumerate(kernels)}
-    device = FakeDevice(kernels=named)
-    device.bind(case.arguments)
-    launches = {name: Launch(name, LAUNCH.group, LAUNCH.grid, arguments) for name in named}
-    return device, [case], [fake_job(name, launches=(one,)) for name, one in launches.items()]
-
-
-def kernels_beside(*kernels: Kernel) -> tuple[FakeDevice, list[KernelData], list[KernelJob]]:
-    """Jobs with an array `kept` that no run may write."""
-    case = dataclasses.replace(CASE, arguments={**CASE.arguments, "kept": np.zeros((2, 3))})
-    return jobs_of(case, kernels, ("x", "y", "kept"))
-
-
-def is_right(x: Array, y: Array, kept: Array) -> None:
-    y[...] = 2 * x
-
-
-def test_interleaved_configurations_that_write_nothing_astray_are_checked_once_together(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    checks = []
-
-    def counted(*given: Any) -> str | None:
-        checks.append(given)
-        return why_astray(*given)
-
-    monkeypatch.setattr(kernel_runner, "why_astray", counted)
-    found = measure_interleaved(*kernels_beside(is_right, is_right, is_right), rounds=3)
-    assert [m.outcome for m in found] == [Outcome.OK] * 3
-    assert len(checks) == 1
 
 
 def test_interleaved_configuration_that_turns_wrong_is_found_though_another_ran_last() -> None:
@@ -379,7 +331,9 @@ def test_interleaved_configuration_that_turns_wrong_is_found_though_another_ran_
     def tires(x: Array, y: Array) -> None:
         y[...] = 2 * x if next(launches) < 3 else 0
 
-    found = measure_interleaved(*jobs_of(CASE, (tires, KERNELS["twice"])), rounds=4)
+    device = FakeDevice(kernels=KERNELS | {"tires": tires})
+    device.bind(DATA.arguments)
+    found = measure_interleaved(device, [DATA], [fake_job("tires"), JOB], rounds=4)
     assert [m.outcome for m in found] == [Outcome.WRONG_RESULT, Outcome.OK]
 
 
@@ -396,10 +350,10 @@ def beside_twin(
 ) -> Measurement:
     """A kernel measured with a twin, which runs another kernel."""
     device = FakeDevice(kernels=KERNELS | {"near": off_by_one_place} | kernels)
-    device.bind(CASE.arguments)
+    device.bind(DATA.arguments)
     other = fake_job(twin)
     standard = Twin(Config({"A": 0}), other.binary, other.launches, must_repeat)
-    case = dataclasses.replace(CASE, twin_outputs={})
+    case = dataclasses.replace(DATA, twin_outputs={})
     return measure_kernel(device, case, fake_job(kernel, twin=standard))
 
 
@@ -411,9 +365,8 @@ def test_output_within_the_tolerance_must_still_be_the_twin_s_bit_for_bit() -> N
 
 
 def test_twin_is_run_once_for_all_that_are_held_against_it() -> None:
-    device = FakeDevice()
-    device.bind(CASE.arguments)
-    case = dataclasses.replace(CASE, twin_outputs={})
+    device = bound_device()
+    case = dataclasses.replace(DATA, twin_outputs={})
     alone = len(device_launches(device, case, JOB))
     held = fake_job(twin=Twin(Config({"A": 0}), JOB.binary, (LAUNCH,), False))
     assert len(device_launches(device, case, held)) == alone + 2

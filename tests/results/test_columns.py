@@ -19,7 +19,7 @@ from harness.analysis.inputs import fastest, one_per_code
 from harness.analysis.search_counts import SearchCounts
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.results import MeasurementRow, as_rows, read_measurements, reader, reading
-from harness.results.config_table import ConfigTable
+from harness.results.columns import ConfigTable
 from harness.results.measured import MeasuredConfigs, measured_by_input
 from harness.results.view import Results, read_results, the_one
 from tests.helpers.noise import is_within_noise

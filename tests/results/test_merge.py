@@ -88,7 +88,7 @@ def test_merged_database_has_the_measurements_of_all(out: Path, one: Path, two: 
     worst = WorstElement("y", (3,), float("nan"), 1.0, 1e-5, 2, 100)
     write(one, make_ok(1), make_failed(Outcome.TIMEOUT, 2))
     write(two, make_ok(3, given=SPEC.inputs[1]), plan=make_plan(SPEC.inputs[1]))
-    wrong = dataclasses.replace(make_failed(Outcome.WRONG_RESULT, 4), worst=worst)
+    wrong = dataclasses.replace(make_failed(Outcome.WRONG_RESULT, 4), worst_element=worst)
     with opened(two) as store:
         begin_search(store, make_plan(technique="B")).test(wrong)
     assert merge(out, one, two) == [Added(str(one), 1, 2, 3), Added(str(two), 2, 2, 3)]

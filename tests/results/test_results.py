@@ -97,7 +97,7 @@ def with_build(**changes: Any) -> Measurement:
         with_build(options="", compile_s=0.0),
         *(make_failed(outcome) for outcome in Outcome if outcome is not Outcome.OK),
         dataclasses.replace(make_failed(Outcome.BUILD_FAILED), build=make_build(5)),
-        dataclasses.replace(make_failed(Outcome.WRONG_RESULT), worst=worst(2.5)),
+        dataclasses.replace(make_failed(Outcome.WRONG_RESULT), worst_element=worst(2.5)),
     ],
     ids=str,
 )
@@ -139,7 +139,9 @@ def test_error_of_the_clock_is_read_back(database: str) -> None:
 
 @pytest.mark.parametrize("found", [float("nan"), float("inf"), float("-inf"), 5e-324, 2**63])
 def test_worst_element_that_json_cannot_hold_is_read_back(database: str, found: float) -> None:
-    wrong = dataclasses.replace(make_failed(Outcome.WRONG_RESULT), worst=worst(found, found))
+    wrong = dataclasses.replace(
+        make_failed(Outcome.WRONG_RESULT), worst_element=worst(found, found)
+    )
     write(database, wrong)
     assert repr(read_back(database)[0].measurement) == repr(wrong)
 

@@ -245,3 +245,25 @@ def test_an_unrolled_loop_counts_as_the_use_of_its_parameter() -> None:
     assert source.mentions("UNROLL_1")
     assert source.mentions("INNER")
     assert not source.mentions("UNROLL_2")
+
+
+@pytest.mark.parametrize(
+    ("text", "is_left_out"),
+    [
+        ("#if P == 1\n{}#endif\n", True),
+        ("#if P==0\n#elif P == 2\n#ifdef A\n{}#endif\n#endif\n", True),
+        ("#if P == 0\n{}#elif P == 2\n#endif\n", False),
+        ("#if P == 1\n#else\n{}#endif\n", False),
+        ("#if P == 1\n#elifdef A\n{}#endif\n", False),
+        ("#if P == 1\n#endif\n{}", False),
+        ("#if P == 1 || A\n{}#endif\n", False),
+        ("#if OTHER == 1\n{}#endif\n", False),
+        ("#if WORD == 1\n{}#endif\n", False),
+    ],
+)
+def test_an_include_for_another_value_of_a_parameter_is_left_out(
+    text: str, is_left_out: bool
+) -> None:
+    macros: dict[str, Value] = {"P": 0, "WORD": "tiled"}
+    lines = _body(text.format('#include "a.h"\n'), macros)
+    assert lines == text.format("\n" if is_left_out else '#include "a.h"\n').split("\n")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from harness.source.conditions import decide
 from harness.source.live_text import live_text
 
 CODE = """\
@@ -113,23 +112,3 @@ def test_macro_that_is_named_anyhow_makes_a_difference(text: str) -> None:
 )
 def test_macro_that_is_named_where_nothing_is_compiled_makes_none(text: str) -> None:
     assert live(text, NAME=1) == live(text, NAME=2)
-
-
-@pytest.mark.parametrize(
-    ("condition", "holds"),
-    [
-        ("A", True), ("!A", False), ("-A + 2 == 1", True), ("A - 1 - 1 < 0", True),
-        ("2 + 3 * A == 5", True), ("(2 + 3) * A == 5", True), ("!A == 0", True),
-        ("1 < 2 == 1", True), ("A || UNKNOWN", True), ("UNKNOWN && 0", False),
-        ("UNKNOWN || 0", None), ("UNKNOWN && A", None), ("UNKNOWN == UNKNOWN", None),
-        ("defined A", True), ("defined(B)", False), ("defined UNKNOWN", None),
-        ("!defined(A) || defined(B)", False), ("!defined(MAYBE)", None),
-        ("01", None), ("1u", None), ("'a'", None), ("A << 1", None), ("A ? 1 : 2", None),
-        ("F(1)", None), ("A &", None), ("(A", None), ("", None), ("A 1", None), ("defined", None),
-        ("9999999999 * 9999999999", None), ("A < < 1", None), ("12345678901", None),
-    ],
-)  # fmt: skip
-def test_conditions_on_whole_numbers_are_decided_and_others_are_not(
-    condition: str, holds: bool | None
-) -> None:
-    assert decide(condition, {"A": 1}, {"A": True, "B": False, "MAYBE": None}) is holds

@@ -35,7 +35,7 @@ PAGE = ROOT / "docs" / "spaces.md"
 MEASURING_PAGE = ROOT / "docs" / "measuring.md"
 PROGRAMS_PAGE = ROOT / "docs" / "programs.md"
 SPACES = sorted((ROOT / "spaces").glob("*.yaml"))
-BAD_SPECS = sorted(p.name for p in BAD.iterdir() if p.suffix != ".txt" and p.name != "files")
+BAD_SPECS: Any = yaml.safe_load((BAD / "cases.yaml").read_text(encoding="utf-8"))
 
 WHOLE = """\
 name: scale
@@ -75,27 +75,88 @@ def flag(folder: Path, compiler: str, text: str) -> Parameter:
 # ------------------------------------------------------------------- what is refused
 
 
-@pytest.mark.parametrize("name", BAD_SPECS)
-def test_bad_space_is_refused_with_these_words(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(BAD)
-    expected = Path(name).with_suffix(".txt").read_text(encoding="utf-8")
+def patched(base: str, patch: str) -> str:
+    """A base space with the sections of a patch; one that is REMOVED is left out."""
+    sections = {key: text for text in (base, patch) for key, text in sections_of(text)}
+    return "".join(text for text in sections.values() if not text.endswith(": REMOVED\n"))
+
+
+def sections_of(text: str) -> list[tuple[str, str]]:
+    return [(part.partition(":")[0], part) for part in re.split(r"(?m)^(?=\w)", text) if part]
+
+
+def faults_of(folder: Path, content: bytes, name: str = "space.yaml") -> str:
+    """What is said of a bad space in a folder with the files that such spaces name."""
+    (folder / "files").symlink_to(BAD / "files")
+    (folder / name).write_bytes(content)
     began = time.process_time()
     with pytest.raises(SpecError) as caught:
         load_spec(Path(name))
-    assert str(caught.value) + "\n" == expected
     assert time.process_time() - began < 5
+    return str(caught.value)
 
 
-def test_every_expected_message_has_its_bad_space() -> None:
-    assert {Path(name).stem for name in BAD_SPECS} == {p.stem for p in BAD.glob("*.txt")}
+@pytest.mark.parametrize("name", BAD_SPECS["cases"])
+def test_bad_space_is_refused_with_these_words(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    case = BAD_SPECS["cases"][name]
+    base = BAD_SPECS["bases"][case.get("base", "kernel")]
+    text = case.get("text") or patched(base, case["patch"])
+    assert faults_of(tmp_path, text.encode()) == case["says"].strip()
 
 
-def test_faults_of_several_files_are_told_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(BAD)
-    names = ["range_inverted.yaml", "yaml_empty.yaml", "default_not_a_value.yaml"]
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", ": is empty; docs/spaces.md shows what a space looks like"),
+        (b"# Latin-1\ntitle: caf\xe9\n", ": is not UTF-8 text (line 2, byte 20)"),
+        (bytes(range(256)), ": is not UTF-8 text (line 2, byte 128)"),
+        (
+            b"scale\n",
+            ":1: must be a mapping of keys to values, but is a single value; docs/spaces.md shows "
+            "what a space looks like",
+        ),
+        (b"a:\n  b: " + b"9" * 1000, ":2: a number of 1,000 digits is too large"),
+        (
+            patched(WHOLE, f"constraints: [{' + '.join(['BLOCK'] * 1000)} > 0]\n").encode(),
+            ":8: constraints.0: an expression has at most 1,000 characters, but this one has "
+            "8,001; split it into several constraints",
+        ),
+    ],
+    ids=lambda value: repr(value)[:20],
+)
+def test_bad_bytes_are_refused_with_these_words(
+    content: bytes, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    content = content.replace(b"scale.", b"files/scale.")
+    assert faults_of(tmp_path, content) == f"space.yaml{says}"
+
+
+def test_faults_of_a_space_in_json_have_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    content = b'{\n  "title": "x",\n  "kernal": {"function": "scale"}\n}\n'
+    assert "space.json:3: `kernal` is not a key here; did you mean `kernel`?" in faults_of(
+        tmp_path, content, "space.json"
+    )
+
+
+def test_folder_is_no_space(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="is a folder; name a file in it"):
+        load_spec(tmp_path)
+
+
+def test_faults_of_several_files_are_told_together(folder: Path) -> None:
+    paths = [folder / name for name in ("c.yaml", "a.yaml", "b.yaml")]
+    for path, name in zip(paths, ("[]", "1", "a b"), strict=True):
+        path.write_text(WHOLE.replace("name: scale", f"name: {name}"))
     with pytest.raises(SpecError) as caught:
-        load_specs([Path(name) for name in names])
-    assert [fault.path for fault in caught.value.faults] == sorted(names)
+        load_specs(paths)
+    assert [fault.path for fault in caught.value.faults] == sorted(map(str, paths))
 
 
 def test_missing_file_names_its_neighbours(folder: Path) -> None:
@@ -352,6 +413,71 @@ def test_options_that_programs_lack_are_described_by_their_own_model(tmp_path: P
     assert "did you mean `cache`" not in str(error.value)
 
 
+# ------------------------------------------------------------------------- extends
+
+
+def extending(folder: Path, text: str, base: str = WHOLE) -> Path:
+    """A space in a folder of its own that extends one beside the kernel."""
+    (folder / "base.yaml").write_text(base)
+    (folder / "inner").mkdir()
+    path = folder / "inner" / "space.yaml"
+    path.write_text(f"extends: ../base.yaml\nname: other\n{text}")
+    return path
+
+
+def test_keys_that_are_not_given_are_those_of_the_extended_file(folder: Path) -> None:
+    base, inputs = load(folder, WHOLE), "inputs: {features: [n], values: [{n: 7}]}\n"
+    spec = load_spec(extending(folder, inputs))
+    assert (spec.name, [dict(problem) for problem in spec.inputs]) == ("other", [{"n": 7}])
+    assert spec.parameters == base.parameters
+    assert spec.space_sha256 == base.space_sha256
+    (folder / "base.yaml").write_text(WHOLE.replace("[1, 2, 4]", "[1, 2]"))
+    assert load_spec(spec.path).space_sha256 != base.space_sha256
+
+
+def test_program_and_its_expected_output_may_come_from_two_folders(tmp_path: Path) -> None:
+    for name in ("run.sh", "inner.txt"):
+        (tmp_path / name).touch()
+    program = (
+        "program: {sources: [run.sh], run: [sh, '{source}', '{A}'], time: wall}\nname: script\n"
+        "parameters: {A: {values: [1, 2], default: 1}}\ninputs: {features: [n], values: [{n: 1}]}\n"
+    )
+    path = extending(tmp_path, "verify: {against: {file: out.txt}}\n", program)
+    (path.parent / "out.txt").touch()
+    plan = load_spec(path).program
+    assert plan is not None
+    expected = plan.expected_file({"n": 1})
+    assert expected is not None
+    assert expected.samefile(path.parent / "out.txt")
+
+
+def test_faults_name_the_file_and_line_that_they_stand_in(folder: Path) -> None:
+    base = WHOLE + "constraints: [BLOCK > m]\n"
+    path = extending(folder, "measure:\n  warmup: 0\n", base)
+    with pytest.raises(SpecError) as caught:
+        load_spec(path)
+    assert f"{path}:4: measure.warmup: must be at least 1" in str(caught.value)
+    path.write_text("extends: ../base.yaml\nname: other\n")
+    with pytest.raises(SpecError, match=r"inner/\.\./base\.yaml:8: constraints\.0: `m` in"):
+        load_spec(path)
+    path.write_text("extends: ../base.yaml\n")
+    with pytest.raises(SpecError, match=r"inner/space\.yaml:1: needs `name`"):
+        load_spec(path)
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ("none.yaml", r":1: extends: .*none\.yaml does not exist; in .* there are space\.yaml"),
+        ("space.yaml", r":1: extends: is circular: .*space\.yaml, .*space\.yaml; remove one"),
+        ("[]", r":1: extends: must be a text"),
+    ],
+)
+def test_file_that_cannot_be_extended_is_refused(folder: Path, named: str, message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        load(folder, f"extends: {named}\n{WHOLE}")
+
+
 # ----------------------------------------------------------------------- the schema
 
 
@@ -374,7 +500,9 @@ def test_schema_accepts_the_spaces_and_refuses_a_misspelt_key() -> None:
     schema = space_schema()
     jsonschema.Draft202012Validator.check_schema(schema)
     validator = jsonschema.Draft202012Validator(schema)
-    for path in SPACES:
+    paths = sorted((ROOT / "spaces").rglob("*.yaml"))
+    assert any("extends" in read_document(path).data for path in paths)
+    for path in paths:
         data = read_document(path).data
         assert not list(validator.iter_errors(data))
         assert list(validator.iter_errors({**data, "constrains": []}))
@@ -395,11 +523,12 @@ def test_every_example_of_the_pages_loads(folder: Path, block: str) -> None:
     data: dict[str, Any] = yaml.safe_load(WHOLE) | yaml.safe_load(block)
     whole = block if "name" in yaml.safe_load(block) else yaml.safe_dump(data)
     for name in ("scale.cl", "scale.cu"):
-        words = " ".join(re.findall(r"[A-Za-z_]\w*", whole))
+        words = " ".join(re.findall(r"[A-Za-z_]\w*", WHOLE + whole))
         (folder / name).write_text(f"void scale();\n{words}\n")
+    (folder / "scale.yaml").write_text(WHOLE)
     (folder / "packs").mkdir()
     (folder / "packs" / "fast.acf").touch()
-    assert load(folder, whole).name == "scale"
+    assert load(folder, whole).name.endswith("scale")
 
 
 @pytest.mark.parametrize("key", sorted({*schema_keys(SpaceFile), *LIMIT_NAMES, *FUNCTIONS, *WORDS}))

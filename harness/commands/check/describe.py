@@ -86,7 +86,8 @@ def _relations(spec: Spec) -> Iterator[str]:
     """Describe the constraints, and the conditions under which parameters matter."""
     for constraint in spec.constraints:
         expression = constraint.expression
-        where = f"line {constraint.line}{_needs(expression)}"
+        file = "" if constraint.path == spec.path else f" of {constraint.path}"
+        where = f"line {constraint.line}{file}{_needs(expression)}"
         yield f"  constraint: {expression.written} ({where})"
     for p in spec.parameters:
         if p.when is not None:

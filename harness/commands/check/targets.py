@@ -144,7 +144,7 @@ def unchecked(spec: Spec, target: CompileTarget) -> list[str]:
     if target.has_device:
         return []
     named = [
-        f"{spec.path}:{c.line}: the constraint `{c.expression.written}`"
+        f"{c.path}:{c.line}: the constraint `{c.expression.written}`"
         for c in spec.constraints
         if _needs_device(c.expression)
     ]

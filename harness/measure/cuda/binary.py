@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
-from harness.core.flag_file import with_values
+from harness.core.flag_file import with_marks
 from harness.core.kernel_name import without_references
 from harness.core.program import Binary, Program
 from harness.core.records import Build
@@ -20,7 +20,7 @@ from harness.core.text import nearest
 from harness.measure.builds.compiled import require_obeyed
 from harness.measure.builds.queue import digests
 from harness.measure.cuda.cubin import machine_code_sha256, readable
-from harness.source.kernel_source import INCLUDE
+from harness.source.kernel_source import INCLUDE, find_include
 
 
 class Resources(NamedTuple):
@@ -61,8 +61,8 @@ def parse_resources(report: str) -> Resources:
 
 def without_resources(report: str) -> str:
     """Return the report without the lines of resources: only warnings and errors."""
-    kept = (line for line in report.splitlines() if not _ROUTINE.match(line))
-    return "\n".join(kept).strip()
+    lines = (line for line in report.splitlines() if not _ROUTINE.match(line))
+    return "\n".join(lines).strip()
 
 
 SOURCE_NAME = "kernel.cu"
@@ -123,10 +123,10 @@ class CudaCompiler(ABC):
             compile_s = time.perf_counter() - begin_s
             sha256 = machine_code_sha256(cubin)
         except BuildFailed as error:
-            raise BuildFailed(with_values(str(error), program.files)) from None
+            raise BuildFailed(with_marks(str(error), program.files)) from None
         except ValueError as error:
             raise BuildFailed(f"the output of {self.name} is no cubin: {error}") from error
-        report = with_values(report, program.files)
+        report = with_marks(report, program.files)
         require_obeyed("nvcc", report)  # whose flags NVRTC takes
         build = Build(
             key=program.key(self.identity),
@@ -174,17 +174,17 @@ def why_untracked(program: Program) -> str | None:
     option = next((option for option in program.options if "include" in option), None)
     if option is not None:
         return f"the option `{option}` reads a file"
-    macro = next((macro for _, _, macro in _includes(program) if macro), None)
+    macro = next((include[3] for include in _includes(program) if include[3]), None)
     return None if macro is None else f"`#include {macro}` names its file by a macro"
 
 
 def includes_others(program: Program, folders: Sequence[Path]) -> bool:
     """Say whether a program includes files that are neither in its folders nor in these."""
     searched = (*map(Path, program.include_dirs), *folders)
-    names = (quoted or bracketed for quoted, bracketed, _ in _includes(program))
-    return any(not any((f / name).is_file() for f in searched) for name in names if name)
+    includes = (include for include in _includes(program) if include[1] or include[2])
+    return any(find_include(include, None, searched) is None for include in includes)
 
 
-def _includes(program: Program) -> Iterator[tuple[str, str, str]]:
+def _includes(program: Program) -> Iterator[re.Match[str]]:
     for text in (program.text, *program.includes):
-        yield from INCLUDE.findall(text)
+        yield from INCLUDE.finditer(text)

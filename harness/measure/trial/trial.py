@@ -241,7 +241,7 @@ class _Trial:
             outcome,
             timing,
             job.binary.build,
-            worst=worst,
+            worst_element=worst,
             message=message,
             warmup_s=tuple(self.warmup_s),
             wall_s=self.runner.wall_s,

@@ -24,6 +24,11 @@ def arguments(features, rng):
     }
 
 
+def observe(config):
+    """The process that measures."""
+    return {"pid": os.getpid()}
+
+
 def reference(arguments):
     """What y and z must be."""
     if arguments["n"] == 1:

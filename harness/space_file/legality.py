@@ -1,0 +1,280 @@
+"""Check that a space has legal configurations on every input, its default among them, and that
+every `when` can be computed and is true somewhere."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
+
+from harness.constraints.expression import Expression
+from harness.constraints.parts import TooLarge
+from harness.constraints.solutions import Solutions, constraint_table
+from harness.core.errors import ExpressionError
+from harness.core.records import LIMIT_NAMES, Input, Value, shown
+from harness.space_file.document import Document, Location
+from harness.space_file.parameters import Parameter, Placed
+
+# The limits of some device: with them only the types of what constraints compute are checked.
+SOME_LIMITS = dict(zip(LIMIT_NAMES, (1024, 48 << 10, 16, 32, 99 << 10), strict=True))
+
+_EXPLAINED = 20
+
+
+PlacedExpression = tuple[Location, Expression]
+
+
+def check_solutions(
+    document: Document,
+    parameters: Sequence[Parameter],
+    constraints: Sequence[PlacedExpression],
+    sizes: Sequence[PlacedExpression],
+    inputs: Sequence[Input],
+) -> None:
+    """Check that on every input the default is legal and can be launched with these sizes.
+
+    Constraints over device limits are checked later, where there is a device.
+    """
+    for tuned in by_compiler(parameters):
+        _ConstraintCheck(document, tuned, constraints).check(inputs)
+        if document.faults:
+            return
+    _check_launch(document, parameters, sizes, inputs)
+
+
+def by_compiler(parameters: Sequence[Parameter]) -> Iterator[list[Parameter]]:
+    """Yield the parameters that are tuned together: flags of one compiler at a time."""
+    compilers = {p.compiler for p in parameters}
+    for compiler in sorted(compilers - {None}, key=str) or [None]:
+        yield [p for p in parameters if p.compiler in (None, compiler)]
+
+
+class _ConstraintCheck:
+    """Checks the constraints over the parameters of one compiler, and notes each fault once."""
+
+    def __init__(
+        self,
+        document: Document,
+        parameters: Sequence[Parameter],
+        constraints: Sequence[PlacedExpression],
+    ) -> None:
+        self._document = document
+        self._domains = {p.name: p.values for p in parameters}
+        self._default = {p.name: p.default for p in parameters}
+        self._places = [location for location, _ in constraints]
+        self._constraints = dict(enumerate(expression for _, expression in constraints))
+        self._faulty: set[int] = set()
+
+    def check(self, inputs: Iterable[Input]) -> None:
+        """Check every constraint on every input that differs in the features of constraints."""
+        looked_at = {name for c in self._constraints.values() for name in c.names}
+        checked: set[Input] = set()
+        for problem in inputs:
+            seen = Input({name: value for name, value in problem.items() if name in looked_at})
+            if seen not in checked:
+                self._check_input(problem, thoroughly=not checked)
+            checked.add(seen)
+
+    def _check_input(self, problem: Input, *, thoroughly: bool) -> None:
+        """Check the default; where it is illegal, and at least once, check all configurations."""
+        broken = {
+            index: reason
+            for index, constraint in self._portable(problem).items()
+            if (reason := self._why_not_default(constraint, problem)) is not None
+        }
+        if not broken and not thoroughly:
+            return
+        impossible = self._impossible(problem)
+        for index, reason in impossible.items():
+            self._note(index, reason)
+        if not impossible and broken and self._note_conflict(problem):
+            return
+        for index, reason in broken.items():
+            self._note(index, reason)
+
+    def _portable(self, problem: Input) -> dict[int, Expression]:
+        """Return the constraints that need no device and name only what is known."""
+        known = {*self._domains, *problem}
+        return {index: c for index, c in self._constraints.items() if c.names <= known}
+
+    def _note(self, index: int, reason: str) -> None:
+        if index not in self._faulty:
+            self._document.fault(self._places[index], reason)
+            self._faulty.add(index)
+
+    def _why_not_default(self, constraint: Expression, problem: Input) -> str | None:
+        try:
+            false = constraint.why_false({**self._default, **problem})
+        except ExpressionError as error:
+            return str(error)
+        return f"the default configuration is illegal: {false}" if false else None
+
+    def _impossible(self, problem: Input) -> dict[int, str]:
+        """Return the constraints that no configuration satisfies or that cannot be computed."""
+        known = {*self._domains, *problem, *LIMIT_NAMES}
+        return {
+            index: reason
+            for index, constraint in self._constraints.items()
+            if constraint.names <= known
+            and (reason := self._why_impossible(constraint, problem)) is not None
+        }
+
+    def _why_impossible(self, constraint: Expression, problem: Input) -> str | None:
+        try:
+            table = constraint_table(constraint, self._domains, {**SOME_LIMITS, **problem})
+        except ExpressionError as error:
+            return str(error)
+        except TooLarge:
+            return None  # the check of the default has to do
+        if table.any() or constraint.names & set(LIMIT_NAMES):
+            return None
+        return f"no configuration satisfies `{constraint.written}`{_on(constraint.names, problem)}"
+
+    def _note_conflict(self, problem: Input) -> bool:
+        """Note a proven contradiction between constraints; returns whether there is one."""
+        portable = self._portable(problem)
+        if not self._none_legal(portable.values(), problem):
+            return False
+        needed = dict(portable)
+        for index in list(portable)[:_EXPLAINED]:
+            rest = {other: c for other, c in needed.items() if other != index}
+            if self._none_legal(rest.values(), problem):
+                needed = rest
+        texts = " and ".join(f"`{c.written}`" for c in needed.values())
+        names = frozenset(itertools.chain.from_iterable(c.names for c in needed.values()))
+        message = (
+            f"no configuration satisfies {texts} together{_on(names, problem)}; loosen one of them"
+        )
+        self._document.fault(self._places[max(needed)], message)
+        self._faulty.update(portable)
+        return True
+
+    def _none_legal(self, constraints: Iterable[Expression], problem: Input) -> bool:
+        """Whether it is proven that no configuration is legal."""
+        return Solutions(self._domains, constraints, problem).count == 0
+
+
+def _on(names: frozenset[str], problem: Input) -> str:
+    """Return the input's features that matter, as text."""
+    used = {name: value for name, value in problem.items() if name in names}
+    return f" on the input ({Input(used)})" if used else ""
+
+
+def _check_launch(
+    document: Document,
+    parameters: Sequence[Parameter],
+    sizes: Iterable[PlacedExpression],
+    inputs: Sequence[Input],
+) -> None:
+    """Check that the default's launch sizes are whole numbers on every input: from 1, bytes of
+    shared memory from 0, its preferred percentage from -1."""
+    default: dict[str, Value] = {p.name: p.default for p in parameters}
+    for location, size in sizes:
+        least = {"shared": 0, "carveout": -1}.get(str(location[1]), 1)
+        for problem in _differing(inputs, size.names):
+            values = {**default, **problem}
+            message = _why_no_size(size, least, values) if size.names <= set(values) else None
+            if message is not None:
+                document.fault(location, message)
+                break
+
+
+def _differing(inputs: Iterable[Input], names: Collection[str]) -> Iterable[Input]:
+    """Return the inputs that differ in one of these features."""
+    found: dict[tuple[Value | None, ...], Input] = {}
+    for problem in inputs:
+        found.setdefault(tuple(map(problem.get, names)), problem)
+    return found.values()
+
+
+def _why_no_size(size: Expression, least: int, values: Mapping[str, Value]) -> str | None:
+    try:
+        found = size(values)
+    except ExpressionError as error:
+        return str(error)
+    if isinstance(found, (int, float)) and found >= least and found % 1 == 0:
+        return None
+    used = ", ".join(f"{name}={shown(values[name])}" for name in sorted(size.names))
+    message = f"`{size.text}` is {shown(found)}" + (f" with {used}" if used else "")
+    return f"{message}; a launch size must be a whole number from {least}"
+
+
+# ------------------------------------------------------------------------------------ `when`
+
+
+def conditional(parameters: Sequence[Parameter]) -> list[tuple[Parameter, Expression]]:
+    """Return the parameters that have a `when`, each after those that its `when` depends on.
+
+    Raises CycleError where one depends on itself.
+    """
+    by_name = {p.name: p for p in parameters}
+    whens = {p.name: p.when for p in parameters if p.when is not None}
+    sorter = TopologicalSorter({n: sorted(w.names & set(whens)) for n, w in whens.items()})
+    return [(by_name[name], whens[name]) for name in sorter.static_order()]
+
+
+def check_relevance(document: Document, placed: Sequence[Placed], inputs: Sequence[Input]) -> None:
+    """Check that every `when` can be computed, is true somewhere, and is not circular."""
+    places = {id(parameter): (*location, "when") for location, parameter in placed}
+    faults: dict[Location, str] = {}
+    for tuned in by_compiler([parameter for _, parameter in placed]):
+        try:
+            ordered = conditional(tuned)
+        except CycleError as error:
+            circle: list[str] = error.args[1]
+            first = next(p for p in tuned if p.name in circle)
+            faults.setdefault(places[id(first)], _describe_cycle(circle))
+            continue
+        for parameter, when in ordered:
+            message = _why_useless(parameter, when, tuned, inputs)
+            if message is not None:
+                faults.setdefault(places[id(parameter)], message)
+    for location, text in faults.items():
+        document.fault(location, text)
+
+
+def _describe_cycle(circle: Sequence[str]) -> str:
+    if len(circle) == 2:
+        return f"whether `{circle[0]}` matters cannot depend on `{circle[0]}` itself"
+    names = [f"`{name}`" for name in reversed(circle)]
+    steps = ", ".join(f"{one} on {other}" for one, other in itertools.pairwise(names))
+    message = steps.replace(" on ", " depends on ", 1)
+    return f"is circular: {message}; remove one of these conditions"
+
+
+def _why_useless(
+    parameter: Parameter, when: Expression, tuned: Sequence[Parameter], inputs: Sequence[Input]
+) -> str | None:
+    """Return why a condition cannot be used; None where it can, or where too little is known."""
+    domains = {p.name: p.values for p in tuned}
+    never = True
+    for problem in dict.fromkeys(
+        Input({n: v for n, v in i.items() if n in when.names}) for i in inputs
+    ):
+        if not when.names <= {*domains, *problem, *LIMIT_NAMES}:
+            return None
+        try:
+            table = constraint_table(when, domains, {**SOME_LIMITS, **problem})
+            never = never and not table.any()
+        except ExpressionError as error:
+            return str(error)
+        except TooLarge:
+            return _why_not_computed(when, {**SOME_LIMITS, **_defaults(tuned), **problem})
+    if never and not when.names & set(LIMIT_NAMES):
+        return (
+            f"`{when.text}` never holds, so that {parameter.name} would never be tuned; "
+            "loosen it, or remove the parameter"
+        )
+    return None
+
+
+def _defaults(tuned: Sequence[Parameter]) -> dict[str, Value]:
+    return {p.name: p.default for p in tuned}
+
+
+def _why_not_computed(when: Expression, values: Mapping[str, Value]) -> str | None:
+    try:
+        when.holds(values)
+    except ExpressionError as error:
+        return str(error)
+    return None

@@ -1,0 +1,489 @@
+"""Warm devices and low clocks, on a clock of the tests' own and on a device in memory."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.core.observations import CLOCK_ERROR, RUNS_PER_SAMPLE, SM_CLOCK_MHZ, THROTTLED_SAMPLES
+from harness.core.program import Binary
+from harness.core.records import Build, Config, Input, Outcome
+from harness.measure import clocks as clock_watch
+from harness.measure.clocks import (
+    GPU_WARMUP_S,
+    PAUSE_S,
+    ClockWatch,
+    SampleClocks,
+    delay_randomly,
+    find_tick,
+    run_sample,
+)
+from harness.measure.kernels.runner import measure_interleaved, measure_kernel
+from harness.measure.measurer import sampling_of
+from harness.measure.trial import trial
+from harness.measure.trial.occasions import join
+from harness.measure.trial.trial import Job
+from harness.space_file import load_spec
+from harness.stats.timing import Sampling, time_ratio
+from tests.helpers.fake_kernels import DATA, bound_device, fake_job
+
+FULL_MHZ = 1000.0
+JOB = fake_job()
+MVMUL = Path(__file__).parents[2] / "spaces/mvmul.yaml"
+
+
+class Work:
+    """A watched device, which runs when the test says so."""
+
+    def __init__(self, full_mhz: float | None = FULL_MHZ) -> None:
+        self.now_s = 100.0
+        self.watch = ClockWatch(full_mhz, lambda: self.now_s)
+
+    def run(self, seconds: float, *clocks_mhz: float | None) -> None:
+        """Run once at each clock."""
+        for mhz in clocks_mhz:
+            self.watch.run_begins()
+            self.now_s += seconds
+            self.watch.run_ended(mhz)
+
+    def is_warm(self, warmup_s: float = 0.025) -> bool:
+        return self.watch.is_warm(warmup_s)
+
+
+# ------------------------------------------------------------------------- warm devices
+
+
+@pytest.mark.parametrize(
+    ("full_mhz", "steps"),
+    [
+        (None, [(0.0, [], False), (0.01, [None, None], False), (0.01, [None], True)]),
+        (FULL_MHZ, [(0.03, [800, 900, 1000], False), (0.03, [995], False), (0.03, [1005], True)]),
+        (FULL_MHZ, [(0.01, [300] * 4, False), (0.01, [1000] * 3, True)]),  # steady, but low
+        (FULL_MHZ, [(0.1, [1000, 1000], False)]),  # three runs are needed
+        (FULL_MHZ, [(0.01, [1000] * 3, True), (0.01, [900], True)]),  # it stays warm
+    ],
+)
+def test_device_is_warm_after_the_time_and_where_its_clock_is_steady(
+    full_mhz: float | None, steps: list[tuple[float, list[float | None], bool]]
+) -> None:
+    work = Work(full_mhz)
+    assert work.is_warm(0), "no time asks for nothing"
+    for seconds, clocks_mhz, is_warm in steps:
+        work.run(seconds, *clocks_mhz)
+        assert work.is_warm() is is_warm
+
+
+def test_pause_makes_the_device_cold_again() -> None:
+    work = Work()
+    work.run(0.01, 1000, 1000, 1000)
+    work.now_s += 0.9 * PAUSE_S
+    assert work.is_warm(), "the next configuration needs no warm-up"
+    work.now_s += 0.2 * PAUSE_S
+    assert not work.is_warm()
+    work.run(0.01, 1000)
+    assert not work.is_warm(), "the work from before the pause does not count"
+    work.run(0.02, 1000)
+    assert not work.is_warm(), "neither do the clocks"
+    work.run(0.01, 1000)
+    assert work.is_warm()
+
+
+def test_work_between_launches_is_no_pause() -> None:
+    """To copy large arrays to the device takes longer than a pause."""
+    work = Work()
+    for _ in range(3):
+        work.watch.run_begins()
+        work.now_s += 2 * PAUSE_S
+        work.watch.run_ended(1000)
+    assert work.is_warm()
+
+
+def test_clock_that_never_becomes_steady_is_waited_for_in_vain_only_once() -> None:
+    work = Work()
+    for mhz in (900, 800) * 15:
+        work.run(0.01, mhz)
+        if work.is_warm():
+            break
+    assert work.now_s == pytest.approx(100.25, abs=0.011)
+
+
+def test_locked_clock_is_the_expected_one_after_the_first_warm_up() -> None:
+    work = Work()
+    while not work.is_warm():
+        work.run(0.01, 600)
+    assert work.now_s == pytest.approx(100.25, abs=0.011)
+    assert not work.watch.is_low(590)
+    work.now_s += 1
+    began_s = work.now_s
+    while not work.is_warm():
+        work.run(0.01, 600)
+    assert work.now_s == pytest.approx(began_s + 0.03, abs=1e-6)
+
+
+@pytest.mark.parametrize(("measure", "warmup_s"), [({}, 0.025), ({"warmup_time_s": 0}, 0)])
+def test_space_says_how_long_to_warm_up(measure: dict[str, float], warmup_s: float) -> None:
+    spec = load_spec(MVMUL).with_measure(measure)
+    assert sampling_of(spec, {"warmup_time_s": GPU_WARMUP_S}).warmup_time_s == warmup_s
+    assert sampling_of(load_spec(MVMUL.parent / "blur_gcc.yaml")).warmup_time_s == 0, "a program"
+
+
+# ------------------------------------------------------------------------- low clocks
+
+
+def test_low_is_under_three_quarters_of_the_stated_clock() -> None:
+    work = Work()
+    assert [work.watch.is_low(mhz) for mhz in (749, 751, None)] == [True, False, False]
+    work.run(0.01, 1200)
+    assert not work.watch.is_low(760), "a higher clock does not raise the limit"
+
+
+def test_highest_clock_counts_where_the_device_states_none() -> None:
+    work = Work(None)
+    assert not work.watch.is_low(100)
+    work.run(0.01, 2000, 1900)
+    assert [work.watch.is_low(mhz) for mhz in (1490, 1510)] == [True, False]
+
+
+def test_clock_that_recovers_is_expected_again() -> None:
+    work = Work()
+    work.run(0.01, 500, 500, 500)
+    work.watch.expect_no_more()
+    assert not work.watch.is_low(500)
+    work.run(0.01, 990)
+    assert work.watch.is_low(500)
+
+
+def sample(clocks: SampleClocks, work: Work, *clocks_mhz: float | None) -> list[bool]:
+    kept = []
+    for mhz in clocks_mhz:
+        work.run(0.01, mhz)
+        kept.append(clocks.keeps(mhz))
+    return kept
+
+
+def test_clock_that_is_low_every_other_time_does_not_use_up_the_deadline() -> None:
+    waits: list[float] = []
+    work = Work()
+    clocks = SampleClocks(work.watch, waits.append)
+    kept = sample(clocks, work, *(500, 1000) * 100)
+    assert kept == [False, True] * 40 + [True] * 120
+    assert len(waits) == 40
+
+
+def test_low_samples_are_thrown_away_and_counted_after_a_pause_each() -> None:
+    waits: list[float] = []
+    work = Work()
+    clocks = SampleClocks(work.watch, waits.append)
+    assert sample(clocks, work, 1000, 500, 700, 980, 990) == [True, False, False, True, True]
+    assert clocks.observed() == {SM_CLOCK_MHZ: 990, THROTTLED_SAMPLES: 2}
+    assert len(waits) == 2
+    assert max(waits) < PAUSE_S, "otherwise the device would count as cold"
+
+
+def test_samples_are_kept_after_five_low_clocks_in_a_row() -> None:
+    work = Work()
+    clocks = SampleClocks(work.watch, lambda _: None)
+    assert sample(clocks, work, *[500] * 8) == [False] * 5 + [True] * 3
+    assert clocks.observed() == {SM_CLOCK_MHZ: 500, THROTTLED_SAMPLES: 5}
+    following = SampleClocks(work.watch, lambda _: None)
+    assert sample(following, work, 500, 510) == [True, True], "the next measurement waits no more"
+
+
+def test_hot_kernel_does_not_wait_again_in_each_round_beside_a_cool_one() -> None:
+    work = Work()
+    hot, cool = (SampleClocks(work.watch, lambda _: None) for _ in range(2))
+    sample(hot, work, *[500] * 6)
+    for _ in range(3):
+        assert sample(cool, work, 1000) == [True]
+        assert sample(hot, work, 500) == [True]
+
+
+def test_nothing_is_observed_where_no_clock_is_known() -> None:
+    work = Work(None)
+    clocks = SampleClocks(work.watch)
+    assert sample(clocks, work, None, None) == [True, True]
+    assert clocks.observed() == {}
+
+
+# ------------------------------------------------------------------------- measurements
+
+
+@pytest.fixture(autouse=True)
+def no_recovery(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock_watch, "_RECOVERY_S", 0.0)
+
+
+def test_thrown_away_sample_is_taken_again() -> None:
+    device = bound_device(None, [9, 1, 2, 7, 3, 4], [1000, 1000, 1000, 600, 1000, 980])
+    found = measure_kernel(device, DATA, JOB)
+    assert found.timing.samples_s == (1, 2, 3, 4)
+    assert found.warmup_s == (9,)
+    assert found.observed == {SM_CLOCK_MHZ: 1000, THROTTLED_SAMPLES: 1}
+
+
+def test_rounds_stay_rounds_where_one_sample_is_taken_again() -> None:
+    device = bound_device(None, [9, 9, 1, 2, 7, 3, 4], [1000, 1000, 1000, 1000, 600, 1000, 1000])
+    found = measure_interleaved(device, [DATA], [JOB, JOB], rounds=2)
+    samples_s = [each.timing.samples_s for each in found if each.timing]
+    assert sorted(one[0] for one in samples_s) == [1, 2]
+    assert sorted(one[1] for one in samples_s) == [3, 4]
+    assert sum(each.observed.get(THROTTLED_SAMPLES, 0) for each in found) == 1
+
+
+def test_runs_that_warm_the_device_are_in_no_sample() -> None:
+    device = bound_device()
+    worked_s = 0.0
+
+    def now_s() -> float:
+        nonlocal worked_s
+        worked_s += 1e-4
+        return worked_s
+
+    device.watch = ClockWatch(None, now_s)
+    sampling = dataclasses.replace(JOB.sampling, warmup_time_s=0.025)
+    found = measure_kernel(device, DATA, dataclasses.replace(JOB, sampling=sampling))
+    assert len(found.warmup_s) == 1
+    assert 50 < len(device.launched) < 300
+
+
+def test_device_that_never_becomes_warm_is_sampled_in_the_end() -> None:
+    device = bound_device()
+    device.watch = ClockWatch(None, lambda: 1.0)
+    sampling = dataclasses.replace(JOB.sampling, warmup_time_s=0.001, repeats=2)
+    found = measure_kernel(device, DATA, dataclasses.replace(JOB, sampling=sampling))
+    assert found.outcome is Outcome.OK
+
+
+# ---------------------------------------------------------------------- coarse clocks
+
+
+TICK_S = 1.024e-6
+ROUNDS = 20
+TICK_JOB = Job(
+    config=Config({}),
+    input=Input({}),
+    binary=Binary(Build(key="", options="", compiler="", compile_s=0.0), b""),
+    sampling=Sampling(),
+)
+
+
+@dataclass
+class TickingRunner:
+    """A `Runner` whose launches take a time, 0.5 % more or less, on a clock that counts in ticks.
+
+    `phase` is where in a tick its launches begin, from 0 to 1; anywhere where it is None. Where
+    the tick is known (`tick_s`), each waits for a random part of it, as a kernel's do.
+    """
+
+    true_s: float
+    clock_tick_s: float
+    tick_s: float
+    phase: float | None
+    rng: random.Random
+    job: Job = TICK_JOB
+    wall_s: float = 0.0
+    host_read: tuple[str, ...] = ()
+    runs: int = 0
+
+    def prepare(self) -> Iterator[float]:
+        yield self.run()
+
+    def run(self) -> float:
+        """Return what the clock says of one launch, and at least one tick."""
+        self.runs += 1
+        begin = self.rng.random() if self.phase is None else self.phase
+        begin = (begin + self.rng.random() * self.tick_s / self.clock_tick_s) % 1
+        took = self.true_s * self.rng.gauss(1, 0.005) / self.clock_tick_s
+        return max(1, int(begin + took)) * self.clock_tick_s
+
+    def is_warm(self) -> bool:
+        return True
+
+    def keeps_sample(self) -> bool:
+        return True
+
+    def verify(self) -> None: ...
+
+    def finish(self) -> None: ...
+
+    def check_writes(self) -> None: ...
+
+    def observed(self) -> dict[str, float]:
+        return {}
+
+
+def runner(true_s: float, tick_s: float = TICK_S, seed: int = 0) -> TickingRunner:
+    return TickingRunner(true_s, tick_s, tick_s, None, random.Random(seed))
+
+
+@pytest.mark.parametrize("tick_s", [1.024e-6, 0.5e-6, 32e-9])
+def test_tick_is_the_least_step_between_times(tick_s: float) -> None:
+    rng = random.Random(0)
+
+    def work(length: int) -> float:
+        return math.floor((1.5e-6 + length * 20e-9) / tick_s + rng.random()) * tick_s
+
+    assert find_tick(work) == pytest.approx(tick_s)
+
+
+def test_tick_is_at_least_what_the_driver_states_and_that_of_a_clock_that_stands() -> None:
+    assert find_tick(lambda length: length * 1e-9, stated_s=1e-6) == 1e-6
+    assert find_tick(lambda length: TICK_S) == TICK_S
+
+
+def test_sample_has_a_hundred_ticks_or_one_long_run() -> None:
+    assert len(run_sample(lambda: 1.0, 0.25)) == 25
+    assert run_sample(lambda: 1e-3, TICK_S) == [1e-3]
+    assert run_sample(lambda: 1e-3, 0.0) == [1e-3]
+
+
+def test_sample_ends_at_its_most_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock_watch, "MOST_RUNS", 7)
+    assert len(run_sample(lambda: TICK_S, TICK_S)) == 7
+
+
+@pytest.mark.parametrize(
+    ("moments_s", "run_s", "samples", "runs"),
+    [
+        (itertools.count(0.0, 0.02), TICK_S, {}, 3),  # its runs take long
+        (itertools.count(0.0, 0.001), TICK_S, {"samples": 1000}, 5),  # many samples are shorter
+        (itertools.chain([0.0, 9.0], itertools.count(9.01, 0.001)), 5 * TICK_S, {}, 20),
+    ],
+    ids=["long runs", "many samples", "the host was stopped"],
+)
+def test_sample_ends_by_the_time_that_its_runs_take(
+    monkeypatch: pytest.MonkeyPatch,
+    moments_s: Iterator[float],
+    run_s: float,
+    samples: dict[str, int],
+    runs: int,
+) -> None:
+    monkeypatch.setattr(clock_watch.time, "perf_counter", lambda: next(moments_s))
+    assert len(run_sample(lambda: run_s, TICK_S, **samples)) == runs
+
+
+def test_delays_are_spread_over_the_tick(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, waited = 0.0, []
+
+    def counter() -> float:
+        nonlocal now
+        now += 0.01
+        return now
+
+    monkeypatch.setattr(clock_watch.time, "perf_counter", counter)
+    for _ in range(200):
+        before = now
+        delay_randomly(1.0)
+        waited.append(now - before)
+    assert 0.4 < np.mean(waited) < 0.6
+    assert min(waited) < 0.1 < 0.9 < max(waited)
+
+
+def test_short_kernel_is_measured_as_means_of_many_runs_each() -> None:
+    one = runner(2.5 * TICK_S)
+    found = trial.measure(one)
+    assert one.runs == 1 + found.timing.count * found.observed[RUNS_PER_SAMPLE]
+    assert found.observed[RUNS_PER_SAMPLE] == pytest.approx(40, abs=3)
+    assert found.time_s == pytest.approx(2.5 * TICK_S, rel=0.01)
+    assert found.timing.clock_error_s == pytest.approx(TICK_S / 80, rel=0.1)
+    assert found.observed[CLOCK_ERROR] == found.timing.clock_error_s
+    assert found.timing.clock_error_s <= 0.0055 * found.time_s
+
+
+def test_long_kernel_says_nothing_of_its_clock() -> None:
+    found = trial.measure(runner(1.0))
+    assert found.timing.clock_error_s == 0
+    assert found.observed == {}
+
+
+def test_configurations_in_one_round_have_samples_of_their_own_sizes() -> None:
+    slow, fast = trial.measure_interleaved([runner(30 * TICK_S), runner(3 * TICK_S)], 4)
+    assert slow.observed[RUNS_PER_SAMPLE] == 4
+    assert fast.observed[RUNS_PER_SAMPLE] == pytest.approx(33, abs=2)
+
+
+def test_interleaved_samples_are_long_enough_for_the_least_time_after_an_untimed_run() -> None:
+    job = runner(1.0).job
+    sampling = dataclasses.replace(job.sampling, least_time_s=0.2, repeats=20)
+    job = dataclasses.replace(job, sampling=sampling)
+    runners = [dataclasses.replace(runner(s, tick_s=1e-9), job=job) for s in (1e-3, 0.05)]
+    short, long = trial.measure_interleaved(runners, 3)
+    assert short.observed[RUNS_PER_SAMPLE] == pytest.approx(10, abs=1)
+    assert runners[0].runs == 1 + 3 * (1 + short.observed[RUNS_PER_SAMPLE])
+    assert RUNS_PER_SAMPLE not in long.observed
+    assert runners[1].runs == 1 + 3
+    alone = dataclasses.replace(runner(1e-3, tick_s=1e-9), job=job)
+    assert RUNS_PER_SAMPLE not in trial.measure(alone).observed, "a search has no least time"
+
+
+def test_occasions_together_have_the_largest_error() -> None:
+    parts = [trial.measure_interleaved([runner(3 * TICK_S, seed=n)], 3)[0] for n in range(4)]
+    errors_s = [part.observed[CLOCK_ERROR] for part in parts]
+    joined = join(parts)
+    assert joined.timing.clock_error_s == joined.observed[CLOCK_ERROR] == max(errors_s)
+
+
+# ------------------------------------------------------------------------- the whole claim
+
+
+@dataclass
+class Counts:
+    """How many pairs of kernels ended in which claim, and the errors of the times."""
+
+    equal: int = 0
+    right: int = 0
+    wrong: int = 0
+    errors: list[float] = field(default_factory=list)
+
+
+def simulated(pairs: int, *, known: bool) -> Counts:
+    """Measure kernels of 2 to 8 ticks, which begin in step with the clock, beside equal ones and
+    beside ones that are 2 % slower; the tick is `known` or not."""
+    rng, counts = random.Random(1), Counts()
+    for _ in range(pairs):
+        true_s = rng.uniform(2.0, 8.0) * TICK_S
+        for gap in (0.0, 0.02):
+            slower, faster = trial.measure_interleaved(
+                [
+                    TickingRunner(time_s, TICK_S, TICK_S if known else 0.0, rng.random(), rng)
+                    for time_s in (true_s * (1 + gap), true_s)
+                ],
+                ROUNDS,
+                rng.randrange(1 << 30),
+            )
+            counts.errors.append(abs(faster.time_s / true_s - 1))
+            ratio = time_ratio(slower.timing, faster.timing)
+            if not gap:
+                counts.equal += ratio.is_significant
+            elif ratio.is_significant:
+                counts.right += ratio.value > 1
+                counts.wrong += ratio.value < 1
+    return counts
+
+
+@pytest.fixture(scope="module")
+def counts() -> dict[bool, Counts]:
+    return {known: simulated(60, known=known) for known in (False, True)}
+
+
+def test_equal_kernels_are_not_called_different_once_the_tick_is_known(counts) -> None:
+    assert counts[False].equal >= 12
+    assert counts[True].equal == 0
+
+
+def test_the_slower_of_two_kernels_is_not_called_faster_once_the_tick_is_known(counts) -> None:
+    assert counts[False].wrong >= 3
+    assert counts[True].wrong == 0
+    assert counts[True].right > counts[False].right / 2
+
+
+def test_times_are_ten_times_nearer_once_the_tick_is_known(counts) -> None:
+    assert np.median(counts[True].errors) < np.median(counts[False].errors) / 8

@@ -1,0 +1,581 @@
+"""nvcc, and what NVRTC does alike: real compilations, and recorded reports everywhere."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harness.commands.check import main as check
+from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
+from harness.core.program import Binary, Program
+from harness.measure.builds.compiled import sections
+from harness.measure.builds.queue import BuildCache, digests
+from harness.measure.cuda import binary, cubin, nvcc, nvrtc
+from harness.measure.cuda.binary import (
+    Resources,
+    parse_resources,
+    without_resources,
+)
+from harness.measure.cuda.nvcc import Nvcc, find_nvcc
+from harness.measure.cuda.nvrtc import Nvrtc, load_nvrtc
+from tests.helpers.compilers import BOTH, needs_nvcc, needs_nvrtc
+from tests.helpers.planted import SOON_S, is_running, until
+
+# U and N are names that CUDA's own headers use as template parameters. The function and the
+# variable with internal linkage get names in which nvcc hashes the folder of the source.
+SOURCE = """\
+#define U 4
+#define N 7
+#define BLOCK 128
+#line 1 "two_kernels.cu"
+namespace { __device__ int counter; }
+static __device__ __noinline__ float scaled(float v) { return v * N; }
+extern "C" __global__ void copy(float *x, const float *y) { x[threadIdx.x] = scaled(y[0]); }
+extern "C" __global__ void turn(float *x, const float *y) {
+    __shared__ float tile[BLOCK * U];
+    const int unused = 1;
+    tile[threadIdx.x] = y[threadIdx.x];
+    atomicAdd(&counter, 1);
+    __syncthreads();
+    x[threadIdx.x] = tile[(N * threadIdx.x) % BLOCK];
+}
+"""
+
+
+def program(text: str = SOURCE, *options: str, include_dirs: tuple[str, ...] = ()) -> Program:
+    return Program(text, options, include_dirs)
+
+
+@pytest.fixture(scope="module")
+def compiler() -> Nvcc:
+    return Nvcc("sm_90")
+
+
+@pytest.fixture(scope="module")
+def built(compiler: Nvcc) -> Binary:
+    return compiler.compile(program())
+
+
+@pytest.fixture(scope="module", params=BOTH)
+def either(request: pytest.FixtureRequest) -> Nvcc | Nvrtc:
+    """Each compiler of CUDA."""
+    return request.param("sm_90")
+
+
+@pytest.fixture(scope="module")
+def made(either: Nvcc | Nvrtc) -> Binary:
+    """What each compiler makes of the source."""
+    return either.compile(program())
+
+
+# ------------------------------------------------------------------------- by either compiler
+
+
+def test_build_has_the_resources_of_its_kernels_and_records_what_it_was_made_with(made, either):
+    assert made.data.startswith(b"\x7fELF")
+    assert made.build.shared_bytes == 4 * 128 * 4
+    assert made.build.spill_bytes == 0
+    assert 8 <= made.build.registers <= 255
+    assert made.build.key == program().key(either.identity)
+    assert made.build.compiler == either.identity
+    assert re.fullmatch(r"(nvcc|nvrtc) \d+\.\d+\.\d+ .*sm_90", either.identity)
+    assert made.build.compile_s > 0
+    assert not made.build.cached
+
+
+def test_log_keeps_warnings_at_their_source_lines_and_no_resources(made):
+    assert 'two_kernels.cu(6): warning #177-D: variable "unused"' in made.build.log
+    assert "ptxas info" not in made.build.log
+    assert "stack frame" not in made.build.log
+
+
+def test_flags_that_change_nothing_give_the_same_machine_code_and_others_do_not(made, either):
+    again = either.compile(program(SOURCE, "-Xptxas", "-O3"))
+    assert again.build.binary_sha256 == made.build.binary_sha256
+    assert again.build.options == "-Xptxas -O3"
+    unoptimised = either.compile(program(SOURCE, "-Xptxas", "-O0"))
+    assert unoptimised.build.binary_sha256 != made.build.binary_sha256
+
+
+def test_too_much_static_shared_memory_is_a_failed_build(either):
+    body = "__shared__ int s[20000]; s[*x] = 1; __syncthreads(); *x = s[1];"
+    text = f"__global__ void f(int *x) {{ {body} }}"
+    with pytest.raises(BuildFailed, match=r"(?s)uses too much shared data.*in launch\.shared"):
+        either.compile(program(text))
+
+
+# ------------------------------------------------------------------------- by nvcc
+
+
+# nvcc ends with status 0, but a time of such a build would stand beside flags that were not obeyed.
+@needs_nvcc
+def test_flags_that_nvcc_warns_it_does_not_obey_are_a_failed_build(compiler):
+    options = ("-maxrregcount", "64", "-Xptxas", "--maxrregcount=96", "-arch=sm_80")
+    with pytest.raises(BuildFailed, match="the compiler did not obey its flags") as failure:
+        compiler.compile(program(SOURCE, *options))
+    assert "incompatible redefinition for option 'maxrregcount'" in str(failure.value)
+    assert "incompatible redefinition for option 'gpu-architecture'" in str(failure.value)
+
+
+@needs_nvcc
+def test_refused_source_fails_with_the_compilers_words_and_no_temporary_path(compiler):
+    with pytest.raises(BuildFailed) as failure:
+        compiler.compile(program('#line 7 "odd.cu"\n__global__ void f(float *x) { x[0] = NAME; }'))
+    message = str(failure.value)
+    assert 'odd.cu(7): error: identifier "NAME" is undefined' in message
+    assert "nvcc ended with status 1" in message
+    assert "/tmp" not in message
+    assert "harness-nvcc-" not in message
+    assert "tmpxft" not in message
+
+
+@needs_nvcc
+def test_macro_in_an_unroll_pragma_is_a_failed_build_with_advice(compiler):
+    source = """
+#define UNROLL 4
+extern "C" __global__ void f(float *x) {
+#pragma unroll UNROLL
+    for (int i = 0; i < 8; i++)
+        x[i] += 1;
+}"""
+    with pytest.raises(BuildFailed, match="expands no macro in `#pragma unroll`"):
+        compiler.compile(program(source))
+
+
+@needs_nvcc
+def test_headers_are_found_in_a_folder_relative_to_where_we_stand_and_are_known_afterwards(
+    compiler, tmp_path, monkeypatch
+):
+    (tmp_path / "of the user").mkdir()
+    (tmp_path / "of the user" / "first.h").write_text("#define FIRST 0\n")
+    monkeypatch.setenv("CPATH", str(tmp_path / "of the user"))
+    (tmp_path / "headers").mkdir()
+    (tmp_path / "headers" / "size.h").write_text("#define SIZE 96\n")
+    monkeypatch.chdir(tmp_path)
+    source = """#include "size.h"
+#include <first.h>
+#include <cuda_fp16.h>
+extern "C" __global__ void f(char *x) {
+    __shared__ char s[SIZE];
+    s[threadIdx.x] = x[FIRST];
+    __syncthreads();
+    x[threadIdx.x] = s[threadIdx.x ^ 1];
+}"""
+    built = compiler.compile(program(source, include_dirs=("headers",)))
+    assert built.build.shared_bytes == 96
+    headers = [tmp_path / "headers" / "size.h", tmp_path / "of the user" / "first.h"]
+    assert built.read == digests(str(header.resolve()) for header in headers)
+
+
+# ------------------------------------------------------------------------- architectures
+
+
+@pytest.mark.parametrize(
+    ("arch", "error", "reason"),
+    [
+        ("sm90", UsageError, r"'sm90' is no.*did you mean `sm_90`\?"),
+        ("sm_20", BackendUnavailable, r"compile for sm_20.*(toolkit|older release of the wheel)"),
+        ("sm_80a", BackendUnavailable, "does not compile for sm_80a"),
+    ],
+)
+def test_unknown_architecture_is_refused_with_the_next_step(either, arch, error, reason):
+    with pytest.raises(error, match=reason):
+        type(either)(arch)
+
+
+# ------------------------------------------------------------------------- the machine code
+
+
+@needs_nvcc
+def test_one_changed_byte_of_code_changes_the_hash(built):
+    (code,) = (each.content for each in sections(built.data) if each.name == b".text.turn")
+    changed = bytearray(built.data)
+    changed[built.data.index(code)] ^= 1
+    assert cubin.machine_code_sha256(bytes(changed)) != built.build.binary_sha256
+
+
+@pytest.mark.parametrize("junk", [b"", b"\x7fELF", b"// PTX\n" * 40])
+def test_what_is_no_cubin_has_no_machine_code(junk):
+    with pytest.raises(ValueError, match="cubin"):
+        cubin.machine_code_sha256(junk)
+
+
+# ------------------------------------------------------------------------- ptxas' report
+
+REPORT = """\
+kernel.cu(5): warning #177-D: variable "s" was declared but never referenced
+ptxas warning : For profile sm_90 adjusting per thread register count of 16 to lower bound of 24
+ptxas info    : Overriding maximum register limit 256 for 'fine' with  32 of maxrregcount option
+ptxas info    : 4 bytes gmem
+ptxas info    : Compiling entry function '_Z1cILi3EEvPi' for 'sm_90'
+ptxas info    : Function properties for _Z1cILi3EEvPi
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 8 registers, used 0 barriers
+ptxas info    : Compile time = 22.817 ms
+ptxas info    : Compiling entry function 'b' for 'sm_90'
+ptxas info    : Function properties for b
+    5080 bytes stack frame, 5248 bytes spill stores, 10440 bytes spill loads
+ptxas info    : Used 32 registers, used 1 barriers, 5080 bytes cumulative stack size, 2048 bytes smem
+ptxas info    : Compile time = 122.066 ms
+ptxas info    : Function properties for _ZN32_INTERNAL_47d4193a_9_kernel_cu_a1hEi
+    8 bytes stack frame, 4 bytes spill stores, 8 bytes spill loads
+"""  # noqa: E501
+
+
+def test_the_largest_of_each_resource_is_read():
+    assert parse_resources(REPORT) == Resources(32, 2048, 5248 + 10440)
+    assert parse_resources("".join(REPORT.splitlines(keepends=True)[-2:])) == (None, None, 12)
+    assert parse_resources("nvcc warning : no resources") == Resources()
+
+
+def test_resources_of_older_toolkits_are_read_too():
+    report = (
+        "ptxas info    : Function properties for f\n"
+        "    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"
+        "ptxas info    : Used 20 registers, 4096+16 bytes smem, 360 bytes cmem[0]\n"
+    )
+    assert parse_resources(report) == Resources(20, 4096, 0)
+
+
+def test_warnings_remain_when_resources_are_taken_out():
+    assert without_resources(REPORT).splitlines() == REPORT.splitlines()[:2]
+
+
+# ------------------------------------------------------------------------- finding and running
+
+
+def fake_nvcc(folder: Path, compiling: str = "exit 0") -> Path:
+    """A program that answers nvcc's questions and otherwise runs a shell command."""
+    path = folder / "nvcc"
+    path.write_text(
+        "#!/bin/sh\n"
+        'case "$1" in\n'
+        '  --version) echo "Cuda compilation tools, release 13.0, V13.0.88"\n'
+        '             echo "Build cuda_13.0.r13.0/compiler.36424714_0";;\n'
+        "  --list-gpu-code) echo sm_80; echo sm_90;;\n"
+        f"  *) {compiling};;\n"
+        "esac\n"
+    )
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def bare(monkeypatch, tmp_path):
+    """A machine where nothing is installed, but for a gcc that nobody runs."""
+    for name in ("CUDACXX", "CUDA_HOME", "CUDA_PATH", *nvcc.ENVIRONMENT):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/bin:/usr/bin")
+    which = shutil.which  # finds one in /usr/local/cuda/bin
+    monkeypatch.setattr(
+        nvcc.shutil, "which", lambda name, path=None: None if name == "nvcc" else which(name)
+    )
+    monkeypatch.setitem(sys.modules, "cuda.pathfinder", None)
+    return tmp_path
+
+
+def test_missing_nvcc_says_where_was_looked_and_what_to_install(bare):
+    with pytest.raises(BackendUnavailable) as missing:
+        find_nvcc()
+    for words in ("CUDACXX", "PATH", "CUDA toolkit", "pip install nvidia-cuda-nvcc"):
+        assert words in str(missing.value)
+
+
+def test_cudacxx_that_names_no_program_is_not_ignored(bare, monkeypatch):
+    monkeypatch.setenv("CUDACXX", "/nowhere/nvcc")
+    with pytest.raises(BackendUnavailable, match="CUDACXX is '/nowhere/nvcc'"):
+        find_nvcc()
+
+
+def test_cudacxx_comes_first(bare, monkeypatch):
+    executable = fake_nvcc(bare)
+    monkeypatch.setenv("CUDACXX", str(executable))
+    assert find_nvcc() == executable
+
+
+def test_cuda_home_comes_before_path(monkeypatch, tmp_path):
+    (tmp_path / "bin").mkdir()
+    executable = fake_nvcc(tmp_path / "bin")
+    monkeypatch.delenv("CUDACXX", raising=False)
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    assert find_nvcc() == executable
+
+
+def test_wheel_is_found_where_cuda_pathfinder_is(bare, monkeypatch):
+    pathfinder = SimpleNamespace(find_nvidia_binary_utility=lambda name: f"/site-packages/{name}")
+    monkeypatch.setitem(sys.modules, "cuda.pathfinder", pathfinder)
+    assert find_nvcc() == Path("/site-packages/nvcc")
+
+
+def test_missing_host_compiler_is_reported_before_any_build(bare, monkeypatch):
+    executable = fake_nvcc(bare)
+    monkeypatch.setattr(nvcc.shutil, "which", lambda _: None)
+    with pytest.raises(BackendUnavailable, match="no gcc on PATH"):
+        Nvcc("sm_90", executable)
+
+
+def test_program_that_is_no_nvcc_is_refused(tmp_path):
+    with pytest.raises(BackendUnavailable, match="names no version"):
+        Nvcc("sm_90", Path("/bin/echo"))
+
+
+def test_identity_names_release_build_architecture_and_flags_of_the_environment(bare, monkeypatch):
+    executable = fake_nvcc(bare)
+    monkeypatch.setenv("NVCC_CCBIN", "g++-12")
+    plain = "nvcc 13.0.88 (compiler.36424714_0) sm_90"
+    assert Nvcc("sm_90", executable).identity == f"{plain} NVCC_CCBIN=g++-12"
+
+
+@pytest.mark.parametrize(("usual_s", "own_s"), [(1.0, None), (300.0, 1.0)])
+def test_build_past_its_deadline_fails_and_leaves_no_process_behind(
+    bare, monkeypatch, usual_s, own_s
+):
+    executable = fake_nvcc(bare, f"(sleep 300; :) & echo $! > {bare}/child; sleep 300")
+    monkeypatch.setattr(nvcc, "COMPILE_TIMEOUT_S", usual_s)
+    compiler = Nvcc("sm_90", executable)
+    begin = time.monotonic()
+    with pytest.raises(BuildFailed, match=r"did not finish within 1 s .*SECONDS.*--fresh"):
+        compiler.compile(Program("", (), (), timeout_s=own_s))
+    assert time.monotonic() - begin < SOON_S
+    child = int((bare / "child").read_text())
+    assert until(lambda: not is_running(child))
+
+
+def test_silent_failure_is_called_that(bare):
+    compiler = Nvcc("sm_90", fake_nvcc(bare, "exit 3"))
+    with pytest.raises(BuildFailed, match=r"nvcc ended with status 3\nnvcc printed nothing"):
+        compiler.compile(program())
+
+
+def test_output_that_is_no_cubin_is_a_failed_build(bare):
+    compiler = Nvcc("sm_90", fake_nvcc(bare, "echo text > kernel.cubin"))
+    with pytest.raises(BuildFailed, match="no cubin"):
+        compiler.compile(program())
+
+
+def test_log_names_neither_the_temporary_folder_nor_numbered_files(bare):
+    says = 'echo "$PWD/kernel.cu: $TMPDIR/tmpxft_0001c8_00000000-6_kernel.ptx, line 3; error"'
+    compiler = Nvcc("sm_90", fake_nvcc(bare, f"{says}; exit 1"))
+    with pytest.raises(BuildFailed) as failure:
+        compiler.compile(program())
+    assert str(failure.value).endswith("kernel.cu: kernel.ptx, line 3; error")
+
+
+def test_options_reach_nvcc_unchanged_and_before_ours(bare):
+    # No shell takes part: what looks like a command stays an option.
+    executable = fake_nvcc(bare, f'printf "%s\\n" "$@" > {bare}/arguments; exit 1')
+    with pytest.raises(BuildFailed):
+        Nvcc("sm_90", executable).compile(program(SOURCE, "-DNAME=$(id) ;", "-arch=sm_80"))
+    arguments = (bare / "arguments").read_text().splitlines()
+    assert arguments[:2] == ["-DNAME=$(id) ;", "-arch=sm_80"]
+    assert arguments[2] == "-arch=sm_90"
+    assert os.path.basename(arguments[-1]) == "kernel.cubin"
+
+
+# ---------------------------------------------------------------------- the NVRTC by_nvrtc
+
+
+SPACES = Path(__file__).parents[2] / "spaces"
+
+
+@pytest.fixture(scope="module")
+def by_nvrtc() -> Nvrtc:
+    return Nvrtc("sm_90")
+
+
+@pytest.fixture(scope="module")
+def nvrtc_built(by_nvrtc: Nvrtc) -> Binary:
+    return by_nvrtc.compile(program())
+
+
+# ------------------------------------------------------------------------- what is built
+
+
+@needs_nvrtc
+def test_lines_of_the_source_are_in_a_cubin_that_is_built_with_them(by_nvrtc):
+    names = {each.name for each in sections(by_nvrtc.compile(program(SOURCE, "-lineinfo")).data)}
+    assert b".debug_line" in names
+
+
+@needs_nvrtc
+def test_device_with_features_of_its_own_is_compiled_for_where_it_has_them():
+    assert Nvrtc("sm_90", specific=True).arch == "sm_90a"
+    assert Nvrtc("sm_80", specific=True).arch == "sm_80"
+
+
+# ------------------------------------------------------------------------- what is refused
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(
+    ("text", "options", "reason"),
+    [
+        ("", ("-Xcompiler", "-Wall"), r"unrecognized option -Xcompiler.*no option of NVRTC.*nvcc"),
+        ("", ("-Xptxas", "--none"), r"ptxas fatal\s*: Unknown option '-none'"),
+        ("#include <iostream>", (), r'file "iostream".*no headers of the host'),
+        ("#include <curand_none.h>", (), r"header of the CUDA toolkit: install it, or pip install"),
+        ("__device__ uint32_t x;", (), r'"uint32_t" is undefined.*<cuda/std/cstdint>.*with nvcc'),
+        ("int main() {}", (), r"keep main\(\) and host code in another file"),
+        ("#include NAME", (), r"`#include NAME` names its file by a macro.*with nvcc"),
+        ("", ("-include", "x.h"), r"the option `-include` reads a file"),
+        ("", ("-maxrregcount=64", "-maxrregcount=96"), r"did not obey.*incompatible redefinition"),
+        ("", ("-arch=sm_80",), r"did not obey.*80"),
+        (
+            '#line 7 "odd.cu"\n__device__ int x = NAME;',
+            (),
+            r'^odd\.cu\(7\): error.* "NAME" is undef',
+        ),
+    ],
+)
+def test_refused_build_says_why_and_what_helps(by_nvrtc, text, options, reason):
+    with pytest.raises(BuildFailed, match=f"(?s){reason}"):
+        by_nvrtc.compile(program(text, *options))
+
+
+@pytest.mark.parametrize("fault", [ImportError("no module"), RuntimeError("no libnvrtc.so.13\n")])
+def test_missing_library_says_what_to_install(monkeypatch, fault):
+    class Library:
+        @staticmethod
+        def nvrtcVersion() -> None:  # noqa: N802 (NVRTC's name)
+            raise fault
+
+    def found(name: str) -> Any:
+        if isinstance(fault, ImportError):
+            raise fault
+        return Library
+
+    monkeypatch.setattr(importlib, "import_module", found)
+    with pytest.raises(BackendUnavailable, match="pip install cuda-bindings nvidia-cuda-nvrtc"):
+        load_nvrtc()
+
+
+@needs_nvrtc
+def test_build_leaves_nothing_for_the_next_one(nvrtc_built, by_nvrtc):
+    by_nvrtc.compile(program(SOURCE, "--restrict"))
+    assert by_nvrtc.compile(program()).build.binary_sha256 == nvrtc_built.build.binary_sha256
+
+
+class _Faulty:
+    """The library, but for what compiles."""
+
+    def __init__(self) -> None:
+        self.library = load_nvrtc()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.library, name)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (lambda *_: os.kill(os.getpid(), signal.SIGKILL), r"NVRTC crashed \(SIGKILL\)"),
+        (lambda *_: os._exit(3), "NVRTC ended with status 3"),
+        (lambda *_: time.sleep(300), r"NVRTC did not finish within 0\.2 s .*build_timeout_s: SEC"),
+    ],
+)
+def test_library_that_crashes_or_hangs_is_a_failed_build(monkeypatch, fault, reason):
+    library = _Faulty()
+    monkeypatch.setattr(nvrtc, "load_nvrtc", lambda: library)
+    compiler = Nvrtc("sm_90")
+    library.nvrtcCompileProgram = fault
+    with pytest.raises(BuildFailed, match=reason):
+        compiler.compile(Program("", (), (), timeout_s=0.2))
+
+
+# ------------------------------------------------------------------------- headers
+
+
+@needs_nvrtc
+def test_headers_are_known_afterwards_and_a_changed_one_is_built_again(by_nvrtc, tmp_path):
+    (tmp_path / "size.h").write_text("#include <deeper.h>\n")
+    (tmp_path / "deeper.h").write_text("#define SIZE 96\n")
+    text = """#include "size.h"
+#include <cuda_fp16.h>
+__global__ void f(char *x) {
+    __shared__ char s[SIZE];
+    s[threadIdx.x] = x[0];
+    __syncthreads();
+    x[threadIdx.x] = s[threadIdx.x ^ 1];
+}"""
+    asked = program(text, include_dirs=(str(tmp_path),))
+    found = by_nvrtc.compile(asked)
+    assert found.build.shared_bytes == 96
+    own = digests(str((tmp_path / name).resolve()) for name in ("deeper.h", "size.h"))
+    assert set(own) <= set(found.read)
+    BuildCache().put(found)
+    assert BuildCache().get(found.build.key) is not None
+    (tmp_path / "deeper.h").write_text("#define SIZE 128\n")
+    assert BuildCache().get(found.build.key) is None
+
+
+@needs_nvrtc
+def test_file_in_the_processs_own_folder_is_no_header(by_nvrtc, tmp_path, monkeypatch):
+    (tmp_path / "mine.h").write_text("#define MINE 1\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BuildFailed, match=r'open source file "mine\.h"'):
+        by_nvrtc.compile(program('#include "mine.h"\n'))
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("name", ["parts/outer.h", "cooperative_groups.h"])
+def test_header_includes_one_of_its_own_folder(by_nvrtc, name, tmp_path):
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    (parts / "outer.h").write_text('#include "inner.h"\n')
+    (parts / "inner.h").touch()
+    by_nvrtc.compile(program(f"#include <{name}>\n", include_dirs=(str(tmp_path),)))
+
+
+@pytest.mark.parametrize(
+    ("text", "needs"),
+    [
+        ("int a;", False),
+        ('#include "mine.h"', False),
+        ("#include <mine.h>", False),
+        ("# include <cuda_fp16.h>", True),
+        ('#include "other.h"', True),
+    ],
+)
+def test_headers_of_the_toolkit_are_looked_for_where_a_file_is_in_no_folder_of_the_space(
+    text, needs, tmp_path
+):
+    (tmp_path / "mine.h").touch()
+    asked = Program(text, (), (str(tmp_path),))
+    assert binary.includes_others(asked, ()) == needs
+
+
+# ------------------------------------------------------------------------- commands
+
+
+@needs_nvrtc
+def test_check_compiles_for_an_architecture_without_nvcc(monkeypatch, capsys):
+    monkeypatch.setenv("CUDACXX", "/nowhere/nvcc")
+    assert check([str(SPACES / "mvmul.yaml"), "--arch", "sm_90", "--sample", "0"]) == 0
+    assert "default for sm_90: OK (compiled by nvrtc in" in capsys.readouterr().out
+
+
+def test_library_that_does_not_compile_is_not_used(monkeypatch):
+    class Broken:
+        class Status(int):
+            name = "NVRTC_ERROR_INTERNAL_ERROR"
+
+        def nvrtcGetSupportedArchs(self) -> tuple[int, list[int]]:  # noqa: N802
+            return 0, [80, 90]
+
+        def nvrtcCreateProgram(self, *_: object) -> tuple[Status, None]:  # noqa: N802
+            return self.Status(11), None
+
+    monkeypatch.setattr(nvrtc, "load_nvrtc", Broken)
+    with pytest.raises(BackendUnavailable, match=r"does not compile an empty kernel: NVRTC p"):
+        Nvrtc("sm_90")

@@ -1,0 +1,406 @@
+"""Which backend is used, which compiler compiles CUDA kernels, and why."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.commands import check, compare
+from harness.core.errors import BackendUnavailable, UsageError
+from harness.measure import choose as measure_choose
+from harness.measure import devices
+from harness.measure.choose import with_cuda_compiler
+from harness.measure.cuda import gpus
+from harness.measure.cuda import gpus as cuda
+from harness.measure.cuda.gpus import NVCC, NVRTC, CudaGpu
+from harness.measure.devices import Backend, choose, choose_devices, choose_one
+from harness.measure.kernels.device_process import device_locked
+from harness.measure.opencl import driver as opencl
+from harness.measure.opencl.driver import DeviceName
+from harness.space_file import Spec
+from tests.helpers.fake_kernels import write_fake
+from tests.helpers.fakes import FAKE_SPACE
+from tests.helpers.listed_devices import AMD, CPU, EQUAL, H100, backend_of
+from tests.helpers.results_examples import SPEC
+from tests.helpers.stub_nvml import Script
+
+NO_CUDA = "no NVIDIA driver: install it"
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch):
+    """Makes a machine: why CUDA is missing (None where it is there), and its OpenCL devices."""
+
+    def made(
+        no_cuda: str | None, *devices: DeviceName, gpus: tuple[CudaGpu, ...] = (H100,)
+    ) -> None:
+        def usable_gpus() -> tuple[CudaGpu, ...]:
+            if no_cuda:
+                raise BackendUnavailable(no_cuda)
+            return gpus
+
+        monkeypatch.setattr(cuda, "usable_gpus", usable_gpus)
+        monkeypatch.setattr("harness.measure.devices.first_usable", lambda arch: "nvcc")
+        monkeypatch.setattr(cuda, "describe_package", lambda: "cuda-bindings 13.0")
+        monkeypatch.setattr(opencl, "list_devices", lambda: list(devices))
+
+    return made
+
+
+@pytest.mark.parametrize(
+    ("no_cuda", "devices", "chosen", "why"),
+    [
+        (
+            None,
+            [AMD, CPU],
+            ("cuda", "nvcc", H100),
+            "CUDA comes first, and a GPU is here; through cuda-bindings 13.0",
+        ),
+        (
+            NO_CUDA,
+            [AMD, CPU],
+            ("opencl", "opencl", AMD),
+            f"an OpenCL GPU is here, and CUDA is not: {NO_CUDA}",
+        ),
+        (NO_CUDA, [CPU], ("opencl", "opencl", CPU), "no GPU can be used (no NVIDIA driver)"),
+    ],
+)
+def test_auto_prefers_cuda_then_an_opencl_gpu_and_says_why(
+    machine, no_cuda, devices, chosen, why
+) -> None:
+    machine(no_cuda, *devices)
+    found = choose("auto")
+    assert (found.language, found.compiler, found.device) == chosen
+    assert found.why == why
+
+
+def test_auto_with_nothing_says_what_each_backend_lacks(machine) -> None:
+    machine(NO_CUDA)
+    with pytest.raises(BackendUnavailable) as caught:
+        choose("auto")
+    message = str(caught.value)
+    assert f"cuda cannot be used: {NO_CUDA}" in message
+    assert 'pip install "pyopencl[pocl]"' in message
+
+
+def test_requested_backend_is_used_or_refused_with_the_next_step(machine) -> None:
+    machine(None, CPU)
+    assert choose("opencl").device == CPU
+    there = "no backend `metal`; there are auto, command, cuda, opencl"
+    with pytest.raises(UsageError, match=there):
+        choose("metal")
+    machine(NO_CUDA, CPU)
+    with pytest.raises(BackendUnavailable, match=f"--backend cuda cannot run here: {NO_CUDA}"):
+        choose("cuda")
+
+
+def test_list_of_devices_has_gpus_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken(Exception):
+        pass
+
+    class Device:
+        version, max_compute_units, global_mem_size = "OpenCL 3.0", 2, 1 << 30
+
+        def __init__(self, kind: int) -> None:
+            self.name, self.type = f" {kind} ", kind
+
+    class Platform:
+        def __init__(self, name: str, types: list[int] | None) -> None:
+            self.name, self._types = name, types
+
+        def get_devices(self):
+            if self._types is None:
+                raise Broken
+            return [Device(kind) for kind in self._types]
+
+    class Cl:
+        Error = Broken
+        device_type = type("T", (), {"GPU": 4, "CPU": 2})
+
+        @staticmethod
+        def get_platforms():
+            return [Platform("broken", None), Platform("cpu", [2]), Platform("gpus", [4, 4])]
+
+    monkeypatch.setattr(opencl, "load_pyopencl", lambda: Cl)
+    found = [(d.platform, d.number, d.is_gpu) for d in opencl.list_devices()]
+    assert found == [("gpus", 0, True), ("gpus", 1, True), ("cpu", 0, False)]
+
+
+# ------------------------------------------------------------------------- devices that are named
+
+T4 = CudaGpu(2, "Tesla T4", "GPU-cd", "0001:AF:00.0", "sm_75", 16 << 30)
+NVIDIA = DeviceName("NVIDIA CUDA", 0, "NVIDIA H100", is_gpu=True, units=132)
+PARTS = [
+    DeviceName("Portable Computing Language", number, "pthread-cpu", False, 1, 1)
+    for number in range(2)
+]
+
+
+@pytest.fixture
+def several(machine) -> None:
+    """A machine with two equal GPUs and one other, all of CUDA, and a CPU in two parts."""
+    machine(None, NVIDIA, *PARTS, gpus=(H100, EQUAL, T4))
+
+
+@pytest.mark.parametrize(
+    ("name", "device"),
+    [
+        ("1", EQUAL),
+        ("GPU-ab", EQUAL),
+        ("gpu-AB", EQUAL),
+        ("T4", T4),
+        ("tesla t4", T4),
+        ("4", T4),
+        ("h100", H100),  # the first of two equal ones
+        ("0:0", NVIDIA),
+        ("1:1", PARTS[1]),
+        ("pthread", PARTS[0]),
+    ],
+)
+def test_device_is_named_by_index_uuid_or_name(name, device, several) -> None:
+    assert choose_one("auto", [name]).device == device
+
+
+def test_first_of_equal_devices_says_so(several) -> None:
+    assert choose_one("auto", ["H100"]).why.startswith(
+        "device 0 (GPU-aa) is the first of 2 that --device H100 names; through "
+    )
+    assert choose_one("cuda", ["1"]).why == "--device 1 names it; through cuda-bindings 13.0"
+    assert choose_one("cuda", ["T4"]).arch == "sm_75"
+
+
+def test_opencl_numbers_alone_count_within_the_only_platform(machine, several) -> None:
+    with pytest.raises(UsageError, match=r"--device 0 fits 2 devices; .*\n  0:0 .*\n  1:0 "):
+        choose_one("opencl", ["0"])
+    machine(NO_CUDA, *PARTS)
+    assert choose_one("opencl", ["1"]).device == PARTS[1]
+    chosen = choose_one("auto", ["1"])
+    assert chosen.device == PARTS[1]
+    assert chosen.why == "--device 1 names it; no GPU of CUDA (no NVIDIA driver)"
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["GPU-a"], r"--device GPU-a fits 2 devices; .*index:\n  0 .*GPU-aa\n  1 .*GPU-ab$"),
+        (["H10O"], r"no device `H10O`; did you mean `H100`\? These are here:\n  0 .*H100, sm_90"),
+        (["GPU-xx"], r"no device `GPU-xx`.*\n  0 .*\n  1 .*\n  2 .*\n  0:0 .*\n  1:0 .*\n  1:1"),
+        (["0", "T4"], r"devices that differ, .*:\n  0    NVIDIA H100.*\n  2    Tesla T4"),
+        (["all"], r"devices that differ"),
+        (["all", "0"], r"--device all names all devices; leave the others out"),
+        (["0", "GPU-aa"], r"names a device twice: NVIDIA H100, sm_90, 80.0 GiB, 0000:1B:00.0"),
+        (["T4", "pthread"], r"there is no device"),  # CUDA and OpenCL are not mixed
+        (["0,"], "--device has an empty name; .*--devices"),
+    ],
+)
+def test_wrong_names_are_refused_with_the_devices_that_there_are(names, message, several) -> None:
+    with pytest.raises(UsageError, match=message):
+        choose_devices("auto", names)
+
+
+def test_several_devices_are_named_by_commas_repetition_or_all(machine, several) -> None:
+    for names in (["0,1"], ["0", "1"], ["0 , GPU-ab"]):
+        assert [each.device for each in choose_devices("auto", names)] == [H100, EQUAL]
+    machine(None, NVIDIA, *PARTS, gpus=(H100, EQUAL))
+    assert [each.device for each in choose_devices("auto", ["all"])] == [H100, EQUAL]
+    assert [each.device for each in choose_devices("opencl", ["all"])] == [NVIDIA]
+    machine(NO_CUDA, *PARTS)
+    assert [each.device for each in choose_devices("auto", ["all"])] == PARTS
+
+
+def test_command_for_one_device_refuses_several(several) -> None:
+    with pytest.raises(UsageError, match=r"names 2 devices, but .* one:\n  0 .*\n  1 "):
+        choose_one("auto", ["0", "1"])
+
+
+def test_named_device_without_any_backend_says_what_is_missing(machine) -> None:
+    machine(NO_CUDA)
+    with pytest.raises(
+        BackendUnavailable, match=rf"`0`:\n  cuda cannot .*: {NO_CUDA}\n  opencl cannot "
+    ):
+        choose_devices("auto", ["0"])
+
+
+def test_device_that_the_toolkit_has_dropped_is_refused_though_opencl_has_it(
+    several, monkeypatch
+) -> None:
+    def dropped(arch: str) -> None:
+        raise BackendUnavailable(f"nvcc does not compile for {arch}")
+
+    monkeypatch.setattr("harness.measure.devices.first_usable", dropped)
+    with pytest.raises(BackendUnavailable, match="nvcc does not compile for sm_75"):
+        choose_one("auto", ["T4"])
+
+
+def test_hidden_instance_of_a_divided_gpu_says_how_to_see_it(several, monkeypatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    with pytest.raises(
+        UsageError, match=r"(?s)no device `MIG-77`.* set CUDA_VISIBLE_DEVICES=MIG-7"
+    ):
+        choose_one("cuda", ["MIG-77"])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    with pytest.raises(UsageError, match=r"(?s)no device `MIG-77`.*CUDA_VISIBLE_DEVICES=0 hides"):
+        choose_one("cuda", ["MIG-77"])
+
+
+@pytest.mark.parametrize("parts", ["0", "two", "-1", "1025"])
+def test_wrong_number_of_parts_is_refused(parts, monkeypatch) -> None:
+    monkeypatch.setenv("HARNESS_CPU_PARTS", parts)
+    with pytest.raises(UsageError, match=f"whole number from 1 to 1024, got '{parts}'"):
+        opencl.cpu_parts()
+
+
+# ----------------------------------------------------------------------------- the compiler of CUDA
+
+SM_90 = Backend("cuda", "nvcc", "a test", arch="sm_90")
+SPACE = FAKE_SPACE.replace("source: twice.cl", "source: {cuda: twice.cl}")
+BY_NVRTC = SPACE + "compiler: {cuda: nvrtc}\n"
+
+
+def without(monkeypatch: pytest.MonkeyPatch, missing: Mapping[str, str]) -> None:
+    """Make the named compilers unusable, and the others usable."""
+    monkeypatch.setattr(measure_choose, "why_unusable", lambda name, arch: missing.get(name))
+
+
+def chosen(spec: Spec, backend: Backend = SM_90) -> tuple[str, str]:
+    found = with_cuda_compiler(spec, backend)
+    return found.cuda_compiler, found.why.removeprefix("a test; ")
+
+
+def test_the_space_names_the_compiler(tmp_path, monkeypatch) -> None:
+    without(monkeypatch, {})
+    spec = write_fake(tmp_path, space=BY_NVRTC)
+    assert chosen(spec) == (NVRTC, "NVRTC compiles: the space says so")
+    assert spec.program_sha256 == write_fake(tmp_path, space=SPACE).program_sha256
+
+
+def test_named_compiler_that_is_missing_is_an_error(tmp_path, monkeypatch) -> None:
+    without(monkeypatch, {NVRTC: "NVRTC is not installed: pip install it"})
+    spec = write_fake(tmp_path, space=BY_NVRTC)
+    reason = r"fake\.yaml says `compiler: \{cuda: nvrtc\}`, but .* here: NVRTC is not installed: p"
+    with pytest.raises(BackendUnavailable, match=reason):
+        with_cuda_compiler(spec, SM_90)
+
+
+def test_nvcc_compiles_where_it_is_and_nvrtc_elsewhere(tmp_path, monkeypatch) -> None:
+    without(monkeypatch, {})
+    spec = write_fake(tmp_path, space=SPACE)
+    assert chosen(spec) == (NVCC, "nvcc compiles")
+    without(monkeypatch, {NVCC: "nvcc was not found: it is nowhere"})
+    only = dataclasses.replace(SM_90, cuda_compiler=NVRTC)
+    assert chosen(spec, only) == (NVRTC, "NVRTC compiles: nvcc was not found")
+
+
+def test_other_devices_have_no_choice(opencl: Backend) -> None:
+    assert with_cuda_compiler(SPEC, opencl) is opencl
+
+
+# ---------------------------------------------------------------------- the list of devices, as `--
+
+
+OLD = replace(H100, ordinal=2, name="Tesla K40", uuid="GPU-ac", bus_id="0000:0A:00.0", arch="sm_35")
+
+
+@pytest.fixture
+def inventory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A machine with three GPUs, of which nvcc does not know the last, and a CPU."""
+
+    def first_usable(arch: str) -> None:
+        if arch == "sm_35":
+            raise BackendUnavailable("nvcc does not compile for sm_35")
+
+    monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(gpus, "load_driver", lambda: None)
+    monkeypatch.setattr(gpus, "require_driver", lambda: None)
+    monkeypatch.setattr(gpus, "list_gpus", lambda: (H100, EQUAL, OLD))
+    monkeypatch.setattr(devices, "first_usable", first_usable)
+    monkeypatch.setattr(opencl, "list_devices", lambda: [CPU])
+    devices._why_unusable.cache_clear()
+
+
+@pytest.fixture
+def listed(inventory: None, capsys: pytest.CaptureFixture[str]) -> Callable[[], list[str]]:
+    """Returns the lines that the command prints."""
+
+    def lines() -> list[str]:
+        assert check.main(["--devices"]) == 0
+        return capsys.readouterr().out.splitlines()
+
+    return lines
+
+
+def test_each_device_has_its_names_and_why_it_cannot_be_used(
+    listed: Callable[[], list[str]],
+) -> None:
+    assert listed() == [
+        "cuda",
+        "  0    NVIDIA H100, sm_90, 80.0 GiB, 0000:1B:00.0, GPU-aa",
+        "  1    NVIDIA H100, sm_90, 80.0 GiB, 0000:1C:00.0, GPU-ab",
+        "  2    Tesla K40, sm_35, 80.0 GiB, 0000:0A:00.0, GPU-ac; "
+        "cannot be used: nvcc does not compile for sm_35",
+        "  nvidia-smi numbers them otherwise; with CUDA_DEVICE_ORDER=PCI_BUS_ID, CUDA does as well",
+        "opencl",
+        "  0:0  cpu, 0 compute units, 0.0 GiB, Portable Computing Language",
+    ]
+
+
+def test_variable_that_hides_gpus_is_named(
+    listed: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,0,1")
+    assert "  CUDA_VISIBLE_DEVICES=2,0,1 chooses and numbers them" in listed()
+
+
+def test_who_uses_a_device_is_named(listed: Callable[[], list[str]], nvml: Script) -> None:
+    nvml(
+        gpus=[H100.bus_id, EQUAL.bus_id],
+        nvmlDeviceGetComputeRunningProcesses=[[[4711, 1 << 30]]],
+        names={"4711": "trainer"},
+    )
+    with device_locked(backend_of(H100)):
+        lines = listed()
+    assert lines[1].endswith("GPU-aa; this process already measures on it")
+    assert lines[2].endswith("GPU-ab; used by trainer (process 4711, 1.0 GiB)")
+    assert lines[-1].endswith("Portable Computing Language")
+
+
+def test_machine_without_a_driver_or_a_device_says_why(
+    listed: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing() -> None:
+        raise BackendUnavailable("no NVIDIA driver")
+
+    monkeypatch.setattr(gpus, "require_driver", missing)
+    monkeypatch.setattr(opencl, "list_devices", list)
+    lines = listed()
+    assert lines[:3] == ["cuda", "  cannot be used: no NVIDIA driver", "opencl"]
+    assert lines[3].startswith("  cannot be used: PyOpenCL is here, but there is no OpenCL device")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--devices", "s.yaml"], "--devices stands alone"),
+        (["--devices", "--json"], "--devices stands alone"),
+        (["--devices", "--device", "0"], "--devices stands alone"),
+        (["s.yaml", "--device", "0", "--arch", "sm_90"], "leave --device out"),
+        (["s.yaml", "--device", "0", "--no-compile"], "--no-compile does not go with"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert check.main(words) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_comparison_that_measures_nothing_takes_no_device(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert compare.main(["a.db", "b.db", "--device", "0"]) == 2
+    assert "--device goes with --rerun" in capsys.readouterr().err

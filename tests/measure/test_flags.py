@@ -1,0 +1,712 @@
+"""Flags that a space names from a catalogue: what the space then holds, and what a compiler that
+is asked leaves of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import stat
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from pydantic import TypeAdapter
+
+from harness import open_results
+from harness.commands.report import main as report
+from harness.commands.tune import main as tune
+from harness.core.errors import BuildFailed, SpecError, UsageError
+from harness.core.program import Binary, Program
+from harness.core.records import Build, Config, Measurement, Outcome, Timing
+from harness.dispatch.choice import Choice, DispatchProgram
+from harness.dispatch.package import write_dispatcher
+from harness.measure.cuda.nvcc import Nvcc
+from harness.measure.flags import ProbedCommand, fitted_to_backend, fitted_to_program
+from harness.measure.kernels.runner import BIT_EXACT
+from harness.models.encoding.columns import TunedRange
+from harness.results.notes import Notes, file_lines, files_of_flags
+from harness.space import ConstrainedSpace
+from harness.space.launches import make_program
+from harness.space_file import Parameter, Spec, flag_files, load_spec
+from harness.space_file.flags.catalogue import ANY_FILE, Setting
+from tests.helpers.compilers import needs_gcc, needs_nvcc
+from tests.helpers.dispatch_examples import PROVENANCE
+from tests.helpers.fake_kernels import OpenFake, measure_programs_here, write_fake
+from tests.helpers.fakes import FAKE_SPACE, read_journal
+
+FILES = Path(__file__).parents[1] / "data" / "bad_specs" / "files"
+KERNEL = """\
+name: scale
+kernel: {function: scale, source: scale.cl, host: scale.py}
+parameters:
+  BLOCK: {type: power_of_two, min: 16, max: 256, role: launch, default: 64}
+FLAGS
+launch: {group: [BLOCK], grid: ["ceil_div(n, BLOCK)"]}
+inputs: {features: [n], values: [{n: 1024}]}
+"""
+PROGRAM = """\
+name: blur
+program:
+  sources: [blur.c]
+  build: [gcc, "{flags}", -o, "{output}", "{source}"]
+  run: ["{output}", "{n}"]
+  time: {pattern: 'elapsed ([0-9.]+) s', unit: s}
+FLAGS
+inputs: {features: [n], values: [{n: 64}]}
+"""
+
+
+pytestmark = pytest.mark.usefixtures("own_cache")
+
+
+def loading(folder: Path) -> Callable[[str, str], Spec]:
+    """Copy sources to a folder; return what loads a space there with these flags."""
+    for name in ("scale.cl", "scale.py", "blur.c"):
+        shutil.copy(FILES / name, folder)
+    text = (folder / "scale.cl").read_text()
+    (folder / "scale.cl").write_text(text.replace("UNROLL", "1"))
+
+    def loaded(space: str, flags: str) -> Spec:
+        path = folder / "space.yaml"
+        path.write_text(space.replace("FLAGS", flags))
+        return load_spec(path)
+
+    return loaded
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Callable[[str, str], Spec]:
+    return loading(tmp_path)
+
+
+def flags_of(spec: Spec, compiler: str) -> dict[str, Parameter]:
+    return {p.name: p for p in spec.tuned_for(compiler) if p.role == "flag"}
+
+
+def test_named_flags_are_those_of_the_catalogue_with_its_constraints(load) -> None:
+    spec = load(KERNEL, "flags: {nvcc: [use_fast_math, ftz, {maxrregcount: {max: 32}}]}")
+    flags = flags_of(spec, "nvcc")
+    assert flags["use_fast_math"].options(True) == ("--use_fast_math",)
+    assert flags["ftz"].values == (None, "true", "false")
+    assert flags["maxrregcount"].values == (None, 24, 32)
+    space = ConstrainedSpace.of(spec, spec.inputs[0], None, "nvcc")
+    assert space.is_legal({**space.default, "ftz": "true"})
+    # The catalogue knows that use_fast_math includes it.
+    printed = space.why_illegal({**space.default, "ftz": "true", "use_fast_math": True}) or ""
+    assert "ftz" in printed
+    assert {c.line for c in spec.constraints} == {5}
+
+
+def test_named_flags_are_the_space_that_declares_them(load) -> None:
+    named = load(KERNEL, "flags: {nvcc: [fmad, restrict, def_store_cache]}")
+    cache = '{values: [wb, cg, cs, wt], option: "-Xptxas --def-store-cache={value}"}'
+    restrict = "{type: boolean, option: --restrict}"
+    fmad = '{values: ["false"]}'
+    flags = f"{{fmad: {fmad}, restrict: {restrict}, def_store_cache: {cache}}}"
+    declared = load(KERNEL, f"flags: {{nvcc: {flags}}}")
+    assert named.parameters == declared.parameters
+    assert named.space_sha256 == declared.space_sha256
+
+
+def test_flag_of_its_own_stands_beside_those_of_the_catalogue(load) -> None:
+    own = 'mine: {values: [1, 2], option: "-DMINE={value}"}'
+    spec = load(KERNEL, f"flags:\n  nvcc:\n    - restrict\n    - {own}")
+    assert flags_of(spec, "nvcc")["mine"].options(2) == ("-DMINE=2",)
+    assert spec.named_flags[0].changes_values, "nothing is known of a flag of one's own"
+
+
+def test_constraints_of_the_space_may_name_the_catalogue_s_flags(load) -> None:
+    limit = "constraints: [maxrregcount == absent or maxrregcount * BLOCK <= 4096]"
+    spec = load(KERNEL, f"flags: {{nvcc: exact}}\n{limit}")
+    assert not spec.named_flags[0].changes_values
+    space = ConstrainedSpace.of(spec, spec.inputs[0], None, "nvcc")
+    assert space.is_legal({**space.default, "maxrregcount": 64})
+    assert not space.is_legal({**space.default, "maxrregcount": 72})
+
+
+@pytest.mark.parametrize(
+    ("compiler", "flags", "levels"),
+    [
+        ("nvcc", "default", [f"-Xptxas --opt-level={level}" for level in (0, 1, 2)]),
+        ("nvcc", "bruel2015", [f"-Xptxas --opt-level={level}" for level in (0, 1, 2)]),
+        ("nvcc", "exact", [f"-Xptxas --opt-level={level}" for level in (1, 2)]),
+        ("nvcc", "[default, -opt_level]", []),
+        ("opencl", "standard", ["-cl-opt-disable"]),
+        ("opencl", "[cl_nv_opt_level]", [f"-cl-nv-opt-level {level}" for level in range(4)]),
+        ("gcc", "default", [f"-O{level}" for level in range(4)]),
+        ("gcc", "[exact, {opt_level: {values: [2, s]}}]", ["-O2"]),
+        ("clang++", "levels", [f"-O{level}" for level in range(4)]),
+    ],
+)
+def test_levels_that_a_catalogue_names_are_baselines(load, compiler, flags, levels) -> None:
+    kernel = compiler in ("nvcc", "opencl")
+    space = KERNEL if kernel else PROGRAM.replace("gcc", compiler)
+    spec = load(space, f"flags: {{{compiler}: {flags}}}")
+    found = spec.baselines_for(compiler)
+    assert list(found) == levels
+    there = ConstrainedSpace.of(spec, spec.inputs[0], None, compiler)
+    assert all(there.is_legal(there.canonical(config)) for config in found.values())
+
+
+def test_level_that_the_compiler_refuses_is_no_baseline(load) -> None:
+    spec = load(KERNEL, "flags: {opencl: [cl_nv_opt_level, cl_opt_disable]}")
+    left = fitted_to_backend(spec, "opencl", None, "fake", building(["-cl-nv-opt-level"]))
+    assert list(left.baselines_for("opencl")) == ["-cl-opt-disable"]
+
+
+def building(refused: Sequence[str]) -> Callable[[Program], Binary]:
+    """A compiler that refuses these words."""
+
+    def build(program: Program) -> Binary:
+        for word in refused:
+            if word in program.options:
+                raise BuildFailed(f"nvcc ended with status 1\nunknown option {word}")
+        return Binary(Build("key", "", "fake", 0.1), b"")
+
+    return build
+
+
+def test_what_the_compiler_does_not_know_is_absent_and_not_tuned(load) -> None:
+    fast = "cl_fast_relaxed_math"
+    limit = f"constraints: [not {fast} or cl_mad_enable]"
+    spec = load(KERNEL, f"flags: {{opencl: [{fast}, cl_mad_enable]}}\n{limit}")
+    refused = building(["-cl-mad-enable"])
+    left = fitted_to_backend(spec, "opencl", None, "fake", refused)
+    assert list(flags_of(left, "opencl")) == [fast]
+    assert [str(notice) for notice in left.notices] == [
+        "flags of opencl: `cl_mad_enable` is left out: the compiler refuses -cl-mad-enable: "
+        "unknown option -cl-mad-enable"
+    ]
+    space = ConstrainedSpace.of(left, left.inputs[0], None, "opencl")
+    assert space.count == 5, "the constraint sees that it is absent"
+    assert left.program_sha256 == spec.program_sha256, "what is measured is the same"
+    assert fitted_to_backend(spec, "nvcc", "sm_90", "", refused) is spec
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not on PATH")
+def test_the_compiler_of_a_program_is_asked(load) -> None:
+    spec = load(PROGRAM, "flags: {gcc: levels}")
+    assert [n.text for n in spec.notices] == ["no compiler was asked which of these flags it knows"]
+    left = fitted_to_program(spec)
+    assert flags_of(left, "gcc") == flags_of(spec, "gcc")
+    assert left.notices == ()
+
+
+def test_program_that_is_built_by_something_else_cannot_be_asked(load) -> None:
+    spec = load(PROGRAM.replace("[gcc,", "[ccache, gcc,"), "flags: {gcc: levels}")
+    assert fitted_to_program(spec) == spec
+
+
+@pytest.mark.parametrize(
+    ("flags", "verify", "is_exact"),
+    [
+        ("exact", "{}", True),
+        ("default", "{}", False),
+        ("exact", "{against: reference}", False),
+        ("default", "{against: baseline}", True),
+    ],
+)
+def test_flags_that_change_no_values_must_give_the_same_bits(load, flags, verify, is_exact) -> None:
+    spec = load(KERNEL, f"flags: {{nvcc: {flags}}}\nverify: {verify}")
+    assert spec.is_bit_exact("nvcc") is is_exact
+    assert spec.must_be_bit_exact is (verify == "{against: baseline}")
+
+
+def test_verification_bit_for_bit_is_another_measurement(load) -> None:
+    flags = "flags: {nvcc: exact}"
+    loose, exact = load(KERNEL, f"{flags}\nverify: {{against: reference}}"), load(KERNEL, flags)
+    assert loose.program_sha256 != exact.program_sha256
+
+
+def test_flags_are_held_against_none_and_what_is_too_fast_is_measured_again(
+    tmp_path: Path, fake_here: OpenFake
+) -> None:
+    flags = "flags: {opencl: {cl-mad-enable: boolean}}\nverify: {against: baseline}\n"
+    spec = write_fake(tmp_path, space=FAKE_SPACE + flags)
+    given = spec.inputs[0]
+    measurer, space = fake_here(spec)
+    without = Config({**space.default, "V": 2})
+    flagged = Config({**without, "cl_mad_enable": True})
+    assert BIT_EXACT not in measurer.measure(space, given, without, None).observed
+    found = measurer.measure(space, given, flagged, None)
+    assert found.observed[BIT_EXACT] == 1
+    assert not found.message
+    # As if the default had been measured before, and taken a second.
+    slow = Measurement(space.default, given, Outcome.OK, timing=Timing((1.0,)))
+    measurer.recall(given, [slow])
+    found = measurer.measure(space, given, Config({**space.default, "V": 3}), None)
+    assert "it is 1e+03 times as fast as the default" in found.message
+    # The data of the measurements are there again; what does not win is believed.
+    assert not measurer.measure(space, given, flagged, 1e-4).message
+    happened = [what for what, _, _ in read_journal(tmp_path / "journal")]
+    assert happened.count("compile") == 4, (
+        "V=3, V=2 with the flag and without, and the default beside which V=3 is measured again"
+    )
+
+
+# ---------------------------------------------------------------------- flags whose values are file
+
+
+CONTROLS = "flags: {nvcc: {controls: {files: packs/*.acf}}}"
+
+
+@pytest.fixture
+def packs(tmp_path: Path) -> Path:
+    """A folder with two files of controls."""
+    folder = tmp_path / "packs"
+    folder.mkdir()
+    (folder / "slow.acf").write_text("slow")
+    (folder / "fast.acf").write_text("fast")
+    return folder
+
+
+@pytest.fixture
+def loaded(tmp_path: Path, packs: Path) -> Callable[..., Spec]:
+    """Loads the space of a kernel with these flags."""
+    load = loading(tmp_path)
+    return lambda flags=CONTROLS: load(KERNEL, flags)
+
+
+def flag_of(spec: Spec, name: str = "controls") -> Parameter:
+    return next(p for p in spec.parameters if p.name == name)
+
+
+def names_of(spec: Spec, name: str = "controls") -> list[object]:
+    return list(flag_of(spec, name).values)
+
+
+def program_of(spec: Spec, value: object) -> Program:
+    """What nvcc compiles with a value of `controls`."""
+    space = ConstrainedSpace.of(spec, spec.inputs[0], None, "nvcc")
+    return make_program(spec, space, Config({**space.default, "controls": value}), "cuda")
+
+
+# --------------------------------------------------------------------------------- the values
+
+
+def test_values_are_absent_and_the_names_of_the_files(loaded) -> None:
+    flag = flag_of(loaded())
+    assert flag.values == (None, "fast.acf", "slow.acf")
+    assert flag.default is None
+    assert flag.role == "flag"
+
+
+@pytest.mark.parametrize(
+    ("flags", "option"),
+    [
+        ("{controls: {files: packs/*.acf}}", "--apply-controls={value}"),
+        ("{ptxas-controls: {files: packs/*.acf}}", "-Xptxas --apply-controls={value}"),
+        ("{apply-controls: {files: packs/*.acf}}", "--apply-controls={value}"),
+        ("[restrict, {controls: {files: packs/*.acf}}]", "--apply-controls={value}"),
+        ('[{mine: {files: packs/*.acf, option: "-X {value}"}}]', "-X {value}"),
+    ],
+)
+def test_option_is_the_catalogue_s_or_that_of_the_name_or_the_space_s_own(
+    loaded, flags: str, option: str
+) -> None:
+    spec = loaded(f"flags: {{nvcc: {flags}}}")
+    flag = next(p for p in spec.parameters if p.role == "flag" and None in p.values)
+    assert (flag.option, len(flag.values)) == (option, 3)
+
+
+def test_files_of_a_catalogue_exclude_each_other(loaded) -> None:
+    files = "{files: packs/*.acf}"
+    spec = loaded(f"flags: {{nvcc: [{{controls: {files}}}, {{ptxas_controls: {files}}}]}}")
+    space = ConstrainedSpace.of(spec, spec.inputs[0], None, "nvcc")
+    _, fast, slow = flag_of(spec).values
+    assert space.is_legal({**space.default, "controls": fast})
+    assert not space.is_legal({**space.default, "controls": fast, "ptxas_controls": slow})
+    assert spec.named_flags[0].changes_values
+
+
+@pytest.mark.parametrize(
+    ("patterns", "names"),
+    [
+        ("packs/fast.acf", ["fast.acf"]),
+        ("[packs/s*.acf, packs/*.acf]", ["fast.acf", "slow.acf"]),
+        ("'**/*.acf'", ["fast.acf", "slow.acf"]),
+        ("packs/*", ["fast.acf", "link", "slow.acf"]),
+    ],
+)
+def test_each_file_that_matches_is_there_once(
+    loaded, packs: Path, tmp_path: Path, patterns, names
+) -> None:
+    (packs / "folder").mkdir()
+    (tmp_path / "away").write_text("elsewhere")
+    (packs / "link").symlink_to(tmp_path / "away")  # followed out of the tree
+    assert names_of(loaded(f"flags: {{nvcc: {{controls: {{files: {patterns}}}}}}}"))[1:] == names
+
+
+def test_files_of_one_content_are_one_value_with_a_notice(loaded, packs: Path) -> None:
+    shutil.copy(packs / "fast.acf", packs / "z.acf")
+    spec = loaded()
+    assert names_of(spec) == [None, "fast.acf", "slow.acf"]
+    text = f"{packs}/z.acf is left out: its content is that of {packs}/fast.acf"
+    assert [notice.text for notice in spec.notices] == [text]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (
+            "controls: {files: nowhere/*.acf}",
+            r"`nowhere/\*.acf` matches no file; patterns are relative",
+        ),
+        ("controls: {files: packs/folde*}", r"`packs/folde\*` matches no file, only 1 folder"),
+        ("controls: {files: packs/fats.acf}", r"fats.acf does not exist \(did you mean .*fast.acf"),
+        ("controls: {files: packs/}", r"such as `packs/\*`"),
+        ("controls: {files: packs}", r"packs is a folder; name its files, such as `packs/\*`"),
+        ("controls: {files: packs/gone.lnk}", r"gone.lnk does not exist"),
+        ("controls: {files: packs/*.lnk}", r"gone.lnk does not exist"),
+        ("controls: {files: packs/pipe}", r"pipe is not a regular file"),
+        ("controls: {files: packs/large}", r"large is too large: a flag's file has at most 0 MiB"),
+        ("controls: {files: packs/odd*}", r"odd\\nname has a name that is not printable"),
+        ('controls: {files: "a\\0b"}', r"is no pattern: it must be a text of one line"),
+        ("controls: {files: '**/**/*.acf'}", r"has `\*\*` more than once"),
+        ("controls: {files: 'packs/circle/**'}", r"matches more than 30 files; narrow it"),
+        ("controls: {files: []}", r"files: must not be empty"),
+        ("controls: {files: 3}", r"must be a pattern such as packs/\*.acf, or a list of"),
+        ("controls: {files: [3]}", r"controls.files.0: must be a text"),
+        ("controls: {file: packs/*.acf}", r"must be `boolean`, .* or `{files: ..}`, but got {\""),
+        ("controls: {files: packs/*.acf, value: 3}", r"`value` is not a key here"),
+        ("controls: {files: packs/*.acf, option: -x}", r"must contain {value}"),
+    ],
+)
+def test_what_cannot_be_is_one_error_at_its_line(
+    loaded, packs: Path, monkeypatch: pytest.MonkeyPatch, flags: str, message: str
+) -> None:
+    (packs / "folder").mkdir()
+    (packs / "gone.lnk").symlink_to("nothing")
+    os.mkfifo(packs / "pipe")
+    (packs / "circle").mkdir()
+    (packs / "circle" / "again").symlink_to(".")
+    (packs / "large").write_bytes(b"0" * 101)
+    (packs / "odd\nname").write_text("odd")
+    monkeypatch.setattr(flag_files, "MAX_FILE_BYTES", 100)
+    monkeypatch.setattr(flag_files, "_MOST_MATCHES", 30)
+    with pytest.raises(SpecError, match=rf"^[^\n]*space.yaml:5: [^\n]*{message}[^\n]*$"):
+        loaded(f"flags: {{nvcc: {{{flags}}}}}")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
+def test_file_that_cannot_be_read_is_an_error(loaded, packs: Path) -> None:
+    (packs / "fast.acf").chmod(0)
+    with pytest.raises(SpecError, match=r"fast.acf cannot be read: Permission denied"):
+        loaded()
+
+
+def test_opencl_has_no_files(loaded) -> None:
+    with pytest.raises(SpecError, match=r"flags.opencl.cl-x: OpenCL's compiler reads no files"):
+        loaded("flags: {opencl: {cl-x: {files: packs/*.acf}}}")
+
+
+@pytest.mark.parametrize(
+    ("selection", "message"),
+    [
+        ("[controls]", "`controls` needs files; write `{controls: {files: PATTERN}}`"),
+        ("[{fmad: {files: packs/*.acf}}]", "`fmad` takes no files"),
+        ("[{contrls: {files: packs/*.acf}}]", "did you mean `controls`?"),
+    ],
+)
+def test_selection_that_does_not_fit_files_says_why(loaded, selection: str, message: str) -> None:
+    with pytest.raises(SpecError) as error:
+        loaded(f"flags: {{nvcc: {selection}}}")
+    assert message in str(error.value)
+
+
+def test_expressions_and_baselines_name_a_file(loaded, packs: Path) -> None:
+    rest = """\
+constraints: ["controls != 'slow.acf' or BLOCK in [64, 128]"]
+baselines: {nvidia: {controls: fast.acf}}
+"""
+    spec = loaded(f"{CONTROLS}\n{rest}")
+    space = ConstrainedSpace.of(spec, spec.inputs[0], None, "nvcc")
+    assert not space.is_legal({**space.default, "controls": "slow.acf", "BLOCK": 32})
+    assert space.is_legal({**space.default, "controls": "fast.acf", "BLOCK": 32})
+    assert spec.baselines_for("nvcc")["nvidia"]["controls"] == "fast.acf"
+
+
+def test_two_files_of_one_name_are_refused(loaded, packs: Path) -> None:
+    (packs / "more").mkdir()
+    (packs / "more" / "slow.acf").write_text("slower")
+    with pytest.raises(SpecError, match=r"slow\.acf and .*slow\.acf have one name and two content"):
+        loaded("flags: {nvcc: {controls: {files: 'packs/**/*.acf'}}}")
+
+
+# ------------------------------------------------------------------------------- the identity
+
+
+def test_content_of_the_files_counts_in_the_digest_of_the_program(loaded, packs: Path) -> None:
+    before = loaded()
+    (packs / "fast.acf").write_text("faster")
+    after = loaded()
+    assert flag_of(before).values == flag_of(after).values
+    assert before.program_sha256 != after.program_sha256
+    keys = [program_of(spec, "fast.acf").key("nvcc") for spec in (before, after)]
+    assert keys[0] != keys[1]
+    assert program_of(before, None).key("nvcc") == program_of(after, None).key("nvcc")
+
+
+def test_digest_of_the_whole_content_is_in_the_key_of_a_build(loaded) -> None:
+    spec = loaded()
+    program = program_of(spec, flag_of(spec).values[1])
+    (file,) = program.files
+    assert program.options == ("--apply-controls=fast.acf@115dc3606fbf",)
+    assert program.words == (f"--apply-controls={file.copy}",)
+    assert file.copy.name.removesuffix(".acf") == file.sha256
+    other = f"{file.sha256[:-1]}x"
+    assert program_of(spec, None).files == ()
+    changed = type(file)(file.mark, file.path, other, file.copy)
+    assert type(program)(program.text, program.options, (), (), None, (changed,)).key(
+        ""
+    ) != program.key("")
+
+
+def test_edit_does_not_reach_a_run_under_way_and_a_damaged_copy_is_mended(loaded, packs) -> None:
+    copy = flag_of(loaded()).files["fast.acf"].copy
+    (packs / "fast.acf").write_text("faster")
+    assert copy.read_text() == "fast"
+    (packs / "fast.acf").write_text("fast")
+    copy.write_text("fats")
+    assert flag_of(loaded()).files["fast.acf"].copy.read_text() == "fast"
+
+
+def test_copy_is_made_again_where_the_cache_was_emptied_unless_the_file_changed(
+    loaded, packs: Path
+) -> None:
+    spec = loaded()
+    config = Config({"controls": "fast.acf"})
+    (file,) = spec.files_of(config)
+    shutil.rmtree(file.copy.parent)
+    assert spec.files_of(config)[0].copy.read_text() == "fast"
+    shutil.rmtree(file.copy.parent)
+    (packs / "fast.acf").write_text("faster")
+    with pytest.raises(UsageError, match=r"fast.acf has changed since harness read it, and its"):
+        spec.files_of(config)
+
+
+def test_runs_note_the_files_and_a_person_reads_how_to_pass_them(loaded, packs: Path) -> None:
+    before = loaded()
+    note: Notes = {"flag_files": files_of_flags(before)}
+    assert TypeAdapter(Notes).validate_python(note) == note
+    old = Config({"controls": "fast.acf"})
+    (line,) = file_lines([note], [old, old, Config({"controls": None})])
+    sha256 = flag_of(before).files["fast.acf"].sha256
+    option = f"--apply-controls={packs}/fast.acf"
+    assert line == f"controls=fast.acf is {option}; the file's SHA-256 is {sha256}."
+
+
+@pytest.mark.parametrize("damage", [[], {"controls": []}, {"controls": {"x": {"option": "x"}}}])
+def test_damaged_note_of_files_is_refused(damage: object) -> None:
+    with pytest.raises(ValueError, match="flag_files"):
+        TypeAdapter(Notes).validate_python({"flag_files": damage})
+
+
+def test_dispatcher_has_the_files_of_its_configurations(loaded, tmp_path: Path) -> None:
+    spec = loaded()
+    portfolio = tuple(
+        Config({"BLOCK": 64, "controls": value}) for value in flag_of(spec).values[:2]
+    )
+    tuned = (TunedRange("n", 1, 4096),)
+    program = DispatchProgram((), tuned, portfolio, Choice.in_order(2), ((), ()))
+    write_dispatcher(tmp_path / "out", program, spec, PROVENANCE)
+    file = flag_of(spec).files["fast.acf"]
+    assert [path.name for path in (tmp_path / "out/scale/flag_files").iterdir()] == [file.mark]
+    assert (tmp_path / "out/scale/flag_files" / file.mark).read_text() == "fast"
+    assert f"{file.mark}: {file.sha256}" in (tmp_path / "out/scale.h").read_text()
+    digests = json.loads((tmp_path / "out/dispatch.json").read_text())["dispatcher_files_sha256"]
+    assert digests[f"scale/flag_files/{file.mark}"] == file.sha256
+
+
+# ------------------------------------------------------------------------------ the compilers
+
+
+@needs_nvcc
+def test_nvcc_that_does_not_know_controls_leaves_them_out_with_a_notice(loaded) -> None:
+    spec = loaded()
+    left = fitted_to_backend(spec, "nvcc", "sm_90", "", _unused)
+    assert flag_of(left).values == (None,)
+    assert [p.name for p in left.tuned_for("nvcc")] == ["BLOCK"]
+    (notice,) = left.notices
+    assert str(notice) == (
+        "flags of nvcc: `controls` is left out: the compiler refuses --apply-controls=FILE: "
+        "nvcc fatal   : Unknown option '--apply-controls=FILE'"
+    )
+
+
+def _unused(program: object) -> object:
+    raise AssertionError(program)
+
+
+@needs_gcc
+def test_compiler_that_reads_a_file_knows_the_option_whatever_it_says_of_the_file() -> None:
+    gcc = ProbedCommand("gcc", Path(shutil.which("gcc") or ""))
+    for option in ("-fplugin=", "-fprofile-use=", "@", "-include "):
+        words = tuple(f"{option}{ANY_FILE}".split())
+        assert gcc.try_out(Setting(words)) is None, option
+    refused = gcc.try_out(Setting((f"-fno-such-files={ANY_FILE}",))) or ""
+    assert "-fno-such-files=FILE" in refused
+
+
+@pytest.mark.parametrize(
+    ("said", "is_refused"),
+    [
+        ("fatal: Unknown option '--controls=$file'", True),
+        ("-controls is not supported on this target", True),
+        ("invalid file $file", False),
+        ("$file: $(cat $file) is not valid", False),
+    ],
+)
+def test_compiler_refuses_an_option_that_it_names_before_it_reads_a_file(
+    tmp_path: Path, said: str, is_refused: bool
+) -> None:
+    """The first three are what nvcc 13.0, nvcc 13.5 for sm_90 and nvcc 13.5 say."""
+    text = f'case $1 in --controls=*) file=${{1#*=}}; echo "{said}"; exit 1;; esac'
+    compiler = ProbedCommand("gcc", script(tmp_path / "gcc", text))
+    refusal = compiler.try_out(Setting((f"--controls={ANY_FILE}",)))
+    assert refusal == (said.replace("$file", "FILE") if is_refused else None)
+
+
+def test_nvcc_gets_the_copy_and_messages_name_the_file(loaded, tmp_path: Path) -> None:
+    spec = loaded()
+    program = program_of(spec, flag_of(spec).values[1])
+    executable = script(
+        tmp_path / "nvcc",
+        """
+        case "$1" in
+        --version) echo "Cuda compilation tools, release 13.3, V13.3.1";;
+        --list-gpu-code) echo sm_90;;
+        *) echo "invalid compiler controls file ${1#--apply-controls=}: $(cat ${1#*=})"; exit 1;;
+        esac
+        """,
+    )
+    with pytest.raises(BuildFailed) as failed:
+        Nvcc("sm_90", executable).compile(program)
+    assert str(failed.value) == (
+        "nvcc ended with status 1\ninvalid compiler controls file fast.acf@115dc3606fbf: fast"
+    )
+
+
+def script(path: Path, text: str) -> Path:
+    lines = [line.strip() for line in text.strip().splitlines()]
+    path.write_text("\n".join(["#!/bin/sh", *lines, ""]))
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+# -------------------------------------------------------------------------------- a campaign
+
+PACK = {
+    "hang1": "hang",
+    "hang2": "hang in another way",
+    "crash": "crash",
+    "wrong": "wrong",
+    "equal1": "ms=60",
+    "equal2": "ms=60, by other means",
+    "fast": "ms=40",
+    "slow": "ms=200",
+    "slower": "ms=300",
+    "slowest": "ms=400",
+}
+# A compiler of shell scripts, which reads files of controls.
+NVCC = r"""
+control= output= sum=55 ms=100
+while [ $# -gt 0 ]; do
+case $1 in
+--version) echo "Cuda compilation tools, release 13.3, V13.3.1"; exit;;
+--list-gpu-code) echo sm_100; exit;;
+--apply-controls=*) read -r control < "${1#*=}" || exit 1;;
+-o) output=$2; shift;;
+esac
+shift
+done
+case $control in
+hang*) exec sleep 600;;
+crash) echo "nvcc error   : 'cicc' died due to signal 11"; exit 139;;
+wrong) sum=56;;
+ms=*) ms=${control#ms=}; ms=${ms%%,*};;
+esac
+printf '#!/bin/sh\nsleep 0.%03d\necho sum %s\necho elapsed %s ms >&2\n' $ms $sum $ms > "$output"
+chmod +x "$output"
+"""
+SUM = """\
+name: sum
+program:
+  build: [./nvcc, "{flags}", -o, "{output}"]
+  run: ["{output}", "{n}"]
+  time: {pattern: 'elapsed ([0-9]+) ms', unit: ms, read: stderr}
+  limits: {build_timeout_s: 1.5}
+flags:
+  nvcc:
+    controls: {files: packs/*.acf}
+    g: boolean
+constraints: ["not g or controls == absent or controls == 'fast.acf'"]
+inputs: {features: [n], values: [{n: 10}]}
+measure: {repeats: 3, min_repeats: 2}
+search: {test_limit: 30}
+"""
+
+
+@pytest.fixture
+def campaign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a space that tunes ten files of controls, and its database."""
+    measure_programs_here(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "packs").mkdir()
+    for name, controls in PACK.items():
+        (tmp_path / "packs" / f"{name}.acf").write_text(f"{controls}\n")
+    (tmp_path / "sum.yaml").write_text(SUM)
+    script(tmp_path / "nvcc", NVCC)
+    return tmp_path
+
+
+def test_files_that_hang_crash_and_miscompile_are_a_safe_search(
+    campaign: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tune(["sum.yaml"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert re.search(r"Use controls=fast.acf, g=true: 2.50x", printed)
+    assert re.search(r"controls=fast.acf is --apply-controls=packs/fast.acf; the", printed)
+    assert "1 of 2 settings is needed: controls=fast.acf" in printed, "g is not"
+    measured = by_file("results/sum.db")
+    for name in ("hang1", "hang2"):
+        assert measured[name].outcome is Outcome.BUILD_FAILED
+        assert measured[name].message.startswith("the build did not finish within 1.5 s and was")
+    assert measured["crash"].outcome is Outcome.BUILD_FAILED
+    assert measured["crash"].message.endswith("nvcc error   : 'cicc' died due to signal 11")
+    assert measured["wrong"].outcome is Outcome.WRONG_RESULT
+    assert measured["wrong"].message.startswith("line 1, word 2 of stdout is 56, expected 55")
+    one, other = measured["equal1"], measured["equal2"]
+    assert [one.shared_with, other.shared_with].count(None) == 1, "equal code is measured once"
+    works = {name for name in measured if measured[name].outcome is Outcome.OK}
+    assert works == {"", "equal1", "equal2", "fast", "slow", "slower", "slowest"}
+    for name in ("crash.acf", r"hang\d.acf", "wrong.acf"):
+        assert re.search(f"for example controls={name}", printed)
+
+    (campaign / "packs" / "fast.acf").write_text("ms=90\n")
+    assert tune(["sum.yaml"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert re.search(r"Use controls=equal\d.acf(, g=true)?: 1.67x", printed)
+    *_, found = open_results("results/sum.db")
+    files = {file["value"]: file["option"] for file in found.to_dict()["flag_files"]}
+    assert files["fast.acf"] == "--apply-controls=packs/fast.acf"
+    assert len(files) == len(PACK)
+    report(["results/sum.db", "-o", "sum.html"])
+    page = (campaign / "sum.html").read_text()
+    assert re.search(r"controls=equal\d.acf is --apply-controls=packs/equal\d.acf", page)
+
+
+def by_file(database: str) -> dict[str, Measurement]:
+    """What the search measured, by the name of the file; without g."""
+    (found,) = open_results(database)
+    (measured,) = found.stored.measured.values()
+    return {
+        str(config["controls"] or "").removesuffix(".acf"): measurement
+        for config, measurement in measured.items()
+        if not config["g"]
+    }
+
+
+# nvcc, with the words that a file of controls holds.
