@@ -11,7 +11,6 @@ from harness.analysis.energy import InputEnergy
 from harness.analysis.failures import group_failures, informative_line
 from harness.analysis.inputs import InputReport
 from harness.analysis.summary import Summary
-from harness.api.across import advice, why_no_choice
 from harness.api.documents import (
     AnalysisDocument,
     ChoiceDocument,
@@ -69,7 +68,7 @@ def describe_results(
         statistic=campaign.statistic.value,
         databases=list(map(without_password, stored.databases)),
         default=plain(stored.default),
-        advice=advice(findings),
+        advice=findings.advice,
         inputs=[
             _input(report, legal.get(report.problem), energies.get(report.problem))
             for report in findings.reports
@@ -77,7 +76,7 @@ def describe_results(
         warnings=_warnings(findings),
         single=describe_single(findings.single) if findings.single else None,
         choice=describe_choice(found, found.best) if found else None,
-        why_no_choice="" if found else why_no_choice(findings),
+        why_no_choice="" if found else findings.why_no_choice,
         flag_files=[
             FlagFileDocument(flag=flag, value=value, **file)
             for (flag, value), file in files.items()

@@ -80,7 +80,7 @@ def _comment_lines(dispatcher: Dispatcher) -> Iterator[str]:
     if dispatcher.flag_files:
         yield f"Files that options name, in {dispatcher.name}/flag_files, each with its sha256:"
     for file in dispatcher.flag_files:
-        yield f"    {file.value}: {file.sha256}"
+        yield f"    {file.mark}: {file.sha256}"
     yield ""
     yield from provenance.verdict
 

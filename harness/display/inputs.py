@@ -4,8 +4,9 @@ named baselines and the baselines that failed."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.measure import Measurement as Width
@@ -16,10 +17,18 @@ from harness.analysis.inputs import InputReport
 from harness.core.config_diff import DEFAULT, default_text, difference
 from harness.core.invocation import command_line
 from harness.core.observations import UNCLAIMED
-from harness.core.records import Config, Measurement, Outcome, Statistic
+from harness.core.records import Config, Input, Measurement, Outcome, Statistic
 from harness.core.text import counted
 from harness.display.formats import format_outcomes, format_ratio, format_share, format_timing
-from harness.display.text import as_text, make_table, print_lines
+from harness.display.text import (
+    Section,
+    SectionTable,
+    as_text,
+    make_table,
+    print_lines,
+    print_section,
+)
+from harness.results.ablation import Ablation, ablation_lines
 from harness.results.notes import Notes, file_lines
 from harness.stats.claims import FALSE_DISCOVERIES, false_claim_rate
 from harness.stats.timing import is_wider
@@ -27,7 +36,7 @@ from harness.stats.timing import is_wider
 MOST_SHOWN = 1_000
 """The most inputs in a table; of more, the first are shown."""
 
-_HEAD = ("input", "best configuration", "best", "default", "speed-up")
+INPUTS_HEAD = ("input", "best configuration", "best", "default", "speed-up")
 _LEFT_OUT = ((), (3,), (2, 3))  # columns; the first of these with which a table fits
 _LEAST_WIDTHS = (16, 20)  # of inputs and configurations, which wrap
 NOT_FASTER = "within noise"
@@ -39,19 +48,18 @@ def print_inputs(
     reports: Sequence[InputReport],
     default: Config,
     notes: Sequence[Notes] = (),
+    ablations: Mapping[Input, Ablation] = MappingProxyType({}),
 ) -> None:
-    """Print the table of the inputs, the speed-ups over named baselines, and failed baselines.
+    """Print the table of the inputs, and the section of the baselines.
 
     `notes` of the runs name the files that flags of winners pass to the compiler.
     """
     console.print(InputsTable(reports, default))
-    head, rows = baselines_rows(reports[:MOST_SHOWN])
-    if rows:
-        console.print(make_table(head, rows, title="Speed-up over", wrap=range(len(head))))
-    print_lines(console, refused_lines(reports))
     winners = (m.config for report in reports if (m := report.recommended))
-    print_lines(console, file_lines(notes, winners))
-    console.print()
+    print_lines(console, [*file_lines(notes, winners), ""])
+    baselines = baselines_section(reports, ablations)
+    if baselines is not None:
+        print_section(console, baselines)
 
 
 @dataclass(frozen=True)
@@ -87,10 +95,10 @@ class InputsTable:
         return ((str(r.problem), best_configuration(r, self.default)) for r in self._shown)
 
     def _table(self, left_out: Collection[int]) -> Table:
-        rows = (_cells(report, self.default) for report in self._shown)
+        rows = (input_cells(report, self.default) for report in self._shown)
         head, *body = (
             [cell for column, cell in enumerate(row) if column not in left_out]
-            for row in (_HEAD, *rows)
+            for row in (INPUTS_HEAD, *rows)
         )
         return make_table(head, body, left=(0, 1), wrap=(0, 1))
 
@@ -178,7 +186,8 @@ def _is_noisy(report: InputReport) -> bool:
 # ------------------------------------------------------------------------- an input's cells
 
 
-def _cells(report: InputReport, default: Config) -> Iterable[str]:
+def input_cells(report: InputReport, default: Config) -> Iterator[str]:
+    """Yield the cells of an input under INPUTS_HEAD."""
     yield str(report.problem)
     yield best_configuration(report, default)
     yield best_time(report)
@@ -251,3 +260,17 @@ def refused_lines(reports: Sequence[InputReport]) -> Iterator[str]:
         where = f"{len(group.members)} of {counted(len(reports), 'input')}"
         example = f"{'such as ' if len(group.members) > 1 else ''}({report.problem})"
         yield f"{failing} failed on {where}, {example}: {found.outcome}: {group.headline}"
+
+
+def baselines_section(
+    reports: Sequence[InputReport], ablations: Mapping[Input, Ablation]
+) -> Section | None:
+    """Show the speed-ups over named baselines, baselines that failed, and the flags that winners
+    need; None without any of these."""
+    head, rows = baselines_rows(reports[:MOST_SHOWN])
+    lines = [*refused_lines(reports), *(ablation_lines(ablations) if ablations else ())]
+    if not rows and not lines:
+        return None
+    text = "The speed-up of the best configuration over each named baseline."
+    table = SectionTable(head, rows, range(len(head))) if rows else None
+    return Section("baselines", "Baselines", [text] if rows else [], table=table, lines=lines)
