@@ -197,8 +197,9 @@ def _predicted(request: TuneRequest, measurer: Measurer, listener: Listener) -> 
         message = f"{database} has no other stencil tuned on this device; using auto instead"
         listener.say(f"{PREDICTED}: {message}")
         return ()
-    listener.say(f"{PREDICTED}: {order.message}")
-    return order.configs[: max(1, request.search.test_limit // 2)]
+    configs, message = order
+    listener.say(f"{PREDICTED}: {message}")
+    return tuple(configs[: max(1, request.search.test_limit // 2)])
 
 
 @contextmanager

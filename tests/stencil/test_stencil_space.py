@@ -100,7 +100,7 @@ def test_the_documented_stencil_is_explored_tuned_and_analysed(
     order = read_predictor(url, folder / "ring.yaml").order(found.campaign.environment)
     assert order is not None
     measured = list(next(iter(found.measured.values())))
-    assert set(order.configs[:2]) <= set(measured)
+    assert set(order[0][:2]) <= set(measured)
     assert len(measured) == 4
 
 
