@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.api.arguments import check_arguments, naming_arguments
-from harness.api.checks import check_options, check_recordings
+from harness.api.checks import check_options
 from harness.api.options import TuneOptions
 from harness.core.errors import HarnessError, ResultsError, SpecError
 from harness.space_file import Spec
 
 if TYPE_CHECKING:
     from harness.api.results import TuneResults
-    from harness.api.session import Listener
+    from harness.display.progress import ProgressDisplay
 
 _COMMAND_OR_OPTION = re.compile(r"-m harness\.\w[^;`\n]*|--([a-z][a-z-]*)")
 _ARGUMENTS = {
@@ -97,15 +97,9 @@ def tune(
 
 def _checked_results(options: TuneOptions, progress: bool) -> TuneResults:
     with _naming_arguments():
-        _check(options)
+        check_options(options)  # before anything is loaded
         with _own_random():
             return _results(options, progress)
-
-
-def _check(options: TuneOptions) -> None:
-    """Check the options before anything is loaded."""
-    check_options(options)
-    check_recordings(options)
 
 
 def _results(options: TuneOptions, progress: bool) -> TuneResults:
@@ -117,7 +111,7 @@ def _results(options: TuneOptions, progress: bool) -> TuneResults:
 
     request = read_request(options)
     try:
-        with tuned(request, _listener(not progress)) as done:
+        with tuned(request, _display(not progress)) as done:
             stored = done.results()
             if stored is None:
                 raise ResultsError(f"{request.database}: nothing was measured")
@@ -153,12 +147,12 @@ def _argument(option: str) -> str:
     return _ARGUMENTS.get(option) or (f"`{name}`" if name in known else f"--{option}")
 
 
-def _listener(quiet: bool) -> Listener:
+def _display(quiet: bool) -> ProgressDisplay:
     """Show progress on standard error."""
     from harness.display.formats import make_console
-    from harness.display.progress import ConsoleListener
+    from harness.display.progress import ProgressDisplay
 
-    return ConsoleListener(make_console(stderr=True), quiet)
+    return ProgressDisplay(make_console(stderr=True), quiet)
 
 
 @contextmanager
