@@ -169,8 +169,9 @@ def _predicted(
         message = f"{database} has no other stencil tuned on this device; using auto instead"
         display.say(f"{PREDICTED}: {message}")
         return ()
-    display.say(f"{PREDICTED}: {order.message}")
-    return order.configs[: max(1, request.search.test_limit // 2)]
+    configs, message = order
+    display.say(f"{PREDICTED}: {message}")
+    return tuple(configs[: max(1, request.search.test_limit // 2)])
 
 
 @contextmanager
