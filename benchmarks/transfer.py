@@ -34,14 +34,13 @@ import numpy as np
 
 from benchmarks.frame import JOBS, RECORDINGS, Figures, benchmark, in_processes, option, show
 from benchmarks.peers.landscape import Course
-from benchmarks.recordings import recorded
+from benchmarks.recordings import RecordingFile, recorded, recording_files
 from benchmarks.search_figures import Array, bootstrap, near_after, padded, within
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Outcome
 from harness.display.progress import Display
 from harness.models.transfer_prior import TransferData
 from harness.recordings.files import recording_name
-from harness.recordings.formats import RecordingFile, recording_files
 from harness.recordings.recording import Recording
 from harness.recordings.replay import ReplayMeasurer
 from harness.recordings.space import recording_spec

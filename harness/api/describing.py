@@ -20,6 +20,7 @@ from harness.api.documents import (
     JsonConfig,
     JudgedDocument,
     ObservedDocument,
+    PortfolioDocument,
     ProgramDocument,
     RatioDocument,
     ResultsDocument,
@@ -96,7 +97,12 @@ def describe_analysis(findings: Findings) -> AnalysisDocument:
         None if known is None else {str(k): float(v) for k, v in importance(known.tree).items()}
     )
     r2 = None if known is None else finite(known.accuracy.r2)
-    return AnalysisDocument(describe_results(findings), _failures(findings), shares, r2)
+    found = findings.across
+    portfolios = [
+        PortfolioDocument(list(map(plain, one.configs)), _ratio(one.slowdowns.mean, False))
+        for one in (found.portfolios if found and found.has_choice else ())
+    ]
+    return AnalysisDocument(describe_results(findings), _failures(findings), shares, r2, portfolios)
 
 
 def describe_summary(summary: Summary) -> list[ProgramDocument]:

@@ -303,6 +303,7 @@ def _provenance(learnt: LearntDispatcher) -> Provenance:
         choice=f"{name}, seed {learnt.options.seed}{why}",
         date=datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
         verdict=(*verdict, learnt.sentence),
+        slowdowns=() if found is None else tuple(found.slowdowns.values()),
     )
 
 

@@ -18,14 +18,13 @@ from harness.core.errors import ExpressionError, UsageError
 from harness.core.files import check_output
 from harness.core.records import Config
 from harness.recordings.files import recording_name
-from harness.recordings.formats import recording_files
+from harness.recordings.formats import read_recordings
 from harness.recordings.recording import Recording
 from harness.recordings.space import recording_spec
 from harness.results import check_database, sqlite_path
 from harness.search import SearchOptions, resolve_techniques
 from harness.search.techniques import DEFAULT_TECHNIQUE
 from harness.space_file import Spec, load_spec
-from harness.space_file.flag_files import with_values_of_files
 from harness.space_file.inputs import select_inputs
 from harness.space_file.model import Search
 from harness.tuning import CampaignPlan, Stages
@@ -90,7 +89,6 @@ def read_request(options: TuneOptions) -> TuneRequest:
     _check_condition(options.inputs)
     resolve_techniques([name for name in options.technique if name != PREDICTED])
     alone = options.replays_alone
-    files = recording_files([*alone, *options.warm_recordings], options.mapping)
     loaded = load_spec(options.space) if isinstance(options.space, Path) else options.space
     techniques = _techniques(options, loaded.search if loaded else Search())
     check_seeds_used(techniques, seeds)
@@ -98,7 +96,8 @@ def read_request(options: TuneOptions) -> TuneRequest:
     database = options.database or _default_database(options, loaded)
     _check_database(options, database)
     predictor = _predictor(options, database)
-    recording = files[0].read() if alone else None
+    recordings = read_recordings([*alone, *options.warm_recordings], options.mapping)
+    recording = recordings[0] if alone else None
     whole = recording_spec(recording) if recording else loaded
     assert whole is not None  # check_options refuses a command line without both
     whole, notices = whole.with_measure(options.measure), list[str]()
@@ -109,13 +108,12 @@ def read_request(options: TuneOptions) -> TuneRequest:
     search = search_options(spec, options, techniques)
     for log in search.logs(len(spec.inputs)):
         check_output(log)
-    seeds = tuple(with_values_of_files(seed, whole.parameters) for seed in seeds)
     return TuneRequest(
         options=options,
         whole=whole,
         spec=spec,
         recording=recording,
-        warm_start=tuple(file.read() for file in files[len(alone) :]),
+        warm_start=tuple(recordings[len(alone) :]),
         seeds=seeds,
         search=search,
         database=database,

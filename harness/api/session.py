@@ -28,7 +28,6 @@ from harness.results.url import shown_database
 from harness.results.versions import set_aside_lines
 from harness.search import make_opentuner_tables
 from harness.space_file import Spec
-from harness.space_file.flag_files import file_name
 from harness.tuning import Campaign
 from harness.tuning.devices import DevicePool
 from harness.tuning.replayed import describe_recording
@@ -150,7 +149,7 @@ def _devices_learnt_from(request: TuneRequest, campaign: Campaign, database: str
 
 
 def _values_gone(campaign: Campaign, database: str) -> Iterator[str]:
-    """Say which values of earlier measurements the space no longer has, and which files changed."""
+    """Say which values of earlier measurements the space no longer has."""
     count, gone = campaign.values_gone()
     if not count:
         return
@@ -159,11 +158,6 @@ def _values_gone(campaign: Campaign, database: str) -> Iterator[str]:
         f"{counted(count, 'measurement')} in {database} {are} kept but not used, with values that "
         f"{spec.path} no longer has: {first_few(gone, ', ')}"
     )
-    names = {file_name(setting.partition("=")[2]) for setting in gone}
-    changed = [str(f.path) for f in spec.flag_files.values() if f.path.name in names]
-    if changed:
-        has = "has" if len(changed) == 1 else "have"
-        yield f"{first_few(changed, ', ')} {has} changed since: times are of the new content"
 
 
 def _predicted(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.api.arguments import check_arguments, naming_arguments
-from harness.api.checks import check_options, check_recordings
+from harness.api.checks import check_options
 from harness.api.options import TuneOptions
 from harness.core.errors import HarnessError, ResultsError, SpecError
 from harness.space_file import Spec
@@ -97,15 +97,9 @@ def tune(
 
 def _checked_results(options: TuneOptions, progress: bool) -> TuneResults:
     with _naming_arguments():
-        _check(options)
+        check_options(options)  # before anything is loaded
         with _own_random():
             return _results(options, progress)
-
-
-def _check(options: TuneOptions) -> None:
-    """Check the options before anything is loaded."""
-    check_options(options)
-    check_recordings(options)
 
 
 def _results(options: TuneOptions, progress: bool) -> TuneResults:

@@ -136,16 +136,11 @@ class Launch:
         """The threads of a group (block), and its bytes of dynamic shared memory."""
         return math.prod(self.group), self.shared_bytes
 
-    @property
-    def grid_size(self) -> int:
-        """The groups of the grid."""
-        return math.prod(self.grid)
-
     def filling(self, names: tuple[str, ...]) -> Launch:
         """Return the launch in which these arguments fill variables in place of being passed."""
         if not names:
             return self
-        passed = tuple(each for each in self.arguments if each not in names)
+        passed = tuple(argument for argument in self.arguments if argument not in names)
         return replace(self, arguments=passed, constants=names)
 
 

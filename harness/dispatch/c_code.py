@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
@@ -12,7 +13,7 @@ import jinja2
 from harness.core.records import Value, shown
 from harness.core.text import counted
 from harness.dispatch.choice import WORTH_A_TRY, CostTree, Leaf, Node, Split
-from harness.dispatch.dispatcher import Dispatcher, ends
+from harness.dispatch.dispatcher import Dispatcher
 from harness.dispatch.features import Feature, Type
 from harness.dispatch.guards import TRUE
 from harness.dispatch.spelling import c_comment, c_real, c_string, c_whole, member, wrapped
@@ -79,7 +80,7 @@ def _comment_lines(dispatcher: Dispatcher) -> Iterator[str]:
     if dispatcher.flag_files:
         yield f"Files that options name, in {dispatcher.name}/flag_files, each with its sha256:"
     for file in dispatcher.flag_files:
-        yield f"    {file.value}: {file.sha256}"
+        yield f"    {file.mark}: {file.sha256}"
     yield ""
     yield from provenance.verdict
 
@@ -246,13 +247,10 @@ class _CWriter:
             if tuned.words:
                 yield f"({' || '.join(self._equals(feature, word) for word in tuned.words)})"
             else:
-                yield from _within(feature, *ends(tuned, feature))
-
-
-def _within(feature: Feature, low: float, high: float) -> Iterator[str]:
-    literal = c_real if feature.type is Type.REAL else lambda bound: c_whole(int(bound))
-    yield f"{feature.variable} >= {literal(low)}"
-    yield f"{feature.variable} <= {literal(high)}"
+                is_real = feature.type is Type.REAL
+                low = c_real(tuned.low) if is_real else c_whole(math.ceil(tuned.low))
+                high = c_real(tuned.high) if is_real else c_whole(math.floor(tuned.high))
+                yield f"{feature.variable} >= {low} && {feature.variable} <= {high}"
 
 
 def _member_type(values: Sequence[Value]) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from functools import partial
 from operator import itemgetter
 
 from sqlalchemy import ColumnElement, Engine, Table, event, func, select
+from sqlalchemy.exc import DBAPIError
 
 from harness import __version__
 from harness.core.records import Config, Environment, Input, Measurement
@@ -156,7 +157,7 @@ class Store(Transactions):
             facts = run.notes.get("facts", {})
             noted: Notes = {
                 **run.notes,
-                **space_notes(plan.spec, run.notes),
+                **space_notes(plan.spec),
                 "facts": {**facts, **device_facts(facts, plan.environment.notes)},
                 "continued_at": now(),
             }
@@ -178,7 +179,7 @@ class Store(Transactions):
             "seeds": [dict(seed) for seed in seeds],
             "notes": {
                 **notes,
-                **space_notes(plan.spec, notes),
+                **space_notes(plan.spec),
                 "facts": {**plan.environment.notes, **notes.get("facts", {})},
             },
         }
@@ -252,9 +253,10 @@ class Store(Transactions):
         try:
             yield
         except BaseException:
-            self.session.rollback()
-            for run_id in run_ids:
-                self.end_run(run_id, "interrupted")
+            with suppress(DBAPIError):  # the first error says more
+                self.session.rollback()
+                for run_id in run_ids:
+                    self.end_run(run_id, "interrupted")
             raise
 
     def note_run(self, run_id: int, notes: Notes) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -51,7 +50,7 @@ class Campaign(State):
         self._searching = Searching(self, self.note, is_crossed=is_crossed)
         self.validation: Validation | None = None
         self.ablations: Mapping[Input, Ablation] = {}
-        self.best_after_s: dict[Input, dict[int, float]] = {}  # of each test of this run
+        self.best_after: dict[Input, dict[int, Measurement | None]] = {}  # each test of this run
         self._failed_defaults: dict[Input, Outcome] = {}
         self._first_tests: list[tuple[float, float]] = []  # when each ended, seconds of samples
         self._warned: set[str] = {*self.pool.notices}
@@ -62,8 +61,7 @@ class Campaign(State):
             self._check_default(progress.measurement)
             self._show_notices()
             self._estimate(progress)
-        best_s = progress.best.time_s if progress.best else math.inf
-        self.best_after_s.setdefault(progress.plan.problem, {})[progress.ordinal] = best_s
+        self.best_after.setdefault(progress.plan.problem, {})[progress.ordinal] = progress.best
         test = progress.measurement.input, progress.measurement.config
         self.replayed += progress.replayed and test not in self.crossed
         self.display.test(progress)

@@ -97,7 +97,11 @@ def test_each_fault_is_its_outcome_and_the_message_names_it(
             message.replace("MAX_LOCAL_BYTES", f"{local.limits.max_local_bytes:,}") in found.message
         )
     if name == "wrong_element":
-        assert (found.worst.argument, found.worst.index, found.worst.wrong_count) == ("y", (5,), 1)
+        assert (
+            found.worst_element.argument,
+            found.worst_element.index,
+            found.worst_element.wrong_count,
+        ) == ("y", (5,), 1)
 
 
 def test_endless_loop_is_a_timeout(faults: Spec, hasty: KernelMeasurer, measure: Measure) -> None:
@@ -223,29 +227,29 @@ def test_empty_kernel_runs_after_the_first_failure_alone(fake_here: OpenFake) ->
 
 
 def test_energy_that_cannot_be_measured_is_a_notice_where_it_was_asked_for(
-    fake: OpenFake, tmp_path: Path
+    fake_here: OpenFake, tmp_path: Path
 ) -> None:
-    assert fake()[0].notices == ()
-    (notice,) = fake(write_fake(tmp_path).with_measure({"energy": True}))[0].notices
+    assert fake_here()[0].notices == ()
+    (notice,) = fake_here(write_fake(tmp_path).with_measure({"energy": True}))[0].notices
     assert notice.startswith("energy is not measured: harness reads it from GPUs with --backend")
 
 
-def test_data_that_does_not_fit_again_is_tried_in_a_new_process(fake: OpenFake) -> None:
+def test_data_that_does_not_fit_again_is_tried_in_a_new_process(fake_here: OpenFake) -> None:
     # FOUR, FIVE, and FOUR again, which fails once.
-    local, space = fake(refused_binds=(2,))
+    local, space = fake_here(refused_binds=(2,))
     assert outcomes(local, space, FOUR, FIVE, FOUR) == [Outcome.OK] * 3
 
 
-def test_data_that_does_not_fit_is_no_configurations_fault(fake: OpenFake) -> None:
-    local, space = fake(refused_binds=(2, 3))
+def test_data_that_does_not_fit_is_no_configurations_fault(fake_here: OpenFake) -> None:
+    local, space = fake_here(refused_binds=(2, 3))
     assert outcomes(local, space, FOUR, FIVE) == [Outcome.OK] * 2
     with pytest.raises(DataDoesNotFit, match=r"64 bytes do not fit\. Run the same command"):
         local.measure(space, FOUR, space.default, None)
     assert local.measure(space, FOUR, space.default, None).outcome is Outcome.OK
 
 
-def test_driver_that_refuses_data_is_asked_again_in_a_new_process(fake: OpenFake) -> None:
-    local, space = fake(broken_binds=(0, 2, 3))
+def test_driver_that_refuses_data_is_asked_again_in_a_new_process(fake_here: OpenFake) -> None:
+    local, space = fake_here(broken_binds=(0, 2, 3))
     assert local.measure(space, FOUR, space.default, None).outcome is Outcome.OK
     with pytest.raises(
         HostModuleError, match="cannot be copied to the device: the driver is con"
@@ -257,9 +261,9 @@ def test_driver_that_refuses_data_is_asked_again_in_a_new_process(fake: OpenFake
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_nothing_interleaved_runs_on_data_that_could_not_be_copied_again(
-    fake: OpenFake, tmp_path: Path, count: int
+    fake_here: OpenFake, tmp_path: Path, count: int
 ) -> None:
-    local, space = fake(refused_binds=(1,))
+    local, space = fake_here(refused_binds=(1,))
     assert local.measure(space, FOUR, space.default, None).outcome is Outcome.OK
     found = local.measure_interleaved(space, FOUR, list(space)[:count], rounds=2)
     assert [m.outcome for m in found] == [Outcome.OK] * count
@@ -269,9 +273,9 @@ def test_nothing_interleaved_runs_on_data_that_could_not_be_copied_again(
 
 
 def test_interleaved_configurations_are_not_blamed_for_one_that_breaks_the_device(
-    fake: OpenFake,
+    fake_here: OpenFake,
 ) -> None:
-    local, space = fake(spoilt_by="#define V 2")
+    local, space = fake_here(spoilt_by="#define V 2")
     configs = [Config({"V": value}) for value in (1, 2, 3)]
     found = local.measure_interleaved(space, FOUR, configs, rounds=2)
     ok, failed = Outcome.OK, Outcome.LAUNCH_FAILED
@@ -281,9 +285,9 @@ def test_interleaved_configurations_are_not_blamed_for_one_that_breaks_the_devic
 
 @pytest.mark.parametrize(("refused", "fits"), [((2,), True), (tuple(range(2, 20)), False)])
 def test_interleaved_data_that_does_not_fit_again_is_nobodys_failure(
-    fake: OpenFake, refused: tuple[int, ...], fits: bool
+    fake_here: OpenFake, refused: tuple[int, ...], fits: bool
 ) -> None:
-    local, space = fake(refused_binds=refused)
+    local, space = fake_here(refused_binds=refused)
     assert outcomes(local, space, FOUR, FIVE) == [Outcome.OK] * 2
     with nullcontext() if fits else pytest.raises(DataDoesNotFit, match="64 bytes do not fit"):
         found = local.measure_interleaved(space, FOUR, list(space)[:3], rounds=2)
@@ -297,8 +301,8 @@ def test_survivors_that_are_lost_together_again_have_that_outcome(fake: OpenFake
     assert [m.outcome for m in found] == [Outcome.CRASHED] * 2
 
 
-def test_the_first_configuration_is_built_alone(fake: OpenFake, tmp_path: Path) -> None:
-    local, space = fake(shares_cpu=True)
+def test_the_first_configuration_is_built_alone(fake_here: OpenFake, tmp_path: Path) -> None:
+    local, space = fake_here(shares_cpu=True)
     configs = list(space)[:3]
     for config in configs:
         local.expect(space, configs)

@@ -24,6 +24,7 @@ from harness.core.program import Binary
 from harness.measure.builds.queue import BuildWorker
 from harness.measure.process.child import Child, ChildLost, ForkLost, repeated, run_forked
 from harness.measure.process.locks import temporary_folder
+from tests.helpers.child_worker import Worker, end_once, raise_unreadable, refuse
 from tests.helpers.planted import FAULTS, SOON_S, descendants, is_running, until
 
 ROOT = Path(__file__).parents[2]
@@ -33,19 +34,6 @@ ROOT = Path(__file__).parents[2]
 def child() -> Iterator[Child]:
     with closing(Child(Worker)) as child:
         yield child
-
-
-class Worker(list[object]):
-    """A worker that is a list, and runs any function."""
-
-    def run(self, function: Callable[..., Any], *args: object) -> Any:
-        """Call a function."""
-        return function(*args)
-
-    @property
-    def is_spoilt(self) -> bool:
-        """Say whether it may not be used again."""
-        return "spoilt" in self
 
 
 def run(
@@ -110,15 +98,6 @@ def test_process_that_dies_says_how_and_is_replaced(
     assert run(child, abs, -1) == 1
 
 
-def end_once(journal: Path, number: int) -> int:
-    """End this process by a signal, but only at the first call."""
-    with journal.open("a") as file:
-        file.write("called\n")
-    if len(journal.read_text().splitlines()) == 1:
-        signal.raise_signal(number)
-    return os.getpid()
-
-
 @pytest.mark.parametrize(
     ("number", "calls"), [(signal.SIGKILL, 2), (signal.SIGTERM, 2), (signal.SIGSEGV, 1)]
 )
@@ -176,17 +155,6 @@ def test_deadline_does_not_pass_while_the_machine_sleeps(
         run(child, time.sleep, SOON_S, timeout_s=0.2)
 
 
-class Unreadable(Exception):
-    """An exception that does not survive being sent."""
-
-    def __init__(self, one: int, two: int) -> None:
-        super().__init__(one + two)
-
-
-def raise_unreadable() -> None:
-    raise Unreadable(1, 2)
-
-
 def test_what_cannot_be_sent_is_an_error_of_the_call_alone(child: Child) -> None:
     for function, arguments, message in (
         (raise_unreadable, (), "Unreadable: 3"),
@@ -195,10 +163,6 @@ def test_what_cannot_be_sent_is_an_error_of_the_call_alone(child: Child) -> None
         with pytest.raises((RuntimeError, TypeError), match=message):
             run(child, function, *arguments)
     assert run(child, abs, -1) == 1
-
-
-def refuse() -> None:
-    raise ValueError("no worker")
 
 
 def test_worker_that_cannot_be_made_is_the_error_of_the_call() -> None:

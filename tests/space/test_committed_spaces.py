@@ -3,7 +3,6 @@ inputs."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -166,23 +165,6 @@ FLOATS: dict[str, Callable[..., int]] = {
 """The elements of four bytes that a run reads or writes."""
 
 LARGEST_CACHE_BYTES = 128 << 20
-
-
-@pytest.mark.parametrize("name", FLOATS)
-def test_large_space_differs_in_its_inputs_alone(name: str) -> None:
-    usual, large = (
-        (SPACES / folder / f"{name}.yaml").read_text(encoding="utf-8") for folder in ("", "large")
-    )
-    assert f"\nname: large_{name}\n" in large
-    assert shared_lines(large) == shared_lines(usual)
-
-
-def shared_lines(text: str) -> list[str]:
-    """The lines that a space and its large twin have alike, without comments."""
-    text = re.sub(
-        r"\s*#.*|^(name|title): .*|^    - \{.*|,? timeout_s: \d+|\.\./", "", text, flags=re.M
-    )
-    return [line for line in text.splitlines() if line]
 
 
 @pytest.mark.parametrize("name", FLOATS)

@@ -1,4 +1,4 @@
-"""python -m harness.stencil explore STENCIL: write the space of a stencil's variants."""
+"""python -m harness.stencil explore STENCIL.py: write the space of a stencil's variants."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 
 from harness.commands.run import options_of, run_command, whole_number
 from harness.core.invocation import command_line
-from harness.stencil.definition import program_names
 
 _EPILOG = """\
 A stencil is a Python file that defines an expression and a reference; see docs/stencil.md.
@@ -30,8 +29,8 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("command", choices=("explore",))
-    parser.add_argument("stencil", metavar="STENCIL",
-                        help=f"a Python file, or one of {', '.join(program_names())}")  # fmt: skip
+    parser.add_argument("stencil", type=Path, metavar="STENCIL.py",
+                        help="a Python file; kernels/stencils has eight")  # fmt: skip
     parser.add_argument("--size", type=whole_number(1), required=True, metavar="N",
                         help="length of a side, the argument of expression()")  # fmt: skip
     parser.add_argument("--count", type=whole_number(1), default=1000, metavar="K",
@@ -42,9 +41,9 @@ def _parser() -> argparse.ArgumentParser:
                         help="a new folder (default NAME_SIZE)")  # fmt: skip
     parser.add_argument("--seed", type=int, default=0,
                         help="seed of the random draws (default 0)")  # fmt: skip
-    parser.add_argument("--cache-lines", choices=("published", "exact"), default="published",
-                        help="count the cache lines of one warp (published, the default), or of "
-                        "all as well (exact: seconds for each point of a large grid)")  # fmt: skip
+    parser.add_argument("--designs", choices=("own", "shared"), default="own",
+                        help="draw other points than for other stencils (own, the default), or the "
+                        "same tiles, mappings and threads for all (shared)")  # fmt: skip
     return parser
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,21 +20,20 @@ from harness.stencil.space_files import files, function_name
 class ExploreOptions:
     """The options of one exploration; `folder` is None for the usual one."""
 
-    stencil: str
+    stencil: Path
     size: int
     count: int
     threads: int
     seed: int
-    cache_lines: str
+    designs: str
     folder: Path | None
 
     @property
     def command(self) -> str:
         """Return the command that repeats the exploration."""
-        words = ["python", "-m", "harness.stencil", "explore", self.stencil]
-        words += ["--size", str(self.size), "--count", str(self.count)]
-        words += ["--threads", str(self.threads), "--seed", str(self.seed)]
-        words += ["--cache-lines", "exact"] if self.cache_lines == "exact" else []
+        words = ["python", "-m", "harness.stencil", "explore", str(self.stencil)]
+        words += ["--size", str(self.size), "--seed", str(self.seed), "--count", str(self.count)]
+        words += ["--threads", str(self.threads), "--designs", self.designs]
         return shlex.join(words)
 
 
@@ -46,8 +44,7 @@ def explore_stencil(options: ExploreOptions) -> int:
     variants = _variants(definition, options)
     points = sum(len(variant.kernels) for variant in variants)
     space = Path(f"{definition.name}.yaml")
-    is_exact = options.cache_lines == "exact"
-    texts = files(definition, options.size, variants, options.command, is_exact)
+    texts = files(definition, options.size, variants, options.command)
     if len(texts[space]) > MAX_BYTES:
         raise UsageError(f"{points} points are too many for one space; ask for fewer with --count")
     contents = {path.as_posix(): text.encode() for path, text in texts.items()}
@@ -68,9 +65,11 @@ def _check_is_new(folder: Path) -> None:
 
 def _variants(definition: Definition, options: ExploreOptions) -> list[Variant]:
     expression = definition.expression(options.size)
-    # Each stencil draws different points, so a predictor is judged on points that it does not know.
-    rng = random.Random(f"{options.seed} {definition.name} {options.size}")
-    variants = explore(function_name(definition), expression, options.count, rng, options.threads)
+    # With points of its own for each stencil, a predictor is judged on those that it does not know.
+    seed = f"{options.seed} {options.size}"
+    seed += f" {definition.name}" if options.designs == "own" else ""
+    name = function_name(definition)
+    variants = explore(name, expression, options.count, seed, options.threads)
     if not variants:
         raise UsageError(
             f"{definition.path}: no variant has 32 threads or more in a group; --size "

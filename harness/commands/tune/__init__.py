@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.api.checks import check_options, check_recordings
+from harness.api.checks import check_options
 from harness.commands.run import run_command
 from harness.commands.tune.options import TuneCommand, make_parser
 from harness.core.files import check_output
@@ -30,7 +30,6 @@ def _tune(args: argparse.Namespace) -> int:
         check_options(options)
         if options.report is not None:
             check_output(options.report)
-        check_recordings(options)
         options = _with_space(options)
     from harness.display.formats import make_console
 

@@ -107,8 +107,8 @@ def _add_machine_options(group: argparse._ArgumentGroup) -> None:
         type=Path,
         metavar="FILE",
         help="search recorded measurements instead of a device. FILE is a Kernel Tuner cache, T4 "
-        "results or CSV with a mapping; with a space, a results database, T4 results or CSV with "
-        "the space's columns",
+        "results or CSV with a mapping; with a space, a results database or CSV with the space's "
+        "columns",
     )
     group.add_argument(
         "--mapping",
