@@ -432,13 +432,13 @@ def test_nothing_in_common_is_no_comparison(base: str, tmp_path: Path, capsys: C
 def test_a_threshold_that_is_none_is_refused(base: str, capsys: Capture, text: str) -> None:
     with pytest.raises(SystemExit):
         main([base, base, "--threshold", text])
-    assert f"such as 1.02x, or 2% or 0.02, but got '{text}'" in capsys.readouterr().err
+    assert f"such as 1.02x, or 2% or 0.02, got '{text}'" in capsys.readouterr().err
 
 
 def test_a_level_of_nothing_is_refused(base: str, capsys: Capture) -> None:
     with pytest.raises(SystemExit):
         main([base, base, "--level", "0"])
-    assert "must be above 0" in capsys.readouterr().err
+    assert "must be above 0 and below 1" in capsys.readouterr().err
 
 
 def test_a_gate_on_what_was_missed_knows_that_nothing_was_tested(base: str, tmp_path: Path) -> None:

@@ -8,15 +8,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from harness.compare import FEWEST_OCCASIONS, LEVEL, MOST_OCCASIONS, OCCASIONS, RUN_NOISE, THRESHOLD
 from harness.compare.comparison import joined
 from harness.compare.machine import drift
 from harness.compare.statistics import (
-    FEWEST_OCCASIONS,
-    LEVEL,
-    MOST_OCCASIONS,
-    OCCASIONS,
-    RUN_NOISE,
-    THRESHOLD,
     Change,
     ChangeVerdict,
     OccasionVariance,

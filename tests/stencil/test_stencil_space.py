@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from harness.commands import stencil as explorer
 from harness.commands.analyse import main as analyse
 from harness.commands.check import main as check
-from harness.commands.stencil import command as explorer
 from harness.commands.stencil import main
 from harness.commands.tune import main as tune
 from harness.core.errors import HostModuleError, UsageError
