@@ -37,10 +37,10 @@ from benchmarks.overhead import Device, FormulaTimes, write_space
 from harness.__main__ import COMMANDS
 from harness.core.errors import HarnessError
 from harness.core.records import Environment
+from harness.display.progress import Display
 from harness.results import Store, writing
 from harness.search import SearchOptions, make_opentuner_tables
 from harness.tuning import Campaign, CampaignPlan, Stages
-from harness.tuning.progress import SilentDisplay
 
 ROOT = Path(__file__).parent.parent
 SPACE = ROOT / "spaces" / "mvmul.yaml"
@@ -133,7 +133,7 @@ def write(folder: Path, tests: int) -> None:
     plan = CampaignPlan(spec, options, Stages(cross=False, ablate=False, finalists=1))
     with writing(str(folder / "large.db")) as engine, Store(engine) as store:
         make_opentuner_tables(store)
-        Campaign(plan, Device(FormulaTimes(), environment), store, SilentDisplay()).run()
+        Campaign(plan, Device(FormulaTimes(), environment), store, Display()).run()
 
 
 @benchmark(

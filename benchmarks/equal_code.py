@@ -28,17 +28,16 @@ from harness.core.records import Input
 from harness.dispatch.candidates import matrix_of
 from harness.dispatch.single import single_of
 from harness.dispatch.study import QUICK, Study
+from harness.display.progress import Display
 from harness.measure.choose import open_measurer
 from harness.measure.measurer import Measurer
 from harness.results import Store, writing
 from harness.results.view import read_results
 from harness.search import SearchOptions
-from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
 from harness.tuning import CampaignPlan
 from harness.tuning.crossing import measure_candidates
 from harness.tuning.finals import final_reports
-from harness.tuning.progress import SilentDisplay
 from harness.tuning.state import State
 
 POCL = "PoCL"
@@ -73,15 +72,7 @@ def tune(spec: Spec, measurer: Measurer, database: Path, seed: int) -> list[Inpu
     with writing(str(database)) as engine:
         store = Store(engine)
         options = SearchOptions(("UniformRandom",), 6, seed, label="", parallelism=1)
-        state = State(
-            CampaignPlan(spec, options),
-            measurer,
-            store,
-            SilentDisplay(),
-            space=lambda problem: ConstrainedSpace.of(
-                spec, problem, measurer.limits, measurer.compiler
-            ),
-        )
+        state = State(CampaignPlan(spec, options), measurer, store, Display())
         rng = random.Random(seed)
         for problem in spec.inputs:
             _search(state, problem, rng)

@@ -42,6 +42,7 @@ from harness.core.records import (
     Outcome,
     Timing,
 )
+from harness.display.progress import Display
 from harness.fleet import agent
 from harness.fleet.agent import FleetDevice, Offer
 from harness.fleet.measurers import FleetRequest, open_fleet
@@ -53,8 +54,7 @@ from harness.search import SearchOptions, make_opentuner_tables, resolve_techniq
 from harness.space import Space
 from harness.space_file import Spec
 from harness.tuning import Campaign, CampaignPlan, Stages
-from harness.tuning.devices import EqualDevices
-from harness.tuning.progress import SilentDisplay
+from harness.tuning.devices import DevicePool
 
 BUILD_S, MEASURE_S = 1.0, 0.2
 BUILDERS = 8
@@ -200,7 +200,7 @@ def served(devices: int) -> Iterator[str]:
             process.stdin.close()
 
 
-class Clock(SilentDisplay):
+class Clock(Display):
     """A display that shows nothing and notes when the first and the last test ended."""
 
     def __init__(self) -> None:
@@ -221,7 +221,7 @@ def rates(spec: Spec, database: str, address: str, devices: int) -> tuple[float,
     clock = Clock()
     request = FleetRequest(address, (), devices, False, database, print)
     with open_fleet(spec, request) as fleet, writing(database) as engine:
-        measurer = EqualDevices(fleet.measurers)
+        measurer = DevicePool(fleet.measurers)
         assert len(measurer.left) == devices, f"{len(measurer.left)} devices joined"
         with contextlib.closing(measurer), Store(engine) as store:
             make_opentuner_tables(store)

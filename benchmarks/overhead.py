@@ -32,12 +32,12 @@ from harness.core.records import (
     StopReason,
     Timing,
 )
+from harness.display.progress import Display
 from harness.recordings.replay import ReplayMeasurer
 from harness.results import Store, writing
 from harness.search import Progress, SearchOptions, make_opentuner_tables, resolve_techniques
 from harness.space_file import Spec, load_spec
 from harness.tuning import Campaign, CampaignPlan
-from harness.tuning.progress import SilentDisplay
 
 TESTS = (100, 300, 1000, 5000)
 MOST_ON_SERVER = 1000
@@ -64,7 +64,7 @@ class Device(ReplayMeasurer):
     is_replay = False
 
 
-class Clock(SilentDisplay):
+class Clock(Display):
     """A display that shows nothing and notes the time of each test."""
 
     def __init__(self) -> None:

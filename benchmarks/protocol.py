@@ -34,9 +34,9 @@ from benchmarks.peers.contest import LandscapeRef, hold, read_landscapes
 from benchmarks.peers.entrants import entrants
 from benchmarks.peers.landscape import BudgetSpent, Course
 from benchmarks.protocol_score import MARGIN, REPEATS, RecordedCosts, TimedCourse, score
+from benchmarks.recordings import recording_files
 from benchmarks.search import ONLY
 from harness.core.errors import UsageError
-from harness.recordings.formats import recording_files
 
 _MS_PER_S = 1e3
 _RECORDED = ("compile_time", "verification_time", "strategy_time", "framework_time")

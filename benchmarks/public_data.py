@@ -19,10 +19,9 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.papers import PUBLISHED_THRESHOLD, tree_errors
-from benchmarks.recordings import recorded
+from benchmarks.recordings import RecordingFile, recorded
 from harness.core.errors import RecordingError
 from harness.models.starchart import Growth
-from harness.recordings.formats import RecordingFile
 from harness.recordings.recording import Recording
 from harness.stats import Estimate
 

@@ -32,11 +32,11 @@ from benchmarks.peers.contest import Held, Tests, hold, read_landscapes
 from benchmarks.peers.entrants import LEARNS, Entrant, entrants
 from benchmarks.peers.landscape import Landscape
 from benchmarks.peers.ours import transfer_sources
+from benchmarks.recordings import RecordingFile, recording_files
 from benchmarks.search_figures import Searches, as_json, overall, padded
 from benchmarks.search_tables import print_table, write_figures
 from harness.core.errors import UsageError
 from harness.core.text import format_time
-from harness.recordings.formats import RecordingFile, recording_files
 from harness.recordings.space import ListedSpace
 
 ONLY = option(

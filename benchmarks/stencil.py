@@ -43,13 +43,12 @@ from typing import Any
 import pandas as pd
 
 from benchmarks.frame import Figures, benchmark, count, option, output, show
-from benchmarks.stencil_campaign import Campaign, Plan, only_environment
+from benchmarks.stencil_campaign import PROGRAMS, Campaign, Plan, only_environment
 from benchmarks.stencil_costs import PHASES, costs_of
 from benchmarks.stencil_predictors import PREDICTORS, information, judged, time_saved
 from benchmarks.stencil_tables import COLUMNS, best_points, figures_of, judgement_rows
 from harness.core.errors import UsageError
 from harness.core.records import Environment
-from harness.stencil.definition import program_names
 from harness.stencil.features import PUBLISHED
 from harness.stencil.predicted import GROUP, training_table
 
@@ -144,8 +143,9 @@ def _figures(
     option("--sizes", [1024], "sides of grids", nargs="+", type=count, metavar="N"),
     option("--count", 400, "points of each program at each size"),
     option("--threads", 10, "the most thread configurations of a variant"),
+    option("--designs", "own", "points of each program, or of all", choices=("own", "shared")),
     option("--campaigns", 1, "campaigns, each with other points"),
-    option("--programs", program_names(), nargs="+", choices=program_names(), metavar="STENCIL"),
+    option("--programs", list(PROGRAMS), nargs="+", choices=list(PROGRAMS), metavar="STENCIL"),
     option("--backend", "opencl", choices=("opencl", "cuda")),
     option("--finalists", 100, "points to measure again, interleaved"),
     option("--repeats", 10, "timed launches of a point"),
@@ -155,8 +155,8 @@ def _figures(
 def main(args: argparse.Namespace) -> Figures:
     """Measure the campaigns, and judge the predictors."""
     plan = Plan(
-        args.programs, args.sizes, args.count, args.threads, args.backend, args.finalists,
-        args.repeats,
+        args.programs, args.sizes, args.count, args.threads, args.designs, args.backend,
+        args.finalists, args.repeats,
     )  # fmt: skip
     campaigns = [Campaign(args.output / f"campaign_{n}", n) for n in range(args.campaigns)]
     if not args.only_judge:

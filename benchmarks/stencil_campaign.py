@@ -18,6 +18,10 @@ from harness.core.records import Environment
 from harness.results.view import Results
 from harness.stencil.predicted import read_stencils
 
+_FOLDER = Path(__file__).parents[1] / "kernels" / "stencils"
+PROGRAMS = {path.stem: path for path in sorted(_FOLDER.glob("*.py"))}
+"""The file of each stencil."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -27,6 +31,7 @@ class Plan:
     sizes: Sequence[int]
     count: int
     threads: int
+    designs: str
     backend: str
     finalists: int
     repeats: int
@@ -34,7 +39,8 @@ class Plan:
     @property
     def drawn(self) -> list[str]:
         """Return the options of `explore` that decide how many points are drawn."""
-        return ["--count", str(self.count), "--threads", str(self.threads)]
+        drawn = ["--count", str(self.count), "--threads", str(self.threads)]
+        return [*drawn, "--designs", self.designs]
 
 
 @dataclass(frozen=True)
@@ -78,9 +84,11 @@ class Campaign:
         if not space.exists():
             options = ["--size", str(size), *plan.drawn]
             options += ["--seed", str(self.number), "-o", str(space.parent)]
-            code = explore_command(["explore", program, *options])
+            code = explore_command(["explore", str(PROGRAMS[program]), *options])
             _check_ended(code, f"{program} cannot be explored at size {size}")
-        explored = re.search(r"--count \d+ --threads \d+", space.read_text(encoding="utf-8"))
+        explored = re.search(
+            r"--count \d+ --threads \d+ --designs \w+", space.read_text(encoding="utf-8")
+        )
         if explored and explored[0] != " ".join(plan.drawn):
             raise UsageError(
                 f"{space.parent} was explored with {explored[0]}; use that, or name another "

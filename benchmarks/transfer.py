@@ -34,23 +34,22 @@ import numpy as np
 
 from benchmarks.frame import JOBS, RECORDINGS, Figures, benchmark, in_processes, option, show
 from benchmarks.peers.landscape import Course
-from benchmarks.recordings import recorded
+from benchmarks.recordings import RecordingFile, recorded, recording_files
 from benchmarks.search_figures import Array, bootstrap, near_after, padded, within
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Outcome
+from harness.display.progress import Display
 from harness.models.transfer_prior import TransferData
 from harness.recordings.files import recording_name
-from harness.recordings.formats import RecordingFile, recording_files
 from harness.recordings.recording import Recording
 from harness.recordings.replay import ReplayMeasurer
-from harness.recordings.space import ListedSpace, recording_spec
+from harness.recordings.space import recording_spec
 from harness.results import Store, writing
 from harness.search import Progress, SearchOptions, make_opentuner_tables, resolve_techniques
 from harness.space_file import Spec
 from harness.space_file.inputs import select_inputs
 from harness.stats import Estimate
 from harness.tuning.plan import CampaignPlan
-from harness.tuning.progress import SilentDisplay
 from harness.tuning.searching import Searching
 from harness.tuning.state import State
 
@@ -116,12 +115,11 @@ def run(job: OrderJob) -> Array:
     recording, spec = _read(job.data)
     spec = dataclasses.replace(spec, inputs=drawn(spec.inputs, job.inputs, job.seed))
     options = SearchOptions(resolve_techniques(["auto"]), job.budget, job.seed, "benchmark", 1)
-    spaces = {problem: ListedSpace(recording, problem) for problem in spec.inputs}
     with writing("sqlite://") as engine, Store(engine) as store:
         make_opentuner_tables(store)
-        plan = CampaignPlan(spec, options)
+        plan = CampaignPlan(spec, options, recording=recording)
         measurer = ReplayMeasurer.of(recording)
-        state = State(plan, measurer, store, SilentDisplay(), space=spaces.__getitem__)
+        state = State(plan, measurer, store, Display())
         searches = (Transferring if job.search == TRANSFER else Alone)(state)
         searches.run()
     courses = [_slowdowns(recording, problem, searches.courses[problem]) for problem in spec.inputs]

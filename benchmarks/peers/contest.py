@@ -21,11 +21,10 @@ import harness
 from benchmarks.frame import in_processes
 from benchmarks.peers.entrants import Entrant, prepared
 from benchmarks.peers.landscape import BudgetSpent, Course, Landscape, Peer, landscapes
-from benchmarks.recordings import recorded
+from benchmarks.recordings import RecordingFile, recorded
 from harness.core.errors import UsageError
 from harness.core.files import unwritable
 from harness.measure.process.child import ChildLost
-from harness.recordings.formats import RecordingFile
 
 _BLOCK = 5  # seeds in a job
 

@@ -11,8 +11,8 @@ from types import MappingProxyType
 
 from benchmarks.peers.landscape import Landscape, Peer
 from benchmarks.peers.ours import ALIASES
+from benchmarks.recordings import RecordingFile
 from harness.core.errors import UsageError
-from harness.recordings.formats import RecordingFile
 from harness.search import resolve_techniques, techniques
 from harness.search.techniques import OWN
 

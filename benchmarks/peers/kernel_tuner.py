@@ -28,7 +28,7 @@ import numpy as np
 from kernel_tuner.searchspace import Searchspace
 
 from benchmarks.peers.landscape import BudgetSpent, Course, Landscape, Point
-from harness.recordings.formats import RecordingFile
+from benchmarks.recordings import RecordingFile
 
 _KERNEL = "recorded"
 _SIZE = (1,)

@@ -14,11 +14,10 @@ from functools import cached_property
 from pathlib import Path
 
 from benchmarks.peers.landscape import BudgetSpent, Course, Landscape
-from benchmarks.recordings import recorded
+from benchmarks.recordings import RecordingFile, recorded
 from harness.core.errors import UsageError
 from harness.core.records import Outcome
 from harness.models.transfer_prior import TransferData
-from harness.recordings.formats import RecordingFile
 from harness.recordings.replay import ReplayMeasurer
 from harness.recordings.space import ListedSpace, recording_spec
 from harness.results import RunPlan, Store, writing

@@ -24,7 +24,7 @@ from pyatf.search_space import SearchSpace
 from pyatf.tuning_data import CostFunctionError
 
 from benchmarks.peers.landscape import BudgetSpent, Course, Landscape, Point
-from harness.recordings.formats import RecordingFile
+from benchmarks.recordings import RecordingFile
 
 _MOST_REPEATS = 100  # evaluations for each test of the budget, most of them repeats
 

@@ -6,7 +6,7 @@ table. The model is Starchart's tree (harness.models.starchart).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ from harness.models.starchart import (
     TreeTarget,
     cross_validate,
     grow,
+    importance,
 )
 from harness.results import MeasurementRows
 from harness.results.view import Results
@@ -213,12 +214,44 @@ class Explanation:
         return f"Nothing explains the {target}: a tree's R2 on held-out samples is {r2:.3f}."
 
 
-def shared_samples(samples: int, measurements: int) -> str:
-    """Say in brackets how many samples were measured; empty if all were."""
-    shared = samples - measurements
-    if not shared:
-        return ""
-    return f" ({measurements:,} measured; {shared:,} have the machine code of one of these)"
+def explanation_lines(known: Explanation) -> Iterator[str]:
+    """Say what the target depends on, from how many samples, and how accurate the tree is."""
+    tree, count = known.tree, len(known.tree.samples)
+    shared = count - known.measurements
+    also = (
+        f" ({known.measurements:,} measured; {shared:,} have the machine code of one of these)"
+        if shared
+        else ""
+    )
+    yield (
+        f"Importance of parameters and inputs for {tree.target}, from a tree (Starchart) of "
+        f"{count:,} samples{also}, {_origin(known)}:"
+    )
+    yield f"    {importance_text(tree)}"
+    is_published = tree.growth.threshold is not None
+    rule = "by the published rule" if is_published else "as cross-validation chooses"
+    leaves, error = sum(1 for _ in tree.root.leaves()), known.accuracy.error
+    among = f" of the {error.count:,} that are not 0" if error.count < known.measurements else ""
+    yield (
+        f"    accuracy on held-out samples, leaves {rule} ({leaves}): "
+        f"R2 {known.accuracy.r2:.3f}, median error{among} {error.median.text('.1%')}"
+    )
+
+
+def _origin(known: Explanation) -> str:
+    """Say how many of the samples are unbiased."""
+    if known.unbiased == len(known.tree.samples):
+        return "all drawn uniformly or the whole space"
+    if known.unbiased:
+        return f"{known.unbiased:,} of them drawn uniformly, the others by a search"
+    return "all of them chosen by a search, so they are biased"
+
+
+def importance_text(tree: Tree, inside: str | None = None) -> str:
+    """List the importance of parameters, in a part of the space where one is given."""
+    shares = importance(tree, inside)
+    parts = [f"{name} {share:.0%}" for name, share in shares.items() if share >= 0.005]
+    return f"{', '.join(parts)} of the squared error" if parts else "no parameter matters"
 
 
 def grown(found: Samples, target: TreeTarget, growth: Growth) -> Tree:

@@ -42,17 +42,6 @@ class FailureGroup(Generic[T]):
     members: tuple[T, ...]
 
 
-@dataclass
-class _FailureExample:
-    """The number of failures of a kind, and the one whose configuration changes least."""
-
-    example: Measurement
-    changes: int
-    where: str
-    """The stage in which they failed, as text; empty for the search."""
-    count: int = 0
-
-
 def group_failures(
     failed: Iterable[T],
     message: Callable[[T], str],
@@ -100,21 +89,15 @@ def describe_failures(
     failed = [m for row in measured.values() for m in MeasuredConfigs.of(row).failures()]
     known = {(m.input, m.config) for m in failed}
     only_later = {(m.input, m.config): m for m in later if (m.input, m.config) not in known}
-    groups: dict[Hashable, _FailureExample] = {}
-    for m, where in [*((m, "") for m in failed), *((m, _LATER) for m in only_later.values())]:
-        reason = m.outcome, where, _NUMBER.sub("#", headline(m.message))
-        changes = len(differing(m.config, default))
-        found = groups.setdefault(reason, _FailureExample(m, changes, where))
-        found.count += 1
-        if changes < found.changes:
-            found.example, found.changes = m, changes
+    marked = [*((m, "") for m in failed), *((m, _LATER) for m in only_later.values())]
+    groups = group_failures(marked, lambda at: at[0].message, lambda at: (at[0].outcome, at[1]))
     if not groups:
         return
     yield "Failed configurations, by reason:"
-    ordered = sorted(groups.values(), key=lambda group: -group.count)
-    for group in ordered[:MAX_REASONS]:
-        example = group.example
-        yield f"    {group.count} {example.outcome}{group.where}: {headline(example.message)}"
+    for group in groups[:MAX_REASONS]:
+        members = group.members
+        example, where = min(members, key=lambda at: len(differing(at[0].config, default)))
+        yield f"    {len(members)} {example.outcome}{where}: {headline(example.message)}"
         yield f"        for example {difference(example.config, default)} on ({example.input})"
     if len(groups) > MAX_REASONS:
         yield f"    and {counted(len(groups) - MAX_REASONS, 'other reason')}"

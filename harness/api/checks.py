@@ -32,19 +32,6 @@ def check_options(options: TuneOptions) -> None:
         check_writable(options.results_log, "name another file with --results-log")
     if options.report is not None:
         check_output(options.report)
-    _check_recordings(options)
-
-
-def _check_recordings(options: TuneOptions) -> None:
-    """Refuse what the first bytes of recordings and their mapping show.
-
-    A recording with a space is read as the space says, which is loaded later.
-    """
-    read = [*options.replays_alone, *options.warm_recordings]
-    if read:
-        from harness.recordings.formats import recording_files  # here: it loads the spec's model
-
-        recording_files(read, options.mapping)
 
 
 def _check_replay(options: TuneOptions) -> None:

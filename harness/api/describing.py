@@ -11,7 +11,6 @@ from harness.analysis.energy import InputEnergy
 from harness.analysis.failures import group_failures, informative_line
 from harness.analysis.inputs import InputReport
 from harness.analysis.summary import Summary
-from harness.api.across import advice, why_no_choice
 from harness.api.documents import (
     AnalysisDocument,
     ChoiceDocument,
@@ -21,6 +20,7 @@ from harness.api.documents import (
     JsonConfig,
     JudgedDocument,
     ObservedDocument,
+    PortfolioDocument,
     ProgramDocument,
     RatioDocument,
     ResultsDocument,
@@ -68,7 +68,7 @@ def describe_results(
         statistic=campaign.statistic.value,
         databases=list(map(without_password, stored.databases)),
         default=plain(stored.default),
-        advice=advice(findings),
+        advice=findings.advice,
         inputs=[
             _input(report, legal.get(report.problem), energies.get(report.problem))
             for report in findings.reports
@@ -76,7 +76,7 @@ def describe_results(
         warnings=_warnings(findings),
         single=describe_single(findings.single) if findings.single else None,
         choice=describe_choice(found, found.best) if found else None,
-        why_no_choice="" if found else why_no_choice(findings),
+        why_no_choice="" if found else findings.why_no_choice,
         flag_files=[
             FlagFileDocument(flag=flag, value=value, **file)
             for (flag, value), file in files.items()
@@ -97,7 +97,12 @@ def describe_analysis(findings: Findings) -> AnalysisDocument:
         None if known is None else {str(k): float(v) for k, v in importance(known.tree).items()}
     )
     r2 = None if known is None else finite(known.accuracy.r2)
-    return AnalysisDocument(describe_results(findings), _failures(findings), shares, r2)
+    found = findings.across
+    portfolios = [
+        PortfolioDocument(list(map(plain, one.configs)), _ratio(one.slowdowns.mean, False))
+        for one in (found.portfolios if found and found.has_choice else ())
+    ]
+    return AnalysisDocument(describe_results(findings), _failures(findings), shares, r2, portfolios)
 
 
 def describe_summary(summary: Summary) -> list[ProgramDocument]:

@@ -12,13 +12,13 @@ from harness.fleet.measurers import Fleet, FleetRequest, open_fleet
 from harness.measure.choose import open_measurers
 from harness.measure.measurer import Measurer
 from harness.results.url import shown_database
-from harness.tuning.devices import EqualDevices, Joining
+from harness.tuning.devices import DevicePool
 
 
 def open_devices(
     request: TuneRequest, opened: ExitStack, say: Callable[[str], None]
-) -> tuple[Measurer, str]:
-    """Open the devices; return their measurer and why they were chosen. `opened` keeps a cluster
+) -> tuple[DevicePool, str]:
+    """Open the devices; return them and why they were chosen. `opened` keeps a cluster
     open, and `say` shows what is waited for.
 
     Raises UsageError for several devices that differ, and for several where one input after
@@ -26,27 +26,25 @@ def open_devices(
     """
     options, most = request.options, _most(request)
     measurers: Mapping[str, Measurer]
-    joining: Joining | None = None
+    joining: Fleet | None = None
     if options.cluster is None:
         measurers, why = open_measurers(request.whole, options.backend, options.device, most)
     else:
         fleet = _open_fleet(request, opened, say)
         measurers, why = fleet.measurers, _why_of_fleet(request, fleet)
         joining = fleet if most > 1 and options.validate is None else None
-    if len(measurers) == 1 and joining is None:
-        return next(iter(measurers.values())), why
     try:
-        if options.validate is not None:
+        if options.validate is not None and len(measurers) > 1:
             raise UsageError(
                 f"--validate samples all inputs on one device, and --device names {len(measurers)};"
                 " name one of them"
             )
-        devices = EqualDevices(measurers, joining)
+        pool = DevicePool(measurers, joining)
     except UsageError:
         for measurer in reversed([*measurers.values()]):
             measurer.close()
         raise
-    return devices, f"{why}; {devices.describe()}"
+    return pool, f"{why}; {pool.describe()}" if pool.is_shared else why
 
 
 def _most(request: TuneRequest) -> int:

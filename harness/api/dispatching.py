@@ -42,6 +42,7 @@ from harness.dispatch.single import Single, single_of
 from harness.dispatch.study import AUTO, AUTOMATIC, CHOICES, Study, fits, learners, sentence
 from harness.dispatch.text import verdict_lines, why_nothing
 from harness.dispatch.weighted import Coverage, weigh
+from harness.display.progress import Display
 from harness.display.recommendation import recommendation
 from harness.measure.cuda.gpus import NVCC, name_of, open_cuda_compiler
 from harness.models.encoding.columns import tuned_range
@@ -52,7 +53,6 @@ from harness.results.versions import EVERY
 from harness.results.view import Results, read_results
 from harness.space_file import Spec
 from harness.space_file.workload import read_workload
-from harness.tuning.progress import Display
 
 
 @dataclass(frozen=True)
@@ -303,6 +303,7 @@ def _provenance(learnt: LearntDispatcher) -> Provenance:
         choice=f"{name}, seed {learnt.options.seed}{why}",
         date=datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
         verdict=(*verdict, learnt.sentence),
+        slowdowns=() if found is None else tuple(found.slowdowns.values()),
     )
 
 

@@ -74,6 +74,15 @@ class JudgedDocument:
 
 
 @dataclass(frozen=True)
+class PortfolioDocument:
+    """Configurations that together suit all inputs best, and the slowdown of the best of as many on
+    held-out inputs."""
+
+    configs: list[JsonConfig]
+    slowdown: RatioDocument
+
+
+@dataclass(frozen=True)
 class ChoiceDocument:
     """What was learnt across inputs; `speedup` is over one configuration for all."""
 
@@ -180,12 +189,14 @@ class FailureDocument:
 @dataclass(frozen=True)
 class AnalysisDocument:
     """One space on one device; `importance` has the share of the squared error that a tree's splits
-    on a parameter remove, `r2` the tree's accuracy on held-out samples."""
+    on a parameter remove, `r2` the tree's accuracy on held-out samples. `portfolios` say what each
+    further configuration gains, where there is a choice by input."""
 
     results: ResultsDocument
     failures: list[FailureDocument]
     importance: dict[str, float] | None
     r2: float | None
+    portfolios: list[PortfolioDocument]
 
 
 @dataclass(frozen=True)

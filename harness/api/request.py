@@ -18,7 +18,7 @@ from harness.core.errors import ExpressionError, UsageError
 from harness.core.files import check_output
 from harness.core.records import Config
 from harness.recordings.files import recording_name
-from harness.recordings.formats import recording_files
+from harness.recordings.formats import read_recordings
 from harness.recordings.recording import Recording
 from harness.recordings.space import recording_spec
 from harness.results import check_database, sqlite_path
@@ -78,6 +78,7 @@ class TuneRequest:
             other_devices=Path(DATABASE) in options.warm_start,
             fresh=options.fresh,
             arguments=options.command,
+            recording=self.recording,
         )
 
 
@@ -87,7 +88,6 @@ def read_request(options: TuneOptions) -> TuneRequest:
     _check_condition(options.inputs)
     resolve_techniques([name for name in options.technique if name != PREDICTED])
     alone = options.replays_alone
-    files = recording_files([*alone, *options.warm_recordings], options.mapping)
     loaded = load_spec(options.space) if isinstance(options.space, Path) else options.space
     techniques = _techniques(options, loaded.search if loaded else Search())
     check_seeds_used(techniques, seeds)
@@ -95,7 +95,8 @@ def read_request(options: TuneOptions) -> TuneRequest:
     database = options.database or _default_database(options, loaded)
     _check_database(options, database)
     predictor = _predictor(options, database)
-    recording = files[0].read() if alone else None
+    recordings = read_recordings([*alone, *options.warm_recordings], options.mapping)
+    recording = recordings[0] if alone else None
     whole = recording_spec(recording) if recording else loaded
     assert whole is not None  # check_options refuses a command line without both
     whole, notices = whole.with_measure(options.measure), list[str]()
@@ -112,7 +113,7 @@ def read_request(options: TuneOptions) -> TuneRequest:
         whole=whole,
         spec=spec,
         recording=recording,
-        warm_start=tuple(file.read() for file in files[len(alone) :]),
+        warm_start=tuple(recordings[len(alone) :]),
         seeds=seeds,
         search=search,
         database=database,

@@ -94,23 +94,17 @@ class TuneResults:
     @property
     def advice(self) -> str:
         """Which configurations to use, and how much faster they are: what `tune` prints first."""
-        from harness.api.across import advice
-
-        return advice(self.findings)
+        return self.findings.advice
 
     @property
     def verdict(self) -> str:
         """Whether choosing by input is faster than one configuration, on held-out inputs."""
-        from harness.api.across import verdict
-
-        return verdict(self.findings)
+        return self.findings.verdict
 
     @property
     def rule(self) -> str:
         """Which configuration to use for which input, as lines of a tree."""
-        from harness.api.across import rule
-
-        return rule(self.findings)
+        return self.findings.rule
 
     @property
     def tree(self) -> str:
@@ -185,7 +179,7 @@ class TuneResults:
         configuration for all.
         """
         from harness.api.dispatching import learn
-        from harness.tuning.progress import SilentDisplay
+        from harness.display.progress import Display
 
         arguments = {
             "database": self.stored.databases,
@@ -199,7 +193,7 @@ class TuneResults:
         }
         options = from_arguments(DispatchOptions, "dispatcher", arguments)
         with naming_arguments(DispatchOptions, spec="space"):
-            learnt = learn(options, SilentDisplay())
+            learnt = learn(options, Display())
             if learnt.why_not_written:
                 raise UsageError(learnt.why_not_written)
             return [Path(folder) / name for name in learnt.write()]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from harness.analysis.inputs import InputReport
 from harness.api.devices import open_devices
@@ -18,6 +18,7 @@ from harness.api.tune_options import DATABASE
 from harness.core.errors import DatabaseBusy
 from harness.core.records import Config
 from harness.core.text import counted, first_few
+from harness.display.progress import ProgressDisplay
 from harness.measure.choose import fitted_to
 from harness.measure.measurer import Measurer
 from harness.recordings.replay import ReplayMeasurer, open_replay
@@ -29,9 +30,8 @@ from harness.search import make_opentuner_tables
 from harness.space_file import Spec
 from harness.space_file.flag_files import file_name
 from harness.tuning import Campaign
-from harness.tuning.devices import EqualDevices
-from harness.tuning.progress import Display
-from harness.tuning.replayed import RecordedCampaign, describe_recording
+from harness.tuning.devices import DevicePool
+from harness.tuning.replayed import describe_recording
 
 if TYPE_CHECKING:
     from harness.results.view import Results
@@ -39,22 +39,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _AGAIN_S = 1.0  # between two attempts to write
-
-
-class Listener(Protocol):
-    """Shows what a campaign says; `harness.display` implements it."""
-
-    def note(self, text: str) -> None:
-        """Show a fact that may be left out where only results are wanted."""
-
-    def say(self, text: str) -> None:
-        """Show a line."""
-
-    def warn(self, text: str) -> None:
-        """Show a problem that does not end the campaign."""
-
-    def progress(self, default: Config | None) -> AbstractContextManager[Display]:
-        """Show progress; configurations as changes from a default, or whole."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +54,7 @@ class Tuned:
     @property
     def has_failed(self) -> bool:
         """Whether nothing was measured, or nothing worked on an input that was measured."""
-        left_out = self.campaign.state.left_out
+        left_out = self.campaign.left_out
         failed = any(not r.best and (r.measured or r.problem in left_out) for r in self.reports)
         return failed or not any(report.measured for report in self.reports)
 
@@ -79,12 +63,12 @@ class Tuned:
         from harness.results.view import results_of  # here, since it loads pandas
 
         campaign = self.campaign
-        key = campaign.state.run_plan(campaign.spec.inputs[0]).key
+        key = campaign.run_plan(campaign.spec.inputs[0]).key
         return self.store.read(lambda: results_of(self.store, key, self.request.database))
 
 
 @contextmanager
-def tuned(request: TuneRequest, listener: Listener) -> Iterator[Tuned]:
+def tuned(request: TuneRequest, display: ProgressDisplay) -> Iterator[Tuned]:
     """Run a campaign; each measurement is stored when it ends.
 
     Raises UsageError for a seed or a recording that cannot be used, BackendUnavailable, and
@@ -92,21 +76,21 @@ def tuned(request: TuneRequest, listener: Listener) -> Iterator[Tuned]:
     """
     # The device first: where it cannot be opened, no database is left behind.
     with ExitStack() as opened:
-        measurer = opened.enter_context(_opened(request, listener))
+        pool = opened.enter_context(_opened(request, display))
+        measurer = pool.left[0]
         engine = patiently(
-            lambda: opened.enter_context(writing(request.database, listener.say)),
+            lambda: opened.enter_context(writing(request.database, display.say)),
             request.options.wait,
-            listener.say,
+            display.say,
         )
         store = opened.enter_context(Store(engine))
-        first = measurer.first if isinstance(measurer, EqualDevices) else measurer
-        spec = fitted_to(request.spec, first)
+        spec = fitted_to(request.spec, measurer.measurer)
         for notice in spec.notices:
-            listener.note(f"note: {notice}")
+            display.note(f"note: {notice}")
         make_opentuner_tables(store)
         default = Config({p.name: p.default for p in spec.tuned_for(measurer.compiler)})
-        with listener.progress(None if request.recording else default) as display:
-            campaign = _campaign(request, spec, measurer, store, display, listener)
+        with display.running(None if request.recording else default):
+            campaign = _campaign(request, spec, pool, store, display)
             reports = campaign.run()
         yield Tuned(request, measurer, store, campaign, reports)
 
@@ -114,10 +98,9 @@ def tuned(request: TuneRequest, listener: Listener) -> Iterator[Tuned]:
 def _campaign(
     request: TuneRequest,
     spec: Spec,
-    measurer: Measurer,
+    pool: DevicePool,
     store: Store,
-    display: Display,
-    listener: Listener,
+    display: ProgressDisplay,
 ) -> Campaign:
     """Make the campaign, check its seeds, and describe its warm start.
 
@@ -125,36 +108,32 @@ def _campaign(
     DatabaseBusy then.
     """
     request = dataclasses.replace(request, spec=spec)
-    seeds = request.seeds_for(measurer.compiler) + _predicted(request, measurer, listener)
+    measurer = pool.left[0]
+    seeds = request.seeds_for(measurer.compiler) + _predicted(request, measurer, display)
     patiently(
         partial(store.choose_campaign, spec, measurer.environment, request.options.fresh),
         request.options.wait,
-        listener.say,
+        display.say,
     )
     limit_s = request.options.max_time_s  # counted from here: devices take a while to open
     stop_at = None if limit_s is None else time.monotonic() + limit_s
     plan = request.plan(dataclasses.replace(request.search, seeds=seeds, stop_at=stop_at))
-    recording = request.recording
-    campaign = (
-        Campaign(plan, measurer, store, display)
-        if recording is None
-        else RecordedCampaign(recording, plan, measurer, store, display)
-    )
+    campaign = Campaign(plan, pool, store, display)
     campaign.check_seeds()
     database = shown_database(request.database)
     for line in set_aside_lines(campaign.set_aside(), [database]):
-        listener.note(f"note: {line}")
+        display.note(f"note: {line}")
     if renamed := other_name(store.connection, spec):
-        listener.note(f"note: in {database} {renamed}")
+        display.note(f"note: in {database} {renamed}")
     for line in _values_gone(campaign, database):
-        listener.note(f"note: {line}")
+        display.note(f"note: {line}")
     lines = list(campaign.describe_warm_start())
     for recording, line in zip(request.warm_start, lines, strict=True):
-        listener.note(f"warm start from {line}")
+        display.note(f"warm start from {line}")
         for note in recording.notes:
-            listener.note(f"note: {note}")
+            display.note(f"note: {note}")
     for line in _devices_learnt_from(request, campaign, database):
-        listener.note(line)
+        display.note(line)
     return campaign
 
 
@@ -187,7 +166,9 @@ def _values_gone(campaign: Campaign, database: str) -> Iterator[str]:
         yield f"{first_few(changed, ', ')} {has} changed since: times are of the new content"
 
 
-def _predicted(request: TuneRequest, measurer: Measurer, listener: Listener) -> tuple[Config, ...]:
+def _predicted(
+    request: TuneRequest, measurer: Measurer, display: ProgressDisplay
+) -> tuple[Config, ...]:
     """Return the configurations predicted to be the fastest, for half of the tests."""
     if request.predictor is None:
         return ()
@@ -195,45 +176,36 @@ def _predicted(request: TuneRequest, measurer: Measurer, listener: Listener) -> 
     if order is None:
         database = request.database
         message = f"{database} has no other stencil tuned on this device; using auto instead"
-        listener.say(f"{PREDICTED}: {message}")
+        display.say(f"{PREDICTED}: {message}")
         return ()
-    listener.say(f"{PREDICTED}: {order.message}")
+    display.say(f"{PREDICTED}: {order.message}")
     return order.configs[: max(1, request.search.test_limit // 2)]
 
 
 @contextmanager
-def _opened(request: TuneRequest, listener: Listener) -> Iterator[Measurer]:
-    """Open the measurer, describe it in a line, and close it at the end."""
-    with ExitStack() as opened:
-        yield from _described(request, listener, opened)
-
-
-def _described(request: TuneRequest, listener: Listener, opened: ExitStack) -> Iterator[Measurer]:
+def _opened(request: TuneRequest, display: ProgressDisplay) -> Iterator[DevicePool]:
+    """Open the devices, describe them in a line, and close them at the end."""
     options, recording = request.options, request.recording
-    if recording is not None:
-        measurer: Measurer = ReplayMeasurer.of(recording)
-        line = describe_recording(recording)
-    elif options.replay is not None:
-        replay = open_replay(options.replay, request.whole)
-        count, device = len(replay.measurements), replay.environment.device
-        measurer = replay
-        line = f"replaying {options.replay}: {count:,} measurements from {device}; none is new"
-    else:
-        measurer, why = open_devices(request, opened, listener.say)
-        line = f"backend {measurer.environment.backend}: {measurer.environment}"
-        line += f"; {why}" if why else ""
-    try:
-        listener.note(line)
-        for notice in request.notices:
-            listener.note(notice)
-        for notice in measurer.notices:
-            listener.note(f"note: {notice}")
+    with ExitStack() as opened:
         if recording is not None:
-            for note in recording.notes:
-                listener.note(f"note: {note}")
-        yield measurer
-    finally:
-        measurer.close()
+            pool = DevicePool({"": ReplayMeasurer.of(recording)})
+            line = describe_recording(recording)
+        elif options.replay is not None:
+            replay = open_replay(options.replay, request.whole)
+            count, device = len(replay.measurements), replay.environment.device
+            pool = DevicePool({"": replay})
+            line = f"replaying {options.replay}: {count:,} measurements from {device}; none is new"
+        else:
+            pool, why = open_devices(request, opened, display.say)
+            environment = pool.left[0].environment
+            line = f"backend {environment.backend}: {environment}{f'; {why}' if why else ''}"
+        opened.callback(pool.close)
+        display.note(line)
+        for notice in request.notices:
+            display.note(notice)
+        for note in [*pool.notices, *(recording.notes if recording else ())]:
+            display.note(f"note: {note}")
+        yield pool
 
 
 def patiently(call: Callable[[], T], wait_s: float, say: Callable[[str], None]) -> T:

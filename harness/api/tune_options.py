@@ -96,8 +96,8 @@ class TuneOptions(Options):
         PATH,
         "FILE",
         "search recorded measurements instead of a device. FILE is a Kernel Tuner cache, T4 "
-        "results or CSV with a mapping; with a space, a results database, T4 results or CSV with "
-        "the space's columns",
+        "results or CSV with a mapping; with a space, a results database or CSV with the space's "
+        "columns",
     )
     mapping: Path | None = option(
         PATH,

@@ -15,7 +15,7 @@ from harness.core.options import from_arguments, naming_arguments, signature_of
 
 if TYPE_CHECKING:
     from harness.api.results import TuneResults
-    from harness.api.session import Listener
+    from harness.display.progress import ProgressDisplay
     from harness.space_file import Spec
 
 
@@ -45,7 +45,7 @@ def _results(options: TuneOptions) -> TuneResults:
 
     request = read_request(options)
     try:
-        with tuned(request, _listener(not options.progress)) as done:
+        with tuned(request, _display(not options.progress)) as done:
             stored = done.results()
             if stored is None:
                 raise ResultsError(f"{request.database}: nothing was measured")
@@ -59,12 +59,12 @@ def _results(options: TuneOptions) -> TuneResults:
         ) from None
 
 
-def _listener(quiet: bool) -> Listener:
+def _display(quiet: bool) -> ProgressDisplay:
     """Show progress on standard error."""
     from harness.display.formats import make_console
-    from harness.display.progress import ConsoleListener
+    from harness.display.progress import ProgressDisplay
 
-    return ConsoleListener(make_console(stderr=True), quiet)
+    return ProgressDisplay(make_console(stderr=True), quiet)
 
 
 @contextmanager

@@ -10,10 +10,10 @@ from harness.api.dispatching import LearntDispatcher, learn
 from harness.api.documents import DispatchDocument
 from harness.api.options import DispatchOptions
 from harness.commands.run import main_of, print_json
-from harness.dispatch.text import verdict_table
+from harness.display.across import verdict_section
 from harness.display.formats import make_console
 from harness.display.progress import ProgressDisplay
-from harness.display.text import print_line, print_lines
+from harness.display.text import print_line, print_lines, print_section
 
 NOT_WRITTEN = 1
 
@@ -38,8 +38,7 @@ def run(options: DispatchOptions) -> int:
 def _print(console: Console, learnt: LearntDispatcher, loss: str, files: list[str]) -> None:
     print_lines(console, learnt.notices)
     if learnt.found is not None and learnt.name is not None:
-        console.print(verdict_table(learnt.found, learnt.learnt))
-        console.print()
+        print_section(console, verdict_section(learnt.found, learnt.learnt))
     print_line(console, learnt.sentence)
     if learnt.why_not_written:
         print_line(console, learnt.why_not_written)

@@ -138,12 +138,6 @@ class ReportOptions(Options):
 # ---------------------------------------------------------------------------------- stencil
 
 
-def _stencils() -> str:
-    from harness.stencil.definition import program_names  # here: no other command needs it
-
-    return f"a Python file, or one of {', '.join(program_names())}"
-
-
 @dataclass(frozen=True)
 class StencilOptions(Options):
     """Write the space of a stencil: variants of its kernel, each with several
@@ -155,7 +149,7 @@ Exit code: 0 if the space is written, 2 for an error in the stencil or in the co
 """
 
     command: str = argument(TEXT, None, "", choices=("explore",))
-    stencil: str = argument(TEXT, "STENCIL", _stencils)
+    stencil: Path = argument(PATH, "STENCIL.py", "a Python file; kernels/stencils has eight")
     size: int = option(
         whole(1), "N", "length of a side, the argument of expression()", required=True
     )
@@ -167,13 +161,13 @@ Exit code: 0 if the space is written, 2 for an error in the stencil or in the co
         PATH, "FOLDER", "a new folder (default NAME_SIZE)", "-o", "--output"
     )
     seed: int = option(SEED, None, "seed of the random draws (default 0)", default=0)
-    cache_lines: str = option(
+    designs: str = option(
         TEXT,
         None,
-        "count the cache lines of one warp (published, the default), or of all as well (exact: "
-        "seconds for each point of a large grid)",
-        default="published",
-        choices=("published", "exact"),
+        "draw other points than for other stencils (own, the default), or the same tiles, mappings "
+        "and threads for all (shared)",
+        default="own",
+        choices=("own", "shared"),
     )
 
 

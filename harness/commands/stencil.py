@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import shlex
 from pathlib import Path
 
@@ -28,8 +27,7 @@ def run(options: StencilOptions) -> int:
     variants = _variants(definition, options)
     points = sum(len(variant.kernels) for variant in variants)
     space = Path(f"{definition.name}.yaml")
-    is_exact = options.cache_lines == "exact"
-    texts = files(definition, options.size, variants, _again(options), is_exact)
+    texts = files(definition, options.size, variants, _again(options))
     if len(texts[space]) > MAX_BYTES:
         raise UsageError(f"{points} points are too many for one space; ask for fewer with --count")
     contents = {path.as_posix(): text.encode() for path, text in texts.items()}
@@ -44,10 +42,10 @@ def run(options: StencilOptions) -> int:
 
 def _again(options: StencilOptions) -> str:
     """Return the command that repeats the exploration."""
-    words = ["python", "-m", "harness.stencil", "explore", options.stencil]
-    words += ["--size", str(options.size), "--count", str(options.count)]
-    words += ["--threads", str(options.threads), "--seed", str(options.seed)]
-    words += ["--cache-lines", "exact"] if options.cache_lines == "exact" else []
+    words = ["python", "-m", "harness.stencil", "explore", str(options.stencil)]
+    words += ["--size", str(options.size), "--seed", str(options.seed)]
+    words += ["--count", str(options.count), "--threads", str(options.threads)]
+    words += ["--designs", options.designs]
     return shlex.join(words)
 
 
@@ -59,9 +57,11 @@ def _check_is_new(folder: Path) -> None:
 
 def _variants(definition: Definition, options: StencilOptions) -> list[Variant]:
     expression = definition.expression(options.size)
-    # Each stencil draws different points, so a predictor is judged on points that it does not know.
-    rng = random.Random(f"{options.seed} {definition.name} {options.size}")
-    variants = explore(function_name(definition), expression, options.count, rng, options.threads)
+    # With points of its own for each stencil, a predictor is judged on those that it does not know.
+    seed = f"{options.seed} {options.size}"
+    seed += f" {definition.name}" if options.designs == "own" else ""
+    name = function_name(definition)
+    variants = explore(name, expression, options.count, seed, options.threads)
     if not variants:
         raise UsageError(
             f"{definition.path}: no variant has 32 threads or more in a group; --size "

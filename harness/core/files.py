@@ -86,14 +86,16 @@ def write_file(
     the file must be new. Raises UsageError with the path, the reason and the `advice`.
     """
     data = content.encode() if isinstance(content, str) else content
+    if not replace and os.path.lexists(path):
+        raise UsageError(f"{path} already exists; name a new file")
     try:
-        if replace and _is_written_directly(path):
+        if _is_written_directly(path):
             path.write_bytes(data)
             return
-        target = Path(os.path.realpath(path)) if replace else path  # a link stays a link
+        target = Path(os.path.realpath(path))  # a link stays a link
         if parents:
             target.parent.mkdir(parents=True, exist_ok=True)
-        _put(target, data, replace)
+        _put(target, data)
     except OSError as error:
         raise unwritable(path, error, advice, parents=parents) from None
 
@@ -181,32 +183,18 @@ def _is_written_directly(path: Path) -> bool:
     return is_open_file or not path.is_file() or not os.access(path.resolve().parent, os.W_OK)
 
 
-def _put(target: Path, data: bytes, replace: bool) -> None:
+def _put(target: Path, data: bytes) -> None:
     aside = target.with_name(f".{uuid.uuid4().hex}.part")
     try:
         with aside.open("xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        if replace and target.exists():
+        if target.exists():
             shutil.copymode(target, aside)
-        if replace:
-            os.replace(aside, target)
-        else:
-            _link(aside, target)
+        os.replace(aside, target)
     finally:
         aside.unlink(missing_ok=True)
-
-
-def _link(aside: Path, target: Path) -> None:
-    """Give a file a second name; raises UsageError where another file has it by now."""
-    try:
-        os.link(aside, target)
-    except FileExistsError:
-        raise UsageError(f"{target} already exists; name a new file") from None
-    except OSError:  # a file system without links
-        with target.open("xb") as file:
-            file.write(aside.read_bytes())
 
 
 def write_folder(
@@ -222,50 +210,38 @@ def write_folder(
     `executables` are those that may be run. Without `replace`, the folder must be new. Raises
     UsageError with the path, the reason and the `advice`.
     """
-    target = Path(os.path.realpath(folder)) if replace else folder
+    if not replace and os.path.lexists(folder):
+        raise UsageError(f"{folder} already exists; name a new folder")
+    target = Path(os.path.realpath(folder))
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(
             prefix=f".{target.name}.", dir=target.parent, ignore_cleanup_errors=True
         ) as aside:
-            _put_folder(target, files, Path(aside), replace, executables)
+            _put_folder(target, files, Path(aside), executables)
     except OSError as error:
         raise unwritable(folder, error, advice, parents=True) from None
 
 
 def _put_folder(
-    target: Path,
-    files: Mapping[str, bytes],
-    aside: Path,
-    replace: bool,
-    executables: Collection[str],
+    target: Path, files: Mapping[str, bytes], aside: Path, executables: Collection[str]
 ) -> None:
     # Not the temporary folder itself, which nobody else may enter.
     new, old = aside / "new", aside / "old"
     for name, content in files.items():
         (new / name).parent.mkdir(parents=True, exist_ok=True)
-        _put(new / name, content, replace=True)
+        _put(new / name, content)
         if name in executables:
             readable = stat.S_IMODE((new / name).stat().st_mode) & 0o444
             (new / name).chmod(readable | readable >> 2 | stat.S_IWUSR)
-    if not replace:
-        _reserve(target)
-    elif target.exists():
+    if target.exists():
         os.rename(target, old)
     try:
         os.rename(new, target)
     except OSError:
         with contextlib.suppress(OSError):
-            os.rename(old, target) if replace else target.rmdir()
+            os.rename(old, target)
         raise
-
-
-def _reserve(folder: Path) -> None:
-    """Make an empty folder, which a rename then replaces; raises UsageError unless it is new."""
-    try:
-        folder.mkdir()
-    except FileExistsError:
-        raise UsageError(f"{folder} already exists; name a new folder") from None
 
 
 _OF_A_FOLDER = (FileNotFoundError, FileExistsError, NotADirectoryError)

@@ -136,11 +136,6 @@ class Launch:
         """The threads of a group (block), and its bytes of dynamic shared memory."""
         return math.prod(self.group), self.shared_bytes
 
-    @property
-    def grid_size(self) -> int:
-        """The groups of the grid."""
-        return math.prod(self.grid)
-
     def filling(self, names: tuple[str, ...]) -> Launch:
         """Return the launch in which these arguments fill variables in place of being passed."""
         if not names:

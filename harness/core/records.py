@@ -255,13 +255,7 @@ class DeviceLimits:
 
     def names(self) -> dict[str, int]:
         """Return the limits by the names that constraints use."""
-        return {
-            "max_group_size": self.max_group_size,
-            "max_local_bytes": self.max_local_bytes,
-            "compute_units": self.compute_units,
-            "warp_size": self.warp_size,
-            "max_shared_bytes": self.max_shared_bytes,
-        }
+        return {name: getattr(self, name) for name in LIMIT_NAMES}
 
 
 LIMIT_NAMES = (

@@ -22,7 +22,7 @@ from harness.source.pragmas import (
     unroll_factor,
     unroll_names,
 )
-from harness.source.preprocessor import Directive, Scan, spaced
+from harness.source.preprocessor import Directive, Scan, macros_of, spaced
 
 _SHOWN_VALUES = 8
 _LAUNCH_PARTS = {
@@ -86,12 +86,8 @@ def guessed_role(name: str) -> str:
 
 def constants_of(directives: Sequence[Directive]) -> dict[str, int]:
     """Return the macros that are defined exactly once, as an integer."""
-    found: dict[str, list[int | None]] = {}
-    for directive in directives:
-        if directive.is_constant:
-            value = number(spaced(directive.operands[1:]))
-            found.setdefault(directive.word, []).append(value if type(value) is int else None)
-    return {name: v[0] for name, v in found.items() if len(v) == 1 and v[0] is not None}
+    once = {name: number(t[0]) for name, t in macros_of(directives).items() if len(t) == 1}
+    return {name: value for name, value in once.items() if isinstance(value, int)}
 
 
 class _PragmaError(Exception):
@@ -239,9 +235,8 @@ class _PragmaReader:
 
 def _is_value(value: Value, pragma: Pragma) -> bool:
     """Return whether it is a value of the same type: 1.0 is not 1."""
-    if isinstance(pragma.values, range):
-        return type(value) is int and value in pragma.values
-    return any(type(v) is type(value) and v == value for v in pragma.values)
+    values = pragma.values
+    return value in values and type(values[values.index(value)]) is type(value)
 
 
 def _listed(pragma: Pragma) -> str:

@@ -11,22 +11,9 @@ from harness.core.errors import Fault, SpecError, UsageError
 from harness.core.records import LIMIT_NAMES
 from harness.core.text import nearest, suggestion
 from harness.discover.binding import Declared, printable, read_pragmas
-from harness.discover.free_macros import free_macros
 from harness.discover.scope import scope_of
-from harness.discover.suggestions import (
-    Suggestion,
-    is_number_type,
-    suggest_constants,
-    suggest_free,
-    suggest_template,
-)
-from harness.discover.syntax import (
-    Argument,
-    KernelSignature,
-    find_kernels,
-    find_launchers,
-    unroll_factors,
-)
+from harness.discover.suggestions import Suggestion, is_number_type, suggest
+from harness.discover.syntax import Argument, KernelSignature, find_kernels
 from harness.discover.types import NumpyType, numpy_type
 from harness.source.kernel_source import Source, read_source
 from harness.source.parser_text import CUDA, OPENCL, ParserText, prepare
@@ -116,29 +103,20 @@ def discover(path: Path, function: str | None) -> Facts:
     prepared = prepare(source.text, path.suffix)
     kernels = find_kernels(prepared)
     kernel = _chosen(path, kernels, function)
-    included = [(p.name, prepare(text, p.suffix)) for p, text in source.includes.items()]
-    scans = (text.scan for _, text in included)
-    scope = scope_of(kernel, kernels, find_launchers(prepared), prepared.scan, scans)
+    included = {p.name: prepare(text, p.suffix) for p, text in source.includes.items()}
+    scope = scope_of(kernel, kernels, prepared, included)
     declared = read_pragmas(str(path), prepared.scan, scope)
     if faults := source.nest_faults():
         raise SpecError(faults)
-    known = {t.name for t in (*declared.tuned, *declared.left_out)}
-    options = {v for t in declared.tuned for v in t.pragma.values if isinstance(v, str)}
-    factors = unroll_factors(prepared)
+    taken = {t.name for t in (*declared.tuned, *declared.left_out)}
+    taken |= {v for t in declared.tuned for v in t.pragma.values if isinstance(v, str)}
     elsewhere = (a.name for other in kernels if other is not kernel for a in other.arguments)
-    free = free_macros(prepared, included, scope)
-    free = {name: line for name, line in free.items() if name not in known | options}
-    suggested = (
-        *suggest_template(kernel),
-        *suggest_free(free, prepared.scan, factors, kernel),
-        *suggest_constants(prepared.scan, scope, factors, kernel.sizes, known | options),
-    )
     facts = Facts(
         path,
         prepared.dialect,
         kernel,
         declared,
-        suggested,
+        tuple(suggest(prepared, kernel, scope, taken)),
         scope.foreign.union(elsewhere, (t.name for t in declared.left_out)),
         _aliases(prepared),
         any(t.text == "this_grid" and scope.holds(t.start) for t in prepared.scan.code),

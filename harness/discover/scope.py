@@ -7,17 +7,31 @@ and the macros that only those use, do not matter.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
-from harness.discover.syntax import KernelSignature
+from harness.discover.syntax import KernelSignature, find_host_functions
+from harness.source.parser_text import ParserText
 from harness.source.pragmas import is_ours, tile_sizes
-from harness.source.preprocessor import Directive, Scan
+from harness.source.preprocessor import WORD, Scan, Token, expanded, macros_of, valued_operands
+from harness.source.syntax_tree import captured, parsed, text_of
 
-_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# An #if tests with these whether a macro is defined, without using its value.
-_GUARD = re.compile(r"\bdefined\s*\(?\s*\w+")
-_Spans = Sequence[tuple[int, int]]
+_UPPER_CASE = re.compile(r"[A-Z][A-Z0-9_]*")
+_STANDARD = re.compile(
+    r"(?:CL|CLK|CUDA|CUDART|FP|EXIT|M_(?:E|PI|LN|LOG|SQRT|\d))_?\w*|\w+_(?:MAX|MIN|EPSILON|DIG|BIT)"
+    r"|NAN|INFINITY|HUGE_VALF?|MAXFLOAT|NULL|NDEBUG|TRUE|FALSE|FILE|EOF"
+)
+"""The macros of the compilers and of the standard headers."""
+
+# A called name is no number.
+_DECLARED = """
+(_ declarator: (identifier) @declared)
+(_ name: (identifier) @declared)
+(call_expression function: (identifier) @declared)
+(identifier) @value
+(type_identifier) @type
+"""
 
 
 @dataclass(frozen=True)
@@ -25,12 +39,14 @@ class KernelScope:
     """The parts of a file that belong to one kernel.
 
     `others` are the definitions of the other kernels, as spans of offsets. `foreign` are the macros
-    that only those use; `used` are all other macros in use.
+    that only those use; `used` are all other macros in use. `free` are the upper-case names in use
+    that nothing defines, each with its line.
     """
 
     others: tuple[tuple[int, int], ...]
     foreign: frozenset[str]
     used: frozenset[str]
+    free: Mapping[str, int]
 
     def holds(self, offset: int) -> bool:
         """Return whether an offset is outside all other kernels."""
@@ -40,61 +56,63 @@ class KernelScope:
 def scope_of(
     kernel: KernelSignature,
     kernels: Sequence[KernelSignature],
-    hosts: _Spans,
-    scan: Scan,
-    includes: Iterable[Scan],
+    prepared: ParserText,
+    included: Mapping[str, ParserText],
 ) -> KernelScope:
-    """Find the scope of one of a file's kernels; `hosts` are the functions that launch kernels."""
+    """Find the scope of one of a file's kernels; `included` are the included files by name."""
     others = tuple(k.span for k in kernels if k.name != kernel.name)
-    here, there, hosted = set[str](), set[str](), set[str]()
-    for offset, words in _uses(scan):
-        device = there if _is_within(offset, others) else here
-        (hosted if _is_within(offset, hosts) else device).update(words)
-    macros = _macros(scan.directives)
-    for included in includes:
-        here.update(word for _, words in _uses(included) for word in words)
-        macros |= _macros(included.directives)
-    own, all_ = _expanded(here, macros), _expanded(here | there | hosted, macros)
-    foreign = _expanded(there, macros) - own
-    return KernelScope(others, frozenset(foreign), frozenset(all_ - foreign))
+    hosts = find_host_functions(prepared)
+    here, there, hosted = list[Token](), list[Token](), list[Token]()
+    for token in _used(prepared.scan):
+        place = there if _is_within(token.start, others) else here
+        (hosted if _is_within(token.start, hosts) else place).append(token)
+    texts = (prepared, *included.values())
+    macros = macros_of(d for text in texts for d in text.scan.directives)
+    shared = [token for text in included.values() for token in _used(text.scan)]
+    own = _words([*here, *shared], macros)
+    foreign = _words(there, macros) - own
+    used = _words([*here, *shared, *there, *hosted], macros) - foreign
+    free = dict[str, int]()
+    if not _is_missing_one(texts, included):
+        unknown = _words(here, macros).difference(macros, *map(_declared, texts))
+        operands = (token for d in prepared.scan.directives for token in d.operands)
+        for token in (*here, *operands):
+            name = token.text
+            if name in unknown and _UPPER_CASE.fullmatch(name) and not _STANDARD.fullmatch(name):
+                free.setdefault(name, prepared.text.count(b"\n", 0, token.start) + 1)
+    return KernelScope(others, foreign, used, free)
 
 
-def _is_within(offset: int, spans: _Spans) -> bool:
+def _is_within(offset: int, spans: Iterable[tuple[int, int]]) -> bool:
     return any(start <= offset < end for start, end in spans)
 
 
-def _uses(scan: Scan) -> Iterable[tuple[int, Iterable[str]]]:
-    """Yield the words that macro expansion would look at, with their offsets."""
-    for token in scan.code:
-        yield token.start, (token.text,)
+def _used(scan: Scan) -> Iterator[Token]:
+    """Yield the tokens that macro expansion looks at; a macro's own are there where it is used."""
+    yield from scan.code
     for directive in scan.directives:
-        # Our other pragmas mention macros without using them.
-        if sizes := tile_sizes(directive):
-            yield directive.start, sizes
-        elif directive.name in ("if", "elif", "include") or _is_others_pragma(directive):
-            yield directive.start, _WORD.findall(_GUARD.sub("", directive.text))
+        if is_ours(directive):  # they mention macros without using them, but for sizes of tiles
+            sizes = tile_sizes(directive)
+            yield from (token for token in directive.operands if token.text in sizes)
+        elif directive.name != "define":
+            yield from valued_operands(directive)
 
 
-def _is_others_pragma(directive: Directive) -> bool:
-    return directive.name == "pragma" and not is_ours(directive)
+def _words(tokens: Iterable[Token], macros: Mapping[str, Sequence[str]]) -> frozenset[str]:
+    return frozenset(WORD.findall(expanded(" ".join(t.text for t in tokens), macros)))
 
 
-def _macros(directives: Sequence[Directive]) -> dict[str, set[str]]:
-    """Collect the words that each macro stands for, in any of its definitions."""
-    found: dict[str, set[str]] = {}
-    for directive in directives:
-        if directive.name == "define":
-            found.setdefault(directive.word, set()).update(t.text for t in directive.operands[1:])
-    return found
+def _is_missing_one(texts: Iterable[ParserText], included: Iterable[str]) -> bool:
+    """Return whether a file that is included in quotes was not found: it may define any name."""
+    written = (d.text for t in texts for d in t.scan.directives if d.name == "include")
+    quoted = {PurePosixPath(text.strip('"')).name for text in written if text.startswith('"')}
+    return not quoted.issubset(included)
 
 
-def _expanded(words: Iterable[str], macros: Mapping[str, set[str]]) -> set[str]:
-    """Expand words as macros, transitively."""
-    found: set[str] = set()
-    waiting = list(words)
-    while waiting:
-        word = waiting.pop()
-        if word not in found:
-            found.add(word)
-            waiting.extend(macros.get(word, ()))
-    return found
+def _declared(prepared: ParserText) -> frozenset[str]:
+    """Return the names that a text declares, calls, blanks, or uses as a type."""
+    names: dict[str, set[str]] = {"declared": set(), "value": set(), "type": set()}
+    for kind, node in captured(_DECLARED, parsed(prepared)):
+        names[kind].add(text_of(node))
+    blanked = (item.word for item in prepared.blanked)
+    return frozenset(names["declared"]).union(blanked, names["type"] - names["value"])

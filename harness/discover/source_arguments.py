@@ -7,7 +7,7 @@ or preprocessor lines.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from harness.measure.kernels.data import KernelData
 from harness.measure.opencl.module import KernelParameter, why_unfit
 from harness.source.kernel_source import Source
 from harness.source.parser_text import CUDA, ParserText, prepare
-from harness.source.preprocessor import spaced
+from harness.source.preprocessor import macros_of
 from harness.space_file import Spec
 
 _C_NAMES = {
@@ -101,21 +101,11 @@ def _aliases(
     spec: Spec, language: str, source: Source, texts: Sequence[ParserText]
 ) -> Mapping[str, str]:
     """Return the words that stand for types, each with its type; empty where that is not known."""
-    found: dict[str, set[str]] = {}
-    for word, text in _defined(texts):
-        found.setdefault(word, set()).add(text)
-    aliases = {word: texts.pop() if len(texts) == 1 else "" for word, texts in found.items()}
+    macros = macros_of(d for text in texts for d in text.scan.directives)
+    aliases = {word: texts[0] if len({*texts}) == 1 else "" for word, texts in macros.items()}
+    own = (found for text in texts for found in _OWN_TYPE.finditer(text.text.decode()))
+    aliases |= dict.fromkeys((found[1] or found[2] for found in own), "")
     aliases |= {p.name: p.default for p in spec.parameters if isinstance(p.default, str)}
     plan = spec.compilers.get(language)
     options = _DEFINED_BY_OPTION.findall(" ".join(plan.options)) if plan else []
     return aliases | dict.fromkeys((*options, *source.template_names), "")
-
-
-def _defined(texts: Sequence[ParserText]) -> Iterator[tuple[str, str]]:
-    """Yield the macros and the types that texts define."""
-    for text in texts:
-        for directive in text.scan.directives:
-            if directive.name == "define":
-                yield directive.word, spaced(directive.operands[1:])
-        for found in _OWN_TYPE.finditer(text.text.decode()):
-            yield found[1] or found[2], ""

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
 
 from harness.discover.binding import constants_of, guessed_role
 from harness.discover.scope import KernelScope
-from harness.discover.syntax import KernelSignature
+from harness.discover.syntax import KernelSignature, unroll_factors
 from harness.discover.types import numpy_type
-from harness.source.parser_text import CUDA
+from harness.source.parser_text import CUDA, ParserText
 from harness.source.pragmas import number
-from harness.source.preprocessor import Scan
+from harness.source.preprocessor import WORD, Scan
+from harness.source.syntax_tree import captured, parsed, text_of
 
 MAX_GROUP = 1024
 MAX_FACTOR = 8
@@ -28,13 +29,14 @@ _PROBLEM = re.compile(
 )
 """In the names of macros that say which result is computed."""
 
-_TESTED = re.compile(
-    r"\bif \( (\w+) \)"
-    r"|! (\w+)"
-    r"|(?:& ?& |\| ?\| )(\w+)(?= [);?]| & ?&| \| ?\|)"
-    r"|(?:\( |(?<![<>=!] )= |\breturn |, )(\w+)(?= \?| & ?&| \| ?\|)"
-)
-"""In tokens with spaces between them: names that are tested for truth, not compared."""
+_TESTED = """
+(if_statement condition: (condition_clause value: (identifier) @tested))
+(unary_expression operator: "!" argument: (identifier) @tested)
+(binary_expression left: (identifier) @tested operator: ["&&" "||"])
+(binary_expression operator: ["&&" "||"] right: (identifier) @tested)
+(conditional_expression condition: (identifier) @tested)
+"""
+"""The names that code tests for truth, not compared."""
 
 MIN_SIZE = 64  # powers of two from here on count as sizes, whatever their name
 
@@ -55,9 +57,9 @@ class Suggestion:
     name: str
     line: int
     origin: str
-    default: int
-    kind: str
-    role: str
+    default: int | None
+    kind: str = ""
+    role: str = ""
     is_guarded: bool = False
     is_open: bool = False
 
@@ -67,50 +69,32 @@ class Suggestion:
         return self.role != "launch" and _PROBLEM.search(self.name) is not None
 
 
-def suggest_constants(
-    scan: Scan,
-    scope: KernelScope,
-    factors: Set[str],
-    sizes: Sequence[str],
-    known: Set[str],
+def suggest(
+    prepared: ParserText, kernel: KernelSignature, scope: KernelScope, taken: Set[str]
 ) -> Iterator[Suggestion]:
-    """Suggest constants in scope, with values around the present one; skip `known` names."""
-    constants = constants_of(scan.directives)
-    conditions = set(_conditions(scan))
-    for directive in scan.directives:
-        name = directive.word
-        if directive.is_constant and name in constants and name in scope.used and name not in known:
-            default = constants[name]
-            if default >= 0:
-                is_size = name in sizes or guessed_role(name) == "launch"
-                kind, role = _around(name, default, is_size, name in factors, name in conditions)
-                origin = f"#define {name} {default}"
-                is_guarded = name in directive.undefined
-                yield Suggestion(name, directive.line, origin, default, kind, role, is_guarded)
+    """Suggest names in a kernel's scope, without `taken` ones, with values and a role.
 
-
-def suggest_template(kernel: KernelSignature) -> Iterator[Suggestion]:
-    """Suggest the numbers of a kernel's template."""
-    for parameter in kernel.template:
-        name, given = parameter.name, number(parameter.default)
-        is_flag = parameter.type_name == "bool"
-        if is_flag:
-            given = 1 if parameter.default == "true" else 0
-        if is_flag or is_number_type(parameter.type_name):
-            origin = f"a parameter of the template, {parameter.type_name} {name}"
-            default = given if isinstance(given, int) and given >= 0 else None
-            yield _open(name, parameter.line, origin, default, kernel, is_condition=is_flag)
-
-
-def suggest_free(
-    free: Mapping[str, int], scan: Scan, factors: Set[str], kernel: KernelSignature
-) -> Iterator[Suggestion]:
-    """Suggest the macros that nothing defines, each with its line."""
-    conditions = set(_conditions(scan))
-    for name, line in free.items():
-        origin = f"nothing defines {name}"
-        is_condition = name in conditions and name not in factors
-        yield _open(name, line, origin, None, kernel, is_condition=is_condition)
+    They are the numbers of its template, the macros that nothing defines, and constants.
+    """
+    factors = unroll_factors(prepared)
+    tested = {text_of(node) for _, node in captured(_TESTED, parsed(prepared))}
+    conditions = (d.text for d in prepared.scan.directives if d.name in ("if", "elif"))
+    tested.update(word for text in conditions for word in WORD.findall(text))
+    tested.update(p.name for p in kernel.template if p.type_name == "bool")
+    for found in _names(prepared.scan, kernel, scope):
+        name, default = found.name, found.default
+        if name in taken:
+            continue
+        is_size = name in kernel.sizes or guessed_role(name) == "launch"
+        if default is None and is_size:
+            default = _THREADS.get(name[-1], _SIDES[kernel.dimensions])
+        elif default is None:
+            default = int(name not in tested or name in factors)
+        kind, role = _around(name, default, is_size, name in factors, name in tested)
+        found = replace(found, default=default, kind=kind, role=role)
+        if found.is_open and found.is_of_the_problem:
+            found = replace(found, kind=f"values: [{default}]")
+        yield found
 
 
 def is_number_type(type_name: str) -> bool:
@@ -119,33 +103,25 @@ def is_number_type(type_name: str) -> bool:
     return type_name == "auto" or (known is not None and known.is_integer and known.width == 1)
 
 
-def _open(
-    name: str,
-    line: int,
-    origin: str,
-    default: int | None,
-    kernel: KernelSignature,
-    *,
-    is_condition: bool,
-) -> Suggestion:
-    """Suggest values for a name without a value; those of the problem have one for a person."""
-    is_size = name in kernel.sizes or guessed_role(name) == "launch"
-    if default is None and is_size:
-        default = _THREADS.get(name[-1], _SIDES[kernel.dimensions])
-    if default is None:
-        default = 0 if is_condition else 1
-    kind, role = _around(name, default, is_size, False, is_condition)
-    found = Suggestion(name, line, origin, default, kind, role, is_open=True)
-    return replace(found, kind=f"values: [{default}]") if found.is_of_the_problem else found
-
-
-def _conditions(scan: Scan) -> Iterator[str]:
-    """Yield the names that are tested for truth, in the preprocessor or in the code."""
+def _names(scan: Scan, kernel: KernelSignature, scope: KernelScope) -> Iterator[Suggestion]:
+    """Yield the names that could be parameters, with their values in the source."""
+    for parameter in kernel.template:
+        default = number(parameter.default)
+        if parameter.type_name == "bool":
+            default = int(parameter.default == "true")
+        elif not is_number_type(parameter.type_name):
+            continue
+        origin = f"a parameter of the template, {parameter.type_name} {parameter.name}"
+        default = default if isinstance(default, int) and default >= 0 else None
+        yield Suggestion(parameter.name, parameter.line, origin, default, is_open=True)
+    for name, line in scope.free.items():
+        yield Suggestion(name, line, f"nothing defines {name}", None, is_open=True)
+    constants = constants_of(scan.directives)
     for directive in scan.directives:
-        if directive.name in ("if", "elif"):
-            yield from re.findall(r"[A-Za-z_]\w*", directive.text)
-    for found in _TESTED.finditer(" ".join(token.text for token in scan.code)):
-        yield from filter(None, found.groups())
+        name = directive.word
+        if directive.name == "define" and name in scope.used and constants.get(name, -1) >= 0:
+            is_guarded, origin = name in directive.undefined, f"#define {name} {constants[name]}"
+            yield Suggestion(name, directive.line, origin, constants[name], is_guarded=is_guarded)
 
 
 def _around(

@@ -16,10 +16,14 @@ from harness.source.parser_text import (
     group_sizes,
 )
 from harness.source.pragmas import unroll_factor
-from harness.source.syntax_tree import Node, ancestors, line_of, parsed, text_of, walk
+from harness.source.syntax_tree import Node, ancestors, captured, line_of, parsed, text_of
 
-_NAMES = ("identifier", "field_identifier", "operator_name", "qualified_identifier",
-          "template_function")  # fmt: skip
+_HEADS = """
+(function_declarator declarator: [(identifier) (field_identifier) (operator_name)
+  (qualified_identifier) (template_function)]) @head
+"""
+"""The declarators of functions, in definitions and in prototypes alike."""
+
 _DECLARATORS = ("pointer_declarator", "array_declarator", "reference_declarator",
                 "parenthesized_declarator")  # fmt: skip
 
@@ -89,15 +93,6 @@ def unroll_factors(prepared: ParserText) -> frozenset[str]:
     return frozenset(factors)
 
 
-def find_launchers(prepared: ParserText) -> tuple[tuple[int, int], ...]:
-    """Find the spans of host functions that launch kernels by `<<<...>>>`."""
-    root = parsed(prepared)
-    kernels = {around.start_byte for *_, around in _marked(prepared, root, KERNEL_WORDS)}
-    launches = (n for n in walk(root) if n.type == "kernel_call_syntax")
-    around = (f for n in launches for f in ancestors(n) if f.type == "function_definition")
-    return tuple({(f.start_byte, f.end_byte) for f in around if f.start_byte not in kernels})
-
-
 def find_host_functions(prepared: ParserText) -> tuple[tuple[int, int], ...]:
     """Find the spans of the functions that run on the host alone; none in OpenCL."""
     if prepared.dialect != CUDA:
@@ -105,11 +100,8 @@ def find_host_functions(prepared: ParserText) -> tuple[tuple[int, int], ...]:
     root = parsed(prepared)
     marked = _marked(prepared, root, (*KERNEL_WORDS, "__device__"))
     device = {around.start_byte for *_, around in marked}
-    return tuple(
-        (n.start_byte, n.end_byte)
-        for n in walk(root)
-        if n.type == "function_definition" and n.start_byte not in device
-    )
+    functions = (node for _, node in captured("(function_definition) @function", root))
+    return tuple((n.start_byte, n.end_byte) for n in functions if n.start_byte not in device)
 
 
 # ------------------------------------------------------------------------------ kernels
@@ -119,7 +111,7 @@ def _marked(
     prepared: ParserText, root: Node, words: Sequence[str]
 ) -> Iterator[tuple[Blanked, Node, Node]]:
     """Yield each of the words that marks a function, with its declarator and its definition."""
-    heads = sorted(_heads(root), key=lambda head: head.start_byte)
+    heads = [node for _, node in captured(_HEADS, root)]
     for mark in (b for b in prepared.blanked if b.word in words):
         head = next((h for h in heads if h.start_byte >= mark.end), None)
         around = head.parent if head else None
@@ -130,14 +122,6 @@ def _marked(
         # A word that marks a variable does not mark the function behind it.
         if not set(b";{}").intersection(prepared.text[mark.end : head.start_byte]):
             yield mark, head, around
-
-
-def _heads(root: Node) -> Iterator[Node]:
-    """Function declarators of definitions and of prototypes alike."""
-    for node in walk(root):
-        name = node.child_by_field_name("declarator")
-        if node.type == "function_declarator" and name and name.type in _NAMES:
-            yield node
 
 
 def _span(prepared: ParserText, mark: Blanked, around: Node) -> tuple[int, int]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import jinja2
@@ -11,7 +13,7 @@ import jinja2
 from harness.core.records import Value, shown
 from harness.core.text import counted
 from harness.dispatch.choice import WORTH_A_TRY, CostTree, Leaf, Node, Split
-from harness.dispatch.dispatcher import Dispatcher, ends
+from harness.dispatch.dispatcher import Dispatcher
 from harness.dispatch.features import Feature, Type
 from harness.dispatch.guards import TRUE
 from harness.dispatch.spelling import c_comment, c_real, c_string, c_whole, member, wrapped
@@ -21,35 +23,6 @@ from harness.models.encoding.columns import LOG2_DIGITS, Column, ColumnKind, Lin
 _MAX_NESTED = 40  # conditions; C guarantees 127 blocks. A deeper tree becomes a table.
 _INT32 = range(-(2**31) + 1, 2**31)
 
-_HELPERS = {
-    "divided": "double {0}_divided(double a, double b) {{ /* NaN for a division by zero */\n"
-    "    return b < 0 || b > 0 ? a / b : 0 * (a / b);\n}}",
-    "floor": "double {0}_floor(double a) {{\n"
-    "    if (!(a > -9007199254740992.0 && a < 9007199254740992.0)) return a;\n"
-    "    return (double)((int64_t)a - ((double)(int64_t)a > a));\n}}",
-    "ceil": "double {0}_ceil(double a) {{ return -{0}_floor(-a); }}",
-    "modulo": "double {0}_modulo(double a, double b) {{\n"
-    "    return a - b * {0}_floor({0}_divided(a, b));\n}}",
-    "min": "double {0}_min(double a, double b) {{ return a != a || a < b ? a : b; }}",
-    "max": "double {0}_max(double a, double b) {{ return a != a || a > b ? a : b; }}",
-    "abs": "double {0}_abs(double a) {{ return a < 0 ? -a : a; }}",
-    "rounded": "double {0}_rounded(double a) {{ /* prevents fusing a product with a sum */\n"
-    "    volatile double b = a;\n    return b;\n}}",
-    "log2": "double {0}_log2(double size) {{ /* to DIGITS binary digits, as Python does */\n"
-    "    double log = 0.0, digit = 1.0;\n"
-    "    while (size >= 2) {{ size /= 2; log += 1; }}\n"
-    "    while (size < 1) {{ size *= 2; log -= 1; }}\n"
-    "    for (int i = 0; i < DIGITS; i++) {{\n"
-    "        digit /= 2;\n"
-    "        size *= size;\n"
-    "        if (size >= 2) {{ size /= 2; log += digit; }}\n"
-    "    }}\n"
-    "    return log;\n}}".replace("DIGITS", str(LOG2_DIGITS)),
-    "whole": "int64_t {0}_whole(double a) {{ /* -1, which cannot be launched, for a fraction */\n"
-    "    return a >= 0 && a < 9007199254740992.0 && (double)(int64_t)a == a ? (int64_t)a : -1;\n}}",
-}
-"""Helpers of conditions, sizes and columns; the header has only those that it calls."""
-
 _templates = jinja2.Environment(
     loader=jinja2.PackageLoader("harness.dispatch"),
     undefined=jinja2.StrictUndefined,
@@ -58,50 +31,34 @@ _templates = jinja2.Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-_templates.filters["c_string"] = c_string
+_templates.filters |= {f.__name__: f for f in (c_comment, c_string, member)}
 
 
 def c_header(dispatcher: Dispatcher) -> str:
     """Write the header; `docs/dispatch.md` describes its contents."""
-    writer, tree = _CWriter(dispatcher), dispatcher.program.choice.tree
-    launches = [(index, list(writer.sizes(index))) for index in range(len(dispatcher.sizes))]
-    shared, carveout = list(writer.of_memory(2)), list(writer.of_memory(3))
-    guarded = [(p, g.c) for p, g in enumerate(dispatcher.guards) if g != TRUE]
-    exact = [*(c for _, c in guarded), *(line for _, lines in launches for line in lines)]
-    exact += [text for _, text in (*shared, *carveout)]
-    is_nested = tree is not None and _nested(tree) <= _MAX_NESTED
-    tables = {} if is_nested else _tables(dispatcher.program.choice.trees, len(writer.columns))
-    values: dict[str, Any] = {
-        "code": writer,
-        "features": dispatcher.features,
-        "program": dispatcher.program,
-        "worth": c_real(WORTH_A_TRY) if dispatcher.program.choice.predicts_times else "",
-        "environment": dispatcher.provenance.environment,
-        "name": dispatcher.name,
-        "upper": dispatcher.name.upper(),
-        "comment": "\n * ".join(wrapped(map(c_comment, _comment_lines(dispatcher)))).replace(
-            " * \n", " *\n"
-        ),
-        "needs_sqrt": any("sqrt(" in text for text in exact),
-        "kernels": [
-            f"{{{c_string(writer.file(k.name))}, {c_string(shlex.join(k.options))}}}"
-            for k in dispatcher.kernels
-        ],
-        "item": dispatcher.item,
-        "symbols": [", ".join(map(c_string, names)) for names in dispatcher.symbols],
-        "functions": dispatcher.functions,
-        "helpers": list(_helpers(dispatcher.name, [*exact, *writer.columns])),
-        "guarded": guarded,
-        "fallback": list(writer.first(dispatcher.fallback)),
-        "tables": tables,
-        "tree": list(writer.tree(tree, "")) if tree is not None and is_nested else [],
-        "launches": launches,
-        "shared": shared,
-        "carveout": carveout,
-        "cooperative": dispatcher.is_cooperative,
-        "dimensions": len(dispatcher.sizes[0][0]) if launches else 0,
-    }
-    return _templates.get_template("header.h.j2").render(**values)
+    writer, program = _CWriter(dispatcher), dispatcher.program
+    choice, portfolio = program.choice, program.portfolio
+    is_nested = choice.tree is not None and _nested(choice.tree) <= _MAX_NESTED
+    comment = "\n * ".join(wrapped(map(c_comment, _comment_lines(dispatcher))))
+    return _templates.get_template("header.h.j2").render(
+        code=writer,
+        dispatcher=dispatcher,
+        program=program,
+        Type=Type,
+        features=dispatcher.features,
+        members={n: _member_type([config[n] for config in portfolio]) for n in portfolio[0]},
+        member_value=_member_value,
+        worth=c_real(WORTH_A_TRY) if choice.predicts_times else "",
+        environment=dispatcher.provenance.environment,
+        name=dispatcher.name,
+        upper=dispatcher.name.upper(),
+        comment=comment.replace(" * \n", " *\n"),
+        join=shlex.join,
+        helpers=partial(_helpers, dispatcher.name),
+        guarded=[(place, g.c) for place, g in enumerate(dispatcher.guards) if g != TRUE],
+        tables={} if is_nested else _tables(choice.trees, len(writer.columns)),
+        tree=list(writer.tree(choice.tree, "")) if choice.tree is not None and is_nested else [],
+    )
 
 
 def _comment_lines(dispatcher: Dispatcher) -> Iterator[str]:
@@ -183,15 +140,15 @@ def _in_lines(items: Iterable[str], width: int = 96) -> list[str]:
     return lines
 
 
-def _helpers(name: str, texts: Sequence[str]) -> Iterator[str]:
-    called, wanted = "\n".join(texts), list[str]()
-    for helper, text in reversed(_HELPERS.items()):  # one may call those before it
-        if f"{name}_{helper}(" in called:
-            wanted.append(text.format(name))
-            called += wanted[-1]
-    for text in reversed(wanted):
-        yield ""
-        yield f"static inline {text}"
+def _helpers(name: str, body: str) -> str:
+    """Return the helpers that a text calls, and those that these call."""
+    text = _templates.get_template("helpers.h.j2").render(name=name, digits=LOG2_DIGITS)
+    called, wanted = body, ""
+    for helper in reversed(text.split("\n\n")):  # one may call those before it
+        if helper.partition("(")[0].split()[-1] + "(" in called:
+            called += helper
+            wanted = f"\n{helper.rstrip()}\n{wanted}"
+    return wanted
 
 
 class _CWriter:
@@ -208,43 +165,6 @@ class _CWriter:
         if feature.type is Type.WORD:
             return f"enum {self._dispatcher.name}_{feature.name}"
         return str(feature.type.value)
-
-    def file(self, name: str) -> str:
-        """Return the path of a kernel's file, relative to the header."""
-        return f"{self._dispatcher.name}/{self._dispatcher.item}s/{name}"
-
-    def words(self) -> Iterator[str]:
-        """Write an enumeration for each feature that is a word."""
-        for feature in self._dispatcher.features:
-            if feature.type is Type.WORD:
-                other = f"{self._dispatcher.name.upper()}_{feature.name.upper()}_OTHER"
-                yield f"/* {c_comment(feature.name)}; OTHER stands for all other words. */"
-                yield f"enum {self._dispatcher.name}_{feature.name} {{"
-                for word in feature.words:
-                    constant = feature.c_word(self._dispatcher.name, word)
-                    yield f"    {constant}, /* {c_comment(word)} */"
-                yield f"    {other}"
-                yield "};"
-                yield ""
-
-    # -------------------------------------------------------------------------- portfolio
-
-    def members(self) -> Iterator[str]:
-        """Write the members of the configuration."""
-        for name in self._dispatcher.program.portfolio[0]:
-            kind = _member_type(self._values(name))
-            yield f"{kind}{'' if kind.endswith('*') else ' '}{member(name)}"
-
-    def portfolio(self) -> Iterator[str]:
-        """Write the configurations, members in order."""
-        names = list(self._dispatcher.program.portfolio[0])
-        types = {name: _member_type(self._values(name)) for name in names}
-        for index, config in enumerate(self._dispatcher.program.portfolio):
-            values = [_member(config[name], types[name]) for name in names]
-            yield f"{{{', '.join(values)}}}, /* {index}: {c_comment(str(config))} */"
-
-    def _values(self, name: str) -> list[Value]:
-        return [config[name] for config in self._dispatcher.program.portfolio]
 
     # ---------------------------------------------------------------------------- columns
 
@@ -327,26 +247,10 @@ class _CWriter:
             if tuned.words:
                 yield f"({' || '.join(self._equals(feature, word) for word in tuned.words)})"
             else:
-                yield from _within(feature, *ends(tuned, feature))
-
-    def sizes(self, index: int) -> Iterator[str]:
-        """Write the sizes of a candidate: the group's, then the grid's."""
-        group, grid, *_ = self._dispatcher.sizes[index]
-        for number, size in enumerate((*group, *grid)):
-            yield f"sizes[{number}] = {self._dispatcher.name}_whole({size.c});"
-
-    def of_memory(self, place: int) -> Iterator[tuple[int, str]]:
-        """Write a part of each candidate's sizes: 2, the bytes of dynamic shared memory, or 3, the
-        preferred percentage of shared memory; nothing where there are none."""
-        for index, parts in enumerate(self._dispatcher.sizes):
-            for size in parts[place]:
-                yield index, f"{self._dispatcher.name}_whole({size.c})"
-
-
-def _within(feature: Feature, low: float, high: float) -> Iterator[str]:
-    literal = c_real if feature.type is Type.REAL else lambda bound: c_whole(int(bound))
-    yield f"{feature.variable} >= {literal(low)}"
-    yield f"{feature.variable} <= {literal(high)}"
+                is_real = feature.type is Type.REAL
+                low = c_real(tuned.low) if is_real else c_whole(math.ceil(tuned.low))
+                high = c_real(tuned.high) if is_real else c_whole(math.floor(tuned.high))
+                yield f"{feature.variable} >= {low} && {feature.variable} <= {high}"
 
 
 def _member_type(values: Sequence[Value]) -> str:
@@ -360,7 +264,8 @@ def _member_type(values: Sequence[Value]) -> str:
     return "double" if kinds <= {int, float} else "const char *"
 
 
-def _member(value: Value, kind: str) -> str:
+def _member_value(value: Value, kind: str) -> str:
+    """Write a value of a member."""
     if kind == "bool":
         return "true" if value else "false"
     if kind in ("int", "int64_t"):

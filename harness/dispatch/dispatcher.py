@@ -144,11 +144,6 @@ class Dispatcher:
         """The best single candidate, and those that stand in where it does not apply."""
         return self.order(range(len(self.guards)))
 
-    @property
-    def is_guarded(self) -> bool:
-        """Whether some candidate does not always apply."""
-        return any(guard != TRUE for guard in self.guards)
-
     def tuned_of(self, name: str) -> TunedRange | None:
         """Return the tuned range of a feature, if it has one."""
         return next((t for t in self.program.tuned if t.feature == name), None)
@@ -158,37 +153,25 @@ class Dispatcher:
         return next(f for f in self.features if f.name == name)
 
 
-def ends(tuned: TunedRange, feature: Feature) -> tuple[float, float]:
-    """Return the least and the greatest tuned value."""
-    if tuned.words:
-        numbers = [word for word in tuned.words if isinstance(word, (int, float))]
-        return min(numbers), max(numbers)
-    if feature.type is Type.REAL:
-        return tuned.low, tuned.high
-    return math.ceil(tuned.low), math.floor(tuned.high)
-
-
 def _check(dispatcher: Dispatcher) -> None:
     """Check that the features have the names and types of the inputs that were learnt from: the
     space may have changed since."""
-    program = dispatcher.program
-    known = {feature.name for feature in dispatcher.features}
+    program, features = dispatcher.program, {f.name: f for f in dispatcher.features}
     used = {name for column in program.columns for name in column.features}
     used |= {tuned.feature for tuned in program.tuned}
-    if not used <= known:
+    if not used <= features.keys():
         raise UsageError(
-            f"the dispatcher uses {', '.join(sorted(used - known))}, but the features are "
-            f"{', '.join(sorted(known))}"
+            f"the dispatcher uses {', '.join(sorted(used - features.keys()))}, but the features "
+            f"are {', '.join(sorted(features))}"
         )
     for column in program.columns:
-        for name in column.features:
-            if column.kind is ColumnKind.TWOS and dispatcher.feature(name).type is not Type.WHOLE:
-                raise UsageError(f"{name} is no whole number, but the dispatcher computes {column}")
+        if column.kind is ColumnKind.TWOS and features[column.features[0]].type is not Type.WHOLE:
+            name = column.features[0]
+            raise UsageError(f"{name} is no whole number, but the dispatcher computes {column}")
     for tuned in program.tuned:
-        feature = dispatcher.feature(tuned.feature)
-        wanted = str if feature.type is Type.WORD else (int, float)
-        fits = all(isinstance(word, wanted) for word in tuned.words)
-        most = INT64_MAX if feature.type is Type.WHOLE else math.inf
-        fits = fits and max(-tuned.low, tuned.high) < most
-        if not fits or (feature.type is Type.WORD and not tuned.words):
+        type_ = features[tuned.feature].type
+        wanted = str if type_ is Type.WORD else (int, float)
+        most = INT64_MAX if type_ is Type.WHOLE else math.inf
+        fits = max(-tuned.low, tuned.high) < most and (tuned.words or type_ is not Type.WORD)
+        if not fits or not all(isinstance(word, wanted) for word in tuned.words):
             raise UsageError(f"the tuned range of {tuned.feature} does not fit its type: {tuned}")

@@ -48,22 +48,23 @@ class _Untranslatable(Exception):
 
 def conjunction(parts: Sequence[Formula]) -> Formula:
     """Join conditions with `and`; TRUE if there are none."""
-    return FALSE if FALSE in parts else _of_several(parts, " && ", TRUE)
+    return _joined(parts, " && ", TRUE, FALSE)
 
 
-def _disjunction(parts: Sequence[Formula]) -> Formula:
-    return TRUE if TRUE in parts else _of_several(parts, " || ", FALSE)
-
-
-def _of_several(parts: Sequence[Formula], sign: str, neutral: Formula) -> Formula:
+def _joined(parts: Sequence[Formula], sign: str, neutral: Formula, decisive: Formula) -> Formula:
     left = [part for part in parts if part != neutral]
-    if len(left) < 2:
-        return left[0] if left else neutral
+    if decisive in left or len(left) < 2:
+        return decisive if decisive in left else [*left, neutral][0]
     return _truth(f"({sign.join(part.c for part in left)})")
 
 
+def _negation(condition: Formula) -> Formula:
+    opposite = {TRUE: FALSE, FALSE: TRUE}
+    return opposite.get(condition) or _truth(f"!{condition.c}")
+
+
 def _truth(c: str) -> Formula:
-    return {"!1": FALSE, "!0": TRUE}.get(c) or Formula(Type.TRUTH, c)
+    return Formula(Type.TRUTH, c)
 
 
 def _constant(value: Value) -> Formula | str | None:
@@ -78,10 +79,6 @@ def _constant(value: Value) -> Formula | str | None:
     if not is_whole and isinstance(value, int):
         raise _Untranslatable(f"it has the constant {value}, beyond {MAX_EXACT}")
     return Formula(Type.WHOLE if is_whole else Type.REAL, c_real(value))
-
-
-def _negated(operand: Formula) -> Formula:
-    return Formula(operand.type, f"(-{operand.c})")
 
 
 def check_exact(
@@ -171,21 +168,45 @@ class Translator:
         """Translate a node to a formula, or to a constant that is a text or absent."""
         if not self._varies(node):
             return _constant(self._evaluated(node))
-        if isinstance(node, ast.Name):
-            return self._feature(node.id)
-        if isinstance(node, ast.BinOp):
-            return self._binary(node)
-        if isinstance(node, ast.UnaryOp):
-            return self._unary(node)
-        if isinstance(node, ast.BoolOp):
-            return self._joined(node)
-        if isinstance(node, ast.IfExp):
-            return self._chosen(node)
-        if isinstance(node, ast.Compare):
-            return self._compared(node)
-        assert isinstance(node, ast.Call)
-        assert isinstance(node.func, ast.Name)
-        return self._called(node.func.id, node.args)
+        match node:
+            case ast.Name():
+                return self._feature(node.id)
+            case ast.BinOp(op=ast.Pow()):
+                return self._power(self._number(node.left), node.right)
+            case ast.BinOp():
+                left, right = self._number(node.left), self._number(node.right)
+                if type(node.op) in _DIVISIONS:
+                    return self._divided(_DIVISIONS[type(node.op)], left, right)
+                return self._computed(_SIGNS[type(node.op)], left, right)
+            case ast.UnaryOp(op=ast.Not()):
+                made = self._of(node.operand)
+                if isinstance(made, Formula) and made.type in (Type.WHOLE, Type.REAL):
+                    return _truth(f"({made.c} == 0)")
+                return _negation(self._truth(node.operand))
+            case ast.UnaryOp():
+                operand = self._number(node.operand)
+                is_plus = isinstance(node.op, ast.UAdd)
+                return operand if is_plus else Formula(operand.type, f"(-{operand.c})")
+            case ast.BoolOp(op=ast.And()):
+                return conjunction(list(map(self._truth, node.values)))
+            case ast.BoolOp():
+                return _joined(list(map(self._truth, node.values)), " || ", FALSE, TRUE)
+            case ast.IfExp():
+                return self._chosen(node)
+            case ast.Compare(ops=[ast.In() | ast.NotIn() as op]):
+                listed = language.operands_of(node)[1:]
+                equal = [self._relation("==", node.left, element) for element in listed]
+                found = _joined(equal, " || ", FALSE, TRUE)
+                return found if isinstance(op, ast.In) else _negation(found)
+            case ast.Compare():
+                pairs = itertools.pairwise([node.left, *node.comparators])
+                signs = (_RELATIONS[type(op)] for op in node.ops)
+                return conjunction(
+                    [self._relation(s, *p) for s, p in zip(signs, pairs, strict=True)]
+                )
+            case ast.Call(func=ast.Name(id=name)):
+                return self._called(name, list(map(self._number, node.args)))
+        raise AssertionError(ast.dump(node))
 
     def _varies(self, node: ast.expr) -> bool:
         names = (part.id for part in ast.walk(node) if isinstance(part, ast.Name))
@@ -206,15 +227,6 @@ class Translator:
         return Formula(named.type, c)
 
     # ------------------------------------------------------------------------- arithmetic
-
-    def _binary(self, node: ast.BinOp) -> Formula:
-        left, op = self._number(node.left), type(node.op)
-        if op is ast.Pow:
-            return self._power(left, node.right)
-        right = self._number(node.right)
-        if op in _DIVISIONS:
-            return self._divided(_DIVISIONS[op], left, right)
-        return self._computed(_SIGNS[op], left, right)
 
     def _computed(self, sign: str, left: Formula, right: Formula) -> Formula:
         type_ = _common((left, right))
@@ -247,92 +259,48 @@ class Translator:
             return Formula(Type.REAL, ratio)
         return Formula(Type.WHOLE, f"{self.prefix}_{helper}({ratio})")
 
-    def _called(self, name: str, arguments: Sequence[ast.expr]) -> Formula:
-        operands = [self._number(part) for part in arguments]
-        first = operands[0]
+    def _called(self, name: str, operands: Sequence[Formula]) -> Formula:
+        first, *others = operands
+        type_ = _common(operands)
         if name in ("min", "max"):
-            return self._extreme(name, operands)
+            c = first.c
+            for other in others:
+                c = f"{self.prefix}_{name}({c}, {other.c})"
+            return Formula(type_, c)
         if name == "ceil_div":
-            return self._divided("ceil", first, operands[1])
-        if name in ("ceil", "floor") and first.type is Type.WHOLE:
-            return first
-        if name in ("abs", "ceil", "floor"):
-            type_ = first.type if name == "abs" else Type.WHOLE
-            return Formula(type_, f"{self.prefix}_{name}({first.c})")
+            return self._divided("ceil", first, others[0])
+        if name in ("ceil", "floor"):
+            is_whole = type_ is Type.WHOLE
+            return first if is_whole else Formula(Type.WHOLE, f"{self.prefix}_{name}({first.c})")
+        if name == "abs":
+            return Formula(type_, f"{self.prefix}_abs({first.c})")
         if name == "sqrt":
             return Formula(Type.REAL, f"sqrt({first.c})")
         raise _Untranslatable(f"{name} of a feature differs between mathematical libraries")
 
-    def _extreme(self, name: str, operands: Sequence[Formula]) -> Formula:
-        c = operands[0].c
-        for operand in operands[1:]:
-            c = f"{self.prefix}_{name}({c}, {operand.c})"
-        return Formula(_common(operands), c)
-
-    def _unary(self, node: ast.UnaryOp) -> Formula:
-        if not isinstance(node.op, ast.Not):
-            operand = self._number(node.operand)
-            return operand if isinstance(node.op, ast.UAdd) else _negated(operand)
-        made = self._of(node.operand)
-        if isinstance(made, Formula) and made.type in (Type.WHOLE, Type.REAL):
-            return _truth(f"({made.c} == 0)")
-        return _truth(f"!{self._truth(node.operand).c}")
-
     # ------------------------------------------------------------------------- conditions
-
-    def _joined(self, node: ast.BoolOp) -> Formula:
-        parts = [self._truth(part) for part in node.values]
-        is_and = isinstance(node.op, ast.And)
-        return conjunction(parts) if is_and else _disjunction(parts)
 
     def _chosen(self, node: ast.IfExp) -> Formula:
         test = self._truth(node.test)
         if test in (TRUE, FALSE):
             return self._number(node.body if test == TRUE else node.orelse)
         body, other = self._number(node.body), self._number(node.orelse)
-        c = f"({test.c} ? {body.c} : {other.c})"
-        return Formula(_common((body, other)), c)
-
-    def _compared(self, node: ast.Compare) -> Formula:
-        if isinstance(node.ops[0], (ast.In, ast.NotIn)):
-            return self._listed(node)
-        operands = [node.left, *node.comparators]
-        return conjunction(
-            [
-                self._relation(_RELATIONS[type(op)], left, right)
-                for op, (left, right) in zip(node.ops, itertools.pairwise(operands), strict=True)
-            ]
-        )
-
-    def _listed(self, node: ast.Compare) -> Formula:
-        listed = node.comparators[0]
-        assert isinstance(listed, (ast.List, ast.Tuple, ast.Set))
-        found = _disjunction([self._relation("==", node.left, e) for e in listed.elts])
-        if isinstance(node.ops[0], ast.In):
-            return found
-        return _truth(f"!{found.c}")
+        return Formula(_common((body, other)), f"({test.c} ? {body.c} : {other.c})")
 
     def _relation(self, sign: str, left: ast.expr, right: ast.expr) -> Formula:
-        one, other = self._of(left), self._of(right)
-        if any(not isinstance(m, Formula) or m.type is Type.WORD for m in (one, other)):
-            return self._of_texts(sign, one, other)
-        return _truth(f"({self._number(left).c} {sign} {self._number(right).c})")
-
-    def _of_texts(
-        self, sign: str, one: Formula | str | None, other: Formula | str | None
-    ) -> Formula:
-        """Compare texts and absent flags, which equal only their own kind."""
+        """Compare numbers, or texts and absent flags, which equal only their own kind."""
+        sides = self._of(left), self._of(right)
+        words = [s for s in sides if isinstance(s, Formula) and s.type is Type.WORD]
+        texts = [s for s in sides if isinstance(s, str)]
+        if not words and not texts and None not in sides:
+            return _truth(f"({self._number(left).c} {sign} {self._number(right).c})")
         if sign not in ("==", "!="):
             raise _Untranslatable("a text has no order")
-        word, text = (one, other) if isinstance(one, Formula) else (other, one)
-        if isinstance(word, Formula) and word.type is Type.WORD:
-            if isinstance(text, Formula) and text.type is Type.WORD:
-                raise _Untranslatable(
-                    "two features that are words cannot be compared with each other"
-                )
-            if isinstance(text, str):
-                named = self.features[word.c]
-                return _truth(f"({named.variable} {sign} {named.c_word(self.prefix, text)})")
+        if len(words) == 2:
+            raise _Untranslatable("two features that are words cannot be compared with each other")
+        if words and texts:
+            feature = self.features[words[0].c]
+            return _truth(f"({feature.variable} {sign} {feature.c_word(self.prefix, texts[0])})")
         return FALSE if sign == "==" else TRUE
 
 

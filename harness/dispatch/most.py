@@ -125,7 +125,7 @@ def portfolio_rows(found: Sequence[Portfolio], default: Config) -> list[tuple[st
     return [
         (
             str(len(one.configs)),
-            one.slowdowns.mean.text(".3f"),
+            one.slowdowns.mean_text,
             "; ".join(difference(config, default) for config in one.configs),
         )
         for one in found

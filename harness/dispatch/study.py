@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -15,6 +16,7 @@ from harness.dispatch.matrix import Matrix
 from harness.dispatch.most import AtMost, Portfolio, limited, portfolios
 from harness.dispatch.tree import TreeLearner
 from harness.dispatch.verdict import (
+    NO_INTERVAL,
     PairedComparison,
     Slowdowns,
     compare,
@@ -222,4 +224,5 @@ def ratio_text(ratio: Estimate) -> str:
         texts = (f"{number:.{digits}f}" for digits in range(3, 17))
         return next((text for text in texts if float(text) != 1), "1.000")
 
-    return f"{ratio.value:.3f}x [{bound(ratio.low)}, {bound(ratio.high)}]"
+    interval = f"[{bound(ratio.low)}, {bound(ratio.high)}]"
+    return f"{ratio.value:.3f}x {interval if math.isfinite(ratio.high) else f'({NO_INTERVAL})'}"

@@ -7,17 +7,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from rich import box
-from rich.table import Table
-
 from harness.core.config_diff import difference
 from harness.core.records import Config, shown
 from harness.core.text import counted
 from harness.dispatch.choice import DispatchProgram, LearntSelector, Node, Split
 from harness.dispatch.matrix import Matrix
-from harness.dispatch.most import PORTFOLIOS_HEAD, PORTFOLIOS_TITLE, portfolio_rows
-from harness.dispatch.study import TREE, Study, sentence
-from harness.dispatch.verdict import Slowdowns
+from harness.dispatch.study import TREE, Study
 from harness.models.encoding.columns import Column, ColumnKind
 from harness.models.folds import ENOUGH_INPUTS, FEWEST_INPUTS
 
@@ -139,20 +134,6 @@ def why_nothing(matrix: Matrix) -> str | None:
     return None
 
 
-def learnt_across(found: Study) -> Iterator[str | Table]:
-    """Render the rules by input, the verdict's table, and the sentence that sums it up; where there
-    is nothing to choose, only the sentence."""
-    if found.has_choice:
-        learnt = {name: found.learnt(name) for name in found.dispatchers}
-        yield from rule_lines(found)
-        yield ""
-        yield verdict_table(found, learnt)
-        yield ""
-        yield _portfolio_table(found)
-        yield ""
-    yield sentence(found, found.best)
-
-
 def rule_lines(found: Study) -> Iterator[str]:
     """Yield which configuration to use for which input, as lines of a tree."""
     name, heading = shown_tree(found)
@@ -177,57 +158,35 @@ def _default(matrix: Matrix) -> Config:
     return Config({}) if matrix.default is None else matrix.candidates[matrix.default]
 
 
-def _title_of(study: Study) -> str:
+VERDICT_HEAD = ("choice", "geometric mean", "99th percentile", "worst", "within 5 %", "leaves")
+
+
+def verdict_title(study: Study) -> str:
     """Return the title of the verdict."""
     return TITLE if study.matrix.weights is None else f"{TITLE}, weighted by calls"
 
 
-def verdict_table(
+def verdict_rows(
     study: Study, learnt: Mapping[str, LearntSelector] = MappingProxyType({})
-) -> Table:
-    """Make the table with a row for each way to choose; for what was learnt from all inputs also
-    its leaves."""
-    table = _table(_title_of(study))
-    if study.notes:
-        table.caption, table.caption_justify = "\n".join(study.notes), "left"
-    table.add_column("choice")
-    for name in ("geometric mean", "99th percentile", "worst", "within 5 %", "leaves"):
-        table.add_column(name, justify="right")
-    for judged in study.slowdowns.values():
-        known = learnt.get(judged.name)
-        table.add_row(*_cells(judged), *([f"{known.choice.leaf_count:,}"] if known else ()))
-    return table
-
-
-def _cells(judged: Slowdowns) -> list[str]:
-    failed = f" ({judged.failures} failed)" if judged.failures else ""
+) -> list[tuple[str, ...]]:
+    """Make a row under VERDICT_HEAD for each way to choose; for what was learnt from all inputs
+    also its leaves."""
     return [
-        judged.name,
-        judged.mean.text(".3f"),
-        f"{judged.percentile_99:.3f}",
-        f"{judged.worst:.2f}{failed}",
-        f"{judged.near:.0%}",
+        (
+            judged.name,
+            judged.mean_text,
+            f"{judged.percentile_99:.3f}",
+            f"{judged.worst:.2f}" + (f" ({judged.failures} failed)" if judged.failures else ""),
+            f"{judged.near:.0%}",
+            f"{learnt[judged.name].choice.leaf_count:,}" if judged.name in learnt else "",
+        )
+        for judged in study.slowdowns.values()
     ]
-
-
-def _portfolio_table(found: Study) -> Table:
-    """Make the table of what few configurations reach."""
-    table = _table(PORTFOLIOS_TITLE)
-    for name in PORTFOLIOS_HEAD:
-        table.add_column(name)
-    for row in portfolio_rows(found.portfolios, _default(found.matrix)):
-        table.add_row(*row)
-    return table
-
-
-def _table(title: str) -> Table:
-    return Table(title=title, title_justify="left", box=box.HORIZONTALS, show_edge=False)
 
 
 def verdict_lines(study: Study) -> list[str]:
     """Render the table as plain lines, for the comment of generated code."""
-    lines = [f"{_title_of(study)} (95 % interval; p99: 99th percentile):"]
-    for judged in study.slowdowns.values():
-        name, mean, tail, worst, _ = _cells(judged)
+    lines = [f"{verdict_title(study)} (95 % interval; p99: 99th percentile):"]
+    for name, mean, tail, worst, *_ in verdict_rows(study):
         lines.append(f"    {name:<25} mean {mean}, p99 {tail}, worst {worst}")
     return [*lines, *study.notes]

@@ -1,49 +1,68 @@
-"""Print the choice of a configuration by input, and how good it is."""
+"""Sections of the choice of a configuration by input, and of how good it is."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 from rich.console import Console
 
 from harness.core.invocation import command_line
-from harness.core.kept import Kept
 from harness.core.records import Config
-from harness.dispatch.learners import Learner
-from harness.dispatch.matrix import Matrix
-from harness.dispatch.study import Study
-from harness.dispatch.text import learnt_across, rule, shown_tree, tree_lines, why_nothing
-from harness.display.text import print_line, print_lines
+from harness.dispatch.choice import LearntSelector
+from harness.dispatch.most import PORTFOLIOS_HEAD, PORTFOLIOS_TITLE, portfolio_rows
+from harness.dispatch.study import Study, sentence
+from harness.dispatch.text import (
+    VERDICT_HEAD,
+    rule,
+    rule_lines,
+    shown_tree,
+    tree_lines,
+    verdict_rows,
+    verdict_title,
+)
+from harness.display.text import Section, SectionTable, print_lines
 
 _MOST_LINES = 40  # of a tree in a summary; analyse prints it whole
+_CHOICE = "Choice by input"
 
 
-def print_across(
-    console: Console, matrix: Matrix, wanted: Sequence[Learner], kept: Kept | None = None
-) -> None:
-    """Print which configuration suits which input and the verdict on held-out inputs, or why
-    nothing can be learnt.
-
-    `wanted` has at least one dispatcher that is a single tree; what was judged before is `kept`.
-    """
-    reason = why_nothing(matrix)
-    if reason is not None:
-        print_line(console, reason)
+def choice_sections(study: Study | str, default: Config) -> Iterator[Section]:
+    """Show which configuration suits which input, the verdict on held-out inputs, and what few
+    configurations reach; or only why nothing was learnt, which the text says, or is gained."""
+    if isinstance(study, str):
+        yield Section("choice", _CHOICE, [study])
         return
-    for part in learnt_across(Study.of(matrix, wanted, kept=kept)):
-        if isinstance(part, str):
-            print_line(console, part)
-        else:
-            console.print(part)
+    summed_up = sentence(study, study.best)
+    if not study.has_choice:
+        yield Section("choice", _CHOICE, [summed_up])
+        return
+    heading, *lines = rule_lines(study)
+    yield Section("choice", _CHOICE, [heading], lines=lines)
+    learnt = {name: study.learnt(name) for name in study.dispatchers}
+    yield verdict_section(study, learnt, summed_up)
+    table = SectionTable(PORTFOLIOS_HEAD, portfolio_rows(study.portfolios, default), range(3))
+    yield Section("portfolios", "Few configurations", [f"{PORTFOLIOS_TITLE}:"], table=table)
 
 
-def print_rule(console: Console, found: Study, default: Config) -> None:
+def verdict_section(
+    study: Study,
+    learnt: Mapping[str, LearntSelector] = MappingProxyType({}),
+    summed_up: str = "",
+) -> Section:
+    """Show a row for each way to choose; for what was learnt from all inputs also its leaves."""
+    texts = [*filter(None, [summed_up]), f"{verdict_title(study)}:"]
+    table = SectionTable(VERDICT_HEAD, verdict_rows(study, learnt))
+    return Section("verdict", "Verdict on held-out inputs", texts, table=table, lines=study.notes)
+
+
+def print_rule(console: Console, study: Study, default: Config) -> None:
     """Print the choice by input as nested conditions, where it pays and does not fit on a line."""
-    if not found.gain(found.best).is_better:
+    if not study.gain(study.best).is_better:
         return
-    name, heading = shown_tree(found)
-    program = found.learnt(name).program(found.matrix.candidates)
-    if name == found.best and rule(program, default) is not None:
+    name, heading = shown_tree(study)
+    program = study.learnt(name).program(study.matrix.candidates)
+    if name == study.best and rule(program, default) is not None:
         return  # the first sentence says it
     lines = list(tree_lines(program, default))
     hidden = len(lines) - _MOST_LINES

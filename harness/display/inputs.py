@@ -4,7 +4,7 @@ named baselines and the baselines that failed."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -27,7 +27,7 @@ from harness.stats.timing import is_wider
 MOST_SHOWN = 1_000
 """The most inputs in a table; of more, the first are shown."""
 
-_HEAD = ("input", "best configuration", "best", "default", "speed-up")
+INPUTS_HEAD = ("input", "best configuration", "best", "default", "speed-up")
 _LEFT_OUT = ((), (3,), (2, 3))  # columns; the first of these with which a table fits
 _LEAST_WIDTHS = (16, 20)  # of inputs and configurations, which wrap
 NOT_FASTER = "within noise"
@@ -87,10 +87,10 @@ class InputsTable:
         return ((str(r.problem), best_configuration(r, self.default)) for r in self._shown)
 
     def _table(self, left_out: Collection[int]) -> Table:
-        rows = (_cells(report, self.default) for report in self._shown)
+        rows = (input_cells(report, self.default) for report in self._shown)
         head, *body = (
             [cell for column, cell in enumerate(row) if column not in left_out]
-            for row in (_HEAD, *rows)
+            for row in (INPUTS_HEAD, *rows)
         )
         return make_table(head, body, left=(0, 1), wrap=(0, 1))
 
@@ -178,7 +178,8 @@ def _is_noisy(report: InputReport) -> bool:
 # ------------------------------------------------------------------------- an input's cells
 
 
-def _cells(report: InputReport, default: Config) -> Iterable[str]:
+def input_cells(report: InputReport, default: Config) -> Iterator[str]:
+    """Yield the cells of an input under INPUTS_HEAD."""
     yield str(report.problem)
     yield best_configuration(report, default)
     yield best_time(report)

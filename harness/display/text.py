@@ -1,8 +1,12 @@
-"""Print lines and make tables of plain text, which may come from a file of anybody."""
+"""Print lines, tables and sections of plain text, which may come from a file of anybody.
+
+A section is data: a console and the report's page show the same.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 
 from rich import box
 from rich.console import Console, RenderableType
@@ -51,3 +55,38 @@ def make_table(
     for row in rows:
         table.add_row(*(as_text(cell) if isinstance(cell, str) else cell for cell in row))
     return table
+
+
+@dataclass(frozen=True)
+class SectionTable:
+    """Rows under a head. On a console, the columns `left` are aligned left and wrap."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    left: Sequence[int] = (0,)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading with paragraphs, a picture, a table and plain lines; `in_full` lists whole
+    configurations, which the page shows on demand. A console shows neither these nor pictures."""
+
+    anchor: str
+    title: str
+    texts: Sequence[str] = ()
+    picture: str = ""
+    table: SectionTable | None = None
+    lines: Sequence[str] = ()
+    in_full: Sequence[str] = ()
+
+
+def print_section(console: Console, section: Section) -> None:
+    """Print a section, and a blank line after it."""
+    print_line(console, section.title, "bold")
+    print_lines(console, section.texts)
+    table = section.table
+    if table is not None:
+        console.print(make_table(table.head, table.rows, left=table.left, wrap=table.left))
+    print_lines(console, section.lines)
+    if section.lines or table is None:  # a table ends in a blank line
+        print_line(console, "")

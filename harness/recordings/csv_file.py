@@ -30,7 +30,6 @@ from harness.recordings.csv_mapping import (
 )
 from harness.recordings.files import (
     FileKind,
-    beginning_of,
     file_kind,
     mapping_beside,
     read_bounded,
@@ -189,11 +188,6 @@ class _CsvFile:
             )
 
 
-def check_mapped_csv(path: Path, mapping: Path | None) -> None:
-    """Check the header and the mapping, without the rows; raises what `read_mapped_csv` does."""
-    _mapping_of(_CsvFile(path, beginning_of(path)), mapping)
-
-
 def read_mapped_csv(path: Path, mapping: Path | None) -> Recording:
     """Read a CSV file whose columns a mapping describes.
 
@@ -238,19 +232,13 @@ def read_space_csv(path: Path, spec: Spec) -> Recording:
 
 def _mapping_of(file: _CsvFile, mapping: Path | None) -> ColumnMapping:
     """Read the mapping, and check that the file has each column that it names."""
-    path, example = mapping or mapping_beside(file.path), example_mapping(file.header)
-    if not path.is_file():
-        need = f"{file.path} needs a mapping, a small YAML file that describes its columns"
-        if mapping is None:
-            advice = f"Write {path}, or another file that --mapping names:"
-        else:
-            advice = f"--mapping {mapping} does not exist. Write it:"
-        raise UsageError(f"{need}. {advice}\n\n{example}")
-    kind = file_kind(path)
-    if kind is not FileKind.YAML:
+    path = mapping or mapping_beside(file.path)
+    kind = file_kind(path).value if path.is_file() else "missing"
+    if kind != FileKind.YAML.value:
         raise UsageError(
-            f"{path} is {kind.value}, not a mapping. A mapping is a small YAML file that describes "
-            f"the columns of {file.path}, for example:\n\n{example}"
+            f"{file.path} needs a mapping, a small YAML file that describes its columns, but "
+            f"{path} is {kind}. Write it, or name another file with --mapping:\n\n"
+            f"{example_mapping(file.header)}"
         )
     found = read_mapping(path)
     named = [*found.used(), *found.ignore]

@@ -186,16 +186,16 @@ def write_mapping(
     features: Sequence[str],
     values: Mapping[str, Sequence[Value]],
 ) -> None:
-    """Write the mapping of a file of `write_csv`, as JSON, which is valid YAML 1.2."""
-    keys: Mapping[str, Any] = {
-        "name": name,
-        "device": device,
-        "parameters": {name: list(found) for name, found in values.items()},
-        "features": list(features),
-        "times": {"columns": ["time_s"], "unit": "s"},
-        "outcome": {"column": "outcome", "message": "message"},
-        "ignore": [TECHNIQUE],
-    }
-    file.write(_HEAD)
-    for key, value in keys.items():
-        file.write(f"{key}: {json.dumps(value, ensure_ascii=False)}\n")
+    """Write the mapping of a file of `write_csv`: YAML with a line for each key."""
+    mapping = ColumnMapping(
+        name=name,
+        device=device,
+        parameters={name: list(known) for name, known in values.items()},
+        features=list(features),
+        times=TimeColumns(columns=["time_s"], unit="s"),
+        outcome=OutcomeColumns(column="outcome", message="message"),
+        ignore=[TECHNIQUE],
+    )
+    data = mapping.model_dump(mode="json", exclude_unset=True)
+    # JSON's values are valid YAML 1.2.
+    file.write(_HEAD + "".join(f"{key}: {json.dumps(value)}\n" for key, value in data.items()))

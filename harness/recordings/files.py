@@ -5,7 +5,6 @@ The first bytes show the kind of a file, so a wrong file is refused before any i
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import json
 import zlib
@@ -62,14 +61,9 @@ def read_bounded(path: Path) -> bytes:
     return read
 
 
-def beginning_of(path: Path) -> bytes:
-    """Read the first 256 KiB of a file, unpacked; raises RecordingError where there is no file."""
-    return _unpacked(path, _BEGINNING)
-
-
 def file_kind(path: Path) -> FileKind:
     """Return the kind of a file; raises RecordingError where there is none, or it is empty."""
-    content = beginning_of(path)
+    content = _unpacked(path, _BEGINNING)
     if not content:
         raise RecordingError(f"{path}: is empty")
     if content.startswith(_SQLITE):
@@ -107,24 +101,16 @@ def _unpacked(path: Path, most: int) -> bytes:
         raise RecordingError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def parse_json(path: Path, content: bytes) -> tuple[Any, bool]:
-    """Parse JSON, raw samples as arrays of doubles; say whether its last brackets are missing.
-
-    The file of an interrupted run of Kernel Tuner ends after an entry, without the last two
-    brackets. They are added, as Kernel Tuner does. Raises RecordingError for what no recording
-    contains.
-    """
+def parse_json(path: Path, content: bytes) -> Any:
+    """Parse JSON, raw samples as arrays of doubles; raises RecordingError for what no recording
+    contains."""
     try:
         text = content.decode("utf-8-sig")
         if text.count("{") + text.count("[") > MAX_NESTED:
             raise ValueError(f"holds more than {MAX_NESTED:,} objects and lists; split it")
-        try:
-            return json.loads(text, object_pairs_hook=_object), False
-        except json.JSONDecodeError as error:
-            closed = text.strip().removesuffix(",") + "}\n}"
-            with contextlib.suppress(json.JSONDecodeError):
-                return json.loads(closed, object_pairs_hook=_object), True
-            where, reason = f"{path}:{error.lineno}", f"{error.msg} (column {error.colno})"
+        return json.loads(text, object_pairs_hook=_object)
+    except json.JSONDecodeError as error:
+        where, reason = f"{path}:{error.lineno}", f"{error.msg} (column {error.colno})"
     except RecursionError:
         where, reason = str(path), "it is nested too deep"
     except UnicodeDecodeError as error:

@@ -4,43 +4,22 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from harness.core.errors import RecordingError, UsageError
 from harness.core.invocation import command_line
-from harness.recordings.csv_file import check_mapped_csv, read_mapped_csv
+from harness.recordings.csv_file import read_mapped_csv
 from harness.recordings.files import FileKind, file_kind, parse_json, read_bounded
 from harness.recordings.kernel_tuner import read_cache
 from harness.recordings.recording import Recording
 from harness.recordings.t4 import read_t4
 
 
-@dataclass(frozen=True)
-class RecordingFile:
-    """A file that holds a recording, with its mapping if that is not next to it."""
-
-    path: Path
-    mapping: Path | None = None
-
-    def read(self) -> Recording:
-        """Read the recording; raises what `read_recording` raises."""
-        return read_recording(self.path, self.mapping)
-
-
-def recording_files(paths: Sequence[Path], mapping: Path | None) -> list[RecordingFile]:
-    """Check each file, and give the CSV files among them this mapping.
-
-    Raises UsageError for a mapping without a CSV file, and what `read_recording` raises, as far as
-    the first bytes and the mapping show it.
-    """
-    tables = [path for path in paths if _readable_kind(path) is FileKind.CSV]
-    if mapping is not None and not tables:
-        json_files = ", ".join(map(str, paths)) + (" is JSON" if len(paths) == 1 else " are JSON")
-        raise UsageError(f"--mapping is for CSV files, and {json_files}; leave it out")
-    for path in tables:
-        check_mapped_csv(path.resolve(), mapping)
-    return [RecordingFile(path.resolve(), mapping if path in tables else None) for path in paths]
+def read_recordings(paths: Sequence[Path], mapping: Path | None) -> list[Recording]:
+    """Read recordings; the mapping is that of the CSV files among them. Raises what
+    `read_recording` raises."""
+    tables = {path for path in paths if _readable_kind(path) is FileKind.CSV} or set(paths)
+    return [read_recording(path.resolve(), mapping if path in tables else None) for path in paths]
 
 
 def _readable_kind(path: Path) -> FileKind:
@@ -70,12 +49,12 @@ def read_recording(path: Path, mapping: Path | None = None) -> Recording:
     if mapping is not None:
         raise UsageError(f"--mapping is for CSV files, and {path} is JSON; leave it out")
     content = read_bounded(path)
-    data, is_interrupted = parse_json(path, content)
-    digest, names = hashlib.sha256(content).hexdigest(), data if isinstance(data, dict) else {}
+    data, digest = parse_json(path, content), hashlib.sha256(content).hexdigest()
+    names = data if isinstance(data, dict) else {}
     try:
         if "cache" in names and "tune_params" in names:
-            return read_cache(path, data, digest, is_interrupted)
-        if "results" in names and not is_interrupted:
+            return read_cache(path, data, digest)
+        if "results" in names:
             return read_t4(path, data, digest)
     except ValueError as error:
         raise RecordingError(f"{path}: {error}") from None

@@ -36,7 +36,7 @@ _SAME_TIME = 1e-6  # relative; a time and the mean of its samples, as written
 _AXES = "xyz"
 
 
-def read_cache(path: Path, data: Any, sha256: str, is_interrupted: bool) -> Recording:
+def read_cache(path: Path, data: Any, sha256: str) -> Recording:
     """Read a cache; raises ValueError with the entry that does not fit."""
     listed = expect(data["tune_params"], dict, "tune_params")
     orders = {
@@ -67,15 +67,13 @@ def read_cache(path: Path, data: Any, sha256: str, is_interrupted: bool) -> Reco
         kind="Kernel Tuner cache",
         device=_text(data, "device_name"),
         sha256=sha256,
-        notes=list(_notes(data, unlike, is_interrupted)),
+        notes=list(_notes(data, unlike)),
         orders=orders,
     )
 
 
-def _notes(data: Mapping[str, Any], unlike: int, is_interrupted: bool) -> Iterator[str]:
+def _notes(data: Mapping[str, Any], unlike: int) -> Iterator[str]:
     """Yield notes; `unlike` counts the entries whose time does not summarise their samples."""
-    if is_interrupted:
-        yield "it has no closing brackets: its run was interrupted"
     objective = data.get("objective", "time")
     if objective != "time":
         yield f"it was tuned for {kind_of(objective)}; harness searches for the least time"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -20,7 +20,6 @@ from harness.core.records import (
 )
 from harness.recordings.csv_file import read_space_csv
 from harness.recordings.files import FileKind, file_kind
-from harness.recordings.formats import read_recording
 from harness.recordings.recording import Recording, replay_environment
 from harness.results import SEARCHED, StoredCampaign, campaigns, read_measurements, reading
 from harness.space import Space
@@ -81,31 +80,23 @@ class ReplayMeasurer:
 
 
 def open_replay(path: Path, spec: Spec) -> ReplayMeasurer:
-    """Replay measurements of a space: a results database, a CSV file of the space's own columns,
-    or JSON with the space's parameters and features.
+    """Replay measurements of a space: a results database, or a CSV file of the space's own columns.
 
     Raises RecordingError that says where the file does not fit the space, ResultsError for a
     database that cannot be read.
     """
-    replay = _opened(path, spec)
+    kind = file_kind(path)
+    if kind not in (FileKind.DATABASE, FileKind.CSV):
+        raise RecordingError(
+            f"{path} is {kind.value}; {spec.path} is replayed from a results database or a CSV "
+            "file of its columns. Without a space, --replay reads JSON too"
+        )
+    if kind is FileKind.CSV:
+        replay = ReplayMeasurer.of(read_space_csv(path, spec))
+    else:
+        replay = _replay_database(path, spec)
     replay.statistic = spec.measure.statistic
     return replay
-
-
-def _opened(path: Path, spec: Spec) -> ReplayMeasurer:
-    kind = file_kind(path)
-    if kind is FileKind.DATABASE:
-        return _replay_database(path, spec)
-    if kind is FileKind.CSV:
-        return ReplayMeasurer.of(read_space_csv(path, spec))
-    recording = read_recording(path)
-    if set(recording.features) != set(spec.features):
-        raise RecordingError(
-            f"{path} has the features {', '.join(recording.features)}, but {spec.path} has "
-            f"{', '.join(spec.features)}"
-        )
-    compiler = _compiler(path, {parameter.name for parameter in recording.parameters}, spec)
-    return ReplayMeasurer.of(replace(recording, compiler=compiler))
 
 
 def _replay_database(path: Path, spec: Spec) -> ReplayMeasurer:

@@ -14,15 +14,12 @@ from harness.analysis.inputs import InputReport
 from harness.analysis.search_counts import SearchCounts
 from harness.core.arrays import Array, Flags
 from harness.core.config_diff import difference
-from harness.core.records import Config, Measurement, Outcome
+from harness.core.records import Config, Outcome
 from harness.dispatch.matrix import Matrix
 from harness.results import MeasurementRows
 from harness.results.measured import MeasuredConfigs, measured_by_input
 from harness.results.view import Results
 from harness.stats.timing import TimeRatio
-
-MOST_BOXES = 16
-"""The most inputs in the box plots; of more, a selection spread evenly by speed-up is shown."""
 
 MOST_COLUMNS = 32
 """The most candidates in the heat map; of more, those with the least mean slowdown are shown."""
@@ -108,73 +105,13 @@ def _curve(label: str, known: MeasuredConfigs) -> SearchCurve | None:
 # -------------------------------------------------------------------------- the winners
 
 
-@dataclass(frozen=True)
-class BoxPlot:
-    """The samples of one configuration over the default's median. `role` is its name: `tuned`,
-    `default`, or a named baseline such as `-O2`."""
-
-    role: str
-    config: Config
-    ratios: Array
-
-
-@dataclass(frozen=True)
-class InputBoxes:
-    """The interleaved samples of an input's best configuration and its baselines."""
-
-    label: str
-    boxes: tuple[BoxPlot, ...]
-
-
-def input_boxes(results: Results, reports: Sequence[InputReport]) -> list[InputBoxes]:
-    """Collect the samples of inputs whose best configuration was measured with the default."""
-    judged = [r for r in reports if r.speedup and r.best and r.baseline and r.baseline.timing]
-    judged.sort(key=lambda r: r.speedup.value if r.speedup else 0.0, reverse=True)
-    return [
-        InputBoxes(str(report.problem), tuple(_boxes(report, results)))
-        for report in _spread(judged, MOST_BOXES)
-    ]
-
-
-def _boxes(report: InputReport, results: Results) -> list[BoxPlot]:
-    best, baseline = report.best, report.baseline
-    assert best is not None
-    assert baseline is not None
-    assert baseline.timing is not None
-    finals = {m.config: m for m in results.finals.get(report.problem, ())}
-    named = [(n, finals[c]) for n, c in results.baselines.items() if c in finals]
-    roles = [("default", baseline), *((name, m) for name, m in named if m.timing)]
-    roles += [("tuned", best)] if best.config != baseline.config else []
-    middle = baseline.timing.median_s
-    return [BoxPlot(role, m.config, _samples(m) / middle) for role, m in roles]
-
-
-def _samples(measurement: Measurement) -> Array:
-    return np.array(measurement.timing.samples_s if measurement.timing else ())
-
-
-def _spread(found: Sequence[InputReport], most: int) -> list[InputReport]:
-    """Select at most so many, evenly spread, with the first and the last."""
-    if len(found) <= most:
-        return list(found)
-    return [found[index] for index in np.linspace(0, len(found) - 1, most).round().astype(int)]
-
-
-@dataclass(frozen=True)
-class SpeedUp:
-    """The speed-up of one input over the baseline."""
-
-    label: str
-    ratio: TimeRatio
-
-
-def speed_ups(reports: Sequence[InputReport]) -> list[SpeedUp]:
-    """List the speed-ups with a finite interval, in the order of the inputs."""
-    return [
-        SpeedUp(str(r.problem), r.speedup)
-        for r in reports
-        if r.speedup and math.isfinite(r.speedup.high)
-    ]
+def speed_ups(reports: Sequence[InputReport]) -> dict[str, TimeRatio]:
+    """Return the speed-ups over the default with a finite interval, in the order of the inputs."""
+    return {
+        str(report.problem): report.speedup
+        for report in reports
+        if report.speedup and math.isfinite(report.speedup.high)
+    }
 
 
 # ------------------------------------------------------------------------ across inputs

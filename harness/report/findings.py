@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,9 +16,11 @@ from harness.core.errors import UsageError
 from harness.core.kept import Kept, content_key
 from harness.core.records import Config
 from harness.dispatch.candidates import matrix_of
+from harness.dispatch.learners import Learner
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.single import Single, single_of
-from harness.dispatch.study import Study, learners
+from harness.dispatch.study import Study, learners, sentence
+from harness.dispatch.text import rule_lines, why_nothing
 from harness.dispatch.weighted import Coverage, weigh
 from harness.display.recommendation import recommendation
 from harness.measure.sensors.energy import POWER
@@ -36,6 +38,7 @@ class Findings:
     results: Results
     kept: Kept = field(default_factory=Kept)
     weights: Path | None = None
+    learners: Sequence[Learner] = field(default_factory=learners)
 
     @property
     def default(self) -> Config:
@@ -71,7 +74,7 @@ class Findings:
     def across(self) -> Study | None:
         """The choice by input and its verdict; None where there are too few inputs."""
         try:
-            return Study.of(self.matrix, learners(), kept=self.kept)
+            return Study.of(self.matrix, self.learners, kept=self.kept)
         except ValueError:
             return None
 
@@ -81,9 +84,25 @@ class Findings:
         return single_of(self.matrix, self.reports, self.results.finals, self.default)
 
     @cached_property
-    def advice(self) -> str | None:
-        """The sentence that says what to use, as `tune` prints it; None where nothing worked."""
-        return recommendation(self.reports, self.across, self.single, self.default)
+    def advice(self) -> str:
+        """Say in a sentence which configurations to use, and how much faster they are."""
+        text = recommendation(self.reports, self.across, self.single, self.default)
+        return text or "No configuration worked on any input."
+
+    @property
+    def rule(self) -> str:
+        """Say which configuration to use for which input, or why that is not known."""
+        return "\n".join(rule_lines(self.across)) if self.across else self.why_no_choice
+
+    @property
+    def verdict(self) -> str:
+        """Say whether choosing by input is worth it, or why that is not known."""
+        return sentence(self.across, self.across.best) if self.across else self.why_no_choice
+
+    @property
+    def why_no_choice(self) -> str:
+        """Say why nothing was learnt across inputs."""
+        return why_nothing(self.matrix) or "Nothing can be learnt across inputs."
 
     @cached_property
     def explanation(self) -> Explanation | None:

@@ -15,7 +15,8 @@ from harness.analysis.summary import summarize
 from harness.core.errors import UsageError
 from harness.core.kept import Kept
 from harness.display.inputs import claims_lines, noise_warning
-from harness.display.summary import HEADING, speedups_note, summary_tables
+from harness.display.summary import summary_sections
+from harness.display.text import Section
 from harness.report import figures, reproducing
 from harness.report.findings import Findings
 from harness.report.sections import sections
@@ -48,19 +49,16 @@ def page(
     return environment.get_template("report.html.j2").render(
         title=", ".join(dict.fromkeys(results.campaign.space_name for results in shown)),
         parts=parts,
-        summary=_summary(all_findings),
+        summary=_summary(all_findings) if len(all_findings) > 1 else (),
         when=when.strftime("%Y-%m-%d %H:%M UTC"),
         version=__version__,
     )
 
 
-def _summary(all_findings: Sequence[Findings]) -> dict[str, object] | None:
-    """Make the tables of programs and devices; None where there is a single part."""
-    if len(all_findings) < 2:
-        return None
-    found = summarize((findings.results, findings.reports) for findings in all_findings)
-    tables = list(summary_tables(found))
-    return {"title": HEADING, "note": speedups_note(found), "tables": tables}
+def _summary(all_findings: Sequence[Findings]) -> Sequence[Section]:
+    """Make the tables of programs and devices."""
+    summary = summarize((findings.results, findings.reports) for findings in all_findings)
+    return list(summary_sections(summary))
 
 
 def _part(findings: Findings) -> dict[str, object]:
@@ -79,8 +77,7 @@ def _verdict(findings: Findings) -> Iterator[str]:
     if not findings.results.measured:
         yield "Nothing was measured."
         return
-    advice = findings.advice
-    yield advice or "No configuration worked."
+    yield findings.advice
     yield from claims_lines(findings.reports)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,8 @@ import numpy as np
 
 from harness.core.arrays import Array
 from harness.models.starchart import Tree, draw
-from harness.report.figures import HeatMap, InputBoxes, SearchCurve, SpeedUp
+from harness.report.figures import HeatMap, SearchCurve
+from harness.stats.timing import TimeRatio
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 _INK = "#010203"  # replaced by the page's text colour
 _PAPER = "#fefdfc"  # replaced by its background
 TREE_DEPTH = 3  # splits one below the other in the picture of a tree
-_ACCENT, _SECOND, _FAINT = "#2f81f7", "#e8833a", "#8b949e"
+_ACCENT, _FAINT = "#2f81f7", "#8b949e"
 _WIDTH = 5.2  # inches of 72 points; a point is a pixel of a phone, and more on larger screens
 _LEAST, _MOST = 0.9, 1.7  # pixels per point; a plot that would be smaller scrolls
 _ROW = 0.24
@@ -151,59 +152,23 @@ def _plain_ticks(axis: Any) -> None:
 # ----------------------------------------------------------------------------- the winners
 
 
-def tuned_against_baselines(found: Sequence[InputBoxes]) -> str:
-    """Draw boxes over the quartiles, with whiskers to 1.5 times the interquartile range."""
-
-    def paint(axes: Axes) -> None:
-        height, labels, heights = 0.0, list[str](), list[float]()
-        for one in found:
-            for number, box in enumerate(one.boxes):
-                labels.append(f"{one.label}   {box.role}" if number == 0 else box.role)
-                heights.append(height)
-                colour = _ACCENT if box.role == "tuned" else _SECOND
-                axes.boxplot(
-                    [box.ratios],
-                    positions=[height],
-                    orientation="horizontal",
-                    widths=0.7,
-                    patch_artist=True,
-                    boxprops={"facecolor": colour, "edgecolor": _INK, "linewidth": 0.6},
-                    medianprops={"color": _INK},
-                    whiskerprops={"color": _INK, "linewidth": 0.6},
-                    capprops={"color": _INK, "linewidth": 0.6},
-                    flierprops={"marker": ".", "markersize": 3, "markeredgecolor": _FAINT},
-                )
-                height += 1
-            height += 0.6
-        axes.set_yticks(heights, labels=labels)
-        axes.set_ylim(height - 0.2, -0.8)
-        axes.axvline(1, color=_FAINT, linewidth=0.6)
-        axes.set_xscale("log")
-        _plain_ticks(axes.xaxis)
-        axes.set_xlabel("time over the default's median; tuned in blue")
-
-    rows = sum(len(one.boxes) + 0.6 for one in found)
-    labels = (f"{one.label}   {box.role}" for one in found for box in one.boxes[:1])
-    return _drawn(0.8 + _ROW * rows, paint, _width_with(labels))
-
-
-def gains(found: Sequence[SpeedUp]) -> str:
+def gains(speed_ups: Mapping[str, TimeRatio]) -> str:
     """Draw the speed-up of each input with its interval, one a row."""
-    labels, ratios = [one.label for one in found], [one.ratio for one in found]
+    labels, ratios = list(speed_ups), list(speed_ups.values())
 
     def paint(axes: Axes) -> None:
-        heights = np.arange(len(found))
+        heights = np.arange(len(labels))
         spans = [[r.value - r.low for r in ratios], [r.high - r.value for r in ratios]]
         values = np.array([ratio.value for ratio in ratios])
         axes.errorbar(values, heights, xerr=spans, fmt="o", color=_ACCENT, markersize=4, capsize=2)
         axes.set_yticks(heights, labels=labels)
-        axes.set_ylim(len(found) - 0.4, -0.6)
+        axes.set_ylim(len(labels) - 0.4, -0.6)
         axes.axvline(1, color=_FAINT, linewidth=0.8)
         axes.set_xscale("log")
         _plain_ticks(axes.xaxis)
         axes.set_xlabel("speed-up over the default, with 95 % confidence interval")
 
-    return _drawn(0.7 + _ROW * len(found), paint, _width_with(labels))
+    return _drawn(0.7 + _ROW * len(labels), paint, _width_with(labels))
 
 
 # --------------------------------------------------------------------------- across inputs

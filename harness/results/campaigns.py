@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 
-from sqlalchemy import Connection, Table, select
+from sqlalchemy import Connection, Table, func, select
 
 from harness.core.records import ENVIRONMENT_FIELDS, Config, Environment, Input, Statistic, Value
 from harness.core.text import printable
@@ -86,6 +87,29 @@ def stored_runs(connection: Connection) -> list[Row]:
     """
     with refusing_damage(connection):
         return list(with_space(partial(read_rows, connection), schema.runs))
+
+
+def measured_runs(
+    connection: Connection, runs: Sequence[Row] | None = None
+) -> Iterator[tuple[Row, int, str]]:
+    """Yield each run that has measurements, as `stored_runs` does, with their number and the time
+    of the last one, ISO 8601 in UTC.
+
+    Raises ResultsError where the database is damaged.
+    """
+    runs, table = stored_runs(connection) if runs is None else runs, schema.measurements
+    # An index answers this alone. The time of each measurement would take a read of all their rows.
+    count, last = func.count().label("count"), func.max(table.c.id).label("last")
+    by_run = select(table.c.run_id, count, last).group_by(table.c.run_id).subquery()
+    of_last = by_run.join(table, table.c.id == by_run.c.last)
+    query = select(by_run.c.run_id, by_run.c.count, table.c.measured_at).select_from(of_last)
+    with refusing_damage(connection):
+        measured = {run_id: (number, at) for run_id, number, at in connection.execute(query)}
+        for run in runs:
+            if run["id"] in measured:
+                number, at = measured[run["id"]]
+                datetime.fromisoformat(at)  # nobody has checked it
+                yield run, number, at
 
 
 def with_space(rows_of: Callable[[Table], Iterable[Row]], table: Table) -> Iterator[Row]:

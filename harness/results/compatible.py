@@ -9,7 +9,7 @@ from types import MappingProxyType
 import numpy as np
 
 from harness.core.records import Input, Value, shown
-from harness.results import MeasurementRows
+from harness.results.columns import MeasurementRows
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pydantic import TypeAdapter
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection
 
 from harness.core.records import Environment, Input
 from harness.results import schema
+from harness.results.campaigns import measured_runs
 from harness.results.columns import MeasurementRows
 from harness.results.measured import by_input
 from harness.results.notes import DeviceResults
@@ -27,37 +28,17 @@ def other_devices(
 
     Raises ResultsError where the database is damaged.
     """
-    spaces, environments = schema.spaces, schema.environments
-    runs, measurements = schema.runs, schema.measurements
-    of_runs = (
-        select(environments.c.device, environments.c.fingerprint, runs.c.campaign, runs.c.id)
-        .select_from(runs.join(spaces).join(environments))
-        .where(
-            spaces.c.name == spec.name,
-            spaces.c.program_sha256 == spec.program_sha256,
-            environments.c.device != environment.device,
-        )
-        .subquery()
-    )
-    # An index finds the last row of each run. The times of all rows would take a read of them.
-    last = (
-        select(func.max(measurements.c.id).label("id"))
-        .where(measurements.c.run_id.in_(select(of_runs.c.id)))
-        .group_by(measurements.c.run_id)
-        .subquery()
-    )
-    device, fingerprint, campaign = of_runs.c.device, of_runs.c.fingerprint, of_runs.c.campaign
-    query = (
-        select(device, fingerprint, campaign, func.max(measurements.c.measured_at))
-        .select_from(measurements.join(last, last.c.id == measurements.c.id))
-        .join(of_runs, of_runs.c.id == measurements.c.run_id)
-        .group_by(device, fingerprint, campaign)
-        .order_by(device, fingerprint, campaign)
-    )
+    until: dict[tuple[str, str, int], str] = {}
+    for run, _, last_at in measured_runs(connection):
+        space, there = run["space"], run["environment"]
+        same = (space["name"], space["program_sha256"]) == (spec.name, spec.program_sha256)
+        if same and there["device"] != environment.device:
+            key = there["device"], there["fingerprint"], run["campaign"]
+            until[key] = max(until.get(key, ""), last_at)
     with refusing_damage(connection):
-        rows = connection.execute(query).all()
-        found = _DEVICES.validate_python([dict(zip(_FIELDS, row, strict=True)) for row in rows])
-    return tuple({one.fingerprint: one for one in found}.values())
+        rows = [dict(zip(_FIELDS, (*key, until[key]), strict=True)) for key in sorted(until)]
+        devices = _DEVICES.validate_python(rows)
+    return tuple({device.fingerprint: device for device in devices}.values())
 
 
 def read_device(

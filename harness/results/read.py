@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from harness.core.arrays import Indices
 from harness.core.records import Build, Config, Input, Measurement, Outcome, Value
 from harness.results import schema
 from harness.results.columns import Coder, ConfigTable, MeasurementRows
+from harness.results.compatible import with_known_values
 from harness.results.gathering import READ, Gatherer
 from harness.results.reader import Cells, read_cells, read_rows, referred, refusing_damage
 
@@ -183,27 +185,17 @@ def _of_space(
     for parameters in _values(connection, schema.spaces, "parameters", spaces):
         for parameter, stored in parameters.items():
             values.setdefault(parameter, []).append(_known_values(stored["values"]))
-    features = _values(connection, schema.inputs, "features", inputs)
-    return _fitting(rows, set(map(Input, features)), values)
-
-
-def _fitting(
-    rows: MeasurementRows,
-    inputs: Container[Input],
-    values: Mapping[str, Sequence[Container[Value]]],
-) -> MeasurementRows:
-    """Keep the rows with these inputs, and with values that are in one of those of their name."""
+    features = set(map(Input, _values(connection, schema.inputs, "features", inputs)))
     columns = rows.columns
-    table = columns.config_table
-    fits = np.ones(len(table), dtype=np.bool_)
-    for name, known, codes in zip(table.names, table.values, table.codes.T, strict=True):
-        ranges = values.get(name, ())
-        allowed = [any(value in one for one in ranges) for value in known]
-        fits &= np.array([*allowed, True])[codes]  # the last is of -1, no value
-    of_input = np.array([one in inputs for one in columns.inputs.values], dtype=np.bool_)
-    return rows.where(
-        of_input[rows.of(columns.inputs.codes)] & fits[rows.of(columns.configs.codes)]
-    )
+    names = columns.config_table.names
+    known = {name: partial(_is_among, values.get(name, ())) for name in names}
+    is_own = np.array([problem in features for problem in columns.inputs.values], dtype=np.bool_)
+    fitting, _ = with_known_values(rows.where(is_own[rows.of(columns.inputs.codes)]), known)
+    return fitting
+
+
+def _is_among(ranges: Iterable[Container[Value]], value: Value) -> bool:
+    return any(value in allowed for allowed in ranges)
 
 
 def _known_values(stored: Any) -> Container[Value]:

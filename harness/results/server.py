@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from sqlalchemy import URL, Connection, Engine, event, func, select
 from sqlalchemy.exc import DBAPIError
 
-from harness.core.errors import DatabaseBusy, ResultsError
+from harness.core.errors import DatabaseBusy
 from harness.core.invocation import command_line
 from harness.results import schema
 from harness.results.url import without_password
@@ -114,8 +114,7 @@ class ServerWriter:
         self._name = without_password(database)
         self._notice = notice
         self._held: set[int] = set()  # numbers of locks
-        self._has_connected = False
-        self._end: BaseException | None = None  # why there is no more waiting
+        self._wait_s = 0.0  # for a connection: none for the first, nor after a wait in vain
 
     def serve(self, engine: Engine) -> Engine:
         """Make the connections of an engine; return the engine."""
@@ -154,50 +153,37 @@ class ServerWriter:
 
     def _connect(self, dialect: Any, _record: object, words: Any, options: Any) -> Any:
         """Connect to the server; where the connection was lost, wait for it and take its locks."""
-        if not self._has_connected:
-            connection = dialect.connect(*words, **options)
-            _use_settings(connection)
-            self._has_connected = True
-            return connection
-        if self._end is None:
+        wait_s, self._wait_s = self._wait_s, 0.0
+        if wait_s:
             self._notice(
                 f"{self._name}: the connection was lost. Waiting for the server for up to "
-                f"{WAIT_S / 60:.0f} minutes; what was measured meanwhile is written then"
+                f"{wait_s / 60:.0f} minutes; what was measured meanwhile is written then"
             )
-            try:
-                return self._connected_again(lambda: dialect.connect(*words, **options), dialect)
-            except BaseException as error:
-                self._end = error
-                self._notice(f"{self._name}: what was measured last is not written")
-        raise self._end
-
-    def _connected_again(self, connect: Callable[[], Any], dialect: Any) -> Any:
-        """Return a new connection that has the locks of the last one."""
-        end_s = time.monotonic() + WAIT_S
+        end_s = time.monotonic() + wait_s
         while True:
-            reason = "another connection writes its campaign; perhaps the lost one"
             try:
-                connection = connect()
+                connection = dialect.connect(*words, **options)
                 _use_settings(connection)
-                if self._took_locks(connection):
-                    self._notice(f"{self._name}: connected again")
-                    return connection
-                connection.close()
-            except dialect.loaded_dbapi.Error as error:
-                reason = " ".join(str(error).split())
-            if time.monotonic() >= end_s:
-                raise ResultsError(
-                    f"{self._name} cannot be written for {WAIT_S / 60:.0f} minutes: {reason}; what "
-                    "was committed before is kept. Run the same command again to go on"
-                )
+                self._take_locks(connection)
+                break
+            except (dialect.loaded_dbapi.Error, DatabaseBusy):
+                if time.monotonic() >= end_s:
+                    raise
             time.sleep(_AGAIN_S)
+        if wait_s:
+            self._notice(f"{self._name}: connected again")
+        self._wait_s = WAIT_S
+        return connection
 
-    def _took_locks(self, connection: Any) -> bool:
-        """Take the locks that the last connection had, as far as nobody else has them."""
-        query = "SELECT pg_try_advisory_lock(%s, %s)"
-        taken = [connection.execute(query, (_LOCKS, one)).fetchone() for one in self._held]
+    def _take_locks(self, connection: Any) -> None:
+        """Take the locks that the last connection had; raises DatabaseBusy where another one has
+        taken one."""
+        for number in self._held:
+            query = "SELECT pg_try_advisory_lock(%s, %s)"
+            if connection.execute(query, (_LOCKS, number)).fetchone() != (True,):
+                connection.close()
+                raise busy(f"its campaign in {self._name}", self._name, None)
         connection.commit()
-        return all(found == (True,) for found in taken)
 
 
 def _lock_number(key: tuple[str, ...]) -> int:

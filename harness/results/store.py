@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, fields
 from functools import partial
+from operator import itemgetter
 
 from sqlalchemy import ColumnElement, Engine, Table, event, func, select
+from sqlalchemy.exc import DBAPIError
 
 from harness import __version__
 from harness.core.records import Config, Environment, Input, Measurement
@@ -53,14 +55,15 @@ class RunPlan:
 @dataclass(frozen=True)
 class StoredRun:
     """A run that has begun: its row, its first configurations, and OpenTuner's run if it is
-    continued. Where its search came to an end by itself, why it `ended`, and the ids of the
-    measurements that answered its tests, in order."""
+    continued."""
 
     id: int
     seeds: tuple[Config, ...]
     tuning_run_id: int | None
-    ended: str | None = None
-    measurement_ids: tuple[int, ...] = ()
+    state: str
+    test_limit: int
+    started_at: str
+    notes: Notes
 
 
 class Store(Transactions):
@@ -149,25 +152,20 @@ class Store(Transactions):
         A continued run keeps its first seeds, since otherwise the search would not propose the
         same configurations again.
         """
-        ids = self._plan_ids(plan)
-        found = self._begun(plan, ids)
-        if found is not None:
-            earlier: Notes = found["notes"]
-            facts = earlier.get("facts", {})
-            devices = device_facts(facts, plan.environment.notes)
+        run = self._begun(plan)
+        if run is not None:
+            facts = run.notes.get("facts", {})
             noted: Notes = {
-                **earlier,
-                **space_notes(plan.spec, earlier),
-                "facts": {**facts, **devices},
+                **run.notes,
+                **space_notes(plan.spec, run.notes),
+                "facts": {**facts, **device_facts(facts, plan.environment.notes)},
                 "continued_at": now(),
             }
             changed = {"state": "running", "test_limit": plan.test_limit, "ended_at": None}
-            self._update_run(found["id"], notes=noted, **changed)
-            return StoredRun(
-                found["id"], tuple(map(Config, found["seeds"])), found["tuning_run_id"]
-            )
-        row = {
-            **ids,
+            self._update_run(run.id, notes=noted, **changed)
+            return run
+        row: Row = {
+            **self._plan_ids(plan),
             "uuid": uuid.uuid4().hex,
             "campaign": plan.campaign,
             "label": plan.label,
@@ -185,33 +183,20 @@ class Store(Transactions):
                 "facts": {**plan.environment.notes, **notes.get("facts", {})},
             },
         }
-        (run_id,) = self._insert(schema.runs, [row])
-        return StoredRun(run_id, tuple(seeds), None)
+        (row["id"],) = self._insert(schema.runs, [row])
+        return _stored_run({**row, "tuning_run_id": None})
 
-    def ended_run(self, plan: RunPlan) -> StoredRun | None:
-        """Return the run of this plan where its search has ended with the plan's test limit."""
-        return self.read(partial(self._ended_run, plan))
+    def begun(self, plan: RunPlan) -> StoredRun | None:
+        """Return the run of this plan; None where it has not begun."""
+        return self.read(partial(self._begun, plan))
 
-    def _ended_run(self, plan: RunPlan) -> StoredRun | None:
-        found = self._begun(plan, self._plan_ids(plan))
-        if found is None or (found["state"], found["test_limit"]) != ("complete", plan.test_limit):
-            return None
-        if "ended" not in found["notes"]:
-            return None
-        rows = schema.tests.c
-        of_run = select(schema.tests).where(rows.run_id == found["id"]).order_by(rows.ordinal)
+    def answers(self, run_id: int) -> list[int]:
+        """Return the ids of the measurements that answered a run's tests, in order."""
+        tests = schema.tests
+        query = select(tests).where(tests.c.run_id == run_id)
         with refusing_damage(self.connection):
-            tests = list(read_rows(self.connection, schema.tests, of_run))
-        seeds = tuple(map(Config, found["seeds"]))
-        answers = tuple(test["measurement_id"] for test in tests)
-        return StoredRun(
-            found["id"], seeds, found["tuning_run_id"], found["notes"]["ended"], answers
-        )
-
-    def notes_of_begun(self, plan: RunPlan) -> Notes | None:
-        """Return the notes of this plan's run; None where it has not begun."""
-        found = self.read(lambda: self._begun(plan, self._plan_ids(plan)))
-        return None if found is None else found["notes"]
+            rows = list(self.read(partial(read_rows, self.connection, tests, query)))
+        return [row["measurement_id"] for row in sorted(rows, key=itemgetter("ordinal"))]
 
     def last_before(self, plan: RunPlan) -> int:
         """Return the id of the last measurement from before the run of this plan began, or of the
@@ -219,37 +204,32 @@ class Store(Transactions):
         return self.read(partial(self._last_before, plan))
 
     def _last_before(self, plan: RunPlan) -> int:
-        query = select(func.max(schema.measurements.c.id))
-        ids = self._plan_ids(plan)
-        found = self._begun(plan, ids)
-        if found is not None:
+        runs, measurements = schema.runs, schema.measurements
+        query, run = select(func.max(measurements.c.id)), self._begun(plan)
+        if run is not None:
             # Other writers' ids and clocks say nothing of this campaign's.
-            runs, measurements = schema.runs, schema.measurements
+            environment_id = self._keyed.environment_id(plan.environment)
             own = select(runs.c.id).where(
-                runs.c.environment_id == ids["environment_id"], runs.c.campaign == plan.campaign
+                runs.c.environment_id == environment_id, runs.c.campaign == plan.campaign
             )
             query = query.where(
-                measurements.c.run_id.in_(own), measurements.c.measured_at <= found["started_at"]
+                measurements.c.run_id.in_(own), measurements.c.measured_at <= run.started_at
             )
         return self.connection.execute(query).scalar() or 0
 
-    def _begun(self, plan: RunPlan, ids: Mapping[str, int]) -> Row | None:
-        """Return the row of this plan's run, if it exists and can continue.
+    def _begun(self, plan: RunPlan) -> StoredRun | None:
+        """Return this plan's run, if it exists and can continue.
 
         Raises ResultsError where the row is damaged.
         """
+        names = ("technique", "seed", "parallelism", "label", "campaign")
+        wanted = self._plan_ids(plan) | {name: getattr(plan, name) for name in names}
         same = select(schema.runs).where(
-            *(schema.runs.c[name] == value for name, value in ids.items()),
-            schema.runs.c.technique == plan.technique,
-            schema.runs.c.seed == plan.seed,
-            schema.runs.c.parallelism == plan.parallelism,
-            schema.runs.c.label == plan.label,
-            schema.runs.c.campaign == plan.campaign,
+            *(schema.runs.c[name] == value for name, value in wanted.items()),
             schema.runs.c.tuning_run_id.is_not(None),
         )
         with refusing_damage(self.connection):
-            rows = list(read_rows(self.connection, schema.runs, same))
-        return rows[0] if rows else None
+            return next(map(_stored_run, read_rows(self.connection, schema.runs, same)), None)
 
     def _plan_ids(self, plan: RunPlan) -> dict[str, int]:
         return {
@@ -273,9 +253,10 @@ class Store(Transactions):
         try:
             yield
         except BaseException:
-            self.session.rollback()
-            for run_id in run_ids:
-                self.end_run(run_id, "interrupted")
+            with suppress(DBAPIError):  # the first error says more
+                self.session.rollback()
+                for run_id in run_ids:
+                    self.end_run(run_id, "interrupted")
             raise
 
     def note_run(self, run_id: int, notes: Notes) -> None:
@@ -383,3 +364,8 @@ class Store(Transactions):
 
     def _insert(self, table: Table, rows: Sequence[Mapping[str, object]]) -> list[int]:
         return insert_returning_ids(self.connection, table, rows)
+
+
+def _stored_run(row: Row) -> StoredRun:
+    values = {field.name: row[field.name] for field in fields(StoredRun)}
+    return StoredRun(**values | {"seeds": tuple(map(Config, row["seeds"]))})

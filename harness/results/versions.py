@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
-from sqlalchemy import Connection, Integer, cast, func, select
+from sqlalchemy import Connection
 
 from harness.core.errors import UsageError
 from harness.core.invocation import command_line
 from harness.core.text import counted, first_few
-from harness.results import schema
-from harness.results.campaigns import StoredCampaign
-from harness.results.reader import refusing_damage
+from harness.results.campaigns import StoredCampaign, measured_runs
+from harness.results.reader import Row
 
 NEWEST = "newest"
 """Of each space and environment, the version of the kernel that was tuned last."""
@@ -29,9 +27,7 @@ class KernelVersion:
     """One version of a kernel in one environment, with the number of its measurements and the time
     of the last one, ISO 8601 in UTC."""
 
-    space_name: str
     program_sha256: str
-    fingerprint: str
     measurements: int
     last_at: str
 
@@ -45,78 +41,49 @@ class KernelVersion:
         return f"{self.name} ({counted(self.measurements, 'measurement')}, last {last} UTC)"
 
 
-def kernel_versions(connection: Connection) -> list[KernelVersion]:
-    """Return the versions of a database's kernels that have measurements, last measured first.
+def kernel_versions(
+    connection: Connection, space: str, fingerprint: str, runs: Sequence[Row] | None = None
+) -> list[KernelVersion]:
+    """Return the versions of a space's kernel that were measured in an environment, last measured
+    first; `runs` of `stored_runs` are not read again.
 
     Raises ResultsError where the database is damaged.
     """
-    spaces, environments, measurements = schema.spaces, schema.environments, schema.measurements
-    columns = (spaces.c.name, spaces.c.program_sha256, environments.c.fingerprint)
-    # An index answers this alone. The time of each measurement would take a read of all their rows.
-    of_run = (
-        select(
-            measurements.c.run_id,
-            func.count().label("count"),
-            func.max(measurements.c.id).label("last"),
-        )
-        .group_by(measurements.c.run_id)
-        .subquery()
-    )
-    last_at = func.max(measurements.c.measured_at)
-    query = (
-        select(*columns, cast(func.sum(of_run.c.count), Integer), last_at)
-        .select_from(of_run.join(measurements, measurements.c.id == of_run.c.last))
-        .join(schema.runs, schema.runs.c.id == of_run.c.run_id)
-        .join(spaces)
-        .join(environments)
-        .group_by(*columns)
-        .order_by(last_at.desc())
-    )
-    with refusing_damage(connection):
-        found = [KernelVersion(*row) for row in connection.execute(query)]
-        for version in found:  # whose measurements nobody has checked
-            datetime.fromisoformat(version.last_at)
-    return found
+    found: dict[str, KernelVersion] = {}
+    for run, count, last_at in measured_runs(connection, runs):
+        if (run["space"]["name"], run["environment"]["fingerprint"]) == (space, fingerprint):
+            program = run["space"]["program_sha256"]
+            so_far = found.get(program, KernelVersion(program, 0, ""))
+            total, last_at = so_far.measurements + count, max(so_far.last_at, last_at)
+            found[program] = KernelVersion(program, total, last_at)
+    return sorted(found.values(), key=lambda version: version.last_at, reverse=True)
 
 
-def other_versions(
-    connection: Connection, space: str, program_sha256: str, fingerprint: str
-) -> tuple[KernelVersion, ...]:
-    """Return the other versions of a kernel in an environment, last measured first."""
-    return tuple(
-        version
-        for version in kernel_versions(connection)
-        if (version.space_name, version.fingerprint) == (space, fingerprint)
-        and version.program_sha256 != program_sha256
-    )
+def of_version(campaigns: Sequence[StoredCampaign], version: str) -> list[StoredCampaign]:
+    """Select the campaigns of a version: NEWEST, EVERY, or the first characters of its digest.
 
-
-def of_version(found: Sequence[StoredCampaign], version: str) -> list[StoredCampaign]:
-    """Keep the campaigns of a version: NEWEST, EVERY, or the first characters of its digest.
-
-    `found` begins with the campaign that was worked on last. Raises UsageError where there is no
-    such version.
+    The first campaign is the one that was worked on last. Raises UsageError where there is no such
+    version.
     """
-    if version == EVERY or not found:
-        return list(found)
+    if version == EVERY or not campaigns:
+        return list(campaigns)
+    newest: dict[tuple[str, str], str] = {}
+    for campaign in campaigns:
+        newest.setdefault(_place(campaign), campaign.key.program_sha256)
     if version == NEWEST:
-        newest: dict[tuple[str, str], str] = {}
-        for one in found:
-            newest.setdefault((one.space_name, one.key.fingerprint), one.key.program_sha256)
-        kept = [
-            one
-            for one in found
-            if newest[one.space_name, one.key.fingerprint] == one.key.program_sha256
-        ]
-    else:
-        kept = [one for one in found if one.key.program_sha256.startswith(version)]
-    if not kept:
-        names = dict.fromkeys(one.key.program_sha256[:_SHOWN] for one in found)
+        return [c for c in campaigns if c.key.program_sha256 == newest[_place(c)]]
+    chosen = [c for c in campaigns if c.key.program_sha256.startswith(version)]
+    if not chosen:
+        names = dict.fromkeys(c.key.program_sha256[:_SHOWN] for c in campaigns)
         raise UsageError(
             f"--kernel-version {version}: no such version; there are {', '.join(names)}, "
             f"{NEWEST} and {EVERY}"
         )
-    return kept
+    return chosen
+
+
+def _place(campaign: StoredCampaign) -> tuple[str, str]:
+    return campaign.space_name, campaign.key.fingerprint
 
 
 def set_aside_lines(others: Sequence[KernelVersion], databases: Sequence[str]) -> Iterator[str]:

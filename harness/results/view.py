@@ -42,7 +42,7 @@ from harness.results.measured import MeasuredConfigs, by_input, measured_by_inpu
 from harness.results.notes import Notes
 from harness.results.schema import LATER
 from harness.results.tuned_space import TunedSpace
-from harness.results.versions import NEWEST, KernelVersion, of_version, other_versions
+from harness.results.versions import NEWEST, KernelVersion, kernel_versions, of_version
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -313,7 +313,8 @@ def read_results(
             for campaign in chosen if all_campaigns else _latest(chosen):
                 key, name = campaign.key, campaign.space_name
                 read = read_campaign(connection, campaign, builds, runs)
-                others = other_versions(connection, name, key.program_sha256, key.fingerprint)
+                versions = kernel_versions(connection, name, key.fingerprint, runs)
+                others = tuple(v for v in versions if v.program_sha256 != key.program_sha256)
                 same = found.setdefault((key, name), [])
                 same.append(Results(campaign, (database,), *read, others))
     if not found:

@@ -99,16 +99,18 @@ def find_ended(search: InputSearch, options: SearchOptions) -> EndedSearch | Non
     shorter timeout, for example), and where tests are missing: a run that was merged, or whose
     database was cut, may have fewer. A log of new bests is written by a search only.
     """
-    run = search.store.ended_run(search.plan)
-    if run is None or options.results_log is not None:
+    store, plan = search.store, search.plan
+    run = store.begun(plan)
+    if run is None or (run.state, run.test_limit) != ("complete", plan.test_limit):
         return None
+    why, ids = run.notes.get("ended"), store.answers(run.id)
     by_id = {stored.id: stored.measurement for stored in search.known.values()}
-    answers = [by_id[row_id] for row_id in run.measurement_ids if row_id in by_id]
-    is_whole = len(answers) == len(run.measurement_ids)
+    answers = [by_id[row_id] for row_id in ids if row_id in by_id]
+    is_whole = len(answers) == len(ids)
     has_all_seeds = _starts(run.seeds, options.seeds, search.space) == list(run.seeds)
-    if not (is_whole and has_all_seeds and run.ended in set(EndReason)):
+    if not (is_whole and has_all_seeds and why in set(EndReason)) or options.results_log:
         return None
-    ended = EndReason(run.ended)
+    ended = EndReason(why)
     counted = sum(measurement.outcome not in options.free_outcomes for measurement in answers)
     is_spent = counted >= search.space.budget(search.plan.test_limit)
     is_done = is_spent or ended in (EndReason.REFUSED, EndReason.TECHNIQUE)

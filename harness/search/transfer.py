@@ -82,9 +82,9 @@ class StoredSources:
     def of(self, plan: RunPlan) -> tuple[DeviceResults, ...]:
         """Return the results that a run began with, or will begin with."""
         store = self._store
-        begun = store.notes_of_begun(plan)
-        if begun is not None:
-            return begun.get("warm_start", ())
+        run = store.begun(plan)
+        if run is not None:
+            return run.notes.get("warm_start", ())
         if self._now is None and self._wanted:  # once: all inputs start from the same results
             self._now = store.read(
                 lambda: other_devices(store.connection, plan.spec, plan.environment)

@@ -15,7 +15,7 @@ from harness.core.errors import Fault, SpecError
 from harness.core.records import Value
 from harness.source.parser_text import prepare
 from harness.source.pragmas import TILE, is_ours, is_unroll, typing_error, unroll_names
-from harness.source.preprocessor import Directive, Scan, Token, macros_of, scan
+from harness.source.preprocessor import Directive, Scan, macros_of, scan, valued_operands
 
 if TYPE_CHECKING:
     from harness.source.tiling import TiledNest
@@ -210,23 +210,12 @@ class Source:
 
 
 def _uses(found: Scan, word: str) -> bool:
-    tokens = [*found.code, *(token for d in found.directives for token in _valued(d))]
+    tokens = [*found.code, *(token for d in found.directives for token in valued_operands(d))]
     is_pasted = re.compile(rf"\b{re.escape(word)}\b")  # in a text: _Pragma("unroll WORD")
     return any(
         token.text == word or (token.kind == "text" and is_pasted.search(token.text))
         for token in tokens
     )
-
-
-def _valued(directive: Directive) -> Iterator[Token]:
-    """Yield the operands of a directive for which a macro's value may matter."""
-    if directive.name in ("ifdef", "ifndef", "undef"):
-        return
-    operands = directive.operands[directive.name == "define" :]
-    for index, token in enumerate(operands):
-        before = [each.text for each in operands[max(0, index - 2) : index]]
-        if before[-1:] != ["defined"] and before != ["defined", "("]:
-            yield token
 
 
 def macro_lines(macros: Mapping[str, Value]) -> list[str]:

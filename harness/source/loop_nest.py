@@ -80,7 +80,7 @@ class NestError(Exception):
 
 
 @dataclass(frozen=True)
-class Loop:
+class CountingLoop:
     """A loop `for (TYPE_NAME VARIABLE = FIRST; VARIABLE SIGN LAST; VARIABLE += STEP)`.
 
     `sign` is `<` or `<=`, `step` a positive number or the name of a macro.
@@ -105,13 +105,13 @@ def quoted(node: Node) -> str:
 
 def perfect_nest(
     top: Node, variables: Set[str], scan: Scan, macros: Mapping[str, Sequence[str]]
-) -> tuple[tuple[Loop, ...], Node]:
+) -> tuple[tuple[CountingLoop, ...], Node]:
     """Read the loops from this one to the innermost over one of the variables, and its body.
 
     Raises NestError for a loop that does not count up by a fixed step, and where anything but the
     next loop is in a loop's body.
     """
-    loops: dict[str, Loop] = {}
+    loops: dict[str, CountingLoop] = {}
     body = top
     while missing := sorted(variables - loops.keys()):
         inside = [body]
@@ -129,7 +129,7 @@ def perfect_nest(
 
 def _counting_loop(
     node: Node, scan: Scan, macros: Mapping[str, Sequence[str]]
-) -> tuple[Loop, Node] | None:
+) -> tuple[CountingLoop, Node] | None:
     """Return a loop and its body; None for any other statement."""
     parts = next(iter(matches(_COUNTING, node, only_root=True)), None)
     if parts is None:
@@ -142,7 +142,9 @@ def _counting_loop(
         return None
     first, last = (_bound(parts[name], scan, macros) for name in ("first", "last"))
     spans = [(parts[name].start_byte, parts[name].end_byte) for name in ("first", "condition")]
-    loop = Loop(line_of(node), text["type"], variable, first, text["sign"], last, step, *spans)
+    loop = CountingLoop(
+        line_of(node), text["type"], variable, first, text["sign"], last, step, *spans
+    )
     return loop, parts["body"]
 
 
@@ -155,7 +157,7 @@ def _bound(node: Node, scan: Scan, macros: Container[str]) -> str:
 
 
 def check_bounds(
-    loops: Sequence[Loop], tiled: Set[str], around: str, macros: Mapping[str, Sequence[str]]
+    loops: Sequence[CountingLoop], tiled: Set[str], around: str, macros: Mapping[str, Sequence[str]]
 ) -> set[str]:
     """Check the bounds of a nest, and return the names that they depend on.
 

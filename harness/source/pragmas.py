@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.constraints.arithmetic import MAX_EXACT
@@ -127,15 +127,12 @@ def read_pragma(directive: Directive) -> Pragma:
         return Pragma(kind, operands, directive.line, tiles=_tiles(operands))
     name = _own_name(directive) if kind in UNROLLS else None
     listed, role = _listed(kind, operands if name is None else operands[len(name) :])
-    values = _VALUES[kind](listed)
-    if kind in UNROLLS and (role or not all(map(_is_factor, values[:MAX_LISTED]))):
+    is_range = kind.endswith("range")
+    values = _range(kind, listed) if is_range else _distinct(kind, listed)
+    if kind in UNROLLS and (role or any(type(v) is not int or v < 0 for v in values[:MAX_LISTED])):
         found = f"the role {role}" if role else ",".join(listed)
         raise _unexpected(kind, found, "whole factors from 0 (the compiler's choice) and no role")
     return Pragma(kind, operands, directive.line, values, role, name)
-
-
-def _is_factor(value: Value) -> bool:
-    return isinstance(value, int) and value >= 0
 
 
 def _unexpected(kind: str, found: str, expected: str) -> ValueError:
@@ -180,60 +177,34 @@ def _listed(kind: str, operands: str) -> tuple[list[str], str | None]:
     return [*most, last], None
 
 
-def _whole(kind: str, text: str) -> int:
-    value = number(text)
-    if not isinstance(value, int):
-        raise _unexpected(kind, f"`{text}`" if text else "nothing", "a decimal whole number")
-    return value
-
-
-def _ends(kind: str, listed: list[str], third: str) -> tuple[int, int, int | None]:
+def _range(kind: str, listed: list[str]) -> Sequence[Value]:
+    """Read lo,hi and a step, which is a factor (the base) of `erange`."""
+    third = "base" if kind == "erange" else "step"
     if len(listed) not in (2, 3):
         found = counted(len(listed), "operand") if listed[0] else "nothing"
         raise _unexpected(kind, found, f"lo,hi[,{third}]")
-    lo, hi, *more = (_whole(kind, text) for text in listed)
+    numbers = [value for text in listed if isinstance(value := number(text), int)]
+    if len(numbers) < len(listed):
+        wrong = next(text for text in listed if not isinstance(number(text), int))
+        raise _unexpected(kind, f"`{wrong}`" if wrong else "nothing", "a decimal whole number")
+    lo, hi, step = (*numbers, 2 if kind == "erange" else 1)[:3]
     if lo > hi:
         raise _unexpected(kind, f"lo={lo} above hi={hi}", "lo <= hi")
-    return lo, hi, more[0] if more else None
-
-
-def _exponential(listed: list[str]) -> Sequence[Value]:
-    lo, hi, third = _ends("erange", listed, "base")
-    base = 2 if third is None else third
-    if lo < 1 or base < 2:
-        raise _unexpected("erange", f"lo={lo}, base={base}", "lo from 1 and a base from 2")
-    values = []
-    while lo <= hi:
-        values.append(lo)
-        lo *= base
+    if kind != "erange":
+        if step < 1:
+            raise _unexpected(kind, f"step={step}", "a step from 1")
+        return range(lo, hi + 1, step)
+    if lo < 1 or step < 2:
+        raise _unexpected("erange", f"lo={lo}, base={step}", "lo from 1 and a base from 2")
+    values = [lo]
+    while values[-1] * step <= hi:
+        values.append(values[-1] * step)
     return tuple(values)
 
 
-def _linear(kind: str, listed: list[str]) -> Sequence[Value]:
-    lo, hi, third = _ends(kind, listed, "step")
-    step = 1 if third is None else third
-    if step < 1:
-        raise _unexpected(kind, f"step={step}", "a step from 1")
-    return range(lo, hi + 1, step)
-
-
-def _numbers(kind: str, listed: list[str]) -> Sequence[Value]:
-    return _distinct([_number(kind, text) for text in listed])
-
-
-def _choices(listed: list[str]) -> Sequence[Value]:
-    return _distinct([t if _NAME.fullmatch(t) else _number("select", t) for t in listed])
-
-
-def _number(kind: str, text: str) -> Value:
-    value = number(text)
-    if value is None:
-        expected = "names or decimal numbers" if kind == "select" else "decimal numbers"
-        raise _unexpected(kind, f"`{text}`" if text else "an empty operand", expected)
-    return value
-
-
-def _distinct(values: list[Value]) -> Sequence[Value]:
+def _distinct(kind: str, listed: list[str]) -> Sequence[Value]:
+    is_select = kind == "select"
+    values = [t if is_select and _NAME.fullmatch(t) else _number(kind, t) for t in listed]
     for index, value in enumerate(values):
         if value in values[:index]:
             raise ValueError(f"{value} is there twice; give each value once")
@@ -242,14 +213,12 @@ def _distinct(values: list[Value]) -> Sequence[Value]:
     return tuple(values)
 
 
-_VALUES: dict[str, Callable[[list[str]], Sequence[Value]]] = {
-    "erange": _exponential,
-    "range": lambda listed: _linear("range", listed),
-    "values": lambda listed: _numbers("values", listed),
-    "select": _choices,
-    "unroll_range": lambda listed: _linear("unroll_range", listed),
-    "unroll_values": lambda listed: _numbers("unroll_values", listed),
-}
+def _number(kind: str, text: str) -> int | float:
+    value = number(text)
+    if value is None:
+        expected = "names or decimal numbers" if kind == "select" else "decimal numbers"
+        raise _unexpected(kind, f"`{text}`" if text else "an empty operand", expected)
+    return value
 
 
 def number(text: str) -> int | float | None:

@@ -8,6 +8,7 @@ branches of an `#if` for one program, reports errors on macros, and leaves opera
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -149,12 +150,29 @@ def spaced(tokens: Sequence[Token]) -> str:
 
 
 def macros_of(directives: Iterable[Directive]) -> dict[str, list[str]]:
-    """Collect the texts that each macro stands for, in all its definitions."""
+    """Collect the texts that each macro stands for, in all its definitions, without the names of
+    its own parameters."""
     macros: dict[str, list[str]] = {}
     for directive in directives:
         if directive.name == "define" and directive.word:
-            macros.setdefault(directive.word, []).append(spaced(directive.operands[1:]))
+            body = directive.operands[1:]
+            if not directive.is_constant:
+                head = itertools.takewhile(lambda token: token.text != ")", body)
+                parameters = {token.text for token in head if token.kind == "word"}
+                body = tuple(token for token in body if token.text not in parameters)
+            macros.setdefault(directive.word, []).append(spaced(body))
     return macros
+
+
+def valued_operands(directive: Directive) -> Iterator[Token]:
+    """Yield the operands of a directive for which a macro's value may matter."""
+    if directive.name in ("ifdef", "ifndef", "undef"):
+        return
+    operands = directive.operands[directive.name == "define" :]
+    for index, token in enumerate(operands):
+        before = [t.text for t in operands[max(0, index - 2) : index]]
+        if before[-1:] != ["defined"] and before != ["defined", "("]:
+            yield token
 
 
 def expanded(text: str, macros: Mapping[str, Iterable[str]]) -> str:

@@ -19,7 +19,7 @@ from harness.core.records import Value
 from harness.core.text import escaped
 from harness.source.loop_nest import (
     LOOP,
-    Loop,
+    CountingLoop,
     NestError,
     Span,
     check_body,
@@ -36,7 +36,7 @@ from harness.source.syntax_tree import Node, ancestors, line_of, parsed, text_of
 class TiledLoop:
     """A loop to be tiled: `size` is the parameter, `tile` the name of the variable over tiles."""
 
-    loop: Loop
+    loop: CountingLoop
     size: str
     tile: str
 

@@ -7,12 +7,15 @@ split followed by a join leaves no division.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+
+Span = tuple[int, int]
+"""The least and the largest value."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +35,9 @@ class Variable:
         """Look the value up by name."""
         return values[self.name]
 
-    def replaced(self, atom: Atom, by: Index) -> Index:
-        """Return the variable as an index; it has no inner atoms."""
-        return index_of(self)
+    def span(self, spans: Mapping[str, Span]) -> Span:
+        """Return its own range, unless `spans` has another."""
+        return spans.get(self.name, (self.low, self.high))
 
 
 @dataclass(frozen=True)
@@ -44,8 +47,6 @@ class Operation:
     kind: str
     inner: Index
     by: int
-    low: int
-    high: int
 
     @cached_property
     def text(self) -> str:
@@ -59,12 +60,14 @@ class Operation:
             return inner
         return _VALUES[self.kind](inner, self.by)
 
-    def replaced(self, atom: Atom, by: Index) -> Index:
-        """Apply the same operation to the sum with `by` in place of an atom."""
-        inner = self.inner.replaced(atom, by)
-        if self.kind in PADDINGS:
-            return inner.padded(self.kind, self.by)
-        return inner // self.by if self.kind == "/" else inner % self.by
+    def span(self, spans: Mapping[str, Span]) -> Span:
+        """Bound its values."""
+        low, high = self.inner.span(spans)
+        if self.kind == "/":
+            return low // self.by, high // self.by
+        if self.kind == "clamp":
+            return min(max(low, 0), self.by - 1), min(max(high, 0), self.by - 1)
+        return (low, high) if 0 <= low <= high < self.by else (0, self.by - 1)
 
 
 Atom = Variable | Operation
@@ -77,31 +80,37 @@ class Index:
     terms: tuple[tuple[Atom, int], ...]
     constant: int
 
-    @cached_property
-    def low(self) -> int:
-        """Return a lower bound, from the ranges of the atoms."""
-        return self.constant + sum(c * (a.low if c > 0 else a.high) for a, c in self.terms)
+    def span(self, spans: Mapping[str, Span]) -> Span:
+        """Bound its values; `spans` are narrower ranges of variables by name."""
+        low = high = self.constant
+        for atom, coefficient in self.terms:
+            ends = [end * coefficient for end in atom.span(spans)]
+            low, high = low + min(ends), high + max(ends)
+        return low, high
 
     @cached_property
+    def _whole(self) -> Span:
+        return self.span({})
+
+    @property
+    def low(self) -> int:
+        """Return a lower bound, from the ranges of the atoms."""
+        return self._whole[0]
+
+    @property
     def high(self) -> int:
         """Return an upper bound, from the ranges of the atoms."""
-        return self.constant + sum(c * (a.high if c > 0 else a.low) for a, c in self.terms)
+        return self._whole[1]
 
     def __add__(self, other: Index | int) -> Index:
         if isinstance(other, int):
             return Index(self.terms, self.constant + other) if other else self
-        if not other.terms:
-            return self + other.constant
-        if not self.terms:
-            return other + self.constant
         coefficients = dict(self.terms)
         for atom, coefficient in other.terms:
             coefficients[atom] = coefficients.get(atom, 0) + coefficient
         return _sum(coefficients, self.constant + other.constant)
 
     def __mul__(self, factor: int) -> Index:
-        if factor == 1:
-            return self
         if factor == 0:
             return constant(0)
         terms = tuple((atom, c * factor) for atom, c in self.terms)
@@ -115,13 +124,11 @@ class Index:
             (atom, coefficient), *_ = rest.terms
             if coefficient == 1 and isinstance(atom, Operation) and atom.kind == "/":
                 return whole + atom.inner // (atom.by * by)
-        return whole + _operation("/", rest, by, rest.low // by, rest.high // by)
+        return whole + _operation("/", rest, by)
 
     def __mod__(self, by: int) -> Index:
         _, rest = self._parted(by)
-        if rest.is_within(by):
-            return rest
-        return _operation("%", rest, by, 0, by - 1)
+        return rest if rest.is_within(by) else _operation("%", rest, by)
 
     def _parted(self, by: int) -> tuple[Index, Index]:
         """Return (q, r) with self = q * by + r, where `by` divides no coefficient of r."""
@@ -134,17 +141,7 @@ class Index:
 
         It may lie at most `length` outside.
         """
-        if self.is_within(length):
-            return self
-        return _operation(kind, self, length, 0, length - 1)
-
-    def replaced(self, atom: Atom, by: Index) -> Index:
-        """Replace an atom, at any depth, by a sum."""
-        total = constant(self.constant)
-        for own, coefficient in self.terms:
-            new = by if own == atom else own.replaced(atom, by)
-            total = total + new * coefficient
-        return total
+        return self if self.is_within(length) else _operation(kind, self, length)
 
     def is_within(self, length: int) -> bool:
         """Return whether its range lies in 0 .. length - 1."""
@@ -156,17 +153,6 @@ class Index:
         for atom, coefficient in self.terms:
             total = total + atom.value(values, is_padded) * coefficient
         return total
-
-    def atoms(self) -> Iterator[Atom]:
-        """Yield its atoms at any depth, possibly with repeats."""
-        for atom, _ in self.terms:
-            yield atom
-            if isinstance(atom, Operation):
-                yield from atom.inner.atoms()
-
-    def variables(self) -> Iterator[Variable]:
-        """Yield its variables, possibly with repeats."""
-        return (atom for atom in self.atoms() if isinstance(atom, Variable))
 
     @cached_property
     def text(self) -> str:
@@ -183,8 +169,8 @@ class Index:
     @property
     def factor(self) -> str:
         """Return the C expression, in parentheses unless it is a single factor."""
-        is_one = not self.constant and len(self.terms) == 1 and self.terms[0][1] == 1
-        return _factor(self.terms[0][0]) if is_one else f"({self.text})"
+        is_factor = not self.constant and len(self.terms) == 1 and self.terms[0][1] == 1
+        return _factor(self.terms[0][0]) if is_factor else f"({self.text})"
 
 
 def constant(value: int) -> Index:
@@ -202,10 +188,8 @@ def index_of(variable: Variable) -> Index:
 def _sum(coefficients: dict[Atom, int], added: int) -> Index:
     for atom in list(coefficients):
         # x / d * d + x % d is x.
-        if isinstance(atom, Operation) and atom.kind == "%" and atom in coefficients:
-            low, high = atom.inner.low // atom.by, atom.inner.high // atom.by
-            whole = Operation("/", atom.inner, atom.by, low, high)
-            times = coefficients[atom]
+        if isinstance(atom, Operation) and atom.kind == "%":
+            whole, times = Operation("/", atom.inner, atom.by), coefficients[atom]
             if coefficients.get(whole) == times * atom.by:
                 del coefficients[atom], coefficients[whole]
                 return _sum(coefficients, added) + atom.inner * times
@@ -214,8 +198,8 @@ def _sum(coefficients: dict[Atom, int], added: int) -> Index:
     return Index(tuple(terms), added)
 
 
-def _operation(kind: str, inner: Index, by: int, low: int, high: int) -> Index:
-    return Index(((Operation(kind, inner, by, low, high), 1),), 0)
+def _operation(kind: str, inner: Index, by: int) -> Index:
+    return Index(((Operation(kind, inner, by), 1),), 0)
 
 
 # ------------------------------------------------------------------------ C text and evaluation
@@ -239,19 +223,26 @@ def _clamp_text(inner: Index, length: int) -> str:
     return f"min({text}, {length - 1})" if inner.high >= length else text
 
 
+def _mirror_text(inner: Index, length: int) -> str:
+    text, factor = inner.text, inner.factor
+    if inner.low < 0:
+        text = factor = f"max({inner.text}, -1 - {inner.factor})"
+    return f"min({text}, {2 * length - 1} - {factor})" if inner.high >= length else text
+
+
 _TEXTS: dict[str, Callable[[Index, int], str]] = {
     # C rounds towards zero; numerators are never negative, since padding comes first.
     "/": lambda inner, by: f"{inner.factor} / {by}",
     "%": lambda inner, by: f"{inner.factor} % {by}",
     "clamp": _clamp_text,
-    "mirror": lambda inner, length: f"mirror({inner.text}, {length})",
+    "mirror": _mirror_text,
     "wrap": lambda inner, length: f"({(inner + length).text}) % {length}",
 }
 
 
 def _mirrored(inner: Any, length: int) -> Any:
-    beyond = inner % (2 * length)
-    return beyond + (2 * length - 1 - 2 * beyond) * (beyond >= length)
+    after = np.maximum(inner, -1 - inner)
+    return np.minimum(after, 2 * length - 1 - after)
 
 
 _VALUES: dict[str, Callable[[Any, int], Any]] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -11,12 +11,9 @@ from typing import Any
 
 from harness.core.errors import UsageError
 from harness.core.modules import load_module
-from harness.core.text import suggestion
 from harness.source.kernel_source import read_text
 from harness.stencil.ir import Node
 from harness.stencil.types import FLOAT, StencilError, leaf
-
-_PROGRAMS = Path(__file__).with_name("programs")
 
 
 @dataclass(frozen=True)
@@ -31,44 +28,35 @@ class Definition:
     def expression(self, size: int) -> Node:
         """Call the file's `expression`; raise StencilError, with file and line, if it fails."""
         try:
-            found = self._function("expression")(size)
+            result = self.function("expression")(size)
         except Exception as error:
             reason = str(error) if isinstance(error, StencilError) else repr(error)
             raise StencilError(f"{_where(error, self.path)}: {reason}") from error
-        if not isinstance(found, Node):
-            kind = type(found).__name__
+        if not isinstance(result, Node):
+            kind = type(result).__name__
             raise StencilError(
                 f"{self.path}: expression() must return an expression, but returned a {kind}"
             )
-        if leaf(found.type) != FLOAT or found.type == FLOAT:
+        if leaf(result.type) != FLOAT or result.type == FLOAT:
             raise StencilError(
                 f"{self.path}: expression() must return an array of float, "
-                f"but returned {found.type}"
+                f"but returned {result.type}"
             )
-        return found
+        return result
 
-    def reference(self, arguments: Mapping[str, Any]) -> Any:
-        """Compute the expected result."""
-        return self._function("reference")(arguments)
-
-    def _function(self, name: str) -> Callable[..., Any]:
+    def function(self, name: str) -> Callable[..., Any]:
+        """Return a function that the file must define."""
         function = getattr(self.module, name, None)
         if not callable(function):
             raise StencilError(f"{self.path} must define the function `{name}`")
         return function  # type: ignore[no-any-return]
 
 
-def program_names() -> list[str]:
-    """List the stencils that come with harness."""
-    return sorted(path.stem for path in _PROGRAMS.glob("[a-z]*.py"))
+def load_definition(path: Path) -> Definition:
+    """Load a stencil from its file.
 
-
-def load_definition(name: str) -> Definition:
-    """Load a stencil by its name, or from a file whose name ends in .py.
-
-    Raises UsageError if it does not exist, and StencilError if the file is not a stencil.
+    Raises UsageError if it cannot be read, and StencilError if it is not a stencil.
     """
-    path = _path_of(name)
     if not path.stem.isidentifier():
         raise UsageError(
             f"{path}: a stencil has the name of its file, so use only letters, digits and _ there"
@@ -79,19 +67,9 @@ def load_definition(name: str) -> Definition:
         reason = error.strerror if isinstance(error, OSError) else error
         raise UsageError(f"{path} cannot be read: {reason}") from None
     definition = Definition(path.stem, path, text, _load(path))
-    for function in ("expression", "reference"):
-        definition._function(function)
+    for name in ("expression", "reference"):
+        definition.function(name)
     return definition
-
-
-def _path_of(name: str) -> Path:
-    if name.endswith(".py"):
-        return Path(name)
-    names = program_names()
-    if name not in names:
-        hint = suggestion(name, names, f"choose one of {', '.join(names)}.")
-        raise UsageError(f"unknown stencil {name}; {hint} The name of a file must end in .py")
-    return _PROGRAMS / f"{name}.py"
 
 
 def _load(path: Path) -> ModuleType:

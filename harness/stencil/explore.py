@@ -1,8 +1,9 @@
 """Sampled exploration: an expression -> distinct variants, each with thread configurations.
 
 A variant is derived in random stages: how to cut the work (overlapped tiles in two dimensions or
-one, parts, or not at all), which maps the threads share, which reused inputs to copy to local
-memory, and what to unroll or keep in private variables.
+one, or not at all), which maps the threads share, which reused inputs to copy to local memory, and
+what to unroll or keep in private variables. Each derivation has random numbers of its own, so
+stencils of one structure that are explored with one seed have the same designs.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import itertools
 import random
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.stencil import rules
@@ -18,8 +19,8 @@ from harness.stencil.emit import OPENCL, emit
 from harness.stencil.ir import Node, subexpressions
 from harness.stencil.lower import lower
 from harness.stencil.ndrange import Threads, configurations, grid, usual
-from harness.stencil.nest import LoopNest, NdRange
-from harness.stencil.types import StencilError, divisors, shape, size_bytes
+from harness.stencil.nest import LoopNest
+from harness.stencil.types import StencilError, shape, size_bytes
 
 MOST_LOCAL_BYTES = 48 << 10
 """The static local memory that every GPU has."""
@@ -43,7 +44,7 @@ def explore(
     name: str,
     expression: Node,
     count: int,
-    rng: random.Random,
+    seed: str,
     threads_each: int = THREADS_A_VARIANT,
 ) -> list[Variant]:
     """Derive variants with `count` points in all, all different programs; fewer if no more exist.
@@ -52,42 +53,32 @@ def explore(
     The plain variant comes first, and its first point is the usual launch. The others are sorted,
     so that neighbours are similar.
     """
-    found: list[Variant] = []
-    seen: set[str] = set()
-    programs: set[tuple[str, NdRange]] = set()
+    whole = fused(expression)
+    variants: list[Variant] = []
+    seen = set[object]()
     points = missed = 0
-    for derived in _derivations(expression, rng):
+    for number in itertools.count() if rules.spine(whole) else ():
         if points == count or missed == _PATIENCE:
             break
+        rng = random.Random(f"{seed} {number}")
+        derived = derive(whole, rng) if number else _plain(whole)
         missed += 1
-        if derived is None or derived.key in seen:
+        if str(derived) in seen:
             continue
-        seen.add(derived.key)
+        seen.add(str(derived))
         variant = Variant(derived)
         for threads, kernel in _launches(name, derived, rng):
             program = (emit(kernel, OPENCL), kernel.ndrange)
-            if program not in programs and points < count:
-                programs.add(program)
+            if program not in seen:
+                seen.add(program)
                 variant.kernels[threads] = kernel
                 points += 1
-                if len(variant.kernels) == threads_each:
+                if points == count or len(variant.kernels) == threads_each:
                     break
         if variant.kernels:
             missed = 0
-            found.append(variant)
-    return found[:1] + sorted(found[1:], key=lambda variant: _decisions(variant.expression))
-
-
-def _derivations(expression: Node, rng: random.Random) -> Iterator[Node | None]:
-    """Yield the plain mapping, then random ones; nothing if no map computes the result."""
-    whole = fused(expression)
-    depth = len(rules.spine(whole))
-    if depth:
-        dims = min(depth, len(shape(expression.type)), 3)
-        shared = [(level, "global", dims - 1 - level) for level in range(dims)]
-        yield rules.mapped(_kinds(depth, shared))(whole)
-        while True:
-            yield derive(whole, rng)
+            variants.append(variant)
+    return variants[:1] + sorted(variants[1:], key=lambda v: _decisions(v.expression))
 
 
 def _launches(
@@ -107,23 +98,23 @@ def _launches(
         yield threads, kernel
 
 
-def derive(expression: Node, rng: random.Random) -> Node | None:
-    """Draw a mapping of a fused expression; return None if the draw cannot be mapped."""
+def fused(expression: Node) -> Node:
+    """Fuse maps of maps and reductions of maps."""
+    for rule in (rules.fuse_maps, rules.fuse_reduce):
+        while (new := next(rules.everywhere(rule, expression), None)) is not None:
+            expression = new
+    return expression
+
+
+def derive(expression: Node, rng: random.Random) -> Node:
+    """Draw a variant of a fused expression."""
     cut = _cut(expression, rng)
-    choices = list(mappings(len(rules.spine(cut)), len(shape(expression.type))))
-    if not choices:
-        return None
-    # Half of the draws use groups, however many mappings do. Half of these are the classic tiling:
-    # a tile for each group, whose threads share its elements.
-    in_groups = rng.random() < 0.5
-    fitting = [c for c in choices if (("workgroup" in dict(c)) == in_groups)] or choices
-    tiled = _tiled(len(rules.spine(cut)))
-    kinds = tiled if in_groups and tiled in fitting and rng.random() < 0.5 else rng.choice(fitting)
-    mapped = rules.mapped(kinds)(cut)
+    kinds = draw_mapping(len(rules.spine(cut)), len(shape(expression.type)), rng)
+    mapped = rules.mapped(kinds, cut)
     dims = [dim for kind, dim in kinds if kind == "local"]
-    arrays = [name for name in rules.names_of(mapped) if rng.random() < 0.5]
-    if arrays:
-        mapped = next(iter(rules.everywhere(rules.in_local(arrays, dims), mapped)), mapped)
+    names = [name for name in rules.names_of(mapped) if rng.random() < 0.5]
+    if names:
+        mapped = next(rules.everywhere(rules.in_local(names, dims), mapped), mapped)
     if rng.random() < 0.2:
         mapped = _drawn(rules.in_private, mapped, rng)
     while rng.random() < 0.5 and any(rules.everywhere(rules.unrolled, mapped)):
@@ -131,37 +122,29 @@ def derive(expression: Node, rng: random.Random) -> Node | None:
     return mapped
 
 
-def fused(expression: Node) -> Node:
-    """Write iterations out, and fuse maps of maps and reductions of maps."""
-    for rule in (rules.written_out, rules.fuse_maps, rules.fuse_reduce):
-        while (new := next(rules.everywhere(rule, expression), None)) is not None:
-            expression = new
-    return expression
-
-
 def _cut(expression: Node, rng: random.Random) -> Node:
-    """Cut the work at random into tiles or parts, or leave it whole."""
-    form = rng.choice(("whole", "parts", "tiles", "tiles2d", "tiles2d", "tiles2d"))
-    lengths = rules.lengths(expression)
+    """Cut the work at random into tiles of two dimensions or one, or leave it whole."""
+    form = rng.choice(("whole", "tiles", "tiles", "tiles2d", "tiles2d", "tiles2d"))
+    lengths = [shape(node.type)[0] for node in rules.spine(expression)]
     if form == "tiles2d" and len(lengths) > 1:
         sizes = [rng.choice(_sizes(length)) for length in lengths[:2]]
         expression = _drawn(rules.tile2d(*sizes), expression, rng)
-    elif form in ("tiles", "tiles2d"):
-        level = rng.randrange(len(lengths))
-        rule = rules.tile(rng.choice(_sizes(lengths[level])))
-        expression = next(rules.on_spine(rule, level, expression), expression)
-    if form == "parts" or rng.random() < 0.3:
-        lengths = rules.lengths(expression)
-        level = rng.randrange(len(lengths))
-        rule = rules.split_join(rng.choice(_sizes(lengths[level])))
-        expression = next(rules.on_spine(rule, level, expression), expression)
-    if rng.random() < 0.1:
-        expression = _drawn(rules.interchange, expression, rng)
-    return expression
+    elif form != "whole":
+        expression = _tiled(expression, rng)
+    return _tiled(expression, rng) if rng.random() < 0.3 else expression
+
+
+def _tiled(expression: Node, rng: random.Random) -> Node:
+    maps = rules.spine(expression)
+    level = rng.randrange(len(maps))
+    rule = rules.tile(rng.choice(_sizes(shape(maps[level].type)[0])))
+    return next(rules.on_spine(rule, level, expression), expression)
 
 
 def _sizes(length: int) -> list[int]:
-    return [d for d in divisors(length) if 1 < d <= min(_MOST_TILE, length // 2)] or [length]
+    """List the sizes of tiles: divisors."""
+    most = min(_MOST_TILE, length // 2)
+    return [size for size in range(2, most + 1) if length % size == 0] or [length]
 
 
 def _drawn(rule: rules.Rule, expression: Node, rng: random.Random) -> Node:
@@ -169,48 +152,50 @@ def _drawn(rule: rules.Rule, expression: Node, rng: random.Random) -> Node:
     return rng.choice(list(rules.everywhere(rule, expression)) or [expression])
 
 
-def mappings(depth: int, dims: int) -> Iterator[tuple[tuple[str, int], ...]]:
-    """Yield the ways to share nested maps among threads along at most `dims` dimensions.
+# ------------------------------------------------------------------------------------- mappings
 
-    Some maps are shared by the whole grid; or some by groups, and some further in by a group's
-    threads. The other maps run in sequence.
+
+def _plain(expression: Node) -> Node:
+    """Share the outermost maps among all threads."""
+    depth = len(rules.spine(expression))
+    dims = min(depth, len(shape(expression.type)), 3)
+    return rules.mapped(_kinds(depth, {"global": range(dims)[::-1]}), expression)
+
+
+def draw_mapping(depth: int, dims: int, rng: random.Random) -> list[rules.Kind]:
+    """Draw how threads share nested maps, along at most `dims` dimensions.
+
+    Half of the draws share some maps among the whole grid; the others share some among groups, and
+    some further in among a group's threads. Half of these are the classic tiling: a tile for each
+    group, whose threads share its elements. The other maps run in sequence.
     """
-    for levels in _chosen(range(depth), dims):
-        for order in _orders(len(levels)):
-            yield _kinds(depth, [(n, "global", d) for n, d in zip(levels, order, strict=True)])
-    for outer in _chosen(range(depth), dims):
-        for inner in _chosen(range(outer[-1] + 1, depth), dims):
-            orders = itertools.product(_orders(len(outer)), _orders(len(inner)))
-            for of_groups, of_threads in orders:
-                shared = [(n, "workgroup", d) for n, d in zip(outer, of_groups, strict=True)]
-                shared += [(n, "local", d) for n, d in zip(inner, of_threads, strict=True)]
-                yield _kinds(depth, shared)
-
-
-def _tiled(depth: int) -> tuple[tuple[str, int], ...]:
-    """Share the outer half of nested maps among groups, the inner half among their threads."""
     half = depth // 2
-    shared = [(level, "workgroup", half - 1 - level) for level in range(half)]
-    shared += [(half + level, "local", half - 1 - level) for level in range(half)]
-    return _kinds(depth, shared)
+    if depth < 2 or rng.random() < 0.5:
+        return _kinds(depth, {"global": _levels(range(depth), dims, rng)})
+    if half <= dims and rng.random() < 0.5:
+        inner = range(half, 2 * half)[::-1]
+        return _kinds(depth, {"workgroup": range(half)[::-1], "local": inner})
+    outer = _levels(range(depth - 1), dims, rng)
+    within = _levels(range(max(outer) + 1, depth), dims, rng)
+    return _kinds(depth, {"workgroup": outer, "local": within})
 
 
-def _chosen(levels: range, most: int) -> Iterator[tuple[int, ...]]:
-    counts = range(1, min(most, 3) + 1)
-    return itertools.chain.from_iterable(itertools.combinations(levels, n) for n in counts)
+def _levels(levels: range, most: int, rng: random.Random) -> Sequence[int]:
+    """Draw some levels, from outside in or from inside out: the first is along x."""
+    count = rng.randint(1, min(most, 3, len(levels)))
+    return sorted(rng.sample(levels, count), reverse=rng.random() < 0.5)
 
 
-def _orders(count: int) -> Iterator[tuple[int, ...]]:
-    """Yield dimensions from outside in: x innermost, for contiguous accesses; and reversed."""
-    dims = tuple(reversed(range(count)))
-    return iter(dict.fromkeys((dims, dims[::-1])))
+def _kinds(depth: int, shared: Mapping[str, Sequence[int]]) -> list[rules.Kind]:
+    """Return how each map is carried out; `shared` has the levels of each kind, that of x first."""
+    kinds: list[rules.Kind] = [("seq", 0)] * depth
+    for kind, levels in shared.items():
+        for dim, level in enumerate(levels):
+            kinds[level] = (kind, dim)
+    return kinds
 
 
-def _kinds(depth: int, shared: list[tuple[int, str, int]]) -> tuple[tuple[str, int], ...]:
-    kinds: list[tuple[str, int]] = [("seq", 0)] * depth
-    for level, kind, dim in shared:
-        kinds[level] = (kind, dim)
-    return tuple(kinds)
+# -------------------------------------------------------------------------------------- designs
 
 
 def design(expression: Node, threads: Threads) -> int:

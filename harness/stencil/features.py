@@ -1,14 +1,15 @@
-"""Compute the features of Table 1 in Remmelg and others (2020), and two of ours, from a loop nest.
+"""Compute the features of Table 1 in Remmelg and others (2020), and four of ours, from a loop nest.
 
-Loads, stores, barriers, ifs and loop iterations are means over the threads of the launch. A call's
-result that another call takes is stored to and loaded from private memory. Any other call is one
-store, in the memory space of its target.
+Loads, stores, barriers, ifs and loop iterations are means over the threads of the launch; padding
+is ignored, so a load under a condition on a border counts as one. A call's result that another call
+takes is stored to and loaded from private memory. Any other call is one store, in the memory space
+of its target.
 
 `cache_lines` is the number of lines that the threads of a warp touch with one load of global
 memory, averaged over the loads; `store_cache_lines` is the same of stores. Both look at one warp,
 at an inner point where padding does nothing, and separate lines by their distance to the first
-thread's address. `exact_cache_lines` counts the lines that loads touch in all warps and all
-iterations; its run time grows with the number of accesses.
+thread's address. `working_set` is the global memory that the groups of one multiprocessor touch at
+a time, over its cache: the paper names its absence as the cause of the outliers.
 
 Three errors of the paper are corrected. Its Algorithm 1 counts a store for each argument of a call
 instead of one for the result. Its section 4.2.3 reports 8 lines where a warp, split by 4, touches
@@ -17,20 +18,18 @@ instead of one for the result. Its section 4.2.3 reports 8 lines where a warp, s
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from harness.stencil.arith import Index, Operation, Variable
+from harness.stencil.arith import Span
 from harness.stencil.nest import (
     Assignment,
     Barrier,
+    Buffer,
     Call,
     Inside,
     Load,
@@ -54,7 +53,6 @@ PUBLISHED = (
     "global_stores",
     "local_loads",
     "local_stores",
-    "private_stores",
     "cache_lines",
     "barriers",
     "ifs",
@@ -62,7 +60,7 @@ PUBLISHED = (
 )
 """The features of the paper's Table 1."""
 
-OWN = ("private_loads", "store_cache_lines")
+OWN = ("private_loads", "private_stores", "store_cache_lines", "working_set")
 """The features that the paper does not have."""
 
 FEATURES = PUBLISHED + OWN
@@ -80,16 +78,15 @@ COUNTS = (
 )
 """The features that are means over the threads."""
 
-EXACT = "exact_cache_lines"
 WARP = 32
 LINE_BYTES = 128
-_ZERO = Variable("", 0, 0)
-Bounds = tuple[tuple[Index, int], ...]
+RESIDENT_THREADS, CACHE_BYTES = 2048, 128 << 10
+"""What a multiprocessor of the usual GPU has."""
 
 
 @dataclass(frozen=True)
 class Access:
-    """A load or a store: its target, the loops and padding around it, its count over all threads.
+    """A load or a store: its target, the loops around it, its count over all threads.
 
     `target` is None for the unnamed private variable between two calls.
     """
@@ -98,32 +95,31 @@ class Access:
     space: str
     target: Load | None
     loops: tuple[Loop, ...]
-    bounds: Bounds
     times: int
 
 
-def features(kernel: LoopNest, exact_lines: bool = False) -> dict[str, float]:
-    """Compute the features by name, in the order of FEATURES; EXACT comes last, where asked for."""
+def features(kernel: LoopNest) -> dict[str, float]:
+    """Compute the features by name, in the order of FEATURES."""
     ndrange = kernel.ndrange
     threads = math.prod(ndrange.local + ndrange.groups)
     counts = dict.fromkeys(COUNTS, 0)
-    accesses: list[Access] = []
+    in_global: dict[str, list[Access]] = {"loads": [], "stores": []}
     for event in _events(kernel.body, (), threads):
         if isinstance(event, Access):
-            accesses.append(event)
             counts[f"{event.space}_{event.kind}"] += event.times
+            if event.space == "global":
+                in_global[event.kind].append(event)
         else:
             counts[event[0]] += event[1]
-    found = dict.fromkeys(FEATURES, 0.0) | {name: n / threads for name, n in counts.items()}
+    values = dict.fromkeys(FEATURES, 0.0) | {name: n / threads for name, n in counts.items()}
     for axis, dim in enumerate("xyz"):
-        found[f"global_size_{dim}"] = float(ndrange.workers("global", axis))
-        found[f"local_size_{dim}"] = float(ndrange.local[axis])
-    found["local_bytes"] = float(sum(size_bytes(buffer.type) for buffer in kernel.locals))
-    loads, stores = ([a for a in accesses if a.space == "global" and a.kind == kind]
-                     for kind in ("loads", "stores"))  # fmt: skip
-    found["cache_lines"] = _distances(loads, ndrange)
-    found["store_cache_lines"] = _distances(stores, ndrange)
-    return found | ({EXACT: _exact(loads, ndrange)} if exact_lines else {})
+        values[f"global_size_{dim}"] = float(ndrange.workers("global", axis))
+        values[f"local_size_{dim}"] = float(ndrange.local[axis])
+    values["local_bytes"] = float(sum(size_bytes(buffer.type) for buffer in kernel.locals))
+    values["cache_lines"] = _cache_lines(in_global["loads"], ndrange)
+    values["store_cache_lines"] = _cache_lines(in_global["stores"], ndrange)
+    values["working_set"] = _working_set([*in_global["loads"], *in_global["stores"]], ndrange)
+    return values
 
 
 # ------------------------------------------------------------------------------------- counting
@@ -145,99 +141,40 @@ def _events(
             yield "barriers", times
         elif isinstance(statement, Assignment):
             target = statement.target
-            yield Access("stores", target.buffer.space, target, loops, (), times)
-            yield from _of_term(statement.value, loops, (), times)
+            yield Access("stores", target.buffer.space, target, loops, times)
+            yield from _of_term(statement.value, loops, times)
 
 
-def _of_term(
-    term: Term, loops: tuple[Loop, ...], bounds: Bounds, times: int
-) -> Iterator[Access | tuple[str, int]]:
+def _of_term(term: Term, loops: tuple[Loop, ...], times: int) -> Iterator[Access | tuple[str, int]]:
     if isinstance(term, Load):
-        yield Access("loads", term.buffer.space, term, loops, bounds, times)
+        yield Access("loads", term.buffer.space, term, loops, times)
     elif isinstance(term, Inside):
         yield "ifs", times
-        inner = (*bounds, *term.bounds)
-        within = times * _share(inner) / _share(bounds) if _share(bounds) else 0
-        yield from _of_term(term.term, loops, inner, int(within))
+        yield from _of_term(term.term, loops, times)
     elif isinstance(term, Call):
         for argument in term.arguments:
             if isinstance(argument, Call):
-                yield Access("stores", "private", None, loops, bounds, times)
-                yield Access("loads", "private", None, loops, bounds, times)
-            yield from _of_term(argument, loops, bounds, times)
+                yield Access("stores", "private", None, loops, times)
+                yield Access("loads", "private", None, loops, times)
+            yield from _of_term(argument, loops, times)
 
 
-def _share(bounds: Bounds) -> Fraction:
-    """Return the share of all values of the variables that satisfies every bound.
-
-    Bounds without a common variable are independent: rows and columns are counted separately.
-    """
-    share = Fraction(1)
-    left = list(bounds)
-    while left:
-        together = [left.pop(0)]
-        known = set(together[0][0].variables())
-        while near := [b for b in left if known & set(b[0].variables())]:
-            together += near
-            left = [b for b in left if b not in near]
-            known.update(v for b in near for v in b[0].variables())
-        share *= _joint_share(together)
-    return share
+# ---------------------------------------------------------------------- cache lines, working set
 
 
-def _joint_share(bounds: list[tuple[Index, int]]) -> Fraction:
-    """Return the share for bounds with common variables.
-
-    For each value of the shared variables, the bounds' own variables are independent.
-    """
-    uses = Counter(v for index, _ in bounds for v in set(index.variables()))
-    shared = [v for v, times in uses.items() if times > 1]
-    held: Any = 1
-    for index, length in bounds:
-        held = held * _held(index, length, shared)
-    return Fraction(int(held.sum()), math.prod(v.high - v.low + 1 for v in uses))
-
-
-def _held(index: Index, length: int, shared: list[Variable]) -> Any:
-    """Count the values of a bound's own variables that satisfy it, for each shared value.
-
-    The variable with the most values is not enumerated: an interval of its values satisfies the
-    bound.
-    """
-    within = {v for a, _ in index.terms if isinstance(a, Operation) for v in a.inner.variables()}
-    free = [
-        (a, c) for a, c in index.terms
-        if isinstance(a, Variable) and a not in within and a not in shared
-    ]  # fmt: skip
-    widest, factor = max(free, key=lambda t: t[0].high - t[0].low, default=(_ZERO, 1))
-    low, high = sorted((widest.low * factor, widest.high * factor))
-    rest = Index(tuple(t for t in index.terms if t[0] != widest), index.constant)
-    own = [v for v in set(rest.variables()) if v not in shared]
-    ranges = [np.arange(v.low, v.high + 1) for v in (*shared, *own)]
-    values = {v.name: g for v, g in zip((*shared, *own), np.ix_(*ranges), strict=True)}
-    offset = np.zeros((1,) * len(ranges), dtype=np.int64) + rest.value(values)
-    factor = abs(factor)
-    # From the least multiple of the factor at which offset + multiple is 0 or more.
-    least = np.maximum(low // factor, -(offset // factor))
-    most = np.minimum(high // factor, (length - 1 - offset) // factor)
-    held = np.maximum(most - least + 1, 0)
-    return held.sum(axis=tuple(range(len(shared), len(ranges))))
-
-
-# ---------------------------------------------------------------------------------- cache lines
-
-
-def _distances(accesses: list[Access], ndrange: NdRange) -> float:
+def _cache_lines(accesses: list[Access], ndrange: NdRange) -> float:
     """Count the cache lines of an access by distances in one warp, as the paper does."""
-    lanes = _ids(ndrange.local, np.arange(min(WARP, math.prod(ndrange.local))))
-    group = [(count - 1) // 2 for count in ndrange.groups]
-    known: dict[int, tuple[dict[str, Any], Any]] = {}  # accesses of a block share their loops
+    linear = np.arange(min(WARP, math.prod(ndrange.local)))
+    x, y, _ = ndrange.local
+    lanes = (linear % x, linear // x % y, linear // (x * y))  # x runs fastest
+    points: dict[int, tuple[dict[str, Any], Any]] = {}  # accesses of a block share their loops
     lines = times = 0
     for access in accesses:
-        if id(access.loops) not in known:
-            known[id(access.loops)] = _inner_point(access.loops, lanes, group, ndrange)
-        values, active = known[id(access.loops)]
-        offsets = (_offset(access, values, is_padded=False) + 0 * lanes[0])[active]
+        assert access.target is not None
+        if id(access.loops) not in points:
+            points[id(access.loops)] = _inner_point(access.loops, lanes, ndrange)
+        values, active = points[id(access.loops)]
+        offsets = (access.target.offset.value(values, is_padded=False) + 0 * linear)[active]
         distances = (offsets - offsets[:1]) * ELEMENT_BYTES // LINE_BYTES
         lines += len(set(distances.tolist())) * access.times
         times += access.times
@@ -245,7 +182,7 @@ def _distances(accesses: list[Access], ndrange: NdRange) -> float:
 
 
 def _inner_point(
-    loops: tuple[Loop, ...], lanes: list[Any], group: list[Any], ndrange: NdRange
+    loops: tuple[Loop, ...], lanes: tuple[Any, ...], ndrange: NdRange
 ) -> tuple[dict[str, Any], Any]:
     """Return the loop variables in one warp, and which of its threads are active.
 
@@ -254,66 +191,43 @@ def _inner_point(
     values: dict[str, Any] = {}
     active = np.ones(len(lanes[0]), dtype=bool)
     for loop in loops:
-        if loop.kind == "seq":
-            values[loop.variable.name] = loop.extent // 2
-        else:
-            values[loop.variable.name] = worker = _worker(loop, lanes, group, ndrange)
+        first, last = _span(loop, ndrange)
+        if loop.kind in ("global", "local"):
+            values[loop.variable.name] = worker = first + lanes[loop.dim]
             active &= worker < loop.extent
+        else:
+            values[loop.variable.name] = (first + last + 1) // 2
     return values, active
 
 
-def _offset(access: Access, values: Mapping[str, Any], is_padded: bool) -> Any:
-    """Return the access's offset in its array, in elements."""
-    assert access.target is not None
-    total: Any = 0
-    pairs = zip(access.target.indices, access.target.buffer.shape, strict=True)
-    for index, length in pairs:
-        total = total * length + index.value(values, is_padded)
-    return total
+def _working_set(accesses: list[Access], ndrange: NdRange) -> float:
+    """Return the bytes that the groups of a multiprocessor touch at a time, over its cache.
 
-
-def _ids(lengths: tuple[int, int, int], linear: Any) -> list[Any]:
-    """Return the ids of threads or groups along x, y, z; x runs fastest."""
-    x, y, _ = lengths
-    return [linear % x, linear // x % y, linear // (x * y)]
-
-
-def _worker(loop: Loop, lanes: list[Any], group: list[Any], ndrange: NdRange) -> Any:
-    if loop.kind == "workgroup":
-        return group[loop.dim]
-    lane = lanes[loop.dim]
-    return lane if loop.kind == "local" else group[loop.dim] * ndrange.local[loop.dim] + lane
-
-
-def _exact(accesses: list[Access], ndrange: NdRange) -> float:
-    """Count the cache lines of an access of all warps and iterations; arrays begin at a line."""
-    threads = math.prod(ndrange.local)
-    linear = np.arange(-(-threads // WARP) * WARP).reshape(1, -1, WARP)
-    lanes = _ids(ndrange.local, linear)
-    numbers = np.arange(math.prod(ndrange.groups)).reshape(-1, 1, 1)
-    group = _ids(ndrange.groups, numbers)
-    lines = warps = 0
+    A group touches a box of each array, in whole lines: from the least to the largest index in each
+    dimension.
+    """
+    boxes: dict[Buffer, list[Span]] = {}
     for access in accesses:
-        iterations = [range(-(-loop.extent // loop.workers)) for loop in access.loops]
-        for iteration in itertools.product(*iterations):
-            active = np.broadcast_to(linear < threads, (len(numbers), *linear.shape[1:])).copy()
-            values: dict[str, Any] = {}
-            for loop, number in zip(access.loops, iteration, strict=True):
-                first = 0 if loop.kind == "seq" else _worker(loop, lanes, group, ndrange)
-                values[loop.variable.name] = first + number * loop.workers
-                active &= values[loop.variable.name] < loop.extent
-            found = _lines(access, values, active)
-            lines, warps = lines + found[0], warps + found[1]
-    return lines / warps if warps else 0.0
+        assert access.target is not None
+        spans = {loop.variable.name: _span(loop, ndrange) for loop in access.loops}
+        box = [index.span(spans) for index in access.target.indices] or [(0, 0)]
+        sides = zip(box, boxes.get(access.target.buffer, box), strict=True)
+        boxes[access.target.buffer] = [(min(a, c), max(b, d)) for (a, b), (c, d) in sides]
+    lines, words = 0, LINE_BYTES // ELEMENT_BYTES
+    for *rows, (first, last) in boxes.values():
+        lines += math.prod(b - a + 1 for a, b in rows) * (last // words - first // words + 1)
+    groups = max(1, RESIDENT_THREADS // math.prod(ndrange.local))
+    return lines * LINE_BYTES * groups / CACHE_BYTES
 
 
-def _lines(access: Access, values: Mapping[str, Any], active: Any) -> tuple[int, int]:
-    """Return the number of lines that all warps touch, and of warps that touch any."""
-    for index, length in access.bounds:
-        position = index.value(values)
-        active = active & (position >= 0) & (position < length)
-    offsets = _offset(access, values, is_padded=True)
-    line = np.where(active, offsets * ELEMENT_BYTES // LINE_BYTES, -1).reshape(-1, WARP)
-    line.sort(axis=1)
-    distinct = 1 + np.count_nonzero(np.diff(line, axis=1), axis=1) - (line[:, 0] < 0)
-    return int(distinct.sum()), int(np.count_nonzero(distinct))
+def _span(loop: Loop, ndrange: NdRange) -> Span:
+    """Return the least and the largest value of a loop's variable in a group in the middle.
+
+    What a group or a thread of the whole grid takes after its first element is left out.
+    """
+    group, width = (ndrange.groups[loop.dim] - 1) // 2, ndrange.local[loop.dim]
+    if loop.kind == "workgroup":
+        return group, group
+    if loop.kind == "global":
+        return group * width, max(group * width, min((group + 1) * width, loop.extent) - 1)
+    return 0, loop.extent - 1

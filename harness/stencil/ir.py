@@ -12,8 +12,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from harness.stencil.names import check_name
-from harness.stencil.types import FLOAT, INT, Array, Scalar, StencilError, Tuple, Type, leaf
+from harness.stencil.types import (
+    FLOAT,
+    INT,
+    Array,
+    Scalar,
+    StencilError,
+    Tuple,
+    Type,
+    check_name,
+    leaf,
+)
 
 _numbers = itertools.count()
 
@@ -34,18 +43,18 @@ class Node:
     data: tuple[Any, ...]
     type: Type
 
+    @cached_property
+    def _text(self) -> str:
+        return _spelled(self, {})
+
     def __str__(self) -> str:
-        return show(self)
+        """Write the expression as a person does; `x => ...` is a function."""
+        return self._text
 
     @property
     def body(self) -> Node:
         """Return the result of a function."""
         return self.children[0]
-
-    @cached_property
-    def key(self) -> str:
-        """Spell the expression in full; the names of variables do not matter."""
-        return _spelled(self, {}, full=True)
 
 
 @dataclass(frozen=True)
@@ -91,8 +100,8 @@ def make(op: str, children: tuple[Node, ...], data: tuple[Any, ...] = ()) -> Nod
     try:
         return Node(op, children, data, _TYPES[op](data, *children))
     except _IllTyped as reason:
-        text = _spelled(Node(op, children, data, INT), {}, full=False)
-        raise StencilError(f"{_cut(text, 200)}: {reason}") from None
+        text = _cut(str(Node(op, children, data, INT)), 200)
+        raise StencilError(f"{text}: {reason}") from None
 
 
 class _IllTyped(Exception):
@@ -152,14 +161,6 @@ def _type_reduce(data: tuple[Any, ...], fun: Node, start: Node, x: Node) -> Type
     _takes(fun, start.type, _array(x).element)
     _require(fun.type == start.type, f"the function returns {fun.type}, not {start.type}")
     return fun.type
-
-
-def _type_iterate(data: tuple[Any, ...], fun: Node, x: Node) -> Type:
-    _require(data[0] >= 1, f"it iterates 1 time or more, not {data[0]}")
-    _takes(fun, x.type)
-    _require(fun.type == x.type, f"the function takes {x.type}, so it must return that, "
-             f"not {fun.type}")  # fmt: skip
-    return x.type
 
 
 def _type_zip(data: tuple[Any, ...], *arrays: Node) -> Type:
@@ -248,7 +249,6 @@ _TYPES: Mapping[str, Callable[..., Type]] = {
     "call": _type_call,
     "map": _type_map,
     "reduce": _type_reduce,
-    "iterate": _type_iterate,
     "zip": _type_zip,
     "split": _type_split,
     "join": _type_join,
@@ -265,21 +265,15 @@ _TYPES: Mapping[str, Callable[..., Type]] = {
 # ------------------------------------------------------------------------------------ spelling
 
 
-def show(node: Node) -> str:
-    """Write an expression as a person does; `x => ...` is a function."""
-    return _spelled(node, {}, full=False)
-
-
 def _short(node: Node) -> str:
-    return _cut(show(node), 60)
+    return _cut(str(node), 60)
 
 
 def _cut(text: str, length: int) -> str:
     return text if len(text) < length else text[:length] + " ..."
 
 
-def _spelled(node: Node, names: Mapping[Node, str], full: bool) -> str:
-    """Spell an expression; `full` adds the bodies of user functions and the types of inputs."""
+def _spelled(node: Node, names: Mapping[Node, str]) -> str:
     if node.op == "var":
         return names.get(node, "?")
     if node.op == "fun":
@@ -287,13 +281,14 @@ def _spelled(node: Node, names: Mapping[Node, str], full: bool) -> str:
         for parameter in node.data:
             inner[parameter] = _letters(len(inner))
         parameters = ", ".join(inner[p] for p in node.data)
-        return f"({parameters} => {_spelled(node.body, inner, full)})"
-    if node.op == "input":
-        return f"{node.data[0]}: {node.type}" if full else str(node.data[0])
-    if node.op == "number":
+        return f"({parameters} => {_spelled(node.body, inner)})"
+    if node.op in ("input", "number"):
         return str(node.data[0])
-    arguments = [_spelled_part(part, full) for part in _shown_data(node, full)]
-    arguments += [_spelled(child, names, full) for child in node.children]
+    shown = () if node.op in ("call", "map", "reduce", "memory") else node.data
+    if node.op == "pad" and node.data[2] != CONSTANT:
+        shown = node.data[:3]
+    arguments = [str(getattr(part, "name", part)) for part in shown]
+    arguments += [_spelled(child, names) for child in node.children]
     return f"{_name(node)}({', '.join(arguments)})"
 
 
@@ -311,20 +306,6 @@ def _name(node: Node) -> str:
         dim = f"_{node.data[1]}" if node.data[0] in PARALLEL else ""
         return f"{node.op}_{node.data[0]}{dim}"
     return node.op
-
-
-def _shown_data(node: Node, full: bool) -> tuple[Any, ...]:
-    if node.op in ("map", "reduce", "memory"):
-        return ()
-    if node.op == "call":
-        return node.data if full else ()
-    if node.op == "pad":
-        return node.data if node.data[2] == CONSTANT else node.data[:3]
-    return node.data
-
-
-def _spelled_part(part: Any, full: bool) -> str:
-    return repr(part) if full else str(getattr(part, "name", part))
 
 
 # ------------------------------------------------------------------- functions, substitution

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from harness.stencil.arith import Index, Variable, constant, index_of
 from harness.stencil.barriers import with_barriers
-from harness.stencil.ir import CONSTANT, PARALLEL, Node, UserFun, show, subexpressions
+from harness.stencil.ir import CONSTANT, PARALLEL, Node, UserFun, subexpressions
 from harness.stencil.nest import (
     Assignment,
     Buffer,
@@ -165,7 +165,7 @@ class _Lowering:
         fun, x = node.children
         if node.data[0] in PARALLEL:
             raise StencilError(
-                f"{show(node)}: its result is not in memory; put to_local or to_private "
+                f"{node}: its result is not in memory; put to_local or to_private "
                 "around it, or make it the outermost map"
             )
         row = self._row(x, env)
@@ -175,13 +175,6 @@ class _Lowering:
 
     def _value_of_let(self, node: Node, env: Env) -> View:
         return self._value(node.children[0].body, self._bound(node, env))
-
-    def _value_of_iterate(self, node: Node, env: Env) -> View:
-        fun, x = node.children
-        view = self._value(x, env)
-        for _ in range(node.data[0]):
-            view = self._value(fun.body, {**env, fun.data[0]: view})
-        return view
 
     def _value_of_reduce(self, node: Node, env: Env) -> View:
         fun, start, x = node.children
@@ -205,7 +198,7 @@ class _Lowering:
             return self._variable("value", node.type, self._term(x, env))
         if space == "local" and any(kind in ("local", "global") for kind, _ in self._active):
             raise StencilError(
-                f"{show(node)}: local memory belongs to a group, but this is inside a thread's map"
+                f"{node}: local memory belongs to a group, but this is inside a thread's map"
             )
         buffer = Buffer(self._name("tile" if space == "local" else "own"), space, node.type)
         if space == "local":
@@ -248,7 +241,7 @@ class _Lowering:
         if isinstance(out, Load):
             self._store(out, self._term(node, env))
         elif isinstance(out, TupleView):
-            raise StencilError(f"{show(node)}: a result must consist of numbers, not tuples")
+            raise StencilError(f"{node}: a result must consist of numbers, not tuples")
         elif node.op == "map" and not rearranges(node):
             self._write_map(node, env, out)
         elif node.op in REARRANGING:
@@ -285,7 +278,7 @@ class _Lowering:
         if target.buffer.space != "private" and alone:
             missing = ", ".join(f"{kind} {dim}" for kind, dim in sorted(alone))
             raise StencilError(
-                f"{show(self._expression)}: threads along {missing} all do the same work; compute "
+                f"{self._expression}: threads along {missing} all do the same work; compute "
                 "every result inside maps over all dimensions that are used"
             )
         self._block.append(Assignment(target, value))
@@ -296,11 +289,11 @@ class _Lowering:
             return
         around = {k for k, _ in self._active}
         if (kind, dim) in self._active:
-            raise StencilError(f"{show(node)}: it is inside a {kind} map of the same dimension")
+            raise StencilError(f"{node}: it is inside a {kind} map of the same dimension")
         wrong = {"global": {"workgroup", "local"}, "workgroup": {"global", "local"}}
         if around & wrong.get(kind, {"global"}) or (kind == "local" and "workgroup" not in around):
             where = "inside a workgroup map" if kind == "local" else "outside groups"
-            raise StencilError(f"{show(node)}: a {kind} map must be {where}")
+            raise StencilError(f"{node}: a {kind} map must be {where}")
 
     @contextmanager
     def _loop(self, kind: str, dim: int, extent: int) -> Iterator[Index]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from harness.stencil.arith import Index, Variable
+from harness.stencil.arith import Index, Variable, constant
 from harness.stencil.ir import UserFun
 from harness.stencil.types import Scalar, Type, leaf, shape
 
@@ -53,6 +53,14 @@ class Load:
         kind = leaf(self.buffer.type)
         assert isinstance(kind, Scalar)
         return kind
+
+    @property
+    def offset(self) -> Index:
+        """Return the element's place in its array, row by row."""
+        total = constant(0)
+        for index, length in zip(self.indices, self.buffer.shape, strict=True):
+            total = total * length + index
+        return total
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
-from harness.stencil.ir import Node, apply, make, subexpressions, substitute
-from harness.stencil.language import (
+from harness.stencil import (
     get,
     join,
     join2d,
@@ -25,16 +25,20 @@ from harness.stencil.language import (
     split2d,
     to_local,
     to_private,
-    transpose,
     zip2d,
     zip_,
 )
+from harness.stencil.ir import Node, apply, make, subexpressions, substitute
 from harness.stencil.types import Array, Tuple, leaf, shape
 from harness.stencil.views import REARRANGING, rearranges
 
 Rule = Callable[[Node], Iterator[Node]]
+Kind = tuple[str, int]
+"""How a map is carried out, and along which dimension."""
 Cut = tuple[Node, Callable[[Node], Node]]
 """An array cut into parts, and a function from one part to its share of the array."""
+
+_SMALL = 25  # the elements that are unrolled, or private: a window of 5 x 5
 
 
 def everywhere(rule: Rule, node: Node) -> Iterator[Node]:
@@ -46,39 +50,7 @@ def everywhere(rule: Rule, node: Node) -> Iterator[Node]:
             yield make(node.op, children, node.data)
 
 
-# --------------------------------------------------------------------- divide and conquer, fusion
-
-
-def split_join(size: int) -> Rule:
-    """Cut a map into parts: map(f, x) = join(map(map(f), split(size, x)))."""
-
-    def rule(node: Node) -> Iterator[Node]:
-        if _is_open(node) and _length(node) % size == 0 and 1 < size < _length(node):
-            f, x = _function(node), node.children[1]
-            yield join(map_(lambda part: map_(f, part), split(size, x)))
-
-    return rule
-
-
-def interchange(node: Node) -> Iterator[Node]:
-    """Interchange two nested maps: columns of rows instead of rows of columns."""
-    inner = node.children[0].body if _is_open(node) else node
-    if inner is node or not _is_open(inner) or inner.children[1] is not node.children[0].data[0]:
-        return
-    f = _function(inner)
-    if node.children[0].data[0] in subexpressions(inner.children[0]):
-        return
-    columns = map_(lambda column: map_(f, column), transpose(node.children[1]))
-    yield transpose(columns)
-
-
-def written_out(node: Node) -> Iterator[Node]:
-    """Write iterations out: iterate(n, f, x) = f(... f(x))."""
-    if node.op == "iterate":
-        function, x = node.children
-        for _ in range(node.data[0]):
-            x = apply(function, x)
-        yield x
+# ----------------------------------------------------------------------------------------- fusion
 
 
 def fuse_maps(node: Node) -> Iterator[Node]:
@@ -112,7 +84,7 @@ def fuse_reduce(node: Node) -> Iterator[Node]:
 
 
 def tile(size: int) -> Rule:
-    """Turn a map over windows into a map over overlapping tiles of `size` windows."""
+    """Cut a map into parts of `size` elements; the tiles of parts of windows overlap."""
 
     def rule(node: Node) -> Iterator[Node]:
         if _is_open(node) and _length(node) % size == 0 and 1 < size < _length(node):
@@ -153,7 +125,7 @@ def _cut(x: Node, size: int) -> Cut:
 
 
 def _cut2d(x: Node, high: int, wide: int) -> Cut:
-    windows, zipped = match_slide2d(x), match_zip2d(x)
+    windows, zipped = _match_slide2d(x), _match_zip2d(x)
     if windows is not None:
         (h, w), (down, right), array = windows
         size = (h - down + high * down, w - right + wide * right)
@@ -169,27 +141,28 @@ def _within(cuts: Sequence[Cut], part: Node) -> Iterator[Node]:
     return (within(get(index, part)) for index, (_, within) in enumerate(cuts))
 
 
-def match_slide2d(x: Node) -> tuple[tuple[int, int], tuple[int, int], Node] | None:
+def _match_slide2d(x: Node) -> tuple[tuple[int, int], tuple[int, int], Node] | None:
     """Return the sizes, steps and array of slide2d(..., array); None for another expression."""
     if not (x.op == "map" and x.children[1].op == "slide"):
         return None
-    (high, down), body = x.children[1].data, x.children[0].body
-    is_transposed = body.op == "transpose" and body.children[0].op == "map"
-    inner = body.children[0].children[0].body if is_transposed else body
-    if inner.op != "slide":
+    columns = [node.data for node in subexpressions(x.children[0]) if node.op == "slide"]
+    if len(columns) != 1:
         return None
-    made = slide2d((high, inner.data[0]), (down, inner.data[1]), x.children[1].children[0])
-    if made.key != x.key:
-        return None
-    return (high, inner.data[0]), (down, inner.data[1]), x.children[1].children[0]
+    ((wide, right),), (high, down) = columns, x.children[1].data
+    size, step, array = (high, wide), (down, right), x.children[1].children[0]
+    return (size, step, array) if _has_function_of(slide2d(size, step, array), x) else None
 
 
-def match_zip2d(x: Node) -> tuple[Node, ...] | None:
+def _match_zip2d(x: Node) -> tuple[Node, ...] | None:
     """Return the arrays of zip2d(...); None for another expression."""
     if x.op == "map" and x.children[1].op == "zip" and x.children[0].body.op == "zip":
         arrays = x.children[1].children
-        return arrays if zip2d(*arrays).key == x.key else None
+        return arrays if _has_function_of(zip2d(*arrays), x) else None
     return None
+
+
+def _has_function_of(node: Node, other: Node) -> bool:
+    return str(node.children[0]) == str(other.children[0])
 
 
 # ------------------------------------------------------------------------ how it is carried out
@@ -197,76 +170,81 @@ def match_zip2d(x: Node) -> tuple[Node, ...] | None:
 
 def spine(node: Node) -> list[Node]:
     """List the nested maps that compute the result, the outermost first."""
-    if node.op == "map" and not rearranges(node):
-        return [node, *spine(node.children[0].body)]
-    return [] if _next(node) is None else spine(_next(node))  # type: ignore[arg-type]
-
-
-def lengths(node: Node) -> list[int]:
-    """List the length of each map of the spine."""
-    return [_length(map_node) for map_node in spine(node)]
+    inner = _next(node)
+    own = [node] if node.op == "map" and not rearranges(node) else []
+    return own if inner is None else [*own, *spine(inner)]
 
 
 def on_spine(rule: Rule, level: int, node: Node) -> Iterator[Node]:
     """Apply a rule to one map of the spine; level 0 is the outermost."""
-    if node.op == "map" and not rearranges(node):
-        if level == 0:
-            yield from rule(node)
-            return
-        level -= 1
-    if _next(node) is not None:
-        for new in on_spine(rule, level, _next(node)):  # type: ignore[arg-type]
+    is_map = node.op == "map" and not rearranges(node)
+    inner = _next(node)
+    if is_map and level == 0:
+        yield from rule(node)
+    elif inner is not None:
+        for new in on_spine(rule, level - is_map, inner):
             yield _with_next(node, new)
 
 
-def mapped(kinds: Sequence[tuple[str, int]]) -> Callable[[Node], Node]:
+def mapped(kinds: Sequence[Kind], node: Node) -> Node:
     """Carry out each map of the spine as one of `kinds`, from outside in."""
+    for level, kind in enumerate(kinds):
+        (node,) = on_spine(partial(_of_kind, kind), level, node)
+    return node
 
-    def decided(node: Node) -> Node:
-        for level, kind in enumerate(kinds):
-            (node,) = on_spine(lambda x, k=kind: iter([make("map", x.children, k)]), level, node)  # type: ignore[misc]
-        return node
 
-    return decided
+def _of_kind(kind: Kind, node: Node) -> Iterator[Node]:
+    yield make("map", node.children, kind)
 
 
 def _next(node: Node) -> Node | None:
     """Return the next node on the way to the map that computes the result."""
-    if node.op == "map" and not rearranges(node):
-        return node.children[0].body
-    if node.op == "let":
+    if _enters(node):
         return node.children[0].body
     return node.children[-1] if node.op in REARRANGING else None
 
 
+def _enters(node: Node) -> bool:
+    """Return whether the way goes on in the node's function."""
+    return node.op == "let" or (node.op == "map" and not rearranges(node))
+
+
 def _with_next(node: Node, new: Node) -> Node:
-    if node.op == "let" or (node.op == "map" and not rearranges(node)):
+    if _enters(node):
         function = make("fun", (new,), node.children[0].data)
         return make(node.op, (function, *node.children[1:]), node.data)
     return make(node.op, (*node.children[:-1], new), node.data)
 
 
-def reused(function: Node) -> dict[str, Node]:
+def names_of(node: Node) -> list[str]:
+    """List the arrays that `in_local` can copy in the innermost groups."""
+    groups = [x for x in subexpressions(node) if x.op == "map" and x.data[0] == "workgroup"]
+    return list(_reused(groups[-1].children[0])) if groups else []
+
+
+def _reused(function: Node) -> dict[str, Node]:
     """Find the arrays that a function slides windows over: its parameter or parts of it."""
     slid = [x.children[0] for x in subexpressions(function.body) if x.op == "slide"]
-    found = {_part(array, function.data[0]): array for array in slid}
-    return {name: found[name] for name in sorted(n for n in found if n is not None)}
+    by_name = {_part(array, function.data[0]): array for array in slid}
+    return {name: by_name[name] for name in sorted(n for n in by_name if n is not None)}
 
 
-def in_local(arrays: Sequence[str], dims: Sequence[int]) -> Rule:
+def in_local(names: Sequence[str], dims: Sequence[int]) -> Rule:
     """Copy reused arrays to local memory at the start of the innermost groups.
 
-    Threads along `dims` share the copying. `arrays` are names that `names_of` returns.
+    Threads along `dims` share the copying. `names` are some that `names_of` returns.
     """
 
+    def copied(x: Node) -> Node:
+        outer = len(shape(x.type)) - len(dims)
+        return to_local(_copy(x, [("seq", 0)] * outer + [("local", dim) for dim in dims]))
+
     def rule(node: Node) -> Iterator[Node]:
-        if node.op != "map" or node.data[0] != "workgroup":
-            return
-        function = node.children[0]
-        chosen = [x for name, x in reused(function).items() if name in arrays]
-        if len(chosen) == len(arrays) > 0 and all(len(shape(x.type)) >= len(dims) for x in chosen):
-            copied = [(x, to_local(_copy(x, _copy_kinds(x, dims)))) for x in chosen]
-            yield _around(node, copied)
+        if node.op == "map" and node.data[0] == "workgroup":
+            arrays = [x for name, x in _reused(node.children[0]).items() if name in names]
+            has_dims = all(len(shape(x.type)) >= len(dims) for x in arrays)
+            if len(arrays) == len(names) > 0 and has_dims:
+                yield _with_copies(node, arrays, copied)
 
     return rule
 
@@ -279,43 +257,34 @@ def in_private(node: Node) -> Iterator[Node]:
     arrays = [parameter]
     if isinstance(parameter.type, Tuple):
         arrays = [get(k, parameter) for k in range(len(parameter.type.parts))]
-    chosen = [x for x in arrays if shape(x.type) and math.prod(shape(x.type)) <= 25]
-    chosen = [x for x in chosen if not isinstance(leaf(x.type), Tuple)]
-    if chosen and not shape(node.children[0].type):
-        kinds = [[("unroll", 0)] * len(shape(x.type)) for x in chosen]
-        copied = [(x, to_private(_copy(x, k))) for x, k in zip(chosen, kinds, strict=True)]
-        yield _around(node, copied)
+    arrays = [x for x in arrays if shape(x.type) and math.prod(shape(x.type)) <= _SMALL]
+    arrays = [x for x in arrays if not isinstance(leaf(x.type), Tuple)]
+    if arrays and not shape(node.children[0].type):
+        yield _with_copies(
+            node, arrays, lambda x: to_private(_copy(x, [("unroll", 0)] * len(shape(x.type))))
+        )
 
 
 def unrolled(node: Node) -> Iterator[Node]:
     """Unroll a reduction or a sequential map of at most 25 elements."""
     kinds = {"reduce": ("any", "seq"), "map": ("seq",)}
-    if node.op in kinds and node.data[0] in kinds[node.op] and _length(node.children[-1]) <= 25:
+    if node.op in kinds and node.data[0] in kinds[node.op] and _length(node.children[-1]) <= _SMALL:
         yield make(node.op, node.children, ("unroll", 0))
 
 
-def names_of(node: Node) -> list[str]:
-    """List the arrays that `in_local` can copy in the innermost groups."""
-    groups = [x for x in subexpressions(node) if x.op == "map" and x.data[0] == "workgroup"]
-    return list(reused(groups[-1].children[0])) if groups else []
-
-
-def _around(node: Node, copied: Sequence[tuple[Node, Node]]) -> Node:
-    """Make the map's function compute the copies first, and use them instead of the arrays."""
+def _with_copies(node: Node, arrays: Sequence[Node], copied: Callable[[Node], Node]) -> Node:
+    """Make the map's function copy arrays first, and use the copies instead."""
     function = node.children[0]
     body, (parameter,) = function.body, function.data
-    for array, copy in copied:
+    for array in arrays:
         name = _part(array, parameter)
         same = [x for x in subexpressions(body) if _part(x, parameter) == name]
-        body = _with_copy(body, same, copy)
+        body = let(partial(_replaced, body, same), copied(array))
     return make("map", (make("fun", (body,), function.data), node.children[1]), node.data)
 
 
-def _with_copy(body: Node, arrays: Sequence[Node], copy: Node) -> Node:
-    def within(own: Node) -> Node:
-        return substitute(body, dict.fromkeys(arrays, own))
-
-    return let(within, copy)
+def _replaced(body: Node, same: Sequence[Node], copy: Node) -> Node:
+    return substitute(body, dict.fromkeys(same, copy))
 
 
 def _part(node: Node, parameter: Node) -> str | None:
@@ -325,16 +294,11 @@ def _part(node: Node, parameter: Node) -> str | None:
     return "" if node is parameter else None
 
 
-def _copy_kinds(array: Node, dims: Sequence[int]) -> list[tuple[str, int]]:
-    outer = len(shape(array.type)) - len(dims)
-    return [("seq", 0)] * outer + [("local", dim) for dim in dims]
-
-
-def _copy(x: Node, kinds: Sequence[tuple[str, int]]) -> Node:
+def _copy(x: Node, kinds: Sequence[Kind]) -> Node:
     if not kinds:
         return x
-    (kind, dim), *rest = kinds
-    return map_(lambda element: _copy(element, rest), x, kind, dim)
+    kind, *rest = kinds
+    return map_(lambda element: _copy(element, rest), x, *kind)
 
 
 # ------------------------------------------------------------------------------------- matching

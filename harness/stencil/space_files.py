@@ -15,10 +15,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from harness.stencil.definition import Definition
-from harness.stencil.emit import DIALECTS, Dialect, emit
+from harness.stencil.emit import SUFFIXES, emit
 from harness.stencil.explore import Variant, design
-from harness.stencil.features import EXACT, FEATURES, features
-from harness.stencil.ir import show
+from harness.stencil.features import FEATURES, features
 from harness.stencil.ndrange import Threads
 
 _CONSTRAINT_LENGTH = 800
@@ -31,17 +30,16 @@ def files(
     size: int,
     variants: Sequence[Variant],
     command: str,
-    exact_lines: bool = False,
 ) -> dict[Path, str]:
     """Write the folder's texts by relative path; their comments name the `command`."""
     folder = _SpaceFolder(definition, size, variants, command)
     name = definition.name
     texts = {Path(f"{name}.yaml"): folder.yaml(), Path(f"{name}.py"): folder.host()}
-    for dialect in DIALECTS:
-        texts[Path(name + dialect.suffix)] = folder.chooser(dialect)
+    for suffix in SUFFIXES:
+        texts[Path(name + suffix)] = folder.chooser(suffix)
         for number, variant in enumerate(variants):
-            texts[folder.variant_path(number, dialect)] = folder.variant(number, variant, dialect)
-    texts[Path(f"{name}.features.csv")] = folder.features(exact_lines)
+            texts[folder.variant_path(number, suffix)] = folder.variant(number, variant, suffix)
+    texts[Path(f"{name}.features.csv")] = folder.features()
     return texts
 
 
@@ -67,25 +65,25 @@ class _SpaceFolder:
 
     # ---------------------------------------------------------------- sources
 
-    def variant_path(self, number: int, dialect: Dialect) -> Path:
-        return Path("variants") / f"{self._definition.name}_{number}{dialect.suffix}"
+    def variant_path(self, number: int, suffix: str) -> Path:
+        return Path("variants") / f"{self._definition.name}_{number}{suffix}"
 
-    def chooser(self, dialect: Dialect) -> str:
+    def chooser(self, suffix: str) -> str:
         names = ", ".join(self._launch_names())
         lines = [f"/* {self._title}: the variant VARIANT,"]
         lines += [f" * launched with {names}. */"]
         lines += [f"#ifndef LOCAL_{d}\n#define LOCAL_{d} 1\n#endif" for d in "XYZ"]
         for number in range(len(self._variants)):
             lines += [f"#{'elif' if number else 'if'} VARIANT == {number}"]
-            lines += [f'#include "{self.variant_path(number, dialect).as_posix()}"']
+            lines += [f'#include "{self.variant_path(number, suffix).as_posix()}"']
         return "\n".join([*lines, "#endif", ""])
 
-    def variant(self, number: int, variant: Variant, dialect: Dialect) -> str:
+    def variant(self, number: int, variant: Variant, suffix: str) -> str:
         """Write the kernels, each under its group sizes, below a comment with the expression."""
         texts: dict[str, list[Threads]] = {}
         for threads, kernel in variant.kernels.items():
-            texts.setdefault(emit(kernel, dialect), []).append(threads)
-        lines = textwrap.wrap(show(variant.expression), 95, break_long_words=False)
+            texts.setdefault(emit(kernel, suffix), []).append(threads)
+        lines = textwrap.wrap(str(variant.expression), 95, break_long_words=False)
         head = [f"/* Variant {number}:", *(f" * {line}" for line in lines), " */"]
         if len(texts) == 1:
             return "\n".join([*head, *texts])
@@ -181,16 +179,15 @@ class _SpaceFolder:
             tuned=("VARIANT", *self._launch_names()),
         )
 
-    def features(self, exact_lines: bool) -> str:
+    def features(self) -> str:
         table = io.StringIO()
         writer = csv.writer(table, lineterminator="\n")
         groups = ("groups_x", "groups_y", "groups_z")
-        columns = [*FEATURES, EXACT] if exact_lines else FEATURES
-        writer.writerow(["VARIANT", *self._launch_names(), *groups, *columns, "design"])
+        writer.writerow(["VARIANT", *self._launch_names(), *groups, *FEATURES, "design"])
         for number, variant in enumerate(self._variants):
             for threads, kernel in variant.kernels.items():
                 point = [number, *self._launch_values(threads), *kernel.ndrange.groups]
-                numbers = [f"{value:.10g}" for value in features(kernel, exact_lines).values()]
+                numbers = [f"{value:.10g}" for value in features(kernel).values()]
                 writer.writerow([*point, *numbers, design(variant.expression, threads)])
         return table.getvalue()
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from harness.stencil.arith import Atom, Index
+from harness.stencil.arith import Index
 from harness.stencil.ir import Node
-from harness.stencil.nest import Buffer, Call, IndexValue, Inside, Load, Number, Term
+from harness.stencil.nest import Buffer, Call, IndexValue, Inside, Load, Number
 from harness.stencil.types import Array, Type
 
 
@@ -77,30 +77,16 @@ def inside(row: ArrayView, index: Index, otherwise: Number) -> View:
     What must be computed first, such as a sum, is computed in both cases, and so at the nearest
     index inside.
     """
-    nearest = index.padded("clamp", row.length)
-    return _inside(row.at(nearest), (index, row.length), nearest.terms[0][0], otherwise)
+    return _inside(row.at(index.padded("clamp", row.length)), (index, row.length), otherwise)
 
 
-def _inside(view: View, bound: tuple[Index, int], nearest: Atom, otherwise: Number) -> View:
+def _inside(view: View, bound: tuple[Index, int], otherwise: Number) -> View:
     if isinstance(view, ArrayView):
-        return ArrayView(view.length, lambda i: _inside(view.at(i), bound, nearest, otherwise))
+        return ArrayView(view.length, lambda i: _inside(view.at(i), bound, otherwise))
     assert not isinstance(view, TupleView)
-    term = _at(view, nearest, bound[0])
-    if isinstance(term, Inside) and term.otherwise == otherwise:
-        return Inside((bound, *term.bounds), term.term, otherwise)
-    return Inside((bound,), term, otherwise)
-
-
-def _at(term: Term, nearest: Atom, index: Index) -> Term:
-    """Put the index itself for the nearest one inside: where the condition holds, they agree."""
-    if isinstance(term, Load):
-        return Load(term.buffer, tuple(i.replaced(nearest, index) for i in term.indices))
-    if isinstance(term, Call):
-        return Call(term.function, tuple(_at(x, nearest, index) for x in term.arguments))
-    if isinstance(term, Inside):
-        bounds = tuple((i.replaced(nearest, index), length) for i, length in term.bounds)
-        return Inside(bounds, _at(term.term, nearest, index), term.otherwise)
-    return term
+    if isinstance(view, Inside) and view.otherwise == otherwise:
+        return Inside((bound, *view.bounds), view.term, otherwise)
+    return Inside((bound,), view, otherwise)
 
 
 # ---------------------------------------------------------- writing through words that rearrange

@@ -14,6 +14,7 @@ from harness.results.ablation import TOLERANCE, Ablation, AblationStep, StepResu
 from harness.stats.timing import TimeRatio, time_ratio
 from harness.tuning.finals import FINAL_OCCASIONS, final_seeds
 from harness.tuning.interleaved import measure_interleaved
+from harness.tuning.sharing import run_stage
 from harness.tuning.state import State
 
 _ROUNDS = 10  # at least, of the winner and the smaller configuration
@@ -40,7 +41,8 @@ def ablate_winners(state: State, reports: Sequence[InputReport]) -> dict[Input, 
             store, run_id = state.store, state.runs[problem]
             store.transact(lambda: store.note_run(run_id, {"reduced": found[problem]}))
 
-    state.run_stage(
+    run_stage(
+        state,
         ABLATION,
         "flags that the winners need",
         [(report.problem, report) for report in chosen],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -10,7 +11,7 @@ from harness.analysis.inputs import InputReport
 from harness.core.invocation import command_line
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.core.text import counted
-from harness.display.time_left import format_duration
+from harness.display.progress import Display
 from harness.measure.measurer import Measurer
 from harness.results import Store
 from harness.results.ablation import Ablation
@@ -18,60 +19,42 @@ from harness.results.compatible import with_known_values
 from harness.results.notes import limit_notes
 from harness.results.versions import KernelVersion, kernel_versions
 from harness.search import EndReason, Progress, Searched
-from harness.space import ConstrainedSpace, Space
-from harness.space_file import Spec
 from harness.tuning.ablation_stage import ablate_winners
 from harness.tuning.crossing import cross_measure, measure_candidates, measure_defaults
-from harness.tuning.devices import EqualDevices
+from harness.tuning.devices import DevicePool
 from harness.tuning.finals import final_reports
 from harness.tuning.plan import CampaignPlan
-from harness.tuning.progress import Display
-from harness.tuning.sampling import UniformSampling
 from harness.tuning.searching import Searching
-from harness.tuning.state import CANDIDATE_COST, FINAL_COST, State
-from harness.tuning.validation import Validation, describe_validation
+from harness.tuning.state import State
+from harness.tuning.validation import UniformSampling, Validation, describe_validation
 
 _FIRST_TESTS = 4
 """Tests from which the time of a campaign is estimated: the first one also starts processes."""
+
+_LATER_TESTS = 2.5
+"""The measurements of a search that take as long as the later stages of one input: measured on
+four inputs of spaces/mvmul.yaml with PoCL."""
 
 _OVERHEAD_S = 0.03
 """What a test takes besides its samples, where it is built: data, verification, messages. Of
 spaces/mvmul.yaml on PoCL 0.055 s in all, where the samples take 0.028 s."""
 
 
-class Campaign:
-    """The inputs of one spec, tuned one after another with one measurer into one store."""
+class Campaign(State):
+    """The inputs of one spec, tuned one after another: stages, and what is known so far."""
 
     def __init__(
-        self, plan: CampaignPlan, measurer: Measurer, store: Store, display: Display
+        self, plan: CampaignPlan, measurer: Measurer | DevicePool, store: Store, display: Display
     ) -> None:
-        self._plan = plan
-        self._measurer = measurer
-        self._spaces: dict[Input, Space] = {}
-        self.state = State(plan, measurer, store, display, space=self.space)
+        super().__init__(plan, measurer, store, display)
         is_crossed = plan.stages.cross and len(plan.spec.inputs) > 1
-        self._searching = Searching(self.state, self.note, is_crossed=is_crossed)
+        self._searching = Searching(self, self.note, is_crossed=is_crossed)
         self.validation: Validation | None = None
         self.ablations: Mapping[Input, Ablation] = {}
+        self.best_after_s: dict[Input, dict[int, float]] = {}  # of each test of this run
         self._failed_defaults: dict[Input, Outcome] = {}
         self._first_tests: list[tuple[float, float]] = []  # when each ended, seconds of samples
-        self._warned: set[str] = {*measurer.notices}
-
-    @property
-    def spec(self) -> Spec:
-        """What is tuned."""
-        return self.state.spec
-
-    def space(self, problem: Input) -> Space:
-        """Return the legal configurations of an input on the measurer's device."""
-        if problem not in self._spaces:
-            self._spaces[problem] = self._make_space(problem)
-        return self._spaces[problem]
-
-    def _make_space(self, problem: Input) -> Space:
-        return ConstrainedSpace.of(
-            self.spec, problem, self._measurer.limits, self._measurer.compiler
-        )
+        self._warned: set[str] = {*self.pool.notices}
 
     def note(self, progress: Progress) -> None:
         """Count and show a test that has ended."""
@@ -79,34 +62,34 @@ class Campaign:
             self._check_default(progress.measurement)
             self._show_notices()
             self._estimate(progress)
+        best_s = progress.best.time_s if progress.best else math.inf
+        self.best_after_s.setdefault(progress.plan.problem, {})[progress.ordinal] = best_s
         test = progress.measurement.input, progress.measurement.config
-        self.state.replayed += progress.replayed and test not in self.state.crossed
-        self.state.display.test(progress)
+        self.replayed += progress.replayed and test not in self.crossed
+        self.display.test(progress)
 
     def _estimate(self, progress: Progress) -> None:
         """Say after the first tests how long the campaign takes; several devices show their pace.
 
         The first input builds what the others use again.
         """
-        if len(self._first_tests) == _FIRST_TESTS or isinstance(self._measurer, EqualDevices):
+        if len(self._first_tests) == _FIRST_TESTS or self.pool.is_shared:
             return
         timing = progress.measurement.timing
         own_s = sum(timing.samples_s) if timing else 0.0
         self._first_tests.append((time.monotonic(), own_s))
-        if len(self._first_tests) < _FIRST_TESTS or self._measurer.is_replay:
+        if len(self._first_tests) < _FIRST_TESTS or self.measurer.is_replay:
             return
         ends_s, own = zip(*self._first_tests, strict=True)
         test_s = (ends_s[-1] - ends_s[0]) / (_FIRST_TESTS - 1)
         run_s = min(test_s, 2 * sum(own) / _FIRST_TESTS + _OVERHEAD_S)
         inputs, tests = len(self.spec.inputs), progress.total
-        later = inputs * (CANDIDATE_COST + FINAL_COST) + (inputs - 1) * tests
-        left_s, stop_at = tests * test_s + later * run_s, self.state.options.stop_at
+        later = inputs * _LATER_TESTS + (inputs - 1) * tests
+        left_s, stop_at = tests * test_s + later * run_s, self.options.stop_at
         if stop_at is not None:
             left_s = min(left_s, max(0.0, stop_at - ends_s[-1]))
         each = f" on each of {counted(inputs, 'input')}" if inputs > 1 else ""
-        self.state.display.note(
-            f"about {format_duration(left_s)} with {counted(tests, 'test')}{each}"
-        )
+        self.display.note(f"about {_duration(left_s)} with {counted(tests, 'test')}{each}")
 
     def _check_default(self, measurement: Measurement) -> None:
         """Warn where the default fails, and where it is wrong on every input."""
@@ -117,7 +100,7 @@ class Campaign:
         if measurement.config != space.canonical(space.default):
             return
         self._failed_defaults[problem] = outcome
-        warn = self.state.display.warn
+        warn = self.display.warn
         reason = f"{outcome}: {headline(measurement.message)}"
         if reason not in self._warned:
             self._warned.add(reason)
@@ -132,10 +115,10 @@ class Campaign:
 
     def _show_notices(self) -> None:
         """Warn of what the measurer has noticed since."""
-        for text in self._measurer.notices:
+        for text in self.pool.notices:
             if text not in self._warned:
                 self._warned.add(text)
-                self.state.display.warn(text)
+                self.display.warn(text)
 
     def _check_again(self) -> str:
         """Return what runs the default alone: a command, or a call for a space built in Python."""
@@ -146,10 +129,9 @@ class Campaign:
     def set_aside(self) -> Sequence[KernelVersion]:
         """Return the other versions of an edited kernel, whose measurements are not used; none
         once this version has measurements."""
-        key = self.state.run_plan(self.spec.inputs[0]).key
-        name, store = self.spec.name, self.state.store
-        versions = store.read(lambda: kernel_versions(store.connection))
-        same = [v for v in versions if (v.space_name, v.fingerprint) == (name, key.fingerprint)]
+        key = self.run_plan(self.spec.inputs[0]).key
+        name, store = self.spec.name, self.store
+        same = store.read(lambda: kernel_versions(store.connection, name, key.fingerprint))
         is_new = key.program_sha256 not in {version.program_sha256 for version in same}
         return same if is_new else ()
 
@@ -158,7 +140,7 @@ class Campaign:
         are kept and not used."""
         count, gone = 0, dict[str, None]()
         known = {parameter.name: parameter.allows for parameter in self.spec.parameters}
-        for rows in self.state.earlier.values():
+        for rows in self.earlier.values():
             kept, names = with_known_values(rows, known)
             count += len(rows) - len(kept)
             gone |= dict.fromkeys(names)
@@ -174,49 +156,48 @@ class Campaign:
         Raises UsageError for one of which nothing can be used, before anything is measured.
         """
         problem = self.spec.inputs[0]
-        return self.state.transfer_sources.describe(self.space(problem), problem)
+        return self.transfer_sources.describe(self.space(problem), problem)
 
     def devices_learnt_from(self) -> list[str]:
         """Return the other devices from whose results in the database the searches start."""
         # Of very many inputs, the first shows whether a campaign goes on with such results.
-        inputs = self.spec.inputs if self._plan.other_devices else self.spec.inputs[:1]
-        plans = map(self.state.run_plan, inputs)
-        found = (source for plan in plans for source in self.state.stored_sources.of(plan))
+        inputs = self.spec.inputs if self.plan.other_devices else self.spec.inputs[:1]
+        plans = map(self.run_plan, inputs)
+        found = (source for plan in plans for source in self.stored_sources.of(plan))
         return list(dict.fromkeys(source.device for source in found))
 
     def run(self) -> list[InputReport]:
         """Run all stages, and report each input; each measurement is stored when it ends."""
-        state, store, stages = self.state, self.state.store, self._plan.stages
-        environment, arguments = self._measurer.environment, self._plan.arguments
-        command = store.begin_command(self.spec, environment, state.number, arguments)
-        if self._plan.target is None:
+        stages, environment = self.plan.stages, self.measurer.environment
+        command = self.store.begin_command(self.spec, environment, self.number, self.plan.arguments)
+        if self.plan.target is None:
             self._searching.run()
         else:
-            self.validation = UniformSampling(state).run(self._plan.target)
+            self.validation = UniformSampling(self).run(self.plan.target)
         self._note_limits()
         if stages.cross:
-            cross_measure(state)
-            measure_candidates(state)
+            cross_measure(self)
+            measure_candidates(self)
         else:
-            measure_defaults(state)
-        reports = final_reports(state, stages.finalists)
+            measure_defaults(self)
+        reports = final_reports(self, stages.finalists)
         self._show_notices()
         if stages.ablate:
-            self.ablations = ablate_winners(state, reports)
-        store.end_command(command, self._left_out(reports), state.stages)
+            self.ablations = ablate_winners(self, reports)
+        self.store.end_command(command, self._left_out(reports), self.stages)
         return reports
 
     def _left_out(self, reports: Sequence[InputReport]) -> dict[Input, str]:
         """Return the inputs that were not measured, or not to the end, and why."""
         unmeasured = {report.problem: report.note for report in reports if not report.measured}
-        return unmeasured | self.state.left_out
+        return unmeasured | self.left_out
 
     def _note_limits(self) -> None:
         """Store the device's limits with the runs, since generated code may need them."""
-        limits, store = self._measurer.limits, self.state.store
+        limits, store = self.measurer.limits, self.store
         if limits is None:
             return
-        notes, run_ids = limit_notes(self.spec, limits), self.state.runs.values()
+        notes, run_ids = limit_notes(self.spec, limits), self.runs.values()
 
         def note() -> None:
             for run_id in run_ids:
@@ -238,11 +219,11 @@ class Campaign:
             return not self.validation.may_go_on
         ends = {found.ended for found in self.searched.values()}
         ran_out = ends & {EndReason.LIMIT, EndReason.TIME}
-        return self._plan.options.is_self_contained and not ran_out
+        return self.plan.options.is_self_contained and not ran_out
 
     def describe_tests(self) -> Iterator[str]:
         """Describe in lines what a self-contained technique tested; nothing for others."""
-        options = self._plan.options
+        options = self.plan.options
         if self.validation is not None:
             yield from describe_validation(self.validation)
         elif options.is_self_contained and self.searched:
@@ -253,13 +234,17 @@ class Campaign:
                 "counted."
             )
 
-    def measured(self) -> dict[Input, dict[Config, Measurement]]:
-        """Return each input's measurements by the search."""
-        return {problem: self.state.measured(problem) for problem in self.spec.inputs}
-
     def times(self) -> dict[Input, dict[Config, float]]:
         """Return each input's median seconds by configuration; infinity for failures."""
         return {
-            problem: {config: m.time_s for config, m in known.items()}
-            for problem, known in self.measured().items()
+            problem: {config: m.time_s for config, m in self.measured(problem).items()}
+            for problem in self.spec.inputs
         }
+
+
+def _duration(time_s: float) -> str:
+    """Format a duration of which little is known: 40 s, 4 min, 1.5 h."""
+    if time_s < 90:
+        return f"{time_s:.0f} s"
+    minutes = time_s / 60
+    return f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"

@@ -12,6 +12,7 @@ from harness.results import CANDIDATE, CHOICE, CROSS, FINAL, MeasurementRow
 from harness.space.launches import launch_constraints
 from harness.stats.interleaved import merge_sessions
 from harness.tuning.interleaved import is_complete, measure_interleaved
+from harness.tuning.sharing import run_stage
 from harness.tuning.state import State
 
 _DEFAULTS = "defaults"  # the name of the stage
@@ -19,7 +20,8 @@ _DEFAULTS = "defaults"  # the name of the stage
 
 def cross_measure(state: State) -> None:
     """Measure the default and every input's winner on each other input, where missing and legal."""
-    state.run_stage(
+    run_stage(
+        state,
         CROSS,
         "default and winners on the other inputs",
         _missing(state, _default_and_winners(state)),
@@ -38,7 +40,8 @@ def measure_defaults(state: State) -> None:
     """Measure the default on each input where no search did: winners are compared with it."""
     missing = _missing(state, [state.space(state.spec.inputs[0]).default])
     if missing:
-        state.run_stage(
+        run_stage(
+            state,
             _DEFAULTS,
             "default on the inputs",
             missing,
@@ -60,7 +63,7 @@ def _missing(state: State, configs: Iterable[Config]) -> list[tuple[Input, Confi
 
 
 def _measure(state: State, problem: Input, config: Config) -> None:
-    found = state.measurer.measure(state.space(problem), problem, config, None)
+    found = state.measurer_for(problem).measure(state.space(problem), problem, config, None)
     run_id, plan, store = state.runs[problem], state.run_plan(problem), state.store
     row = store.transact(lambda: store.add_measurement(run_id, plan, CROSS, found))
     state.note_device(problem)
@@ -76,7 +79,8 @@ def measure_candidates(state: State) -> None:
     same again.
     """
     wanted = [] if state.measurer.is_replay else list(_wanted(state))
-    state.run_stage(
+    run_stage(
+        state,
         CANDIDATE,
         "candidates on every input, interleaved",
         wanted,

@@ -27,6 +27,7 @@ from harness.space import Space
 from harness.stats.interleaved import is_shown, refuted
 from harness.tuning.crossing import single_on
 from harness.tuning.interleaved import is_complete, measure_interleaved
+from harness.tuning.sharing import do_work
 from harness.tuning.state import State
 
 _BESIDE_BASELINES = 20  # rounds, where winners are compared with named baselines
@@ -58,7 +59,7 @@ def final_reports(state: State, finalists: int | None = None) -> list[InputRepor
         if problem in wanted:
             display.step(str(problem))
 
-    state.each([(problem, finalists) for problem in state.spec.inputs], step)
+    do_work(state, [(problem, finalists) for problem in state.spec.inputs], step)
     return hold_discoveries([reports[problem] for problem in state.spec.inputs])
 
 

@@ -20,7 +20,7 @@ def measure_interleaved(
 ) -> Interleaved:
     """Measure configurations interleaved, on an occasion for each seed, and store the results."""
     space = state.space(problem)
-    found = state.measurer.measure_interleaved(space, problem, configs, rounds, seeds)
+    found = state.measurer_for(problem).measure_interleaved(space, problem, configs, rounds, seeds)
     state.add_interleaved(problem, stage, found)
     return found
 

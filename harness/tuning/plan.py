@@ -32,7 +32,8 @@ class CampaignPlan:
     median relative error (harness.tuning.validation). `warm_start` are recordings of the same
     kernel on other devices, to learn from; `other_devices` says whether new searches start from
     the results of other devices in the database. `fresh` uses no earlier measurements. `arguments`
-    are the words that the user typed after `tune`, for the database.
+    are the words that the user typed after `tune`, for the database. With a `recording`, its
+    configurations are searched.
     """
 
     spec: Spec
@@ -43,3 +44,4 @@ class CampaignPlan:
     other_devices: bool = False
     fresh: bool = False
     arguments: Sequence[str] = ()
+    recording: Recording | None = None

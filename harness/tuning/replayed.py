@@ -2,87 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from rich.console import Group
-from rich.table import Table
 
-from harness.analysis.inputs import fastest
-from harness.core.records import Input, Measurement, shown
+from harness.core.records import Measurement, shown
 from harness.core.text import format_time
 from harness.display.text import as_text, make_table
-from harness.measure.measurer import Measurer
 from harness.recordings.recording import Recording
-from harness.recordings.space import ListedSpace
-from harness.results import Store
-from harness.search import Progress
-from harness.tuning import Campaign, CampaignPlan
-from harness.tuning.progress import Display
+from harness.tuning.campaign import Campaign
 
 MILESTONES = (25, 50, 100, 200, 400)
 """The numbers of tests after which the table shows how near the optimum a search was."""
 
-
-@dataclass
-class ReplayCourse:
-    """The course of one input's search: its tests, and the best time after each milestone."""
-
-    best: Measurement | None = None
-    tests: int = 0
-    after: dict[int, float] = field(default_factory=dict)  # tests -> seconds
-
-    def note(self, progress: Progress) -> None:
-        """Take in a test that has ended."""
-        self.best, self.tests = progress.best, progress.ordinal
-        if progress.best is not None and progress.ordinal in MILESTONES:
-            self.after[progress.ordinal] = progress.best.time_s
-
-
-class RecordedCampaign(Campaign):
-    """A campaign over the configurations of a recording. Tests of earlier runs do not count."""
-
-    def __init__(
-        self,
-        recording: Recording,
-        plan: CampaignPlan,
-        measurer: Measurer,
-        store: Store,
-        display: Display,
-    ) -> None:
-        self._recording = recording
-        self._courses: dict[Input, ReplayCourse] = {}
-        super().__init__(plan, measurer, store, display)
-
-    def _make_space(self, problem: Input) -> ListedSpace:
-        """Return the recorded configurations of an input that are not illegal."""
-        return ListedSpace(self._recording, problem)
-
-    def note(self, progress: Progress) -> None:
-        """Take in a test that has ended."""
-        super().note(progress)
-        self._courses.setdefault(progress.plan.problem, ReplayCourse()).note(progress)
-
-    @property
-    def courses(self) -> Mapping[Input, ReplayCourse]:
-        """The course of each input; without milestones where the inputs were sampled."""
-        if self.validation is None:
-            return self._courses
-        return {
-            problem: ReplayCourse(fastest(found.values()), len(found))
-            for problem, found in self.measured().items()
-            if found
-        }
-
-    @property
-    def result(self) -> Group:
-        """The results of the searches, for a console."""
-        title = f"{self.spec.name}: {self._recording.title} on {self._recording.device}"
-        table = optimum_table(self._recording, self.courses)
-        best = "\n".join(best_lines(self._recording, self.courses))
-        legend = _LEGEND if any(course.after for course in self.courses.values()) else _SHORT
-        return Group(as_text(title, "bold"), table, as_text(best), as_text(legend, "dim"))
+_LEGEND = (
+    "Times are medians of the recorded samples. The optimum is the fastest recorded configuration. "
+    "optimum / best is 1 where the search found it."
+)
+_AFTER = " after N is optimum / best after N tests."
 
 
 def describe_recording(recording: Recording) -> str:
@@ -97,42 +35,38 @@ def describe_recording(recording: Recording) -> str:
     )
 
 
-def optimum_table(recording: Recording, courses: Mapping[Input, ReplayCourse]) -> Table:
-    """Render a row for each input: the best configuration found, and the recorded optimum."""
-    reached = [n for n in MILESTONES if any(n in course.after for course in courses.values())]
-    after = (f"after {tests}" for tests in reached)
-    head = ("input", "best", "optimum", "optimum / best", "tests", *after)
-    rows = (_cells(recording, problem, course, reached) for problem, course in courses.items())
-    return make_table(head, rows, wrap=(0,))
-
-
-_SHORT = (
-    "Times are medians of the recorded samples. The optimum is the fastest recorded configuration. "
-    "optimum / best is 1 where the search found it."
-)
-_LEGEND = f"{_SHORT} after N is optimum / best after N tests."
-
-
-def _cells(
-    recording: Recording, problem: Input, course: ReplayCourse, reached: Sequence[int]
-) -> Iterator[str]:
-    optimum = recording.optimum(problem)
-    yield str(problem)
-    yield format_time(course.best.time_s) if course.best else "nothing worked"
-    yield format_time(optimum.time_s) if optimum else "-"
-    yield _fraction(optimum, course.best.time_s if course.best else None)
-    yield f"{course.tests:,} of {len(recording.tables[problem].legal):,}"
-    yield from (_fraction(optimum, course.after.get(tests)) for tests in reached)
-
-
-def best_lines(recording: Recording, courses: Mapping[Input, ReplayCourse]) -> Iterator[str]:
-    """Yield the best configuration of each input, without parameters that have one value."""
+def replay_result(campaign: Campaign, recording: Recording) -> Group:
+    """Render the searches of a recording for a console: a row for each input with the best
+    configuration found and the recorded optimum, and the best configurations."""
+    after_s = campaign.best_after_s
+    tests = {problem: len(campaign.measured(problem)) for problem in campaign.spec.inputs}
+    tests |= {problem: max(of_input) for problem, of_input in after_s.items()}
+    reached = [n for n in MILESTONES if any(n in of_input for of_input in after_s.values())]
+    rows, lines = [], list[str]()
     names = [p.name for p in recording.parameters if len(p.values) > 1]
-    for problem, course in courses.items():
-        if course.best is not None:
-            values = (f"{name}={shown(course.best.config[name])}" for name in names)
-            yield f"best on ({problem}): {', '.join(values)}"
+    for problem in filter(tests.get, tests):
+        best, optimum = campaign.best(problem), recording.optimum(problem)
+        rows.append(
+            [
+                str(problem),
+                format_time(best.time_s) if best else "nothing worked",
+                format_time(optimum.time_s) if optimum else "-",
+                _fraction(optimum, best.time_s if best else math.inf),
+                f"{tests[problem]:,} of {len(recording.tables[problem].legal):,}",
+                *(_fraction(optimum, after_s[problem].get(n, math.inf)) for n in reached),
+            ]
+        )
+        if best:
+            values = (f"{name}={shown(best.config[name])}" for name in names)
+            lines.append(f"best on ({problem}): {', '.join(values)}")
+    head = ("input", "best", "optimum", "optimum / best", "tests", *(f"after {n}" for n in reached))
+    return Group(
+        as_text(f"{campaign.spec.name}: {recording.title} on {recording.device}", "bold"),
+        make_table(head, rows, wrap=(0,)),
+        as_text("\n".join(lines)),
+        as_text(_LEGEND + _AFTER * bool(reached), "dim"),
+    )
 
 
-def _fraction(optimum: Measurement | None, best_s: float | None) -> str:
-    return "-" if optimum is None or best_s is None else f"{optimum.time_s / best_s:.3f}"
+def _fraction(optimum: Measurement | None, best_s: float) -> str:
+    return f"{optimum.time_s / best_s:.3f}" if optimum and best_s < math.inf else "-"

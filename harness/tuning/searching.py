@@ -30,7 +30,7 @@ from harness.search import (
     sole_technique,
 )
 from harness.search.driver import MAX_FREE_IN_A_ROW
-from harness.tuning.devices import EqualDevices
+from harness.tuning.sharing import do_work
 from harness.tuning.state import State
 
 _FOR_WINNERS = 0.1
@@ -96,7 +96,7 @@ class Searching:
 
         numbered = enumerate(self.state.spec.inputs, start=1)
         try:
-            self.state.each([(problem, number) for number, problem in numbered], search)
+            do_work(self.state, [(problem, number) for number, problem in numbered], search)
         except KeyboardInterrupt:
             self._say_what_is_missing()
             raise
@@ -104,8 +104,7 @@ class Searching:
     def _share_ends_at(self, stop_at: float, waiting: int) -> float:
         """Return when the search of an input ends, which has as much of the time that is left as
         each of those that wait with it."""
-        measurer, now_s = self.state.measurer, time.monotonic()
-        devices = len(measurer.left) if isinstance(measurer, EqualDevices) else 1
+        now_s, devices = time.monotonic(), len(self.state.pool.left)
         return now_s + (stop_at - now_s) / math.ceil(waiting / devices)
 
     def _say_what_is_missing(self) -> None:
@@ -145,6 +144,7 @@ class Searching:
         else:
             prepared = dataclasses.replace(
                 search,
+                measurer=state.measurer_for(problem),
                 seeds=self.seeds(problem, before),
                 transfer=self.transfer_data(problem, before),
                 notes=state.stored_sources.notes(search.plan),

@@ -12,30 +12,60 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from harness.core.errors import BackendUnavailable
-from harness.core.records import Config, Input
+from harness.core.records import Input
 from harness.tuning.baton import Baton
-from harness.tuning.devices import MOST_FAULTS, EqualDevices, SharedDevice
+from harness.tuning.devices import MOST_FAULTS, SharedDevice, call_now
+from harness.tuning.state import State
 
 Work = TypeVar("Work")
-T = TypeVar("T")
 
 _LOOK_S = 0.5
 
 
-class SharingCampaign(Protocol):
-    """What the threads need of their campaign."""
+def run_stage(
+    state: State,
+    stage: str,
+    title: str,
+    work: Sequence[tuple[Input, Work]],
+    step: Callable[[Input, Work], object],
+    skipped: Callable[[str], str],
+) -> None:
+    """Do a stage's work until the time is up.
 
-    def commit(self) -> None:
-        """Write everything so far to the disk."""
+    `skipped` describes the rest, from a number such as "3 of 5".
+    """
+    state.display.begin_stage(title, len(work))  # of all devices together
+    display = state.display
+    state.stages[stage] = ""
 
-    def warn(self, text: str) -> None:
-        """Show a problem that does not end the campaign."""
+    def do(problem: Input, item: Work) -> None:
+        with state.leaving_out(problem):
+            step(problem, item)
+        display.step(str(problem))
 
-    def forget(self, problem: Input, config: Config) -> None:
-        """Forget a failure, so that the configuration is measured again."""
+    left = do_work(state, work, do, state.is_time_up)
+    if left:
+        state.skip_rest(stage, skipped(f"{left} of {len(work)}"))
+
+
+def do_work(
+    state: State,
+    work: Sequence[tuple[Input, Work]],
+    step: Callable[[Input, Work], object],
+    is_over: Callable[[], bool] = lambda: False,
+) -> int:
+    """Do a step for each piece of work, in order or shared out over the devices, until it
+    `is_over`; return how much is left."""
+    if state.pool.is_shared:
+        return SharedWork(state, work, step, is_over).run()
+    for number, (problem, item) in enumerate(work):
+        if is_over():
+            return len(work) - number
+        step(problem, item)
+    return 0
 
 
 class Stopped(BaseException):
@@ -47,20 +77,19 @@ class SharedWork(Generic[Work]):
 
     def __init__(
         self,
-        devices: EqualDevices,
-        campaign: SharingCampaign,
+        state: State,
         work: Sequence[tuple[Input, Work]],
         step: Callable[[Input, Work], object],
         is_over: Callable[[], bool],
     ) -> None:
         """`step` does one piece of work. No other begins once `is_over`."""
-        self._devices = devices
-        self._campaign = campaign
+        self._state = state
+        self._pool = state.pool
         self._step = step
         self._is_over = is_over
         self._left: dict[Input, deque[Work]] = {}
-        for problem, one in work:
-            self._left.setdefault(problem, deque()).append(one)
+        for problem, item in work:
+            self._left.setdefault(problem, deque()).append(item)
         self._taken: set[Input] = set()
         self._baton = Baton()
         self._is_stopping = False
@@ -75,13 +104,13 @@ class SharedWork(Generic[Work]):
 
         At an error, or at Ctrl-C here, all threads end; what had been measured by then is stored.
         """
-        self._campaign.commit()
+        self._state.store.commit()
         try:
-            for device in tuple(self._devices.left):
+            for device in tuple(self._pool.left):
                 self._start(device)
             while self._is_running() and self._error() is None:
                 self._wait_for_end()
-                for device in self._devices.joined(self._campaign.warn):
+                for device in self._pool.joined(self._state.warn):
                     self._start(device)
             error = self._error()
             if error is not None:
@@ -100,7 +129,7 @@ class SharedWork(Generic[Work]):
 
     def _is_running(self) -> bool:
         """Whether a thread was started and has not ended."""
-        return any(one.ident is not None and one not in self._ended for one in self._threads)
+        return any(t.ident is not None and t not in self._ended for t in self._threads)
 
     def _error(self) -> BaseException | None:
         """Return the error with which a thread ended."""
@@ -115,7 +144,7 @@ class SharedWork(Generic[Work]):
         """End all threads; they store what is measured already."""
         self._is_stopping = True
         try:
-            self._devices.close()
+            self._pool.close()
             with self._baton.held():
                 self._baton.notify()
             while self._is_running():
@@ -131,7 +160,7 @@ class SharedWork(Generic[Work]):
     def _serve(self, device: SharedDevice) -> None:
         error: BaseException | None = None
         try:
-            self._devices.work_for(device, self)
+            self._pool.of_thread.device, device.wait_for = device, self._wait_for
             with self._baton.held():
                 try:
                     self._work_off(device)
@@ -141,12 +170,13 @@ class SharedWork(Generic[Work]):
             pass
         except BaseException as raised:
             error = raised
+        device.wait_for = call_now
         self._ended[threading.current_thread()] = error
         self._ends.put(None)
 
     def _work_off(self, device: SharedDevice) -> None:
         """Do work until none is left for the device, or it has failed too often."""
-        while device in self._devices.left:
+        while device in self._pool.left:
             problem = self._next_input(device)
             if problem is None:
                 break
@@ -170,7 +200,7 @@ class SharedWork(Generic[Work]):
             if self._is_stopping:
                 raise Stopped
             for problem in self._left:
-                home = self._devices.home_of(problem)
+                home = self._pool.home.get(problem)
                 if problem not in self._taken and home in (None, device):
                     return problem
             self._baton.wait()
@@ -180,38 +210,34 @@ class SharedWork(Generic[Work]):
         """Count a failure of a device, and take it out at the last one that is allowed; raise the
         error where no other device is left."""
         device.faults += 1
-        if len(self._devices.left) == 1:
+        if len(self._pool.left) == 1:
             raise error
         if device.faults < MOST_FAULTS:
             return
-        self._devices.take_out(device)
+        self._pool.take_out(device)
         for problem, config in device.failed:
-            self._campaign.forget(problem, config)
-        self._campaign.warn(
+            self._state.forget(problem, config)
+        self._state.warn(
             f"{device} failed {MOST_FAULTS} times in a row and is not used any more, its inputs go "
             f"to the others: {error}"
         )
 
-    def wait_for(self, call: Callable[[], T]) -> T:
+    def _wait_for(self, call: Callable[[], Any]) -> Any:
         """Hand the baton on during a call that waits. Raises Stopped where the campaign ended
         before the call did."""
         if self._is_stopping:
             raise Stopped
-        self._campaign.commit()
+        self._state.store.commit()
+        result, error = None, None
         with self._baton.handed_on():
-            found, error = self._called(call)
+            try:
+                result = call()
+            except BaseException as raised:
+                error = raised
             # Devices that were closed fail in every way: none of that is the kernel's fault.
             is_late = self._is_stopping
         if is_late:
             raise Stopped
         if error is not None:
             raise error
-        assert found is not None
-        return found[0]
-
-    @staticmethod
-    def _called(call: Callable[[], T]) -> tuple[tuple[T] | None, BaseException | None]:
-        try:
-            return (call(),), None
-        except BaseException as error:
-            return None, error
+        return result

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
-from typing import TypeVar
 
 from harness.analysis.inputs import fastest
 from harness.core.errors import HostModuleError
@@ -20,8 +19,10 @@ from harness.core.records import (
     Measurement,
     Outcome,
 )
+from harness.display.progress import Display
 from harness.measure.measurer import Measurer
 from harness.measure.trial.occasions import new_seed
+from harness.recordings.space import ListedSpace
 from harness.results import (
     LEFT_OUT,
     SEARCHED,
@@ -33,55 +34,68 @@ from harness.results import (
 )
 from harness.results.notes import device_facts
 from harness.search.transfer import StoredSources, TransferSources
-from harness.space import Space
-from harness.tuning.devices import EqualDevices
+from harness.space import ConstrainedSpace, Space
+from harness.tuning.devices import DevicePool, SharedDevice
 from harness.tuning.plan import CampaignPlan
-from harness.tuning.progress import Display
-from harness.tuning.sharing import SharedWork
-
-Work = TypeVar("Work")
-
-CANDIDATE_COST, FINAL_COST = 1.0, 1.5
-"""The measurements of a search that take as long as the later stages of one input: measured on
-four inputs of spaces/mvmul.yaml with PoCL (0.9 and 1.3)."""
 
 
 class State:
-    """One plan, measured with one measurer into one store."""
+    """One plan, measured on a pool of devices into one store."""
 
     def __init__(
-        self,
-        plan: CampaignPlan,
-        measurer: Measurer,
-        store: Store,
-        display: Display,
-        *,
-        space: Callable[[Input], Space],
+        self, plan: CampaignPlan, measurer: Measurer | DevicePool, store: Store, display: Display
     ) -> None:
-        """`space` returns the legal configurations of an input."""
+        self.plan = plan
         self.spec = plan.spec
         self.options = plan.options
-        self.measurer = measurer
+        pool = measurer if isinstance(measurer, DevicePool) else DevicePool({"": measurer})
+        self.pool = pool
         self.store = store
-        self._display = display
-        self.space = space
         self.transfer_sources = TransferSources(plan.warm_start)
         self.stored_sources = StoredSources(store, plan.other_devices, self.warn)
-        self.number = store.choose_campaign(plan.spec, measurer.environment, plan.fresh)
+        self.number = store.choose_campaign(plan.spec, self.measurer.environment, plan.fresh)
         self.runs: dict[Input, int] = {}
         self.left_out: dict[Input, str] = {}  # inputs that could not be measured, and why
         self.stages: dict[str, str] = {}  # the stages after the search, and what each skipped
         self.replayed = 0  # tests that the database answered
         self.crossed: set[tuple[Input, Config]] = set()  # measured by this command for other inputs
+        self._display = display
+        self._spaces: dict[Input, Space] = {}
+        self._recalled: set[tuple[SharedDevice, Input]] = set()
         self._noted_devices: set[tuple[int, str]] = set()
         self._stored: dict[Input, dict[Config, MeasurementRow]] = {}
         self._interleaved: dict[tuple[Input, str], list[Interleaved]] = {}
 
     @property
+    def measurer(self) -> SharedDevice:
+        """The device that the present thread serves, or the first one."""
+        return self.pool.served or self.pool.left[0]
+
+    def measurer_for(self, problem: Input) -> SharedDevice:
+        """Return the present device, which then knows the input's earlier measurements."""
+        device = self.measurer
+        if (device, problem) not in self._recalled:
+            self._recalled.add((device, problem))
+            device.recall(problem, self.measured(problem).values())
+        return device
+
+    @property
     def display(self) -> Display:
-        """The display of the device that the present thread works for, or of the campaign."""
-        device = self.measurer.current if isinstance(self.measurer, EqualDevices) else None
-        return self._display if device is None else self._display.on(device.name)
+        """The display of the device that the present thread serves, or of the campaign."""
+        served = self.pool.served
+        return self._display if served is None else self._display.on(served.name)
+
+    def space(self, problem: Input) -> Space:
+        """Return the legal configurations of an input on the device; of a recording, those that
+        were recorded."""
+        if problem not in self._spaces:
+            recording, device = self.plan.recording, self.measurer
+            self._spaces[problem] = (
+                ConstrainedSpace.of(self.spec, problem, device.limits, device.compiler)
+                if recording is None
+                else ListedSpace(recording, problem)
+            )
+        return self._spaces[problem]
 
     def run_plan(self, problem: Input) -> RunPlan:
         """Return the plan of an input's run."""
@@ -103,26 +117,6 @@ class State:
         stop_at = self.options.stop_at
         return stop_at is not None and time.monotonic() >= stop_at
 
-    def each(
-        self,
-        work: Sequence[tuple[Input, Work]],
-        step: Callable[[Input, Work], object],
-        is_over: Callable[[], bool] = lambda: False,
-    ) -> int:
-        """Do a step for each piece of work, in order or shared out over the devices, until it
-        `is_over`; return how much is left."""
-        if isinstance(self.measurer, EqualDevices):
-            return SharedWork(self.measurer, self, work, step, is_over).run()
-        for number, (problem, one) in enumerate(work):
-            if is_over():
-                return len(work) - number
-            step(problem, one)
-        return 0
-
-    def commit(self) -> None:
-        """Write everything so far to the disk."""
-        self.store.commit()
-
     def warn(self, text: str) -> None:
         """Show a problem that does not end the campaign."""
         self.display.warn(text)
@@ -130,31 +124,6 @@ class State:
     def forget(self, problem: Input, config: Config) -> None:
         """Forget a failure, so that the configuration is measured again."""
         self.known(problem).pop(config, None)
-
-    def run_stage(
-        self,
-        stage: str,
-        title: str,
-        work: Sequence[tuple[Input, Work]],
-        step: Callable[[Input, Work], object],
-        skipped: Callable[[str], str],
-    ) -> None:
-        """Do a stage's work until the time is up.
-
-        `skipped` describes the rest, from a number such as "3 of 5".
-        """
-        display = self.display  # of all devices together
-        display.begin_stage(title, len(work))
-        self.stages[stage] = ""
-
-        def do(problem: Input, one: Work) -> None:
-            with self.leaving_out(problem):
-                step(problem, one)
-            display.step(str(problem))
-
-        left = self.each(work, do, self.is_time_up)
-        if left:
-            self.skip_rest(stage, skipped(f"{left} of {len(work)}"))
 
     def skip_rest(self, stage: str, skipped: str) -> None:
         """Warn, and store, that a stage skipped something since the time is up."""
@@ -186,7 +155,6 @@ class State:
                 if space.is_legal(row.measurement.config)
                 and not self._may_end_otherwise(row.measurement)
             }
-            self.measurer.recall(problem, self.measured(problem).values())
         return self._stored[problem]
 
     def _may_end_otherwise(self, m: Measurement) -> bool:

@@ -10,6 +10,7 @@ published rule. Draws repeat with the seed, so a continued run finds its samples
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,30 +24,16 @@ from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement, Outcome, SampleRole
 from harness.models.starchart import Axis, Growth, TreeTarget, grow
 from harness.models.starchart.judging import ErrorSummary, relative_errors
+from harness.search import InputSearch, Progress, search_input
 from harness.search.driver import MAX_FREE_IN_A_ROW
 from harness.search.techniques.self_contained import REFUSALS
+from harness.tuning.state import State
 
 RESERVED = 200
 FEWEST_PAIRS = 40
 _STEP = 20
 _TIME = "the time"  # a column; no parameter has such a name
 _THRESHOLD = 0.0  # the published rule; a least gain of 1e-4 stops before the noise does
-
-
-class Sampler(Protocol):
-    """The source of a validation's samples."""
-
-    def begin_samples(self, title: str, samples: int) -> None:
-        """Show that some more samples are drawn."""
-
-    def draw_samples(
-        self, role: SampleRole, problem: Input, draws: int, held_out: frozenset[Config]
-    ) -> Sequence[Measurement]:
-        """Return the first `draws` uniform configurations of an input, in order; fewer where there
-        are no more, or where no more can be measured."""
-
-    def is_time_up(self) -> bool:
-        """Whether the time is up."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +55,83 @@ class Validation:
     reserved: int
     may_go_on: bool  # with a larger limit, or more time
     ended: str
+
+
+class Sampler(Protocol):
+    """The source of a validation's samples."""
+
+    def begin_samples(self, title: str, samples: int) -> None:
+        """Show that some more samples are drawn."""
+
+    def draw_samples(
+        self, role: SampleRole, problem: Input, draws: int, held_out: frozenset[Config]
+    ) -> Sequence[Measurement]:
+        """Return the first `draws` uniform configurations of an input, in order; fewer where there
+        are no more, or where no more can be measured."""
+
+    def is_time_up(self) -> bool:
+        """Whether the time is up."""
+
+
+class UniformSampling:
+    """Draws the samples of a validation (harness.tuning.validation)."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._drawn: dict[tuple[SampleRole, Input], int] = {}
+
+    def run(self, target: float) -> Validation:
+        """Sample until a tree predicts times with this median relative error."""
+        state, counts = self._state, {}
+        for problem in state.spec.inputs:
+            space = state.space(problem)
+            if not state.is_empty(problem):
+                estimated, _ = space.estimate_count(random.Random(state.options.seed))
+                counts[problem] = estimated if space.count is None else float(space.count)
+        limit = state.options.test_limit * len(state.spec.inputs)
+        return validate(self, counts, Goal(target, limit, state.options.seed))
+
+    def is_time_up(self) -> bool:
+        """Whether the time is up."""
+        return self._state.is_time_up()
+
+    def begin_samples(self, title: str, samples: int) -> None:
+        """Show that some more samples are drawn."""
+        self._state.display.begin_stage(title, samples)
+
+    def draw_samples(
+        self, role: SampleRole, problem: Input, draws: int, held_out: frozenset[Config]
+    ) -> list[Measurement]:
+        """Return the first `draws` configurations that UniformRandom proposes, in order.
+
+        Each role has its own run, which each call continues.
+        """
+        state = self._state
+        samples: list[Measurement] = []
+        earlier = self._drawn.get((role, problem), 0)
+
+        def note(progress: Progress) -> None:
+            samples.append(progress.measurement)
+            if len(samples) > earlier:
+                state.replayed += progress.replayed
+                state.display.step(str(problem))
+
+        options = dataclasses.replace(
+            state.options,
+            test_limit=draws,
+            counts_all=True,
+            salt=f":{role.value}",
+            held_out=held_out,
+        )
+        plan = state.run_plan(problem)
+        technique = f"{plan.technique} ({role.value})"
+        plan = dataclasses.replace(plan, technique=technique, test_limit=draws)
+        with state.leaving_out(problem):
+            known, measurer = state.known(problem), state.measurer_for(problem)
+            search = InputSearch(plan, state.space(problem), measurer, state.store, known, note)
+            state.runs[problem] = search_input(search, options).run_id
+        self._drawn[role, problem] = len(samples)
+        return samples
 
 
 class PairStream:

@@ -22,11 +22,11 @@ from harness.core.kept import Kept
 from harness.core.records import Config, Input, Measurement
 from harness.core.text import format_energy
 from harness.dispatch.candidates import matrix_of
-from harness.display.energy import energy_lines, energy_rows
 from harness.display.formats import make_console
+from harness.display.sections import energy_section
 from harness.models.starchart import TreeTarget, importance
-from harness.report import sections
 from harness.report.findings import Findings
+from harness.report.sections import sections
 from harness.results.view import Results, read_results, the_one
 from tests.helpers.replays import FormulaMeasurer, make_spec, opened
 
@@ -101,10 +101,13 @@ def test_each_input_has_the_energy_of_the_default_of_the_best_and_the_least(
 
 def test_the_table_has_units_and_says_that_the_least_is_lucky(results: Results) -> None:
     found = input_energies(results, input_reports(results))
-    row = next(iter(energy_rows(found, results.default)))
+    section = energy_section(found, results.default)
+    assert section is not None
+    assert section.table is not None
+    row = section.table.rows[0]
     assert row[:2] == ("n=8", "48.0 mJ +- 480 uJ, 300 W")
     assert row[3:] == ("12.8 mJ +- 130 uJ, 150 W", "BLOCK=16, TILE=2", "1.00x")
-    (line,) = energy_lines(found)
+    (line,) = section.texts
     assert "known of 24 measurements" in line
     assert "may be chance" in line
 
@@ -119,7 +122,11 @@ def test_energies_stand_in_the_json(results: Results) -> None:
 
 def test_energy_that_is_not_known_of_the_default_is_a_dash(results: Results) -> None:
     (first, *_) = input_energies(results, input_reports(results))
-    row = next(energy_rows([dataclasses.replace(first, default=None, best=None)], {}))
+    unknown = dataclasses.replace(first, default=None, best=None)
+    section = energy_section([unknown], results.default)
+    assert section is not None
+    assert section.table is not None
+    (row,) = section.table.rows
     assert (row[1], row[2], row[5]) == ("-", "-", "-")
 
 
@@ -171,13 +178,12 @@ def test_the_command_prints_the_table(database: str, capsys: pytest.CaptureFixtu
 
 def test_the_report_has_the_energy_and_the_tree_of_power(results: Results, kept: Kept) -> None:
     findings = Findings(results, kept=kept)
-    energy, power = sections._energy(findings), sections._power(findings)
-    assert energy is not None
-    assert energy.table is not None
-    assert len(energy.table.rows) == 4
-    assert power is not None
-    assert "TILE 100%" in power.texts[0]
-    assert "<svg" in power.picture
+    of_page = {section.anchor: section for section in sections(findings) if section}
+    table = of_page["energy"].table
+    assert table is not None
+    assert len(table.rows) == 4
+    assert "TILE 100%" in of_page["importance-power"].lines[0]
+    assert "<svg" in of_page["tree-power"].picture
 
 
 def test_without_sensors_nothing_is_said(tmp_path: Path) -> None:
@@ -189,4 +195,5 @@ def test_without_sensors_nothing_is_said(tmp_path: Path) -> None:
     assert not any("GPU" in line for line in reservations(plain))
     findings = Findings(plain)
     assert (findings.energies, findings.power) == ([], None)
-    assert (sections._energy(findings), sections._power(findings)) == (None, None)
+    anchors = {section.anchor for section in sections(findings) if section}
+    assert anchors.isdisjoint({"energy", "importance-power", "tree-power"})

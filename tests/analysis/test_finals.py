@@ -207,7 +207,7 @@ def test_finals_of_one_occasion_are_measured_again_on_several(tmp_path: Path) ->
     ]
     spec = make_spec(tmp_path, SPACE)
     with opened(spec, tmp_path / "r.db", measurer) as (campaign, _):
-        state, problem = campaign.state, spec.inputs[0]
+        state, problem = campaign, spec.inputs[0]
         begun = state.store.begin_run(state.run_plan(problem), {})
         state.store.add_interleaved(begun.id, state.run_plan(problem), FINAL, older)
         state.store.commit()

@@ -16,6 +16,7 @@ from benchmarks import search
 from benchmarks.peers import entrants
 from benchmarks.peers.landscape import Course, Landscape, Peer, landscapes
 from benchmarks.peers.ours import transfer_sources
+from benchmarks.recordings import RecordingFile
 from benchmarks.search_figures import (
     Searches,
     as_json,
@@ -25,7 +26,7 @@ from benchmarks.search_figures import (
     padded,
 )
 from harness.core.errors import UsageError
-from harness.recordings.formats import RecordingFile, read_recording
+from harness.recordings.formats import read_recording
 from harness.recordings.space import ListedSpace
 
 INF = math.inf

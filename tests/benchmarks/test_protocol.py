@@ -14,8 +14,8 @@ from benchmarks.peers.entrants import Entrant
 from benchmarks.peers.landscape import BudgetSpent, Course
 from benchmarks.protocol import LimitedCourse, ProtocolTime, scored_space
 from benchmarks.protocol_score import RecordedCosts, TimedCourse, score
+from benchmarks.recordings import RecordingFile
 from harness.core.errors import UsageError
-from harness.recordings.formats import RecordingFile
 
 
 def planted() -> RecordedCosts:

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.recordings import RecordingFile
 from benchmarks.transfer import ALONE, TRANSFER, DataSet, drawn, figures, groups, main, ratio
 from benchmarks.transfer import tests_to_near as near
 from harness.core.errors import UsageError
 from harness.core.records import Input
-from harness.recordings.formats import RecordingFile
 
 
 def test_groups_contain_every_input_once_and_are_small_at_first() -> None:

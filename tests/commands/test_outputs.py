@@ -14,6 +14,7 @@ from harness.core.files import check_output, write_output
 from harness.dispatch import ensemble
 from harness.recordings.formats import read_recording
 from tests.helpers.replays import write_recording
+from tests.helpers.stencil_kernels import path_of
 
 Capture = pytest.CaptureFixture[str]
 
@@ -49,7 +50,7 @@ WRITING = [
     "export r.db --format csv --output scale.csv",
     "merge new.db r.db",
     "discover kernel.cl --function kernel_ --output new.yaml --host new.py",
-    "stencil explore jacobi2d_5pt --size 64 --count 2 -o out",
+    "stencil explore jacobi2d_5pt.py --size 64 --count 2 -o out",
 ]
 """Every command with every option that writes."""
 
@@ -63,6 +64,7 @@ READ = {
     "report": {"weights"},
     "compare": {"spec", "rerun", "base_space", "rerun_database"},
     "discover": {"source"},
+    "stencil": {"stencil"},
 }
 """Options with the name of a file that is only read, or of a database, which `--database` shows."""
 
@@ -74,6 +76,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
     space, _ = write_recording(folder, SPACE)
     space.rename(folder / "scale.yaml")
     (folder / "kernel.cl").write_text(KERNEL)
+    shutil.copy(path_of("jacobi2d_5pt"), folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         assert main([*TUNE.split(), "--database", "r.db", "--quiet"]) == 0
@@ -122,7 +125,7 @@ def test_no_file_that_a_command_did_not_write_is_lost(
 
 
 RERUN = "compare r.db r.db --rerun scale.yaml --rerun-database new.db"
-READ_FILES = ("scale.yaml", "recording.csv", "kernel.cl", "r.db")
+READ_FILES = ("scale.yaml", "recording.csv", "kernel.cl", "r.db", "jacobi2d_5pt.py")
 UNWRITABLE = {
     "missing/folder": "the folder missing does not exist",
     "kernel.py": "kernel.py is a file, not a folder",

@@ -15,7 +15,7 @@ import pytest
 
 import harness
 from harness.api import dispatching
-from harness.commands import dispatch
+from harness.commands import analyse, dispatch
 from harness.constraints.expression import Expression
 from harness.core.errors import UsageError
 from harness.core.records import (
@@ -128,6 +128,11 @@ def test_no_more_configurations_are_written_than_wanted(
     with pytest.raises(SystemExit):
         run(database, space, "--most", "0")
     assert "must be a whole number from 1 to 200, got '0'" in said(capsys)
+    assert analyse.main([str(database), "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["analyses"]
+    assert [len(one["configs"]) for one in found["portfolios"]] == [1, 2]
+    first, second = (one["slowdown"]["value"] for one in found["portfolios"])
+    assert first > second == 1
 
 
 def said(capsys: Capture) -> str:

@@ -435,9 +435,8 @@ def test_no_feature_has_a_name_that_written_code_uses() -> None:
 def test_module_refuses_what_is_no_expression_of_the_language(tmp_path: Path, text: str) -> None:
     files = files_of(of_mvmul(mvmul_program(guards=(("m < 9",), (), ()))))
     files["p/p.json"] = files["p/p.json"].replace(b"m < 9", text.encode())
-    module = imported(files, "p", tmp_path)
     with pytest.raises(ValueError, match=r"p\.json, configuration 0: .* an expression"):
-        module.applies(0, m=16, n=16)
+        imported(files, "p", tmp_path)
 
 
 @pytest.mark.parametrize(("old", "new"), [(b'"format": 2', b'"format": 99'), (b"}", b"")])
@@ -459,6 +458,10 @@ def test_module_refuses_other_features() -> None:
         with pytest.raises(TypeError, match="the features of p are m, n"):
             module.select_index(*arguments, **features)
     assert module.select_index(16, n=16) == module.select_index(n=16, m=16)
+    for m in ("16", None, 16.5, math.nan, [16]):
+        for function in (module.select_index, module.is_tuned):
+            with pytest.raises(TypeError, match=r"the feature m of p is .*, but must be a whole"):
+                function(m=m, n=16)
 
 
 def test_numbers_of_numpy_are_computed_with_exactly() -> None:
@@ -481,7 +484,7 @@ def test_shared_memory_is_a_number_of_bytes_or_cannot_be_launched(tmp_path: Path
         shared_bytes = python_of(dispatcher).shared_bytes
         for n, size in zip((32, 16, 8), expected, strict=True):
             if size < 0:
-                with pytest.raises(ValueError, match=r"whole number of bytes|below the tuned"):
+                with pytest.raises(ValueError, match=r"shared is .* whole numbers from 0"):
                     shared_bytes(0, m=16, n=n)
             else:
                 assert shared_bytes(0, m=16, n=n) == size
@@ -506,7 +509,7 @@ def test_carveout_is_computed_in_all_code(tmp_path: Path) -> None:
     dispatcher = of_mvmul(plan=LaunchPlan(*sizes, carveout=Expression("n - 17")))
     carveout = python_of(dispatcher).carveout
     assert [carveout(0, m=16, n=n) for n in (16, 17, 92)] == [-1, 0, 75]
-    with pytest.raises(ValueError, match="the carve-out 101 must be a whole percentage, or -1"):
+    with pytest.raises(ValueError, match=r"carveout is \(101,\), .* from -1 to 100"):
         carveout(0, m=16, n=118)
     calls = "".join(f'printf("%d ", (int)p_carveout(0, 16, {n}));' for n in (16, 17, 92, 118))
     assert numbers_of(tmp_path, dispatcher, calls) == [-1, 0, 75, -1]

@@ -449,7 +449,8 @@ def test_a_source_that_is_not_built_is_copied(tmp_path: Path) -> None:
     assert spec.program is not None
     files = program_files(spec, program_of(spec))
     assert {(file.name, file.content) for file in files} == {("work.py", b"print()")}
-    assert make_launcher(spec.program, ("n",)).before(Config({})) == ["python3", None]
+    before = make_launcher(spec.program, ("n",)).line.before
+    assert [template.text for template in before] == ["python3", "{source}"]
 
 
 def test_names_of_programs_are_readable_and_short() -> None:

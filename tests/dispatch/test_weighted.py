@@ -15,7 +15,7 @@ from harness.core.records import Config, Input
 from harness.dispatch.ensemble import fit_boosted
 from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.portfolio import greedy_portfolio, static_order
-from harness.dispatch.study import QUICK, Study
+from harness.dispatch.study import QUICK, Study, ratio_text
 from harness.dispatch.tree import TreeLearner
 from harness.dispatch.verdict import Slowdowns, geometric_mean
 from harness.dispatch.weighted import weigh
@@ -110,6 +110,7 @@ def test_the_weighted_mean_is_that_of_inputs_that_come_so_often() -> None:
     assert (alike.low, alike.high) == pytest.approx((plain.low, plain.high))
     lone = geometric_mean(logs, np.arange(3), np.array([1.0, 0.0, 0.0]))
     assert (lone.low, lone.high) == (0, np.inf)  # one input says nothing about others
+    assert ratio_text(lone) == "1.105x (one input gives no interval)"
 
 
 def test_the_tail_and_the_worst_are_of_inputs_that_come() -> None:
@@ -118,6 +119,8 @@ def test_the_tail_and_the_worst_are_of_inputs_that_come() -> None:
     assert (judged.worst, judged.near) == (pytest.approx(2), 0.5)
     assert judged.percentile_99 == pytest.approx(2)
     assert judged.rows(np.array([1, 2])).mean.value == pytest.approx(2)
+    lone = replace(judged, weights=np.array([0.0, 1.0, 0.0]))
+    assert lone.mean_text == "2.000 (one input gives no interval)"
 
 
 def test_the_verdict_says_that_it_is_weighted_and_how_much_is_covered(

@@ -15,7 +15,7 @@ from harness.core.records import Config, Input
 from harness.dispatch.by_input import InputSlowdowns, geometric_means, slowdowns_by_input
 from harness.dispatch.learners import Default, Static
 from harness.dispatch.study import CHOICES, DISPATCHERS, TREE, Study
-from harness.display.by_input import by_input_rows
+from harness.display.sections import by_input_section
 from harness.report.findings import Findings
 from harness.report.sections import sections
 from harness.results.view import Results, read_results, the_one
@@ -73,7 +73,9 @@ def test_slowdowns_are_over_the_best_and_predictions_are_held_out(results: Resul
 def test_failures_and_what_does_not_apply_have_no_number() -> None:
     one = InputSlowdowns(Input({"n": 8}), 4.0, math.nan, math.inf)
     other = InputSlowdowns(Input({"n": 9}), 1.0, 2.0, 1.0)
-    assert list(by_input_rows([one, other])) == [
+    table = by_input_section([one, other], "tree").table
+    assert table is not None
+    assert table.rows == [
         ("n=8", "4.00x", "-", "failed"),
         ("n=9", "1.00x", "2.00x", "1.00x"),
         ("geometric mean", "2.00x", "-", "-"),
@@ -101,7 +103,10 @@ def test_the_table_is_printed_where_it_is_asked_for(
     capsys.readouterr()
     with pytest.raises(SystemExit):
         main(["--by-input", database])
-    assert f"must be {', '.join(CHOICES)}, got {database!r}" in capsys.readouterr().err
+    assert (
+        f"must be {', '.join(CHOICES)} (databases stand before it), got {database!r}"
+        in capsys.readouterr().err
+    )
 
 
 def test_the_page_has_the_table(results: Results) -> None:

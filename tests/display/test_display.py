@@ -8,7 +8,6 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from rich.console import Console
@@ -316,11 +315,17 @@ def make_progress(folder: Path, *found: Measurement) -> list[Progress]:
     return progress
 
 
-def shown(folder: Path, *found: Measurement, terminal: bool, **options: Any) -> str:
+def shown(
+    folder: Path,
+    *found: Measurement,
+    terminal: bool,
+    quiet: bool = False,
+    default: Config | None = None,
+) -> str:
     """Print a run: a search, a stage without steps, and a stage of two steps."""
     stream = io.StringIO()
     console = Console(file=stream, force_terminal=terminal, width=100, highlight=False)
-    with ProgressDisplay(console, **options) as display:
+    with ProgressDisplay(console, quiet).running(default) as display:
         display.begin_stage("[1/2] m=64, n=4096", len(found))
         for progress in make_progress(folder, *found):
             display.test(progress)
@@ -429,23 +434,6 @@ def test_several_devices_have_lines_or_live_lines_that_begin_with_their_names(
     text = "\n".join(show_two_devices(tmp_path, terminal=True))
     for part in ("device 0 [1/2] n=1", "device 1 [2/2] n=2", "finalists"):
         assert part in text
-
-
-def test_the_pace_of_several_devices_is_shown_with_the_time_left(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    now_s = 100.0
-    monkeypatch.setattr("time.monotonic", lambda: now_s)
-    stream = io.StringIO()
-    with ProgressDisplay(Console(file=stream, width=100)) as display:
-        devices = [display.on(f"device {number}") for number in range(2)]
-        for device in devices:
-            device.begin_stage("[1/9] n=1", 20)
-        for _ in range(8):
-            now_s += 1
-            for device in devices:
-                device.step("n=1")
-    assert "about 16 s left, 1.8 tests/s on 2 devices" in stream.getvalue()
 
 
 def test_on_a_terminal_progress_is_one_live_line_and_the_best_of_each_input_stays(

@@ -14,7 +14,7 @@ from harness.core.flag_file import FlagFile
 from harness.core.records import Input
 from harness.fleet.bundle import Bundle, pack
 from harness.space_file import Spec, load_spec, make_spec
-from tests.fleet.programs import SPACE, write_program
+from tests.helpers.fleet_program import SPACE, write_program
 from tests.helpers.planted import FAULTS
 
 RUN = ["sh", "{source}", "{A}", "{n}"]

@@ -15,7 +15,7 @@ from harness.fleet.agent import FleetDevice, OpenedDevice
 from harness.fleet.cluster import WorkerLost
 from harness.fleet.measurers import Fleet, FleetRequest, open_fleet
 from harness.fleet.scheduler import check_address
-from tests.fleet.programs import write_program
+from tests.helpers.fleet_program import write_program
 
 
 @pytest.mark.parametrize("address", ["tls://10.0.0.1:8786", "tcp://127.0.0.1:1", "tcp://[::1]:1"])

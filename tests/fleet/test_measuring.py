@@ -30,8 +30,8 @@ from harness.measure.measurer import Measurer
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec, load_spec
-from tests.fleet.programs import write_program
 from tests.helpers.dask_workers import local_workers, worker_process
+from tests.helpers.fleet_program import write_program
 from tests.helpers.planted import FAULTS, GIVEN, fault, space_of, until
 
 pytest.importorskip("distributed")

@@ -100,7 +100,7 @@ CASES: dict[str, Sequence[str]] = {
         "dispatch rows.db -o ensemble --spec rows.yaml --choice ensemble",
     ],
     "discover": ["discover smooth.cl", "discover scale.cu --output scale.yaml --host scale.py"],
-    "stencil": ["stencil explore jacobi2d_5pt --size 64 --count 3 -o stencil"],
+    "stencil": ["stencil explore jacobi2d_5pt.py --size 64 --count 3 -o stencil"],
 }
 WRITTEN = {
     "report_page": "page.html",
@@ -141,7 +141,9 @@ def make(outputs: Path) -> None:
 @contextlib.contextmanager
 def _in_folder(folder: Path) -> Iterator[Path]:
     """Work in a copy of the inputs, with the settings of a machine where nothing is set."""
-    for file in (*INPUTS.iterdir(), *(DATA / "discover").iterdir(), DATA / "stock_opentuner.db"):
+    stencil = ROOT / "kernels" / "stencils" / "jacobi2d_5pt.py"
+    others = (DATA / "stock_opentuner.db", stencil)
+    for file in (*INPUTS.iterdir(), *(DATA / "discover").iterdir(), *others):
         shutil.copy(file, folder)
     (folder / "changed").mkdir()
     for file in INPUTS.glob("rows.*"):

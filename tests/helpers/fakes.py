@@ -95,10 +95,11 @@ class FakeDevice(Device):
         self._clocks_mhz = iter(clocks_mhz)
         self.clock_s = 0.0
         self.launched: list[dict[str, Any]] = []
+        self.launches: list[Launch] = []
         self.unloads = 0
         self.strays: list[StrayWrite] = []
         self._times_s = itertools.chain(times_s, itertools.repeat(1e-3))
-        self._kernels = kernels
+        self.kernels = kernels
 
     def environment(self, compiler: str) -> Environment:
         """Return a fake environment."""
@@ -144,8 +145,9 @@ class FakeDevice(Device):
         if reason or launch.function not in module:
             raise LaunchFailed(reason or f"{launch.function} is not there")
         bound = self.bound
+        self.launches.append(launch)
         self.launched.append({name: bound[name].copy() for name in launch.arguments})
-        self._kernels[launch.function](*[bound[name] for name in launch.arguments])
+        self.kernels[launch.function](*[bound[name] for name in launch.arguments])
         elapsed_s = next(self._times_s)
         self.clock_s += elapsed_s
         return elapsed_s

@@ -30,11 +30,6 @@ def space_of(spec: Spec, measurer: Measurer, given: Input = GIVEN) -> Space:
     return ConstrainedSpace.of(spec, given, measurer.limits, "opencl")
 
 
-def process_of(_worker: object) -> int:
-    """Return the id of the process that calls this."""
-    return os.getpid()
-
-
 def is_running(pid: int) -> bool:
     """Say whether a process runs; one that waits to be reaped does not."""
     try:

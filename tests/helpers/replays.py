@@ -20,6 +20,7 @@ from harness.core.records import (
     Timing,
     shown,
 )
+from harness.display.progress import Display
 from harness.measure.measurer import Measurer
 from harness.measure.trial.occasions import split_rounds
 from harness.recordings.replay import ReplayMeasurer
@@ -28,7 +29,6 @@ from harness.search import Progress, SearchOptions, make_opentuner_tables, resol
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
 from harness.tuning import Campaign, CampaignPlan, Stages
-from harness.tuning.progress import SilentDisplay
 
 SPACE = """\
 name: formula
@@ -157,7 +157,7 @@ def recorded(times: Times, problem: Input, config: Config) -> Measurement:
     return Measurement(config, problem, Outcome.OK, Timing(samples_s, StopReason.RECORDED))
 
 
-class Tests(list[Progress], SilentDisplay):
+class Tests(list[Progress], Display):
     """A display that remembers the tests and shows nothing."""
 
     __test__ = False

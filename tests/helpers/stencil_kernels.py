@@ -4,32 +4,33 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from harness.measure.opencl.driver import build_program, device_of, find_device, load_pyopencl
-from harness.stencil.definition import load_definition
-from harness.stencil.emit import CUDA, OPENCL, Dialect, emit
-from harness.stencil.ir import Node
-from harness.stencil.lower import lower
-from harness.stencil.nest import LoopNest, NdRange
+from harness.stencil.definition import Definition, load_definition
+from harness.stencil.emit import OPENCL, emit
+from harness.stencil.nest import LoopNest
 
 Arrays = Mapping[str, np.ndarray]
 
-PROGRAMS = (
-    "gaussian",
-    "gradient",
-    "hotspot2d",
-    "jacobi2d_5pt",
-    "jacobi2d_9pt",
-    "srad1",
-    "srad2",
-    "stencil2d",
-)
+_FOLDER = Path(__file__).parents[2] / "kernels" / "stencils"
+PROGRAMS = sorted(path.stem for path in _FOLDER.glob("*.py"))
 
 DEPTH = int(os.environ.get("STENCIL_TEST_DEPTH", "1"))
 """A factor on the number of random expressions."""
+
+
+def path_of(program: str) -> Path:
+    """Return the file of a stencil of kernels/stencils."""
+    return _FOLDER / f"{program}.py"
+
+
+def definition_of(program: str) -> Definition:
+    """Load a stencil of kernels/stencils."""
+    return load_definition(path_of(program))
 
 
 def macros(kernel: LoopNest) -> str:
@@ -38,11 +39,11 @@ def macros(kernel: LoopNest) -> str:
     return "".join(f"#define LOCAL_{d} {size}\n" for d, size in sizes)
 
 
-def together(kernels: Sequence[LoopNest], dialect: Dialect) -> str:
+def together(kernels: Sequence[LoopNest], suffix: str) -> str:
     """Join kernels of different names into one source; write shared functions once."""
     parts: dict[str, None] = {}
     for kernel in kernels:
-        *functions, body = emit(kernel, dialect).rstrip("\n").split("\n\n")
+        *functions, body = emit(kernel, suffix).rstrip("\n").split("\n\n")
         parts |= dict.fromkeys(functions)
         parts["#undef LOCAL_X\n#undef LOCAL_Y\n#undef LOCAL_Z\n" + macros(kernel) + body] = None
     return "\n\n".join(parts) + "\n"
@@ -90,6 +91,3 @@ def wrong(result: np.ndarray, expected: np.ndarray) -> str:
     """Describe the wrong elements of a result; empty if it is right."""
     off = ~np.isclose(result, expected, rtol=1e-4, atol=1e-5)
     return f"{off.sum()} of {off.size}, the first at {np.argwhere(off)[0]}" if off.any() else ""
-
-
-__all__ = ["CUDA", "DEPTH", "PROGRAMS", "NdRange", "Node", "Pocl", "load_definition", "lower"]

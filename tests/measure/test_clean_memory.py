@@ -70,14 +70,9 @@ def job_of(kernel: str, group: int = 4) -> KernelJob:
 
 
 @pytest.fixture
-def device(worker: DeviceWorker) -> Spoilable:
-    """The worker's device."""
-    return worker._device
-
-
-def give_kernels(device: Spoilable, worker: DeviceWorker) -> None:
-    """Give a device a kernel that is right, and others that each spoil something."""
-    runs = itertools.count()
+def device() -> Spoilable:
+    """A device with a kernel that is right, and others that each spoil something."""
+    device, runs = Spoilable(), itertools.count()
 
     def right(x: Array, kept: Array, y: Array, total: Array) -> None:
         y[...] = 2 * x
@@ -93,8 +88,6 @@ def give_kernels(device: Spoilable, worker: DeviceWorker) -> None:
 
     def overruns_far(*arrays: Array) -> None:
         device.overran = True
-        for data in worker._bound.sets:
-            data.expected["y"][...] = 7
 
     def overwrites_input(x: Array, kept: Array, y: Array, total: Array) -> None:
         x[...] = 0
@@ -105,15 +98,14 @@ def give_kernels(device: Spoilable, worker: DeviceWorker) -> None:
     for kernel in (
         right, overruns, overruns_once, overruns_far, overwrites_input, reaches_copies
     ):  # fmt: skip
-        device._kernels = {**device._kernels, kernel.__name__: kernel}
+        device.kernels = {**device.kernels, kernel.__name__: kernel}
+    return device
 
 
 @pytest.fixture
-def worker(tmp_path: Path) -> DeviceWorker:
-    """A worker with a device that can be spoilt, and the data of an input on it."""
-    worker = fake_worker(tmp_path, device := Spoilable(), HOST)
-    give_kernels(device, worker)
-    return worker
+def worker(tmp_path: Path, device: Spoilable) -> DeviceWorker:
+    """A worker with the data of an input on a device that can be spoilt."""
+    return fake_worker(tmp_path, device, HOST)
 
 
 def outcome_of(worker: DeviceWorker, kernel: str) -> Outcome:

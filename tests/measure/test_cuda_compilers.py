@@ -468,11 +468,11 @@ def test_build_leaves_nothing_for_the_next_one(nvrtc_built, by_nvrtc):
 class _Faulty:
     """The library, but for what compiles."""
 
-    def __init__(self, library: Any, fault: Any) -> None:
-        self._library, self._fault = library, fault
+    def __init__(self) -> None:
+        self.library = load_nvrtc()
 
     def __getattr__(self, name: str) -> Any:
-        return self._fault if name == "nvrtcCompileProgram" else getattr(self._library, name)
+        return getattr(self.library, name)
 
 
 @needs_nvrtc
@@ -484,10 +484,13 @@ class _Faulty:
         (lambda *_: time.sleep(300), r"NVRTC did not finish within 0\.2 s .*build_timeout_s: SEC"),
     ],
 )
-def test_library_that_crashes_or_hangs_is_a_failed_build(by_nvrtc, monkeypatch, fault, reason):
-    monkeypatch.setattr(by_nvrtc, "_nvrtc", _Faulty(by_nvrtc._nvrtc, fault))
+def test_library_that_crashes_or_hangs_is_a_failed_build(monkeypatch, fault, reason):
+    library = _Faulty()
+    monkeypatch.setattr(nvrtc, "load_nvrtc", lambda: library)
+    compiler = Nvrtc("sm_90")
+    library.nvrtcCompileProgram = fault
     with pytest.raises(BuildFailed, match=reason):
-        by_nvrtc.compile(Program("", (), (), timeout_s=0.2))
+        compiler.compile(Program("", (), (), timeout_s=0.2))
 
 
 # ------------------------------------------------------------------------- headers

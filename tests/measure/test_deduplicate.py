@@ -143,7 +143,7 @@ def test_wrong_result_is_shared(fake: OpenFake, tmp_path: Path) -> None:
     found = [local.measure(space, FOUR, v(value), None) for value in (1, 2)]
     assert [m.outcome for m in found] == [Outcome.WRONG_RESULT] * 2
     assert [m.shared_with for m in found] == [None, v(1).digest]
-    assert found[0].worst == found[1].worst
+    assert found[0].worst_element == found[1].worst_element
 
 
 def test_finalists_are_measured_each_for_itself(fake: OpenFake) -> None:

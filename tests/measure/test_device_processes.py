@@ -18,7 +18,7 @@ from harness.measure.kernels.measurer import KernelMeasurer
 from harness.results.view import Results, read_results, the_one
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
-from harness.tuning.devices import EqualDevices
+from harness.tuning.devices import DevicePool
 from tests.helpers.fake_kernels import write_fake
 from tests.helpers.fakes import FAKE_SPACE, FakeBackend, read_journal
 from tests.helpers.planted import descendants, is_running, program_of
@@ -47,11 +47,11 @@ def write_spec(folder: Path) -> Spec:
 
 
 @contextmanager
-def two_devices(spec: Spec, journal: Path, **traits: Any) -> Iterator[EqualDevices]:
+def two_devices(spec: Spec, journal: Path, **traits: Any) -> Iterator[DevicePool]:
     backend = FakeBackend("opencl", "opencl", "a fake", journal=journal, **traits)
     first = KernelMeasurer(spec, backend, devices=2)
     second = KernelMeasurer(spec, backend, equal=first, devices=2)
-    with closing(EqualDevices({"device 0": first, "device 1": second})) as devices:
+    with closing(DevicePool({"device 0": first, "device 1": second})) as devices:
         yield devices
 
 
@@ -61,7 +61,7 @@ def processes() -> set[int]:
 
 
 def tuned(
-    spec: Spec, database: Path, devices: EqualDevices, when: Callable[[int], object]
+    spec: Spec, database: Path, devices: DevicePool, when: Callable[[int], object]
 ) -> Results:
     """Tune all of a space on devices; `when` is called at each test, with its number."""
     with opened(spec, database, devices, test_limit=8) as (campaign, display):

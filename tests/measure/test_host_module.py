@@ -16,12 +16,12 @@ from harness.core.program import Fill, Program
 from harness.core.records import Config, Input, Outcome
 from harness.host import Launch, Read
 from harness.measure.kernels.data import KernelData, KernelJob, make_kernel_data
-from harness.measure.kernels.runner import KernelRunner, measure_interleaved, measure_kernel
+from harness.measure.kernels.runner import measure_interleaved, measure_kernel
 from harness.measure.trial.host_module import TrackedConfig
 from harness.measure.trial.verify import NAN
 from harness.stats.timing import Sampling
 from tests.helpers.fake_kernels import fake_job
-from tests.helpers.fakes import Array, FakeCompiler, FakeDevice, Kernel
+from tests.helpers.fakes import Array, FakeCompiler, FakeDevice, Kernel, nothing
 
 GIVEN = Input({"n": 4})
 GOOD = """\
@@ -229,12 +229,15 @@ def test_constants_are_passed_in_opencl_and_fill_variables_in_cuda(
     tmp_path: Path, arch: str | None, passed: list[tuple[str, ...]], constants: tuple[str, ...]
 ) -> None:
     case = case_of(tmp_path, HOST.replace('SCRATCH = ("most",)', 'CONSTANT = ("most",)'))
-    job = dataclasses.replace(job_of(STEPS=1), arch=arch)
-    steps = case.launches(TrackedConfig(job.config), FUNCTIONS)
-    first, _ = next(steps), steps.close()
-    listed = (first, Launch("copy", (4,), (1,), ("x", "y")))
-    runner = KernelRunner(device_of(case), [case], dataclasses.replace(job, launches=listed))
-    own = runner._own_launches
+    device = device_of(case, double=nothing, copy=nothing)
+    first, second = (
+        Launch(name, (4,), (1,), ("x", other))
+        for name, other in (("double", "most"), ("copy", "y"))
+    )
+    measure_kernel(
+        device, case, dataclasses.replace(job_of(STEPS=1), arch=arch, launches=(first, second))
+    )
+    own = device.launches[:2]
     assert [launch.arguments for launch in own] == passed
     assert {launch.constants for launch in own} == {constants}
 

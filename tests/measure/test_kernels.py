@@ -97,7 +97,11 @@ def test_each_fault_is_its_outcome_and_the_message_names_it(
             message.replace("MAX_LOCAL_BYTES", f"{local.limits.max_local_bytes:,}") in found.message
         )
     if name == "wrong_element":
-        assert (found.worst.argument, found.worst.index, found.worst.wrong_count) == ("y", (5,), 1)
+        assert (
+            found.worst_element.argument,
+            found.worst_element.index,
+            found.worst_element.wrong_count,
+        ) == ("y", (5,), 1)
 
 
 def test_endless_loop_is_a_timeout(faults: Spec, hasty: KernelMeasurer, measure: Measure) -> None:

@@ -449,7 +449,7 @@ class Several(ByValue):
 
     def launch(self, module: object, launches: Sequence[Launch]) -> float:
         assert isinstance(module, OfValue)
-        self._kernels = {"twice": self._several[module.value - 1]}
+        self.kernels = {"twice": self._several[module.value - 1]}
         return super().launch(module, launches)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,18 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.equal_code import write_space
 from harness.core.records import Outcome
-from harness.measure.devices import Backend
 from harness.measure.kernels.device_process import DeviceWorker
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.measurer import Measurer
 from harness.measure.programs.measurer import ProgramMeasurer
-from harness.measure.programs.worker import ProgramWorker
 from harness.space_file import Spec, load_spec
-from tests.helpers.fake_kernels import FOUR, fake_job
-from tests.helpers.fakes import FakeBackend, FakeDevice
-from tests.helpers.planted import process_of, space_of
+from tests.helpers.fake_kernels import FOUR, DeviceBackend, fake_job, write_fake
+from tests.helpers.fakes import FAKE_HOST, FakeBackend, FakeDevice
+from tests.helpers.planted import space_of
 
 HOST = """
 import os, sys
@@ -55,6 +51,10 @@ measure: {warmup: 1, repeats: 2}
 JOB = fake_job()
 
 
+def worker_of(device: FakeDevice) -> DeviceWorker:
+    return DeviceWorker(DeviceBackend("fake", "fake", "a fake", opened=device))
+
+
 @pytest.fixture
 def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Path]]:
     """Two host modules of one name, each with a helper beside it, of one name as well."""
@@ -68,8 +68,7 @@ def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Path
 
 
 def test_each_host_module_finds_its_own_helper_and_its_own_data(hosts: list[Path]) -> None:
-    worker = DeviceWorker(FakeBackend("fake", "fake", "a fake"))
-    worker.__dict__["_device"] = device = FakeDevice()
+    worker = worker_of(device := FakeDevice())
     for host, value in ((hosts[0], 1), (hosts[1], 3), (hosts[0], 1)):
         worker.prepare(host, FOUR)
         assert np.all(device.bound["x"] == value)
@@ -109,8 +108,7 @@ def test_each_host_module_keeps_its_own_helpers_in_another_folder(
         )
     if kind == "in path":  # as where the command runs in this folder
         sys.path.insert(0, str(hosts[0].parent / "lib"))
-    worker = DeviceWorker(FakeBackend("fake", "fake", "a fake"))
-    worker.__dict__["_device"] = FakeDevice()
+    worker = worker_of(FakeDevice())
     for host in hosts:
         worker.prepare(host, FOUR)
     for host, value in ((hosts[1], 3), (hosts[0], 1), (hosts[1], 3)):
@@ -118,33 +116,36 @@ def test_each_host_module_keeps_its_own_helpers_in_another_folder(
         found = worker.run(JOB)
         assert found.outcome is Outcome.OK, found.message
         assert found.observed["value"] == value, "observe() imports at each call"
-    worker._imports.turn_to("nobody")
+    (tmp_path / "plain.py").write_text(FAKE_HOST)
+    worker.prepare(tmp_path / "plain.py", FOUR)
     assert not any(name.partition(".")[0] == "values" for name in sys.modules)
 
 
-def test_a_measurer_beside_another_one_uses_its_process(tmp_path: Path, opencl: Backend) -> None:
-    specs = [write_space(tmp_path / name, 1, 0, name == "new") for name in ("old", "new")]
-    host = specs[1].host  # of other data
-    host.write_text(host.read_text().replace("rng.random(", "1 + rng.random("))
-    with contextlib.closing(KernelMeasurer(specs[0], opencl)) as first:
-        with contextlib.closing(KernelMeasurer(specs[1], opencl, first)) as second:
-            measurers = (first, second)
-            measure_in_turns(measurers, specs)
-            processes = {
-                measurer._device._child.call(process_of, timeout_s=60)
-                for measurer in (first, second)
-            }
-            assert len(processes) == 1
-        (problem,) = specs[0].inputs
-        space = space_of(specs[0], first, problem)
-        found = first.measure(space, problem, space.default, None)
-        assert found.outcome is Outcome.OK, "the second did not end the process of the first"
+PIDS = "pids"
+NOTED = f"\n    open(os.path.dirname(__file__) + '/../{PIDS}', 'a').write(f'{{os.getpid()}} ')"
+"""A line of a function that notes its process beside its folder."""
+
+
+@pytest.mark.usefixtures("fake_processes")
+def test_a_measurer_beside_another_one_uses_its_process(tmp_path: Path) -> None:
+    backend, specs = FakeBackend("opencl", "opencl", "a fake", journal=tmp_path / "journal"), []
+    for name, data in (("old", "rng.random("), ("new", "1 + rng.random(")):
+        (tmp_path / name).mkdir()
+        host = FAKE_HOST.replace("rng.random(", data).replace(
+            "features, rng):", f"features, rng):{NOTED}"
+        )
+        specs.append(write_fake(tmp_path / name, host=f"import os\n{host}"))
+    with contextlib.closing(KernelMeasurer(specs[0], backend)) as first:
+        with contextlib.closing(KernelMeasurer(specs[1], backend, first)) as second:
+            measure_in_turns((first, second), specs)
+        measure_in_turns((first,), specs[:1])
+    assert len({*(tmp_path / PIDS).read_text().split()}) == 1, "nor did the second end it"
 
 
 def measure_in_turns(measurers: Sequence[Measurer], specs: Sequence[Spec]) -> None:
     """Measure the default of each twice, in turns."""
     for measurer, spec in [*zip(measurers, specs, strict=True)] * 2:
-        (problem,) = spec.inputs
+        problem = spec.inputs[0]
         space = space_of(spec, measurer, problem)
         (found,) = measurer.measure_interleaved(
             space, problem, [space.default], rounds=2, seeds=(1,)
@@ -152,15 +153,12 @@ def measure_in_turns(measurers: Sequence[Measurer], specs: Sequence[Spec]) -> No
         assert found.outcome is Outcome.OK, found.message
 
 
-def pid_of(_: ProgramWorker) -> int:
-    return os.getpid()
-
-
 def test_programs_beside_others_share_a_process_and_find_their_own_helpers(tmp_path: Path) -> None:
     check = (
         "import os, sys\nsys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))\n"
         "from words_of_this_check import WORD\n"
-        "def check(run):\n    return None if WORD in run.stdout else f'{WORD} is not there'\n"
+        f"def check(run):{NOTED}\n"
+        "    return None if WORD in run.stdout else f'{WORD} is not there'\n"
     )
     specs = []
     for name in ("old", "new"):
@@ -171,7 +169,6 @@ def test_programs_beside_others_share_a_process_and_find_their_own_helpers(tmp_p
         specs.append(load_spec(tmp_path / name / "space.yaml"))
     with contextlib.closing(ProgramMeasurer(specs[0])) as first:
         with contextlib.closing(ProgramMeasurer(specs[1], first)) as second:
-            measurers = (first, second)
-            measure_in_turns(measurers, specs)
-            (pid,) = {measurer._call(pid_of, timeout_s=60) for measurer in measurers}
-        assert first._call(pid_of, timeout_s=60) == pid, "the second did not end it"
+            measure_in_turns((first, second), specs)
+        measure_in_turns((first,), specs[:1])
+    assert len({*(tmp_path / PIDS).read_text().split()}) == 1, "nor did the second end it"

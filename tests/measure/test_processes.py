@@ -395,54 +395,26 @@ def test_result_of_any_size_comes_back() -> None:
     assert run_forked(lambda: content, 60.0) == content
 
 
-def test_what_the_child_changes_stays_there() -> None:
-    changed = [1]
-
-    def change() -> bytes:
-        changed.append(2)
-        return bytes(changed)
-
-    assert run_forked(change, 60.0) == b"\1\2"
-    assert changed == [1]
-
-
-def test_function_that_raises_is_lost(capfd: pytest.CaptureFixture[str]) -> None:
-    def fail() -> bytes:
-        raise ValueError
-
-    with pytest.raises(ForkLost, match="ended with status 1") as lost:
-        run_forked(fail, 60.0)
-    assert not lost.value.is_late
-
-
-def test_child_that_hangs_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_child_without_a_result_is_lost_and_was_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     fork, forked = os.fork, list[int]()
 
     def noting() -> int:
         forked.append(fork())
         return forked[-1]
 
-    def hang() -> bytes:
-        time.sleep(300)
-        return b""
-
     monkeypatch.setattr(os, "fork", noting)
-    with pytest.raises(ForkLost, match=r"did not finish within 0\.1 s and was killed") as lost:
-        run_forked(hang, 0.1)
-    assert lost.value.is_late
-    with pytest.raises(ChildProcessError):  # it was waited for
-        os.waitpid(forked[0], os.WNOHANG)
-
-
-def test_child_that_dies_of_a_signal_without_a_name_is_lost() -> None:
-    number = signal.SIGRTMIN + 5
-
-    def die() -> bytes:
-        os.kill(os.getpid(), number)
-        return b""
-
-    with pytest.raises(ForkLost, match=rf"crashed \(signal {number}\)"):
-        run_forked(die, 60.0)
+    number = signal.SIGRTMIN + 5  # it has no name
+    for function, arguments, message in (
+        (bytes, ("no", "such", "encoding"), "ended with status 1"),
+        (time.sleep, (300,), r"did not finish within 0\.1 s and was killed"),
+        (signal.raise_signal, (number,), rf"crashed \(signal {number}\)"),
+    ):
+        is_late = function is time.sleep
+        with pytest.raises(ForkLost, match=message) as lost:
+            run_forked(partial(function, *arguments), 0.1 if is_late else 60.0)
+        assert lost.value.is_late is is_late
+        with pytest.raises(ChildProcessError):
+            os.waitpid(forked[-1], os.WNOHANG)
 
 
 def test_result_comes_back_where_ended_children_are_not_kept() -> None:

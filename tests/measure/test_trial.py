@@ -6,9 +6,8 @@ import dataclasses
 import math
 import random
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +18,7 @@ from harness.core.program import Fill, Launch
 from harness.core.records import Config, Measurement, Outcome, StopReason
 from harness.measure.kernels import checks as kernel_checks
 from harness.measure.kernels import runner as kernel_runner
-from harness.measure.kernels.checks import CheckTime, adds_to_fill, why_astray
+from harness.measure.kernels.checks import CheckTime, adds_to_fill
 from harness.measure.kernels.data import KernelData, KernelJob, Twin
 from harness.measure.kernels.runner import BIT_EXACT, measure_interleaved, measure_kernel
 from harness.measure.trial.verify import FILLS
@@ -326,49 +325,15 @@ def test_interleaved_configurations_keep_their_outputs_unless_they_are_large(
     assert max(kept) == most
 
 
-def jobs_of(
-    case: KernelData, kernels: Iterable[Kernel], arguments: tuple[str, ...] = ("x", "y")
-) -> tuple[FakeDevice, list[KernelData], list[KernelJob]]:
-    """A device with these kernels, the data, and a job for each kernel."""
-    named = {f"k{n}": kernel for n, kernel in enumerate(kernels)}
-    device = FakeDevice(kernels=named)
-    device.bind(case.arguments)
-    launches = {name: Launch(name, LAUNCH.group, LAUNCH.grid, arguments) for name in named}
-    return device, [case], [fake_job(name, launches=(one,)) for name, one in launches.items()]
-
-
-def kernels_beside(*kernels: Kernel) -> tuple[FakeDevice, list[KernelData], list[KernelJob]]:
-    """Jobs with an array `kept` that no run may write."""
-    case = dataclasses.replace(DATA, arguments={**DATA.arguments, "kept": np.zeros((2, 3))})
-    return jobs_of(case, kernels, ("x", "y", "kept"))
-
-
-def is_right(x: Array, y: Array, kept: Array) -> None:
-    y[...] = 2 * x
-
-
-def test_interleaved_configurations_that_write_nothing_astray_are_checked_once_together(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    checks = []
-
-    def counted(*given: Any) -> str | None:
-        checks.append(given)
-        return why_astray(*given)
-
-    monkeypatch.setattr(kernel_runner, "why_astray", counted)
-    found = measure_interleaved(*kernels_beside(is_right, is_right, is_right), rounds=3)
-    assert [m.outcome for m in found] == [Outcome.OK] * 3
-    assert len(checks) == 1
-
-
 def test_interleaved_configuration_that_turns_wrong_is_found_though_another_ran_last() -> None:
     launches = iter(range(100))
 
     def tires(x: Array, y: Array) -> None:
         y[...] = 2 * x if next(launches) < 3 else 0
 
-    found = measure_interleaved(*jobs_of(DATA, (tires, KERNELS["twice"])), rounds=4)
+    device = FakeDevice(kernels=KERNELS | {"tires": tires})
+    device.bind(DATA.arguments)
+    found = measure_interleaved(device, [DATA], [fake_job("tires"), JOB], rounds=4)
     assert [m.outcome for m in found] == [Outcome.WRONG_RESULT, Outcome.OK]
 
 

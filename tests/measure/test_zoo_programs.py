@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.programs import building, runner
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.measure.programs.sandbox import Bounds, CommandResult, run_command
-from harness.space import ConstrainedSpace
+from harness.space import ConstrainedSpace, Space
 from harness.space_file import load_spec
 from tests.helpers.fake_kernels import measure_programs_here
 from tests.helpers.planted import until
@@ -39,7 +39,7 @@ measure: {{repeats: 4, min_repeats: 4, warmup: 1}}
 """
 GIVEN = Input({"n": 1})
 
-Open = Callable[[str], ProgramMeasurer]
+Open = Callable[[str], AbstractContextManager[tuple[ProgramMeasurer, Space]]]
 Measure = Callable[[str], Measurement]
 
 
@@ -66,25 +66,27 @@ def open_zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "settings_of_user").touch()
 
-    def opened(text: str) -> ProgramMeasurer:
+    @contextmanager
+    def opened(text: str) -> Iterator[tuple[ProgramMeasurer, Space]]:
         text = text.replace("HOME_FOLDER", str(tmp_path / "home")).replace('CLOCK"', f'{clock}"')
         (tmp_path / "zoo.yaml").write_text(text.replace("TEMP_FOLDER", str(tmp_path)))
-        return ProgramMeasurer(load_spec(tmp_path / "zoo.yaml"))
+        spec = load_spec(tmp_path / "zoo.yaml")
+        with closing(ProgramMeasurer(spec)) as measurer:
+            yield measurer, ConstrainedSpace.of(spec, GIVEN, measurer.limits, None)
 
     return opened
 
 
-def measure_in(measurer: ProgramMeasurer) -> Measure:
+def measure_in(measurer: ProgramMeasurer, space: Space) -> Measure:
     """Return what measures one program of the zoo."""
-    space = ConstrainedSpace.of(measurer._spec, GIVEN, measurer.limits, None)
     return lambda who: measurer.measure(space, GIVEN, Config({"WHO": who}), None)
 
 
 @pytest.fixture
 def measure(open_zoo: Open) -> Iterator[Measure]:
     """Measures one program of the zoo, whose home folder the space names."""
-    with closing(open_zoo(SPACE)) as measurer:
-        yield measure_in(measurer)
+    with open_zoo(SPACE) as opened:
+        yield measure_in(*opened)
 
 
 REFUSED = {
@@ -129,14 +131,13 @@ def test_cheat_is_refused_with_its_reason(measure: Measure, who: str) -> None:
 
 @pytest.mark.parametrize("who", MADE_UP)
 def test_made_up_times_are_no_claim_beside_the_default(open_zoo: Open, who: str) -> None:
-    with closing(open_zoo(SPACE)) as measurer:
-        found, default = beside_default(measurer, who)
+    with open_zoo(SPACE) as opened:
+        found, default = beside_default(*opened, who)
     assert (found.outcome, default.outcome) == (Outcome.IMPLAUSIBLE, Outcome.OK)
     assert f"but its process ends {MADE_UP[who]}" in found.message
 
 
-def beside_default(measurer: ProgramMeasurer, who: str) -> list[Measurement]:
-    space = ConstrainedSpace.of(measurer._spec, GIVEN, measurer.limits, None)
+def beside_default(measurer: ProgramMeasurer, space: Space, who: str) -> list[Measurement]:
     both = [Config({"WHO": who}), space.default]
     return measurer.measure_interleaved(space, GIVEN, both, 4, (2, 3))
 
@@ -146,8 +147,8 @@ def test_a_seed_finds_what_a_program_remembers(open_zoo: Open, who: str) -> None
     text = SPACE.replace('.sh"]', '.sh", "{seed}"]').replace(
         "inputs:", f"verify: {{against: {{host: {ZOO}/check.py}}}}\ninputs:"
     )
-    with closing(open_zoo(text)) as measurer:
-        measure = measure_in(measurer)
+    with open_zoo(text) as opened:
+        measure = measure_in(*opened)
         assert measure("honest").outcome is Outcome.OK
         *others, found = [measure(who) for _ in range(REMEMBERED[who])]
     assert {each.outcome for each in others} <= {Outcome.OK}
@@ -175,8 +176,8 @@ def test_honest_twin_is_as_fast_as_it_says(measure: Measure, who: str, speedup: 
 
 @pytest.mark.parametrize("who", [name for name in NAMES if name.startswith("honest_")])
 def test_honest_twin_keeps_its_gain_beside_the_default(open_zoo: Open, who: str) -> None:
-    with closing(open_zoo(SPACE)) as measurer:
-        found, _ = beside_default(measurer, who)
+    with open_zoo(SPACE) as opened:
+        found, _ = beside_default(*opened, who)
     assert found.outcome is Outcome.OK, found.message
 
 
@@ -197,9 +198,9 @@ def sleeping_children() -> set[str]:
 
 
 def test_a_program_finds_no_reference_and_no_other_program_to_replace(open_zoo: Open) -> None:
-    with closing(open_zoo(SPACE)) as measurer:
-        measure_in(measurer)("replaces_reference")
-        found, default = beside_default(measurer, "replaces_programs")
+    with open_zoo(SPACE) as opened:
+        measure_in(*opened)("replaces_reference")
+        found, default = beside_default(*opened, "replaces_programs")
     assert (found.outcome, default.outcome) == (Outcome.OK, Outcome.OK)
     assert default.time_s == pytest.approx(0.1)
 
@@ -210,8 +211,8 @@ def test_program_finds_nothing_at_home_that_an_earlier_run_has_left(
     home = tmp_path / "home"
     monkeypatch.setenv("HOME", str(home))
     text = SPACE.replace("default: honest", "default: cheating_default")
-    with closing(open_zoo(text.replace('HOME: "HOME_FOLDER", ', ""))) as measurer:
-        measure = measure_in(measurer)
+    with open_zoo(text.replace('HOME: "HOME_FOLDER", ', "")) as opened:
+        measure = measure_in(*opened)
         found = [measure(who) for who in (*AT_HOME, "cheating_default")]
     assert [each.outcome for each in found] == [Outcome.OK] * 4
     assert [each.time_s for each in found] == pytest.approx([0.1] * 4)
@@ -224,19 +225,19 @@ def test_default_that_misses_its_home_folder_says_how_to_give_it(
     monkeypatch.setenv("HOME", "/home/user")
     text = SPACE.replace("default: honest", "default: honest_home")
     with (
-        closing(open_zoo(text.replace('HOME: "HOME_FOLDER", ', ""))) as measurer,
+        open_zoo(text.replace('HOME: "HOME_FOLDER", ', "")) as opened,
         pytest.raises(HostModuleError, match=r"environment: \{HOME: /home/user\}"),
     ):
-        measure_in(measurer)("honest")
+        measure_in(*opened)("honest")
 
 
 def test_default_whose_time_is_not_found_is_not_told_of_its_home_folder(open_zoo: Open) -> None:
     text = SPACE.replace("took", "lasted").replace('HOME: "HOME_FOLDER", ', "")
     with (
-        closing(open_zoo(text)) as measurer,
+        open_zoo(text) as opened,
         pytest.raises(HostModuleError, match=r"launch_failed: .* matches nowhere") as raised,
     ):
-        measure_in(measurer)("honest")
+        measure_in(*opened)("honest")
     assert "HOME" not in str(raised.value)
 
 

@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import random
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -125,14 +126,6 @@ def test_samples_count_where_the_time_is_their_mean_or_median(path: Path) -> Non
     timing = only(read(path, cache_of([entry(16, 1, 2.0, times=[1.0, 2.0, 9.0])]))).timing
     assert timing is not None
     assert timing.samples_s == (1e-3, 2e-3, 9e-3)
-
-
-@pytest.mark.parametrize("tail", ["", ",", ",\n"])
-def test_cache_of_an_interrupted_run_is_read_with_a_note(path: Path, tail: str) -> None:
-    whole = json.dumps(cache_of([entry(16, 1, 1.0), entry(32, 1, 2.0)]))
-    recorded = read(path, whole.removesuffix("}}") + tail)
-    assert len(recorded.measurements) == 2
-    assert recorded.notes == ("it has no closing brackets: its run was interrupted",)
 
 
 def test_cache_without_keys_takes_the_order_of_the_parameters(path: Path) -> None:
@@ -343,7 +336,7 @@ def test_csv_without_a_mapping_says_what_to_write(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as error:
         read_recording(path)
     message, named = str(error.value), tmp_path / "recording.mapping.yaml"
-    assert f"Write {named}, or another file that --mapping names:" in message
+    assert f"{named} is missing. Write it, or name another file with --mapping:" in message
     completed = message.split("\n\n")[1]
     for column, old, new in (
         ("time 1 (us)", "columns: [], unit: ms", 'columns: ["time 1 (us)"], unit: us'),
@@ -375,7 +368,7 @@ def test_a_file_that_is_no_mapping_is_named_by_its_kind(
     other.write_bytes(content)
     with pytest.raises(UsageError) as error:
         read_recording(path, other)
-    assert f"{other} is {message}, not a mapping. A mapping is a small YAML file" in str(
+    assert f"a small YAML file that describes its columns, but {other} is {message}." in str(
         error.value
     )
     assert 'parameters: ["n", "BX", "KIND", "run 1"' in str(error.value)
@@ -489,16 +482,11 @@ def test_text_that_is_no_recording_is_one_clear_error(path: Path, text: str, mes
     assert len(str(error.value)) < 600
 
 
-def test_every_cut_of_a_cache_is_read_or_one_error(path: Path) -> None:
+def test_every_cut_of_a_cache_is_one_error(path: Path) -> None:
     whole = json.dumps(cache_of([entry(16, 1, 1.0), entry(32, 1, "InvalidConfig")]))
-    accepted, message = 0, []
     for end in range(len(whole)):
-        try:
-            accepted += len(read(path, whole[:end]).measurements) > 0
-        except RecordingError as error:
-            message.append(str(error))
-    assert all(str(path) in message for message in message)
-    assert accepted == 4  # after the first entry, its comma and the space; after the second
+        with pytest.raises(RecordingError, match=re.escape(str(path))):
+            read(path, whole[:end])
 
 
 PACKED = gzip.compress(json.dumps(cache_of(ONE)).encode())

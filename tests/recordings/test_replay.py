@@ -1,4 +1,4 @@
-"""Replays of a space: databases, CSV files, T4 results, and files that are refused."""
+"""Replays of a space: databases, CSV files, and files that are refused."""
 
 from __future__ import annotations
 
@@ -19,11 +19,9 @@ from harness.core.records import (
     Outcome,
     StopReason,
     Timing,
-    Value,
 )
 from harness.recordings import csv_file
 from harness.recordings.replay import ReplayMeasurer, open_replay
-from harness.recordings.t4 import write_t4
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec
 from tests.helpers.replays import SPACE, make_spec, write_recording
@@ -194,7 +192,7 @@ def test_cell_that_does_not_fit_says_where(
     ("text", "message"),
     [
         (b"", ": is empty"),
-        (b"{}", ": is JSON, but neither a Kernel Tuner cache"),
+        (b"{}", " is replayed from a results database or a CSV file"),
         (b"m;n;BLOCK;time_s\n1;2;3;4\n", "among the columns m;n;BLOCK;time_s. The first line"),
         (b"m,n,BLOCK\n", ":1: lacks TILE, UNROLL, DEPTH, LAYOUT, CACHE, time_s among"),
         (b"\xff\xfe\x00m", "is not CSV text"),
@@ -365,41 +363,6 @@ def test_mistyped_database_is_one_clear_error(database: Path, spec: Spec) -> Non
     tamper(database, "UPDATE measurements SET samples_s = '[\"fast\"]'")
     with pytest.raises(ResultsError, match="measurements 1"):
         open_replay(database, spec)
-
-
-# ------------------------------------------------------------------- T4 results
-
-
-def t4_of(path: Path, spec: Spec, *measurements: Measurement) -> Path:
-    """An export of these measurements."""
-    with path.open("w") as file:
-        write_t4(file, spec.name, DEVICE, measurements)
-    return path
-
-
-def test_t4_results_replay_under_their_space(tmp_path: Path, flag_spec: Spec) -> None:
-    config = Config({**VALUES, "maxrregcount": None, "use_fast_math": True})
-    path = t4_of(tmp_path / "r.t4.json", flag_spec, timed(config, 2e-3, 1e-3))
-    replay = open_replay(path, flag_spec)
-    assert replay.compiler == "nvcc"
-    assert only(replay).timing == Timing((2e-3, 1e-3), StopReason.RECORDED)
-    space = ConstrainedSpace.of(flag_spec, Input(FEATURES), None, replay.compiler)
-    assert replay.measure(space, Input(FEATURES), config, None).time_s == 1.5e-3
-
-
-@pytest.mark.parametrize(
-    ("config", "problem", "message"),
-    [
-        ({"OLD": 1}, FEATURES, "holds configurations of OLD, but"),
-        (VALUES, {"k": 1}, "has the features k, but"),
-    ],
-)
-def test_t4_results_of_another_space_are_refused(
-    tmp_path: Path, spec: Spec, config: dict[str, Value], problem: dict[str, Value], message: str
-) -> None:
-    other = Measurement(Config(config), Input(problem), Outcome.OK, Timing((1e-3,)))
-    with pytest.raises(RecordingError, match=message):
-        open_replay(t4_of(tmp_path / "r.t4.json", spec, other), spec)
 
 
 # ------------------------------------------------------------------- replaying

@@ -258,7 +258,7 @@ def test_a_search_that_has_ended_is_reported_again_without_its_techniques(
     after = ran(spec, tmp_path / "r.db", again)
     searched = after.campaign.searched
     assert searched == before.campaign.searched
-    assert after.campaign.state.replayed == sum(found.tests for found in searched.values())
+    assert after.campaign.replayed == sum(found.tests for found in searched.values())
     assert asked == again.asked == []
     assert [(t.measurement, t.ordinal, t.best, t.replayed) for t in after.tests] == [
         (t.measurement, t.ordinal, t.best, True) for t in before.tests
@@ -281,8 +281,8 @@ def test_a_note_that_a_search_has_ended_is_believed_only_with_its_tests(
 ) -> None:
     with opened(spec, tmp_path / "r.db", FormulaMeasurer(), test_limit=5) as (campaign, _):
         campaign.run()
-        store = campaign.state.store
-        for run_id in campaign.state.runs.values():  # as if tests of a longer run were lost
+        store = campaign.store
+        for run_id in campaign.runs.values():  # as if tests of a longer run were lost
             store._update_run(run_id, test_limit=9, notes={"ended": ended.value})
         store.commit()
     again = FormulaMeasurer()

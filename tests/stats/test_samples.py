@@ -35,7 +35,7 @@ def ragged(rows: list[list[float]]) -> Ragged:
 
 def test_rows_of_different_lengths_are_found_again() -> None:
     made = ragged(ROWS)
-    assert [made.at(row).tolist() for row in range(len(ROWS))] == ROWS
+    assert [list(made.at(row)) for row in range(len(ROWS))] == ROWS
     assert made.counts.tolist() == [3, 0, 1, 4, 2, 3, 2, 2]
     assert made.starts.tolist() == [0, 3, 3, 4, 8, 10, 13, 15]
     none = ragged([])

@@ -1,26 +1,21 @@
-"""Features: counts are those of kernels that count with atomics; cache lines are the true ones."""
+"""Features: counts are those of threads run one by one; cache lines are those of the paper."""
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import tracemalloc
-from collections.abc import Iterator, Sequence
-from fractions import Fraction
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
-import numpy as np
 import pytest
 
-from harness.measure.opencl.driver import build_program
-from harness.stencil.emit import OPENCL, emit
-from harness.stencil.explore import derive, fused
-from harness.stencil.features import COUNTS, EXACT, FEATURES, OWN, PUBLISHED, features
-from harness.stencil.features import _share as share
-from harness.stencil.ir import Node, user_fun
-from harness.stencil.language import (
+from harness.stencil import (
+    Node,
     grid,
     join,
-    map2d,
+    map_,
     map_global,
     map_local,
     map_seq,
@@ -33,24 +28,24 @@ from harness.stencil.language import (
     split,
     to_local,
     transpose,
+    user_fun,
 )
+from harness.stencil.explore import derive, fused
+from harness.stencil.features import COUNTS, FEATURES, OWN, PUBLISHED, features
 from harness.stencil.lower import lower
 from harness.stencil.nest import (
     Assignment,
     Barrier,
     Call,
-    Declaration,
     Inside,
     Load,
     Loop,
     LoopNest,
     NdRange,
-    Number,
     Statement,
     Term,
-    terms_of,
 )
-from tests.helpers.stencil_kernels import DEPTH, Pocl, inputs_of, load_definition, macros
+from tests.helpers.stencil_kernels import DEPTH, definition_of
 from tests.stencil.test_stencil_rules import drawn_range
 
 add = user_fun("add", "x y", "x + y")
@@ -59,98 +54,44 @@ square = user_fun("square", "x", "x * x")
 # ------------------------------------------------------------------------------------ counting
 
 
-class Counting:
-    """An OpenCL C kernel with counters, written from its loop nest."""
+def counted(kernel: LoopNest) -> dict[str, int]:
+    """Run each thread by itself, and count what it does."""
+    counts: Counter[str] = Counter()
+    local, groups = kernel.ndrange.local, kernel.ndrange.groups
+    for ids in itertools.product(*map(range, (*groups, *local))):
+        group, lane = ids[:3], ids[3:]
+        own = [g * n + i for g, n, i in zip(group, local, lane, strict=True)]
+        counts.update(run(kernel.body, {"global": own, "workgroup": group, "local": lane}))
+    return {name: counts[name] for name in COUNTS}
 
-    def __init__(self, kernel: LoopNest) -> None:
-        self.kernel = kernel
 
-    def text(self) -> str:
-        *functions, whole = emit(self.kernel, OPENCL).rstrip("\n").split("\n\n")
-        signature = whole[: whole.index("{")].replace(
-            "*restrict result)", "*restrict result, __global int *counts)"
-        )
-        lines = whole[whole.index("{") :].split("\n")
-        heads = [line for line in lines if line.startswith(("    __local", "    const int"))]
-        body = [line for s in self.kernel.body for line in self.statement(s)]
-        count = "#define COUNT(which) atomic_inc(counts + which)"
-        return "\n".join(
-            [macros(self.kernel) + count, *functions, signature + "{", *heads, *body, "}"]
-        )
-
-    def count(self, name: str) -> str:
-        return f"COUNT({COUNTS.index(name)})"
-
-    def statement(self, statement: Statement) -> Iterator[str]:
+def run(block: Sequence[Statement], ids: Mapping[str, Sequence[int]]) -> Iterator[str]:
+    """Yield the name of each count that a thread with these ids adds to."""
+    for statement in block:
         if isinstance(statement, Barrier):
-            yield f"{self.count('barriers')}; barrier(CLK_LOCAL_MEM_FENCE);"
-        elif isinstance(statement, Declaration):
-            sizes = "".join(f"[{n}]" for n in statement.buffer.shape)
-            yield f"float {statement.buffer.name}{sizes};"
+            yield "barriers"
         elif isinstance(statement, Assignment):
-            target = statement.target
-            if statement.declares:
-                yield f"float {target.buffer.name};"
-            yield f"{self.count(f'{target.buffer.space}_stores')};"
-            yield f"{element(target)} = {self.term(statement.value)};"
-        else:
-            yield from self.loop(statement)
-
-    def loop(self, loop: Loop) -> Iterator[str]:
-        name, number = loop.variable.name, loop.dim
-        if loop.form == "for":
-            begin, step = {
-                "seq": ("0", "1"),
-                "global": (f"get_global_id({number})", f"get_global_size({number})"),
-                "workgroup": (f"get_group_id({number})", f"get_num_groups({number})"),
-                "local": (f"get_local_id({number})", f"get_local_size({number})"),
-            }[loop.kind]
-            yield f"for (int {name} = {begin}; {name} < {loop.extent}; {name} += {step}) {{"
-            yield f"{self.count('loop_bodies')};"
-        elif loop.form == "if":
-            yield f"{self.count('ifs')}; if ({name} < {loop.extent}) {{"
-        else:
-            yield "{"
-        for statement in loop.body:
-            yield from self.statement(statement)
-        yield "}"
-
-    def term(self, term: Term) -> str:
-        if isinstance(term, Load):
-            return f"({self.count(f'{term.buffer.space}_loads')}, {element(term)})"
-        if isinstance(term, Call):
-            arguments = ", ".join(map(self.argument, term.arguments))
-            return f"{term.function.name}({arguments})"
-        if isinstance(term, Inside):
-            tests = " && ".join(f"({i.text}) >= 0 && ({i.text}) < {n}" for i, n in term.bounds)
-            other = f"{self.term(term.term)} : {term.otherwise.text}"
-            return f"({self.count('ifs')}, ({tests}) ? {other})"
-        assert isinstance(term, Number)
-        return term.text
-
-    def argument(self, term: Term) -> str:
-        if not isinstance(term, Call):
-            return self.term(term)
-        both = f"{self.count('private_stores')}, {self.count('private_loads')}"
-        return f"({both}, {self.term(term)})"
+            yield f"{statement.target.buffer.space}_stores"
+            yield from accesses(statement.value)
+        elif isinstance(statement, Loop):
+            first = 0 if statement.kind == "seq" else ids[statement.kind][statement.dim]
+            yield from ["ifs"] * (statement.form == "if")
+            for _ in range(first, statement.extent, statement.workers):
+                yield from ["loop_bodies"] * (statement.form == "for")
+                yield from run(statement.body, ids)
 
 
-def element(load: Load) -> str:
-    """Write an element in C, with row-major strides in global memory."""
-    if load.buffer.space != "global":
-        return load.buffer.name + "".join(f"[{index.text}]" for index in load.indices)
-    shape = load.buffer.shape
-    strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
-    products = (f"({i.text}) * {s}" for i, s in zip(load.indices, strides, strict=True))
-    return f"{load.buffer.name}[{' + '.join(products)}]"
-
-
-def counted(pocl: Pocl, kernel: LoopNest) -> dict[str, int]:
-    text = Counting(kernel).text()
-    program = build_program(pocl.cl, pocl.cl.Program(pocl.context, text), ())
-    counters = np.zeros(len(COUNTS), np.int32)
-    pocl.run(program, kernel, inputs_of(kernel), counters)
-    return dict(zip(COUNTS, counters.tolist(), strict=True))
+def accesses(term: Term) -> Iterator[str]:
+    """Yield the counts of a value; a call stores its result for the call that takes it."""
+    if isinstance(term, Load):
+        yield f"{term.buffer.space}_loads"
+    elif isinstance(term, Inside):
+        yield "ifs"
+        yield from accesses(term.term)
+    elif isinstance(term, Call):
+        for argument in term.arguments:
+            yield from ["private_stores", "private_loads"] * isinstance(argument, Call)
+            yield from accesses(argument)
 
 
 def constant_borders(size: int) -> Node:
@@ -161,54 +102,18 @@ def constant_borders(size: int) -> Node:
     )
 
 
-def nested_borders(size: int) -> Node:
-    """Nest two constant borders and use strides: bounds share variables."""
-    padded = pad2d(1, 2, "constant", pad2d(2, 1, "constant", grid("image", size, size)), value=1.0)
-    windows = slide2d(4, 2, padded)
-    return map2d(lambda w: reduce_(add, 0.0, join(w)), windows)
-
-
-def stores(block: list[Statement]) -> Iterator[Assignment]:
-    """Yield all assignments in a block."""
-    for statement in block:
-        if isinstance(statement, Loop):
-            yield from stores(statement.body)
-        elif isinstance(statement, Assignment):
-            yield statement
-
-
-def test_counts_agree_with_instrumented_kernels(pocl: Pocl) -> None:
+def test_counts_are_those_of_threads_that_run_one_after_the_other() -> None:
     rng = random.Random(11)
-    expressions: list[tuple[Node, NdRange]] = []
+    expressions = [(constant_borders(21), NdRange((8, 4, 1), (3, 4, 1)))]
     for program in ("srad1", "srad2", "stencil2d", "hotspot2d"):
         for _ in range(2 * DEPTH):
-            derived = derive(fused(load_definition(program).expression(30)), rng)
-            assert derived is not None
+            derived = derive(fused(definition_of(program).expression(30)), rng)
             expressions.append((derived, drawn_range(derived, rng)))
-    expressions.append((constant_borders(21), NdRange((8, 4, 1), (3, 4, 1))))
     for expression, ndrange in expressions:
         kernel = lower("k", expression, ndrange)
         found, threads = features(kernel), math.prod(ndrange.local + ndrange.groups)
-        means = {name: count / threads for name, count in counted(pocl, kernel).items()}
+        means = {name: count / threads for name, count in counted(kernel).items()}
         assert {name: found[name] for name in COUNTS} == means, str(expression)
-
-
-def test_shares_of_dependent_bounds_agree_with_enumeration() -> None:
-    """Windows with constant borders have bounds that share loop variables."""
-    kernels = [
-        lower("k", constant_borders(21), NdRange((8, 4, 1), (3, 4, 1))),
-        lower("k", nested_borders(12), NdRange()),
-    ]
-    for kernel in kernels:
-        inner = [x for s in stores(kernel.body) for x in terms_of(s.value) if isinstance(x, Inside)]
-        assert inner
-        for bounds in {x.bounds for x in inner}:
-            variables = {v.name: v for index, _ in bounds for v in index.variables()}
-            grids = np.meshgrid(*(np.arange(v.low, v.high + 1) for v in variables.values()))
-            values = dict(zip(variables, grids, strict=True))
-            positions = [(index.value(values), length) for index, length in bounds]
-            held = np.all([(p >= 0) & (p < n) for p, n in positions], axis=0)
-            assert share(bounds) == Fraction(int(held.sum()), held.size)
 
 
 def test_features_of_a_large_grid_need_little_memory() -> None:
@@ -263,72 +168,77 @@ def test_counts_are_means_over_the_threads() -> None:
         assert found["global_stores"] == found["global_loads"] == stores
 
 
-def test_the_papers_features_have_names_of_their_own() -> None:
-    assert set(PUBLISHED).isdisjoint(OWN)
+def test_the_paper_has_fifteen_features_without_private_memory() -> None:
     assert FEATURES == PUBLISHED + OWN
-    assert "private_loads" in OWN
+    assert len(PUBLISHED) == 15
+    assert not [name for name in PUBLISHED if "private" in name]
     found = features(lower("k", map_global(0, square, grid("x", 64)), NdRange((64, 1, 1))))
     assert tuple(found) == FEATURES
 
 
-# --------------------------------------------------------------------------------- cache lines
+# ------------------------------------------------------------------------- cache lines, working set
 
 
-def lines(expression: Node, local: Sequence[int], groups: Sequence[int]) -> tuple[float, float]:
-    """Count lines that loads touch, as the paper does and exactly."""
+def feature(name: str, expression: Node, local: Sequence[int], groups: Sequence[int]) -> float:
     ndrange = NdRange(tuple(local), tuple(groups))  # type: ignore[arg-type]
-    kernel = lower("k", expression, ndrange)
-    found = features(kernel, exact_lines=True)
-    return found["cache_lines"], found[EXACT]
+    return features(lower("k", expression, ndrange))[name]
 
 
-def test_neighbouring_threads_share_a_line() -> None:
-    assert lines(map_global(0, square, grid("x", 256)), (64, 1, 1), (4, 1, 1)) == (1, 1)
+IMAGE = grid("image", 64, 64)
+WHOLE = map_global(1, lambda row: map_global(0, square, row), IMAGE)
+TRANSPOSED = transpose(map_global(1, lambda c: map_global(0, square, c), transpose(IMAGE)))
+# Unaligned loads touch two lines, which distances do not show.
+BORDERS = map_global(
+    1,
+    lambda row: map_global(0, lambda w: reduce_(add, 0.0, join(w), "unroll"), row),
+    slide2d((1, 3), 1, map_(lambda row: pad(1, 1, "clamp", row), grid("image", 32, 64))),
+)
+IDLE = join(map_global(0, lambda part: map_seq(square, part), split(32, grid("x", 640))))
+
+
+@pytest.mark.parametrize(
+    ("expression", "local", "groups", "lines"),
+    [
+        (map_global(0, square, grid("x", 256)), (64, 1, 1), (4, 1, 1), 1),
+        (WHOLE, (8, 8, 1), (8, 8, 1), 4),  # a warp is 32 consecutive threads and spans rows
+        (WHOLE, (32, 2, 1), (2, 32, 1), 1),
+        (TRANSPOSED, (32, 2, 1), (2, 32, 1), 32),
+        (BORDERS, (32, 1, 1), (2, 32, 1), 1),
+        (IDLE, (32, 1, 1), (1, 1, 1), 20),  # of the 32 threads 20 have work
+    ],
+)
+def test_cache_lines_are_the_distances_in_a_warp(
+    expression: Node, local: Sequence[int], groups: Sequence[int], lines: int
+) -> None:
+    assert feature("cache_lines", expression, local, groups) == lines
 
 
 @pytest.mark.parametrize(("size", "expected"), [(1, 1), (2, 2), (4, 4), (32, 32), (64, 32)])
 def test_strided_threads_touch_a_line_for_each_32_words(size: int, expected: int) -> None:
     """Section 4.2.3 of the paper: split 4 with lines of 32 words touches 4 in a warp, not 8."""
-    parts = split(size, grid("x", 64 * size))
-    each = join(map_global(0, lambda part: map_seq(square, part), parts))
+    parts, launch = split(size, grid("x", 64 * size)), ((32, 1, 1), (2, 1, 1))
+    squares = join(map_global(0, lambda part: map_seq(square, part), parts))
     sums = map_global(0, lambda part: reduce_(add, 0.0, part), parts)
-    for expression, stored in ((each, expected), (sums, 1)):
-        assert lines(expression, (32, 1, 1), (2, 1, 1)) == (expected, expected)
-        found = features(lower("k", expression, NdRange((32, 1, 1), (2, 1, 1))))
-        assert found["store_cache_lines"] == stored
+    for expression, stored in ((squares, expected), (sums, 1)):
+        assert feature("cache_lines", expression, *launch) == expected
+        assert feature("store_cache_lines", expression, *launch) == stored
 
 
-def test_a_warp_is_32_consecutive_threads_and_spans_rows() -> None:
-    image = grid("image", 64, 64)
-    expression = map_global(1, lambda row: map_global(0, square, row), image)
-    assert lines(expression, (8, 8, 1), (8, 8, 1)) == (4, 4)
-    assert lines(expression, (32, 2, 1), (2, 32, 1)) == (1, 1)
-    transposed = transpose(map_global(1, lambda c: map_global(0, square, c), transpose(image)))
-    assert lines(transposed, (32, 2, 1), (2, 32, 1)) == (32, 32)
-
-
-def test_the_papers_mode_ignores_borders_and_alignment() -> None:
-    """Unaligned loads touch two lines, which distances do not show."""
-    image = grid("image", 32, 64)
-    windows = slide2d((1, 3), 1, map_pad(image))
-    sums = map_global(
-        1, lambda row: map_global(0, lambda w: reduce_(add, 0.0, join(w), "unroll"), row), windows
-    )
-    published, exact = lines(sums, (32, 1, 1), (2, 32, 1))
-    # One of the three loads is aligned. The left and the right neighbour each cross a line in one
-    # of two warps: (1 + 1.5 + 1.5) / 3.
-    assert published == 1
-    assert exact == pytest.approx(4 / 3)
-
-
-def map_pad(image: Node) -> Node:
-    """Pad by clamping along rows only."""
-    from harness.stencil.language import map_, pad
-
-    return map_(lambda row: pad(1, 1, "clamp", row), image)
-
-
-def test_idle_threads_touch_no_line() -> None:
-    assert lines(map_global(0, square, grid("x", 40)), (32, 1, 1), (2, 1, 1))[1] == 1
-    strided = join(map_global(0, lambda p: map_seq(square, p), split(32, grid("x", 640))))
-    assert lines(strided, (32, 1, 1), (1, 1, 1)) == (20, 20)
+@pytest.mark.parametrize(
+    ("expression", "local", "groups", "size_bytes"),
+    [
+        # A group reads and writes as many numbers as it has threads.
+        (map_global(0, square, grid("x", 1024)), (128, 1, 1), (8, 1, 1), 16 * 2 * 128 * 4),
+        (map_global(0, square, grid("x", 1024)), (1024, 1, 1), (1, 1, 1), 2 * 2 * 1024 * 4),
+        # The same group reads a row more above and below, and a line more at both sides.
+        (BORDERS, (32, 4, 1), (2, 8, 1), 16 * 4 * (2 + 1) * 128),
+        # A column of 32 numbers is in 32 lines.
+        (transpose(map_global(0, lambda c: map_seq(square, c), transpose(grid("x", 32, 64)))),
+         (32, 1, 1), (2, 1, 1), 64 * 2 * 32 * 128),
+    ],
+)  # fmt: skip
+def test_the_working_set_is_what_a_multiprocessor_touches_over_its_cache(
+    expression: Node, local: Sequence[int], groups: Sequence[int], size_bytes: int
+) -> None:
+    """Its 2,048 threads are 2,048 / n groups of n; its cache has 128 KiB."""
+    assert feature("working_set", expression, local, groups) == size_bytes / (128 << 10)

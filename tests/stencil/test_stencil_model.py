@@ -85,8 +85,8 @@ def test_only_points_with_a_final_time_are_good() -> None:
 @pytest.mark.parametrize("name", PREDICTORS)
 def test_predictors_generalise_to_other_programs(name: str) -> None:
     found = judged(PREDICTORS[name], made(programs=3))
-    assert (found["spearman"] > 0.1).all()
-    assert (found["pearson"] > 0.1).all()
+    assert (found["spearman"] > 0.3).all()
+    assert (found["pearson"] > 0).all()
     assert found["runs"].sum() < found["random_runs"].sum()
 
 
@@ -299,7 +299,7 @@ def test_campaigns_are_measured_and_judged(
 
     monkeypatch.setattr(stencil_campaign, "tune_command", not_again)
     assert stencil.main([*command, "--count", "6"]) == 2
-    assert "was explored with --count 5 --threads 3; use that" in capsys.readouterr().err
+    assert "was explored with --count 5 --threads 3 --designs own" in capsys.readouterr().err
     assert stencil.main([*command, "--backend", "cuda"]) == 2
     assert "has times of --backend opencl; name another folder" in capsys.readouterr().err
 

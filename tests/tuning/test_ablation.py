@@ -179,7 +179,7 @@ def test_winners_and_the_default_are_measured_on_the_other_inputs(tmp_path: Path
     spec = make_spec(tmp_path)
     with opened(spec, tmp_path / "r.db", FormulaMeasurer(), test_limit=3) as (campaign, _):
         campaign.run()
-        state = campaign.state
+        state = campaign
         winners = {best.config for best in map(state.best, spec.inputs) if best}
         expected = winners | {state.space(spec.inputs[0]).default}
         assert state.crossed
@@ -191,7 +191,7 @@ def test_an_input_that_was_not_searched_is_not_measured_for_others(tmp_path: Pat
     spec = make_spec(tmp_path)
     _, lacking = spec.inputs
     measurer = WithoutData(lacking)
-    state = ran(spec, tmp_path / "r.db", measurer, test_limit=3).campaign.state
+    state = ran(spec, tmp_path / "r.db", measurer, test_limit=3).campaign
     assert set(state.left_out) == {lacking}
     assert lacking not in state.runs
     assert [problem for problem, _ in measurer.asked].count(lacking) == 1, "by its search"
@@ -206,6 +206,6 @@ def test_the_default_is_beside_each_winner_where_nothing_is_measured_across(
     options: dict[str, Any] = {"technique": [name], "stages": Stages(cross=False), "test_limit": 4}
     with opened(spec, tmp_path / "r.db", FormulaMeasurer(), **options) as (campaign, _):
         reports = campaign.run()
-        default = campaign.state.space(spec.inputs[0]).default
-        assert campaign.state.crossed == {(problem, default) for problem in spec.inputs}
+        default = campaign.space(spec.inputs[0]).default
+        assert campaign.crossed == {(problem, default) for problem in spec.inputs}
     assert all(report.speedup is not None for report in reports)

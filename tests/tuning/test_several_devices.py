@@ -21,7 +21,7 @@ from harness.core.records import DEVICE_UUID, Config, Environment, Input, Measur
 from harness.results.view import Results, read_results, the_one
 from harness.space_file import Spec
 from harness.tuning.baton import Baton
-from harness.tuning.devices import EqualDevices
+from harness.tuning.devices import DevicePool
 from tests.helpers.planted import until
 from tests.helpers.replays import SPACE, FormulaMeasurer, make_spec, opened, ran
 
@@ -104,8 +104,8 @@ def tuned(
     return reports, the_one(read_results([str(database)])), warnings
 
 
-def equal(*devices: Scripted) -> EqualDevices:
-    return EqualDevices({f"device {number}": each for number, each in enumerate(devices)})
+def equal(*devices: Scripted) -> DevicePool:
+    return DevicePool({f"device {number}": each for number, each in enumerate(devices)})
 
 
 def stored(results: Results) -> Counter[tuple[object, ...]]:
@@ -330,7 +330,7 @@ def test_a_device_that_joins_takes_inputs_that_nobody_has_begun(
     spec, database = make_spec(tmp_path, SMALL), tmp_path / "r.db"
     warnings: list[str] = []
     late.reason = "a T4 has joined and is not used"
-    with opened(spec, database, EqualDevices({"first": first}, late), test_limit=1000) as (c, d):
+    with opened(spec, database, DevicePool({"first": first}, late), test_limit=1000) as (c, d):
         d.warn = warnings.append  # type: ignore[assignment, method-assign]
         found = verdicts(c.run())
     assert set(warnings) == {
@@ -350,7 +350,7 @@ def test_a_device_that_joins_takes_inputs_that_nobody_has_begun(
 def test_devices_that_join_end_with_the_others() -> None:
     first = Scripted("GPU-0")
     late = Late(first)
-    EqualDevices({"first": first}, late).close()
+    DevicePool({"first": first}, late).close()
     assert late.is_closed
     assert first.is_closed
 

@@ -1,18 +1,29 @@
-"""Under a time limit each input has an equal share of the time; a clock is simulated."""
+"""Under a time limit each input has an equal share of the time; what is told of the time and of
+stages. A clock is simulated."""
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.core.records import Config, Input
+from harness.core.records import Config, Input, Outcome, Timing
 from harness.search import EndReason
 from harness.space_file import Spec
 from harness.tuning import Campaign
-from tests.helpers.replays import SPACE, FormulaMeasurer, Times, formula_s, make_spec, opened
+from tests.helpers.replays import (
+    SPACE,
+    FormulaMeasurer,
+    Tests,
+    Times,
+    formula_s,
+    make_spec,
+    opened,
+    ran,
+)
 
 INPUTS = 6
 TEST_S = 1.0
@@ -59,7 +70,7 @@ def test_each_input_has_an_equal_share_of_the_time(
     assert len(tests) == INPUTS
     assert 11 <= min(tests) <= max(tests) <= 16, "one batch may begin before the share ends"
     assert {found.ended for found in campaign.searched.values()} == {EndReason.TIME}
-    assert campaign.state.crossed
+    assert campaign.crossed
 
 
 def test_time_that_a_search_leaves_is_shared_by_those_after_it(
@@ -68,7 +79,7 @@ def test_time_that_a_search_leaves_is_shared_by_those_after_it(
     measurer = Clock(monkeypatch)
     campaign = searched(tmp_path, measurer, allowed_s=10_000 * TEST_S, test_limit=12)
     assert {(f.tests, f.ended) for f in campaign.searched.values()} == {(12, EndReason.LIMIT)}
-    assert campaign.state.replayed == 0
+    assert campaign.replayed == 0
 
 
 def test_the_same_command_continues_with_another_time(
@@ -93,3 +104,38 @@ def test_after_an_interruption_the_inputs_without_a_measurement_are_named(
             campaign.run()
     missing = ", ".join(f"({problem})" for problem in spec.inputs[2:])
     assert warnings == [f"nothing is measured yet on 4 of 6 inputs: {missing}"]
+
+
+def test_a_stage_that_was_interrupted_knows_what_the_database_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stages: list[tuple[str, int, int]] = []
+    monkeypatch.setattr(Tests, "begin_stage", lambda _, *stage: stages.append(stage))
+    spec, database = make_spec(tmp_path), tmp_path / "r.db"
+    with pytest.raises(KeyboardInterrupt):
+        ran(spec, database, FormulaMeasurer(stop_after=4), test_limit=9)
+    stages.clear()
+    ran(spec, database, test_limit=9)
+    assert [(steps, stored) for _, steps, stored in stages[:2]] == [(9, 4), (9, 0)]
+
+
+@pytest.mark.parametrize(("test_s", "text"), [(3.0, "2 min"), (30.0, "20 min"), (600.0, "3.5 h")])
+def test_the_time_of_a_campaign_is_estimated_from_its_first_tests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, test_s: float, text: str
+) -> None:
+    """The first input has 20 tests; what is built takes twice the samples and 30 ms."""
+
+    class Slow(Clock):
+        def measure(self, *words: Any) -> Any:
+            self.now_s += test_s - TEST_S
+            timing = Timing((4.0, 4.0, 4.0))
+            return dataclasses.replace(super().measure(*words), outcome=Outcome.OK, timing=timing)
+
+    notes: list[str] = []
+    with opened(make_spec(tmp_path), tmp_path / "r.db", Slow(monkeypatch), test_limit=20) as (
+        campaign,
+        tests,
+    ):
+        monkeypatch.setattr(tests, "note", notes.append)
+        campaign.run()
+    assert notes == [f"about {text} with 20 tests on each of 2 inputs"]

@@ -15,11 +15,11 @@ import pytest
 
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement, Outcome, SampleRole, Timing
-from harness.tuning.sampling import UniformSampling
 from harness.tuning.validation import (
     RESERVED,
     Goal,
     PairStream,
+    UniformSampling,
     Validation,
     describe_validation,
     prediction_errors,
@@ -214,7 +214,7 @@ def test_reserved_and_training_samples_are_drawn_with_other_numbers(tmp_path: Pa
         campaign,
         _,
     ):
-        sampling = UniformSampling(campaign.state)
+        sampling = UniformSampling(campaign)
         drawn = [
             [m.config for m in sampling.draw_samples(role, spec.inputs[0], 20, frozenset())]
             for role in SampleRole
@@ -262,7 +262,7 @@ def test_a_validation_that_was_killed_goes_on_where_it_stopped(
     campaign, _ = run(tmp_path, rest, test_limit=40)
     assert cut.asked + rest.asked == of_noise.measurer.asked
     assert campaign.validation == of_noise.found
-    assert campaign.state.replayed == 270
+    assert campaign.replayed == 270
 
 
 @pytest.mark.usefixtures("few_reserved")

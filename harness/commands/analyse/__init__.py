@@ -6,11 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 
-from harness.analysis.causes import FAILURES_HEAD, causes, causes_lines, failures_rows
 from harness.analysis.coverage import input_reports, rerun_lines, reservations
-from harness.analysis.failures import describe_failures
 from harness.analysis.summary import summarize
-from harness.api.across import advice
 from harness.api.describing import describe_analysis, describe_summary
 from harness.api.documents import AnalyseDocument
 from harness.api.results import findings_of
@@ -20,16 +17,13 @@ from harness.commands.run import collecting_rarely, main_of, print_json
 from harness.core.errors import UsageError
 from harness.core.files import check_output
 from harness.core.kept import Kept
-from harness.dispatch.by_input import slowdowns_by_input
-from harness.dispatch.study import AUTO, learners
-from harness.display.across import print_across
-from harness.display.by_input import BY_INPUT_HEAD, by_input_rows, by_input_title
-from harness.display.energy import ENERGY_HEAD, energy_lines, energy_rows
+from harness.display.across import choice_sections
 from harness.display.formats import make_console
-from harness.display.inputs import not_shown, print_inputs
-from harness.display.summary import print_summary
-from harness.display.text import make_table, print_line, print_lines
-from harness.report.findings import Findings
+from harness.display.inputs import print_inputs
+from harness.display.sections import energy_section, failures_section
+from harness.display.summary import summary_sections
+from harness.display.text import print_line, print_lines, print_section
+from harness.report.sections import by_input as by_input_section
 from harness.results import without_password
 from harness.results.ablation import ablation_lines
 from harness.results.versions import NEWEST, set_aside_lines
@@ -75,7 +69,7 @@ def _analyse(options: AnalyseOptions) -> int:
         shown = map(without_password, options.database)
         print_lines(console, set_aside_lines(list(others), list(shown)))
     if len(found) > 1:
-        print_summary(console, summarize((one, input_reports(one)) for one in found))
+        _print_summary(console, found)
     if options.platforms:
         with console.status("growing one tree for all platforms"):
             complete.append(tree.print_platforms(console, found, named[-1], Kept.in_cache()))
@@ -87,8 +81,13 @@ def _print_only_summary(console: Console, found: Sequence[Results], options: Ana
         raise UsageError(
             "--summary prints nothing else; leave out --by-input and the options of trees"
         )
-    print_summary(console, summarize((one, input_reports(one)) for one in found))
+    _print_summary(console, found)
     return 0
+
+
+def _print_summary(console: Console, found: Sequence[Results]) -> None:
+    for section in summary_sections(summarize((one, input_reports(one)) for one in found)):
+        print_section(console, section)
 
 
 def _print_json(found: Sequence[Results], options: AnalyseOptions) -> int:
@@ -127,52 +126,26 @@ def _print(console: Console, results: Results, title: str, options: AnalyseOptio
         print_lines(console, [why, *rerun, *reservations(results)])
         return True
     print_line(console, title, "bold")
-    found = findings_of(results)
+    findings = findings_of(results)
     with console.status("judging the choice by input on held-out inputs"):
-        print_line(console, f"\n{advice(found)}")
-    print_inputs(console, found.reports, default, [run.notes for run in results.runs])
+        print_line(console, f"\n{findings.advice}")
+    print_inputs(console, findings.reports, default, [run.notes for run in results.runs])
     ablations = ablation_lines(results.ablations) if results.ablations else ()
-    failures = describe_failures(measured, default, results.failed_later)
-    for part in (reservations(results), failures, ablations):
+    for part in (reservations(results), ablations):
         lines = list(part)
         print_lines(console, [*lines, *([""] if lines else [])])
-    _print_energy(console, found)
-    _print_failures(console, results)
+    print_section(console, failures_section(results, default))
+    energy = energy_section(findings.energies, default)
+    if energy is not None:
+        print_section(console, energy)
     with console.status("growing trees"):
-        is_complete = tree.print_tree(console, results, found.matrix, options, found.kept)
+        is_complete = tree.print_tree(console, results, findings.matrix, options, findings.kept)
     console.print()
-    print_across(console, found.matrix, learners(), found.kept)
-    console.print()
-    wanted = options.by_input
-    return (wanted is None or _print_by_input(console, found, wanted)) and is_complete
-
-
-def _print_failures(console: Console, results: Results) -> None:
-    """Print failures by kind with their causes."""
-    rows = failures_rows(results)
-    if rows:
-        columns = range(len(FAILURES_HEAD))
-        console.print(make_table(FAILURES_HEAD, rows, left=columns, wrap=columns))
-        print_lines(console, [*causes_lines(causes(results)), ""])
-
-
-def _print_energy(console: Console, findings: Findings) -> None:
-    """Print the energy on each input on which any is known."""
-    if findings.energies:
-        rows = energy_rows(findings.energies, findings.default)
-        console.print(make_table(ENERGY_HEAD, rows, left=(0, 4), wrap=(0, 4)))
-        print_lines(console, [*energy_lines(findings.energies), ""])
-
-
-def _print_by_input(console: Console, findings: Findings, choice: str) -> bool:
-    """Print the slowdowns of each input; nothing, and False, where nothing could be learnt, which
-    was just printed."""
-    found = findings.across
-    if found is None:
-        return False
-    rows = slowdowns_by_input(findings.results, found, choice)
-    name = found.best if choice == AUTO else choice
-    print_line(console, by_input_title(name))
-    console.print(make_table(BY_INPUT_HEAD, by_input_rows(rows)))
-    print_lines(console, not_shown(len(rows)))
-    return True
+    for section in choice_sections(findings.across or findings.why_no_choice, default):
+        print_section(console, section)
+    if options.by_input is None:
+        return is_complete
+    section_by_input = by_input_section(findings, options.by_input)
+    if section_by_input is not None:
+        print_section(console, section_by_input)
+    return section_by_input is not None and is_complete

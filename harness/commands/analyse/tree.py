@@ -18,10 +18,11 @@ from harness.analysis.explain import (
     Explanation,
     Samples,
     explain,
+    explanation_lines,
     grown,
+    importance_text,
     pooled,
     samples,
-    shared_samples,
 )
 from harness.commands.result_options import AnalyseOptions
 from harness.commands.run import format_error
@@ -33,13 +34,11 @@ from harness.dispatch.learners import gadapt_judgement
 from harness.dispatch.matrix import Matrix
 from harness.display.text import make_table, print_line, print_lines
 from harness.models.starchart import (
-    Accuracy,
     Growth,
     Tree,
     TreeTarget,
     describe,
     draw,
-    importance,
     settings_below,
 )
 from harness.models.starchart.reading import rows_inside
@@ -110,10 +109,12 @@ def _print_samples(console: Console, found: Samples, options: AnalyseOptions, ke
     if known.nothing and not options.asks_of_trees:
         print_line(console, known.nothing)
         return True
-    parts = [partial(print_lines, console, _importance_lines(known))]
+    parts = [partial(print_lines, console, explanation_lines(known))]
     if options.inside:
         parts.append(partial(print_lines, console, _inside_lines(known, options.inside)))
-    parts.append(partial(print_lines, console, _model_lines(known, options.depth)))
+    if options.depth:
+        lines = (f"    {line}" for line in describe(known.tree, options.depth))
+        parts.append(partial(print_lines, console, lines))
     if options.limits:
         parts.append(partial(_print_settings, console, found, options))
     if options.picture:
@@ -156,54 +157,8 @@ def _limited(name: str, found: Samples) -> TreeTarget:
     return replace(target, log=bool((known[np.isfinite(known)] > 0).all()))
 
 
-# ------------------------------------------------------------------------------ models
-
-
-def _importance_lines(known: Explanation) -> Iterator[str]:
-    count = len(known.tree.samples)
-    shared = shared_samples(count, known.measurements)
-    yield (
-        f"Importance of parameters and inputs for {known.tree.target}, from a tree (Starchart) of "
-        f"{count:,} samples{shared}, {_origin(known)}:"
-    )
-    yield f"    {_shares(known.tree)}"
-
-
 def _inside_lines(known: Explanation, inside: str) -> Iterator[str]:
-    yield f"    where {inside}: {_shares(known.tree, inside)}"
-
-
-def _model_lines(known: Explanation, depth: int | None) -> Iterator[str]:
-    count = sum(1 for _ in known.tree.root.leaves())
-    is_published = known.tree.growth.threshold is not None
-    rule = "by the published rule" if is_published else "as cross-validation chooses"
-    yield (
-        f"    accuracy on held-out samples, leaves {rule} ({count}): "
-        f"{_accuracy(known.accuracy, known.measurements)}"
-    )
-    if depth:
-        yield from (f"    {line}" for line in describe(known.tree, depth))
-
-
-def _origin(known: Explanation) -> str:
-    """Say how many of the samples are unbiased."""
-    if known.unbiased == len(known.tree.samples):
-        return "all drawn uniformly or the whole space"
-    if known.unbiased:
-        return f"{known.unbiased:,} of them drawn uniformly, the others by a search"
-    return "all of them chosen by a search, so they are biased"
-
-
-def _shares(tree: Tree, inside: str | None = None) -> str:
-    shares = importance(tree, inside)
-    parts = [f"{name} {share:.0%}" for name, share in shares.items() if share >= 0.005]
-    return f"{', '.join(parts)} of the squared error" if parts else "no parameter matters"
-
-
-def _accuracy(found: Accuracy, count: int) -> str:
-    error = found.error
-    among = f" of the {error.count:,} that are not 0" if error.count < count else ""
-    return f"R2 {found.r2:.3f}, median error{among} {error.median.text('.1%')}"
+    yield f"    where {inside}: {importance_text(known.tree, inside)}"
 
 
 def _gadapt_lines(matrix: Matrix, kept: Kept) -> Iterator[str]:

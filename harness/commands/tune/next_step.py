@@ -29,7 +29,7 @@ def next_steps(
     options: TuneOptions, campaign: Campaign, reports: Sequence[InputReport], database: str
 ) -> Iterator[NextStep]:
     """Say where the samples are, and what to run next."""
-    if not any(report.measured for report in reports) and not campaign.state.left_out:
+    if not any(report.measured for report in reports) and not campaign.left_out:
         why = "Nothing was measured, because the time was up. To allow more time,"
         yield run_again(options, why, "--max-time", _longer_s(options))
         return

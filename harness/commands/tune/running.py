@@ -16,7 +16,7 @@ from harness.commands.tune.next_step import NextStep, next_steps
 from harness.commands.tune.summary import learn_across, print_choice_by_input, print_result
 from harness.core.errors import HarnessError
 from harness.display.formats import make_console
-from harness.display.progress import ConsoleListener
+from harness.display.progress import ProgressDisplay
 from harness.display.text import print_line
 from harness.results.url import shown_database
 from harness.search import techniques
@@ -34,12 +34,12 @@ def tune(options: TuneOptions) -> int:
     """Tune, and print the results. Return the exit code: FAILED where nothing was measured, or
     nothing worked on an input that was measured."""
     request, console = read_request(options), make_console(stderr=options.json)
-    listener = ConsoleListener(console, not options.progress)
-    with tuned(request, listener) as done:
+    display = ProgressDisplay(console, not options.progress)
+    with tuned(request, display) as done:
         if options.json:
             if options.report is not None:
                 _write_report(options.report, done, console)
-            print_json(_document(options, done, listener.warnings))
+            print_json(_document(options, done, display.warnings))
         else:
             _print(options, done, console)
     return FAILED if done.has_failed else 0

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from harness.analysis.clocks import clock_lines
-from harness.analysis.coverage import input_reports
 from harness.analysis.failures import describe_failures
-from harness.analysis.inputs import InputReport
 from harness.api.session import Tuned
 from harness.commands.tune.next_step import dispatch_words
 from harness.core.invocation import command_line
@@ -21,106 +17,83 @@ from harness.display.text import print_line
 from harness.results import campaigns
 from harness.results.ablation import ablation_lines
 from harness.results.notes import files_of_flags
-from harness.tuning.replayed import RecordedCampaign
+from harness.tuning.replayed import replay_result
 
 if TYPE_CHECKING:
-    from harness.dispatch.single import Single
-    from harness.dispatch.study import Study
-    from harness.results.view import Results
+    from harness.report.findings import Findings
     from harness.space_file import Spec
 
 
-@dataclass(frozen=True)
-class ChoiceByInput:
-    """What was learnt across all inputs that the database holds of a campaign, or why nothing
-    was."""
-
-    results: Results
-    found: Study | str
-    reports: Sequence[InputReport]
-    """Of all these inputs."""
-    single: Single | None
-
-
-def print_result(console: Console, done: Tuned, learnt: ChoiceByInput | None) -> None:
+def print_result(console: Console, done: Tuned, learnt: Findings | None) -> None:
     """Print what to use, the table of inputs, what a technique tested, and why configurations
     failed."""
-    campaign, measurer = done.campaign, done.measurer
+    campaign, recording = done.campaign, done.campaign.plan.recording
     default = campaign.space(campaign.spec.inputs[0]).default
     console.print()
-    if isinstance(campaign, RecordedCampaign):
+    if recording is not None:
         default = Config({})  # a recording has none, so configurations are shown whole
-        console.print(campaign.result)
+        console.print(replay_result(campaign, recording))
         console.print()
     else:
         _print_inputs(console, done, learnt)
     if campaign.ablations:
         print_line(console, "\n".join([*ablation_lines(campaign.ablations), ""]))
-    replayed = campaign.state.replayed
-    if replayed:
-        again = "reads them from the recording" if measurer.is_replay else "measures them"
+    if campaign.replayed:
+        again = "reads them from the recording" if done.measurer.is_replay else "measures them"
         print_line(
             console,
-            f"{replayed} tests were answered from the database; --fresh {again} again.\n",
+            f"{campaign.replayed} tests were answered from the database; --fresh {again} again.\n",
         )
     later = learnt.results.failed_later if learnt else ()
-    failures = list(describe_failures(campaign.measured(), default, later))
+    measured = {problem: campaign.measured(problem) for problem in campaign.spec.inputs}
+    failures = list(describe_failures(measured, default, later))
     clocks = list(clock_lines(learnt.results)) if learnt else []
     for lines in (list(campaign.describe_tests()), failures, clocks):
         if lines:
             print_line(console, "\n".join([*lines, ""]))
 
 
-def _print_inputs(console: Console, done: Tuned, learnt: ChoiceByInput | None) -> None:
+def _print_inputs(console: Console, done: Tuned, learnt: Findings | None) -> None:
     """Print what to use, and the table of inputs."""
-    # Here, since it loads pandas and scikit-learn, which a search need not wait for.
-    from harness.display.recommendation import recommendation
-
     spec, environment = done.campaign.spec, done.measurer.environment
     default = done.campaign.space(spec.inputs[0]).default
     is_replay = done.measurer.is_replay
     where = f", replayed from {environment.device}" if is_replay else f" on {environment}"
     print_line(console, f"{spec.name}{where}", "bold")
     if learnt is not None:
-        found = None if isinstance(learnt.found, str) else learnt.found
-        advice = recommendation(learnt.reports, found, learnt.single, default)
-        if advice is not None:
-            print_line(console, f"\n{advice}{_learnt_from(learnt, spec)}")
+        print_line(console, f"\n{learnt.advice}{_learnt_from(learnt, spec)}")
     print_inputs(console, done.reports, default, [{"flag_files": files_of_flags(spec)}])
 
 
-def _learnt_from(learnt: ChoiceByInput, spec: Spec) -> str:
+def _learnt_from(learnt: Findings, spec: Spec) -> str:
     """Say from how many inputs was learnt, where it is from more than were tuned now."""
     stored, tuned = len(learnt.results.measured), len(spec.inputs)
     return f" {stored} inputs are in the database, {tuned} tuned now." if stored > tuned else ""
 
 
-def learn_across(console: Console, done: Tuned) -> ChoiceByInput | None:
-    """Learn which configuration suits which input; None where the campaign has no results."""
+def learn_across(console: Console, done: Tuned) -> Findings | None:
+    """Learn which configuration suits which input, from all inputs that the database holds of the
+    campaign; None where it has no results."""
     from harness.core.kept import Kept
-    from harness.dispatch.candidates import matrix_of  # here: they load pandas and scikit-learn
-    from harness.dispatch.single import single_of
-    from harness.dispatch.study import QUICK, Study
-    from harness.dispatch.text import why_nothing
+    from harness.dispatch.study import QUICK  # here: they load pandas and scikit-learn
+    from harness.report.findings import Findings
 
     results = done.results()
     if results is None:
         return None
+    findings = Findings(results, Kept.in_cache(), learners=QUICK)
     with console.status("learning which configuration suits which input"):
-        matrix = matrix_of(results)
-        found = why_nothing(matrix) or Study.of(matrix, QUICK, kept=Kept.in_cache())
-        reports = input_reports(results)
-        single = single_of(matrix, reports, results.finals, results.default)
-        return ChoiceByInput(results, found, reports, single)
+        assert findings.advice  # it is computed when it is first read
+    return findings
 
 
-def print_choice_by_input(console: Console, done: Tuned, learnt: ChoiceByInput) -> None:
+def print_choice_by_input(console: Console, done: Tuned, learnt: Findings) -> None:
     """Print the choice by input where it pays, and the command that generates code."""
     from harness.display.across import print_rule
 
-    found, results, path = learnt.found, learnt.results, done.request.options.space_path
-    if not isinstance(found, str):
-        print_rule(console, found, results.default)
+    results, path = learnt.results, done.request.options.space_path
+    if learnt.across is not None:
+        print_rule(console, learnt.across, learnt.default)
     if learnt.single is not None and path is not None:
         stored = done.store.read(lambda: campaigns(done.store.connection))
         words = dispatch_words(results.campaign, stored, done.request.database)

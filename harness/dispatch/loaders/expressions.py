@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 
 def _divided(divide: Callable[[float, float], float]) -> Callable[[float, float], float]:
@@ -61,7 +61,6 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "Mod": _divided(lambda dividend, divisor: dividend % divisor),
     "Pow": lambda base, count: base**count if 0 <= count <= 64 else math.nan,
     "true": lambda number: bool(number) and number == number,
-    "float": float,
     "ratio": _ratio,
     "log2": _log2,
     "twos": lambda number: float(int(number) & -int(number)),
@@ -122,9 +121,18 @@ def compiled(
     """Make a function of features, which have these names, from an expression; other names stand
     for `values`. Without values, the expression is the caller's own, and means what Python says."""
     body = _Checked(names, values).visit(ast.parse(text, mode="eval").body)
-    given = [ast.arg(f"f{index}") for index in range(len(names))]
+    return _function([f"f{index}" for index in range(len(names))], body)
+
+
+def in_order(names: Sequence[str]) -> Callable[..., tuple[Any, ...]]:
+    """Make a function that returns its arguments, given by these names or in their order."""
+    loaded: list[ast.expr] = [ast.Name(name, ast.Load()) for name in names]
+    return _function(names, ast.Tuple(loaded, ast.Load()))
+
+
+def _function(names: Sequence[str], body: ast.expr) -> Callable[..., Any]:
+    given = list(map(ast.arg, names))
     made = ast.Expression(ast.Lambda(ast.arguments([], given, None, [], [], None, []), body))
     code = compile(ast.fix_missing_locations(made), "an expression", "eval")
     functions = {f"_{name}": function for name, function in _FUNCTIONS.items()}
-    found: Callable[..., Any] = eval(code, {"__builtins__": {}, **functions})
-    return found
+    return cast(Callable[..., Any], eval(code, {"__builtins__": {}, **functions}))

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.dispatch.loaders.expressions import compiled
+from harness.dispatch.loaders.expressions import compiled, in_order
 
 _FILES = list(Path(__file__).resolve().parent.glob("*.json"))
 if len(_FILES) != 1:
@@ -73,30 +73,30 @@ def _range_text(index: int, feature: Mapping[str, Any]) -> str:
         low, high = math.ceil(feature["tuned"][0]), math.floor(feature["tuned"][1])
         return f"{low} <= f{index} <= {high}"
     low, high = map(float, feature["tuned"])
-    return f"{low!r} <= float(f{index}) <= {high!r}"
+    return f"{low!r} <= f{index} <= {high!r}"
 
 
 def _column_text(column: Mapping[str, Any], is_tuned: bool) -> str:
-    """Write a column as an expression; `is_tuned` if only inputs in the tuned range come to it."""
-    features = [f"f{FEATURES.index(name)}" for name in column["features"]]
-    reals = [f"float({feature})" for feature in features]
+    """Write a column as an expression, in which `1.0` makes whole numbers real ones; `is_tuned` if
+    only inputs in the tuned range come to it."""
+    first, *others = [f"f{FEATURES.index(name)}" for name in column["features"]]
     if column["kind"] == "equals":
-        return f"({features[0]} == {column['word']!r})"
+        return f"({first} == {column['word']!r})"
     if column["kind"] == "twos":
-        return f"twos({features[0]})"
+        return f"twos({first})"
     if column["kind"] == "ratio":
         divisor = DATA["features"][FEATURES.index(column["features"][1])]["tuned"]
         if is_tuned and divisor and not divisor[0] <= 0 <= divisor[1]:
-            return f"{reals[0]} / {reals[1]}"
-        return f"ratio({reals[0]}, {reals[1]})"
+            return f"1.0 * {first} / {others[0]}"
+        return f"ratio(1.0 * {first}, 1.0 * {others[0]})"
     if column["kind"] == "linear":
-        numbers = [f"float(f{FEATURES.index(t['feature'])})" for t in column["terms"]]
+        numbers = [f"f{FEATURES.index(term['feature'])}" for term in column["terms"]]
         factors = [
             f"{t['weight']!r} * {f'log2({number})' if t['is_log'] else number}"
             for t, number in zip(column["terms"], numbers, strict=True)
         ]
         return " + ".join([repr(column["constant"]), *factors])
-    return " * ".join(reals)
+    return " * ".join(["1.0", first, *others])
 
 
 def _linked(nodes: Sequence[Any]) -> Any:
@@ -138,14 +138,17 @@ _ORDERS: list[tuple[int, ...]] = []
 _ranges = " and ".join(_range_text(i, f) for i, f in enumerate(DATA["features"])) or "true"
 _texts = [_column_text(column, _IS_TREE) for column in DATA["columns"]]
 _tree = _tree_text(_TREES[0][1], _ORDERS, _texts) if _IS_TREE else "0"
+_ORDERS.append(tuple(range(len(PORTFOLIO))))  # outside of the tuned range
 _row = _own(f"{_tree} if {_ranges} else -1")
 _columns = _own(f"[{', '.join(_texts)}]")
-_is_tuned = _own(_ranges)
+_GUARDS = [
+    _of_configuration(index, f"true and ({') and ('.join(c['guards'])})") if c["guards"] else None
+    for index, c in enumerate(DATA["configurations"])
+]
 
 
 def _costs(values: tuple[Any, ...]) -> dict[int, float]:
     """Return the cost of each configuration that applies."""
-    among = [index for index in range(len(PORTFOLIO)) if _applies(index, values)]
     numbers, costs = _columns(*values), list(_OFFSETS)
     for place, node in _TREES:
         while type(node) is list:
@@ -154,63 +157,46 @@ def _costs(values: tuple[Any, ...]) -> dict[int, float]:
             costs = [cost + more for cost, more in zip(costs, node["costs"], strict=True)]
         else:
             costs[place] += node["costs"][0]
-    return {index: costs[index] for index in among}
+    return {index: cost for index, cost in enumerate(costs) if _first([index], values) == index}
 
 
 # ------------------------------------------------------------------------------- one input
 
 
-def _input(arguments: tuple[Any, ...], features: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return the features of an input in order; raises TypeError."""
-    if len(arguments) + len(features) == len(_NAMED):
-        if not features:
-            return arguments
-        try:
-            return (*arguments, *[features[name] for name in _NAMED[len(arguments) :]])
-        except KeyError:
-            pass
-    raise TypeError(f"the features of {NAME} are {', '.join(_NAMED)}")
-
-
-def _whole(number: Any) -> int:
-    whole = int(number)
-    if whole != number:
-        raise TypeError(f"{number} is no whole number")
-    return whole
-
-
 _NAMED = [f"{name}_" if keyword.iskeyword(name) else name for name in FEATURES]
-_TYPES: dict[str, Callable[[Any], Any]] = {"whole": _whole, "real": float, "word": str}
-_PLAIN = tuple({"whole": int, "real": float, "word": str}[f["type"]] for f in DATA["features"])
-_EXACT = [_TYPES[feature["type"]] for feature in DATA["features"]]
+_PLAIN = [{"whole": int, "real": float, "word": str}[f["type"]] for f in DATA["features"]]
+_in_order = in_order(_NAMED)
 
 
-def _exact(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Convert other numbers, such as NumPy's, which round and overflow, to Python's own; a fraction
-    in place of a whole number raises TypeError."""
-    if tuple(map(type, values)) == _PLAIN:
+def _input(arguments: tuple[Any, ...], features: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the features of an input in order, as Python's own numbers and words; raises
+    TypeError."""
+    try:
+        values = _in_order(*arguments, **features)
+    except TypeError:
+        raise TypeError(f"the features of {NAME} are {', '.join(_NAMED)}") from None
+    if [*map(type, values)] == _PLAIN:
         return values
-    return tuple(convert(value) for convert, value in zip(_EXACT, values, strict=True))
+    return tuple(map(_converted, _NAMED, _PLAIN, values))
 
 
-@functools.cache
-def _guard(index: int) -> Callable[..., bool] | None:
-    texts = DATA["configurations"][index]["guards"]
-    return _of_configuration(index, f"true and ({') and ('.join(texts)})") if texts else None
-
-
-def _applies(index: int, values: tuple[Any, ...]) -> bool:
-    guard = _guard(index)
-    return guard is None or guard(*values)
+def _converted(name: str, plain: type, value: Any) -> Any:
+    """Convert a value of another type, such as NumPy's numbers, which round and overflow."""
+    try:
+        number = plain(value)
+        if plain is str or (number == value or (plain is float and not isinstance(value, str))):
+            return number
+    except (TypeError, ValueError, OverflowError):
+        pass
+    kind = "whole number" if plain is int else "number"
+    raise TypeError(f"the feature {name} of {NAME} is {value!r:.60}, but must be a {kind}")
 
 
 def _first(order: Sequence[int], values: tuple[Any, ...]) -> int:
     """Return the first configuration of an order that applies; -1 if none does."""
-    if _guard(order[0]) is None:
-        return order[0]
-    values = _exact(values)
     for index in order:
-        if _applies(index, values):
+        guard = _GUARDS[index]
+        if guard is None or guard(*values):
             return index
     return -1
 
@@ -223,9 +209,7 @@ def _least(values: tuple[Any, ...]) -> int:
 
 def _choose(values: tuple[Any, ...]) -> int:
     row = _row(*values)
-    if row < 0:
-        return _first(range(len(PORTFOLIO)), values)
-    return _first(_ORDERS[row], values) if _IS_TREE else _least(_exact(values))
+    return _first(_ORDERS[row], values) if _IS_TREE or row < 0 else _least(values)
 
 
 def _found(values: tuple[Any, ...], index: int) -> int:
@@ -267,7 +251,7 @@ def select_top(most: int, /, *arguments: Any, **features: Any) -> tuple[int, ...
             f"{NAME} predicts no times, so there is no shortlist to try; write it with "
             "harness.dispatch --choice ensemble"
         )
-    values = _exact(_input(arguments, features))
+    values = _input(arguments, features)
     costs, first = _costs(values), _choose(values)
     if first < 0:
         _found(values, first)
@@ -280,12 +264,12 @@ def fallback_index(*arguments: Any, **features: Any) -> int:
     """Return the index of the best single configuration or, where it does not apply, of another;
     raises LookupError if none applies."""
     values = _input(arguments, features)
-    return _found(values, _first(range(len(PORTFOLIO)), values))
+    return _found(values, _first(_ORDERS[-1], values))
 
 
 def is_tuned(*arguments: Any, **features: Any) -> bool:
     """Say whether an input lies in the tuned range."""
-    return bool(_is_tuned(*_input(arguments, features)))
+    return bool(_row(*_input(arguments, features)) >= 0)
 
 
 def serves(device: str, platform: str) -> bool:
@@ -297,7 +281,7 @@ def serves(device: str, platform: str) -> bool:
 def applies(index: int, /, *arguments: Any, **features: Any) -> bool:
     """Say whether a configuration may be launched for an input: the space's constraints hold, and
     the tuned device's limits on launches."""
-    return _applies(index, _exact(_input(arguments, features)))
+    return _first([index], _input(arguments, features)) == index
 
 
 def launch_size(
@@ -305,41 +289,34 @@ def launch_size(
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the work-items (threads) of a group and the groups of the grid, by dimension, of a
     configuration for an input; raises ValueError if it cannot be launched."""
-    values = _exact(_input(arguments, features))
-    group, grid = (
-        tuple(_of_configuration(index, text)(*values) for text in _of_launch(part))
-        for part in ("group", "grid")
-    )
-    if not all(size >= 1 and size == size // 1 for size in group + grid):
-        raise ValueError(f"group {group} and grid {grid} must be whole numbers from 1")
-    return tuple(map(int, group)), tuple(map(int, grid))
-
-
-def _of_launch(part: str) -> Any:
-    found = (DATA["launch"] or {}).get(part)
-    if found is None:
-        raise ValueError(f"{NAME} has no {part} of its launches")
-    return found
+    values = _input(arguments, features)
+    return _launch_part(index, "group", values, 1), _launch_part(index, "grid", values, 1)
 
 
 def shared_bytes(index: int, /, *arguments: Any, **features: Any) -> int:
     """Return the bytes of dynamic shared memory of a group, in OpenCL of the local pointer, of a
     configuration for an input; raises ValueError if it cannot be launched."""
-    values = _exact(_input(arguments, features))
-    size = _of_configuration(index, _of_launch("shared"))(*values)
-    if not size >= 0 or size != size // 1:
-        raise ValueError(f"the shared memory {size} must be a whole number of bytes from 0")
-    return int(size)
+    return _launch_part(index, "shared", _input(arguments, features), 0)[0]
 
 
 def carveout(index: int, /, *arguments: Any, **features: Any) -> int:
     """Return the preferred percentage of shared memory (CUDA's carve-out, -1 for the driver's
     choice) of a configuration for an input; raises ValueError if it cannot be launched."""
-    values = _exact(_input(arguments, features))
-    size = _of_configuration(index, _of_launch("carveout"))(*values)
-    if not -1 <= size <= 100 or size != size // 1:
-        raise ValueError(f"the carve-out {size} must be a whole percentage, or -1")
-    return int(size)
+    return _launch_part(index, "carveout", _input(arguments, features), -1, 100)[0]
+
+
+def _launch_part(
+    index: int, part: str, values: tuple[Any, ...], least: int, most: float = math.inf
+) -> tuple[int, ...]:
+    texts = (DATA["launch"] or {}).get(part)
+    if texts is None:
+        raise ValueError(f"{NAME} has no {part} of its launches")
+    listed = [texts] if isinstance(texts, str) else texts
+    sizes = tuple(_of_configuration(index, text)(*values) for text in listed)
+    if not all(least <= size <= most and size == size // 1 for size in sizes):
+        limit = f"from {least}" if most == math.inf else f"from {least} to {most}"
+        raise ValueError(f"{part} is {sizes}, but must be whole numbers {limit}")
+    return tuple(map(int, sizes))
 
 
 def load(context: Any = None, **options: Any) -> Any:

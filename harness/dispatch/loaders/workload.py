@@ -78,11 +78,5 @@ def _cell(type_: str, value: Any) -> str:
     """Return a feature as a text: `?` for a number that is no input of the space."""
     if type_ == "word":
         return str(value)
-    try:
-        number = int(value) if type_ == "whole" else float(value)
-    except (TypeError, ValueError, OverflowError):
-        return "?"
-    is_input = (
-        number == value and abs(number) < 2**63 if type_ == "whole" else math.isfinite(number)
-    )
-    return repr(number) if is_input else "?"
+    is_input = abs(value) < 2**63 if type_ == "whole" else math.isfinite(value)
+    return repr(value) if is_input else "?"

@@ -32,7 +32,11 @@ from harness.measure.device.base import Compiler, Device
 from harness.measure.devices import Backend, empty_kernel_advice
 from harness.measure.kernels.checks import weak_tests, why_overwritten
 from harness.measure.kernels.data import KernelData, KernelJob, make_kernel_data
-from harness.measure.kernels.runner import measure_interleaved, measure_kernel
+from harness.measure.kernels.runner import (
+    measure_interleaved,
+    measure_kernel,
+    why_any_astray,
+)
 from harness.measure.process.child import Child, ChildLost, repeated
 from harness.measure.process.locks import locked
 from harness.measure.sensors.nvml import (
@@ -60,8 +64,9 @@ class DeviceFacts:
 
 
 class Together(NamedTuple):
-    """What was measured in interleaved rounds. Where the device broke meanwhile, or a result was
-    wrong, the rounds are not `complete`: failures may be due to another configuration's fault.
+    """What was measured in interleaved rounds. Where the device broke meanwhile, a result was
+    wrong, or something was written elsewhere, the rounds are not `complete`: failures may be due to
+    another configuration's fault.
     Where the device `holds_all`, all sets of the input's data were on it at once.
     """
 
@@ -182,7 +187,7 @@ class DeviceWorker:
         """Measure several configurations of one input, one sample of each per round.
 
         Raises DataLost. One that overwrites an input makes the others' results wrong, so that after
-        a wrong result of several this worker is spoilt.
+        a wrong result of several, or a write elsewhere, this worker is spoilt.
         """
         data = self._prepared
         if block.is_reloaded:
@@ -193,7 +198,10 @@ class DeviceWorker:
             self._device, data.sets, jobs, block.rounds, block.order, self._sensors
         )
         data.fresh = False
-        complete = self._device.healthy and not (len(jobs) > 1 and any(map(_is_wrong, measured)))
+        complete = self._device.healthy and not (
+            len(jobs) > 1
+            and (any(map(_is_wrong, measured)) or why_any_astray(self._device, data.sets))
+        )
         if complete:
             self._clean(data, measured)
         else:

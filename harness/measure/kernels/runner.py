@@ -53,35 +53,38 @@ def measure_interleaved(
 ) -> list[Measurement]:
     """Measure several configurations, one sample of each per round; `order` seeds their order.
 
-    The device is bound to all `sets` of data; each run draws one of them.
+    The device is bound to all `sets` of data; each run draws one of them. What several have
+    written, `why_any_astray` finds afterwards.
     """
-    writes = _Writes()
     runners = [
-        KernelRunner(device, sets, job, interleaved=True, writes=writes, sensors=sensors)
-        for job in jobs
+        KernelRunner(device, sets, job, interleaved=len(jobs), sensors=sensors) for job in jobs
     ]
     return trial.measure_interleaved(runners, rounds, order)
 
 
-@dataclass
-class _Writes:
-    """Whether configurations that are interleaved wrote their outputs alone; None until checked."""
-
-    are_legal: bool | None = None
+def why_any_astray(
+    device: Device, sets: Sequence[KernelData], allowed_s: float = math.inf
+) -> str | None:
+    """Return what was written that no run may write, on any of a device's sets of data."""
+    found = []
+    for number, data in enumerate(sets):
+        if len(sets) > 1:  # a twin runs on one of the device's sets
+            device.turn_to(number)
+        found.append(why_astray(device, data.read_only(), allowed_s))
+    return next(filter(None, found), None)
 
 
 @dataclass
 class KernelRunner:
     """A `Runner` that launches one configuration of a kernel, on a set of data that each run draws.
 
-    Its first runs are on each set once.
+    Its first runs are on each set once. It is one of several that are `interleaved`, or alone (0).
     """
 
     device: Device
     sets: Sequence[KernelData]
     job: KernelJob
-    interleaved: bool = False
-    writes: _Writes = field(default_factory=_Writes)
+    interleaved: int = 0
     sensors: Sensors = NO_SENSORS
     _module: object = None
     _number: int = 0  # of the set of data that the last run had
@@ -129,7 +132,9 @@ class KernelRunner:
 
     def prepare(self) -> Iterator[float]:
         """Load, and verify a first run on each set of data."""
-        self._twin_outputs = [self._outputs_of_twin() for _ in self._each_set()]
+        for number in range(len(self.sets)):
+            self._turn_to(number)
+            self._twin_outputs.append(self._outputs_of_twin())
         with self._time.working():
             self._module = self.device.load(self.job.binary)
             self._arranged = [data.arranged(self._config) for data in self.sets]
@@ -140,12 +145,6 @@ class KernelRunner:
                 self.verify()
             yield elapsed_s
         self._sensed = self.sensors.state()
-
-    def _each_set(self) -> Iterator[KernelData]:
-        """Turn to each set of data, and yield it."""
-        for number in range(len(self.sets)):
-            self._turn_to(number)
-            yield self.data
 
     def _turn_to(self, number: int) -> None:
         if len(self.sets) > 1:  # a twin runs on one of the device's sets
@@ -197,37 +196,17 @@ class KernelRunner:
                 self._sensed |= measure_energy(self._run_once, self.verify, counter, seconds)
 
     def check_writes(self) -> None:
-        """Check that no run has written what it may not write.
-
-        Configurations that are interleaved are checked together, and each alone only where one of
-        them has written so.
-        """
-        if not self.interleaved:
-            astray = self._why_astray(self._time.allowed_s)
-        else:
-            if self.writes.are_legal is None:
-                self.writes.are_legal = self._why_astray() is None
-            astray = None if self.writes.are_legal else self._why_astray_alone()
-        if astray:
-            raise RunFailed(Outcome.WRONG_RESULT, f"wrong result: {astray}")
+        """Check that no run has written what it may not write; several are checked together."""
+        if self.interleaved <= 1:
+            allowed_s = math.inf if self.interleaved else self._time.allowed_s
+            astray = why_any_astray(self.device, self.sets, allowed_s)
+            if astray:
+                raise RunFailed(Outcome.WRONG_RESULT, f"wrong result: {astray}")
         self._note_clean(is_clean=True)
 
     def _note_clean(self, is_clean: bool) -> None:
         for data in self.sets:
             data.is_clean = is_clean
-
-    def _why_astray(self, allowed_s: float = math.inf) -> str | None:
-        found = [why_astray(self.device, d.read_only(), allowed_s) for d in self._each_set()]
-        return next(filter(None, found), None)
-
-    def _why_astray_alone(self) -> str | None:
-        """Restore what no run may write, run and verify once more; return what that run wrote."""
-        for data in self._each_set():
-            for name, array in data.read_only().items():
-                self.device.write(name, array)
-        self._run()
-        self.verify()
-        return self._why_astray()
 
     def observed(self) -> dict[str, float]:
         """Return the occupancy, the comparison with the twin, what the host module observes, the
@@ -352,7 +331,7 @@ class KernelRunner:
         self._fill = self._untried[0] if self._untried else self._rng.choice(FILLS)
         arranged = self._arranged[self._number]
         fresh = self.data.fresh(arranged, self._fill)
-        for name, array in self.data.to_write(arranged, self.interleaved).items():
+        for name, array in self.data.to_write(arranged, self.interleaved > 0).items():
             if name not in fresh:
                 self.device.write(name, array)
         self.device.restore(fresh)

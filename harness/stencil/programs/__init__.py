@@ -1,1 +1,0 @@
-"""The paper's eight stencils: each file has an expression and a reference."""
