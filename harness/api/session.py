@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from harness.analysis.inputs import InputReport
 from harness.api.devices import open_devices
-from harness.api.options import DATABASE
 from harness.api.request import PREDICTED, TuneRequest
+from harness.api.tune_options import DATABASE
 from harness.core.errors import DatabaseBusy
 from harness.core.records import Config
 from harness.core.text import counted, first_few
@@ -113,8 +113,8 @@ def _campaign(
         request.options.wait,
         display.say,
     )
-    stop_after = request.options.stop_after  # counted from here: devices take a while to open
-    stop_at = None if stop_after is None else time.monotonic() + stop_after
+    limit_s = request.options.max_time_s  # counted from here: devices take a while to open
+    stop_at = None if limit_s is None else time.monotonic() + limit_s
     plan = request.plan(dataclasses.replace(request.search, seeds=seeds, stop_at=stop_at))
     campaign = Campaign(plan, pool, store, display)
     campaign.check_seeds()
