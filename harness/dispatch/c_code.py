@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -50,7 +50,7 @@ def c_header(dispatcher: Dispatcher) -> str:
         Type=Type,
         features=dispatcher.features,
         members={n: _member_type([config[n] for config in portfolio]) for n in portfolio[0]},
-        member_value=_member_value,
+        writers=_WRITERS,
         worth=c_real(WORTH_A_TRY) if choice.predicts_times else "",
         environment=dispatcher.provenance.environment,
         name=dispatcher.name,
@@ -254,14 +254,11 @@ def _member_type(values: Sequence[Value]) -> str:
     return "double" if kinds <= {int, float} else "const char *"
 
 
-def _member_value(value: Value, kind: str) -> str:
-    """Write a value of a member."""
-    if kind == "bool":
-        return "true" if value else "false"
-    if kind in ("int", "int64_t"):
-        assert isinstance(value, int)
-        return c_whole(value)
-    if kind == "double":
-        assert isinstance(value, (int, float))
-        return c_real(value)
-    return "NULL" if value is None else c_string(shown(value))
+_WRITERS: Mapping[str, Callable[[Any], str]] = {
+    "bool": lambda value: "true" if value else "false",
+    "int": c_whole,
+    "int64_t": c_whole,
+    "double": c_real,
+    "const char *": lambda value: "NULL" if value is None else c_string(shown(value)),
+}
+"""What writes a value of a member, by the member's type."""

@@ -38,7 +38,7 @@ from harness.dispatch.document import document_text
 from harness.dispatch.features import features_of
 from harness.dispatch.guards import check_exact
 from harness.dispatch.launcher import Launcher, launcher_files
-from harness.dispatch.loaders import loader_files, runtime_files
+from harness.dispatch.loaders import module_files
 from harness.dispatch.matrix import Matrix
 from harness.measure.cuda.cubin import kernel_symbol
 from harness.models.encoding.columns import tuned_range
@@ -127,15 +127,13 @@ def _dispatcher(
 
 def files_of(dispatcher: Dispatcher, launcher: Launcher | None = None) -> dict[str, bytes]:
     """Return the content of each file, by its path in the folder."""
-    name = dispatcher.name
+    name, backend = dispatcher.name, dispatcher.provenance.environment.backend
+    modules = module_files(backend if dispatcher.has_loader else None)
     files = {
         f"{name}.h": c_header(dispatcher).encode(),
         f"{name}/{name}.json": document_text(dispatcher, launcher).encode(),
-        **{f"{name}/{file}": content for file, content in runtime_files().items()},
+        **{f"{name}/{file}": content for file, content in modules.items()},
     }
-    if dispatcher.has_loader:
-        backend = dispatcher.provenance.environment.backend
-        files |= {f"{name}/{file}": content for file, content in loader_files(backend).items()}
     if launcher is not None:
         files |= launcher_files(name, launcher)
     folder = f"{name}/{dispatcher.item}s"

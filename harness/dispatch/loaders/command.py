@@ -101,12 +101,10 @@ class LaunchedProgram:
         file = self._dispatcher.DATA["configurations"][index]["file"]
         program = str(self._folder / file) if file else ""
         words = [program if word is None else word for word in config["before"]]
-        waiting = list(config["inserted"])
-        for count, argument in enumerate(arguments):
-            while waiting and waiting[0][0] <= count:
-                words.append(waiting.pop(0)[1])
-            words.append(argument)
-        words += [word for _, word in waiting]
+        for count in range(len(arguments) + 1):
+            is_end = count == len(arguments)
+            words += [w for at, w in config["inserted"] if at == count or (is_end and at > count)]
+            words += arguments[count : count + 1]
         fixed = self._data["fixed_variables"].items()
         variables = {n: text for n, text in fixed if n not in os.environ} | config["variables"]
         by_name = {feature["name"]: feature for feature in self._data["features"]}
