@@ -64,7 +64,6 @@ def read_pragmas(path: str, scan: Scan, scope: KernelScope) -> Declared:
     reader = _PragmaReader(path, scan)
     for index, directive in enumerate(scan.directives):
         reader.read(index, directive)
-    reader.check_tiles()
     if reader.faults:
         raise SpecError(reader.faults)
     tuned: dict[str, DeclaredParameter] = {}
@@ -91,10 +90,6 @@ def constants_of(directives: Sequence[Directive]) -> dict[str, int]:
     return {name: value for name, value in once.items() if isinstance(value, int)}
 
 
-class _PragmaError(Exception):
-    """The fault of the pragma that is being read."""
-
-
 class _PragmaReader:
     """Collect the parameters, constraints and faults of all pragmas."""
 
@@ -103,7 +98,6 @@ class _PragmaReader:
         self.bound: list[tuple[int, DeclaredParameter]] = []
         self.constraints: list[Pragma] = []
         self.faults: list[Fault] = []
-        self._tiles: list[Pragma] = []
         self._path = path
         self._directives = scan.directives
         self._code = {token.start: token.text for token in scan.code}
@@ -122,28 +116,12 @@ class _PragmaReader:
             pragma = read_pragma(directive)
             if pragma.kind == "constraint":
                 self.constraints.append(pragma)
-            elif pragma.kind == TILE:
-                self._tiles.append(pragma)
             elif pragma.kind in UNROLLS:
                 self._add(directive.start, self._above_loop(index, pragma))
-            else:
+            elif pragma.kind != TILE:  # its sizes are judged where a space is read
                 self._add(directive.start, self._above_define(index, pragma))
-        except (ValueError, _PragmaError) as error:
+        except ValueError as error:
             self._fault(directive.line, f"`#pragma {escaped(directive.text)}`: {error}")
-
-    def check_tiles(self) -> None:
-        """Check that each size of a tile is a parameter with whole values from 0."""
-        for pragma in self._tiles:
-            for size in sorted({size for _, size in pragma.tiles}):
-                values = self.tuned[size].pragma.values[:1000] if size in self.tuned else ()
-                wrong = [v for v in values if type(v) is not int or v < 0]
-                if wrong or not values:
-                    found = f"the value {wrong[0]} of" if wrong else "no values of"
-                    text = (
-                        f"`{pragma}`: found {found} `{size}`, expected sizes from 0 (not tiled), "
-                        f"such as `#pragma values 0,8,16,32` above `#define {size} 0`"
-                    )
-                    self._fault(pragma.line, text)
 
     def _fault(self, line: int, text: str) -> None:
         self.faults.append(Fault(self._path, line, escaped(text)))
@@ -154,7 +132,7 @@ class _PragmaReader:
         are_loops = {tuned.pragma.kind, other.pragma.kind}.issubset(UNROLLS)
         is_same = (other.default, other.pragma.values) == (tuned.default, tuned.pragma.values)
         if other is not tuned and not (are_loops and is_same):
-            raise _PragmaError(
+            raise ValueError(
                 f"`{tuned.name}` already has a pragma, on line {other.pragma.line}; "
                 "keep one for each parameter"
             )
@@ -166,7 +144,7 @@ class _PragmaReader:
         found = next(below, None) if guard else found
         if not found or not found.is_constant or (guard and found.word not in found.undefined):
             name = guard.word if guard and guard.name == "ifndef" else "NAME"
-            raise _PragmaError(
+            raise ValueError(
                 f"expected `#define {name} VALUE` below it, found {self._below(index)}"
             )
         shown = spaced(found.operands[1:])
@@ -188,10 +166,10 @@ class _PragmaReader:
         if below is not None and is_unroll(below):
             above, default = below, self._factor(below, pragma)
         if self._code.get(above.next_code or -1) not in ("for", "while", "do"):
-            raise _PragmaError(f"expected a loop below it, found {self._below(index)}")
+            raise ValueError(f"expected a loop below it, found {self._below(index)}")
         name = self._unrolls[self._directives[index].start]
         if pragma.name is None and name in self._words | self._constants.keys():
-            raise _PragmaError(
+            raise ValueError(
                 f"its parameter would be {name}, but the file already uses that name; choose "
                 f"another: `#pragma {pragma.kind} NAME {pragma.operands}`"
             )
@@ -233,4 +211,4 @@ def _check_default(default: Value, pragma: Pragma, where: str, hint: str = "") -
         listed = ", ".join(map(str, values[:_SHOWN_VALUES]))
         if len(values) > _SHOWN_VALUES:
             listed = f"{values[0]}, {values[1]}, ..., {values[-1]}"
-        raise _PragmaError(f"the default{where} is not one of its values: {listed}{hint}")
+        raise ValueError(f"the default{where} is not one of its values: {listed}{hint}")

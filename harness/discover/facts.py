@@ -16,9 +16,9 @@ from harness.discover.suggestions import Suggestion, is_number_type, suggest
 from harness.discover.syntax import Argument, KernelSignature, find_kernels
 from harness.discover.types import NumpyType, numpy_type
 from harness.source.kernel_source import read_source
-from harness.source.parser_text import CUDA, OPENCL, ParserText, prepare
+from harness.source.parser_text import CUDA, OPENCL, prepare
 from harness.source.pragmas import Pragma
-from harness.source.preprocessor import spaced
+from harness.source.preprocessor import macros_of
 
 _SHOWN_NAMES = 12
 GUESSED_TYPE = "float"
@@ -120,7 +120,7 @@ def discover(path: Path, function: str | None) -> Facts:
         declared,
         tuple(suggest(prepared, kernel, scope, taken)),
         scope.foreign.union(elsewhere, (t.name for t in declared.left_out)),
-        _aliases(prepared),
+        {name: texts[-1] for name, texts in macros_of(prepared.scan.directives).items()},
         any(t.text == "this_grid" and scope.holds(t.start) for t in prepared.scan.code),
     )
     _check_constraints(facts)
@@ -146,16 +146,6 @@ def _chosen(
         hint = f"did you mean `{near}`? " if near else ""
         raise UsageError(f"`{function}` is no kernel of {path}; {hint}there is {there}")
     return chosen[0]
-
-
-def _aliases(prepared: ParserText) -> dict[str, str]:
-    """Collect the macros that stand for words, such as `#define REAL float`."""
-    constants = (d for d in prepared.scan.directives if d.is_constant)
-    return {
-        d.word: spaced(d.operands[1:])
-        for d in constants
-        if len(d.operands) > 1 and all(t.kind == "word" for t in d.operands[1:])
-    }
 
 
 def _check_constraints(facts: Facts) -> None:

@@ -36,7 +36,6 @@ from harness.recordings.files import (
     recording_name,
 )
 from harness.recordings.recording import Recording, RecordingBuilder, typed
-from harness.space import position_of
 from harness.space_file import Parameter, Spec
 
 MAX_ROWS = 2_000_000
@@ -85,7 +84,7 @@ def _listed_value(parameter: Parameter, text: str) -> Value:
     Raises ValueError where no value matches.
     """
     for reading in _readings(text.strip()):
-        if position_of(parameter, reading) is not None:
+        if parameter.allows(reading):
             return reading
     values = parameter.values
     if isinstance(values, range):

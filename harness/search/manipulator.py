@@ -22,7 +22,7 @@ from opentuner.search.manipulator import (
 
 from harness.core.records import Config, Value
 from harness.models.transfer_prior import TransferData
-from harness.space import Space, position_of
+from harness.space import Space
 from harness.space_file import Parameter
 
 Cfg = dict[str, Any]
@@ -45,7 +45,7 @@ class OrderedParameter(IntegerParameter):  # type: ignore[misc]
         return self._parameter.values[val]
 
     def _from_storage_type(self, sval: Value) -> int:
-        position = position_of(self._parameter, sval)
+        position = self._parameter.position(sval)
         assert position is not None
         return position
 

@@ -18,7 +18,7 @@ from harness.core.errors import ExpressionError
 from harness.core.program import Launch
 from harness.core.records import LIMIT_NAMES, Config, DeviceLimits, Input, Value, shown
 from harness.space.launches import launch_constraints, launch_of
-from harness.space.points import PointArray, Points, position_of
+from harness.space.points import PointArray, Points
 from harness.space.space import Space
 from harness.space_file import LaunchPlan, Parameter, Spec, conditional
 
@@ -144,7 +144,7 @@ class ConstrainedSpace(Space):
         for condition in self._conditions:  # ordered: what a condition names is final before
             matters = condition.solutions.contains(found[:, condition.axes])
             parameter = condition.parameter
-            default = position_of(parameter, parameter.default)
+            default = parameter.position(parameter.default)
             assert default is not None
             found[~matters, self.points.axis[parameter.name]] = default
         return found

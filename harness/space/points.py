@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -40,7 +39,7 @@ class Points:
             if parameter.name not in config:
                 return f"it has no value for {parameter.name}"
             value = config[parameter.name]
-            if self._position(parameter, value) is None:
+            if parameter.position(value) is None:
                 return f"{parameter.name}={shown(value)} is not one of its values"
         return None
 
@@ -63,24 +62,10 @@ class Points:
         return {parameter.name: parameter.values[index] for parameter, index in pairs}
 
     def _index(self, parameter: Parameter, value: Value) -> int:
-        index = self._position(parameter, value)
+        index = parameter.position(value)
         if index is None:
             raise UsageError(f"{parameter.name}={shown(value)} is not one of its values")
         return index
-
-    def _position(self, parameter: Parameter, value: Value) -> int | None:
-        known = self._known.get(parameter.name)
-        if known is None:
-            return position_of(parameter, value)
-        return known.get((type(value), value))
-
-    @cached_property
-    def _known(self) -> dict[str, dict[tuple[type, Value], int]]:
-        return {
-            p.name: {(type(value), value): index for index, value in enumerate(p.values)}
-            for p in self.parameters
-            if not isinstance(p.values, range)
-        }
 
     # ------------------------------------------------------------- neighbours
 
@@ -121,14 +106,3 @@ def step_size(parameter: Parameter, here: int, there: Any) -> Any:
     array."""
     away = abs(there - here)
     return away / max(1, len(parameter.values) - 1) if is_scale(parameter) else away != 0
-
-
-def position_of(parameter: Parameter, value: Value) -> int | None:
-    """Return the index of a value among a parameter's values; None for an unknown value."""
-    values = parameter.values
-    if isinstance(values, range):
-        return values.index(value) if type(value) is int and value in values else None
-    for position, candidate in enumerate(values):
-        if type(candidate) is type(value) and candidate == value:
-            return position
-    return None

@@ -56,10 +56,20 @@ class Parameter:
         return self.kind == "enum" and first is None and len(numbers) > 1 and _is_scale(numbers)
 
     def allows(self, value: Value) -> bool:
-        """Whether this is one of the values; 1, 1.0 and True are different values."""
+        """Whether this is one of the values."""
+        return self.position(value) is not None
+
+    def position(self, value: Value) -> int | None:
+        """Return the index of a value; None for any other. 1, 1.0 and True are different values."""
         if isinstance(self.values, range):
-            return type(value) is int and value in self.values
-        return any(type(other) is type(value) and other == value for other in self.values)
+            if type(value) is not int or value not in self.values:
+                return None
+            return self.values.index(value)
+        return self._positions.get((type(value), value))
+
+    @cached_property
+    def _positions(self) -> Mapping[tuple[type, Value], int]:
+        return {(type(value), value): index for index, value in enumerate(self.values)}
 
     def options(self, value: Value) -> tuple[str, ...]:
         """Return the compiler options that set a flag to this value; none where it is absent."""

@@ -352,22 +352,10 @@ def test_discover_declares_sizes_as_parameters_of_the_kernels_source(tmp_path: P
     assert (other.tuned, other.left_out) == ((), (size,))
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("#pragma values 0,8,16\n", "", "k.cl:3: `#pragma tile x:TILE_X`: found no values of `TIL"
-         "E_X`, expected sizes from 0 (not tiled), such as `#pragma values 0,8,16,32` above `#de"),
-        ("0,8,16\n", "0,8,0.5\n", "k.cl:4: `#pragma tile x:TILE_X`: found the value 0.5 of `TILE"),
-        ("int x = 0", "x = 0", "k.cl:5: `#pragma tile x:TILE_X` on line 4 cannot be carried out"),
-    ],
-)  # fmt: skip
-def test_discover_refuses_what_has_no_sizes_or_cannot_be_tiled(
-    tmp_path: Path, old: str, new: str, message: str
-) -> None:
-    (tmp_path / "k.cl").write_text(KERNEL.replace(old, new, 1))
-    with pytest.raises(SpecError) as caught:
+def test_discover_refuses_loops_that_cannot_be_tiled(tmp_path: Path) -> None:
+    (tmp_path / "k.cl").write_text(KERNEL.replace("int x = 0", "x = 0"))
+    with pytest.raises(SpecError, match=r"k\.cl:5: .* on line 4 cannot be carried out"):
         discover(tmp_path / "k.cl", None)
-    assert message in str(caught.value)
 
 
 # ------------------------------------------------------------------------- on the compilers

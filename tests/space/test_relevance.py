@@ -87,19 +87,6 @@ def test_the_one_that_counts_has_the_default() -> None:
     assert tiled().is_legal(tiled().default)
 
 
-def test_conditions_are_resolved_in_order_whatever_the_order_of_the_parameters() -> None:
-    # With TILE back at its default of 4, PAD matters; were PAD looked at first, it would not.
-    printed: Told = {
-        "PAD": ((0, 1), 0, "TILE > 2"),
-        "TILE": ((1, 4), 4, "IMPL == 'tiled'"),
-        "IMPL": (("direct", "tiled"), "direct", None),
-    }
-    checked = space(printed)
-    config = Config({"PAD": 1, "TILE": 1, "IMPL": "direct"})
-    assert checked.canonical(config) == Config({"PAD": 1, "TILE": 4, "IMPL": "direct"})
-    assert checked.count == 2 + 3
-
-
 def test_what_is_no_point_stays_as_it_is() -> None:
     for values in ({"IMPL": "direct"}, {"IMPL": "no", "TILE": 1, "PAD": 0, "WORD": 8, "BLOCK": 1}):
         config = Config(values)
@@ -126,11 +113,6 @@ def test_what_does_not_matter_but_differs_is_told_with_what_decides() -> None:
     assert tiled(m=1).why_illegal(config) == (
         "WORD does not matter where IMPL=packed, m=1, so it stays at its default absent"
     )
-
-
-def test_a_constraint_sees_the_default_of_what_does_not_matter() -> None:
-    printed: Told = {"A": ((1, 2), 1, None), "B": ((1, 9), 1, "A == 2")}
-    assert set(space(printed, "A + B < 4")) == {Config({"A": 1, "B": 1}), Config({"A": 2, "B": 1})}
 
 
 def test_a_condition_on_a_device_waits_for_it() -> None:

@@ -25,7 +25,7 @@ from harness.core.errors import ExpressionError, UsageError
 from harness.core.records import Config, DeviceLimits, Input, Outcome, Value
 from harness.recordings.recording import RecordedTable, Recording
 from harness.recordings.space import ListedSpace
-from harness.space import ConstrainedSpace, PointArray, Space, position_of
+from harness.space import ConstrainedSpace, PointArray, Space
 from harness.space_file import LaunchPlan, Parameter, Spec
 from tests.helpers.replays import make_spec
 
@@ -216,7 +216,7 @@ def test_a_value_of_another_type_is_another_value(values: Sequence[Value]) -> No
     for value in (1, True, 1.0, "1"):
         own = any(type(value) is type(v) and value == v for v in values)
         assert checked.is_legal({"A": value}) is own
-        place = position_of(checked.parameters[0], value)
+        place = checked.parameters[0].position(value)
         assert place == (list(values).index(value) if own else None)
 
 
