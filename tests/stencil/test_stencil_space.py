@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from harness.commands import stencil as explorer
 from harness.commands.analyse import main as analyse
 from harness.commands.check import main as check
-from harness.commands.stencil import command as explorer
 from harness.commands.stencil import main
 from harness.commands.tune import main as tune
 from harness.core.errors import HostModuleError, UsageError
