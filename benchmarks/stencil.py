@@ -23,6 +23,10 @@ hour of two cores.
 
     python -m benchmarks.stencil --sizes 512 1024 2048 --count 400 --campaigns 3
 
+The paper's programs share nearly all designs, and so do these; the column `shared` says how many:
+
+    python -m benchmarks.stencil --sizes 512 --count 300 --designs shared
+
 The paper's sizes are 512 to 8192, and it measures some 10,000 points a program:
 
     python -m benchmarks.stencil --sizes 512 1024 2048 4096 8192 --count 10000 --backend cuda

@@ -14,7 +14,7 @@ from harness.core.text import counted
 from harness.space_file.document import MAX_BYTES
 from harness.stencil.definition import Definition, load_definition
 from harness.stencil.explore import Variant, explore
-from harness.stencil.space_files import files, function_name
+from harness.stencil.space_files import SpaceFolder
 
 main = main_of("stencil")
 
@@ -27,7 +27,7 @@ def run(options: StencilOptions) -> int:
     variants = _variants(definition, options)
     points = sum(len(variant.kernels) for variant in variants)
     space = Path(f"{definition.name}.yaml")
-    texts = files(definition, options.size, variants, _again(options))
+    texts = SpaceFolder(definition, options.size, variants, _again(options)).texts()
     if len(texts[space]) > MAX_BYTES:
         raise UsageError(f"{points} points are too many for one space; ask for fewer with --count")
     contents = {path.as_posix(): text.encode() for path, text in texts.items()}
@@ -60,7 +60,7 @@ def _variants(definition: Definition, options: StencilOptions) -> list[Variant]:
     # With points of its own for each stencil, a predictor is judged on those that it does not know.
     seed = f"{options.seed} {options.size}"
     seed += f" {definition.name}" if options.designs == "own" else ""
-    name = function_name(definition)
+    name = definition.function_name
     variants = explore(name, expression, options.count, seed, options.threads)
     if not variants:
         raise UsageError(

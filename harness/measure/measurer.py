@@ -167,12 +167,17 @@ class LocalMeasurer(ABC, Generic[B, J]):
         rounds: int,
         seeds: Sequence[int] = ONE_OCCASION,
     ) -> list[Measurement]:
-        """Measure several configurations, one sample of each per round; each of them is run."""
+        """Measure several configurations, one sample of each per round; each of them is run. Where
+        the default is among them, the gain of each must show beside it.
+        """
         prepared = [self._job(space, problem, config, None) for config in configs]
         jobs = [job for job in prepared if not isinstance(job, Measurement)]
         measure = partial(self._measured_interleaved, space)
         measured = iter(over_occasions(jobs, split_rounds(rounds, seeds), measure))
-        return [job if isinstance(job, Measurement) else next(measured) for job in prepared]
+        ended = [job if isinstance(job, Measurement) else next(measured) for job in prepared]
+        default = space.canonical(space.default)
+        beside = next((m for m in ended if m.config == default), None)
+        return ended if beside is None else [self._shown(m, beside, seeds) for m in ended]
 
     def close(self) -> None:
         """End all worker processes at once."""
@@ -203,6 +208,12 @@ class LocalMeasurer(ABC, Generic[B, J]):
         self, space: Space, jobs: Sequence[J], block: Block
     ) -> list[Measurement]:
         """Run several jobs interleaved on one occasion."""
+
+    @abstractmethod
+    def _shown(
+        self, measured: Measurement, default: Measurement, seeds: Sequence[int]
+    ) -> Measurement:
+        """Return a measurement of the rounds of the default, unless its gain does not show."""
 
     # ---------------------------------------------------------------------- what is the same
 

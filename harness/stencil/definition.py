@@ -25,6 +25,11 @@ class Definition:
     text: str
     module: ModuleType
 
+    @property
+    def function_name(self) -> str:
+        """Name the kernel; the stencil's own name may be taken by one of its functions."""
+        return f"{self.name}_kernel"
+
     def expression(self, size: int) -> Node:
         """Call the file's `expression`; raise StencilError, with file and line, if it fails."""
         try:

@@ -22,30 +22,9 @@ from harness.stencil.features import FEATURES, features
 _CONSTRAINT_LENGTH = 800  # a space has at most 1,000 constraints, of 1,000 characters each
 
 
-def files(
-    definition: Definition,
-    size: int,
-    variants: Sequence[Variant],
-    command: str,
-) -> dict[Path, str]:
-    """Write the folder's texts by relative path; their comments name the `command`."""
-    folder = _SpaceFolder(definition, size, variants, command)
-    name = definition.name
-    texts = {Path(f"{name}.yaml"): folder.yaml(), Path(f"{name}.py"): folder.host()}
-    for suffix in SUFFIXES:
-        texts[Path(name + suffix)] = folder.chooser(suffix)
-        for number, variant in enumerate(variants):
-            texts[folder.variant_path(number, suffix)] = folder.variant(number, variant, suffix)
-    texts[Path(f"{name}.features.csv")] = folder.features()
-    return texts
+class SpaceFolder:
+    """The texts of a space's folder; their comments name the `command` that repeats them."""
 
-
-def function_name(definition: Definition) -> str:
-    """Name the kernel; the stencil's own name may be taken by one of its functions."""
-    return f"{definition.name}_kernel"
-
-
-class _SpaceFolder:
     def __init__(
         self, definition: Definition, size: int, variants: Sequence[Variant], command: str
     ) -> None:
@@ -60,22 +39,33 @@ class _SpaceFolder:
         used = [t.local for v in variants for t in v.kernels]
         self._axes = [0] + [axis for axis in (1, 2) if any(local[axis] > 1 for local in used)]
 
+    def texts(self) -> dict[Path, str]:
+        """Write the texts by relative path."""
+        name = self._definition.name
+        texts = {Path(f"{name}.yaml"): self._yaml(), Path(f"{name}.py"): self._host()}
+        for suffix in SUFFIXES:
+            texts[Path(name + suffix)] = self._chooser(suffix)
+            for number, variant in enumerate(self._variants):
+                texts[self._variant_path(number, suffix)] = self._variant(number, variant, suffix)
+        texts[Path(f"{name}.features.csv")] = self._features()
+        return texts
+
     # ---------------------------------------------------------------- sources
 
-    def variant_path(self, number: int, suffix: str) -> Path:
+    def _variant_path(self, number: int, suffix: str) -> Path:
         return Path("variants") / f"{self._definition.name}_{number}{suffix}"
 
-    def chooser(self, suffix: str) -> str:
+    def _chooser(self, suffix: str) -> str:
         names = ", ".join(self._launch_names())
         lines = [f"/* {self._title}: the variant VARIANT,"]
         lines += [f" * launched with {names}. */"]
         lines += [f"#ifndef LOCAL_{d}\n#define LOCAL_{d} 1\n#endif" for d in "XYZ"]
         for number in range(len(self._variants)):
             lines += [f"#{'elif' if number else 'if'} VARIANT == {number}"]
-            lines += [f'#include "{self.variant_path(number, suffix).as_posix()}"']
+            lines += [f'#include "{self._variant_path(number, suffix).as_posix()}"']
         return "\n".join([*lines, "#endif", ""])
 
-    def variant(self, number: int, variant: Variant, suffix: str) -> str:
+    def _variant(self, number: int, variant: Variant, suffix: str) -> str:
         """Write the kernels, each under its group sizes, below a comment with the expression."""
         texts: dict[str, list[Threads]] = {}
         for threads, kernel in variant.kernels.items():
@@ -103,7 +93,7 @@ class _SpaceFolder:
     def _launch_values(self, threads: Threads) -> list[int]:
         return [*(threads.local[axis] for axis in self._axes), threads.coarsening]
 
-    def yaml(self) -> str:
+    def _yaml(self) -> str:
         name, variants = self._definition.name, self._variants
         points = sum(len(v.kernels) for v in variants)
         default = next(iter(variants[0].kernels))
@@ -114,7 +104,7 @@ class _SpaceFolder:
             f"name: {name}",
             f"title: {self._title}, in {len(variants)} variants",
             "kernel:",
-            f"  function: [{function_name(self._definition)}]",
+            f"  function: [{self._definition.function_name}]",
             f"  source: {{opencl: {name}.cl, cuda: {name}.cu}}",
             f"  host: {name}.py",
             "parameters:",
@@ -161,7 +151,7 @@ class _SpaceFolder:
 
     # --------------------------------------------------------- host, features
 
-    def host(self) -> str:
+    def _host(self) -> str:
         local = ", ".join(
             f'config["LOCAL_{d}"]' if axis in self._axes else "1" for axis, d in enumerate("XYZ")
         )
@@ -171,12 +161,12 @@ class _SpaceFolder:
             inputs=self._inputs,
             result=self._result,
             local=local,
-            function=function_name(self._definition),
+            function=self._definition.function_name,
             features=f"{self._definition.name}.features.csv",
             tuned=("VARIANT", *self._launch_names()),
         )
 
-    def features(self) -> str:
+    def _features(self) -> str:
         table = io.StringIO()
         writer = csv.writer(table, lineterminator="\n")
         groups = ("groups_x", "groups_y", "groups_z")
@@ -219,9 +209,9 @@ def arguments(features, rng):
         }}
     for name, shape in _INPUTS.items():
         if name not in arrays or _np.shape(arrays[name]) != shape:
-            found = f"one of {{_np.shape(arrays[name])}}" if name in arrays else "none"
+            other = f"one of {{_np.shape(arrays[name])}}" if name in arrays else "none"
             raise ValueError(
-                f"inputs() must return `{{name}}`, an array of {{shape}}, not {{found}}"
+                f"inputs() must return `{{name}}`, an array of {{shape}}, not {{other}}"
             )
     arrays = {{name: _np.ascontiguousarray(array, _np.float32) for name, array in arrays.items()}}
     return arrays | {{"result": _np.zeros({result}, _np.float32)}}
@@ -250,6 +240,6 @@ def launches(arguments, config):
 
 def observe(config):
     """Return the point's features, the training data of predictors."""
-    known = (*_TUNED, "groups_x", "groups_y", "groups_z")
-    return {{name: float(value) for name, value in _point(config).items() if name not in known}}
+    others = (*_TUNED, "groups_x", "groups_y", "groups_z")
+    return {{name: float(value) for name, value in _point(config).items() if name not in others}}
 '''

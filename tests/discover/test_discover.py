@@ -20,7 +20,7 @@ from harness.discover.space_file import space_text, to_do
 from harness.discover.syntax import Argument
 from harness.measure.cuda.nvcc import Nvcc, find_nvcc
 from harness.measure.kernels.data import make_kernel_data
-from harness.measure.opencl.driver import OpenClCompiler, find_device
+from harness.measure.opencl.driver import OpenClCompiler, usable_devices
 from harness.source.kernel_source import Source
 from harness.source.pragmas import EXAMPLES
 from harness.space_file import load_spec
@@ -862,5 +862,5 @@ def test_a_source_with_pragmas_builds_unchanged_and_each_value_differently(tmp_p
 
 
 def test_an_opencl_source_with_pragmas_builds_unchanged() -> None:
-    compiler = OpenClCompiler(find_device())
+    compiler = OpenClCompiler(usable_devices()[0])
     assert compiler.compile(Program((DATA / "smooth.cl").read_text(), (), ())).data

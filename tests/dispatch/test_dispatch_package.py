@@ -37,7 +37,7 @@ from harness.dispatch.package import (
 from harness.measure.cuda.bindings import BindingsDriver
 from harness.measure.cuda.nvcc import Nvcc
 from harness.measure.opencl.device import OpenClDevice
-from harness.measure.opencl.driver import find_device
+from harness.measure.opencl.driver import usable_devices
 from harness.space_file import Spec, load_spec
 from tests.helpers.dispatch_examples import PROVENANCE, STRICT, mvmul_program
 from tests.helpers.stub_driver import StubDriver, needs_pycuda
@@ -78,7 +78,7 @@ def spec() -> Spec:
 
 def write_for_opencl(folder: Path, spec: Spec, program: DispatchProgram) -> None:
     """Write a dispatcher for the OpenCL device that is here."""
-    device = OpenClDevice(find_device())
+    device = OpenClDevice(usable_devices()[0])
     where, limits = provenance(device.environment("a compiler")), device.limits.names()
     kernels = opencl_kernels(spec, program)
     write_dispatcher(folder, program, spec, where, kernels, limits)

@@ -327,6 +327,8 @@ class HereChild:
                 if getattr(self._worker, "is_spoilt", False):
                     self.replace()
 
+    call_again = call
+
     def replace(self) -> None:
         """Make another worker."""
         self._worker = None

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.measure.opencl.driver import build_program, device_of, find_device, load_pyopencl
+from harness.measure.opencl.driver import build_program, device_of, load_pyopencl, usable_devices
 from harness.stencil.definition import Definition, load_definition
 from harness.stencil.emit import OPENCL, emit
 from harness.stencil.nest import LoopNest
@@ -54,7 +54,7 @@ class Pocl:
 
     def __init__(self) -> None:
         self.cl = load_pyopencl()
-        self.context = self.cl.Context([device_of(self.cl, find_device())])
+        self.context = self.cl.Context([device_of(self.cl, usable_devices()[0])])
         self.queue = self.cl.CommandQueue(self.context)
 
     def run_all(self, kernels: Sequence[LoopNest], arrays: Arrays) -> list[np.ndarray]:

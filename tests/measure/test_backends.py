@@ -16,7 +16,7 @@ from harness.measure.cuda.nvcc import Nvcc
 from harness.measure.device.base import Compiler, Device
 from harness.measure.device.bound import StrayWrite
 from harness.measure.opencl.device import OpenClDevice
-from harness.measure.opencl.driver import OpenClCompiler, find_device
+from harness.measure.opencl.driver import OpenClCompiler, usable_devices
 from harness.measure.trial.verify import NAN
 from tests.helpers.compilers import CUDA_TWICE, needs_nvcc
 from tests.helpers.fakes import FakeCompiler, FakeDevice
@@ -52,7 +52,7 @@ def _fake() -> Kit:
 
 
 def _opencl() -> Kit:
-    name = find_device()
+    name = usable_devices()[0]
     return Kit(OpenClCompiler(name), lambda: OpenClDevice(name), OPENCL)
 
 

@@ -20,7 +20,7 @@ from harness.measure.cuda.gpus import list_gpus
 from harness.measure.cuda.nvcc import Nvcc
 from harness.measure.opencl import device as opencl_device
 from harness.measure.opencl.device import OpenClDevice, last_cache_bytes
-from harness.measure.opencl.driver import DeviceName, OpenClCompiler, find_device
+from harness.measure.opencl.driver import DeviceName, OpenClCompiler, usable_devices
 from harness.space_file import Spec, load_spec
 from tests.helpers.fake_kernels import write_fake
 from tests.helpers.fakes import FAKE_SPACE
@@ -68,7 +68,7 @@ def test_the_cache_of_a_program_is_refused() -> None:
 @pytest.fixture
 def twice() -> Binary:
     text = "kernel void twice(global float *x) { x[get_global_id(0)] *= 2; }"
-    return OpenClCompiler(find_device()).compile(Program(text, (), ()))
+    return OpenClCompiler(usable_devices()[0]).compile(Program(text, (), ()))
 
 
 TWICE = Launch("twice", (4,), (1,), ("x",))
@@ -92,7 +92,7 @@ def test_cold_caches_are_written_over_before_every_run(
     cache_bytes = 1 << 20  # a server has hundreds of MiB, which take seconds
     monkeypatch.setattr(opencl_device, "last_cache_bytes", lambda *_: cache_bytes)
     sizes = runs_noted(monkeypatch)
-    device = OpenClDevice(find_device(), COLD)
+    device = OpenClDevice(usable_devices()[0], COLD)
     device.bind({"x": np.ones(4, np.float32)})
     module = device.load(twice)
     assert device.environment("a compiler").cache == COLD
@@ -146,7 +146,7 @@ def test_no_room_to_empty_the_caches_is_found_before_anything_runs(
 
 
 def test_warm_caches_are_left_alone(twice: Binary, monkeypatch: pytest.MonkeyPatch) -> None:
-    device, sizes = OpenClDevice(find_device()), runs_noted(monkeypatch)
+    device, sizes = OpenClDevice(usable_devices()[0]), runs_noted(monkeypatch)
     device.bind({"x": np.ones(4, np.float32)})
     device.restore({})
     device.launch(device.load(twice), [TWICE])

@@ -14,7 +14,7 @@ from harness.core.records import Config
 from harness.measure.choose import fitted_backend
 from harness.measure.cuda.nvcc import Nvcc
 from harness.measure.devices import Backend
-from harness.measure.opencl.driver import OpenClCompiler, find_device
+from harness.measure.opencl.driver import OpenClCompiler, usable_devices
 from harness.space import ConstrainedSpace
 from harness.space.launches import make_program
 from harness.space_file import Spec, load_spec
@@ -106,7 +106,7 @@ def test_options_and_included_files_are_part_of_the_identity_and_the_deadline_is
 
 
 def test_opencl_builds_with_them(folder: Path) -> None:
-    binary = OpenClCompiler(find_device()).compile(program(loaded(folder), "opencl"))
+    binary = OpenClCompiler(usable_devices()[0]).compile(program(loaded(folder), "opencl"))
     assert "HELPER 7" in binary.data.decode()
 
 

@@ -19,7 +19,7 @@ from harness.core.program import Argument, Launch, Program
 from harness.core.records import DEVICE_UUID
 from harness.measure.opencl import driver as opencl
 from harness.measure.opencl.device import OpenClDevice
-from harness.measure.opencl.driver import OpenClCompiler, find_device
+from harness.measure.opencl.driver import OpenClCompiler, usable_devices
 from harness.measure.opencl.pocl_cpu import name_processor
 from harness.source.inlining import inlined
 
@@ -55,12 +55,12 @@ FITTING: dict[str, Argument] = {"y": Y, "n": np.int32(2), "a": np.float32(3)}
 
 @pytest.fixture(scope="module")
 def compiler() -> OpenClCompiler:
-    return OpenClCompiler(find_device())
+    return OpenClCompiler(usable_devices()[0])
 
 
 @pytest.fixture(scope="module")
 def device() -> OpenClDevice:
-    return OpenClDevice(find_device())
+    return OpenClDevice(usable_devices()[0])
 
 
 @pytest.fixture(scope="module")
@@ -347,10 +347,11 @@ def test_options_of_the_environment_are_part_of_the_identity(
 
 BUILD = """
 from harness.measure.device.base import Program
-from harness.measure.opencl.driver import OpenClCompiler, find_device
+from harness.measure.opencl.driver import OpenClCompiler, usable_devices
 from harness.measure.opencl.device import OpenClDevice
 text = "kernel void f(global float *y) { y[get_global_id(0)] = 1; }"
-OpenClDevice(find_device()).load(OpenClCompiler(find_device()).compile(Program(text, (), ())))
+name = usable_devices()[0]
+OpenClDevice(name).load(OpenClCompiler(name).compile(Program(text, (), ())))
 """
 
 
@@ -372,13 +373,13 @@ def test_what_is_missing_says_what_to_install(
         monkeypatch.setattr(opencl, "list_devices", list)
     install = rf'{missing}.*pip install "pyopencl\[pocl\]"'
     with pytest.raises(BackendUnavailable, match=install):
-        find_device()
+        usable_devices()[0]
 
 
 def test_a_cpu_whose_threads_are_left_unpinned_is_another_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    name = find_device()
+    name = usable_devices()[0]
     if name.is_gpu:
         pytest.skip("a GPU's driver has no threads to pin")
     assert os.environ["POCL_AFFINITY"] == "1"
@@ -393,9 +394,9 @@ def test_a_cpu_whose_threads_are_left_unpinned_is_another_environment(
 def test_parts_of_a_cpu_are_equal_devices_that_work_side_by_side(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    if find_device().is_gpu:
+    if usable_devices()[0].is_gpu:
         pytest.skip("there is a GPU")
-    whole = find_device().units
+    whole = usable_devices()[0].units
     monkeypatch.setenv("HARNESS_CPU_PARTS", "2")
     first, second = opencl.list_devices()
     assert (first.index, second.index) == ("0:0", "0:1")
@@ -412,7 +413,7 @@ def test_parts_of_a_cpu_are_equal_devices_that_work_side_by_side(
         assert device.read("y")[:8].tolist() == [6.0] * 8
     monkeypatch.setenv("HARNESS_CPU_PARTS", "1024")
     with pytest.raises(UsageError, match=f"HARNESS_CPU_PARTS=1024, but .* has only {whole} core"):
-        find_device()
+        usable_devices()[0]
 
 
 # ----------------------------------------------------------------------------- the processor's name

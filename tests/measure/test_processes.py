@@ -22,7 +22,7 @@ import pytest
 from harness.core.errors import BuildFailed, UsageError
 from harness.core.program import Binary
 from harness.measure.builds.queue import BuildWorker
-from harness.measure.process.child import Child, ChildLost, ForkLost, repeated, run_forked
+from harness.measure.process.child import Child, ChildLost, ForkLost, run_forked
 from harness.measure.process.locks import temporary_folder
 from tests.helpers.child_worker import Worker, end_once, raise_unreadable, refuse
 from tests.helpers.planted import FAULTS, SOON_S, descendants, is_running, until
@@ -105,12 +105,12 @@ def test_call_whose_process_was_killed_from_outside_is_repeated_once(
     child: Child, tmp_path: Path, number: signal.Signals, calls: int
 ) -> None:
     journal = tmp_path / "journal"
-    call = partial(run, child, end_once, journal, number)
+    call = partial(child.call_again, Worker.run, end_once, journal, number, timeout_s=SOON_S)
     if calls == 1:
         with pytest.raises(ChildLost, match="SIGSEGV"):
-            repeated(call)
+            call()
     else:
-        assert repeated(call) != os.getpid()
+        assert call() != os.getpid()
     assert journal.read_text().count("called") == calls
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from harness.measure.opencl.device import OpenClDevice
-from harness.measure.opencl.driver import find_device
+from harness.measure.opencl.driver import usable_devices
 from harness.measure.trial.verify import (
     FILLS,
     Tolerance,
@@ -102,7 +102,7 @@ def test_bfloat16_is_compared_with_its_own_tolerance() -> None:
     assert compare(expected.astype(dtype), expected) is None
     assert compare((expected * 1.02).astype(dtype), expected) is None
     assert compare((expected * 1.05).astype(dtype), expected).index is not None
-    device = OpenClDevice(find_device())
+    device = OpenClDevice(usable_devices()[0])
     device.bind({"x": expected.astype(dtype)})
     np.testing.assert_array_equal(device.read("x"), expected.astype(dtype))
     device.restore({"x": (2 * expected).astype(dtype)})

@@ -30,7 +30,7 @@ from harness.core.files import (
 from harness.core.machine import spare_cores
 from harness.core.program import Binary, Buildable
 from harness.core.records import Build
-from harness.measure.process.child import Child, ChildLost, repeated
+from harness.measure.process.child import Child, ChildLost
 from harness.measure.process.locks import require_room
 
 _FORMAT = b"harness-build-6"  # format 5 did not keep which files the compiler read
@@ -256,7 +256,7 @@ class BuildQueue(Generic[B]):
         child = self._idle.pop()
         method, limit_s = BuildWorker.compile, _limit_s(program)
         try:
-            return repeated(partial(child.call, method, program, timeout_s=limit_s))
+            return child.call_again(method, program, timeout_s=limit_s)
         except ChildLost as lost:
             raise BuildFailed(f"the compiler's process {lost}") from None
         except BuildFailed as error:

@@ -37,7 +37,7 @@ from harness.measure.kernels.runner import (
     measure_kernel,
     why_any_astray,
 )
-from harness.measure.process.child import Child, ChildLost, repeated
+from harness.measure.process.child import Child, ChildLost
 from harness.measure.process.locks import locked
 from harness.measure.sensors.nvml import (
     Sensors,
@@ -291,8 +291,7 @@ class DeviceClient:
             self._child = owner._child
 
     def _call(self, method: Callable[..., T], *args: object) -> T:
-        call = partial(self._child.call, method, *args, timeout_s=_PREPARE_TIMEOUT_S)
-        return repeated(call)
+        return self._child.call_again(method, *args, timeout_s=_PREPARE_TIMEOUT_S)
 
     def describe(self) -> DeviceFacts:
         """Open the device and describe it; raises BackendUnavailable."""

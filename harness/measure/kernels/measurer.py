@@ -33,7 +33,6 @@ from harness.measure.trial.occasions import (
     DATA_SETS,
     FLOOR_S,
     GPU_FLOOR_S,
-    ONE_OCCASION,
     SEARCH_SEED,
     Block,
     new_seed,
@@ -297,24 +296,13 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
 
     # ---------------------------------------------------------------------------- plausibility
 
-    def measure_interleaved(
-        self,
-        space: Space,
-        problem: Input,
-        configs: Sequence[Config],
-        rounds: int,
-        seeds: Sequence[int] = ONE_OCCASION,
-    ) -> list[Measurement]:
-        """Measure several configurations, one sample of each per round; on new data, beside the
-        default, their first runs must show their gains."""
-        results = super().measure_interleaved(space, problem, configs, rounds, seeds)
-        default = space.canonical(space.default)
-        beside = next((measured for measured in results if measured.config == default), None)
-        if beside is None or SEARCH_SEED in seeds:
-            return results
-        return [
-            without_unshown_gain(measured, beside, seeds, self._floor_s) for measured in results
-        ]
+    def _shown(
+        self, measured: Measurement, default: Measurement, seeds: Sequence[int]
+    ) -> Measurement:
+        """On new data, the first runs must show the gain."""
+        if SEARCH_SEED in seeds:
+            return measured
+        return without_unshown_gain(measured, default, seeds, self._floor_s)
 
     def _why_too_good(self, space: Space, job: KernelJob, measured: Measurement) -> str | None:
         """Return why a time that would be the best one is measured again; None where it is not."""

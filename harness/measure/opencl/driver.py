@@ -184,11 +184,6 @@ def usable_devices() -> list[DeviceName]:
     return devices
 
 
-def find_device() -> DeviceName:
-    """Return the first GPU, or else the first device; raises BackendUnavailable without one."""
-    return usable_devices()[0]
-
-
 def device_of(cl: Any, name: DeviceName) -> Any:
     """Return PyOpenCL's device; raises BackendUnavailable where its platform is gone."""
     platform = next(iter(cl.get_platforms()[name.platform_number :]), None)

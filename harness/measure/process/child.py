@@ -62,17 +62,6 @@ class ChildLost(Exception):
         self.by_chance = by_chance
 
 
-def repeated(call: Callable[[], T]) -> T:
-    """Return what a call of a child returns, the second time where its process was killed from
-    outside."""
-    try:
-        return call()
-    except ChildLost as lost:
-        if not lost.by_chance:
-            raise
-    return call()
-
-
 @dataclass
 class _Process:
     """A process, our end of its socket, its standard error, and `how` it ended."""
@@ -160,6 +149,15 @@ class Child:
             return result  # type: ignore[no-any-return]
         full = no_room(error) if isinstance(error, OSError) else None
         raise full or error
+
+    def call_again(self, method: Callable[..., T], *args: object, timeout_s: float) -> T:
+        """Call a function, a second time where the process was killed from outside."""
+        try:
+            return self.call(method, *args, timeout_s=timeout_s)
+        except ChildLost as lost:
+            if not lost.by_chance:
+                raise
+        return self.call(method, *args, timeout_s=timeout_s)
 
     def replace(self) -> None:
         """End the process; the next call starts another one."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from functools import partial
 from typing import TypeVar
 
 from harness.core.errors import BackendUnavailable, BuildFailed, HostModuleError
@@ -21,7 +20,7 @@ from harness.core.text import format_time
 from harness.measure.builds.queue import BuildQueue
 from harness.measure.flags import fitted_to_program
 from harness.measure.measurer import LocalMeasurer
-from harness.measure.process.child import Child, ChildLost, repeated
+from harness.measure.process.child import Child, ChildLost
 from harness.measure.programs.building import (
     CommandBuild,
     backend_of,
@@ -31,7 +30,7 @@ from harness.measure.programs.runner import ProgramJob, Reference, without_time
 from harness.measure.programs.worker import ProgramWorker
 from harness.measure.sensors.energy import ENERGY_S
 from harness.measure.sensors.nvml import energy_notices
-from harness.measure.trial.occasions import ONE_OCCASION, Block
+from harness.measure.trial.occasions import Block
 from harness.space import Space
 from harness.space_file import Spec
 from harness.stats.timing import time_ratio
@@ -66,7 +65,7 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
             if owner is None:
                 opened.callback(self._child.close)
             try:
-                environment, why_no_energy = self._call(
+                environment, why_no_energy = self._child.call_again(
                     ProgramWorker.describe, backend, timeout_s=_DESCRIBE_TIMEOUT_S
                 )
             except ChildLost as lost:
@@ -112,14 +111,10 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
         self._opened.close()
         super().close()
 
-    def _call(self, method: Callable[..., T], *args: object, timeout_s: float) -> T:
-        """Call a method of ProgramWorker; raises what it raises, or ChildLost."""
-        return repeated(partial(self._child.call, method, *args, timeout_s=timeout_s))
-
     def _call_alone(self, method: Callable[..., T], *args: object, timeout_s: float) -> T:
-        """Call a method while nothing is built."""
+        """Call a method of ProgramWorker while nothing is built; raises ChildLost as well."""
         with self._builds.undisturbed():
-            return self._call(method, *args, timeout_s=timeout_s)
+            return self._child.call_again(method, *args, timeout_s=timeout_s)
 
     # ---------------------------------------------------------------------------- the baseline
 
@@ -187,23 +182,6 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
 
     # ------------------------------------------------------------------------------- measuring
 
-    def measure_interleaved(
-        self,
-        space: Space,
-        problem: Input,
-        configs: Sequence[Config],
-        rounds: int,
-        seeds: Sequence[int] = ONE_OCCASION,
-    ) -> list[Measurement]:
-        """Measure several configurations, one sample of each per round; where the default is among
-        them, the process of each must show the gain that it reports."""
-        found = super().measure_interleaved(space, problem, configs, rounds, seeds)
-        config = space.canonical(space.default)
-        default = next((measured for measured in found if measured.config == config), None)
-        if default is None:
-            return found
-        return [without_unshown_gain(measured, default) for measured in found]
-
     def _measured(self, space: Space, job: ProgramJob) -> Measurement:
         try:
             return self._call_alone(ProgramWorker.run, job, timeout_s=job.timeout_s + _GRACE_S)
@@ -225,6 +203,11 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
             return self._call_alone(ProgramWorker.run_interleaved, jobs, block, timeout_s=timeout_s)
         except ChildLost as lost:
             return [_lost(job, lost) for job in jobs]
+
+    def _shown(
+        self, measured: Measurement, default: Measurement, seeds: Sequence[int]
+    ) -> Measurement:
+        return without_unshown_gain(measured, default)
 
 
 def _lost(job: ProgramJob, lost: ChildLost) -> Measurement:
