@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Select, Table
+from sqlalchemy import Connection, Engine, event
 
 from harness.analysis.coverage import not_measured, reservations
 from harness.commands import analyse, dispatch
@@ -16,8 +14,6 @@ from harness.commands.report import main as report
 from harness.core.errors import UsageError
 from harness.core.records import Config, DeviceLimits, Input
 from harness.dispatch.candidates import matrix_of
-from harness.results import reader
-from harness.results.reader import Cells
 from harness.results.view import Results, read_results, the_one
 from tests.helpers.replays import FormulaMeasurer, make_spec, opened
 
@@ -164,19 +160,19 @@ def test_what_must_not_be_mixed_is_refused_with_what_differs(
         the_one(read_results([results.databases[0], other]))
 
 
-def test_each_row_of_the_runs_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_are_read_in_one_query(tmp_path: Path) -> None:
     database = fill(tmp_path, "r.db")
-    checked: list[str] = []
-    real = reader.read_cells
+    queries: list[str] = []
 
-    def noted(connection: Connection, table: Table, *chosen: Select[Any]) -> Iterator[Cells]:
-        for cells in real(connection, table, *chosen):
-            checked.extend([table.name] * len(cells["id"]))
-            yield cells
+    def note(_connection: Connection, _cursor: object, statement: str, *_: object) -> None:
+        queries.append(statement)
 
-    monkeypatch.setattr(reader, "read_cells", noted)
-    read_results([database])
-    assert checked.count("runs") == 3
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        read_results([database])
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+    assert len([query for query in queries if "FROM runs" in query]) == 1
 
 
 def test_a_run_has_the_input_of_its_measurements_not_a_copy(results: Results) -> None:
