@@ -318,12 +318,12 @@ class _NodeReader:
             elif key == "<<":
                 message = "YAML's merge key << is not expanded; write the keys out"
             elif key in mapping:
-                first = self._document.lines[(*location, key)]
+                first = self._document.lines[inner]
                 message = f"`{key}` is there twice, first on line {first}; give it once"
             if message is not None:
                 self._document.faults.append(_fault(self._document.path, message, line))
                 continue
-            self._document.lines[(*location, key)] = line
+            self._document.lines[inner] = line
             mapping[key] = self.build(value_node, inner)
         return mapping
 
