@@ -141,9 +141,9 @@ def compare(
             "kernel in common; tune the same space into both"
         )
     drafts = [
-        dataclasses.replace(draft, evidence=found)
+        dataclasses.replace(draft, evidence=of_machine)
         for pair in matched
-        for found in [evidence(*pair, rules.threshold)]
+        for of_machine in [evidence(*pair, rules.threshold)]
         for draft in _drafts(*pair, rules.subjects)
     ]
     rows = [draft.row for draft in drafts]
@@ -221,8 +221,8 @@ def _of_one_side(
     pairs = ((subject, results.measured.get(subject)) for subject in subjects)
     working = [(subject, measured) for subject, measured in pairs if measured and measured.timing]
     for subject, measured in working:
-        found: dict[str, Any] = {"subject": subject, "verdict": verdict, side: measured}
-        yield _Draft(dataclasses.replace(row, **found, notes=(_reason(reason),)))
+        fields: dict[str, Any] = {"subject": subject, "verdict": verdict, side: measured}
+        yield _Draft(dataclasses.replace(row, **fields, notes=(_reason(reason),)))
     if not working and verdict is Ending.BROKEN:
         yield _Draft(dataclasses.replace(row, notes=("works neither in BASE nor in CANDIDATE",)))
 
@@ -251,11 +251,11 @@ def _of_input(
             verdict = Ending.SAME
         is_tested = verdict is ChangeVerdict.WITHIN_NOISE
         notes = tuple(_notes_on(subject, old, new)) if is_tested else notes
-        found = dataclasses.replace(row, subject=subject, base=base, candidate=candidate)
-        found = dataclasses.replace(found, verdict=verdict, notes=(*both, *notes))
+        drafted = dataclasses.replace(row, subject=subject, base=base, candidate=candidate)
+        drafted = dataclasses.replace(drafted, verdict=verdict, notes=(*both, *notes))
         timings = [side.timing for side in (base, candidate) if side and side.timing]
         if not is_tested or len(timings) < 2:
-            yield _Draft(found)
+            yield _Draft(drafted)
             continue
         differences: tuple[float, ...] = ()
         if old.is_rerun and new.is_rerun:
@@ -263,7 +263,7 @@ def _of_input(
             differences = tuple(mean_log(after) - mean_log(before) for before, after in occasions)
         before_s, after_s = (timing.samples_s for timing in timings)
         clock_error = relative_clock_error(*timings)
-        yield _Draft(found, Pair(before_s, after_s, variance, differences, clock_error))
+        yield _Draft(drafted, Pair(before_s, after_s, variance, differences, clock_error))
 
 
 def _is_default_best(old: InputResults, new: InputResults) -> bool:
@@ -281,14 +281,14 @@ def joined(groups: Sequence[Occasions]) -> list[dict[Hashable, float]]:
 
     A database that continues a copied one holds the occasions of both.
     """
-    found: list[dict[Hashable, float]] = []
+    groups_of_all: list[dict[Hashable, float]] = []
     for group in groups:
-        same = next((one for one in found if not one.keys().isdisjoint(group)), None)
+        same = next((other for other in groups_of_all if not other.keys().isdisjoint(group)), None)
         if same is None:
-            found.append(dict(group))
+            groups_of_all.append(dict(group))
         else:
             same.update(group)
-    return found
+    return groups_of_all
 
 
 def _untested(

@@ -28,17 +28,17 @@ def ablate_winners(state: State, reports: Sequence[InputReport]) -> dict[Input, 
     flags = [p.name for p in state.spec.tuned_for(state.measurer.compiler) if p.role == "flag"]
     own = () if state.measurer.is_replay else reports
     chosen = [report for report in own if _sets(report, flags)]
-    found: dict[Input, Ablation] = {}
+    ablations: dict[Input, Ablation] = {}
 
     def step(problem: Input, report: InputReport) -> None:
         try:
-            found[problem] = _ablated(state, report, flags)
+            ablations[problem] = _ablated(state, report, flags)
         except WinnerFailed as error:
             reason = "the winner failed when it was measured again, so its flags are unknown"
             state.display.warn(f"({problem}): {reason}: {error}")
         else:
             store, run_id = state.store, state.runs[problem]
-            store.transact(lambda: store.note_run(run_id, {"reduced": found[problem]}))
+            store.transact(lambda: store.note_run(run_id, {"reduced": ablations[problem]}))
 
     run_stage(
         state,
@@ -48,7 +48,7 @@ def ablate_winners(state: State, reports: Sequence[InputReport]) -> dict[Input, 
         step,
         lambda left: f"which flags {left} winners need",
     )
-    return found
+    return ablations
 
 
 def _sets(report: InputReport, flags: Sequence[str]) -> bool:
@@ -63,8 +63,8 @@ def _ablated(state: State, report: InputReport, flags: Sequence[str]) -> Ablatio
     problem, space = report.problem, state.space(report.problem)
     rounds = max(_ROUNDS, state.spec.measure.repeats)
     stored = state.interleaved(problem, ABLATION)
-    known = {
-        pair: [found for found in of_pair if _has_rounds(found, rounds)]
+    by_pair = {
+        pair: [of_time for of_time in of_pair if _has_rounds(of_time, rounds)]
         for pair, of_pair in by_configs(stored).items()
     }
     used = Counter[tuple[Config, ...]]()
@@ -73,7 +73,7 @@ def _ablated(state: State, report: InputReport, flags: Sequence[str]) -> Ablatio
 
     def measure(configs: Sequence[Config]) -> Sequence[Measurement]:
         pair = tuple(configs)
-        of_pair = known.setdefault(pair, [])
+        of_pair = by_pair.setdefault(pair, [])
         used[pair] += 1
         if len(of_pair) < used[pair]:  # a repeated request wants fresh samples
             of_pair.append(
@@ -92,10 +92,10 @@ def _ablated(state: State, report: InputReport, flags: Sequence[str]) -> Ablatio
     return ablate(winner, bare, measure, legal, state.spec.measure.confidence)
 
 
-def _has_rounds(found: Sequence[Measurement], rounds: int) -> bool:
+def _has_rounds(pair: Sequence[Measurement], rounds: int) -> bool:
     """Whether the winner was measured in as many rounds, and on as many occasions, as are wanted
     now."""
-    timing = found[0].timing
+    timing = pair[0].timing
     return timing is not None and (timing.count, len(timing.by_occasion)) == (
         rounds,
         FINAL_OCCASIONS,
