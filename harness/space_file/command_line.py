@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.space_file.feature_model import FeatureSource, is_argument
 from harness.space_file.program import OUTPUT, SEED, ProgramPlan
+from harness.space_file.program_model import FeatureSource, is_argument
 from harness.space_file.templates import Template
 
 SOURCE = "source"

@@ -76,10 +76,6 @@ class Document:
         at = location if key is None else (*location, key)
         self.faults.append(_fault(self.path_of(at), located(location, text), self.line_of(at)))
 
-    def fault_on_line(self, line: int, text: str) -> None:
-        """Note a fault of this line."""
-        self.faults.append(_fault(self.path, text, line))
-
 
 def _fault(path: Path | str, text: str, line: int = 0) -> Fault:
     # Names and values come from the file: they must not break the line or control the terminal.
@@ -282,53 +278,11 @@ class _NodeReader:
         if len(self._document.lines) > MAX_NODES:
             text = f"has more than {MAX_NODES:,} values, counting what each alias (*name) repeats"
             raise _whole(self._document.path, text, line)
-        if isinstance(node, yaml.ScalarNode):
-            return self._scalar(node, line)
-        if node.tag == _TAG + "map":
+        kind = self._kind(node)
+        if kind == "map":
             return self._mapping(node, location)
-        if node.tag == _TAG + "seq":
-            items = enumerate(node.value)
-            return [self.build(item, (*location, index)) for index, item in items]
-        raise self._tagged(node, line)
-
-    def _tagged(self, node: yaml.Node, line: int) -> SpecError:
-        tag = node.tag.replace(_TAG, "!!")
-        return _whole(
-            self._document.path, f"the YAML tag {tag} is not allowed; write plain values", line
-        )
-
-    def _mapping(self, node: yaml.Node, location: Location) -> dict[str, Any]:
-        mapping: dict[str, Any] = {}
-        for key_node, value_node in node.value:
-            key, line = key_node.value, key_node.start_mark.line + 1
-            inner: Location = (*location, key) if isinstance(key, str) else location
-            if key_node.tag != _TAG + "str":
-                self._document.fault_on_line(line, self._not_a_key(key_node, line))
-            elif key == "<<":
-                message = "YAML's merge key << is not expanded; write the keys out"
-                self._document.fault_on_line(line, message)
-            elif key in mapping:
-                first = self._document.lines[inner]
-                message = f"`{key}` is there twice, first on line {first}; give it once"
-                self._document.fault_on_line(line, message)
-            else:
-                self._document.lines[inner] = line
-                mapping[key] = self.build(value_node, inner)
-        return mapping
-
-    def _not_a_key(self, node: yaml.Node, line: int) -> str:
-        if not isinstance(node, yaml.ScalarNode):
-            return "a list or mapping is used as a key; keys are names"
-        kind = node.tag.removeprefix(_TAG)
-        if kind not in _PLAIN:
-            raise self._tagged(node, line)
-        read_as = {"null": "nothing", "bool": "true or false"}.get(kind, "a number")
-        return f"the key `{node.value}` is not a text, YAML reads it as {read_as}; keys are names"
-
-    def _scalar(self, node: yaml.ScalarNode, line: int) -> Any:
-        kind = node.tag.removeprefix(_TAG)
-        if kind not in (*_PLAIN, "str"):
-            raise self._tagged(node, line)
+        if kind == "seq":
+            return [self.build(item, (*location, k)) for k, item in enumerate(node.value)]
         if kind == "int" and len(node.value) > MAX_DIGITS:
             message = f"a number of {len(node.value):,} digits is too large"
             raise _whole(self._document.path, message, line)
@@ -336,6 +290,42 @@ class _NodeReader:
             message = f"{node.value!r} is not what its tag !!{kind} says; write plain values"
             raise _whole(self._document.path, message, line)
         return _value(kind, node.value)
+
+    def _kind(self, node: yaml.Node) -> str:
+        """Return what a node is: map, seq, str, or a kind of plain value."""
+        kind: str = node.tag.removeprefix(_TAG)
+        if kind not in (
+            *_PLAIN,
+            *("str" if isinstance(node, yaml.ScalarNode) else "map seq").split(),
+        ):
+            tag = node.tag.replace(_TAG, "!!")
+            text = f"the YAML tag {tag} is not allowed; write plain values"
+            raise _whole(self._document.path, text, node.start_mark.line + 1)
+        return kind
+
+    def _mapping(self, node: yaml.Node, location: Location) -> dict[str, Any]:
+        mapping: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            key, line, kind = key_node.value, key_node.start_mark.line + 1, self._kind(key_node)
+            inner: Location = (*location, key) if kind == "str" else location
+            message = None
+            if kind in ("map", "seq"):
+                message = "a list or mapping is used as a key; keys are names"
+            elif kind != "str":
+                read_as = {"null": "nothing", "bool": "true or false"}.get(kind, "a number")
+                message = f"the key `{key}` is not a text, YAML reads it as {read_as}; "
+                message += "keys are names"
+            elif key == "<<":
+                message = "YAML's merge key << is not expanded; write the keys out"
+            elif key in mapping:
+                first = self._document.lines[inner]
+                message = f"`{key}` is there twice, first on line {first}; give it once"
+            if message is not None:
+                self._document.faults.append(_fault(self._document.path, message, line))
+                continue
+            self._document.lines[inner] = line
+            mapping[key] = self.build(value_node, inner)
+        return mapping
 
 
 def _value(kind: str, text: str) -> bool | int | float | str | None:

@@ -135,16 +135,6 @@ class FeatureRange(StrictModel):
         return shares
 
 
-def candidate_inputs(
-    features: Sequence[str],
-    ranges: Mapping[str, FeatureRange],
-    holds: Callable[[Input], bool],
-) -> list[Input]:
-    """List the inputs that may be drawn: all in the ranges for which a condition holds, or a few
-    thousand that are spread over them."""
-    return [problem for problem in _candidates(features, ranges) if holds(problem)]
-
-
 def draw_inputs(
     features: Sequence[str],
     ranges: Mapping[str, FeatureRange],
@@ -157,7 +147,7 @@ def draw_inputs(
     (maximin distance; Johnson, Moore and Ylvisaker, 1990). So a larger count begins with the same
     inputs. Returns fewer where there are no more candidates.
     """
-    candidates = candidate_inputs(features, ranges, holds)
+    candidates = [problem for problem in _candidates(features, ranges) if holds(problem)]
     if not candidates:
         return []
     columns = [ranges[name].coordinates([p[name] for p in candidates]) for name in features]

@@ -67,13 +67,9 @@ class _ConstraintCheck:
 
     def check(self, inputs: Iterable[Input]) -> None:
         """Check every constraint on every input that differs in the features of constraints."""
-        looked_at = {name for c in self._constraints.values() for name in c.names}
-        checked: set[Input] = set()
-        for problem in inputs:
-            seen = Input({name: value for name, value in problem.items() if name in looked_at})
-            if seen not in checked:
-                self._check_input(problem, thoroughly=not checked)
-            checked.add(seen)
+        names = {name for c in self._constraints.values() for name in c.names}
+        for number, problem in enumerate(_differing(inputs, names)):
+            self._check_input(problem, thoroughly=number == 0)
 
     def _check_input(self, problem: Input, *, thoroughly: bool) -> None:
         """Check the default; where it is illegal, and at least once, check all configurations."""
@@ -84,7 +80,11 @@ class _ConstraintCheck:
         }
         if not broken and not thoroughly:
             return
-        impossible = self._impossible(problem)
+        impossible = {
+            index: reason
+            for index, constraint in self._constraints.items()
+            if (reason := self._why_impossible(constraint, problem)) is not None
+        }
         for index, reason in impossible.items():
             self._note(index, reason)
         if not impossible and broken and self._note_conflict(problem):
@@ -109,19 +109,13 @@ class _ConstraintCheck:
             return str(error)
         return f"the default configuration is illegal: {false}" if false else None
 
-    def _impossible(self, problem: Input) -> dict[int, str]:
-        """Return the constraints that no configuration satisfies or that cannot be computed."""
-        known = {*self._domains, *problem, *LIMIT_NAMES}
-        return {
-            index: reason
-            for index, constraint in self._constraints.items()
-            if constraint.names <= known
-            and (reason := self._why_impossible(constraint, problem)) is not None
-        }
-
     def _why_impossible(self, constraint: Expression, problem: Input) -> str | None:
+        """Return why no configuration satisfies a constraint, or it cannot be computed."""
+        given: dict[str, Value] = {**SOME_LIMITS, **problem}
+        if not constraint.names <= {*self._domains, *given}:
+            return None
         try:
-            table = constraint_table(constraint, self._domains, {**SOME_LIMITS, **problem})
+            table = constraint_table(constraint, self._domains, given)
         except ExpressionError as error:
             return str(error)
         except TooLarge:
@@ -132,13 +126,17 @@ class _ConstraintCheck:
 
     def _note_conflict(self, problem: Input) -> bool:
         """Note a proven contradiction between constraints; returns whether there is one."""
+
+        def is_proven(constraints: Mapping[int, Expression]) -> bool:
+            return Solutions(self._domains, constraints.values(), problem).count == 0
+
         portable = self._portable(problem)
-        if not self._none_legal(portable.values(), problem):
+        if not is_proven(portable):
             return False
         needed = dict(portable)
         for index in list(portable)[:_EXPLAINED]:
             rest = {other: c for other, c in needed.items() if other != index}
-            if self._none_legal(rest.values(), problem):
+            if is_proven(rest):
                 needed = rest
         texts = " and ".join(f"`{c.written}`" for c in needed.values())
         names = frozenset(itertools.chain.from_iterable(c.names for c in needed.values()))
@@ -148,10 +146,6 @@ class _ConstraintCheck:
         self._document.fault(self._places[max(needed)], message)
         self._faulty.update(portable)
         return True
-
-    def _none_legal(self, constraints: Iterable[Expression], problem: Input) -> bool:
-        """Whether it is proven that no configuration is legal."""
-        return Solutions(self._domains, constraints, problem).count == 0
 
 
 def _on(names: frozenset[str], problem: Input) -> str:
@@ -247,20 +241,18 @@ def _why_useless(
 ) -> str | None:
     """Return why a condition cannot be used; None where it can, or where too little is known."""
     domains = {p.name: p.values for p in tuned}
-    never = True
-    for problem in dict.fromkeys(
-        Input({n: v for n, v in i.items() if n in when.names}) for i in inputs
-    ):
-        if not when.names <= {*domains, *problem, *LIMIT_NAMES}:
+    never = not when.names & set(LIMIT_NAMES)
+    for problem in _differing(inputs, when.names):
+        given: dict[str, Value] = {**SOME_LIMITS, **problem}
+        if not when.names <= {*domains, *given}:
             return None
         try:
-            table = constraint_table(when, domains, {**SOME_LIMITS, **problem})
-            never = never and not table.any()
+            never = never and not constraint_table(when, domains, given).any()
         except ExpressionError as error:
             return str(error)
         except TooLarge:
-            return _why_not_computed(when, {**SOME_LIMITS, **_defaults(tuned), **problem})
-    if never and not when.names & set(LIMIT_NAMES):
+            return _why_no_condition(when, {**{p.name: p.default for p in tuned}, **given})
+    if never:
         return (
             f"`{when.text}` never holds, so that {parameter.name} would never be tuned; "
             "loosen it, or remove the parameter"
@@ -268,11 +260,7 @@ def _why_useless(
     return None
 
 
-def _defaults(tuned: Sequence[Parameter]) -> dict[str, Value]:
-    return {p.name: p.default for p in tuned}
-
-
-def _why_not_computed(when: Expression, values: Mapping[str, Value]) -> str | None:
+def _why_no_condition(when: Expression, values: Mapping[str, Value]) -> str | None:
     try:
         when.holds(values)
     except ExpressionError as error:

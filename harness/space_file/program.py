@@ -13,8 +13,13 @@ from pathlib import Path
 
 from harness.core.records import Value
 from harness.source.kernel_source import Source
-from harness.space_file.feature_model import FeatureSource
-from harness.space_file.program_model import Limits, ProgramVerify, TimeField, TimePattern
+from harness.space_file.program_model import (
+    FeatureSource,
+    Limits,
+    ProgramVerify,
+    TimeField,
+    TimePattern,
+)
 from harness.space_file.templates import Template, filled_words
 
 OUTPUT = "output"
