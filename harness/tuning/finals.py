@@ -178,11 +178,7 @@ def _measured(
     seeds: Sequence[int] = ONE_OCCASION,
 ) -> Interleaved:
     """Measure interleaved; results stored by an earlier command are used again."""
-    stored = state.interleaved(problem, stage)
-    searched = state.known(problem)
-    occasions = len(seeds)
-    if stored and is_complete(
-        stored[-1], configs, rounds=rounds, known=searched, occasions=occasions
-    ):
+    stored, known = state.interleaved(problem, stage), state.known(problem)
+    if stored and is_complete(stored[-1], configs, rounds=rounds, known=known):
         return stored[-1]
     return measure_interleaved(state, problem, configs, stage=stage, rounds=rounds, seeds=seeds)
