@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.api.options import DATABASE, TuneOptions
+from harness.api.tune_options import DATABASE, TuneOptions
 from harness.api.workload import WorkloadChoice, with_inputs_of
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError, UsageError
@@ -67,9 +67,7 @@ class TuneRequest:
     def plan(self, search: SearchOptions) -> CampaignPlan:
         """Make the plan of a campaign."""
         options = self.options
-        stages = Stages(
-            cross=not options.no_cross, ablate=not options.no_reduce, finalists=options.finalists
-        )
+        stages = Stages(cross=options.cross, ablate=options.reduce, finalists=options.finalists)
         return CampaignPlan(
             self.spec,
             search,
@@ -78,14 +76,14 @@ class TuneRequest:
             warm_start=self.warm_start,
             other_devices=Path(DATABASE) in options.warm_start,
             fresh=options.fresh,
-            arguments=options.typed,
+            arguments=options.command,
             recording=self.recording,
         )
 
 
 def read_request(options: TuneOptions) -> TuneRequest:
     """Read what the options name. Raises UsageError, and errors of reading a space or recording."""
-    seeds = tuple(map(_read_seed, options.seed_configuration))
+    seeds = tuple(map(_read_seed, options.seed_configurations))
     _check_condition(options.inputs)
     resolve_techniques([name for name in options.technique if name != PREDICTED])
     alone = options.replays_alone

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from harness.analysis.inputs import InputReport
 from harness.api.devices import open_devices
-from harness.api.options import DATABASE
 from harness.api.request import PREDICTED, TuneRequest
+from harness.api.tune_options import DATABASE
 from harness.core.errors import DatabaseBusy
 from harness.core.records import Config
 from harness.core.text import counted, first_few
@@ -23,7 +23,6 @@ from harness.measure.choose import fitted_to
 from harness.measure.measurer import Measurer
 from harness.recordings.replay import ReplayMeasurer, open_replay
 from harness.results import Store, writing
-from harness.results.campaigns import other_name
 from harness.results.url import shown_database
 from harness.results.versions import set_aside_lines
 from harness.search import make_opentuner_tables
@@ -114,16 +113,14 @@ def _campaign(
         request.options.wait,
         display.say,
     )
-    stop_after = request.options.stop_after  # counted from here: devices take a while to open
-    stop_at = None if stop_after is None else time.monotonic() + stop_after
+    limit_s = request.options.max_time_s  # counted from here: devices take a while to open
+    stop_at = None if limit_s is None else time.monotonic() + limit_s
     plan = request.plan(dataclasses.replace(request.search, seeds=seeds, stop_at=stop_at))
     campaign = Campaign(plan, pool, store, display)
     campaign.check_seeds()
     database = shown_database(request.database)
     for line in set_aside_lines(campaign.set_aside(), [database]):
         display.note(f"note: {line}")
-    if renamed := other_name(store.connection, spec):
-        display.note(f"note: in {database} {renamed}")
     for line in _values_gone(campaign, database):
         display.note(f"note: {line}")
     lines = list(campaign.describe_warm_start())
@@ -172,8 +169,9 @@ def _predicted(
         message = f"{database} has no other stencil tuned on this device; using auto instead"
         display.say(f"{PREDICTED}: {message}")
         return ()
-    display.say(f"{PREDICTED}: {order.message}")
-    return order.configs[: max(1, request.search.test_limit // 2)]
+    configs, message = order
+    display.say(f"{PREDICTED}: {message}")
+    return tuple(configs[: max(1, request.search.test_limit // 2)])
 
 
 @contextmanager

@@ -94,7 +94,7 @@ def read_kernel_results(
         results = [
             dataclasses.replace(
                 _of_campaigns(database, read, same),
-                broken=_broken(read_commands(connection, same[0].key, same[0].space_name)),
+                broken=_broken(read_commands(connection, same[0])),
             )
             for same in _versions(stored, programs or {})
         ]

@@ -23,9 +23,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from harness.compare import OCCASIONS
 from harness.compare.reading import InputResults, KernelResults
 from harness.compare.rerun_plan import Planned
-from harness.compare.statistics import OCCASIONS
 from harness.core.errors import HostModuleError, UsageError
 from harness.core.machine import notes
 from harness.core.records import Config, Input, Measurement

@@ -159,6 +159,6 @@ def _revision(database: str, kernel: str, program: str) -> str:
             for campaign in campaigns(connection)
             if campaign.space_name == kernel and campaign.key.program_sha256 == program
         ]
-        runs = [run for campaign in same[:1] for run in read_runs(connection, campaign.key, kernel)]
+        runs = [run for campaign in same[:1] for run in read_runs(connection, campaign)]
     last = max(runs, key=lambda run: run.last_at, default=None)
     return last.notes.get("facts", {}).get("revision", "") if last else ""

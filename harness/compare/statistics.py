@@ -52,17 +52,10 @@ from itertools import pairwise
 
 import numpy as np
 
+from harness.compare import LEVEL, RUN_NOISE, THRESHOLD
 from harness.stats import Estimate
 from harness.stats.multiple_tests import holm, holm_levels
 from harness.stats.timing import log_difference, mean_log, variance
-
-LEVEL = 0.05
-THRESHOLD = 0.01
-OCCASIONS, FEWEST_OCCASIONS, MOST_OCCASIONS = 10, 3, 1000
-"""Of a rerun: the default, and the bounds."""
-
-RUN_NOISE = 0.005
-"""The noise that is assumed where nothing was measured twice; locked clocks stay below it."""
 
 _LARGEST = 700.0  # half-width of a logarithm: e to this power is finite, as JSON needs
 _ROUNDING = 1e-9  # of a time, far below any clock's tick

@@ -31,7 +31,7 @@ from harness.display.text import (
 from harness.results.ablation import Ablation, ablation_lines
 from harness.results.notes import Notes, file_lines
 from harness.stats.claims import FALSE_DISCOVERIES, false_claim_rate
-from harness.stats.timing import is_wider
+from harness.stats.timing import half_width_of
 
 MOST_SHOWN = 1_000
 """The most inputs in a table; of more, the first are shown."""
@@ -177,10 +177,7 @@ def noise_warning(reports: Sequence[InputReport]) -> str | None:
 
 def _is_noisy(report: InputReport) -> bool:
     timings = (m.timing for m in (report.best, report.baseline) if m)
-    return any(
-        t and t.count > 1 and is_wider(t.samples_s, _NOISY * t.time_s - t.clock_error_s)
-        for t in timings
-    )
+    return any(t and t.count > 1 and half_width_of(t) > _NOISY * t.time_s for t in timings)
 
 
 # ------------------------------------------------------------------------- an input's cells

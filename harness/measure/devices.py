@@ -17,6 +17,7 @@ from pathlib import Path
 
 from harness.core.errors import BackendUnavailable, BuildFailed, LaunchFailed, UsageError
 from harness.core.invocation import command_line
+from harness.core.options import BACKENDS
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import WARM
 from harness.core.text import nearest, suggestion
@@ -36,7 +37,6 @@ ALL = "all"
 """The name of all equal devices."""
 
 _INTERFACES = ("cuda", "opencl")
-BACKENDS = (AUTO, *_INTERFACES, "command")
 
 ListedDevice = CudaGpu | opencl.DeviceName
 """A device as CUDA or OpenCL lists it."""

@@ -15,7 +15,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TextIO
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, StrictStr
 
@@ -168,14 +168,13 @@ class OutcomeReader:
         raise ValueError(f"{name} is {printable(text)!r}; it must be {needed}")
 
 
-def write_mapping(
-    file: TextIO,
+def mapping_text(
     name: str,
     device: str,
     features: Sequence[str],
     values: Mapping[str, Sequence[Value]],
-) -> None:
-    """Write the mapping of a file of `write_csv`: YAML with a line for each key."""
+) -> str:
+    """Return the mapping of a file of `csv_lines`: YAML with a line for each key."""
     mapping = ColumnMapping(
         name=name,
         device=device,
@@ -187,4 +186,4 @@ def write_mapping(
     )
     data = mapping.model_dump(mode="json", exclude_unset=True)
     # JSON's values are valid YAML 1.2.
-    file.write(_HEAD + "".join(f"{key}: {json.dumps(value)}\n" for key, value in data.items()))
+    return _HEAD + "".join(f"{key}: {json.dumps(value)}\n" for key, value in data.items())

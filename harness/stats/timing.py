@@ -19,7 +19,6 @@ from harness.stats import Estimate
 
 _GIVE_UP_SAMPLES = 3
 _LOOK_EVERY = 50
-_ROUNDING = 1e-9
 _LEAST_TRIMMED = 10  # rounds
 NEGLIGIBLE = 0.005
 """A difference of logarithms. Below 0.5 % a difference is not reproducible without many samples,
@@ -118,20 +117,6 @@ def half_width_of(timing: Timing, confidence: float = 0.95) -> float:
 def relative_clock_error(*timings: Timing) -> float:
     """Return by how much the clock may put the logarithm of a ratio of these times off."""
     return sum(t.clock_error_s / t.mean_s for t in timings if t.clock_error_s)
-
-
-def is_wider(samples: Sequence[float], limit: float, confidence: float = 0.95) -> bool:
-    """Say whether `half_width` of the samples' mean is above a limit.
-
-    The samples' range bounds it (Popoviciu, 1935), so that most need no variance.
-    """
-    count = len(samples)
-    if count < 2:
-        return math.inf > limit
-    most = _quantile(count - 1, confidence) * (max(samples) - min(samples)) / 2
-    if most / math.sqrt(count - 1) < limit * (1 - _ROUNDING):
-        return False
-    return half_width(samples, confidence) > limit
 
 
 @lru_cache(1000)

@@ -14,6 +14,7 @@ from harness.display.progress import Display
 from harness.measure.measurer import Measurer
 from harness.results import Store
 from harness.results.ablation import Ablation
+from harness.results.campaigns import campaigns
 from harness.results.compatible import with_known_values
 from harness.results.notes import limit_notes
 from harness.results.versions import KernelVersion, kernel_versions
@@ -129,7 +130,12 @@ class Campaign(State):
         once this version has measurements."""
         key = self.run_plan(self.spec.inputs[0]).key
         name, store = self.spec.name, self.store
-        same = store.read(lambda: kernel_versions(store.connection, name, key.fingerprint))
+
+        def stored_versions() -> list[KernelVersion]:
+            stored = campaigns(store.connection)
+            return kernel_versions(store.connection, stored, name, key.fingerprint)
+
+        same = store.read(stored_versions)
         is_new = key.program_sha256 not in {version.program_sha256 for version in same}
         return same if is_new else ()
 

@@ -426,9 +426,9 @@ def test_nothing_in_common_is_no_comparison(base: str, tmp_path: Path, capsys: C
 
 @pytest.mark.parametrize(
     ("option", "text", "expected"),
-    [("--level", "0", "must be above 0")]
+    [("--level", "0", "must be above 0 and below 1")]
     + [
-        ("--threshold", text, f"such as 1.02x, or 2% or 0.02, but got '{text}'")
+        ("--threshold", text, f"such as 1.02x, or 2% or 0.02, got '{text}'")
         for text in ("0.98x", "2x", "1.02", "x", "many")
     ],
 )

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from harness.compare import LEVEL, THRESHOLD
 from harness.compare.comparison import joined
 from harness.compare.statistics import (
-    LEVEL,
-    THRESHOLD,
     Change,
     ChangeVerdict,
     OccasionVariance,

@@ -219,7 +219,7 @@ def test_loops_that_share_a_name_share_a_parameter(tmp_path: Path) -> None:
         ("#pragma constraint BLOC <= 4\n#pragma range 1,4\n#define BLOCK 4",
          "k.cu:1: `BLOC` in `#pragma constraint BLOC <= 4` is not a parameter, an "
          "integer argument of f or a device limit; did you mean `BLOCK`?"),
-        ("#pragma range\x1b[2J 1,2\n", "`#pragma range?[2J 1,2`"),
+        ("#pragma range\x1b[2J 1,2\n", "`#pragma range\\x1b[2J 1,2`"),
     ],
 )  # fmt: skip
 def test_a_fault_names_its_line_and_the_expectation(

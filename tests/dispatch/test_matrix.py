@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import numpy as np
 import pandas as pd
-import pytest
 
 from harness.core.records import Config
 from harness.dispatch.matrix import Matrix, make_matrix
@@ -20,23 +18,6 @@ def matrix(time_s: list[list[float]], **known: object) -> Matrix:
     features = pd.DataFrame({"n": range(10, 10 + len(times))}, index=range(5, 5 + len(times)))
     candidates = [Config({"BLOCK": index}) for index in range(times.shape[1])]
     return make_matrix(features, candidates, times, **known)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("name", "shape"),
-    [("time_s", (2, 3)), ("applies", (2, 3)), ("tied", (3, 2)), ("best_s", (3,)), ("groups", (1,))],
-)
-def test_a_table_of_another_shape_is_refused(name: str, shape: tuple[int, ...]) -> None:
-    made = matrix([[1.0, 2.0], [2.0, 1.0]])
-    wrong = np.ones(shape, dtype=getattr(made, name).dtype)
-    with pytest.raises(ValueError, match=rf"{name} must have the shape \(2,.*but got"):
-        dataclasses.replace(made, **{name: wrong})
-
-
-@pytest.mark.parametrize("best_s", [0.0, -1.0, INF, NAN])
-def test_the_best_time_is_a_time(best_s: float) -> None:
-    with pytest.raises(ValueError, match="best_s must be finite and above 0"):
-        matrix([[1.0], [1.0]], best_s=np.array([1.0, best_s]))
 
 
 def test_slowdowns_are_logarithms_where_a_candidate_applies() -> None:

@@ -31,6 +31,7 @@ QUICK = ("--inputs", "m * n == 48000", "--no-cross", "--no-reduce", "--repeats",
 DEFAULT = Config({"THRD": 256, "LU": 1, "X_CACHE": 1})
 
 
+@pytest.mark.slow
 def test_small_campaign_measures_every_configuration(
     nvidia: None, package: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -95,6 +96,7 @@ def measured(failing: str, once: Path, monkeypatch: pytest.MonkeyPatch) -> list[
         return [measurer.measure(space, SMALL, DEFAULT, None) for _ in range(3)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("failing", "outcome", "message"),
     [

@@ -31,7 +31,7 @@ from harness.space import ConstrainedSpace
 from harness.space.launches import make_program
 from harness.space_file import Parameter, Spec, flag_files, load_spec
 from harness.space_file.flags.catalogue import ANY_FILE, Setting
-from tests.helpers.compilers import needs_gcc, needs_nvcc
+from tests.helpers.compilers import fake_nvcc, needs_gcc, needs_nvcc
 from tests.helpers.dispatch_examples import PROVENANCE
 from tests.helpers.fake_kernels import OpenFake, measure_programs_here, write_fake
 from tests.helpers.fakes import FAKE_SPACE, read_journal
@@ -572,16 +572,8 @@ def test_compiler_refuses_an_option_that_it_names_before_it_reads_a_file(
 def test_nvcc_gets_the_copy_and_messages_name_the_file(loaded, tmp_path: Path) -> None:
     spec = loaded()
     program = program_of(spec, flag_of(spec).values[1])
-    executable = script(
-        tmp_path / "nvcc",
-        """
-        case "$1" in
-        --version) echo "Cuda compilation tools, release 13.3, V13.3.1";;
-        --list-gpu-code) echo sm_90;;
-        *) echo "invalid compiler controls file ${1#--apply-controls=}: $(cat ${1#*=})"; exit 1;;
-        esac
-        """,
-    )
+    says = 'echo "invalid compiler controls file ${1#--apply-controls=}: $(cat ${1#*=})"; exit 1'
+    executable = fake_nvcc(tmp_path, says)
     with pytest.raises(BuildFailed) as failed:
         Nvcc("sm_90", executable).compile(program)
     assert str(failed.value) == (
@@ -662,6 +654,7 @@ def campaign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_files_that_hang_crash_and_miscompile_are_a_safe_search(
     campaign: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -142,15 +142,6 @@ def test_process_that_a_kernel_may_have_written_all_over_is_replaced(
     assert before == spoilt != after == last
 
 
-def test_interleaved_configuration_is_not_blamed_for_what_another_wrote(
-    faults: Spec, local: KernelMeasurer
-) -> None:
-    configs = [fault("none"), fault("spoil_spare"), fault("none", block=16)]
-    found = local.measure_interleaved(space_of(faults, local), GIVEN, configs, rounds=2)
-    ok, wrong = Outcome.OK, Outcome.WRONG_RESULT
-    assert [m.outcome for m in found] == [ok, wrong, ok], [m.message for m in found]
-
-
 @pytest.mark.parametrize(
     ("n", "reason"),
     [

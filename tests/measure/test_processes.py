@@ -238,25 +238,18 @@ def test_next_run_ends_what_still_works_in_the_folder_of_a_killed_one(
         assert program.wait(SOON_S) == -signal.SIGKILL
 
 
-def test_tmpdir_that_cannot_be_used_is_not_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("is_set", "reason"), [(True, "it is full, or no folder"), (False, "No such file")]
+)
+def test_folder_that_cannot_be_made_is_one_clear_error_and_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_set: bool, reason: str
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path / "none"))
-    with (
-        pytest.raises(UsageError, match=r"none cannot be written: .*set TMPDIR"),
-        temporary_folder(),
-    ):
-        pass
-
-
-def test_folder_that_cannot_be_made_is_one_clear_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
-    with (
-        pytest.raises(UsageError, match=r"none cannot be written: No such file.*set TMPDIR"),
-        temporary_folder(),
-    ):
+    if not is_set:
+        monkeypatch.delenv("TMPDIR")
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    message = rf"none cannot be written: {reason}.*set TMPDIR"
+    with pytest.raises(UsageError, match=message), temporary_folder():
         pass
 
 
@@ -295,6 +288,7 @@ def spins(pids: set[int], before: dict[int, float]) -> bool:
     return any(cpu_s(pid) - before.get(pid, 0.0) > 2.0 for pid in pids)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
 def test_killed_parent_leaves_no_process_behind_though_a_kernel_hangs(tmp_path: Path) -> None:
     script = tmp_path / "parent.py"
@@ -339,6 +333,7 @@ def main():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
 def test_killed_parent_leaves_no_program_behind(tmp_path: Path) -> None:
     (tmp_path / "driver.py").write_text(DRIVER)

@@ -1,25 +1,23 @@
-"""Write the measurements of a campaign for other tools."""
+"""harness export DATABASE: write the measurements of a campaign for other tools."""
 
 from __future__ import annotations
 
-import argparse
-import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TextIO
 
 import numpy as np
 
 from harness.analysis.coverage import input_reports
-from harness.commands.export import ENDINGS
+from harness.commands.options import ENDINGS, ExportOptions
+from harness.commands.run import main_of
 from harness.core.errors import UsageError
 from harness.core.files import check_output, write_output
 from harness.core.text import escaped, printable
 from harness.display.inputs import claims_lines
-from harness.recordings.csv_file import write_csv
-from harness.recordings.csv_mapping import write_mapping
+from harness.recordings.csv_file import csv_lines
+from harness.recordings.csv_mapping import mapping_text
 from harness.recordings.files import mapping_beside
-from harness.recordings.t4 import write_t4
+from harness.recordings.t4 import t4_texts
 from harness.results import (
     SEARCHED,
     MeasurementRows,
@@ -34,24 +32,13 @@ from harness.results.measured import measured_by_input
 from harness.results.versions import of_version
 from harness.results.view import Results
 
-
-def run(args: argparse.Namespace) -> int:
-    if args.output is not None:
-        check_output(args.output)
-    read = _read(args.database, args.space, args.kernel_version)
-    return _export(args.database, args.format, args.output, *read)
+main = main_of("export")
 
 
-def _export(
-    database: str,
-    format_: str,
-    output: Path | None,
-    campaign: StoredCampaign,
-    rows: MeasurementRows,
-    notes: Sequence[str],
-) -> int:
-    """Export a campaign's measurements."""
-    path = output or _default_output(database, campaign.space_name, format_)
+def run(options: ExportOptions) -> int:
+    """Export a campaign's measurements; return the exit code."""
+    campaign, rows, notes = _read(options.database, options.space, options.kernel_version)
+    path = options.output or _default_output(options, campaign.space_name)
     name, environment = campaign.space_name, campaign.environment
     first = rows[0].measurement
     features, names = list(first.input), list(first.config)
@@ -59,26 +46,18 @@ def _export(
     shared = int((rows.of(shared_with.codes) != shared_with.code(None)).sum())
     note = f", {shared:,} of them shared by equal machine code" if shared else ""
     done = f"{path}: {len(rows):,} measurements of {name} on {environment}{note}"
-    if format_ == "t4":
-        _write(
-            path,
-            lambda file: write_t4(file, name, environment, rows.measurements(), _techniques(rows)),
-        )
+    found, asked = rows.measurements(), _techniques(rows)
+    if options.format == "t4":
+        write_output(path, t4_texts(name, environment, found, asked))
         print(escaped(done))
     else:
         mapping = mapping_beside(path)
         for file in (path, mapping):
             check_output(file)  # both or none
         values = {name: rows.values_of(name) for name in names}
-        _write(
-            path,
-            lambda file: write_csv(file, rows.measurements(), features, values, _techniques(rows)),
-        )
+        write_output(path, csv_lines(found, features, values, asked))
         print(escaped(done))
-        _write(
-            mapping,
-            lambda file: write_mapping(file, name, environment.device, features, values),
-        )
+        write_output(mapping, mapping_text(name, environment.device, features, values))
         print(escaped(f"{mapping}: what the columns of {path.name} mean"))
     for line in notes:
         print(escaped(line))
@@ -127,19 +106,13 @@ def _left_out(exported: StoredCampaign, found: Sequence[StoredCampaign]) -> Iter
         yield f"Left out, since a file has one space and one environment: {'; '.join(names)}"
 
 
-def _default_output(database: str, name: str, format_: str) -> Path:
+def _default_output(options: ExportOptions, name: str) -> Path:
     """Name a file next to the database after its space; raises UsageError where that is no name of
     a file, as in a database that somebody made to write elsewhere."""
     if not name.isprintable() or Path(name).name != name:
         raise UsageError(
-            f"{without_password(database)}: the space `{printable(name)}` gives no file its name; "
-            "give --output FILE"
+            f"{without_password(options.database)}: the space `{printable(name)}` gives no file "
+            "its name; give --output FILE"
         )
-    path = sqlite_path(database)
-    return (path.parent if path else Path()) / f"{name}{ENDINGS[format_]}"
-
-
-def _write(path: Path, write: Callable[[TextIO], None]) -> None:
-    content = io.StringIO()
-    write(content)
-    write_output(path, content.getvalue())
+    path = sqlite_path(options.database)
+    return (path.parent if path else Path()) / f"{name}{ENDINGS[options.format]}"
