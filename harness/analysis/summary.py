@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.analysis.inputs import InputReport
@@ -144,12 +144,9 @@ def _speedups(reports: Sequence[InputReport]) -> Mapping[str, MeanSpeedup]:
     shown = {n: level if (level := level_of(n)) and levels[level] == 1 else n for n in names}
     ratios = {DEFAULT: [r.speedup for r in reports if r.speedup]}
     for name in names:
-        ratios[shown[name]] = list(_over(reports, name))
+        over = (report.baseline_speedups.get(name) for report in reports)
+        ratios[shown[name]] = [ratio for ratio in over if ratio is not None]
     return {name: mean_speedup(of_name) for name, of_name in ratios.items() if of_name}
-
-
-def _over(reports: Sequence[InputReport], name: str) -> Iterator[TimeRatio]:
-    return (ratio for r in reports if (ratio := r.baseline_speedups.get(name)) is not None)
 
 
 def mean_speedup(ratios: Sequence[TimeRatio]) -> MeanSpeedup:

@@ -239,7 +239,9 @@ def _of_input(
     """Draft the rows of an input that both sides measured."""
     groups = joined([*old.groups, *new.groups])
     variance = occasion_variance([tuple(group.values()) for group in groups])
-    both = (BOTH,) if len(subjects) > 1 and _is_default_best(old, new) else ()
+    sides = old.measured, new.measured
+    is_default_best = all(side.get("best") is side.get("default") for side in sides)
+    both = (BOTH,) if len(subjects) > 1 and is_default_best else ()
     seen: set[tuple[int, int]] = set()
     for subject in subjects:
         base, candidate = old.measured.get(subject), new.measured.get(subject)
@@ -247,7 +249,8 @@ def _of_input(
             continue  # OpenTuner's own databases state no default; or the default is the best
         seen.add((id(base), id(candidate)))
         verdict, notes = _untested(base, candidate)
-        if verdict is ChangeVerdict.WITHIN_NOISE and _is_copy(subject, old, new):
+        uuid = old.uuids.get(subject)
+        if verdict is ChangeVerdict.WITHIN_NOISE and uuid and uuid == new.uuids.get(subject):
             verdict = Ending.SAME
         is_tested = verdict is ChangeVerdict.WITHIN_NOISE
         notes = tuple(_notes_on(subject, old, new)) if is_tested else notes
@@ -264,16 +267,6 @@ def _of_input(
         before_s, after_s = (timing.samples_s for timing in timings)
         clock_error = relative_clock_error(*timings)
         yield _Draft(drafted, Pair(before_s, after_s, variance, differences, clock_error))
-
-
-def _is_default_best(old: InputResults, new: InputResults) -> bool:
-    return all(side.measured.get("best") is side.measured.get("default") for side in (old, new))
-
-
-def _is_copy(subject: str, old: InputResults, new: InputResults) -> bool:
-    """Whether both sides hold one and the same measurement."""
-    uuid = old.uuids.get(subject)
-    return bool(uuid) and uuid == new.uuids.get(subject)
 
 
 def joined(groups: Sequence[Occasions]) -> list[dict[Hashable, float]]:

@@ -108,7 +108,8 @@ class _InputRerun:
 
     def measure(self, rounds: int, shuffle: Callable[[list[Config]], None]) -> list[Measurement]:
         """Measure an occasion; what fails is not measured again."""
-        configs = [config for config in self.configs if not self._has_failed(config)]
+        failed = {c for c, measured in self.found.items() if any(not m.timing for m in measured)}
+        configs = [config for config in self.configs if config not in failed]
         if not configs:
             return []
         shuffle(configs)
@@ -119,9 +120,6 @@ class _InputRerun:
         for measurement in measured:
             self.found.setdefault(measurement.config, []).append(measurement)
         return measured
-
-    def _has_failed(self, config: Config) -> bool:
-        return any(m.timing is None for m in self.found.get(config, ()))
 
     def results(self) -> InputResults:
         """Return the input's results with the new measurements in place of the old ones."""

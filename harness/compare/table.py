@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 
 from harness.compare.comparison import ComparedRow, Comparison, Ending
 from harness.core.records import Environment, Measurement
@@ -38,17 +37,14 @@ def comparison_table(comparison: Comparison) -> Group:
     parts: list[RenderableType] = []
     for (kernel, environment), rows in groupby(comparison.rows, key=kernel_and_environment):
         of_kernel = list(rows)
-        parts += [as_text(f"{kernel} on {environment}", "bold"), _table(of_kernel)]
+        cells = (_cells(row) for row in of_kernel if row.verdict is not Ending.MISSING)
+        table = make_table(_HEAD, cells, left=(0, 1, 6), wrap=(0, 6))
+        parts += [as_text(f"{kernel} on {environment}", "bold"), table]
         parts += map(as_text, _missing(of_kernel))
     parts += map(as_text, comparison.notes)
     if comparison.tested:
         parts.append(as_text(_legend(comparison), "dim"))
     return Group(*parts, as_text(summary(comparison)))
-
-
-def _table(rows: Sequence[ComparedRow]) -> Table:
-    shown = (_cells(row) for row in rows if row.verdict is not Ending.MISSING)
-    return make_table(_HEAD, shown, left=(0, 1, 6), wrap=(0, 6))
 
 
 def _cells(row: ComparedRow) -> Iterator[RenderableType]:

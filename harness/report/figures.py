@@ -34,7 +34,9 @@ _NOT_BUILT = (Outcome.ILLEGAL, Outcome.BUILD_FAILED)
 
 def distinct_code(results: Results) -> str:
     """Count the builds, and those with a machine code of their own."""
-    rows = _distinct(results)
+    # A row for each configuration on each input.
+    parts = [configs.rows.selected for configs in results.measured.values()]
+    rows = results.rows.take(np.concatenate([*parts, np.empty(0, dtype=np.intp)]))
     outcomes = rows.columns.outcomes
     built = rows.where(~np.isin(rows.of(outcomes.codes), list(map(outcomes.code, _NOT_BUILT))))
     shared = int(_is_shared(built).sum())
@@ -56,12 +58,6 @@ def outcome_counts(results: Results) -> Counter[Outcome]:
     for configs in results.measured.values():
         counts.update(SearchCounts(configs).outcomes)
     return counts
-
-
-def _distinct(results: Results) -> MeasurementRows:
-    """Take one row for each configuration on each input."""
-    parts = [configs.rows.selected for configs in results.measured.values()]
-    return results.rows.take(np.concatenate(parts) if parts else np.empty(0, dtype=np.intp))
 
 
 def _is_shared(rows: MeasurementRows) -> Flags:
@@ -140,7 +136,8 @@ def heat_map(
 
     `chosen` are indices of candidates, shape (inputs,).
     """
-    rows = _some(len(matrix.features))
+    count = len(matrix.features)
+    rows = np.unique(np.linspace(0, count - 1, MOST_ROWS).round().astype(np.intp))
     slowdowns = matrix.slowdown[rows]
     picked = None if chosen is None else chosen[rows]
     columns = _columns(slowdowns, picked)
@@ -174,7 +171,3 @@ def _columns(slowdowns: Array, picked: npt.NDArray[np.intp] | None) -> npt.NDArr
     middle = (weights * np.arange(len(logs))[:, None]).sum(axis=0) / weights.sum(axis=0)
     ordered: npt.NDArray[np.intp] = columns[np.argsort(middle, kind="stable")]
     return ordered
-
-
-def _some(count: int) -> npt.NDArray[np.intp]:
-    return np.unique(np.linspace(0, count - 1, MOST_ROWS).round().astype(np.intp))

@@ -16,7 +16,6 @@ from harness.core.errors import UsageError
 from harness.core.kept import Kept
 from harness.display.inputs import claims_lines, noise_warning
 from harness.display.summary import summary_sections
-from harness.display.text import Section
 from harness.report import figures, reproducing
 from harness.report.findings import Findings
 from harness.report.sections import sections
@@ -44,21 +43,16 @@ def page(
     if not parts:
         why = [sentence for results in all_results for sentence in record_lines(results)]
         raise UsageError(" ".join(["there are no measurements to report; tune first.", *why]))
+    summary = summarize((findings.results, findings.reports) for findings in all_findings)
     loader = jinja2.PackageLoader("harness.report")
     environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True)
     return environment.get_template("report.html.j2").render(
         title=", ".join(dict.fromkeys(results.campaign.space_name for results in shown)),
         parts=parts,
-        summary=_summary(all_findings) if len(all_findings) > 1 else (),
+        summary=list(summary_sections(summary)) if len(parts) > 1 else (),
         when=when.strftime("%Y-%m-%d %H:%M UTC"),
         version=__version__,
     )
-
-
-def _summary(all_findings: Sequence[Findings]) -> Sequence[Section]:
-    """Make the tables of programs and devices."""
-    summary = summarize((findings.results, findings.reports) for findings in all_findings)
-    return list(summary_sections(summary))
 
 
 def _part(findings: Findings) -> dict[str, object]:

@@ -11,7 +11,7 @@ from harness.core.records import Config, Input, Measurement, shown
 from harness.results import ABLATION, by_configs
 from harness.results.ablation import TOLERANCE, Ablation, AblationStep, StepResult
 from harness.stats.timing import TimeRatio, time_ratio
-from harness.tuning.finals import FINAL_OCCASIONS, final_seeds
+from harness.tuning.finals import final_seeds
 from harness.tuning.interleaved import measure_interleaved
 from harness.tuning.sharing import run_stage
 from harness.tuning.state import State
@@ -64,7 +64,11 @@ def _ablated(state: State, report: InputReport, flags: Sequence[str]) -> Ablatio
     rounds = max(_ROUNDS, state.spec.measure.repeats)
     stored = state.interleaved(problem, ABLATION)
     by_pair = {
-        pair: [of_time for of_time in of_pair if _has_rounds(of_time, rounds)]
+        pair: [
+            of_time
+            for of_time in of_pair
+            if of_time[0].timing and of_time[0].timing.count == rounds
+        ]
         for pair, of_pair in by_configs(stored).items()
     }
     used = Counter[tuple[Config, ...]]()
@@ -90,16 +94,6 @@ def _ablated(state: State, report: InputReport, flags: Sequence[str]) -> Ablatio
     winner = report.best.config
     bare = without_flags(winner, space.default, flags)
     return ablate(winner, bare, measure, legal, state.spec.measure.confidence)
-
-
-def _has_rounds(pair: Sequence[Measurement], rounds: int) -> bool:
-    """Whether the winner was measured in as many rounds, and on as many occasions, as are wanted
-    now."""
-    timing = pair[0].timing
-    return timing is not None and (timing.count, len(timing.by_occasion)) == (
-        rounds,
-        FINAL_OCCASIONS,
-    )
 
 
 MeasureInterleaved = Callable[[Sequence[Config]], Sequence[Measurement]]

@@ -20,34 +20,25 @@ _DEFAULTS = "defaults"  # the name of the stage
 
 def cross_measure(state: State) -> None:
     """Measure the default and every input's winner on each other input, where missing and legal."""
-    run_stage(
-        state,
-        CROSS,
-        "default and winners on the other inputs",
-        _missing(state, _default_and_winners(state)),
-        partial(_measure, state),
-        lambda left: f"{left} measurements of the default and winners on other inputs",
-    )
-
-
-def _default_and_winners(state: State) -> Iterable[Config]:
-    default = state.space(state.spec.inputs[0]).default
     best = filter(None, map(state.best, state.spec.inputs))
-    return dict.fromkeys([default, *(m.config for m in best)])
+    configs = [state.space(state.spec.inputs[0]).default, *(m.config for m in best)]
+    what = "the default and winners on other inputs"
+    _measure_missing(state, CROSS, "default and winners on the other inputs", configs, what)
 
 
 def measure_defaults(state: State) -> None:
     """Measure the default on each input where no search did: winners are compared with it."""
-    missing = _missing(state, [state.space(state.spec.inputs[0]).default])
-    if missing:
-        run_stage(
-            state,
-            _DEFAULTS,
-            "default on the inputs",
-            missing,
-            partial(_measure, state),
-            lambda left: f"{left} measurements of the default",
-        )
+    configs = [state.space(state.spec.inputs[0]).default]
+    if _missing(state, configs):
+        _measure_missing(state, _DEFAULTS, "default on the inputs", configs, "the default")
+
+
+def _measure_missing(
+    state: State, stage: str, title: str, configs: Iterable[Config], what: str
+) -> None:
+    missing = _missing(state, configs)
+    step = partial(_measure, state)
+    run_stage(state, stage, title, missing, step, lambda left: f"{left} measurements of {what}")
 
 
 def _missing(state: State, configs: Iterable[Config]) -> list[tuple[Input, Config]]:

@@ -19,7 +19,7 @@ from harness.analysis.inputs import (
     ranked,
     report_input,
 )
-from harness.core.records import Config, Input, Interleaved, Measurement, Outcome
+from harness.core.records import Config, Input, Interleaved, Outcome
 from harness.measure.trial.occasions import DATA_SETS, ONE_OCCASION
 from harness.results import CANDIDATE, CHOICE, FINAL
 from harness.results.notes import Notes
@@ -77,7 +77,8 @@ def _final(state: State, problem: Input, count: int | None, single: Config | Non
     finals: Interleaved = []
     if _has_finalists(state, problem):
         with state.leaving_out(problem):
-            beside = [config for config in named.values() if _may_work(measured.get(config))]
+            failed = {config for config, m in measured.items() if m.outcome is not Outcome.OK}
+            beside = [config for config in named.values() if config not in failed]
             finalists = _finalists(state, problem, space, count)
             hopeful = [config for config in beside if _may_win(state, problem, config)]
             shared = [single] if single is not None else []
@@ -149,11 +150,6 @@ def baselines(state: State, space: Space) -> dict[str, Config]:
     return {name: config for name, config in canonical.items() if space.is_legal(config)}
 
 
-def _may_work(measurement: Measurement | None) -> bool:
-    """Whether a configuration worked, or was not tried by the search."""
-    return measurement is None or measurement.outcome is Outcome.OK
-
-
 def _may_win(state: State, problem: Input, config: Config) -> bool:
     """Whether a configuration may be the fastest, as far as the search shows.
 
@@ -182,11 +178,7 @@ def _measured(
     seeds: Sequence[int] = ONE_OCCASION,
 ) -> Interleaved:
     """Measure interleaved; results stored by an earlier command are used again."""
-    stored = state.interleaved(problem, stage)
-    searched = state.known(problem)
-    occasions = len(seeds)
-    if stored and is_complete(
-        stored[-1], configs, rounds=rounds, known=searched, occasions=occasions
-    ):
+    stored, known = state.interleaved(problem, stage), state.known(problem)
+    if stored and is_complete(stored[-1], configs, rounds=rounds, known=known):
         return stored[-1]
     return measure_interleaved(state, problem, configs, stage=stage, rounds=rounds, seeds=seeds)

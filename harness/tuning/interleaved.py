@@ -33,10 +33,8 @@ def is_complete(
     *,
     rounds: int,
     known: Mapping[Config, object],
-    occasions: int = 1,
 ) -> bool:
-    """Whether stored results are of exactly these configurations, each with all its rounds and
-    occasions.
+    """Whether stored results are of exactly these configurations, each with all its rounds.
 
     `known` holds the configurations that the search measured. Results in which nothing worked are
     incomplete, since that may have been the device's fault.
@@ -46,17 +44,14 @@ def is_complete(
     return (
         same
         and works
-        and all(
-            _is_final(measured, rounds, occasions, measured.config in known) for measured in stored
-        )
+        and all(_is_final(measured, rounds, measured.config in known) for measured in stored)
     )
 
 
-def _is_final(measured: Measurement, rounds: int, occasions: int, has_worked: bool) -> bool:
+def _is_final(measured: Measurement, rounds: int, has_worked: bool) -> bool:
     """Whether a result stands. A timeout or crash of a configuration that worked in the search may
     be chance; other failures stand."""
     timing = measured.timing
     if timing is None:
         return measured.outcome.settles or not has_worked
-    is_whole = timing.count == rounds and len(timing.by_occasion) == occasions
-    return is_whole or timing.stopped is StopReason.RECORDED
+    return timing.count == rounds or timing.stopped is StopReason.RECORDED

@@ -17,7 +17,6 @@ from harness.core.records import Config, Input, Measurement, Outcome, StopReason
 from harness.dispatch.candidates import matrix_of
 from harness.display.inputs import claims_lines
 from harness.measure.trial.occasions import DATA_SETS, ONE_OCCASION
-from harness.results import FINAL
 from harness.results.view import Results, read_results, the_one
 from harness.tuning import Stages
 from harness.tuning.finals import FINAL_OCCASIONS
@@ -195,29 +194,6 @@ def test_judged_winner_is_not_measured_again(tmp_path: Path) -> None:
     assert len(measurer.turns) == count
 
 
-def test_finals_of_one_occasion_are_measured_again_on_several(tmp_path: Path) -> None:
-    """Finals of an older version."""
-    measurer = Staged()
-    _, results = tuned(tmp_path, measurer)
-    (finals,) = results.finals.values()
-    older = [
-        dataclasses.replace(m, timing=dataclasses.replace(m.timing, occasions=()))
-        for m in finals
-        if m.timing
-    ]
-    spec = make_spec(tmp_path, SPACE)
-    with opened(spec, tmp_path / "r.db", measurer) as (campaign, _):
-        state, problem = campaign, spec.inputs[0]
-        begun = state.store.begin_run(state.run_plan(problem), {})
-        state.store.add_interleaved(begun.id, state.run_plan(problem), FINAL, older)
-        state.store.commit()
-    again = Staged(final_s={16: 3.0, 32: 1.5})
-    _, results = tuned(tmp_path, again)
-    assert [seeds for _, seeds in again.turns] == ["finals"]
-    (finals,) = results.finals.values()
-    assert sorted(round(m.time_s, 1) for m in finals) == [1.5, 3.0], "the last ones alone count"
-
-
 def test_winner_that_is_wrong_on_other_data_gives_way_to_the_next(tmp_path: Path) -> None:
     measurer = Staged(wrong=(32,))
     report, _ = tuned(tmp_path, measurer)
@@ -291,8 +267,8 @@ def test_only_a_run_that_tried_all_configurations_is_noted_as_exhausted(tmp_path
 # ------------------------------------------------------------------------- stored results
 
 
-def timed(value: int, rounds: int = 20, occasions: tuple[int, ...] = ()) -> Measurement:
-    timing = Timing((1.0,) * rounds, StopReason.INTERLEAVED, occasions)
+def timed(value: int, rounds: int = 20) -> Measurement:
+    timing = Timing((1.0,) * rounds, StopReason.INTERLEAVED)
     return Measurement(Config({"BLOCK": value}), Input({"n": 8}), Outcome.OK, timing)
 
 
@@ -300,11 +276,11 @@ def failed(value: int, outcome: Outcome) -> Measurement:
     return Measurement(Config({"BLOCK": value}), Input({"n": 8}), outcome, message="gone")
 
 
-def complete(*stored: Measurement, occasions: int = 1, known: tuple[int, ...] = ()) -> bool:
+def complete(*stored: Measurement, known: tuple[int, ...] = ()) -> bool:
     """Whether 16 and 32 are completely measured, in 20 rounds."""
     configs = [Config({"BLOCK": value}) for value in (16, 32)]
     worked = {Config({"BLOCK": value}): None for value in known}
-    return is_complete(stored, configs, rounds=20, known=worked, occasions=occasions)
+    return is_complete(stored, configs, rounds=20, known=worked)
 
 
 def test_stored_results_are_complete_with_just_these_configurations_in_all_their_rounds() -> None:
@@ -312,10 +288,6 @@ def test_stored_results_are_complete_with_just_these_configurations_in_all_their
     assert not complete(timed(16))
     assert not complete(timed(16), timed(32), timed(64))
     assert not complete(timed(16), timed(32, rounds=19))
-    halves = timed(16, occasions=(10, 10)), timed(32, occasions=(10, 10))
-    assert complete(*halves, occasions=2)
-    assert not complete(*halves)
-    assert not complete(timed(16), timed(32), occasions=2)
 
 
 def test_a_crash_of_what_worked_in_the_search_is_measured_again_and_other_failures_stand() -> None:

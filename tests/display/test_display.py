@@ -101,34 +101,33 @@ def test_no_time_between_a_nanosecond_and_a_quarter_of_an_hour_has_an_exponent()
         assert len(number.replace(".", "")) == 3
 
 
-def test_a_timing_is_its_median_and_the_interval_of_its_mean() -> None:
-    assert format_timing(Timing((412e-6, 414e-6, 410e-6))) == "412 us +- 5.0 us"
-    assert format_timing(Timing((1e-3, 1e-3))) == "1.00 ms +- 0 s"
-    assert format_timing(Timing((1e-3,) * 9 + (1.0,))) == "1.00 ms +- 230 ms"  # an outlier
-    assert format_timing(Timing((1e-3,))) == "1.00 ms", "a single sample has no interval"
-
-
 @pytest.mark.parametrize(
-    ("share", "text"),
+    ("shown", "text"),
     [
-        (1.372, "140 %"), (0.996, "100 %"), (0.283, "28 %"), (0.0283, "2.8 %"),
-        (0.000283, "0.028 %"), (12.34, "1,200 %"), (0.0, "0 %"), (math.inf, "inf %"),
+        # A timing is its median and the interval of its mean; a single sample has no interval.
+        (format_timing(Timing((412e-6, 414e-6, 410e-6))), "412 us +- 5.0 us"),
+        (format_timing(Timing((1e-3, 1e-3))), "1.00 ms +- 0 s"),
+        (format_timing(Timing((1e-3,) * 9 + (1.0,))), "1.00 ms +- 230 ms"),  # an outlier
+        (format_timing(Timing((1e-3,))), "1.00 ms"),
+        # Shares have two digits and no exponent.
+        (format_share(1.372), "140 %"), (format_share(0.996), "100 %"),
+        (format_share(0.283), "28 %"), (format_share(0.0283), "2.8 %"),
+        (format_share(0.000283), "0.028 %"), (format_share(12.34), "1,200 %"),
+        (format_share(0.0), "0 %"), (format_share(math.inf), "inf %"),
+        # A ratio inside the noise is called that.
+        (format_ratio(CLEAR), "2.00x [1.90, 2.10]"),
+        (format_ratio(CHANCE), "1.01x [0.97, 1.06] within noise"),
+        (format_ratio(TimeRatio(2.0, 0.0, math.inf, 1)), "2.00x [0.00, inf] within noise"),
+        # Outcomes are counted with ok first and without zeros.
+        (
+            format_outcomes({Outcome.TIMEOUT: 1, Outcome.OK: 7, Outcome.CRASHED: 0}),
+            "7 ok, 1 timeout",
+        ),
+        (format_outcomes({}), ""),
     ],
 )  # fmt: skip
-def test_shares_have_two_digits_and_no_exponent(share: float, text: str) -> None:
-    assert format_share(share) == text
-
-
-def test_a_ratio_inside_the_noise_is_called_that() -> None:
-    assert format_ratio(CLEAR) == "2.00x [1.90, 2.10]"
-    assert format_ratio(CHANCE) == "1.01x [0.97, 1.06] within noise"
-    assert format_ratio(TimeRatio(2.0, 0.0, math.inf, 1)) == "2.00x [0.00, inf] within noise"
-
-
-def test_outcomes_are_counted_with_ok_first_and_without_zeros() -> None:
-    counts = {Outcome.TIMEOUT: 1, Outcome.OK: 7, Outcome.CRASHED: 0, Outcome.BUILD_FAILED: 2}
-    assert format_outcomes(counts) == "7 ok, 1 timeout, 2 build_failed"
-    assert format_outcomes({}) == ""
+def test_numbers_are_shown_as_people_read_them(shown: str, text: str) -> None:
+    assert shown == text
 
 
 # --------------------------------------------------------------------------------- table
@@ -181,20 +180,13 @@ def test_a_best_that_may_be_as_fast_as_the_default_is_the_default() -> None:
     assert report(CLEAR).recommended == report(CLEAR).best
 
 
-def test_brackets_in_values_are_text_and_no_markup() -> None:
-    odd = Config({"LAYOUT": "[red]", "OTHER": "[/]"})
-    for width in (80, 140):
-        best = ok(Config({"LAYOUT": "[bold]", "OTHER": "[/]"}), 1e-3)
-        text = printed(report(best=best), width=width, default=odd)
-        assert "LAYOUT=[bold]" in text
-        assert "(LAYOUT=[red], OTHER=[/])" in " ".join(text.split())
-
-
 @pytest.mark.parametrize("width", [80, 140])
-def test_what_could_control_a_terminal_is_escaped(width: int) -> None:
-    best = ok(Config({"LAYOUT": "\x1b[31m"}), 1e-3)
-    text = printed(report(best=best), width=width, default=Config({"LAYOUT": "rows"}))
-    assert "LAYOUT=\\x1b[31m" in text
+def test_brackets_are_no_markup_and_what_could_control_a_terminal_is_escaped(width: int) -> None:
+    odd = Config({"LAYOUT": "[red]", "OTHER": "[/]"})
+    best = ok(Config({"LAYOUT": "[bold]\x1b[31m", "OTHER": "[/]"}), 1e-3)
+    text = printed(report(best=best), width=width, default=odd)
+    assert "LAYOUT=[bold]\\x1b[31m" in text
+    assert "(LAYOUT=[red], OTHER=[/])" in " ".join(text.split())
     assert "\x1b" not in text
 
 
@@ -367,17 +359,14 @@ def test_progress_escapes_what_could_control_a_terminal(terminal: bool) -> None:
     assert "\x1b[31mred" not in text
 
 
-def test_progress_lists_changes_from_the_default(tmp_path: Path) -> None:
-    lines = shown(tmp_path, ok(BEST, 1e-3), terminal=False, default=DEFAULT).splitlines()
-    assert "best 1.00 ms (BLOCK=64, TILE=4)" in lines[1]
+def test_progress_lists_changes_from_the_default_and_counts_shared_measurements(
+    tmp_path: Path,
+) -> None:
     half = Config({"BLOCK": 64, "TILE": 1})
-    lines = shown(tmp_path, ok(half, 1e-3), terminal=False, default=DEFAULT).splitlines()
+    shared = dataclasses.replace(ok(DEFAULT, 1e-3), shared_with=half.digest)
+    found = ok(half, 1e-3), shared
+    lines = shown(tmp_path, *found, terminal=False, default=DEFAULT).splitlines()
     assert "best 1.00 ms (BLOCK=64)" in lines[1]
-
-
-def test_progress_counts_shared_measurements(tmp_path: Path) -> None:
-    shared = dataclasses.replace(ok(DEFAULT, 1e-3), shared_with=BEST.digest)
-    lines = shown(tmp_path, ok(BEST, 1e-3), shared, terminal=False).splitlines()
     assert lines[1].endswith("; 2 ok, 1 shared")
 
 
