@@ -46,7 +46,7 @@ from benchmarks.accusations import collect
 from benchmarks.equal_code import PARTS, POCL, Effect, Tally, trials
 from benchmarks.frame import JOBS, Figures, benchmark, in_processes, option, show
 from benchmarks.noise import MODELS
-from harness.compare.statistics import LEVEL
+from harness.compare import LEVEL
 from harness.stats.proportions import clopper_pearson
 
 STATED = {"tune": 0.025, "tune campaigns": 0.05, "dispatch": 0.025, "single": 0.025}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Sequence
 
@@ -39,7 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         hint = suggestion(name, COMMANDS, f"`{command_line('--help')}` lists the commands")
         print(f"error: unknown command `{name}`; {hint}", file=sys.stderr)
         return 2
-    return int(importlib.import_module(f"harness.commands.{name}").main(rest))
+    from harness.commands.run import run  # here: the list of commands needs none of it
+
+    return run(name, rest)
 
 
 def usage() -> str:

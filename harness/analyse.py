@@ -1,8 +1,8 @@
-"""python -m harness.analyse: print what a results database holds."""
+"""python -m harness.analyse, as `harness analyse`."""
 
 if __name__ == "__main__":
     import sys
 
-    from harness.commands.analyse import main
+    from harness.commands.run import run
 
-    sys.exit(main())
+    sys.exit(run("analyse"))

@@ -1,8 +1,8 @@
-"""python -m harness.check: validate spaces, count their configurations, compile their defaults."""
+"""python -m harness.check, as `harness check`."""
 
 if __name__ == "__main__":
     import sys
 
-    from harness.commands.check import main
+    from harness.commands.run import run
 
-    sys.exit(main())
+    sys.exit(run("check"))

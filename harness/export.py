@@ -1,8 +1,8 @@
-"""python -m harness.export: write measurements as T4 results or as CSV."""
+"""python -m harness.export, as `harness export`."""
 
 if __name__ == "__main__":
     import sys
 
-    from harness.commands.export import main
+    from harness.commands.run import run
 
-    sys.exit(main())
+    sys.exit(run("export"))

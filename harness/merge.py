@@ -1,8 +1,8 @@
-"""python -m harness.merge: merge the results databases of several machines."""
+"""python -m harness.merge, as `harness merge`."""
 
 if __name__ == "__main__":
     import sys
 
-    from harness.commands.merge import main
+    from harness.commands.run import run
 
-    sys.exit(main())
+    sys.exit(run("merge"))

@@ -3,9 +3,9 @@
 import sys
 
 if __name__ == "__main__":
-    from harness.commands.tune import main
+    from harness.commands.run import run
 
-    sys.exit(main())
+    sys.exit(run("tune"))
 else:
     # `harness.tune` is a function for Python: `import harness.tune` must not put a module there.
     from harness.api.tuning import tune

@@ -1,8 +1,8 @@
-"""python -m harness.worker ADDRESS: measure on this machine for tuning runs elsewhere."""
+"""python -m harness.worker, as `harness worker`."""
 
 if __name__ == "__main__":
     import sys
 
-    from harness.commands.worker import main
+    from harness.commands.run import run
 
-    sys.exit(main())
+    sys.exit(run("worker"))

@@ -5,23 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness.api.options import TuneOptions
+from harness.api.tune_options import TuneOptions
 from harness.core.errors import UsageError
-from harness.core.files import check_writable, nearest_file
+from harness.core.files import check_output, check_writable, nearest_file
 from harness.core.invocation import command_line
 from harness.recordings.files import FileKind, file_kind
 
 
 def check_options(options: TuneOptions) -> None:
-    """Raise UsageError for options that exclude each other, and for missing or wrong files."""
+    """Raise HarnessError for options that exclude each other, and for missing or wrong files."""
     if options.space is None and options.replay is None:
         raise UsageError("name a space, for example spaces/mvmul.yaml, or --replay FILE")
     _check_replay(options)
     _check_validation(options)
     if options.cover is not None and options.inputs_from is None:
         raise UsageError("--cover needs --inputs-from FILE, whose calls it counts")
-    if options.cover is not None and not 0 < options.cover <= 1:
-        raise UsageError(f"--cover must be a share above 0, up to 1, got {options.cover}")
     if options.insecure and options.cluster is None:
         raise UsageError("--insecure needs --cluster ADDRESS, whose encryption it concerns")
     if options.most_inputs is not None and options.inputs_from is None:
@@ -32,6 +30,8 @@ def check_options(options: TuneOptions) -> None:
         _check_space(options.space)
     if options.results_log is not None:
         check_writable(options.results_log, "name another file with --results-log")
+    if options.report is not None:
+        check_output(options.report)
 
 
 def _check_replay(options: TuneOptions) -> None:
@@ -78,7 +78,7 @@ def _files(options: TuneOptions) -> Iterator[tuple[str, Path]]:
     if options.replay is not None:
         yield "--replay ", options.replay
     yield from (("--warm-start ", path) for path in options.warm_recordings)
-    seeds = (seed for seed in options.seed_configuration if isinstance(seed, Path))
+    seeds = (seed for seed in options.seed_configurations if isinstance(seed, Path))
     yield from (("--seed-configuration ", path) for path in seeds)
 
 

@@ -4,47 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
+from harness.api.options import DispatchOptions
 from harness.core.errors import UsageError
 from harness.core.records import Environment
 from harness.core.text import counted
-from harness.dispatch.study import AUTO
 from harness.results.tuned_space import TunedSpace
 from harness.results.view import Results, the_one
 from harness.space_file import Parameter, Spec, load_spec
 from harness.space_file.model import Measure, Search, Verify
-
-
-@dataclass(frozen=True)
-class DispatchOptions:
-    """What to learn from, and where to write it; None where the user left it open."""
-
-    database: tuple[str, ...]
-    output: Path
-    space: str | None = None
-    device: str | None = None
-    spec: Path | Spec | None = None
-    choice: str = AUTO
-    arch: str | None = None
-    require_choice: bool = False
-    seed: int = 0
-    weights: Path | None = None
-    most: int | None = None
-
-    # How messages spell the options that they advise.
-    spec_option: ClassVar[str] = "--spec FILE"
-    choice_option: ClassVar[str] = "--require-choice"
-
-
-@dataclass(frozen=True)
-class DispatchArguments(DispatchOptions):
-    """The same, given in Python."""
-
-    spec_option: ClassVar[str] = "space=FILE"
-    choice_option: ClassVar[str] = "require_choice=True"
 
 
 def space_of(options: DispatchOptions, campaigns: Sequence[Results]) -> Spec:
@@ -61,9 +30,7 @@ def space_of(options: DispatchOptions, campaigns: Sequence[Results]) -> Spec:
         if path is None:
             raise UsageError(_no_file(results.tuned_space, campaigns, options))
     if not path.is_file():
-        raise UsageError(
-            f"{path} not found; name the YAML file of the space with {options.spec_option}"
-        )
+        raise UsageError(f"{path} not found; name the YAML file of the space with --spec FILE")
     return load_spec(path)
 
 
@@ -71,7 +38,7 @@ def _no_file(tuned: TunedSpace, campaigns: Sequence[Results], options: DispatchO
     if all(results.campaign.environment.backend == "replay" for results in campaigns):
         return (
             f"{campaigns[0].title} was replayed from a recording: there is no kernel to choose "
-            f"for; name a space of this kernel with {options.spec_option}"
+            f"for; name a space of this kernel with --spec FILE"
         )
     if tuned.is_in_python:
         return (
@@ -80,7 +47,7 @@ def _no_file(tuned: TunedSpace, campaigns: Sequence[Results], options: DispatchO
         )
     return (
         f"{tuned.file}, which was tuned, is not here; go to the folder where you tuned, or name "
-        f"the YAML file of {tuned.name} with {options.spec_option}"
+        f"the YAML file of {tuned.name} with --spec FILE"
     )
 
 
@@ -118,12 +85,12 @@ def _changed(campaigns: Sequence[Results], spec: Spec, options: DispatchOptions)
     if spec.name not in known:
         return (
             f"nothing was measured of {spec.path}, whose name is {spec.name}; there are results of "
-            f"{', '.join(known)}: name the YAML file of one with {options.spec_option}"
+            f"{', '.join(known)}: name the YAML file of one with --spec FILE"
         )
     was = (
         "build it as it was"
         if spec.is_in_python
-        else f"name the YAML file as it was with {options.spec_option}"
+        else "name the YAML file as it was with --spec FILE"
     )
     return (
         f"{spec.path} is not what was measured: the kernel, a file that it includes, the host "

@@ -15,11 +15,11 @@ import numpy as np
 from harness.analysis.coverage import input_reports
 from harness.api.dispatched_program import program_launcher, program_notices
 from harness.api.dispatched_results import (
-    DispatchOptions,
     describe,
     results_of,
     space_of,
 )
+from harness.api.options import DispatchOptions
 from harness.constraints.expression import Expression
 from harness.core.config_diff import difference
 from harness.core.errors import UsageError
@@ -101,11 +101,11 @@ class LearntDispatcher:
         """Say why it is not written, and what to do; empty where it is."""
         if self.is_worth_it or not self.options.require_choice:
             return ""
-        out, option = self.options.output, self.options.choice_option
+        out = self.options.output
         stays = " The earlier dispatcher there stays." if out.exists() else ""
         return (
             f"Nothing is written to {out}: no choice by input is faster than one configuration for "
-            f"all. Tune more inputs, or leave out {option} to write that one "
+            f"all. Tune more inputs, or leave out --require-choice to write that one "
             f"({difference(self.single.config, self.results.default)}).{stays}"
         )
 

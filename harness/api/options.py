@@ -1,87 +1,262 @@
-"""The options of a tuning: those of `python -m harness.tune` and of `harness.tune` in Python."""
+"""The options of the commands that Python has as functions too."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from harness.core.errors import UsageError
+from harness.core.invocation import command_line
+from harness.core.options import (
+    BACKENDS,
+    PATH,
+    SEED,
+    TEXT,
+    Kind,
+    Options,
+    argument,
+    flag,
+    option,
+    path,
+    whole,
+)
 
 if TYPE_CHECKING:  # it takes a while to load
     from harness.space_file import Spec
 
-DATABASE = "database"
-"""What `warm_start` has in place of a recording: the results of other devices in the database."""
 
-COVER = 0.95
-"""The share of a workload's calls whose inputs are tuned, by default."""
+def _space(value: Any) -> Any:
+    if isinstance(value, str | Path):
+        return Path(value)
+    from harness.space_file import Spec  # here: it takes half a second to load
+
+    if not isinstance(value, Spec):
+        raise ValueError
+    return value
+
+
+def _device(value: Any) -> str:
+    is_index = isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0
+    if not is_index and not isinstance(value, str):
+        raise ValueError
+    return str(value)
+
+
+PAGE = path(".html", ".htm")
+SPACE = Kind("the path of a space, or a Spec", _space)
+DEVICE = Kind("the name or the index of a device", _device)
+
+WHERE = (
+    "where kernels run (default auto: CUDA with a GPU, else an OpenCL GPU, else PoCL on the CPU)"
+)
+
+
+def device_option(more: str = "") -> Any:
+    """Make the option that names a device, or several (harness.measure.devices)."""
+    return option(
+        DEVICE,
+        "NAME",
+        lambda: (
+            "which GPU or CPU runs kernels: index, UUID or part of its name; "
+            f"`{command_line('check', '--devices')}` lists them (default: the first){more}"
+        ),
+        several=True,
+    )
+
+
+def json_flag() -> Any:
+    """Make the option that prints a document for scripts (harness.api.documents)."""
+    return flag(
+        "print one JSON document; progress and warnings go to standard error (docs/python.md)",
+        in_python=False,
+    )
+
+
+def databases_argument() -> Any:
+    """Make the argument that names results databases."""
+    return argument(TEXT, "DATABASE", "results database", nargs="+")
+
+
+def space_option(what: str = "only the space of this name") -> Any:
+    """Make the option that chooses a space of a database."""
+    return option(TEXT, "NAME", what)
+
+
+def version_option(default: str = "newest") -> Any:
+    """Make the option that chooses a version of an edited kernel (harness.results.versions)."""
+    return option(
+        TEXT,
+        "VERSION",
+        "version of an edited kernel: newest (tuned last), all, or one that analyse lists "
+        f"(default {default})",
+        default=default,
+    )
 
 
 @dataclass(frozen=True)
-class TuneOptions:
-    """What to tune, where, how, and where to store it; the options of the command by their names.
+class DispatchOptions(Options):
+    """Learn which configuration suits which input, judge the choice on held-out inputs, and write
+    it as C, C++ and Python code with its kernels. Of a space that tunes a program, write the
+    programs and a launcher, which reads the features of an input from its arguments and runs the
+    right one."""
 
-    `space` is a path, or a space that is loaded already. `seed_configuration` are JSON files, or
-    the configurations themselves.
-    """
+    groups: ClassVar = {"choice": "learning and judging"}
 
-    space: Path | Spec | None = None
-    inputs: str | None = None
-    inputs_from: Path | None = None
-    cover: float | None = None
-    most_inputs: int | None = None
-    backend: str = "auto"
-    device: Sequence[str] = ()
-    cluster: str | None = None
-    insecure: bool = False
-    replay: Path | None = None
-    mapping: Path | None = None
-    test_limit: int | None = None
-    stop_after: float | None = None
-    technique: Sequence[str] = ()
-    validate: float | None = None
-    seed_configuration: Sequence[Path | Mapping[str, Any]] = ()
-    parallelism: int | None = None
-    warm_start: Sequence[Path] = ()
-    seed: int = 0
-    repeats: int | None = None
-    precision: float | None = None
-    give_up_at: float | None = None
-    database: str | None = None
-    label: str = "unnamed"
-    fresh: bool = False
-    wait: float = 0.0
-    results_log: Path | None = None
-    no_cross: bool = False
-    finalists: int | None = None
-    no_reduce: bool = False
-    arguments: Sequence[str] = ()
-    """The words of the command as they were typed; none in Python."""
+    database: Sequence[str] = databases_argument()
+    output: Path = option(PATH, "FOLDER", "folder to write", "-o", "--output", required=True)
+    space: str | None = space_option()
+    device: str | None = option(
+        TEXT, "NAME", "take the results of the device whose name contains this"
+    )
+    spec: Path | Spec | None = option(
+        SPACE,
+        "FILE",
+        "the space's YAML file (default: the file that was tuned, else spaces/NAME.yaml)",
+    )
+    arch: str | None = option(TEXT, "SM", "architecture of CUDA's cubins (default: the tuned one)")
+    json: bool = json_flag()
+    choice: str = option(
+        TEXT,
+        None,
+        "one tree, an ensemble of trees, or G-ADAPT's model (a tree for each parameter, with "
+        "least-squares leaves), written even if it is no faster than one configuration. auto "
+        "writes that configuration if no choice is significantly faster, and the ensemble only if "
+        "it is significantly faster than the tree, by 1 % or more (default auto)",
+        default="auto",
+        choices=("auto", "tree", "ensemble", "gadapt"),
+    )
+    most: int | None = option(
+        whole(1, 200, "200"),
+        "K",
+        "choose among at most K configurations: those whose best is the fastest in the mean of "
+        "all inputs (default: as many as gain; `analyse` says what each more gains)",
+    )
+    require_choice: bool = flag(
+        "end with 1, and write nothing, where no choice by input is significantly faster than one "
+        "configuration"
+    )
+    weights: Path | None = option(
+        PATH,
+        "FILE",
+        "a workload: learn and judge by how often its inputs come, and say how many calls the "
+        "tuned range covers (docs/dispatch.md)",
+    )
+    seed: int = option(
+        whole(0, 2**32 - 1, "2^32 - 1"), None, "seed of the folds and trees (default 0)", default=0
+    )
+
+
+DEFAULT_SAMPLE = 8
+SPACE_SCHEMA = "space"
+"""The word for the JSON Schema of spaces."""
+
+WITH_JSON = ("analyse", "check", "compare", "dispatch", "report", "tune")
+"""The commands that take --json."""
+
+
+@dataclass(frozen=True)
+class CheckOptions(Options):
+    """Validate spaces, count their configurations, and compile the default.
+    The host module runs; the kernel runs only with --run. The default of a program is built
+    and run; with --compile it is only built."""
+
+    epilog: ClassVar = """\
+For completion in an editor, write the schema to a file and name it in the first line of a
+space:
+
+  python -m harness.check --schema > space.schema.json
+  # yaml-language-server: $schema=../space.schema.json
+
+Exit code: 0 on success; 1 if a default or a host module fails, or with --strict any
+configuration; 2 for a fault in a space or in the command.
+"""
+    interrupted: ClassVar = (
+        "; the build cache has what was compiled, and the same command continues from there"
+    )
+
+    spaces: Sequence[Path] = argument(PATH, "SPACE", "space file (YAML)", nargs="*")
+    backend: str | None = option(TEXT, None, WHERE, choices=BACKENDS)
+    device: Sequence[str] = device_option()
+    devices: bool = flag("list this machine's devices, and exit")
+    archs: Sequence[str] = option(
+        TEXT,
+        "SM",
+        "compile for this NVIDIA architecture, such as sm_90, or for several, such as sm_80,sm_90; "
+        "needs no GPU",
+        "--arch",
+        several=True,
+    )
+    sample: int | None = option(
+        whole(0),
+        "N",
+        "also compile N other legal configurations, drawn uniformly "
+        f"(default {DEFAULT_SAMPLE} with --backend, --device or --arch; else 0)",
+    )
+    compile: int | None = option(
+        whole(0),
+        "N",
+        "compile N others and print a summary: machine codes, resources, failures, and parameters "
+        "that change nothing",
+    )
+    strict: bool = flag("with --compile: exit with 1 if any configuration fails")
+    seed: int = option(SEED, None, "seed of the sample (default 0)", default=0)
+    no_compile: bool = flag("only validate and describe")
+    run: bool = flag("run the default on each input and verify it")
+    schema: str | None = option(
+        TEXT,
+        "COMMAND",
+        f"print the JSON Schema of spaces, or of a COMMAND's --json ({', '.join(WITH_JSON)}), and "
+        "exit",
+        nargs="?",
+        const=SPACE_SCHEMA,
+    )
+    json: bool = json_flag()
+
+    def check(self) -> None:
+        """Refuse options that exclude each other."""
+        names_target = self.names_target
+        compiles = names_target or self.sample is not None or self.compile is not None
+        if self.schema not in (None, SPACE_SCHEMA, *WITH_JSON):
+            commands = ", ".join(WITH_JSON)
+            raise UsageError(
+                f"--schema stands alone for the schema of spaces, or names a command ({commands}) "
+                f"for that of its --json; got {self.schema!r}"
+            )
+        if self.schema and (self.spaces or self.no_compile or compiles):
+            raise UsageError("--schema stands alone: the schema is the same for all spaces")
+        if self.devices and (
+            self.json or self.schema or self.spaces or self.no_compile or self.run or compiles
+        ):
+            raise UsageError("--devices stands alone: it lists the devices that --device can name")
+        if not (self.schema or self.devices or self.spaces):
+            raise UsageError("name a space, for example spaces/mvmul.yaml")
+        if self.no_compile and (compiles or self.run):
+            options = "--backend, --device, --arch, --sample, --compile or --run"
+            raise UsageError(f"--no-compile does not go with {options}")
+        if self.sample is not None and self.compile is not None:
+            raise UsageError("--sample and --compile both draw configurations; give one of them")
+        if self.strict and self.compile is None:
+            raise UsageError("--strict judges what --compile N compiles; add --compile N")
+        if self.archs and self.run:
+            raise UsageError(
+                "--arch compiles for a GPU that need not be here; --run runs on this one"
+            )
+        if self.archs and self.device:
+            raise UsageError("--arch compiles for a GPU that need not be here; leave --device out")
+        if self.archs and self.backend == "opencl":
+            raise UsageError("--arch names an NVIDIA architecture; --backend opencl has none")
 
     @property
-    def typed(self) -> Sequence[str]:
-        """The words of the command, without the passwords of databases."""
-        from harness.results.url import without_password  # here: it loads SQLAlchemy
-
-        return [without_password(word) if ":/" in word else word for word in self.arguments]
+    def names_target(self) -> bool:
+        """Whether a backend, a device or an architecture was named."""
+        return bool(self.backend or self.device or self.archs)
 
     @property
-    def measure(self) -> Mapping[str, float]:
-        """The options that override the space's measure section."""
-        values = {name: getattr(self, name) for name in ("repeats", "precision", "give_up_at")}
-        return {name: value for name, value in values.items() if value is not None}
-
-    @property
-    def warm_recordings(self) -> Sequence[Path]:
-        """The recordings that the search learns from."""
-        return [path for path in self.warm_start if str(path) != DATABASE]
-
-    @property
-    def replays_alone(self) -> Sequence[Path]:
-        """The recording that stands in for both space and device, if there is one."""
-        return [self.replay] if self.replay is not None and self.space is None else []
-
-    @property
-    def space_path(self) -> Path | None:
-        """The path of the space's file; None without a space."""
-        return self.space if self.space is None or isinstance(self.space, Path) else self.space.path
+    def others(self) -> int:
+        """The number of configurations that are compiled besides the default."""
+        drawn = self.sample if self.compile is None else self.compile
+        default = DEFAULT_SAMPLE if self.names_target else 0
+        return default if drawn is None else drawn

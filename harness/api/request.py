@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.api.options import DATABASE, TuneOptions
+from harness.api.tune_options import DATABASE, TuneOptions
 from harness.api.workload import WorkloadChoice, with_inputs_of
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError, UsageError
@@ -25,7 +25,6 @@ from harness.results import check_database, sqlite_path
 from harness.search import SearchOptions, resolve_techniques
 from harness.search.techniques import DEFAULT_TECHNIQUE
 from harness.space_file import Spec, load_spec
-from harness.space_file.flag_files import with_values_of_files
 from harness.space_file.inputs import select_inputs
 from harness.space_file.model import Search
 from harness.tuning import CampaignPlan, Stages
@@ -68,9 +67,7 @@ class TuneRequest:
     def plan(self, search: SearchOptions) -> CampaignPlan:
         """Make the plan of a campaign."""
         options = self.options
-        stages = Stages(
-            cross=not options.no_cross, ablate=not options.no_reduce, finalists=options.finalists
-        )
+        stages = Stages(cross=options.cross, ablate=options.reduce, finalists=options.finalists)
         return CampaignPlan(
             self.spec,
             search,
@@ -79,14 +76,14 @@ class TuneRequest:
             warm_start=self.warm_start,
             other_devices=Path(DATABASE) in options.warm_start,
             fresh=options.fresh,
-            arguments=options.typed,
+            arguments=options.command,
             recording=self.recording,
         )
 
 
 def read_request(options: TuneOptions) -> TuneRequest:
     """Read what the options name. Raises UsageError, and errors of reading a space or recording."""
-    seeds = tuple(map(_read_seed, options.seed_configuration))
+    seeds = tuple(map(_read_seed, options.seed_configurations))
     _check_condition(options.inputs)
     resolve_techniques([name for name in options.technique if name != PREDICTED])
     alone = options.replays_alone
@@ -109,7 +106,6 @@ def read_request(options: TuneOptions) -> TuneRequest:
     search = search_options(spec, options, techniques)
     for log in search.logs(len(spec.inputs)):
         check_output(log)
-    seeds = tuple(with_values_of_files(seed, whole.parameters) for seed in seeds)
     return TuneRequest(
         options=options,
         whole=whole,

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.analysis.inputs import InputReport
+from harness.api.options import DispatchOptions
 from harness.core.config_diff import DEFAULT
 from harness.core.errors import UsageError
 from harness.core.files import WRITTEN_BY, write_output
+from harness.core.options import from_arguments, naming_arguments
 from harness.core.records import Config, Input
 from harness.core.text import counted, escaped, suggestion
 from harness.display.inputs import best_configuration, best_time, default_time, format_speedup
@@ -176,24 +178,25 @@ class TuneResults:
         with `require_choice`, where choosing by input is not significantly faster than one
         configuration for all.
         """
-        from harness.api.dispatched_results import DispatchArguments
         from harness.api.dispatching import learn
         from harness.display.progress import Display
 
-        options = DispatchArguments(
-            tuple(self.stored.databases),
-            Path(folder),
-            space=self.stored.campaign.space_name,
-            device=self.stored.campaign.environment.device,
-            spec=Path(space) if isinstance(space, str) else space or self.space,
-            choice=choice,
-            require_choice=require_choice,
-            most=most,
-        )
-        learnt = learn(options, Display())
-        if learnt.why_not_written:
-            raise UsageError(learnt.why_not_written)
-        return [Path(folder) / name for name in learnt.write()]
+        arguments = {
+            "database": self.stored.databases,
+            "output": folder,
+            "space": self.stored.campaign.space_name,
+            "device": self.stored.campaign.environment.device,
+            "spec": space or self.space,
+            "choice": choice,
+            "require_choice": require_choice,
+            "most": most,
+        }
+        options = from_arguments(DispatchOptions, "dispatcher", arguments)
+        with naming_arguments(DispatchOptions, spec="space"):
+            learnt = learn(options, Display())
+            if learnt.why_not_written:
+                raise UsageError(learnt.why_not_written)
+            return [Path(folder) / name for name in learnt.write()]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the results as plain data, as `analyse --json` prints them."""

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from harness.analysis.inputs import InputReport
 from harness.api.devices import open_devices
-from harness.api.options import DATABASE
 from harness.api.request import PREDICTED, TuneRequest
+from harness.api.tune_options import DATABASE
 from harness.core.errors import DatabaseBusy
 from harness.core.records import Config
 from harness.core.text import counted, first_few
@@ -27,7 +27,6 @@ from harness.results.url import shown_database
 from harness.results.versions import set_aside_lines
 from harness.search import make_opentuner_tables
 from harness.space_file import Spec
-from harness.space_file.flag_files import file_name
 from harness.tuning import Campaign
 from harness.tuning.devices import DevicePool
 from harness.tuning.replayed import describe_recording
@@ -114,8 +113,8 @@ def _campaign(
         request.options.wait,
         display.say,
     )
-    stop_after = request.options.stop_after  # counted from here: devices take a while to open
-    stop_at = None if stop_after is None else time.monotonic() + stop_after
+    limit_s = request.options.max_time_s  # counted from here: devices take a while to open
+    stop_at = None if limit_s is None else time.monotonic() + limit_s
     plan = request.plan(dataclasses.replace(request.search, seeds=seeds, stop_at=stop_at))
     campaign = Campaign(plan, pool, store, display)
     campaign.check_seeds()
@@ -147,7 +146,7 @@ def _devices_learnt_from(request: TuneRequest, campaign: Campaign, database: str
 
 
 def _values_gone(campaign: Campaign, database: str) -> Iterator[str]:
-    """Say which values of earlier measurements the space no longer has, and which files changed."""
+    """Say which values of earlier measurements the space no longer has."""
     count, gone = campaign.values_gone()
     if not count:
         return
@@ -156,11 +155,6 @@ def _values_gone(campaign: Campaign, database: str) -> Iterator[str]:
         f"{counted(count, 'measurement')} in {database} {are} kept but not used, with values that "
         f"{spec.path} no longer has: {first_few(gone, ', ')}"
     )
-    names = {file_name(setting.partition("=")[2]) for setting in gone}
-    changed = [str(f.path) for f in spec.flag_files.values() if f.path.name in names]
-    if changed:
-        has = "has" if len(changed) == 1 else "have"
-        yield f"{first_few(changed, ', ')} {has} changed since: times are of the new content"
 
 
 def _predicted(
@@ -175,8 +169,9 @@ def _predicted(
         message = f"{database} has no other stencil tuned on this device; using auto instead"
         display.say(f"{PREDICTED}: {message}")
         return ()
-    display.say(f"{PREDICTED}: {order.message}")
-    return order.configs[: max(1, request.search.test_limit // 2)]
+    configs, message = order
+    display.say(f"{PREDICTED}: {message}")
+    return tuple(configs[: max(1, request.search.test_limit // 2)])
 
 
 @contextmanager

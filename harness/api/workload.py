@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.api.options import COVER
+from harness.api.tune_options import COVER
 from harness.core.errors import ExpressionError, UsageError
 from harness.core.records import Input
 from harness.core.text import counted

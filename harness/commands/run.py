@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
+import importlib
+import inspect
 import os
 import re
 import resource
@@ -12,23 +14,23 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields
 from functools import partial
-from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import NoReturn
 
 from harness.core.errors import HarnessError, SpecError, Terminated, UsageError
 from harness.core.invocation import command_line
+from harness.core.options import Options, add_options, from_command_line
 from harness.core.text import counted, escaped, suggestion
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-Options = TypeVar("Options", bound="DataclassInstance")
-
-WITH_JSON = ("analyse", "check", "compare", "dispatch", "report", "tune")
-"""The commands that take --json."""
+_HOMES = {
+    "analyse": "harness.commands.result_options",
+    "check": "harness.api.options",
+    "compare": "harness.commands.result_options",
+    "dispatch": "harness.api.options",
+    "tune": "harness.api.tune_options",
+}
+"""Where the options of commands are, so that `--help` loads one module."""
 
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 128 + signal.SIGINT
@@ -61,54 +63,110 @@ def collecting_rarely() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
+def main_of(name: str) -> Callable[..., int]:
+    """Return the function that runs a command with the words of a command line, by default those
+    of this process, and returns its exit code."""
+    return partial(run, name)
+
+
+def run(name: str, arguments: Sequence[str] | None = None) -> int:
+    """Run a command: read its options, then load its module, which may take seconds, and call the
+    module's `run`."""
+    model = model_of(name)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    options = from_command_line(model, parse(make_parser(name, model), words), typed=words)
+
+    def body() -> int:
+        options.check()
+        return int(importlib.import_module(f"harness.commands.{name}").run(options))
+
+    return guarded(body, getattr(options, "json", False), options.interrupted)
+
+
+def model_of(name: str) -> type[Options]:
+    """Return the options of a command."""
+    home = _HOMES.get(name, "harness.commands.options")
+    model: type[Options] = getattr(importlib.import_module(home), f"{name.title()}Options")
+    return model
+
+
+def make_parser(name: str, model: type[Options]) -> argparse.ArgumentParser:
+    """Make the parser of a command; its docstring is laid out as it is where there is an
+    epilogue."""
+    text = inspect.cleandoc(model.__doc__ or "")
+    parser = argparse.ArgumentParser(
+        prog=command_line(name),
+        description=text if model.epilog else " ".join(text.split()),
+        epilog=model.epilog or None,
+        allow_abbrev=model.allow_abbrev,
+    )
+    if model.epilog:
+        parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    add_options(parser, model)
+    return parser
+
+
 def run_command(
     parser: argparse.ArgumentParser,
     arguments: Sequence[str] | None,
     command: Callable[[argparse.Namespace], int],
     when_interrupted: str = "",
 ) -> int:
-    """Parse the arguments and run the command; return its exit code.
+    """Parse the arguments and run the command; return its exit code (see `guarded`)."""
+    args = parse(parser, sys.argv[1:] if arguments is None else arguments)
+    return guarded(partial(command, args), getattr(args, "json", False), when_interrupted)
+
+
+def parse(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Namespace:
+    """Parse a command line; end the process for one that is wrong, with --json with a document."""
+    if "--json" in words:
+        parser.error = partial(_refuse, parser)  # type: ignore[method-assign]
+    args, unknown = parser.parse_known_args(words)
+    if unknown:
+        parser.error(_unknown(unknown, parser))
+    return args
+
+
+def guarded(body: Callable[[], int], is_json: bool = False, when_interrupted: str = "") -> int:
+    """Call what a command does; return its exit code.
 
     A HarnessError is printed without a traceback and returns EXIT_ERROR; with --json, it is a
     document on standard output as well. `when_interrupted` is printed after Ctrl-C and SIGTERM, to
     say what is kept.
     """
-    if "--json" in (sys.argv[1:] if arguments is None else arguments):
-        parser.error = partial(_refuse, parser)  # type: ignore[method-assign]
-    args, unknown = parser.parse_known_args(arguments)
-    if unknown:
-        parser.error(_unknown(unknown, parser))
-    is_json = getattr(args, "json", False)
     try:
         _check_addresses()
         with _ending_in_order():
-            code = command(args)
+            code = body()
         sys.stdout.flush()
         return code
-    except HarnessError as error:
-        print(format_error(error), file=sys.stderr)
-        if is_json:
-            print_error(str(error))
-        return EXIT_ERROR
     except KeyboardInterrupt as interrupt:
         print(f"interrupted{when_interrupted}", file=sys.stderr)
         return interrupted_code(interrupt)
-    except MemoryError:
-        print("error: memory ran out; close other programs, or raise `ulimit -v`", file=sys.stderr)
-        return EXIT_ERROR
     except BrokenPipeError:
         # The reader of our output has gone, so nothing is printed.
         _discard_output()
         return EXIT_ERROR
-    except OSError as error:
-        # No room on a disk, for instance, or a folder that is gone.
-        where = error.filename or "standard output or a file"
-        message = f"{where}: {error.strerror or error}"
-        print(f"error: {message}", file=sys.stderr)
-        if is_json:
+    except (HarnessError, MemoryError, OSError) as error:
+        message = _message(error)
+        print(
+            format_error(error) if isinstance(error, HarnessError) else f"error: {message}",
+            file=sys.stderr,
+        )
+        if is_json and not isinstance(error, MemoryError):
             print_error(message)
-        _discard_output()
+        if isinstance(error, OSError):
+            _discard_output()
         return EXIT_ERROR
+
+
+def _message(error: Exception) -> str:
+    if isinstance(error, MemoryError):
+        return "memory ran out; close other programs, or raise `ulimit -v`"
+    if isinstance(error, OSError):
+        # No room on a disk, for instance, or a folder that is gone.
+        return f"{error.filename or 'standard output or a file'}: {error.strerror or error}"
+    return str(error)
 
 
 def _check_addresses() -> None:
@@ -183,61 +241,6 @@ def _discard_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def options_of(kind: type[Options], args: argparse.Namespace) -> Options:
-    """Make a record of options: each field has the name of its option; lists become tuples."""
-    values = {field.name: getattr(args, field.name) for field in fields(kind)}
-    return kind(**{n: tuple(v) if isinstance(v, list) else v for n, v in values.items()})
-
-
-def whole_number(least: int, most: int = 10**9, shown: str = "10^9") -> Callable[[str], int]:
-    """Make a parser of an option's number from `least` to `most`, which messages write as
-    `shown`."""
-
-    def parse(text: str) -> int:
-        if not text.isdecimal() or not least <= int(text) <= most:
-            message = f"must be a whole number from {least} to {shown}, got {text!r}"
-            raise argparse.ArgumentTypeError(message)
-        return int(text)
-
-    return parse
-
-
-def add_device(
-    parser: argparse.ArgumentParser | argparse._ArgumentGroup, several: bool = False
-) -> None:
-    """Add the option that names a device, or several (harness.measure.devices)."""
-    more = "; repeat it, or name `all`, to share the inputs out over equal devices"
-    parser.add_argument(
-        "--device",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="which GPU or CPU runs kernels: index, UUID or part of its name; "
-        f"`{command_line('check', '--devices')}` lists them (default: the first)"
-        + (more if several else ""),
-    )
-
-
-def add_kernel_version(parser: argparse.ArgumentParser, default: str = "newest") -> None:
-    """Add the option that chooses a version of an edited kernel (harness.results.versions)."""
-    parser.add_argument(
-        "--kernel-version",
-        default=default,
-        metavar="VERSION",
-        help="version of an edited kernel: newest (tuned last), all, or one that analyse lists "
-        f"(default {default})",
-    )
-
-
-def add_json(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
-    """Add the option that prints a document for scripts (harness.api.documents)."""
-    parser.add_argument(
-        "--json",
-        action="store_true",
-        help="print one JSON document; progress and warnings go to standard error (docs/python.md)",
-    )
-
-
 def print_json(document: object) -> None:
     """Print a document on standard output."""
     from harness.api.schemas import to_json  # here: it takes a while to load
@@ -259,13 +262,6 @@ def _refuse(parser: argparse.ArgumentParser, message: str) -> NoReturn:
     """Print what is wrong with a command line, also as a document, and exit."""
     print_error(message)
     argparse.ArgumentParser.error(parser, message)
-
-
-def report_file(text: str) -> Path:
-    """Parse the name of a report's file."""
-    if not text.lower().endswith((".html", ".htm")):
-        raise argparse.ArgumentTypeError(f"must end in .html, got {text!r}")
-    return Path(text)
 
 
 def format_error(error: HarnessError) -> str:

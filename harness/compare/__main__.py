@@ -1,8 +1,8 @@
-"""python -m harness.compare: compare the results of two runs."""
+"""python -m harness.compare, as `harness compare`."""
 
 if __name__ == "__main__":
     import sys
 
-    from harness.commands.compare import main
+    from harness.commands.run import run
 
-    sys.exit(main())
+    sys.exit(run("compare"))

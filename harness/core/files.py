@@ -11,8 +11,6 @@ import uuid
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
-import platformdirs
-
 from harness.core.errors import UsageError
 from harness.core.text import nearest
 
@@ -33,6 +31,8 @@ def cache_folder(part: str) -> Path:
 
     Raises UsageError where it cannot be made.
     """
+    import platformdirs  # here: few commands need the folder before something slow
+
     root = os.environ.get("HARNESS_CACHE_DIR") or platformdirs.user_cache_dir("harness")
     folder = Path(root) / part
     try:

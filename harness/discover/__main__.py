@@ -1,8 +1,8 @@
-"""python -m harness.discover: write a space from the source of a kernel."""
+"""python -m harness.discover, as `harness discover`."""
 
 if __name__ == "__main__":
     import sys
 
-    from harness.commands.discover import main
+    from harness.commands.run import run
 
-    sys.exit(main())
+    sys.exit(run("discover"))

@@ -1,8 +1,8 @@
-"""python -m harness.dispatch: write code that chooses a configuration by input."""
+"""python -m harness.dispatch, as `harness dispatch`."""
 
 if __name__ == "__main__":
     import sys
 
-    from harness.commands.dispatch import main
+    from harness.commands.run import run
 
-    sys.exit(main())
+    sys.exit(run("dispatch"))

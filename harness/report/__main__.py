@@ -1,8 +1,8 @@
-"""python -m harness.report: write an HTML page of measured results."""
+"""python -m harness.report, as `harness report`."""
 
 if __name__ == "__main__":
     import sys
 
-    from harness.commands.report import main
+    from harness.commands.run import run
 
-    sys.exit(main())
+    sys.exit(run("report"))

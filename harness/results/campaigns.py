@@ -15,7 +15,6 @@ from harness.results.columns import MeasurementRows
 from harness.results.notes import Notes, last_moment
 from harness.results.read import CampaignKey, read_measurements
 from harness.results.reader import Row, read_rows, referred, refusing_damage
-from harness.space_file.flag_files import file_name
 
 
 @dataclass(frozen=True)
@@ -33,8 +32,6 @@ class StoredCampaign:
     """By name, the values that differ from the default."""
     statistic: Statistic = Statistic.MEDIAN
     """By what the last run compared configurations. Raw samples are kept, so all are read so."""
-    files: Mapping[str, Sequence[Value]] = field(default_factory=dict)
-    """By flag that passes files to the compiler, its values in the last run."""
     runs: Sequence[Row] = field(default=(), compare=False, repr=False)
     """The rows of its runs, in the order of their ids."""
 
@@ -161,12 +158,7 @@ def _campaign(run: Row) -> StoredCampaign:
         tuple(space["constraints"]),
         notes.get("baselines", {}),
         notes.get("statistic", Statistic.MEDIAN),
-        {name: p["values"] for name, p in parameters.items() if _are_files(p["values"])},
     )
-
-
-def _are_files(values: object) -> bool:
-    return isinstance(values, list) and any(file_name(value) for value in values)
 
 
 def read_campaign(

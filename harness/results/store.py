@@ -157,7 +157,7 @@ class Store(Transactions):
             facts = run.notes.get("facts", {})
             noted: Notes = {
                 **run.notes,
-                **space_notes(plan.spec, run.notes),
+                **space_notes(plan.spec),
                 "facts": {**facts, **device_facts(facts, plan.environment.notes)},
                 "continued_at": now(),
             }
@@ -179,7 +179,7 @@ class Store(Transactions):
             "seeds": [dict(seed) for seed in seeds],
             "notes": {
                 **notes,
-                **space_notes(plan.spec, notes),
+                **space_notes(plan.spec),
                 "facts": {**plan.environment.notes, **notes.get("facts", {})},
             },
         }

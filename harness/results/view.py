@@ -83,7 +83,7 @@ class Results:
     @cached_property
     def compatible(self) -> Compatible:
         """The measurements that fit the current space (see harness.results.compatible)."""
-        return compatible(self.columns, self.campaign.default, self.campaign.files)
+        return compatible(self.columns, self.campaign.default)
 
     @property
     def rows(self) -> MeasurementRows:

@@ -1,8 +1,8 @@
-"""python -m harness.stencil: write the tuning space of a stencil."""
+"""python -m harness.stencil, as `harness stencil`."""
 
 if __name__ == "__main__":
     import sys
 
-    from harness.commands.stencil import main
+    from harness.commands.run import run
 
-    sys.exit(main())
+    sys.exit(run("stencil"))

@@ -87,8 +87,8 @@ class Campaign(State):
         left_s, stop_at = tests * test_s + later * run_s, self.options.stop_at
         if stop_at is not None:
             left_s = min(left_s, max(0.0, stop_at - ends_s[-1]))
-        each = f" on each of {counted(inputs, 'input')}" if inputs > 1 else ""
-        self.display.note(f"about {_duration(left_s)} with {counted(tests, 'test')}{each}")
+        on_each = f" on each of {counted(inputs, 'input')}" if inputs > 1 else ""
+        self.display.note(f"about {_duration(left_s)} with {counted(tests, 'test')}{on_each}")
 
     def _check_default(self, measurement: Measurement) -> None:
         """Warn where the default fails, and where it is wrong on every input."""
@@ -143,10 +143,10 @@ class Campaign(State):
         """Return how many measurements have values that the space no longer has, and which: they
         are kept and not used."""
         count, gone = 0, dict[str, None]()
-        known = {parameter.name: parameter.allows for parameter in self.spec.parameters}
+        allowed = {parameter.name: parameter.allows for parameter in self.spec.parameters}
         for rows in self.earlier.values():
-            kept, names = with_known_values(rows, known)
-            count += len(rows) - len(kept)
+            usable, names = with_known_values(rows, allowed)
+            count += len(rows) - len(usable)
             gone |= dict.fromkeys(names)
         return count, list(gone)
 
@@ -167,8 +167,8 @@ class Campaign(State):
         # Of very many inputs, the first shows whether a campaign goes on with such results.
         inputs = self.spec.inputs if self.plan.other_devices else self.spec.inputs[:1]
         plans = map(self.run_plan, inputs)
-        found = (source for plan in plans for source in self.stored_sources.of(plan))
-        return list(dict.fromkeys(source.device for source in found))
+        sources = (source for plan in plans for source in self.stored_sources.of(plan))
+        return list(dict.fromkeys(source.device for source in sources))
 
     def run(self) -> list[InputReport]:
         """Run all stages, and report each input; each measurement is stored when it ends."""
@@ -221,7 +221,7 @@ class Campaign(State):
         """Whether the technique has ended, so that a larger budget would change nothing."""
         if self.validation is not None:
             return not self.validation.may_go_on
-        ends = {found.ended for found in self.searched.values()}
+        ends = {searched.ended for searched in self.searched.values()}
         ran_out = ends & {EndReason.LIMIT, EndReason.TIME}
         return self.plan.options.is_self_contained and not ran_out
 
@@ -231,7 +231,7 @@ class Campaign(State):
         if self.validation is not None:
             yield from describe_validation(self.validation)
         elif options.is_self_contained and self.searched:
-            tests = sum(found.tests for found in self.searched.values())
+            tests = sum(searched.tests for searched in self.searched.values())
             yield (
                 f"{options.techniques[0]} tested {tests / len(self.searched):,.1f} configurations "
                 f"an input, {tests:,} in all. The default and the winners of other inputs are not "

@@ -16,8 +16,8 @@ from harness.analysis.explain import explain, samples
 from harness.api.describing import describe_results
 from harness.api.documents import ObservedDocument
 from harness.commands.analyse import main
-from harness.commands.analyse.options import TreeOptions
 from harness.commands.analyse.tree import print_tree
+from harness.commands.result_options import AnalyseOptions
 from harness.core.kept import Kept
 from harness.core.records import Config, Input, Measurement
 from harness.core.text import format_energy
@@ -153,7 +153,7 @@ def test_boxes_of_time_and_power_count_only_what_has_both(
     results: Results, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     limits = (("time_s", 1e-3), ("power_w", 200.0))
-    options = TreeOptions(limits=limits)
+    options = AnalyseOptions((), limits=limits)
     assert print_tree(make_console(), results, matrix_of(results), options, Kept(tmp_path))
     out = capsys.readouterr().out
     assert "Settings with time_s <= 0.001 and power_w <= 200" in out

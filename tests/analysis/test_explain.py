@@ -16,7 +16,7 @@ from rich.console import Console
 from harness.analysis import explain as explanation
 from harness.analysis.explain import Samples, explain, pooled, samples
 from harness.commands.analyse import main, tree
-from harness.commands.analyse.options import TreeOptions
+from harness.commands.result_options import AnalyseOptions
 from harness.core.errors import UsageError
 from harness.core.kept import Kept
 from harness.core.records import Config, Environment, Input
@@ -97,7 +97,7 @@ def test_a_tree_that_explains_nothing_is_not_printed(
     monkeypatch.setattr(tree, "explain", lambda found, target, *_: known)
     stream = io.StringIO()
     console, matrix = Console(file=stream, width=140), matrix_of(results)
-    assert tree.print_tree(console, results, matrix, TreeOptions(), Kept())
+    assert tree.print_tree(console, results, matrix, AnalyseOptions(()), Kept())
     text = stream.getvalue()
     assert "Nothing explains the slowdown: a tree's R2 on held-out samples is -0.050." in text
     assert "Importance" not in text
@@ -226,9 +226,9 @@ def test_a_tree_for_limits_on_small_times_is_grown_on_their_logarithm(
     table["measurement"] = range(len(table))
     console = Console(width=200)
     skewed = dataclasses.replace(wide, table=table)
-    tree._print_settings(console, skewed, TreeOptions(limits=(("time_s", 2e-4),)))
+    tree._print_settings(console, skewed, AnalyseOptions((), limits=(("time_s", 2e-4),)))
     assert "BLOCK = 16" in capsys.readouterr().out
-    tree._print_settings(console, skewed, TreeOptions(limits=(("time_s", 5e-5),)))
+    tree._print_settings(console, skewed, AnalyseOptions((), limits=(("time_s", 5e-5),)))
     out = capsys.readouterr().out
     assert re.search(r"\d+ of 840 samples are within all limits, but the mean of no region is", out)
     assert re.search(r":\s+0\s+regions", out)
@@ -247,9 +247,10 @@ def test_integers_beside_an_absent_flag_stay_integers(results: Results) -> None:
 
 def test_each_of_several_trees_is_drawn_into_a_file_of_its_own() -> None:
     picture = Path("out/tree.png")
-    found = [TreeOptions(picture=picture).with_picture_of(name) for name in ("1", "platforms")]
-    assert [str(one.picture) for one in found] == ["out/tree-1.png", "out/tree-platforms.png"]
-    assert TreeOptions().with_picture_of("1") == TreeOptions()
+    options = AnalyseOptions((), picture=picture)
+    named = [options.with_picture_of(name) for name in ("1", "platforms")]
+    assert [str(own.picture) for own in named] == ["out/tree-1.png", "out/tree-platforms.png"]
+    assert AnalyseOptions(()).with_picture_of("1") == AnalyseOptions(())
 
 
 def test_gadapts_accuracy_is_of_inputs_that_were_left_out(results: Results) -> None:

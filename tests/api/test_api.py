@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 import harness
-from harness.api.tuning import in_python
+from harness.api.tune_options import TuneOptions
 from harness.commands.tune import main as tune_command
+from harness.core.options import arguments_table, in_python
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.display.inputs import format_speedup
 from harness.display.progress import ProgressDisplay
@@ -37,9 +38,10 @@ PUBLIC = [
 """What docs/python.md promises; a name that is removed or renamed breaks people's scripts."""
 
 OPTIONS = [
-    "space", "inputs", "inputs_from", "cover", "most_inputs", "backend", "device", "replay",
-    "technique", "test_limit", "max_time_s", "seed", "seed_configurations", "warm_start", "repeats",
-    "precision", "database", "label", "fresh", "wait", "cross", "finalists", "reduce", "progress",
+    "space", "inputs", "inputs_from", "cover", "most_inputs", "backend", "device", "cluster",
+    "insecure", "replay", "mapping", "technique", "test_limit", "max_time_s", "seed_configurations",
+    "warm_start", "validate", "parallelism", "seed", "repeats", "precision", "give_up_at", "cross",
+    "finalists", "reduce", "database", "label", "fresh", "wait", "results_log", "progress",
 ]  # fmt: skip
 MEMBERS = [
     "advice", "best", "dispatcher", "findings", "inputs", "measurements", "plot", "report", "rule",
@@ -80,6 +82,7 @@ def test_public_names_are_these_and_documented() -> None:
     assert all(getattr(harness, name) is not None for name in PUBLIC)
     for name in (*PUBLIC, *OPTIONS, *MEMBERS):
         assert f"`{name}" in page or f".{name}" in page or name == "__version__", name
+    assert arguments_table(TuneOptions) in page
 
 
 def test_arguments_of_tune_and_members_of_results_are_these() -> None:
@@ -146,7 +149,9 @@ def test_error_is_that_of_the_command(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------- results
 
 
-SEEDS_OF_LISTS = r"^seed_configurations: must be a list of mappings, but is a list of list$"
+SEEDS_OF_LISTS = (
+    "^seed_configurations: must be a mapping .*, or a list of them, but is a list of list$"
+)
 
 
 def test_an_error_names_arguments_not_options(recorded: tuple[Path, Path], tmp_path: Path) -> None:
@@ -156,9 +161,9 @@ def test_an_error_names_arguments_not_options(recorded: tuple[Path, Path], tmp_p
         harness.tune(space, replay=tmp_path / "own.db", database=tmp_path / "own.db")
     with pytest.raises(harness.HarnessError, match=SEEDS_OF_LISTS):
         harness.tune(space, replay=recording, seed_configurations=[["BLOCK"]])  # type: ignore[list-item]
-    command = "run: python -m harness.tune x.yaml --database DB; leave out --no-cross or --mapping"
-    assert in_python(command) == (
-        "run: python -m harness.tune x.yaml --database DB; leave out `cross=False` or --mapping"
+    command = "run: python -m harness.tune x.yaml --database DB; leave out --no-cross or --json"
+    assert in_python(command, TuneOptions) == (
+        "run: python -m harness.tune x.yaml --database DB; leave out `cross=False` or --json"
     )
 
 
@@ -331,7 +336,7 @@ NAN, INF = float("nan"), float("inf")
         *(("max_time_s", value) for value in (10**400, 0, -5, 0.0, True, INF, NAN)),
         ("cover", True), ("precision", INF), ("label", ""), ("label", "\x1b[2J"), ("label", None),
         ("test_limit", 10**400), ("test_limit", NAN), ("seed", None), ("finalists", 1.5),
-        ("seed_configurations", None), ("warm_start", "recording.json"),
+        ("seed_configurations", None), ("warm_start", [3]), ("fresh", 1),
     ],
 )  # fmt: skip
 def test_argument_of_another_type_is_an_error_that_names_it(name: str, value: Any) -> None:

@@ -14,10 +14,10 @@ from pydantic import TypeAdapter
 
 import harness
 from harness.api.documents import FORMAT
+from harness.api.options import WITH_JSON
 from harness.api.schemas import DOCUMENTS, document_schema
 from harness.commands import analyse, check, compare, dispatch, report
 from harness.commands import tune as tune_command
-from harness.commands.run import WITH_JSON
 from harness.results.view import read_results
 from harness.space_file import load_spec
 from tests.commands.test_tune import SPACE
@@ -101,7 +101,7 @@ def test_a_file_that_cannot_be_read_is_an_error_document(
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", "r.db")
 
-    monkeypatch.setattr("harness.results.view.read_results", full)
+    monkeypatch.setattr("harness.commands.report.read_results", full)
     assert report.main(["r.db", "-o", str(tmp_path / "p.html"), "--json"]) == 2
     assert json.loads(capsys.readouterr().out)["error"] == "r.db: No space left on device"
 

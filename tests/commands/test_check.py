@@ -15,7 +15,7 @@ import yaml
 from rich.console import Console
 
 from harness.analysis.failures import group_failures
-from harness.commands.check import command as check
+from harness.commands import check
 from harness.commands.check import main
 from harness.commands.check.describe import describe_sample
 from harness.commands.check.inspection import Compiled, Inspection

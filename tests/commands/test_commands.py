@@ -139,8 +139,8 @@ def test_a_command_like_no_other_is_answered_with_where_they_are_listed(
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_loads_no_slow_libraries(name: str) -> None:
     code = (
-        f"import sys; from harness.commands.{name} import main\n"
-        "try: main(['--help'])\n"
+        "import sys; from harness.__main__ import main\n"
+        f"try: main([{name!r}, '--help'])\n"
         "finally: print('loaded:', *{'jinja2', 'matplotlib', 'opentuner', 'pandas', 'pydantic', "
         "'rich', 'scipy', 'sklearn', 'sqlalchemy', 'yaml'} & set(sys.modules))"
     )
@@ -254,7 +254,7 @@ def test_analyse_collects_rarely_and_then_as_before(
         during.append(gc.get_threshold())
         raise UsageError("no runs yet")
 
-    monkeypatch.setattr("harness.commands.analyse.command.analyse", analyse)
+    monkeypatch.setattr("harness.commands.analyse._analyse", analyse)
     assert harness.commands.analyse.main(["r.db"]) == EXIT_ERROR
     assert during[0][0] >= 1_000_000 > before[0]
     assert gc.get_threshold() == before

@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from harness.api.request import search_options
+from harness.api.tune_options import TuneOptions
 from harness.commands import export, tune
-from harness.commands.tune.options import TuneCommand, make_parser
+from harness.commands.run import make_parser
+from harness.core.options import from_command_line
 from harness.space_file import load_spec
 from tests.helpers.replays import write_space
 
@@ -435,5 +437,6 @@ def test_where_nothing_is_built_each_proposal_knows_all_results(
 def test_builds_of_four_proposals_run_side_by_side(tmp_path: Path) -> None:
     spec = load_spec(write_space(tmp_path, SPACE))
     for options, expected in (([], 4), (["--parallelism", "2"], 2)):
-        parsed = TuneCommand.of(make_parser().parse_args([str(spec.path), *options]))
+        args = make_parser("tune", TuneOptions).parse_args([str(spec.path), *options])
+        parsed = from_command_line(TuneOptions, args)
         assert search_options(spec, parsed, ("auto",)).parallelism == expected

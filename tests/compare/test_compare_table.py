@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from harness.api.schemas import to_dict
-from harness.commands.compare.command import comparison_document
+from harness.commands.compare import comparison_document
 from harness.compare.comparison import ComparedRow, Comparison, Ending, Rules
 from harness.compare.matching import Matched, check_last, match, matching_notes
 from harness.compare.reading import KernelResults

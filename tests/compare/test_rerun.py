@@ -122,7 +122,7 @@ def opens(monkeypatch: pytest.MonkeyPatch) -> Open:
             first.append(side)
             return side, "why"
 
-        monkeypatch.setattr("harness.commands.compare.rerun.open_measurer", open_measurer)
+        monkeypatch.setattr("harness.commands.compare.open_measurer", open_measurer)
         monkeypatch.setattr("harness.compare.rerun.fitted_to", lambda spec, measurer: spec)
 
     return use

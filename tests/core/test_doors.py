@@ -38,7 +38,7 @@ DOORS = {
         "harness/dispatch/loaders/torch_op.py",
     ),
     "torch": ("harness/dispatch/loaders/torch_op.py",),
-    "pycuda": ("harness/measure/cuda/pycuda.py", "harness/dispatch/loaders/cuda.py"),
+    "pycuda": ("harness/measure/cuda/pycuda.py",),
     # NVIDIA's cuda-bindings, `import cuda.bindings`: the driver, and the compiler NVRTC.
     "cuda": (
         "harness/measure/cuda/bindings.py",
@@ -201,7 +201,7 @@ def test_a_room_loads_nothing_that_belongs_higher_and_no_gpu_stack(
 
 def test_importing_the_check_command_loads_neither_search_nor_analysis() -> None:
     heavy = ("pyopencl", "pycuda", "opentuner", "sklearn", "sqlalchemy", "tree_sitter")
-    assert _loaded_by(["harness.commands.check.command"], heavy) == []
+    assert _loaded_by(["harness.commands.check"], heavy) == []
 
 
 def test_importing_the_report_loads_no_search() -> None:

@@ -103,7 +103,10 @@ def test_the_table_is_printed_where_it_is_asked_for(
     capsys.readouterr()
     with pytest.raises(SystemExit):
         main(["--by-input", database])
-    assert f"must be {', '.join(CHOICES)}, got {database!r}" in capsys.readouterr().err
+    assert (
+        f"must be {', '.join(CHOICES)} (databases stand before it), got {database!r}"
+        in capsys.readouterr().err
+    )
 
 
 def test_the_page_has_the_table(results: Results) -> None:

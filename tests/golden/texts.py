@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
-import contextlib
-import importlib
 import re
 from html.parser import HTMLParser
 from pathlib import Path
-from unittest import mock
 
 import harness
+from harness.commands.run import make_parser, model_of
 
 ROOT = Path(__file__).parents[2]
 BLOCKS = ("h1", "h2", "p", "tr", "code", "summary", "nav")
@@ -24,7 +21,7 @@ DATE = re.compile(rf"\b{_DAY}( to {_DAY})?")
 
 def help_of(command: str) -> str:
     """Return a command's options as its help has them, laid out alike by all versions of Python."""
-    parser = _parser_of(command)
+    parser = make_parser(command, model_of(command))
     formatter = parser._get_formatter()
     lines = [f"$ harness {command} --help", parser.description or ""]
     for group in parser._action_groups:
@@ -34,22 +31,6 @@ def help_of(command: str) -> str:
             name = " ".join([", ".join(action.option_strings), *taken]).strip()
             lines.append(f"  {name}: {formatter._expand_help(action) if action.help else ''}")
     return "\n".join([*lines, "", parser.epilog or ""]).rstrip() + "\n"
-
-
-def _parser_of(command: str) -> argparse.ArgumentParser:
-    class Stop(Exception):
-        pass
-
-    def stop(parser: argparse.ArgumentParser, *_: object) -> None:
-        parsers.append(parser)
-        raise Stop
-
-    parsers: list[argparse.ArgumentParser] = []
-    module = importlib.import_module(f"harness.commands.{command}")
-    catch = mock.patch.object(argparse.ArgumentParser, "parse_known_args", stop)
-    with catch, contextlib.suppress(Stop):
-        module.main([])
-    return parsers[0]
 
 
 class _Page(HTMLParser):

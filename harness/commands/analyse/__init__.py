@@ -1,168 +1,149 @@
-"""python -m harness.analyse DATABASE: print what a results database says."""
+"""harness analyse DATABASE: print what results databases say."""
 
 from __future__ import annotations
 
-import argparse
-import math
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
-from harness.analysis import SLOWDOWN
-from harness.commands.analyse.options import AnalyseOptions, TreeOptions
-from harness.commands.run import (
-    add_json,
-    add_kernel_version,
-    collecting_rarely,
-    options_of,
-    run_command,
-    whole_number,
-)
-from harness.core.files import check_writable
-from harness.core.invocation import command_line
+from rich.console import Console
 
-_AUTO = "auto"
-_CHOICES = (_AUTO, "tree", "ensemble", "gadapt")  # as harness.dispatch.study, which loads slowly
-_PICTURES = (".png", ".svg", ".pdf")
+from harness.analysis.coverage import input_reports, rerun_lines, reservations
+from harness.analysis.summary import summarize
+from harness.api.describing import describe_analysis, describe_summary
+from harness.api.documents import AnalyseDocument
+from harness.api.results import findings_of
+from harness.commands.analyse import tree
+from harness.commands.result_options import AnalyseOptions
+from harness.commands.run import collecting_rarely, main_of, print_json
+from harness.core.errors import UsageError
+from harness.core.files import check_output
+from harness.core.kept import Kept
+from harness.display.across import choice_sections
+from harness.display.formats import make_console
+from harness.display.inputs import print_inputs
+from harness.display.sections import energy_section, failures_section
+from harness.display.summary import summary_sections
+from harness.display.text import print_line, print_lines, print_section
+from harness.report.sections import by_input as by_input_section
+from harness.results import without_password
+from harness.results.versions import NEWEST, set_aside_lines
+from harness.results.view import Results, read_results
 
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code."""
-    return run_command(_parser(), arguments, _run)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=command_line("analyse"),
-        description="Print what a database holds: the best configuration of every input, the "
-        "parameters that times depend on, and which configuration to use for which input. It "
-        "measures nothing.",
-    )
-    parser.add_argument("database", nargs="+", metavar="DATABASE", help="results database")
-    parser.add_argument("--space", metavar="NAME", help="only the space of this name")
-    parser.add_argument(
-        "--all-campaigns",
-        action="store_true",
-        help="include campaigns that a later --fresh replaced",
-    )
-    parser.add_argument(
-        "--summary",
-        action="store_true",
-        help="only print programs by devices: failures, and speed-ups over each baseline",
-    )
-    parser.add_argument(
-        "--by-input",
-        nargs="?",
-        type=_choice,
-        const=_AUTO,
-        metavar="CHOICE",
-        help="print the worst, default and predicted time of each input; predicted by tree, "
-        "ensemble or gadapt (G-ADAPT's model), without this input (default: the one that "
-        "harness.dispatch writes)",
-    )
-    add_kernel_version(parser)
-    add_json(parser)
-    _add_tree_options(parser.add_argument_group("importance and trees (docs/analysis.md)"))
-    return parser
+main = main_of("analyse")
 
 
-def _add_tree_options(trees: argparse._ArgumentGroup) -> None:
-    trees.add_argument(
-        "--target",
-        default=SLOWDOWN,
-        metavar="NAME",
-        help="predict slowdown (default), time_s, or an observed quantity",
-    )
-    trees.add_argument(
-        "--per",
-        action="append",
-        default=[],
-        metavar="FEATURE",
-        help="divide the target by this feature; may be repeated",
-    )
-    trees.add_argument(
-        "--tree",
-        dest="depth",
-        nargs="?",
-        type=whole_number(1, 50, "50"),
-        const=4,
-        metavar="DEPTH",
-        help="print the tree down to this depth (default 4)",
-    )
-    trees.add_argument(
-        "--threshold",
-        type=_share,
-        metavar="SHARE",
-        help="grow trees by the published rule, until no split removes this share of the squared "
-        "error, such as 0 or 1e-6 (default: prune them by cross-validation)",
-    )
-    trees.add_argument(
-        "--picture",
-        type=_picture,
-        metavar="FILE",
-        help="draw the tree as PNG, SVG or PDF; several trees get a number in the file name",
-    )
-    trees.add_argument(
-        "--inside",
-        metavar="CONDITION",
-        help="print the importance in a part of the space, such as 'BLOCK >= 256'",
-    )
-    trees.add_argument(
-        "--below",
-        dest="limits",
-        action="append",
-        default=[],
-        type=_limit,
-        metavar="TARGET=LIMIT",
-        help="list settings with the target below a limit, such as time_s=0.01; may be repeated",
-    )
-    trees.add_argument(
-        "--platforms",
-        action="store_true",
-        help="grow one tree for all devices, with the platform as a parameter",
-    )
-
-
-def _choice(text: str) -> str:
-    if text not in _CHOICES:
-        raise argparse.ArgumentTypeError(
-            f"must be {', '.join(_CHOICES)}, got {text!r}; databases stand before it"
-        )
-    return text
-
-
-def _number(text: str) -> float:
-    """Return a number, or NaN."""
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
-
-
-def _share(text: str) -> float:
-    number = _number(text)
-    if not 0 <= number < 1:
-        raise argparse.ArgumentTypeError(f"must be a number from 0 to below 1, got {text!r}")
-    return number
-
-
-def _limit(text: str) -> tuple[str, float]:
-    name, _, limit = text.partition("=")
-    number = _number(limit)
-    if not math.isfinite(number):
-        raise argparse.ArgumentTypeError(f"must be TARGET=LIMIT, such as time_s=0.01, got {text!r}")
-    return name.strip(), number
-
-
-def _picture(text: str) -> Path:
-    if not text.lower().endswith(_PICTURES):
-        raise argparse.ArgumentTypeError(f"must end in {', '.join(_PICTURES)}, got {text!r}")
-    return Path(text)
-
-
-def _run(args: argparse.Namespace) -> int:
-    if args.picture is not None:
-        check_writable(args.picture, "name another file with --picture")
-    from harness.commands.analyse.command import analyse  # here: it takes seconds to load
-
+def run(options: AnalyseOptions) -> int:
+    """Print every Results; return 2 if anything that was asked for could not be printed."""
     with collecting_rarely():
-        return analyse(options_of(AnalyseOptions, args), options_of(TreeOptions, args))
+        return _analyse(options)
+
+
+def _analyse(options: AnalyseOptions) -> int:
+    console = make_console()
+    found = read_results(
+        options.database,
+        options.space,
+        options.all_campaigns,
+        builds=False,
+        kernel_version=options.kernel_version,
+    )
+    if options.json:
+        return _print_json(found, options)
+    if options.summary:
+        return _print_only_summary(console, found, options)
+    if options.platforms and len(found) < 2:
+        raise UsageError(f"--platforms compares two or more, but there is only {found[0].title}")
+    tree.check_options(found, options)
+    is_one = len(found) + options.platforms == 1
+    names = [*_ordinals(found), *(["platforms"] if options.platforms else [])]
+    named = [options] if is_one else list(map(options.with_picture_of, names))
+    for own in named:
+        if own.picture is not None:
+            check_output(own.picture)
+    complete = [
+        _print(console, results, title, own)
+        for own, results, title in zip(named, found, _titles(found), strict=False)
+    ]
+    if options.kernel_version == NEWEST:
+        others = dict.fromkeys(version for results in found for version in results.others)
+        shown = map(without_password, options.database)
+        print_lines(console, set_aside_lines(list(others), list(shown)))
+    if len(found) > 1:
+        _print_summary(console, found)
+    if options.platforms:
+        with console.status("growing one tree for all platforms"):
+            complete.append(tree.print_platforms(console, found, named[-1], Kept.in_cache()))
+    return 0 if all(complete) else 2
+
+
+def _print_only_summary(console: Console, found: Sequence[Results], options: AnalyseOptions) -> int:
+    if options.platforms or options.by_input or options.asks_of_trees:
+        raise UsageError(
+            "--summary prints nothing else; leave out --by-input and the options of trees"
+        )
+    _print_summary(console, found)
+    return 0
+
+
+def _print_summary(console: Console, found: Sequence[Results]) -> None:
+    for section in summary_sections(summarize((one, input_reports(one)) for one in found)):
+        print_section(console, section)
+
+
+def _print_json(found: Sequence[Results], options: AnalyseOptions) -> int:
+    if options.platforms or options.summary or options.by_input or options.asks_of_trees:
+        raise UsageError(
+            "--json has the same content always; leave out --summary, --by-input and the options "
+            "of trees"
+        )
+    all_findings = [findings_of(results) for results in found]
+    summary = summarize((findings.results, findings.reports) for findings in all_findings)
+    analyses = [describe_analysis(findings) for findings in all_findings]
+    print_json(AnalyseDocument(analyses, describe_summary(summary)))
+    return 0
+
+
+def _ordinals(found: Sequence[Results]) -> list[str]:
+    return [str(number) for number in range(1, len(found) + 1)]
+
+
+def _titles(found: Sequence[Results]) -> Iterator[str]:
+    """Yield the title of each, with campaign and program where two titles are the same."""
+    names = [results.title for results in found]
+    for name, results in zip(names, found, strict=True):
+        key = results.campaign.key
+        which = f", campaign {key.campaign} of kernel version {key.program_sha256[:8]}"
+        databases = ", ".join(map(without_password, results.databases))
+        yield f"{name}{which if names.count(name) > 1 else ''}, from {databases}"
+
+
+def _print(console: Console, results: Results, title: str, options: AnalyseOptions) -> bool:
+    """Print a Results; return whether everything that was asked for could be printed."""
+    measured, default = results.measured, results.default
+    if not measured:
+        rerun = list(rerun_lines(results))
+        why = title if rerun else f"{title}: no measurements yet"
+        print_lines(console, [why, *rerun, *reservations(results)])
+        return True
+    print_line(console, title, "bold")
+    findings = findings_of(results)
+    with console.status("judging the choice by input on held-out inputs"):
+        print_line(console, f"\n{findings.advice}")
+    notes = [run.notes for run in results.runs]
+    print_inputs(console, findings.reports, default, notes, results.ablations)
+    lines = list(reservations(results))
+    print_lines(console, [*lines, *([""] if lines else [])])
+    print_section(console, failures_section(results, default))
+    energy = energy_section(findings.energies, default)
+    if energy is not None:
+        print_section(console, energy)
+    with console.status("growing trees"):
+        is_complete = tree.print_tree(console, results, findings.matrix, options, findings.kept)
+    console.print()
+    for section in choice_sections(findings.across or findings.why_no_choice, default):
+        print_section(console, section)
+    if options.by_input is None:
+        return is_complete
+    section_by_input = by_input_section(findings, options.by_input)
+    if section_by_input is not None:
+        print_section(console, section_by_input)
+    return section_by_input is not None and is_complete

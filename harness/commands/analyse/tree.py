@@ -24,7 +24,7 @@ from harness.analysis.explain import (
     pooled,
     samples,
 )
-from harness.commands.analyse.options import TreeOptions
+from harness.commands.result_options import AnalyseOptions
 from harness.commands.run import format_error
 from harness.core.errors import UsageError
 from harness.core.files import WRITTEN_BY, write_output
@@ -54,14 +54,14 @@ _MOST_SETTINGS = 20
 _DRAWN_DEPTH = 4
 
 
-def check_options(found: Sequence[Results], options: TreeOptions, platforms: bool) -> None:
+def check_options(found: Sequence[Results], options: AnalyseOptions) -> None:
     """Try the options on the samples.
 
     Raises UsageError for a target, feature or condition that the samples do not have or that cannot
     be used, and for platforms that cannot be compared.
     """
-    tables = [pooled(found)] if platforms else []
-    if not options.is_default:
+    tables = [pooled(found)] if options.platforms else []
+    if options.asks_of_trees:
         tables += [samples(results) for results in found if results.measured]
     for known in tables:
         drawn = known.drawn()
@@ -73,7 +73,7 @@ def check_options(found: Sequence[Results], options: TreeOptions, platforms: boo
 
 
 def print_tree(
-    console: Console, results: Results, matrix: Matrix, options: TreeOptions, kept: Kept
+    console: Console, results: Results, matrix: Matrix, options: AnalyseOptions, kept: Kept
 ) -> bool:
     """Print the importance of parameters, the accuracy of models, and what the options ask for;
     the matrix is that of the results.
@@ -84,7 +84,7 @@ def print_tree(
         found = samples(results)
     except UsageError as error:
         print_line(console, f"No tree: {error}")
-        return options.is_default
+        return not options.asks_of_trees
     is_complete = _print_samples(console, found, options, kept)
     if options.target == SLOWDOWN:
         print_lines(console, _gadapt_lines(matrix, kept))
@@ -92,21 +92,21 @@ def print_tree(
 
 
 def print_platforms(
-    console: Console, found: Sequence[Results], options: TreeOptions, kept: Kept
+    console: Console, found: Sequence[Results], options: AnalyseOptions, kept: Kept
 ) -> bool:
     """Print the same for one tree over several platforms."""
     print_line(console, "All platforms together:")
     return _print_samples(console, pooled(found), options, kept)
 
 
-def _print_samples(console: Console, found: Samples, options: TreeOptions, kept: Kept) -> bool:
+def _print_samples(console: Console, found: Samples, options: AnalyseOptions, kept: Kept) -> bool:
     try:
         target = _target(options.target, options.per, found)
         known = explain(found, target, kept, Growth(options.threshold))
     except UsageError as error:
         print_line(console, f"No tree: {error}")
-        return options.is_default
-    if known.nothing and options.is_default:
+        return not options.asks_of_trees
+    if known.nothing and not options.asks_of_trees:
         print_line(console, known.nothing)
         return True
     parts = [partial(print_lines, console, explanation_lines(known))]
@@ -174,7 +174,7 @@ def _gadapt_lines(matrix: Matrix, kept: Kept) -> Iterator[str]:
 # ---------------------------------------------------------------------------- settings
 
 
-def _print_settings(console: Console, found: Samples, options: TreeOptions) -> None:
+def _print_settings(console: Console, found: Samples, options: AnalyseOptions) -> None:
     found = found.with_all([name for name, _ in options.limits])
     growth = Growth(options.threshold)
     trees = [(grown(found, _limited(name, found), growth), limit) for name, limit in options.limits]

@@ -9,9 +9,9 @@ from contextlib import closing
 from rich.console import Console
 
 from harness.api.documents import CheckDocument, FaultDocument, SpaceDocument, TargetDocument
+from harness.api.options import CheckOptions
 from harness.commands.check.default_run import run_default
 from harness.commands.check.inspection import Compiled, Inspection, SampledBuilds, size_of
-from harness.commands.check.options import CheckOptions
 from harness.commands.check.program import try_program
 from harness.commands.check.program_builds import ProgramInspection
 from harness.commands.check.targets import checked_spaces

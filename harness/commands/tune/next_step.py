@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.analysis.inputs import InputReport
-from harness.commands.tune.options import TuneCommand
+from harness.api.tune_options import TuneOptions
 from harness.core.invocation import command_words
 from harness.results import StoredCampaign
 from harness.results.url import shown_database
@@ -26,7 +26,7 @@ class NextStep:
 
 
 def next_steps(
-    options: TuneCommand, campaign: Campaign, reports: Sequence[InputReport], database: str
+    options: TuneOptions, campaign: Campaign, reports: Sequence[InputReport], database: str
 ) -> Iterator[NextStep]:
     """Say where the samples are, and what to run next."""
     if not any(report.measured for report in reports) and not campaign.left_out:
@@ -54,14 +54,14 @@ def next_steps(
         yield run_again(options, "To continue the search,", "--test-limit", str(2 * limit))
 
 
-def run_again(options: TuneCommand, why: str, *changed: str) -> NextStep:
+def run_again(options: TuneOptions, why: str, *changed: str) -> NextStep:
     """Say that the same command goes on, with these options changed.
 
     Of an option that is given twice, argparse takes the last. --fresh would begin again.
     """
     again = f"with {' '.join(changed)}" if changed else "again"
     without = ", without --fresh" if options.fresh else ""
-    typed = [word for word in options.typed if word != "--fresh"]
+    typed = [word for word in options.command if word != "--fresh"]
     words = command_words("tune", *typed, *changed)
     return NextStep(f"{why} run the same command {again}{without}.", words)
 
@@ -73,15 +73,15 @@ def _all_measured(reports: Sequence[InputReport]) -> str:
     return f"{all_} legal configurations were measured{where}."
 
 
-def _is_time_up(campaign: Campaign, options: TuneCommand) -> bool:
+def _is_time_up(campaign: Campaign, options: TuneOptions) -> bool:
     """Whether the time ran out before the tests; for a validation, whether it was limited."""
     ends = [found.ended for found in campaign.searched.values()]
-    return EndReason.TIME in ends if ends else options.stop_after is not None
+    return EndReason.TIME in ends if ends else options.max_time_s is not None
 
 
-def _longer_s(options: TuneCommand) -> str:
+def _longer_s(options: TuneOptions) -> str:
     """Return seconds in which something is measured."""
-    return f"{max(_LEAST_TIME_S, 10 * (options.stop_after or 0)):g}"
+    return f"{max(_LEAST_TIME_S, 10 * (options.max_time_s or 0)):g}"
 
 
 def dispatch_words(

@@ -10,9 +10,9 @@ from rich.console import Console
 from harness.api.documents import TuneDocument
 from harness.api.request import PREDICTED, read_request
 from harness.api.session import Tuned, tuned
+from harness.api.tune_options import TuneOptions
 from harness.commands.run import format_error, print_json
 from harness.commands.tune.next_step import NextStep, next_steps
-from harness.commands.tune.options import TuneCommand
 from harness.commands.tune.summary import learn_across, print_choice_by_input, print_result
 from harness.core.errors import HarnessError
 from harness.display.formats import make_console
@@ -30,11 +30,11 @@ def print_techniques() -> int:
     return 0
 
 
-def tune(options: TuneCommand) -> int:
+def tune(options: TuneOptions) -> int:
     """Tune, and print the results. Return the exit code: FAILED where nothing was measured, or
     nothing worked on an input that was measured."""
     request, console = read_request(options), make_console(stderr=options.json)
-    display = ProgressDisplay(console, options.quiet)
+    display = ProgressDisplay(console, not options.progress)
     with tuned(request, display) as done:
         if options.json:
             if options.report is not None:
@@ -45,7 +45,7 @@ def tune(options: TuneCommand) -> int:
     return FAILED if done.has_failed else 0
 
 
-def _print(options: TuneCommand, done: Tuned, console: Console) -> None:
+def _print(options: TuneOptions, done: Tuned, console: Console) -> None:
     """Print the summary, and what to do next."""
     request = done.request
     is_measured = any(report.measured for report in done.reports)
@@ -61,11 +61,11 @@ def _print(options: TuneCommand, done: Tuned, console: Console) -> None:
     print_line(console, "\n".join(step.text for step in _next(options, done)))
 
 
-def _next(options: TuneCommand, done: Tuned) -> Iterator[NextStep]:
+def _next(options: TuneOptions, done: Tuned) -> Iterator[NextStep]:
     return next_steps(options, done.campaign, done.reports, done.request.database)
 
 
-def _document(options: TuneCommand, done: Tuned, warnings: Sequence[str]) -> TuneDocument:
+def _document(options: TuneOptions, done: Tuned, warnings: Sequence[str]) -> TuneDocument:
     from harness.api.describing import describe_results  # here: it loads what learns
     from harness.api.results import findings_of
 

@@ -1,14 +1,15 @@
-"""Print what was learnt, and write the dispatcher if it is worth it."""
+"""harness dispatch DATABASE -o FOLDER: learn which configuration suits which input, and write it
+as code if it is worth it."""
 
 from __future__ import annotations
 
 from rich.console import Console
 
 from harness.api.describing import describe_choice, describe_single, describe_weights
-from harness.api.dispatched_results import DispatchOptions
 from harness.api.dispatching import LearntDispatcher, learn
 from harness.api.documents import DispatchDocument
-from harness.commands.run import print_json
+from harness.api.options import DispatchOptions
+from harness.commands.run import main_of, print_json
 from harness.display.across import verdict_section
 from harness.display.formats import make_console
 from harness.display.progress import ProgressDisplay
@@ -17,14 +18,17 @@ from harness.display.text import print_line, print_lines, print_section
 NOT_WRITTEN = 1
 
 
-def dispatch(options: DispatchOptions, as_json: bool) -> int:
+main = main_of("dispatch")
+
+
+def run(options: DispatchOptions) -> int:
     """Learn, judge, and write a dispatcher; return NOT_WRITTEN where a choice by input is required
     and none is worth it, else 0."""
     with ProgressDisplay(make_console(stderr=True)) as display:
         learnt = learn(options, display)
     loss = learnt.loss  # of the folder as it was
     files = [] if learnt.why_not_written else learnt.write()
-    if as_json:
+    if options.json:
         print_json(_document(learnt, loss, files))
     else:
         _print(make_console(), learnt, loss, files)

@@ -1,15 +1,15 @@
-"""Write the measurements of a campaign for other tools."""
+"""harness export DATABASE: write the measurements of a campaign for other tools."""
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from harness.analysis.coverage import input_reports
-from harness.commands.export import ENDINGS
+from harness.commands.options import ENDINGS, ExportOptions
+from harness.commands.run import main_of
 from harness.core.errors import UsageError
 from harness.core.files import check_output, write_output
 from harness.core.text import escaped, printable
@@ -32,24 +32,13 @@ from harness.results.measured import measured_by_input
 from harness.results.versions import of_version
 from harness.results.view import Results
 
-
-def run(args: argparse.Namespace) -> int:
-    if args.output is not None:
-        check_output(args.output)
-    read = _read(args.database, args.space, args.kernel_version)
-    return _export(args.database, args.format, args.output, *read)
+main = main_of("export")
 
 
-def _export(
-    database: str,
-    format_: str,
-    output: Path | None,
-    campaign: StoredCampaign,
-    rows: MeasurementRows,
-    notes: Sequence[str],
-) -> int:
-    """Export a campaign's measurements."""
-    path = output or _default_output(database, campaign.space_name, format_)
+def run(options: ExportOptions) -> int:
+    """Export a campaign's measurements; return the exit code."""
+    campaign, rows, notes = _read(options.database, options.space, options.kernel_version)
+    path = options.output or _default_output(options, campaign.space_name)
     name, environment = campaign.space_name, campaign.environment
     first = rows[0].measurement
     features, names = list(first.input), list(first.config)
@@ -58,7 +47,7 @@ def _export(
     note = f", {shared:,} of them shared by equal machine code" if shared else ""
     done = f"{path}: {len(rows):,} measurements of {name} on {environment}{note}"
     found, asked = rows.measurements(), _techniques(rows)
-    if format_ == "t4":
+    if options.format == "t4":
         write_output(path, t4_texts(name, environment, found, asked))
         print(escaped(done))
     else:
@@ -117,13 +106,13 @@ def _left_out(exported: StoredCampaign, found: Sequence[StoredCampaign]) -> Iter
         yield f"Left out, since a file has one space and one environment: {'; '.join(names)}"
 
 
-def _default_output(database: str, name: str, format_: str) -> Path:
+def _default_output(options: ExportOptions, name: str) -> Path:
     """Name a file next to the database after its space; raises UsageError where that is no name of
     a file, as in a database that somebody made to write elsewhere."""
     if not name.isprintable() or Path(name).name != name:
         raise UsageError(
-            f"{without_password(database)}: the space `{printable(name)}` gives no file its name; "
-            "give --output FILE"
+            f"{without_password(options.database)}: the space `{printable(name)}` gives no file "
+            "its name; give --output FILE"
         )
-    path = sqlite_path(database)
-    return (path.parent if path else Path()) / f"{name}{ENDINGS[format_]}"
+    path = sqlite_path(options.database)
+    return (path.parent if path else Path()) / f"{name}{ENDINGS[options.format]}"

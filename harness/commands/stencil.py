@@ -1,11 +1,12 @@
-"""Write the space of a stencil's variants."""
+"""harness stencil explore STENCIL: write the space of a stencil's variants."""
 
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
 
+from harness.commands.options import StencilOptions
+from harness.commands.run import main_of
 from harness.core.errors import UsageError
 from harness.core.files import check_writable, write_folder
 from harness.core.invocation import command_line
@@ -15,36 +16,18 @@ from harness.stencil.definition import Definition, load_definition
 from harness.stencil.explore import Variant, explore
 from harness.stencil.space_files import files, function_name
 
-
-@dataclass(frozen=True)
-class ExploreOptions:
-    """The options of one exploration; `folder` is None for the usual one."""
-
-    stencil: Path
-    size: int
-    count: int
-    threads: int
-    seed: int
-    designs: str
-    folder: Path | None
-
-    @property
-    def command(self) -> str:
-        """Return the command that repeats the exploration."""
-        words = ["python", "-m", "harness.stencil", "explore", str(self.stencil)]
-        words += ["--size", str(self.size), "--seed", str(self.seed), "--count", str(self.count)]
-        words += ["--threads", str(self.threads), "--designs", self.designs]
-        return shlex.join(words)
+main = main_of("stencil")
 
 
-def explore_stencil(options: ExploreOptions) -> int:
+def run(options: StencilOptions) -> int:
+    """Write the space; return the exit code."""
     definition = load_definition(options.stencil)
-    folder = options.folder or Path(f"{definition.name}_{options.size}")
+    folder = options.output or Path(f"{definition.name}_{options.size}")
     _check_is_new(folder)
     variants = _variants(definition, options)
     points = sum(len(variant.kernels) for variant in variants)
     space = Path(f"{definition.name}.yaml")
-    texts = files(definition, options.size, variants, options.command)
+    texts = files(definition, options.size, variants, _again(options))
     if len(texts[space]) > MAX_BYTES:
         raise UsageError(f"{points} points are too many for one space; ask for fewer with --count")
     contents = {path.as_posix(): text.encode() for path, text in texts.items()}
@@ -57,13 +40,22 @@ def explore_stencil(options: ExploreOptions) -> int:
     return 0
 
 
+def _again(options: StencilOptions) -> str:
+    """Return the command that repeats the exploration."""
+    words = ["python", "-m", "harness.stencil", "explore", str(options.stencil)]
+    words += ["--size", str(options.size), "--seed", str(options.seed)]
+    words += ["--count", str(options.count), "--threads", str(options.threads)]
+    words += ["--designs", options.designs]
+    return shlex.join(words)
+
+
 def _check_is_new(folder: Path) -> None:
     if folder.exists() or folder.is_symlink():
         raise UsageError(f"{folder} already exists; name a new folder with -o")
     check_writable(folder, "name another folder with -o", parents=True)
 
 
-def _variants(definition: Definition, options: ExploreOptions) -> list[Variant]:
+def _variants(definition: Definition, options: StencilOptions) -> list[Variant]:
     expression = definition.expression(options.size)
     # With points of its own for each stencil, a predictor is judged on those that it does not know.
     seed = f"{options.seed} {options.size}"

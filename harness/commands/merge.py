@@ -1,10 +1,9 @@
-"""Merge results databases into one."""
+"""harness merge OUT IN [IN ...]: merge results databases into one."""
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
-
+from harness.commands.options import MergeOptions
+from harness.commands.run import main_of
 from harness.core.errors import UsageError
 from harness.core.text import counted
 from harness.results import (
@@ -19,12 +18,12 @@ from harness.results import (
 )
 from harness.search import make_opentuner_tables
 
-
-def run(args: argparse.Namespace) -> int:
-    return _merge(args.out, args.inputs, args.kernel_version)
+main = main_of("merge")
 
 
-def _merge(out: str, inputs: Sequence[str], kernel_version: str) -> int:
+def run(options: MergeOptions) -> int:
+    """Merge; return the exit code."""
+    out, inputs = options.out, options.inputs
     check_database(out)
     for database in inputs:
         if _is_same(out, database):
@@ -35,7 +34,7 @@ def _merge(out: str, inputs: Sequence[str], kernel_version: str) -> int:
         with Store(engine) as store:
             make_opentuner_tables(store)
         for database in inputs:
-            added = merge_database(engine, database, kernel_version)
+            added = merge_database(engine, database, options.kernel_version)
             print(_line(added), flush=True)
     print(f"{without_password(out)}: the merged database")
     return 0

@@ -1,0 +1,167 @@
+"""harness compare BASE CANDIDATE: find what became slower or faster.
+
+Exit status: 0 nothing became slower, 1 something did or works no more, 2 they cannot be compared.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from harness.api.documents import ComparedDocument, ComparedMeasurementDocument, CompareDocument
+from harness.commands.result_options import CompareOptions
+from harness.commands.run import main_of, print_json
+from harness.compare import reports
+from harness.compare.comparison import ComparedRow, Comparison, Rules, compare
+from harness.compare.reading import KernelResults, read_kernel_results
+from harness.compare.rerun import opened_sides, rerun_kernel, rerun_notes
+from harness.compare.rerun_plan import check_rerun_database, plan_rerun
+from harness.compare.table import comparison_table, summary
+from harness.core.errors import HarnessError
+from harness.core.files import write_output
+from harness.core.records import Measurement
+from harness.display.formats import make_console
+from harness.display.progress import ProgressDisplay
+from harness.display.text import print_line
+from harness.measure.choose import open_measurer
+from harness.measure.measurer import Measurer
+from harness.results import Store, check_database, without_password, writing
+from harness.space_file import Spec, load_spec
+
+REGRESSION = 1
+
+main = main_of("compare")
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The results of both sides, and what to note."""
+
+    base: Sequence[KernelResults]
+    candidate: Sequence[KernelResults]
+    notes: Sequence[str] = ()
+
+
+def run(options: CompareOptions) -> int:
+    """Compare two databases, and write the result to all outputs; return the exit code. With
+    --json, the text goes to standard error."""
+    console = make_console(stderr=options.json)
+    rules = Rules(
+        options.level,
+        options.threshold,
+        options.run_noise,
+        ("best", "default") if options.of == "both" else (options.of,),
+        options.across_environments,
+        is_rerun=options.rerun is not None,
+    )
+    try:
+        sides = _read(options) if options.rerun is None else _rerun(options, options.rerun)
+        comparison = compare(sides.base, sides.candidate, rules)
+    except HarnessError as error:
+        _write_junit(options, console, reports.error_junit(str(error)))
+        raise
+    comparison = dataclasses.replace(comparison, notes=(*comparison.notes, *sides.notes))
+    status = REGRESSION if comparison.regressions else 0
+    console.print(comparison_table(comparison))
+    _write_junit(options, console, reports.as_junit(comparison))
+    if options.json:
+        print_json(comparison_document(comparison, status))
+    return status
+
+
+def _write_junit(options: CompareOptions, console: Console, junit: str) -> None:
+    if options.junit is not None:
+        write_output(options.junit, junit)
+        print_line(console, f"{options.junit}: the comparison as JUnit XML")
+
+
+def _read(options: CompareOptions) -> Sides:
+    """Read both sides: all of their kernels or one."""
+    kernel, specs = options.space, [load_spec(path) for path in options.spec]
+    programs = {s.name: s.program_sha256 for s in specs if kernel in (None, s.name)}
+    old = read_kernel_results(options.base, kernel)
+    return Sides(old, read_kernel_results(options.candidate, kernel, programs))
+
+
+def _rerun(options: CompareOptions, spaces: Sequence[Path]) -> Sides:
+    """Measure the best and the default of both databases now, side by side; store what was
+    measured."""
+    base, candidate, database = options.base, options.candidate, options.rerun_database
+    check_rerun_database(database, (base, candidate))
+    check_database(database)
+    spaces = spaces or options.spec
+    planned = plan_rerun(base, candidate, spaces, options.base_space, options.space)
+    results: list[tuple[KernelResults, KernelResults]] = []
+    notes: list[str] = []
+    console = make_console(stderr=True)
+
+    def open_(spec: Spec, owner: Measurer | None) -> Measurer:
+        return open_measurer(spec, options.backend, owner, options.device)[0]
+
+    with (
+        writing(database) as engine,
+        Store(engine) as store,
+        ProgressDisplay(console) as display,
+    ):
+        for pair in planned:
+            with opened_sides(pair, open_) as (old, new):
+                inputs = len(old.results.inputs)
+                display.begin_stage(f"{new.results.kernel}: both sides, interleaved", inputs)
+                found = rerun_kernel(old, new, store, options.occasions, display.step)
+                notes += rerun_notes((old, new), options.occasions)
+            results.append(found)
+    stored = f"the measurements of this comparison are in {without_password(database)}"
+    return Sides([old for old, _ in results], [new for _, new in results], [*notes, stored])
+
+
+def comparison_document(comparison: Comparison, status: int) -> CompareDocument:
+    """Describe a comparison and the exit code of its command."""
+    least_certain = comparison.least_certain
+    return CompareDocument(
+        status=status,
+        level=comparison.rules.level,
+        threshold=comparison.rules.threshold,
+        tested=comparison.tested,
+        upper_limit=least_certain[1] if least_certain else None,
+        summary=summary(comparison),
+        counts=dict(comparison.counts),
+        notes=list(comparison.notes),
+        comparisons=list(map(_row, comparison.rows)),
+    )
+
+
+def _row(row: ComparedRow) -> ComparedDocument:
+    change = row.change
+    return ComparedDocument(
+        kernel=row.kernel,
+        device=row.environment.device,
+        cache=row.environment.cache,
+        input=dict(row.problem),
+        of=row.subject,
+        verdict=row.verdict.value,
+        base=_measured(row.base),
+        candidate=_measured(row.candidate),
+        ratio=change.ratio.value if change else None,
+        low=change.ratio.low if change else None,
+        high=change.ratio.high if change else None,
+        p_value=change.p_value if change else None,
+        upper_limit=row.upper_limit,
+        notes=list(row.notes),
+    )
+
+
+def _measured(measurement: Measurement | None) -> ComparedMeasurementDocument | None:
+    if measurement is None or measurement.timing is None:
+        return None
+    timing = measurement.timing
+    return ComparedMeasurementDocument(
+        configuration=dict(measurement.config),
+        median_s=timing.median_s,
+        time_s=timing.time_s,
+        statistic=timing.statistic.value,
+        samples=timing.count,
+    )
