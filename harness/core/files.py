@@ -123,18 +123,24 @@ def check_output(path: Path) -> None:
     Call it before long work as well, so that the work does not end in this error.
     """
     try:
-        content = path.read_bytes() if path.is_file() else b""
+        content = _marked(path) if path.is_file() else b""
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}; name another file") from None
     if path.is_dir():
         raise UsageError(f"{path} is a folder; name a file")
-    text = content if content.startswith(_PICTURES) else content.partition(b"\n")[0]
-    if content and not any(mark in text for mark in _OWN):
+    if content and not any(mark in content for mark in _OWN):
         raise UsageError(
             f"{path} already exists and was not written by harness, so it stays as it is. Name "
             "another file, or move this one away"
         )
     check_writable(path, "name another file")
+
+
+def _marked(path: Path) -> bytes:
+    """Read the part of a file that says who wrote it: a picture, or the first line of a text."""
+    with path.open("rb") as file:
+        line = file.readline()
+        return line + file.read() if line.startswith(_PICTURES) else line
 
 
 def write_output(path: Path, content: str | bytes | Iterable[str]) -> None:

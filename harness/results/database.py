@@ -127,8 +127,7 @@ def reading(database: str, *, stock: bool = False) -> Iterator[Engine]:
     try:
         with _opened(engine, database) as (connection, tables):
             if not (stock and schema.is_stock(tables)):
-                _check_version(connection, database, tables)
-                _check_tables(database, tables)
+                _check_tables(connection, database, tables)
         yield engine
     except DBAPIError as error:
         raise ResultsError(
@@ -178,8 +177,7 @@ def _prepare(engine: Engine, database: str) -> None:
     with _opened(engine, database) as (connection, tables):
         is_new = not tables
         if not is_new:
-            _check_version(connection, database, tables)
-            _check_tables(database, tables)
+            _check_tables(connection, database, tables)
         if engine.dialect.name == "sqlite":
             _check_file(connection, database)
     if engine.dialect.name == "sqlite":
@@ -221,8 +219,11 @@ def _use_write_ahead_log(engine: Engine) -> None:
         connection.close()
 
 
-def _check_version(connection: Connection, database: str, tables: Collection[str]) -> None:
-    """Refuse a database that this version of harness did not make."""
+def _check_tables(connection: Connection, database: str, tables: Collection[str]) -> None:
+    """Refuse a database that this version of harness did not make, or that lacks a table.
+
+    A view in place of a table would run SQL of the file's author, so views do not count.
+    """
     name = without_password(database)
     if schema.schema_version.name not in tables:
         if schema.is_stock(tables):
@@ -238,6 +239,9 @@ def _check_version(connection: Connection, database: str, tables: Collection[str
             f"{name} has schema version {version}, and this harness has {schema.VERSION}: use the "
             "version of harness that wrote it, or tune again into a new file"
         )
+    missing = sorted(schema.metadata.tables.keys() - set(tables))
+    if missing:
+        raise ResultsError(f"{name} is damaged: the table {missing[0]} is missing")
 
 
 @contextmanager
@@ -253,18 +257,6 @@ def _opened(engine: Engine, database: str) -> Iterator[tuple[Connection, list[st
             what = "is no results database" if sqlite_path(database) else "cannot be opened"
             raise ResultsError(f"{without_password(database)} {what}: {reason}") from None
         yield connection, tables
-
-
-def _check_tables(database: str, tables: Collection[str]) -> None:
-    """Refuse a database that lacks a table.
-
-    A view in place of a table would run SQL of the file's author, so views do not count.
-    """
-    missing = sorted(schema.metadata.tables.keys() - set(tables))
-    if missing:
-        raise ResultsError(
-            f"{without_password(database)} is damaged: the table {missing[0]} is missing"
-        )
 
 
 # ----------------------------------------------------------------- one writer of a file

@@ -149,12 +149,13 @@ class State:
         """
         if problem not in self._stored:
             rows, space = self._earlier_rows(problem, SEARCHED), self.space(problem)
-            self._stored[problem] = {
+            earlier = {
                 row.measurement.config: row
                 for row in rows
-                if space.is_legal(row.measurement.config)
-                and not self._may_end_otherwise(row.measurement)
+                if not self._may_end_otherwise(row.measurement)
             }
+            legal = space.legal_among(list(earlier))
+            self._stored[problem] = {config: earlier[config] for config in legal}
         return self._stored[problem]
 
     def _may_end_otherwise(self, m: Measurement) -> bool:
