@@ -13,7 +13,7 @@ from benchmarks.dispatch_data import DataSet
 from benchmarks.dispatch_runs import OURS, STATIC
 from benchmarks.frame import show
 from benchmarks.shortlists import Tries
-from harness.core.arrays import Array
+from harness.core.arrays import Array, Indices
 from harness.dispatch.study import to_ship
 from harness.dispatch.verdict import Slowdowns, compare
 
@@ -40,9 +40,15 @@ class Result:
     def cases(self) -> dict[str, dict[str, Slowdowns]]:
         """Return for each case each learner's slowdowns."""
         return {
-            case: {name: judged.rows(rows) for name, judged in self.slowdowns.items()}
+            case: {name: of_rows(judged, rows) for name, judged in self.slowdowns.items()}
             for case, rows in self.data.parts
         }
+
+
+def of_rows(judged: Slowdowns, rows: Indices) -> Slowdowns:
+    """Keep only some inputs, by their indices."""
+    parts = judged.logs[rows], judged.groups[rows], judged.failed[rows]
+    return Slowdowns(judged.name, *parts)
 
 
 def print_cases(result: Result) -> None:

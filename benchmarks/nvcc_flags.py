@@ -35,8 +35,7 @@ from harness.measure.builds.compiled import conflicts
 from harness.measure.cuda.binary import parse_resources
 from harness.measure.cuda.cubin import machine_code_sha256
 from harness.measure.cuda.nvcc import find_nvcc
-from harness.space_file.flags.catalogue import catalogue_of
-from harness.space_file.flags.model import Flag
+from harness.space_file.flags.catalogue import Flag, catalogue_of
 
 RECORD = Path(__file__).with_suffix(".csv")
 CATALOGUE = catalogue_of("nvcc")

@@ -273,8 +273,13 @@ def fake(tmp_path: Path, fake_processes: None) -> Iterator[OpenFake]:
 
 
 @pytest.fixture
-def fake_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenFake]:
-    """Opens measurers of fake devices with these traits, which this process builds and runs for."""
+def kernels_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Build and run kernels in this process, which takes no time to start."""
     measure_kernels_here(monkeypatch)
+
+
+@pytest.fixture
+def fake_here(tmp_path: Path, kernels_here: None) -> Iterator[OpenFake]:
+    """Opens measurers of fake devices with these traits, which this process builds and runs for."""
     with opening_fakes(tmp_path, write_fake(tmp_path)) as opened:
         yield opened

@@ -76,9 +76,9 @@ def causes(results: Results) -> list[Cause]:
     columns, selected = rows.columns, rows.selected.tolist()
     settings: dict[str, pd.Series] = {}
     for column in (columns.inputs, columns.configs):
-        found = list(map(column.at, selected))
-        for name in dict.fromkeys(name for values in found for name in values):
-            settings[name] = pd.Series([values.get(name) for values in found], dtype=object)
+        points = list(map(column.at, selected))
+        for name in dict.fromkeys(name for values in points for name in values):
+            settings[name] = pd.Series([values.get(name) for values in points], dtype=object)
     outcomes = list(map(columns.outcomes.at, selected))
     return causes_among(pd.DataFrame(settings), outcomes, rows.of(columns.configs.codes))
 
@@ -93,12 +93,12 @@ def causes_among(
     """
     stages = np.array([_STAGE[outcome] for outcome in outcomes])
     counts = Counter(outcome for outcome in outcomes if outcome is not Outcome.OK)
-    found = list[Cause]()
+    all_causes = list[Cause]()
     for kind, _ in counts.most_common():
         here = np.flatnonzero(stages >= _STAGE[kind])
         failed = np.array([outcomes[row] is kind for row in here.tolist()])
-        found += _Tests(settings.iloc[here], failed, configurations[here]).causes(kind)
-    return found
+        all_causes += _Tests(settings.iloc[here], failed, configurations[here]).causes(kind)
+    return all_causes
 
 
 @dataclass(frozen=True)
@@ -197,15 +197,15 @@ def _commonest(failed: MeasurementRows) -> str:
     counts = Counter(failed.of(messages.codes).tolist())
     reasons = group_failures(counts, lambda code: messages.values[code])
     appeared = {code: place for place, code in enumerate(counts)}
-    found = sorted(reasons, key=lambda group: appeared[group.members[0]])
-    return max(found, key=lambda group: sum(counts[code] for code in group.members)).headline
+    ordered = sorted(reasons, key=lambda group: appeared[group.members[0]])
+    return max(ordered, key=lambda group: sum(counts[code] for code in group.members)).headline
 
 
-def causes_lines(found: Sequence[Cause]) -> Iterator[str]:
+def causes_lines(all_causes: Sequence[Cause]) -> Iterator[str]:
     """List the causes of failures, one per line."""
-    if not found:
+    if not all_causes:
         yield "No parameter value, and no pair of values, explains the failures."
         return
     yield "Values that explain failures (others: tests that no line of the same kind covers):"
-    for cause in found:
+    for cause in all_causes:
         yield f"    {cause}"

@@ -43,7 +43,7 @@ def clock_lines(results: Results) -> Iterator[str]:
 
 def throttled_lines(results: Results) -> Iterator[str]:
     """Yield a sentence where the driver says that a GPU was throttled around samples."""
-    found = _observed(results, THROTTLED)
+    throttled = _observed(results, THROTTLED)
     count = _total(results, THROTTLED)
     if not count:
         return
@@ -51,7 +51,7 @@ def throttled_lines(results: Results) -> Iterator[str]:
     counts = {name.removeprefix(THROTTLED_BY): len(_observed(results, name)) for name in names}
     reasons = ", ".join(f"{reason} in {number:,}" for reason, number in counts.items() if number)
     yield (
-        f"The GPU held its clocks back in {count:,} of {counted(len(found), 'measurement')} "
+        f"The GPU held its clocks back in {count:,} of {counted(len(throttled), 'measurement')} "
         f"({reasons}): their times may be too long."
     )
 
@@ -80,5 +80,5 @@ def _observed(results: Results, name: str) -> Array:
         return np.empty(0)
     is_own = rows.of(columns.shared_with.codes) == columns.shared_with.code(None)
     values = rows.of(columns.observed[name])[is_own]
-    known: Array = values[~np.isnan(values)]
-    return known
+    observed: Array = values[~np.isnan(values)]
+    return observed

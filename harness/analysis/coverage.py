@@ -135,12 +135,12 @@ def _notices(results: Results) -> list[str]:
     that command's own notice replaces it.
     """
     later: dict[str, set[frozenset[Input]]] = {}
-    found: list[str] = []
+    notices: list[str] = []
     for command in reversed(_commands(results)):
         inputs = frozenset(command.inputs)
         for stage, text in command.stages.items():
             covering = later.setdefault(stage, set())
             if text and not any(inputs <= others for others in covering):
-                found.append(text)
+                notices.append(text)
             covering.add(inputs)
-    return list(dict.fromkeys(reversed(found)))
+    return list(dict.fromkeys(reversed(notices)))

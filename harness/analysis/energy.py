@@ -38,12 +38,12 @@ def input_energies(results: Results, reports: Sequence[InputReport]) -> list[Inp
     if energy_j is None:
         return []
     rows = results.searched
-    known = np.isfinite(rows.of(energy_j)) & rows.of(rows.columns.works)
-    found = measured_by_input(rows.where(known))
+    has_energy = np.isfinite(rows.of(energy_j)) & rows.of(rows.columns.works)
+    by_input = measured_by_input(rows.where(has_energy))
     return [
         _input_energy(report, own)
         for report in reports
-        if (own := found.get(report.problem)) is not None
+        if (own := by_input.get(report.problem)) is not None
     ]
 
 
@@ -55,8 +55,8 @@ def unknown_energy_lines(results: Results) -> Iterator[str]:
         return
     asked = np.isfinite(rows.of(share))
     energy_j = rows.columns.observed.get(ENERGY)
-    known = asked & (False if energy_j is None else np.isfinite(rows.of(energy_j)))
-    unknown = int(asked.sum() - known.sum())
+    has_energy = asked & (False if energy_j is None else np.isfinite(rows.of(energy_j)))
+    unknown = int(asked.sum() - has_energy.sum())
     if unknown:
         yield (
             f"The energy of {unknown:,} of {counted(int(asked.sum()), 'measurement')} is unknown: "
@@ -70,7 +70,7 @@ def _input_energy(report: InputReport, own: MeasuredConfigs) -> InputEnergy:
     energy_j = own.rows.of(own.columns.observed[ENERGY])
     least = int(own.rows.selected[int(np.argmin(energy_j))])
     default, best = (
-        None if one is None else own.get(one.config)
-        for one in (report.baseline, report.recommended)
+        None if measurement is None else own.get(measurement.config)
+        for measurement in (report.baseline, report.recommended)
     )
     return InputEnergy(report.problem, default, best, own.columns.measurement(least), len(own))

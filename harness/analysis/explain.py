@@ -70,16 +70,16 @@ class Samples:
     @property
     def targets(self) -> list[str]:
         """The columns that can be a target."""
-        known = {*self.parameters, "unbiased", MEASUREMENT}
-        return [str(name) for name in self.table.columns if name not in known]
+        others = {*self.parameters, "unbiased", MEASUREMENT}
+        return [str(name) for name in self.table.columns if name not in others]
 
     def with_all(self, targets: Sequence[str]) -> Samples:
         """Keep the samples that have a number for each of these targets; raises UsageError for an
         unknown one."""
         must_have(self.table, targets)
-        known = [self.table[name].to_numpy(dtype=np.float64) for name in targets]
-        kept = np.logical_and.reduce([np.isfinite(column) for column in known])
-        return replace(self, table=self.table[kept])
+        columns = [self.table[name].to_numpy(dtype=np.float64) for name in targets]
+        is_usable = np.logical_and.reduce([np.isfinite(column) for column in columns])
+        return replace(self, table=self.table[is_usable])
 
     def drawn(self) -> pd.DataFrame:
         """Draw at most MOST_SAMPLES rows at random, always the same ones."""
@@ -125,13 +125,13 @@ def samples(results: Results) -> Samples:
 
 def _observed(all_rows: MeasurementRows, rows: MeasurementRows) -> dict[str, Array]:
     """Return the quantities that were observed on any measurement; NaN where not."""
-    found = rows.columns.observed
-    known = [
+    observed = rows.columns.observed
+    names = [
         name
-        for name, values in found.items()
+        for name, values in observed.items()
         if name not in HOW_TIMED and not np.isnan(all_rows.of(values)).all()
     ]
-    return {name: rows.of(found[name]) for name in known}
+    return {name: rows.of(observed[name]) for name in names}
 
 
 def _least(rows: MeasurementRows) -> Array:
@@ -155,7 +155,7 @@ def _columns(rows: Sequence[Mapping[str, Value]]) -> dict[str, pd.Series[Any]]:
     }
 
 
-def pooled(found: Sequence[Results]) -> Samples:
+def pooled(all_results: Sequence[Results]) -> Samples:
     """Join samples of one kernel on several platforms, with the platform as a parameter.
 
     Quantities that were not observed on all platforms are left out. Raises UsageError if two
@@ -164,29 +164,31 @@ def pooled(found: Sequence[Results]) -> Samples:
     import pandas as pd
 
     tables: dict[str, Samples] = {}
-    for results in found:
+    for results in all_results:
         name = str(results.campaign.environment)
         if name in tables:
             raise UsageError(
                 "--platforms needs each platform with one campaign, but there are "
-                + "; ".join(one.title for one in found)
+                + "; ".join(of_platform.title for of_platform in all_results)
             )
         tables[name] = samples(results)
-    parameters = tuple(dict.fromkeys(name for one in tables.values() for name in one.parameters))
+    parameters = tuple(
+        dict.fromkeys(name for of_platform in tables.values() for name in of_platform.parameters)
+    )
     if PLATFORM in parameters:
         raise UsageError(f"--platforms adds a parameter `{PLATFORM}`; rename yours")
-    for results, one in zip(found, tables.values(), strict=True):
-        lacking = [name for name in parameters if name not in one.table]
+    for results, of_platform in zip(all_results, tables.values(), strict=True):
+        lacking = [name for name in parameters if name not in of_platform.table]
         if lacking:
             raise UsageError(
                 f"--platforms needs the same kernel on each platform, but {results.title} has no "
                 f"parameter {first_few(lacking, ', ')}, which varies on another"
             )
-    common = set.intersection(*(set(one.table.columns) for one in tables.values()))
+    common = set.intersection(*(set(of_platform.table.columns) for of_platform in tables.values()))
     parts = []
-    for name, one in tables.items():
-        numbers = [f"{name}: {number}" for number in one.table[MEASUREMENT]]
-        part = one.table[[column for column in one.table if column in common]]
+    for name, of_platform in tables.items():
+        numbers = [f"{name}: {number}" for number in of_platform.table[MEASUREMENT]]
+        part = of_platform.table[[column for column in of_platform.table if column in common]]
         parts.append(part.assign(**{MEASUREMENT: numbers, PLATFORM: name}))
     features = next(iter(tables.values())).features
     table: pd.DataFrame = pd.concat(parts, ignore_index=True)
@@ -214,36 +216,35 @@ class Explanation:
         return f"Nothing explains the {target}: a tree's R2 on held-out samples is {r2:.3f}."
 
 
-def explanation_lines(known: Explanation) -> Iterator[str]:
+def explanation_lines(explanation: Explanation) -> Iterator[str]:
     """Say what the target depends on, from how many samples, and how accurate the tree is."""
-    tree, count = known.tree, len(known.tree.samples)
-    shared = count - known.measurements
-    also = (
-        f" ({known.measurements:,} measured; {shared:,} have the machine code of one of these)"
-        if shared
-        else ""
-    )
+    tree, count = explanation.tree, len(explanation.tree.samples)
+    shared = count - explanation.measurements
+    made = f"{explanation.measurements:,} measured"
+    also = f" ({made}; {shared:,} have the machine code of one of these)" if shared else ""
     yield (
         f"Importance of parameters and inputs for {tree.target}, from a tree (Starchart) of "
-        f"{count:,} samples{also}, {_origin(known)}:"
+        f"{count:,} samples{also}, {_origin(explanation)}:"
     )
     yield f"    {importance_text(tree)}"
     is_published = tree.growth.threshold is not None
     rule = "by the published rule" if is_published else "as cross-validation chooses"
-    leaves, error = sum(1 for _ in tree.root.leaves()), known.accuracy.error
-    among = f" of the {error.count:,} that are not 0" if error.count < known.measurements else ""
+    leaves, error = sum(1 for _ in tree.root.leaves()), explanation.accuracy.error
+    among = (
+        f" of the {error.count:,} that are not 0" if error.count < explanation.measurements else ""
+    )
     yield (
         f"    accuracy on held-out samples, leaves {rule} ({leaves}): "
-        f"R2 {known.accuracy.r2:.3f}, median error{among} {error.median.text('.1%')}"
+        f"R2 {explanation.accuracy.r2:.3f}, median error{among} {error.median.text('.1%')}"
     )
 
 
-def _origin(known: Explanation) -> str:
+def _origin(explanation: Explanation) -> str:
     """Say how many of the samples are unbiased."""
-    if known.unbiased == len(known.tree.samples):
+    if explanation.unbiased == len(explanation.tree.samples):
         return "all drawn uniformly or the whole space"
-    if known.unbiased:
-        return f"{known.unbiased:,} of them drawn uniformly, the others by a search"
+    if explanation.unbiased:
+        return f"{explanation.unbiased:,} of them drawn uniformly, the others by a search"
     return "all of them chosen by a search, so they are biased"
 
 
@@ -254,17 +255,17 @@ def importance_text(tree: Tree, inside: str | None = None) -> str:
     return f"{', '.join(parts)} of the squared error" if parts else "no parameter matters"
 
 
-def grown(found: Samples, target: TreeTarget, growth: Growth) -> Tree:
+def grown(drawn: Samples, target: TreeTarget, growth: Growth) -> Tree:
     """Grow a tree on at most MOST_SAMPLES.
 
     Raises UsageError for an unknown target and for too few samples.
     """
-    usable = _usable(found, target)
-    return grow(usable, target, found.parameters, replace(growth, groups=MEASUREMENT))
+    usable = _usable(drawn, target)
+    return grow(usable, target, drawn.parameters, replace(growth, groups=MEASUREMENT))
 
 
 def explain(
-    found: Samples, target: TreeTarget, kept: Kept | None = None, growth: Growth | None = None
+    drawn: Samples, target: TreeTarget, kept: Kept | None = None, growth: Growth | None = None
 ) -> Explanation:
     """Grow a tree on at most MOST_SAMPLES, and judge such trees on held-out samples; what
     was found before is `kept`.
@@ -272,12 +273,12 @@ def explain(
     Raises UsageError for an unknown target, one that is the same for all samples, and for too few
     samples.
     """
-    usable = _usable(found, target)
+    usable = _usable(drawn, target)
     growth = replace(growth or Growth(), groups=MEASUREMENT)
     # Of all samples, since a fold may lack a word.
-    axes = [Axis.of(usable, name) for name in found.parameters]
+    axes = [Axis.of(usable, name) for name in drawn.parameters]
     table = [[str(name), str(usable[name].dtype), usable[name].tolist()] for name in usable.columns]
-    wanted = [target.column, target.per, target.log, found.parameters, growth.threshold]
+    wanted = [target.column, target.per, target.log, drawn.parameters, growth.threshold]
     key = content_key("explained by a tree", table, wanted)
     return (kept or Kept()).recall(key, partial(_explain, usable, target, axes, growth))
 
@@ -297,15 +298,15 @@ def _explain(
     )
 
 
-def _usable(found: Samples, target: TreeTarget) -> pd.DataFrame:
-    must_have(found.table, [target.column, *target.per])
-    drawn = found.drawn()
+def _usable(samples: Samples, target: TreeTarget) -> pd.DataFrame:
+    must_have(samples.table, [target.column, *target.per])
+    drawn = samples.drawn()
     usable: pd.DataFrame = drawn[np.isfinite(drawn[target.column].to_numpy(dtype=np.float64))]
     made = usable[MEASUREMENT].nunique()
-    if made < FEWEST_SAMPLES or not found.parameters:
+    if made < FEWEST_SAMPLES or not samples.parameters:
         shared = f" ({len(usable):,} samples share them)" if made < len(usable) else ""
         raise UsageError(
-            f"{made} measurements with a {target.column}{shared} and {len(found.parameters)} "
+            f"{made} measurements with a {target.column}{shared} and {len(samples.parameters)} "
             f"parameters that vary are too few; {FEWEST_SAMPLES} and 1 are needed"
         )
     return usable

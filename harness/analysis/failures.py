@@ -45,24 +45,24 @@ class FailureGroup(Generic[T]):
 def group_failures(
     failed: Iterable[T],
     message: Callable[[T], str],
-    kind: Callable[[T], Hashable] = lambda one: None,
+    kind: Callable[[T], Hashable] = lambda failure: None,
 ) -> list[FailureGroup[T]]:
     """Group failures by their kind and the reason in their message, the largest group first."""
     groups: dict[Hashable, list[T]] = {}
-    for one in failed:
-        reason = _NUMBER.sub("#", headline(message(one)))
-        groups.setdefault((kind(one), reason), []).append(one)
-    found = [
+    for failure in failed:
+        reason = _NUMBER.sub("#", headline(message(failure)))
+        groups.setdefault((kind(failure), reason), []).append(failure)
+    result = [
         FailureGroup(kind(members[0]), headline(message(members[0])), tuple(members))
         for members in groups.values()
     ]
-    return sorted(found, key=lambda group: -len(group.members))
+    return sorted(result, key=lambda group: -len(group.members))
 
 
 def headline(message: str, words: Iterable[str] = _ERRORS) -> str:
     """Return the most informative line of a message, cut to MAX_HEADLINE characters."""
-    found = informative_line(message, words)
-    return found if len(found) <= MAX_HEADLINE else f"{found[:MAX_HEADLINE]} ..."
+    line = informative_line(message, words)
+    return line if len(line) <= MAX_HEADLINE else f"{line[:MAX_HEADLINE]} ..."
 
 
 def informative_line(message: str, words: Iterable[str] = _ERRORS) -> str:
@@ -87,8 +87,8 @@ def describe_failures(
     from harness.results.measured import MeasuredConfigs  # here: it loads SQLAlchemy
 
     failed = [m for row in measured.values() for m in MeasuredConfigs.of(row).failures()]
-    known = {(m.input, m.config) for m in failed}
-    only_later = {(m.input, m.config): m for m in later if (m.input, m.config) not in known}
+    searched = {(m.input, m.config) for m in failed}
+    only_later = {(m.input, m.config): m for m in later if (m.input, m.config) not in searched}
     marked = [*((m, "") for m in failed), *((m, _LATER) for m in only_later.values())]
     groups = group_failures(marked, lambda at: at[0].message, lambda at: (at[0].outcome, at[1]))
     if not groups:

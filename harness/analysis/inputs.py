@@ -87,7 +87,7 @@ def report_input(
 
     `hold_discoveries` judges the speed-ups of several inputs.
     """
-    known, final, note = SearchCounts.of(measured), {m.config: m for m in finals}, ""
+    counts, final, note = SearchCounts.of(measured), {m.config: m for m in finals}, ""
     winner, judged = _winner(final, has_choice, default)
     best, baseline = final.get(winner) if winner else None, final.get(default)
 
@@ -101,7 +101,7 @@ def report_input(
     speedup = speedup_over(default)
     if speedup and speedup.value < 1:
         best, speedup = baseline, time_ratio(judged[default], judged[default], confidence)
-    elif not best and (best := known.fastest):
+    elif not best and (best := counts.fastest):
         # The best of a search was lucky, so its time gives no speed-up.
         baseline, note = measured.get(default), "not measured again"
     return InputReport(
@@ -109,16 +109,16 @@ def report_input(
         best,
         baseline,
         speedup,
-        known.ties(best.config, confidence) if best else 0,
-        known.outcomes,
+        counts.ties(best.config, confidence) if best else 0,
+        counts.outcomes,
         legal,
         note,
-        known.shared,
+        counts.shared,
         {name: ratio for name, config in baselines.items() if (ratio := speedup_over(config))},
         {
-            name: found
+            name: last
             for name, config in {DEFAULT: default, **baselines}.items()
-            if (found := final.get(config) or measured.get(config)) and not found.timing
+            if (last := final.get(config) or measured.get(config)) and not last.timing
         },
     )
 
@@ -159,8 +159,8 @@ def ranked(
     timings = {m.config: m.timing for m in interleaved if m.timing}
     if not timings:
         return []
-    one = next(iter(timings.values()))
-    order = sorted(timings, key=lambda config: trimmed_ratio(timings[config], one).value)
+    first_timing = next(iter(timings.values()))
+    order = sorted(timings, key=lambda config: trimmed_ratio(timings[config], first_timing).value)
     best = timings[order[0]]
     tied = [c for c in order if not trimmed_ratio(timings[c], best, confidence).is_significant]
     first = min(tied, key=lambda config: (config != single, preference(config, default)))
@@ -240,8 +240,8 @@ def choose_finalists(
         leading += sorted(tied, key=lambda m: preference(m.config, default))[:1]
     code_of = {m.config: _code(m) for m in measurements}
     stands_for = {_code(m): m.config for m in working}
-    known = (m for m in interleaved if code_of.get(m.config) in stands_for)
-    leaders = ranked(known, default)[:1]
+    again = (m for m in interleaved if code_of.get(m.config) in stands_for)
+    leaders = ranked(again, default)[:1]
     leaders = [stands_for[code_of[leader]] for leader in leaders]
     return list(dict.fromkeys([*(m.config for m in leading), *leaders]))
 

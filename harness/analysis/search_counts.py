@@ -30,7 +30,9 @@ class SearchCounts:
         rows = self.configs.rows
         outcomes = rows.columns.outcomes
         counts = np.bincount(rows.of(outcomes.codes), minlength=len(outcomes.values)).tolist()
-        return Counter({one: n for one, n in zip(outcomes.values, counts, strict=True) if n})
+        return Counter(
+            {outcome: n for outcome, n in zip(outcomes.values, counts, strict=True) if n}
+        )
 
     @property
     def shared(self) -> int:

@@ -67,8 +67,8 @@ class Summary:
     @property
     def baselines(self) -> list[str]:
         """The baselines: -O2, the default, then the others by name."""
-        found = {name for cell in self.cells for name in cell.speedups}
-        return [*(name for name in _FIRST if name in found), *sorted(found - set(_FIRST))]
+        names = {name for cell in self.cells for name in cell.speedups}
+        return [*(name for name in _FIRST if name in names), *sorted(names - set(_FIRST))]
 
     def at(self, program: str, device: str) -> ProgramSummary | None:
         """Return the summary of a program on a device; None where it was not tuned."""
@@ -76,9 +76,9 @@ class Summary:
         return next(there, None)
 
 
-def summarize(found: Iterable[tuple[Results, Sequence[InputReport]]]) -> Summary:
+def summarize(reported: Iterable[tuple[Results, Sequence[InputReport]]]) -> Summary:
     """Summarize results, each with the reports of its inputs."""
-    pairs = list(found)
+    pairs = list(reported)
     devices = _device_names([results.campaign.environment for results, _ in pairs])
     programs = _program_names([results for results, _ in pairs])
     return Summary(
@@ -110,10 +110,10 @@ def _device_names(environments: Sequence[Environment]) -> list[str]:
     return names
 
 
-def _program_names(found: Sequence[Results]) -> list[str]:
+def _program_names(all_results: Sequence[Results]) -> list[str]:
     """Name each result by its space; by its version where the space has several, and by its
     campaign where a version has several on one device."""
-    named = [(results.campaign.space_name, results.campaign.key) for results in found]
+    named = [(results.campaign.space_name, results.campaign.key) for results in all_results]
     names = []
     for name, key in named:
         same = [other for other_name, other in named if other_name == name]
@@ -156,10 +156,12 @@ def mean_speedup(ratios: Sequence[TimeRatio]) -> MeanSpeedup:
     """Estimate the geometric mean of independent ratios. Its interval covers the noise of the
     measurements: the half widths of the logarithms, added as squares."""
     if len(ratios) == 1:
-        (one,) = ratios
-        return MeanSpeedup(one.value, one.low, one.high, 1, one.is_significant)
+        (ratio,) = ratios
+        return MeanSpeedup(ratio.value, ratio.low, ratio.high, 1, ratio.is_significant)
     count = len(ratios)
     mean = sum(math.log(ratio.value) for ratio in ratios) / count
     halves = [math.log(ratio.high / ratio.value) for ratio in ratios]
-    found = Estimate.from_log(mean, math.sqrt(sum(half**2 for half in halves)) / count)
-    return MeanSpeedup(found.value, found.low, found.high, count, is_clear(found))
+    mean_ratio = Estimate.from_log(mean, math.sqrt(sum(half**2 for half in halves)) / count)
+    return MeanSpeedup(
+        mean_ratio.value, mean_ratio.low, mean_ratio.high, count, is_clear(mean_ratio)
+    )

@@ -25,7 +25,6 @@ from harness.results import check_database, sqlite_path
 from harness.search import SearchOptions, resolve_techniques
 from harness.search.techniques import DEFAULT_TECHNIQUE
 from harness.space_file import Spec, load_spec
-from harness.space_file.flag_files import with_values_of_files
 from harness.space_file.inputs import select_inputs
 from harness.space_file.model import Search
 from harness.tuning import CampaignPlan, Stages
@@ -107,7 +106,6 @@ def read_request(options: TuneOptions) -> TuneRequest:
     search = search_options(spec, options, techniques)
     for log in search.logs(len(spec.inputs)):
         check_output(log)
-    seeds = tuple(with_values_of_files(seed, whole.parameters) for seed in seeds)
     return TuneRequest(
         options=options,
         whole=whole,

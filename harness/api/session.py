@@ -23,12 +23,10 @@ from harness.measure.choose import fitted_to
 from harness.measure.measurer import Measurer
 from harness.recordings.replay import ReplayMeasurer, open_replay
 from harness.results import Store, writing
-from harness.results.campaigns import other_name
 from harness.results.url import shown_database
 from harness.results.versions import set_aside_lines
 from harness.search import make_opentuner_tables
 from harness.space_file import Spec
-from harness.space_file.flag_files import file_name
 from harness.tuning import Campaign
 from harness.tuning.devices import DevicePool
 from harness.tuning.replayed import describe_recording
@@ -123,8 +121,6 @@ def _campaign(
     database = shown_database(request.database)
     for line in set_aside_lines(campaign.set_aside(), [database]):
         display.note(f"note: {line}")
-    if renamed := other_name(store.connection, spec):
-        display.note(f"note: in {database} {renamed}")
     for line in _values_gone(campaign, database):
         display.note(f"note: {line}")
     lines = list(campaign.describe_warm_start())
@@ -150,7 +146,7 @@ def _devices_learnt_from(request: TuneRequest, campaign: Campaign, database: str
 
 
 def _values_gone(campaign: Campaign, database: str) -> Iterator[str]:
-    """Say which values of earlier measurements the space no longer has, and which files changed."""
+    """Say which values of earlier measurements the space no longer has."""
     count, gone = campaign.values_gone()
     if not count:
         return
@@ -159,11 +155,6 @@ def _values_gone(campaign: Campaign, database: str) -> Iterator[str]:
         f"{counted(count, 'measurement')} in {database} {are} kept but not used, with values that "
         f"{spec.path} no longer has: {first_few(gone, ', ')}"
     )
-    names = {file_name(setting.partition("=")[2]) for setting in gone}
-    changed = [str(f.path) for f in spec.flag_files.values() if f.path.name in names]
-    if changed:
-        has = "has" if len(changed) == 1 else "have"
-        yield f"{first_few(changed, ', ')} {has} changed since: times are of the new content"
 
 
 def _predicted(
@@ -178,8 +169,9 @@ def _predicted(
         message = f"{database} has no other stencil tuned on this device; using auto instead"
         display.say(f"{PREDICTED}: {message}")
         return ()
-    display.say(f"{PREDICTED}: {order.message}")
-    return order.configs[: max(1, request.search.test_limit // 2)]
+    configs, message = order
+    display.say(f"{PREDICTED}: {message}")
+    return tuple(configs[: max(1, request.search.test_limit // 2)])
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from harness.core.errors import ExpressionError, UsageError
 from harness.core.records import Input
 from harness.core.text import counted
 from harness.results import campaigns, reading, sqlite_path
-from harness.results.campaigns import read_runs, stored_runs
+from harness.results.campaigns import read_runs
 from harness.space_file import Spec
 from harness.space_file.workload import Workload, read_workload
 
@@ -107,12 +107,11 @@ def stored_inputs(database: str, spec: Spec) -> list[Input]:
     if path is not None and not path.exists():
         return []
     with reading(database) as engine, engine.connect() as connection:
-        runs = stored_runs(connection)
         found = [
             run.problem
-            for campaign in campaigns(connection, runs)
+            for campaign in campaigns(connection)
             if (campaign.space_name, campaign.key.program_sha256)
             == (spec.name, spec.program_sha256)
-            for run in read_runs(connection, campaign.key, spec.name, runs)
+            for run in read_runs(connection, campaign)
         ]
     return [problem for problem in dict.fromkeys(found) if set(problem) == set(spec.features)]

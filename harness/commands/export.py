@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TextIO
 
 import numpy as np
 
@@ -16,10 +14,10 @@ from harness.core.errors import UsageError
 from harness.core.files import check_output, write_output
 from harness.core.text import escaped, printable
 from harness.display.inputs import claims_lines
-from harness.recordings.csv_file import write_csv
-from harness.recordings.csv_mapping import write_mapping
+from harness.recordings.csv_file import csv_lines
+from harness.recordings.csv_mapping import mapping_text
 from harness.recordings.files import mapping_beside
-from harness.recordings.t4 import write_t4
+from harness.recordings.t4 import t4_texts
 from harness.results import (
     SEARCHED,
     MeasurementRows,
@@ -48,26 +46,18 @@ def run(options: ExportOptions) -> int:
     shared = int((rows.of(shared_with.codes) != shared_with.code(None)).sum())
     note = f", {shared:,} of them shared by equal machine code" if shared else ""
     done = f"{path}: {len(rows):,} measurements of {name} on {environment}{note}"
+    found, asked = rows.measurements(), _techniques(rows)
     if options.format == "t4":
-        _write(
-            path,
-            lambda file: write_t4(file, name, environment, rows.measurements(), _techniques(rows)),
-        )
+        write_output(path, t4_texts(name, environment, found, asked))
         print(escaped(done))
     else:
         mapping = mapping_beside(path)
         for file in (path, mapping):
             check_output(file)  # both or none
         values = {name: rows.values_of(name) for name in names}
-        _write(
-            path,
-            lambda file: write_csv(file, rows.measurements(), features, values, _techniques(rows)),
-        )
+        write_output(path, csv_lines(found, features, values, asked))
         print(escaped(done))
-        _write(
-            mapping,
-            lambda file: write_mapping(file, name, environment.device, features, values),
-        )
+        write_output(mapping, mapping_text(name, environment.device, features, values))
         print(escaped(f"{mapping}: what the columns of {path.name} mean"))
     for line in notes:
         print(escaped(line))
@@ -126,9 +116,3 @@ def _default_output(options: ExportOptions, name: str) -> Path:
         )
     path = sqlite_path(options.database)
     return (path.parent if path else Path()) / f"{name}{ENDINGS[options.format]}"
-
-
-def _write(path: Path, write: Callable[[TextIO], None]) -> None:
-    content = io.StringIO()
-    write(content)
-    write_output(path, content.getvalue())

@@ -36,8 +36,6 @@ def run(options: MergeOptions) -> int:
         for database in inputs:
             added = merge_database(engine, database, options.kernel_version)
             print(_line(added), flush=True)
-            for note in added.notes:
-                print(f"note: {note}", flush=True)
     print(f"{without_password(out)}: the merged database")
     return 0
 

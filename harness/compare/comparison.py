@@ -15,7 +15,6 @@ from harness.compare.reading import InputResults, KernelResults, Occasions
 from harness.compare.statistics import (
     Change,
     ChangeVerdict,
-    OccasionVariance,
     Pair,
     judge,
     occasion_variance,
@@ -142,9 +141,9 @@ def compare(
             "kernel in common; tune the same space into both"
         )
     drafts = [
-        dataclasses.replace(draft, evidence=found)
+        dataclasses.replace(draft, evidence=of_machine)
         for pair in matched
-        for found in [evidence(*pair, rules.threshold)]
+        for of_machine in [evidence(*pair, rules.threshold)]
         for draft in _drafts(*pair, rules.subjects)
     ]
     rows = [draft.row for draft in drafts]
@@ -166,22 +165,23 @@ def compare(
 
 @dataclass(frozen=True)
 class _Draft:
-    """A row before its test, with the variance of its input; None where nothing is tested.
-
-    `differences` are those of the occasions of a rerun. `evidence` is that on the machine in the
-    two runs, which a rerun does not need.
-    """
+    """A row before its test, with what is tested, if anything, and the evidence on the machine in
+    the two runs."""
 
     row: ComparedRow
-    variance: OccasionVariance | None = None
-    differences: tuple[float, ...] = ()
+    pair: Pair | None = None
     evidence: MachineEvidence = NONE
+
+    @property
+    def is_same_code(self) -> bool:
+        """Whether both sides ran the same code."""
+        return self.evidence.is_same(self.row.base, self.row.candidate, self.row.environment)
 
 
 def _assumed_noise(drafts: Sequence[_Draft], rules: Rules) -> Iterator[str]:
     """Say that noise between runs is assumed, where no variance is known."""
-    variances = [d.variance for d in drafts if d.variance and not d.differences]
-    if variances and not any(variance.freedom for variance in variances):
+    pairs = [draft.pair for draft in drafts if draft.pair and not draft.pair.differences]
+    if pairs and not any(pair.occasions.freedom for pair in pairs):
         yield (
             "No configuration was measured on two occasions. Noise between runs is assumed to be "
             f"{1 + rules.run_noise:.3f}x (--run-noise)"
@@ -221,8 +221,8 @@ def _of_one_side(
     pairs = ((subject, results.measured.get(subject)) for subject in subjects)
     working = [(subject, measured) for subject, measured in pairs if measured and measured.timing]
     for subject, measured in working:
-        found: dict[str, Any] = {"subject": subject, "verdict": verdict, side: measured}
-        yield _Draft(dataclasses.replace(row, **found, notes=(_reason(reason),)))
+        fields: dict[str, Any] = {"subject": subject, "verdict": verdict, side: measured}
+        yield _Draft(dataclasses.replace(row, **fields, notes=(_reason(reason),)))
     if not working and verdict is Ending.BROKEN:
         yield _Draft(dataclasses.replace(row, notes=("works neither in BASE nor in CANDIDATE",)))
 
@@ -251,20 +251,19 @@ def _of_input(
             verdict = Ending.SAME
         is_tested = verdict is ChangeVerdict.WITHIN_NOISE
         notes = tuple(_notes_on(subject, old, new)) if is_tested else notes
-        found = dataclasses.replace(row, subject=subject, base=base, candidate=candidate)
-        found = dataclasses.replace(found, verdict=verdict, notes=(*both, *notes))
-        if base and candidate and is_tested:
-            is_rerun = old.is_rerun and new.is_rerun
-            differences = _occasion_differences(base, candidate) if is_rerun else ()
-            yield _Draft(found, variance, differences)
-        else:
-            yield _Draft(found)
-
-
-def _occasion_differences(base: Measurement, candidate: Measurement) -> tuple[float, ...]:
-    """Return the differences of mean logarithms in the occasions of a rerun."""
-    sides = (m.timing.by_occasion if m.timing else () for m in (base, candidate))
-    return tuple(mean_log(new) - mean_log(old) for old, new in zip(*sides, strict=True))
+        drafted = dataclasses.replace(row, subject=subject, base=base, candidate=candidate)
+        drafted = dataclasses.replace(drafted, verdict=verdict, notes=(*both, *notes))
+        timings = [side.timing for side in (base, candidate) if side and side.timing]
+        if not is_tested or len(timings) < 2:
+            yield _Draft(drafted)
+            continue
+        differences: tuple[float, ...] = ()
+        if old.is_rerun and new.is_rerun:
+            occasions = zip(*(timing.by_occasion for timing in timings), strict=True)
+            differences = tuple(mean_log(after) - mean_log(before) for before, after in occasions)
+        before_s, after_s = (timing.samples_s for timing in timings)
+        clock_error = relative_clock_error(*timings)
+        yield _Draft(drafted, Pair(before_s, after_s, variance, differences, clock_error))
 
 
 def _is_default_best(old: InputResults, new: InputResults) -> bool:
@@ -282,14 +281,14 @@ def joined(groups: Sequence[Occasions]) -> list[dict[Hashable, float]]:
 
     A database that continues a copied one holds the occasions of both.
     """
-    found: list[dict[Hashable, float]] = []
+    groups_of_all: list[dict[Hashable, float]] = []
     for group in groups:
-        same = next((one for one in found if not one.keys().isdisjoint(group)), None)
+        same = next((other for other in groups_of_all if not other.keys().isdisjoint(group)), None)
         if same is None:
-            found.append(dict(group))
+            groups_of_all.append(dict(group))
         else:
             same.update(group)
-    return found
+    return groups_of_all
 
 
 def _untested(
@@ -310,25 +309,15 @@ def _untested(
 
 def _judged(drafts: Sequence[_Draft], rules: Rules) -> Iterator[ComparedRow]:
     """Test the drafts that have samples on both sides, and yield all rows."""
-    pairs = [
-        Pair(
-            _samples(draft.row.base),
-            _samples(draft.row.candidate),
-            draft.variance,
-            draft.differences,
-            _clock_error(draft.row),
-        )
-        for draft in drafts
-        if draft.variance is not None
-    ]
+    pairs = [draft.pair for draft in drafts if draft.pair]
     changes = iter(judge(pairs, rules.level, rules.threshold, rules.run_noise))
-    judged = [(draft, next(changes) if draft.variance else None) for draft in drafts]
+    judged = [(draft, next(changes) if draft.pair else None) for draft in drafts]
     defaults = {
         (draft.row.kernel, draft.row.environment, draft.row.problem): change
         for draft, change in judged
         if change
         and (draft.row.subject == "default" or BOTH in draft.row.notes)
-        and _is_same_code(draft)
+        and draft.is_same_code
     }
     for draft, change in judged:
         row = draft.row
@@ -336,7 +325,7 @@ def _judged(drafts: Sequence[_Draft], rules: Rules) -> Iterator[ComparedRow]:
             yield row
             continue
         reference = defaults.get((row.kernel, row.environment, row.problem))
-        machine = None if draft.differences else _machine(draft, change, reference, rules)
+        machine = _machine(draft, change, reference, rules)
         is_clear = change.verdict is not ChangeVerdict.WITHIN_NOISE
         notes = tuple(note for note in row.notes if is_clear or note == BOTH)
         verdict = Ending.MACHINE if machine else change.verdict
@@ -349,26 +338,12 @@ def _machine(draft: _Draft, change: Change, default: Change | None, rules: Rules
 
     `default` is the change of the default on the same input, where its code is the same.
     """
-    if change.verdict is ChangeVerdict.WITHIN_NOISE:
+    is_rerun = draft.pair is not None and bool(draft.pair.differences)
+    if change.verdict is ChangeVerdict.WITHIN_NOISE or is_rerun:
         return None
-    if _is_same_code(draft):
+    if draft.is_same_code:
         return "the same code, in the same environment"
     return draft.evidence.explanation(change, default, rules.threshold)
-
-
-def _is_same_code(draft: _Draft) -> bool:
-    row = draft.row
-    return draft.evidence.is_same(row.base, row.candidate, row.environment)
-
-
-def _clock_error(row: ComparedRow) -> float:
-    """Return by how much the clocks may put the logarithm of a row's ratio off."""
-    measured = (row.base, row.candidate)
-    return relative_clock_error(*(side.timing for side in measured if side and side.timing))
-
-
-def _samples(measurement: Measurement | None) -> Sequence[float]:
-    return measurement.timing.samples_s if measurement and measurement.timing else ()
 
 
 def _notes_on(subject: str, old: InputResults, new: InputResults) -> Iterator[str]:

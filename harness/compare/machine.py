@@ -78,7 +78,7 @@ def evidence(base: KernelResults, candidate: KernelResults, threshold: float) ->
 
 def _changes(results: KernelResults) -> list[float]:
     """Return the largest change of each input's default, from its earlier times to its last."""
-    courses = [found.default_course for found in results.inputs.values()]
+    courses = [of_input.default_course for of_input in results.inputs.values()]
     return [
         max((course[-1] - earlier for earlier in course[:-1]), key=abs)
         for course in courses
@@ -93,6 +93,6 @@ def drift(changes: Sequence[float], threshold: float) -> float:
     step between neighbours, which their median difference does not notice.
     """
     largest = max(map(abs, changes), default=0.0)
-    steps = [abs(one - other) for one, other in pairwise(changes)]
+    steps = [abs(first - second) for first, second in pairwise(changes)]
     scale = statistics.median(steps) / _NORMAL if len(changes) >= _FEW else 0.0
     return largest if largest > max(math.log1p(threshold), _SCALES * scale) else 0.0

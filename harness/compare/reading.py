@@ -89,16 +89,16 @@ def read_kernel_results(
             "the file was exported from"
         )
     with reading(database) as engine, engine.connect() as connection:
-        found = [c for c in campaigns(connection) if kernel in (None, c.space_name)]
+        stored = [c for c in campaigns(connection) if kernel in (None, c.space_name)]
         read = partial(read_measurements, connection)
         results = [
             dataclasses.replace(
                 _of_campaigns(database, read, same),
-                broken=_broken(read_commands(connection, same[0].key, same[0].space_name)),
+                broken=_broken(read_commands(connection, same[0])),
             )
-            for same in _versions(found, programs or {})
+            for same in _versions(stored, programs or {})
         ]
-    lost = sorted(set(programs or {}) - {one.kernel for one in results})
+    lost = sorted(set(programs or {}) - {of_kernel.kernel for of_kernel in results})
     if lost:
         raise UsageError(
             f"{without_password(database)} has no results of {', '.join(lost)} with the current "
@@ -113,14 +113,14 @@ def read_kernel_results(
 
 
 def _versions(
-    found: Iterable[StoredCampaign], programs: Mapping[str, str]
+    stored: Iterable[StoredCampaign], programs: Mapping[str, str]
 ) -> Iterator[list[StoredCampaign]]:
     """Yield the campaigns of one version for each kernel and environment, the last one first.
 
     The version is the wanted one, or else the one tuned last.
     """
     groups: dict[tuple[str, str], list[StoredCampaign]] = {}
-    for campaign in found:
+    for campaign in stored:
         if programs.get(campaign.space_name) in (None, campaign.key.program_sha256):
             groups.setdefault((campaign.space_name, campaign.key.fingerprint), []).append(campaign)
     for group in groups.values():
@@ -134,10 +134,10 @@ def _of_campaigns(
     """Read the last campaign, and the noise between runs from the finals of earlier ones too."""
     last = same[0]
     results = Results(last, (database,), read(last.key, space=last.space_name))
-    found = [results.rows, *(read(c.key, [FINAL], c.space_name) for c in same[1:])]
+    tables = [results.rows, *(read(c.key, [FINAL], c.space_name) for c in same[1:])]
     is_replayed = last.environment.backend == "replay"
     groups: dict[Input, dict[Config, dict[Hashable, float]]] = {}
-    for row in (row for rows in found for row in _occasions(rows, results.default)):
+    for row in (row for rows in tables for row in _occasions(rows, results.default)):
         m = row.measurement
         samples_s = m.timing.samples_s if m.timing else ()
         of_config = groups.setdefault(m.input, {}).setdefault(m.config, {})
@@ -191,10 +191,10 @@ def _occasions(rows: MeasurementRows, default: Config) -> Iterator[MeasurementRo
 
 def _default_course(rows: MeasurementRows, default: Config) -> tuple[float, ...]:
     """Return the mean logarithms of the default's measurements on an input, oldest first."""
-    found = [row for row in _occasions(rows, default) if row.measurement.config == default]
-    found.sort(key=lambda row: row.measured_at)
+    ordered = [row for row in _occasions(rows, default) if row.measurement.config == default]
+    ordered.sort(key=lambda row: row.measured_at)
     return tuple(
-        mean_log(row.measurement.timing.samples_s) for row in found if row.measurement.timing
+        mean_log(row.measurement.timing.samples_s) for row in ordered if row.measurement.timing
     )
 
 
@@ -202,14 +202,14 @@ def _of_input(
     results: Results, problem: Input, groups: Sequence[Occasions], rows: MeasurementRows
 ) -> InputResults:
     """Select the measurements of an input, whose rows these are."""
-    known, finals = results.measured[problem], results.finals.get(problem, ())
+    searched, finals = results.measured[problem], results.finals.get(problem, ())
     report = input_report(results, problem)
-    default = report.baseline or known.get(results.default)
-    subjects = {"best": report.best or next(iter(known.values())), "default": default}
+    default = report.baseline or searched.get(results.default)
+    subjects = {"best": report.best or next(iter(searched.values())), "default": default}
     measured = {subject: m for subject, m in subjects.items() if m}
     of_measured = {subject: _uuid(rows, m) for subject, m in measured.items()}
     # Baselines that the search did not propose have their first measurement in the finals.
-    tried = frozenset({*known, *(final.config for final in finals)})
+    tried = frozenset({*searched, *(final.config for final in finals)})
     return InputResults(measured, not report.note, groups, tried, of_measured)
 
 

@@ -88,11 +88,11 @@ def opened_sides(planned: Planned, open_: Open) -> Iterator[tuple[RerunSide, Rer
     """Open the measurers of both sides, and close them at the end."""
     with contextlib.ExitStack() as stack:
         sides: list[RerunSide] = []
-        for each in planned:
-            measurer = open_(each.spec, sides[0].measurer if sides else None)
+        for side in planned:
+            measurer = open_(side.spec, sides[0].measurer if sides else None)
             stack.callback(measurer.close)
-            results, spec = each.of(measurer.environment), fitted_to(each.spec, measurer)
-            sides.append(RerunSide(each.name, each.database, results, spec, measurer))
+            results, spec = side.of(measurer.environment), fitted_to(side.spec, measurer)
+            sides.append(RerunSide(side.name, side.database, results, spec, measurer))
         yield sides[0], sides[1]
 
 
@@ -116,8 +116,8 @@ class _InputRerun:
         measured = self.side.measurer.measure_interleaved(
             space, self.problem, configs, rounds, _RELOADED
         )
-        for one in measured:
-            self.found.setdefault(one.config, []).append(one)
+        for measurement in measured:
+            self.found.setdefault(measurement.config, []).append(measurement)
         return measured
 
     def _has_failed(self, config: Config) -> bool:
@@ -126,7 +126,7 @@ class _InputRerun:
     def results(self) -> InputResults:
         """Return the input's results with the new measurements in place of the old ones."""
         old = self.side.results.inputs[self.problem]
-        joined = {config: join(found) for config, found in self.found.items()}
+        joined = {config: join(measured_again) for config, measured_again in self.found.items()}
         measured = {subject: joined.get(m.config, m) for subject, m in old.measured.items()}
         return InputResults(measured, True, (), old.tried, is_rerun=True)
 
@@ -160,12 +160,12 @@ def rerun_kernel(
             ]
             failed = _measure(both, store, occasions, rng)
             broken |= {problem: failed} if failed else {}
-            for one, found in zip(both, inputs, strict=True):
-                found[problem] = one.results()
-                store.end_run(one.run_id, "complete")
-                running.remove(one.run_id)
+            for of_side, results in zip(both, inputs, strict=True):
+                results[problem] = of_side.results()
+                store.end_run(of_side.run_id, "complete")
+                running.remove(of_side.run_id)
             step(str(problem))
-    new = [_with(side, found) for side, found in zip(sides, inputs, strict=True)]
+    new = [_with(side, results) for side, results in zip(sides, inputs, strict=True)]
     return new[0], dataclasses.replace(new[1], broken={**new[1].broken, **broken})
 
 
@@ -187,15 +187,15 @@ def _measure(both: Sequence[_InputRerun], store: Store, occasions: int, rng: ran
     made, empty if it can. Raises HostModuleError where BASE's cannot."""
     for _ in range(occasions):
         group = uuid.uuid4().hex
-        for one in rng.sample(both, len(both)):
+        for of_side in rng.sample(both, len(both)):
             try:
-                found = one.measure(one.side.rounds(occasions), rng.shuffle)
+                measured = of_side.measure(of_side.side.rounds(occasions), rng.shuffle)
             except HostModuleError as error:
-                if one is both[0]:
+                if of_side is both[0]:
                     raise
                 return str(error)
-            plan = _plan(one.side, one.problem, 0)
-            add = partial(store.add_measurements, one.run_id, plan, FINAL, found, group)
+            plan = _plan(of_side.side, of_side.problem, 0)
+            add = partial(store.add_measurements, of_side.run_id, plan, FINAL, measured, group)
             store.transact(add)
     return ""
 

@@ -81,26 +81,26 @@ def check_rerun_database(database: str, others: Collection[str]) -> None:
 
 def _loaded(option: str, paths: Sequence[Path]) -> dict[str, Spec]:
     """Load spaces by their names."""
-    found: dict[str, Spec] = {}
+    specs: dict[str, Spec] = {}
     for path in paths:
         spec = load_spec(path)
-        if spec.name in found:
+        if spec.name in specs:
             raise UsageError(
-                f"{option}: {found[spec.name].path} and {path} are both named {spec.name}; name "
+                f"{option}: {specs[spec.name].path} and {path} are both named {spec.name}; name "
                 "one of them"
             )
-        found[spec.name] = spec
-    return found
+        specs[spec.name] = spec
+    return specs
 
 
 def _default_specs(base: str, candidate: str, kernel: str | None) -> dict[str, Spec]:
     """Load spaces/NAME.yaml of each kernel that both databases hold."""
-    known = {results.kernel for results in read_kernel_results(base, kernel)}
+    of_base = {results.kernel for results in read_kernel_results(base, kernel)}
     names = [results.kernel for results in read_kernel_results(candidate, kernel)]
-    both = [name for name in dict.fromkeys(names) if name in known]
+    both = [name for name in dict.fromkeys(names) if name in of_base]
     if not both:
         raise UsageError(
-            f"BASE holds {', '.join(sorted(known))}, and CANDIDATE {', '.join(sorted(names))}: "
+            f"BASE holds {', '.join(sorted(of_base))}, and CANDIDATE {', '.join(sorted(names))}: "
             "they have no kernel in common; tune the same space into both"
         )
     paths = {name: Path("spaces") / f"{name}.yaml" for name in both}
@@ -124,20 +124,20 @@ def _base_side(base: str, spec: Spec, base_spec: Spec | None) -> PlannedSide:
         return PlannedSide("BASE", base, _results(base, base_spec), base_spec)
     results = read_kernel_results(base, spec.name)
     if results[0].program == spec.program_sha256:
-        same = [one for one in results if one.program == spec.program_sha256]
+        same = [of_base for of_base in results if of_base.program == spec.program_sha256]
         return PlannedSide("BASE", base, same, spec)
     raise UsageError(_without_sources(base, results[0], spec))
 
 
 def _without_sources(base: str, results: KernelResults, spec: Spec) -> str:
-    found = f"{without_password(base)} has {spec.name} of other sources than {spec.path}"
+    fact = f"{without_password(base)} has {spec.name} of other sources than {spec.path}"
     digests = f"program {results.program[:8]}, not {spec.program_sha256[:8]}"
     revision = _revision(base, spec.name, results.program)
     checked_out = revision.removesuffix("-dirty") or "REVISION"
     dirty = ", with changes that were not committed" if revision.endswith("-dirty") else ""
     where = f" It was tuned at revision {checked_out}{dirty}." if revision else ""
     return (
-        f"{found} ({digests}), and a database keeps no sources.{where} Check these out next to "
+        f"{fact} ({digests}), and a database keeps no sources.{where} Check these out next to "
         f"this folder, for example with `git worktree add ../base {checked_out}`, and name their "
         f"space: --base-space ../base/{_relative(spec.path)}"
     )
@@ -159,6 +159,6 @@ def _revision(database: str, kernel: str, program: str) -> str:
             for campaign in campaigns(connection)
             if campaign.space_name == kernel and campaign.key.program_sha256 == program
         ]
-        runs = [run for one in same[:1] for run in read_runs(connection, one.key, kernel)]
+        runs = [run for campaign in same[:1] for run in read_runs(connection, campaign)]
     last = max(runs, key=lambda run: run.last_at, default=None)
     return last.notes.get("facts", {}).get("revision", "") if last else ""

@@ -128,19 +128,19 @@ def fit_prior(variances: Iterable[OccasionVariance]) -> OccasionVariance:
     Its degrees of freedom are bounded by those that were measured, and are 0 where fewer than two
     variances are known.
     """
-    known = [s for s in variances if s.freedom and s.variance > 0]
-    if len(known) < 2:
+    usable = [s for s in variances if s.freedom and s.variance > 0]
+    if len(usable) < 2:
         return OccasionVariance()
     from scipy.special import digamma, polygamma  # here: it takes long to load
 
-    halves = [s.freedom / 2 for s in known]
+    halves = [s.freedom / 2 for s in usable]
     logs = [
         math.log(s.variance) - float(digamma(half)) + math.log(half)
-        for s, half in zip(known, halves, strict=True)
+        for s, half in zip(usable, halves, strict=True)
     ]
     expected = statistics.fmean(float(polygamma(1, half)) for half in halves)
     excess = variance(logs) - expected
-    most = sum(s.freedom for s in known) - max(s.freedom for s in known)
+    most = sum(s.freedom for s in usable) - max(s.freedom for s in usable)
     mean = statistics.fmean(logs)
     if excess <= 0:
         return OccasionVariance(math.exp(mean), most)
@@ -235,11 +235,11 @@ def _blur(pair: Pair) -> float:
 
 def _distinct(samples_s: Sequence[float]) -> list[float]:
     """Return the distinct values in ascending order, without differences of float rounding."""
-    found: list[float] = []
+    distinct: list[float] = []
     for value in sorted(samples_s):
-        if not found or value > found[-1] * (1 + _ROUNDING):
-            found.append(value)
-    return found
+        if not distinct or value > distinct[-1] * (1 + _ROUNDING):
+            distinct.append(value)
+    return distinct
 
 
 def _scatter(samples_s: Sequence[float]) -> float:
@@ -270,8 +270,12 @@ def _welch(base_s: Sequence[float], candidate_s: Sequence[float]) -> tuple[float
 
     It is 0 where either side has one sample, or all samples are equal.
     """
-    found = log_difference(base_s, candidate_s)
-    return (found.error**2, found.freedom) if 0 < found.error < math.inf else (0.0, _CERTAIN)
+    difference = log_difference(base_s, candidate_s)
+    return (
+        (difference.error**2, difference.freedom)
+        if 0 < difference.error < math.inf
+        else (0.0, _CERTAIN)
+    )
 
 
 def _change(test: _Test, p_value: float, own_level: float, level: float) -> Change:

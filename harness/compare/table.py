@@ -102,8 +102,8 @@ def _legend(comparison: Comparison) -> str:
 
 def _statistics(comparison: Comparison) -> str:
     """Say whether times are medians or means; of kernels that differ, both."""
-    found = (m.timing for row in comparison.rows for m in (row.base, row.candidate) if m)
-    names = dict.fromkeys(f"{timing.statistic.value}s" for timing in found if timing)
+    timings = (m.timing for row in comparison.rows for m in (row.base, row.candidate) if m)
+    names = dict.fromkeys(f"{timing.statistic.value}s" for timing in timings if timing)
     return " or ".join(names)
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -197,12 +198,17 @@ class Solutions:
         rows = (dict(zip(listed, row, strict=True)) for row in zip(*listed.values(), strict=True))
         return np.array([constraint.allows({**self._fixed, **row}) for row in rows], dtype=bool)
 
-    def nearest(self, point: Sequence[int], cost: Callable[[str], Table]) -> list[int] | None:
+    def nearest(
+        self, here: Sequence[int], cost: Callable[[str], Table], rng: random.Random
+    ) -> Sequence[int] | None:
         """Return the solution whose values cost the least in all, of `cost` of each value of a
-        name; None where there is no solution."""
-        if not self.count:
-            return None
-        found = dict(zip(self._domains, point, strict=True))
+        name, which is 0 for those of `here`; None where there is no solution.
+
+        Without chance: `rng` is for sets of solutions that have several nearest ones.
+        """
+        if not self.count or self.contains(np.array([here]))[0]:
+            return here if self.count else None
+        found = dict(zip(self._domains, here, strict=True))
         for diagram in self._diagrams:
             found |= diagram.nearest(cost)
         return list(found.values())

@@ -38,9 +38,9 @@ def _order(value: Value) -> tuple[int, float, str]:
     return (2, 0.0, value) if isinstance(value, str) else (1, float(value), "")
 
 
-def _is_same(one: Value, other: Value) -> bool:
+def _is_same(value: Value, other: Value) -> bool:
     """Whether two values are equal for configurations: 1, 1.0 and True are different values."""
-    return type(one) is type(other) and repr(one) == repr(other)
+    return type(value) is type(other) and repr(value) == repr(other)
 
 
 def difference(config: Config, default: Mapping[str, Value]) -> str:

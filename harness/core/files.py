@@ -8,7 +8,7 @@ import shutil
 import stat
 import tempfile
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from harness.core.errors import UsageError
@@ -72,7 +72,7 @@ def _status(path: Path) -> os.stat_result | None:
 
 def write_file(
     path: Path,
-    content: str | bytes,
+    content: str | bytes | Iterable[str],
     *,
     advice: str = "",
     parents: bool = False,
@@ -83,14 +83,17 @@ def write_file(
     The content goes into a temporary file in the same folder, which then takes the file's place.
     A device, a pipe, or an open file such as /dev/stdout is written to directly; so is a file that
     can be written in a folder that cannot. `parents` makes missing folders. Without `replace`,
-    the file must be new. Raises UsageError with the path, the reason and the `advice`.
+    the file must be new. Texts are written as they come. Raises UsageError with the path, the
+    reason and the `advice`.
     """
-    data = content.encode() if isinstance(content, str) else content
+    parts = [content] if isinstance(content, (str, bytes)) else content
+    data = (part.encode() if isinstance(part, str) else part for part in parts)
     if not replace and os.path.lexists(path):
         raise UsageError(f"{path} already exists; name a new file")
     try:
         if _is_written_directly(path):
-            path.write_bytes(data)
+            with path.open("wb") as file:
+                file.writelines(data)
             return
         target = Path(os.path.realpath(path))  # a link stays a link
         if parents:
@@ -134,7 +137,7 @@ def check_output(path: Path) -> None:
     check_writable(path, "name another file")
 
 
-def write_output(path: Path, content: str | bytes) -> None:
+def write_output(path: Path, content: str | bytes | Iterable[str]) -> None:
     """Write a file that a user named; raises what `check_output` and `write_file` raise."""
     check_output(path)
     write_file(path, content)
@@ -183,11 +186,11 @@ def _is_written_directly(path: Path) -> bool:
     return is_open_file or not path.is_file() or not os.access(path.resolve().parent, os.W_OK)
 
 
-def _put(target: Path, data: bytes) -> None:
+def _put(target: Path, data: Iterable[bytes]) -> None:
     aside = target.with_name(f".{uuid.uuid4().hex}.part")
     try:
         with aside.open("xb") as file:
-            file.write(data)
+            file.writelines(data)
             file.flush()
             os.fsync(file.fileno())
         if target.exists():
@@ -230,7 +233,7 @@ def _put_folder(
     new, old = aside / "new", aside / "old"
     for name, content in files.items():
         (new / name).parent.mkdir(parents=True, exist_ok=True)
-        _put(new / name, content)
+        _put(new / name, [content])
         if name in executables:
             readable = stat.S_IMODE((new / name).stat().st_mode) & 0o444
             (new / name).chmod(readable | readable >> 2 | stat.S_IWUSR)

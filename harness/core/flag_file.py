@@ -15,12 +15,12 @@ from harness.core.files import CACHE_ADVICE, write_file
 class FlagFile:
     """A file that a compiler flag passes to the compiler.
 
-    `value` is the flag's value in configurations: the file's name and the first digits of the
-    `sha256` of its content. `path` is the user's file; the compiler reads `copy`, which nobody
-    edits.
+    `mark` stands for it in a compiler's options: its name, which is the flag's value in
+    configurations, and the first digits of the `sha256` of its content. `path` is the user's file;
+    the compiler reads `copy`, which nobody edits.
     """
 
-    value: str
+    mark: str
     path: Path
     sha256: str
     copy: Path
@@ -45,15 +45,15 @@ class FlagFile:
 
 
 def with_copies(options: Iterable[str], files: Iterable[FlagFile]) -> tuple[str, ...]:
-    """Return options with the path of its copy in place of each file's value."""
+    """Return options with the path of its copy in place of each file's mark."""
     words = tuple(options)
     for file in files:
-        words = tuple(word.replace(file.value, str(file.copy)) for word in words)
+        words = tuple(word.replace(file.mark, str(file.copy)) for word in words)
     return words
 
 
-def with_values(output: str, files: Iterable[FlagFile]) -> str:
-    """Return a compiler's output with each file's value in place of its copy's path."""
+def with_marks(output: str, files: Iterable[FlagFile]) -> str:
+    """Return a compiler's output with each file's mark in place of its copy's path."""
     for file in files:
-        output = output.replace(str(file.copy), file.value)
+        output = output.replace(str(file.copy), file.mark)
     return output

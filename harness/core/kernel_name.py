@@ -45,8 +45,8 @@ def is_kernel_name(text: str) -> bool:
 
 def plain_name(function: str) -> str:
     """Return the name without scope, template arguments and parameter types, as in OpenCL."""
-    found = _NAME.fullmatch(function)
-    return found["word"] if found else function
+    parts = _NAME.fullmatch(function)
+    return parts["word"] if parts else function
 
 
 def is_plain(function: str) -> bool:
@@ -71,9 +71,9 @@ def reference_lines(functions: Iterable[str]) -> list[str]:
 
 def _reference_line(function: str) -> str:
     # The type is `auto`: to cast the address is work for a program's start, which NVRTC refuses.
-    found = _NAME.fullmatch(function)
-    assert found is not None
-    types, name = found["types"], function.removesuffix(found["types"] or "")
+    parts = _NAME.fullmatch(function)
+    assert parts is not None
+    types, name = parts["types"], function.removesuffix(parts["types"] or "")
     kernel = f"&{name}" if types is None else f"static_cast<void (*){types}>({name})"
     return f'extern "C" {{ __device__ auto {reference_name(function)} = {kernel}; }}'
 

@@ -34,7 +34,7 @@ def processor() -> str:
 
 @cache
 def _fixed_notes() -> dict[str, str]:
-    found = {
+    facts = {
         "host": platform.node(),
         "processor": processor(),
         "cores": str(os.cpu_count()),
@@ -42,7 +42,7 @@ def _fixed_notes() -> dict[str, str]:
         "python": platform.python_version(),
     }
     revision = _revision()
-    return found | ({"revision": revision} if revision else {})
+    return facts | ({"revision": revision} if revision else {})
 
 
 def _load() -> str:

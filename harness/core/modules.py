@@ -59,9 +59,9 @@ class ImportsApart:
             self._aside[self._owner] = _Imports(own, list(sys.path))
             for name in own:
                 del sys.modules[name]
-            found = self._aside.pop(owner, _Imports({}, self._path))
-            sys.modules.update(found.modules)
-            sys.path[:] = found.path
+            imports = self._aside.pop(owner, _Imports({}, self._path))
+            sys.modules.update(imports.modules)
+            sys.path[:] = imports.path
         self._owner = owner
 
     def _is_own(self, name: str) -> bool:

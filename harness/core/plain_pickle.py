@@ -110,10 +110,10 @@ def _check_opcodes(data: bytes) -> None:
         raise UnsafePickle(f"a pickle of more than {_MOST_TUPLES:,} tuples")
 
 
-def _check_data(found: object) -> None:
+def _check_data(data: object) -> None:
     """Refuse what is neither plain data nor a PlainObject, such as a stand-in."""
     seen: set[int] = set()
-    left = [found]
+    left = [data]
     while left:
         value = left.pop()
         kind = type(value)
@@ -203,8 +203,8 @@ class _NumberType:
 def _number(kind: object, data: object) -> bool | int | float:
     if not isinstance(kind, _NumberType) or not isinstance(data, bytes):
         raise UnsafePickle("a pickle of a numpy scalar that is no number")
-    found: bool | int | float = np.frombuffer(data, np.dtype(kind.order + kind.code), 1)[0].item()
-    return found
+    number: bool | int | float = np.frombuffer(data, np.dtype(kind.order + kind.code), 1)[0].item()
+    return number
 
 
 def _encoded(text: object, encoding: object) -> bytes:

@@ -140,7 +140,7 @@ class Launch:
         """Return the launch in which these arguments fill variables in place of being passed."""
         if not names:
             return self
-        passed = tuple(each for each in self.arguments if each not in names)
+        passed = tuple(argument for argument in self.arguments if argument not in names)
         return replace(self, arguments=passed, constants=names)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from harness.core.errors import Fault, SpecError
 from harness.core.records import Value
+from harness.core.text import escaped
 from harness.discover.scope import KernelScope
 from harness.source.pragmas import (
     TILE,
@@ -128,7 +129,7 @@ class _PragmaReader:
             else:
                 self._add(directive.start, self._above_define(index, pragma))
         except (ValueError, _PragmaError) as error:
-            self._fault(directive.line, f"`#pragma {printable(directive.text)}`: {error}")
+            self._fault(directive.line, f"`#pragma {escaped(directive.text)}`: {error}")
 
     def check_tiles(self) -> None:
         """Check that each size of a tile is a parameter with whole values from 0."""
@@ -145,16 +146,14 @@ class _PragmaReader:
                     self._fault(pragma.line, text)
 
     def _fault(self, line: int, text: str) -> None:
-        self.faults.append(Fault(self._path, line, printable(text)))
+        self.faults.append(Fault(self._path, line, escaped(text)))
 
     def _add(self, offset: int, tuned: DeclaredParameter) -> None:
         self.bound.append((offset, tuned))
         other = self.tuned.setdefault(tuned.name, tuned)
-        shared = tuned.pragma.kind in UNROLLS and other.pragma.kind in UNROLLS
-        same = (other.default, list(other.pragma.values[:1000]), len(other.pragma.values)) == (
-            tuned.default, list(tuned.pragma.values[:1000]), len(tuned.pragma.values)
-        )  # fmt: skip
-        if other is not tuned and not (shared and same):
+        are_loops = {tuned.pragma.kind, other.pragma.kind}.issubset(UNROLLS)
+        is_same = (other.default, other.pragma.values) == (tuned.default, tuned.pragma.values)
+        if other is not tuned and not (are_loops and is_same):
             raise _PragmaError(
                 f"`{tuned.name}` already has a pragma, on line {other.pragma.line}; "
                 "keep one for each parameter"
@@ -174,12 +173,9 @@ class _PragmaReader:
         default: Value = number(shown)
         if default is None and pragma.kind == "select":
             default = shown
-        if not _is_value(default, pragma):
-            plain = "; write it without a suffix" if default is None and shown[:1].isdigit() else ""
-            raise _PragmaError(
-                f"the default, `{shown}` in `#define {found.word}` on line {found.line}, "
-                f"is not one of its values: {_listed(pragma)}{plain}"
-            )
+        plain = "; write it without a suffix" if default is None and shown[:1].isdigit() else ""
+        where = f", `{shown}` in `#define {found.word}` on line {found.line},"
+        _check_default(default, pragma, where, plain)
         kind = "choice" if pragma.kind == "select" else guessed_role(found.word)
         kind = "source" if found.word in self._sizes else kind
         return DeclaredParameter(found.word, pragma, default, pragma.role or kind)
@@ -205,11 +201,8 @@ class _PragmaReader:
         """Return the default: the factor of the `#pragma unroll` above the loop."""
         text = unroll_factor(directive.text)
         factor = 1 if directive.word == "nounroll" else self._constants.get(text, number(text))
-        if not _is_value(factor, pragma):
-            raise _PragmaError(
-                f"the default, from `#pragma {directive.text}` on line {directive.line}, "
-                f"is not one of its values: {_listed(pragma)}"
-            )
+        where = f", from `#pragma {directive.text}` on line {directive.line},"
+        _check_default(factor, pragma, where)
         return factor
 
     def _adjoining(self, index: int) -> Iterator[Directive]:
@@ -233,19 +226,11 @@ class _PragmaReader:
         return "nothing"
 
 
-def _is_value(value: Value, pragma: Pragma) -> bool:
-    """Return whether it is a value of the same type: 1.0 is not 1."""
+def _check_default(default: Value, pragma: Pragma, where: str, hint: str = "") -> None:
+    """Check that a default is a value of the same type: 1.0 is not 1."""
     values = pragma.values
-    return value in values and type(values[values.index(value)]) is type(value)
-
-
-def _listed(pragma: Pragma) -> str:
-    values = pragma.values
-    if len(values) > _SHOWN_VALUES:
-        return f"{values[0]}, {values[1]}, ..., {values[-1]}"
-    return ", ".join(map(str, values))
-
-
-def printable(text: str) -> str:
-    """Replace control characters, which could command a terminal or end a comment."""
-    return "".join(c if c.isprintable() else "?" for c in text)
+    if not (default in values and type(values[values.index(default)]) is type(default)):
+        listed = ", ".join(map(str, values[:_SHOWN_VALUES]))
+        if len(values) > _SHOWN_VALUES:
+            listed = f"{values[0]}, {values[1]}, ..., {values[-1]}"
+        raise _PragmaError(f"the default{where} is not one of its values: {listed}{hint}")

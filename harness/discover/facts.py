@@ -9,13 +9,13 @@ from pathlib import Path
 from harness.constraints.expression import Expression
 from harness.core.errors import Fault, SpecError, UsageError
 from harness.core.records import LIMIT_NAMES
-from harness.core.text import nearest, suggestion
-from harness.discover.binding import Declared, printable, read_pragmas
+from harness.core.text import escaped, nearest, suggestion
+from harness.discover.binding import Declared, read_pragmas
 from harness.discover.scope import scope_of
 from harness.discover.suggestions import Suggestion, is_number_type, suggest
 from harness.discover.syntax import Argument, KernelSignature, find_kernels
 from harness.discover.types import NumpyType, numpy_type
-from harness.source.kernel_source import Source, read_source
+from harness.source.kernel_source import read_source
 from harness.source.parser_text import CUDA, OPENCL, ParserText, prepare
 from harness.source.pragmas import Pragma
 from harness.source.preprocessor import spaced
@@ -68,12 +68,9 @@ class Facts:
     def counts(self) -> tuple[Argument, ...]:
         """Return the integer arguments, which describe inputs."""
         taken = {t.name for t in self.declared.tuned}
-        return tuple(
-            a
-            for a in self.kernel.arguments
-            if not a.is_pointer and (kind := self.type_of(a)) and kind.is_integer
-            and kind.width == 1 and a.name not in taken
-        )  # fmt: skip
+        single = (a for a in self.kernel.arguments if not a.is_pointer and a.name not in taken)
+        kinds = ((a, self.type_of(a)) for a in single)
+        return tuple(a for a, kind in kinds if kind and kind.is_integer and kind.width == 1)
 
     @property
     def known_names(self) -> list[str]:
@@ -99,7 +96,12 @@ class Facts:
 
 def discover(path: Path, function: str | None) -> Facts:
     """Read a source; raise UsageError or SpecError if no space can be made of it."""
-    source = _source(path)
+    try:
+        source = read_source(path)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise UsageError(f"{path} {error}") from None
     prepared = prepare(source.text, path.suffix)
     kernels = find_kernels(prepared)
     kernel = _chosen(path, kernels, function)
@@ -125,19 +127,10 @@ def discover(path: Path, function: str | None) -> Facts:
     return facts
 
 
-def _source(path: Path) -> Source:
-    try:
-        return read_source(path)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise UsageError(f"{path} {error}") from None
-
-
 def _chosen(
     path: Path, kernels: Sequence[KernelSignature], function: str | None
 ) -> KernelSignature:
-    there = ", ".join(printable(f"{k.name} (line {k.line})") for k in kernels[:_SHOWN_NAMES])
+    there = ", ".join(escaped(f"{k.name} (line {k.line})") for k in kernels[:_SHOWN_NAMES])
     if not kernels:
         raise UsageError(
             f"{path} defines no kernel. A kernel is a function marked __global__ in CUDA, "
@@ -167,18 +160,13 @@ def _aliases(prepared: ParserText) -> dict[str, str]:
 
 def _check_constraints(facts: Facts) -> None:
     """Check that constraints name only parameters, integer arguments and device limits."""
-    known = facts.known_names
-    faults = [
-        Fault(str(facts.path), pragma.line, _unknown(facts, pragma, name, known))
-        for pragma in facts.constraints
-        for name in sorted(Expression(pragma.operands).names.difference(known))
-    ]
+    faults = []
+    for pragma in facts.constraints:
+        for name in sorted(Expression(pragma.operands).names.difference(facts.known_names)):
+            text = (
+                f"`{name}` in `{pragma}` is not a parameter, an integer argument of "
+                f"{facts.kernel.name} or a device limit; {suggestion(name, facts.known_names)}"
+            )
+            faults.append(Fault(str(facts.path), pragma.line, text))
     if faults:
         raise SpecError(faults)
-
-
-def _unknown(facts: Facts, pragma: Pragma, name: str, known: Sequence[str]) -> str:
-    return (
-        f"`{name}` in `{pragma}` is not a parameter, an integer argument of "
-        f"{facts.kernel.name} or a device limit; {suggestion(name, known)}"
-    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from harness.discover.binding import printable
+from harness.core.text import escaped
 from harness.discover.facts import Facts
 from harness.discover.space_file import features
 from harness.discover.syntax import Argument
@@ -50,7 +50,7 @@ def _arguments(facts: Facts) -> Iterator[str]:
     for argument in facts.passed:
         yield f"        {json.dumps(argument.name)}: {_argument(facts, argument, local)}"
     for text in facts.kernel.unreadable:
-        yield f"        # FILL IN: {printable(text)}"
+        yield f"        # FILL IN: {escaped(text)}"
     yield "    }"
 
 
@@ -58,7 +58,7 @@ def _argument(facts: Facts, argument: Argument, local: dict[str, str]) -> str:
     """Write one argument's value, with a mark for its unknown parts."""
     known = facts.type_of(argument)
     kind = known or UNKNOWN_TYPE
-    mark = "" if known else f"  # FILL IN: the dtype of {printable(argument.type_name)}"
+    mark = "" if known else f"  # FILL IN: the dtype of {escaped(argument.type_name)}"
     if argument.is_pointer and argument.is_const and kind.is_integer:
         # Random numbers would run, but offsets and counts decide how much work there is.
         example = f"rng.integers(0, 100, {_shape(kind)}, np.{kind.name})"

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from harness.constraints.expression import FUNCTIONS, WORDS, Expression
 from harness.core.records import LIMIT_NAMES, Value
-from harness.discover.binding import DeclaredParameter, printable
+from harness.core.text import escaped
+from harness.discover.binding import DeclaredParameter
 from harness.discover.facts import Facts
 from harness.discover.suggestions import Suggestion
 from harness.discover.syntax import Argument
@@ -72,7 +73,7 @@ def features(facts: Facts) -> dict[str, str]:
 
 def _head(facts: Facts) -> Iterator[str]:
     name = facts.kernel.name
-    yield f"# The space of {name}, discovered in {printable(facts.path.name)}. Add what FILL IN"
+    yield f"# The space of {name}, discovered in {escaped(facts.path.name)}. Add what FILL IN"
     yield "# asks for, check the guesses at CONFIRM, then: python -m harness.check THIS_FILE"
     yield f"name: {name}"
 
@@ -85,7 +86,7 @@ def _kernel(facts: Facts, folder: Path, host: Path) -> Iterator[str]:
     missing = "" if host.exists() else f"  {FILL_IN}write it; --host FILE writes its skeleton"
     yield "kernel:"
     name = facts.function or facts.kernel.name
-    yield f"  function: {name}  # line {facts.kernel.line}: ({printable(signature)})"
+    yield f"  function: {name}  # line {facts.kernel.line}: ({escaped(signature)})"
     types = ", ".join(p.name for p in facts.kernel.template if not p.type_name)
     if types and facts.function:
         yield f"  {CONFIRM}the types {types} of the template, guessed"
@@ -120,7 +121,7 @@ def _obstacles(facts: Facts) -> Iterator[str]:
             "into one, and compute the others from it"
         )
     for text in kernel.unreadable:
-        yield f"`{printable(text)}` is not a plain argument: pass a number or an array"
+        yield f"`{escaped(text)}` is not a plain argument: pass a number or an array"
 
 
 # --------------------------------------------------------------------------- parameters
@@ -134,7 +135,7 @@ def _parameters(facts: Facts) -> Iterator[str]:
     for tuned in facts.declared.tuned:
         yield from _tuned_lines(tuned)
     for suggestion in active:
-        yield f"  # line {suggestion.line}: {printable(suggestion.origin)}"
+        yield f"  # line {suggestion.line}: {escaped(suggestion.origin)}"
         yield f"  {_entry(suggestion)}  {_mark(suggestion)}"
     if facts.declared.left_out:
         names = ", ".join(f"{t.name} (line {t.pragma.line})" for t in facts.declared.left_out)
@@ -179,7 +180,7 @@ def _is_likely(suggestion: Suggestion) -> bool:
 
 
 def _tuned_lines(tuned: DeclaredParameter) -> Iterator[str]:
-    yield f"  # line {tuned.pragma.line}: {printable(str(tuned.pragma))}"
+    yield f"  # line {tuned.pragma.line}: {escaped(str(tuned.pragma))}"
     role = "" if tuned.role == "source" else f", role: {tuned.role}"
     guess = f"  {CONFIRM}the role, guessed from the name" if tuned.role_is_guess and role else ""
     kind, default = _values_text(tuned.pragma.values), _value(tuned.default)
@@ -230,7 +231,7 @@ def _group(facts: Facts) -> tuple[list[str], str]:
     """Return the group's size in 1 to 3 dimensions, and a comment on its origin."""
     launched = _launch_parameters(facts)
     sizes = facts.kernel.sizes[:3]
-    declared = printable(", ".join(sizes))
+    declared = escaped(", ".join(sizes))
     if sizes and any(s in launched for s in sizes) and all(_is_size(s, launched) for s in sizes):
         while len(sizes) > 1 and sizes[-1] == "1":
             sizes = sizes[:-1]
@@ -290,7 +291,7 @@ def _shared_mark(facts: Facts) -> str:
     names = ", ".join(a.name for a in facts.local)
     unknown = ", ".join(a.type_name for a in facts.local if facts.type_of(a) is None)
     if unknown:
-        return f"{FILL_IN}the bytes of {names}, with the size of {printable(unknown)}"
+        return f"{FILL_IN}the bytes of {names}, with the size of {escaped(unknown)}"
     return f"{CONFIRM}the bytes of {names}, guessed: one element for each thread (work-item)"
 
 

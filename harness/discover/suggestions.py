@@ -81,8 +81,8 @@ def suggest(
     conditions = (d.text for d in prepared.scan.directives if d.name in ("if", "elif"))
     tested.update(word for text in conditions for word in WORD.findall(text))
     tested.update(p.name for p in kernel.template if p.type_name == "bool")
-    for found in _names(prepared.scan, kernel, scope):
-        name, default = found.name, found.default
+    for named in _names(prepared.scan, kernel, scope):
+        name, default = named.name, named.default
         if name in taken:
             continue
         is_size = name in kernel.sizes or guessed_role(name) == "launch"
@@ -91,10 +91,10 @@ def suggest(
         elif default is None:
             default = int(name not in tested or name in factors)
         kind, role = _around(name, default, is_size, name in factors, name in tested)
-        found = replace(found, default=default, kind=kind, role=role)
-        if found.is_open and found.is_of_the_problem:
-            found = replace(found, kind=f"values: [{default}]")
-        yield found
+        named = replace(named, default=default, kind=kind, role=role)
+        if named.is_open and named.is_of_the_problem:
+            named = replace(named, kind=f"values: [{default}]")
+        yield named
 
 
 def is_number_type(type_name: str) -> bool:

@@ -3,7 +3,6 @@ figures 3, 4 and 6 of G-ADAPT's paper (Liu, Zhang, Shen, IPDPS 2009)."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -71,14 +70,7 @@ def _worst(known: MeasuredConfigs) -> float:
 def geometric_means(rows: Sequence[InputSlowdowns]) -> tuple[float, float, float]:
     """Return the geometric means of the worst, the default's and the predicted slowdowns; NaN where
     one is not finite on some input."""
-    return (
-        _mean([row.worst for row in rows]),
-        _mean([row.default for row in rows]),
-        _mean([row.predicted for row in rows]),
-    )
-
-
-def _mean(slowdowns: Sequence[float]) -> float:
-    if not np.isfinite(slowdowns).all():
-        return math.nan
-    return math.exp(float(np.log(slowdowns).mean()))
+    logs = np.log([(row.worst, row.default, row.predicted) for row in rows])
+    means = np.where(np.isfinite(logs).all(axis=0), np.exp(logs.mean(axis=0)), np.nan)
+    worst, default, predicted = means.tolist()
+    return worst, default, predicted

@@ -23,13 +23,17 @@ from harness.models.encoding.columns import LOG2_DIGITS, Column, ColumnKind, Lin
 _MAX_NESTED = 40  # conditions; C guarantees 127 blocks. A deeper tree becomes a table.
 _INT32 = range(-(2**31) + 1, 2**31)
 
-_templates = jinja2.Environment(
-    loader=jinja2.PackageLoader("harness.dispatch"),
-    undefined=jinja2.StrictUndefined,
-    autoescape=False,  # not HTML; harness.dispatch.spelling escapes
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
+_templates, _comments = (
+    jinja2.Environment(
+        loader=jinja2.PackageLoader("harness.dispatch"),
+        undefined=jinja2.StrictUndefined,
+        autoescape=False,  # not HTML; harness.dispatch.spelling escapes
+        finalize=finalize,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    for finalize in (None, lambda value: c_comment(str(value)))
 )
 _templates.filters |= {f.__name__: f for f in (c_comment, c_string, member)}
 
@@ -39,7 +43,6 @@ def c_header(dispatcher: Dispatcher) -> str:
     writer, program = _CWriter(dispatcher), dispatcher.program
     choice, portfolio = program.choice, program.portfolio
     is_nested = choice.tree is not None and _nested(choice.tree) <= _MAX_NESTED
-    comment = "\n * ".join(wrapped(map(c_comment, _comment_lines(dispatcher))))
     return _templates.get_template("header.h.j2").render(
         code=writer,
         dispatcher=dispatcher,
@@ -52,7 +55,7 @@ def c_header(dispatcher: Dispatcher) -> str:
         environment=dispatcher.provenance.environment,
         name=dispatcher.name,
         upper=dispatcher.name.upper(),
-        comment=comment.replace(" * \n", " *\n"),
+        comment=_comment(dispatcher),
         join=shlex.join,
         helpers=partial(_helpers, dispatcher.name),
         guarded=[(place, g.c) for place, g in enumerate(dispatcher.guards) if g != TRUE],
@@ -61,28 +64,15 @@ def c_header(dispatcher: Dispatcher) -> str:
     )
 
 
-def _comment_lines(dispatcher: Dispatcher) -> Iterator[str]:
+def _comment(dispatcher: Dispatcher) -> str:
     """Render the comment at the top: what the code is, where it comes from, and the verdict."""
-    provenance, environment = dispatcher.provenance, dispatcher.provenance.environment
-    title = f": {dispatcher.title}" if dispatcher.title else ""
-    yield f"Chooses the configuration of {dispatcher.name} for an input{title}."
-    yield ""
-    yield f"Choice: {provenance.choice}."
-    yield f"Written by harness {provenance.harness_version} on {provenance.date}; do not edit."
-    yield f"    device:   {environment.device}"
-    yield f"    platform: {environment.platform}, driver {environment.driver}"
-    yield f"    compiler: {environment.compiler}"
-    if environment.caches:
-        yield f"    caches:   {environment.cache} when a time was taken"
-    yield f"    kernel:   sha256 {provenance.program_sha256}"
-    yield f"    data:     {', '.join(provenance.databases)}; {provenance.inputs} inputs"
-    yield "    tuned:    " + "; ".join(map(_range, dispatcher.program.tuned))
-    if dispatcher.flag_files:
-        yield f"Files that options name, in {dispatcher.name}/flag_files, each with its sha256:"
-    for file in dispatcher.flag_files:
-        yield f"    {file.value}: {file.sha256}"
-    yield ""
-    yield from provenance.verdict
+    text = _comments.get_template("comment.j2").render(
+        dispatcher=dispatcher,
+        provenance=dispatcher.provenance,
+        environment=dispatcher.provenance.environment,
+        tuned="; ".join(map(_range, dispatcher.program.tuned)),
+    )
+    return "\n".join(f" * {line}".rstrip() for line in wrapped(text.splitlines()))[3:]
 
 
 def _range(tuned: TunedRange) -> str:

@@ -160,7 +160,7 @@ def shortlist(known: Mapping[Input, Measured], default: Config, applies: Applies
     """
     if len(known) < 2:
         return []
-    matrix = _searched_matrix(known, default, applies)
+    matrix = _matrix(searched_times(known, default, _MOST_CANDIDATES), applies).comparable()
     if len(matrix.features) == 0:
         return []
     indices = [*greedy_portfolio(matrix, _MOST_MEMBERS), *static_order(matrix)[:_MOST_SINGLE]]
@@ -169,11 +169,6 @@ def shortlist(known: Mapping[Input, Measured], default: Config, applies: Applies
         for index in dict.fromkeys([0, *indices])
         if matrix.applies[:, index].any()
     ]
-
-
-def _searched_matrix(known: Mapping[Input, Measured], default: Config, applies: Applies) -> Matrix:
-    """Make the matrix of what was measured wherever it applies, as the search timed it."""
-    return _matrix(searched_times(known, default, _MOST_CANDIDATES), applies).comparable()
 
 
 # ------------------------------------------------------------------ interleaved times

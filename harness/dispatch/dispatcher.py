@@ -16,7 +16,7 @@ from harness.dispatch.features import Feature, Type
 from harness.dispatch.guards import FALSE, TRUE, Formula, Translator, conjunction
 from harness.dispatch.spelling import INT64_MAX
 from harness.dispatch.verdict import Slowdowns
-from harness.models.encoding.columns import ColumnKind, TunedRange
+from harness.models.encoding.columns import ColumnKind
 from harness.space_file import LaunchPlan
 
 
@@ -83,11 +83,6 @@ class Dispatcher:
         return "program" if self.provenance.environment.backend == "command" else "kernel"
 
     @property
-    def is_cooperative(self) -> bool:
-        """Whether the groups of a launch wait for each other."""
-        return self.launch is not None and self.launch.cooperative
-
-    @property
     def symbols(self) -> tuple[tuple[str, ...], ...]:
         """The names of the kernels in each file; empty where they are those of the source."""
         found = tuple(kernel.symbols or self.functions for kernel in self.kernels)
@@ -143,10 +138,6 @@ class Dispatcher:
     def fallback(self) -> tuple[int, ...]:
         """The best single candidate, and those that stand in where it does not apply."""
         return self.order(range(len(self.guards)))
-
-    def tuned_of(self, name: str) -> TunedRange | None:
-        """Return the tuned range of a feature, if it has one."""
-        return next((t for t in self.program.tuned if t.feature == name), None)
 
     def feature(self, name: str) -> Feature:
         """Return a feature by its name."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from harness.core.records import ENVIRONMENT_FIELDS
@@ -17,7 +18,7 @@ from harness.dispatch.dispatcher import Dispatcher
 from harness.dispatch.features import Feature
 from harness.dispatch.launcher import Launcher, launcher_data
 from harness.dispatch.verdict import Slowdowns
-from harness.models.encoding.columns import Column
+from harness.models.encoding.columns import Column, TunedRange
 from harness.space_file import LaunchPlan
 
 _FORMAT = 2
@@ -53,7 +54,7 @@ def _document(dispatcher: Dispatcher) -> dict[str, Any]:
         "name": dispatcher.name,
         "title": dispatcher.title,
         "functions": list(dispatcher.functions),
-        "features": [_feature(dispatcher, feature) for feature in dispatcher.features],
+        "features": [_feature(feature, program.tuned) for feature in dispatcher.features],
         "columns": list(map(_column, program.columns)),
         "choice": {
             "worth_a_try": WORTH_A_TRY if choice.predicts_times else None,
@@ -79,8 +80,8 @@ def _document(dispatcher: Dispatcher) -> dict[str, Any]:
     }
 
 
-def _feature(dispatcher: Dispatcher, feature: Feature) -> dict[str, Any]:
-    tuned = dispatcher.tuned_of(feature.name)
+def _feature(feature: Feature, ranges: Sequence[TunedRange]) -> dict[str, Any]:
+    tuned = next((tuned for tuned in ranges if tuned.feature == feature.name), None)
     return {
         "name": feature.name,
         "type": feature.type.name.lower(),

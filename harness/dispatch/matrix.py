@@ -60,16 +60,6 @@ class Matrix:
     weights: Array | None = None
     half_log: Array | None = None
 
-    def __post_init__(self) -> None:
-        shape = (len(self.features), len(self.candidates))
-        for name in _BY_INPUT:
-            found = getattr(self, name).shape
-            wanted = shape[:1] if name in ("best_s", "groups") else shape
-            if found != wanted:
-                raise ValueError(f"{name} must have the shape {wanted}, but got {found}")
-        if not (np.isfinite(self.best_s) & (self.best_s > 0)).all():
-            raise ValueError("best_s must be finite and above 0: leave out inputs that all fail on")
-
     @property
     def slowdown(self) -> Array:
         """Time over the best known time of the input, shape (inputs, candidates); 1 for a tie,
@@ -120,12 +110,10 @@ class Matrix:
     def key(self) -> str:
         """A key of all that learning and judging depend on."""
         features = [[str(name), self.features[name].tolist()] for name in self.features.columns]
-        numbers = (self.time_s, self.applies, self.best_s, self.groups, self.tied)
         candidates = [config.digest for config in self.candidates]
+        arrays = [getattr(self, name) for name in (*_BY_INPUT, "weights", "half_log")]
         facts = features, candidates, self.default, sorted(self.choices)
-        optional = [(self.weights is None, self.half_log is None)]
-        known = [one for one in (self.weights, self.half_log) if one is not None]
-        return content_key("matrix", *facts, *numbers, *optional, *known)
+        return content_key("matrix", *facts, *arrays)
 
     def rows(self, rows: Indices) -> Matrix:
         """Keep only some inputs, by their indices."""

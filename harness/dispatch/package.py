@@ -141,7 +141,7 @@ def files_of(dispatcher: Dispatcher, launcher: Launcher | None = None) -> dict[s
     folder = f"{name}/{dispatcher.item}s"
     files |= {f"{folder}/{kernel.name}": kernel.content for kernel in dispatcher.kernels}
     passed = dispatcher.flag_files
-    return files | {f"{name}/flag_files/{file.value}": file.copy.read_bytes() for file in passed}
+    return files | {f"{name}/flag_files/{file.mark}": file.copy.read_bytes() for file in passed}
 
 
 def write_files(

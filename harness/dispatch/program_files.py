@@ -13,10 +13,7 @@ from harness.core.records import Config, Input, Value
 from harness.dispatch.choice import DispatchProgram
 from harness.dispatch.dispatcher import KernelFile
 from harness.measure.builds.queue import BuildQueue
-from harness.measure.programs.building import (
-    backend_of,
-    command_build,
-)
+from harness.measure.programs.building import backend_of, command_build
 from harness.space import ConstrainedSpace
 from harness.space_file import ProgramPlan, Spec
 from harness.space_file.command_line import SOURCE, why_not_built_once

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 
 INT64_MAX = 2**63 - 1
 _INT32_MAX = 2**31 - 1
@@ -68,21 +68,14 @@ def c_comment(text: str) -> str:
     return escaped.replace("??", "?\\x3f")
 
 
-def wrapped(lines: Iterable[str]) -> list[str]:
+def wrapped(lines: Iterable[str]) -> Iterator[str]:
     """Break long lines at spaces; indents and tables stay."""
-    found: list[str] = []
+    wrapper = textwrap.TextWrapper(
+        _WIDTH, break_long_words=False, break_on_hyphens=False, replace_whitespace=False
+    )
     for line in lines:
-        indent = " " * (len(line) - len(line.lstrip()))
-        parts = textwrap.wrap(
-            line,
-            _WIDTH,
-            subsequent_indent=indent,
-            break_long_words=False,
-            break_on_hyphens=False,
-            replace_whitespace=False,
-        )
-        found += parts or [""]
-    return [line.rstrip() for line in found]
+        wrapper.subsequent_indent = " " * (len(line) - len(line.lstrip()))
+        yield from (part.rstrip() for part in wrapper.wrap(line) or [""])
 
 
 def c_string(text: str) -> str:

@@ -63,16 +63,6 @@ class Slowdowns:
         failed: Flags = lacks | np.isinf(matrix.slowdown[rows, indices])
         return cls(name, logs, matrix.groups, failed, weights=matrix.weights)
 
-    def rows(self, rows: Indices) -> Slowdowns:
-        """Keep only some inputs, by their indices."""
-        return replace(
-            self,
-            logs=self.logs[rows],
-            groups=self.groups[rows],
-            failed=self.failed[rows],
-            weights=None if self.weights is None else self.weights[rows],
-        )
-
     @property
     def failures(self) -> int:
         """The number of failed choices."""

@@ -4,8 +4,9 @@ named baselines and the baselines that failed."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.measure import Measurement as Width
@@ -16,13 +17,21 @@ from harness.analysis.inputs import InputReport
 from harness.core.config_diff import DEFAULT, default_text, difference
 from harness.core.invocation import command_line
 from harness.core.observations import UNCLAIMED
-from harness.core.records import Config, Measurement, Outcome, Statistic
+from harness.core.records import Config, Input, Measurement, Outcome, Statistic
 from harness.core.text import counted
 from harness.display.formats import format_outcomes, format_ratio, format_share, format_timing
-from harness.display.text import as_text, make_table, print_lines
+from harness.display.text import (
+    Section,
+    SectionTable,
+    as_text,
+    make_table,
+    print_lines,
+    print_section,
+)
+from harness.results.ablation import Ablation, ablation_lines
 from harness.results.notes import Notes, file_lines
 from harness.stats.claims import FALSE_DISCOVERIES, false_claim_rate
-from harness.stats.timing import is_wider
+from harness.stats.timing import half_width_of
 
 MOST_SHOWN = 1_000
 """The most inputs in a table; of more, the first are shown."""
@@ -39,19 +48,18 @@ def print_inputs(
     reports: Sequence[InputReport],
     default: Config,
     notes: Sequence[Notes] = (),
+    ablations: Mapping[Input, Ablation] = MappingProxyType({}),
 ) -> None:
-    """Print the table of the inputs, the speed-ups over named baselines, and failed baselines.
+    """Print the table of the inputs, and the section of the baselines.
 
     `notes` of the runs name the files that flags of winners pass to the compiler.
     """
     console.print(InputsTable(reports, default))
-    head, rows = baselines_rows(reports[:MOST_SHOWN])
-    if rows:
-        console.print(make_table(head, rows, title="Speed-up over", wrap=range(len(head))))
-    print_lines(console, refused_lines(reports))
     winners = (m.config for report in reports if (m := report.recommended))
-    print_lines(console, file_lines(notes, winners))
-    console.print()
+    print_lines(console, [*file_lines(notes, winners), ""])
+    baselines = baselines_section(reports, ablations)
+    if baselines is not None:
+        print_section(console, baselines)
 
 
 @dataclass(frozen=True)
@@ -126,8 +134,8 @@ def times_note(default: Config, reports: Sequence[InputReport]) -> str:
 
 def statistic_of(reports: Sequence[InputReport]) -> Statistic:
     """Return by what the configurations of reports are compared, which all have in common."""
-    found = (m.timing for r in reports for m in (r.best, r.baseline) if m and m.timing)
-    return next((timing.statistic for timing in found), Statistic.MEDIAN)
+    timings = (m.timing for r in reports for m in (r.best, r.baseline) if m and m.timing)
+    return next((timing.statistic for timing in timings), Statistic.MEDIAN)
 
 
 def claims_lines(reports: Sequence[InputReport]) -> Iterator[str]:
@@ -169,10 +177,7 @@ def noise_warning(reports: Sequence[InputReport]) -> str | None:
 
 def _is_noisy(report: InputReport) -> bool:
     timings = (m.timing for m in (report.best, report.baseline) if m)
-    return any(
-        t and t.count > 1 and is_wider(t.samples_s, _NOISY * t.time_s - t.clock_error_s)
-        for t in timings
-    )
+    return any(t and t.count > 1 and half_width_of(t) > _NOISY * t.time_s for t in timings)
 
 
 # ------------------------------------------------------------------------- an input's cells
@@ -224,8 +229,10 @@ def baselines_rows(reports: Sequence[InputReport]) -> tuple[tuple[str, ...], lis
     """Return a head that names the baselines, and for each input with a best configuration a row
     of its speed-ups over them, or of their outcomes. Without named baselines there are no rows."""
     names = list(dict.fromkeys(name for r in reports for name in _named(r)))
-    known = [report for report in reports if report.best is not None] if names else []
-    return ("input", *names), [(str(r.problem), *(_over(r, name) for name in names)) for r in known]
+    working = [report for report in reports if report.best is not None] if names else []
+    return ("input", *names), [
+        (str(r.problem), *(_over(r, name) for name in names)) for r in working
+    ]
 
 
 def _named(report: InputReport) -> Iterator[str]:
@@ -242,13 +249,25 @@ def _over(report: InputReport, name: str) -> str:
 
 def refused_lines(reports: Sequence[InputReport]) -> Iterator[str]:
     """Say on how many inputs the default or a named baseline failed, a line for each reason."""
-    failed = [(r, name, found) for r in reports for name, found in r.failed_baselines.items()]
-    groups = group_failures(
-        failed, lambda one: one[2].message, lambda one: (one[1], one[2].outcome)
-    )
+    failed = [(r, name, measured) for r in reports for name, measured in r.failed_baselines.items()]
+    groups = group_failures(failed, lambda at: at[2].message, lambda at: (at[1], at[2].outcome))
     for group in groups:
-        report, name, found = group.members[0]
+        report, name, measured = group.members[0]
         failing = "The default" if name == DEFAULT else f"The baseline {name}"
         where = f"{len(group.members)} of {counted(len(reports), 'input')}"
         example = f"{'such as ' if len(group.members) > 1 else ''}({report.problem})"
-        yield f"{failing} failed on {where}, {example}: {found.outcome}: {group.headline}"
+        yield f"{failing} failed on {where}, {example}: {measured.outcome}: {group.headline}"
+
+
+def baselines_section(
+    reports: Sequence[InputReport], ablations: Mapping[Input, Ablation]
+) -> Section | None:
+    """Show the speed-ups over named baselines, baselines that failed, and the flags that winners
+    need; None without any of these."""
+    head, rows = baselines_rows(reports[:MOST_SHOWN])
+    lines = [*refused_lines(reports), *(ablation_lines(ablations) if ablations else ())]
+    if not rows and not lines:
+        return None
+    text = "The speed-up of the best configuration over each named baseline."
+    table = SectionTable(head, rows, range(len(head))) if rows else None
+    return Section("baselines", "Baselines", [text] if rows else [], table=table, lines=lines)

@@ -141,8 +141,8 @@ class StageProgress(Display):
             return
         if screen.live and len(screen.bar.tasks) < _MOST_LIVE:
             self._task = screen.bar.add_task(escaped(self._title), total=steps, status="")
-        known = f", of which the database may answer {stored}" if stored else ""
-        screen.line_when_due(f"{self._title}: {steps} to do{known}")
+        of_these = f", of which the database may answer {stored}" if stored else ""
+        screen.line_when_due(f"{self._title}: {steps} to do{of_these}")
 
     def end(self) -> None:
         """End the stage."""

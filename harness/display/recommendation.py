@@ -21,42 +21,42 @@ _UNCHANGED = "Keep the default: no configuration is significantly faster"
 
 
 def recommendation(
-    reports: Sequence[InputReport], found: Study | None, single: Single | None, default: Config
+    reports: Sequence[InputReport], study: Study | None, single: Single | None, default: Config
 ) -> str | None:
     """Say what to use: the choice by input where it is significantly faster on held-out inputs,
     else the single configuration. None where nothing worked."""
-    known = [report for report in reports if report.recommended]
-    if not known or single is None:
+    working = [report for report in reports if report.recommended]
+    if not working or single is None:
         return None
     broken = [str(r.problem) for r in reports if r.measured and not r.recommended]
-    text = _what_to_use(known, found, single, default)
+    text = _what_to_use(working, study, single, default)
     return f"{text} Nothing worked on {first_few(broken)}." if broken else text
 
 
 def _what_to_use(
-    known: Sequence[InputReport], found: Study | None, single: Single, default: Config
+    working: Sequence[InputReport], study: Study | None, single: Single, default: Config
 ) -> str:
-    if found is not None and found.gain(found.best).is_better:
-        return _by_input(found, default)
+    if study is not None and study.gain(study.best).is_better:
+        return _by_input(study, default)
     if single.lacking:
-        return f"{_of_inputs(known, default)} {single.lacking}"
-    text = _of_single(single, default, len(known))
+        return f"{_of_inputs(working, default)} {single.lacking}"
+    text = _of_single(single, default, len(working))
     if single.loss is None:
-        is_whole = single.inputs == len(known)
-        return f"{text}{'; nothing better was found' if is_whole and len(known) > 1 else ''}."
+        is_whole = single.inputs == len(working)
+        return f"{text}{'; nothing better was found' if is_whole and len(working) > 1 else ''}."
     report, ratio = single.loss
     assert report.recommended is not None  # a loss is one against it
     name = difference(report.recommended.config, default)
     faster = f"On {report.problem}, {name} is {ratio.text('.2f', 'x')} as fast."
-    return f"{text}. {faster} {_of_choice(found, len(known))}"
+    return f"{text}. {faster} {_of_choice(study, len(working))}"
 
 
-def _by_input(found: Study, default: Config) -> str:
+def _by_input(study: Study, default: Config) -> str:
     """Render the choice by input with its speed-ups on held-out inputs."""
-    gain, inputs = found.gain(found.best), counted(len(found.matrix.features), "held-out input")
+    gain, inputs = study.gain(study.best), counted(len(study.matrix.features), "held-out input")
     over_one = f"{ratio_text(gain.ratio.inverse)} over one configuration for all"
-    over = [text for text in (_over_default(found, found.best), over_one) if text]
-    return f"{_choice(found, default)}: {', '.join(over)}, on {inputs}."
+    over = [text for text in (_over_default(study, study.best), over_one) if text]
+    return f"{_choice(study, default)}: {', '.join(over)}, on {inputs}."
 
 
 def _of_single(single: Single, default: Config, inputs: int) -> str:
@@ -75,38 +75,38 @@ def _of_single(single: Single, default: Config, inputs: int) -> str:
     return f"{text}: {single.speedup.text('.2f', 'x')} over the default{noise}{on}"
 
 
-def _of_choice(found: Study | None, inputs: int) -> str:
+def _of_choice(study: Study | None, inputs: int) -> str:
     """Say what is known of choosing by input, which does not pay so far."""
-    if found is None:
+    if study is None:
         needed = f"Tune some {ENOUGH_INPUTS} inputs to see if choosing by input pays"
         return f"{needed}; there are {inputs}."
     more = f"; tune some {ENOUGH_INPUTS} to know more" if inputs < ENOUGH_INPUTS else ""
     return f"Choosing by input is not significantly faster on {inputs} held-out inputs{more}."
 
 
-def _over_default(found: Study, name: str) -> str | None:
+def _over_default(study: Study, name: str) -> str | None:
     """Render the speed-up of a choice over the default; None where it is not significant, or where
     the default was not judged."""
-    default = found.slowdowns.get(Default().name)
+    default = study.slowdowns.get(Default().name)
     if default is None:
         return None
-    over = compare(found.slowdowns[name], default)
+    over = compare(study.slowdowns[name], default)
     return f"{ratio_text(over.ratio.inverse)} over the default" if over.is_better else None
 
 
-def _choice(found: Study, default: Config) -> str:
+def _choice(study: Study, default: Config) -> str:
     """Render the choice as a rule; a large tree and an ensemble by the features that they read."""
-    program = found.learnt(found.best).program(found.matrix.candidates)
+    program = study.learnt(study.best).program(study.matrix.candidates)
     line = rule(program, default) if program.choice.tree is not None else None
     if line is not None:
-        return f"Use {line}{_where_illegal(found)}"
-    features = " and ".join(found.matrix.features.columns)
-    return f"Choose by {features}, with the {found.best} that harness.dispatch writes"
+        return f"Use {line}{_where_illegal(study)}"
+    features = " and ".join(study.matrix.features.columns)
+    return f"Choose by {features}, with the {study.best} that harness.dispatch writes"
 
 
-def _where_illegal(found: Study) -> str:
+def _where_illegal(study: Study) -> str:
     """Say that a rule names configurations that are illegal on some of its inputs."""
-    matrix, learnt = found.matrix, found.learnt(found.best)
+    matrix, learnt = study.matrix, study.learnt(study.best)
     every = np.ones_like(matrix.applies)
     first = learnt.indices(matrix.features, every)
     is_legal = matrix.applies[np.arange(len(first)), first].all()
@@ -116,17 +116,17 @@ def _where_illegal(found: Study) -> str:
 # ----------------------------------------------------------------------------- by input
 
 
-def _of_inputs(known: Sequence[InputReport], default: Config) -> str:
-    faster = [r.speedup for r in known if r.speedup and r.speedup.is_faster]
-    names = {difference(r.recommended.config, default) for r in known if r.recommended}
+def _of_inputs(working: Sequence[InputReport], default: Config) -> str:
+    faster = [r.speedup for r in working if r.speedup and r.speedup.is_faster]
+    names = {difference(r.recommended.config, default) for r in working if r.recommended}
     name = names.pop() if len(names) == 1 else None
     if name == DEFAULT:
-        return f"{_UNCHANGED}." if len(known) == 1 else f"{_UNCHANGED} on any input."
+        return f"{_UNCHANGED}." if len(working) == 1 else f"{_UNCHANGED} on any input."
     subject = "Use the configurations of the table" if name is None else f"Use {name}"
     if not faster:
         return f"{subject}. No speed-up over the default was measured."
-    if len(known) == 1:
+    if len(working) == 1:
         return f"{subject}: {faster[0].text('.2f', 'x')} over the default."
     ratios = sorted(ratio.value for ratio in faster)
     span = f"{ratios[0]:.2f}x to {ratios[-1]:.2f}x" if len(ratios) > 1 else f"{ratios[0]:.2f}x"
-    return f"{subject}: {span} over the default on {len(faster)} of {len(known)} inputs."
+    return f"{subject}: {span} over the default on {len(faster)} of {len(working)} inputs."

@@ -75,9 +75,10 @@ def _moved(spec: Spec, move: Callable[[Path], Path]) -> Spec:
         host=move(spec.host),
         sources={language: moved(source) for language, source in spec.sources.items()},
         program=plan,
-        flag_files={
-            value: replace(file, copy=move(file.copy)) for value, file in spec.flag_files.items()
-        },
+        parameters=tuple(
+            replace(p, files={n: replace(f, copy=move(f.copy)) for n, f in p.files.items()})
+            for p in spec.parameters
+        ),
     )
 
 
@@ -126,7 +127,7 @@ def _sources(spec: Spec) -> Iterator[Path]:
     plan = spec.program
     for source in spec.sources.values() if plan is None else plan.sources:
         yield from (source.path, *source.includes)
-    for file in spec.flag_files.values():
+    for file in spec.flag_files:
         file.require_copy()
         yield file.copy
     host = spec.host if plan is None else plan.host

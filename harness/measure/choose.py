@@ -181,14 +181,14 @@ def with_cuda_compiler(spec: Spec, backend: Backend) -> Backend:
 def _missing_source(spec: Spec, backend: Backend) -> str:
     """Say that a space has no source for a backend, and what to do about it."""
     languages = " and ".join(spec.sources)
-    found = (
+    message = (
         f"{spec.path} has no {backend.language} source, only {languages}, and the backend is "
         f"{backend.language}: {backend.why}"
     )
     if "cuda" in spec.sources:
         compiles = command_line("check", str(spec.path), "--arch", "sm_90")
-        return f"{found}. Run it with an NVIDIA GPU; without one, `{compiles}` compiles it"
-    return f"{found}. Write --backend {languages}, or add a source to kernel.source"
+        return f"{message}. Run it with an NVIDIA GPU; without one, `{compiles}` compiles it"
+    return f"{message}. Write --backend {languages}, or add a source to kernel.source"
 
 
 def fitted_to(spec: Spec, measurer: Measurer) -> Spec:

@@ -149,13 +149,13 @@ def choose_devices(requested: str, names: Sequence[str] = ()) -> tuple[Backend, 
             missing[interface] = str(error)
             continue
         known += devices
-        found = [_find(word, devices) for word in words] if ALL not in words else _all(devices)
-        chosen = [each for each in found if each is not None]
-        if len(chosen) == len(found):
+        matches = [_find(word, devices) for word in words] if ALL not in words else _all(devices)
+        chosen = [each for each in matches if each is not None]
+        if len(chosen) == len(matches):
             _require_equal([device for device, _ in chosen])
             without = "".join(f"; no GPU of CUDA ({_short(why)})" for why in missing.values())
             return tuple(_backend(device, why + without) for device, why in chosen)
-        unknown = words[found.index(None)]
+        unknown = words[matches.index(None)]
     raise _unavailable(requested, unknown, known, missing)
 
 
@@ -247,19 +247,18 @@ def _find(name: str, devices: Sequence[ListedDevice]) -> tuple[ListedDevice, str
         lambda device: folded in device.name.casefold(),
     ]
     fitting = ([device for device in devices if rule(device)] for rule in rules)
-    found = next(filter(None, fitting), None)
-    if found is None:
+    fits = next(filter(None, fitting), None)
+    if fits is None:
         return None
-    first = found[0]
-    if len(found) == 1:
+    first = fits[0]
+    if len(fits) == 1:
         return first, f"--device {name} names it"
-    if len({device.kind for device in found}) == 1 and not is_uuid:
+    if len({device.kind for device in fits}) == 1 and not is_uuid:
         which = first.uuid or first.bus_id
         which = f"{first.index} ({which})" if which else first.index
-        return first, f"device {which} is the first of {len(found)} that --device {name} names"
+        return first, f"device {which} is the first of {len(fits)} that --device {name} names"
     raise UsageError(
-        f"--device {name} fits {len(found)} devices; name one of them by its index:\n"
-        f"{_listed(found)}"
+        f"--device {name} fits {len(fits)} devices; name one of them by its index:\n{_listed(fits)}"
     )
 
 
@@ -320,10 +319,10 @@ def _compiled(compiler: Compiler, language: str) -> Binary:
 
 def _host_compiler(language: str) -> str:
     """Return a comment that changes with the host compiler: nvcc may refuse the next one."""
-    found = shutil.which(os.environ.get("NVCC_CCBIN") or "gcc") if language == "cuda" else None
-    if found is None:
+    compiler = shutil.which(os.environ.get("NVCC_CCBIN") or "gcc") if language == "cuda" else None
+    if compiler is None:
         return ""
-    path = Path(found).resolve()
+    path = Path(compiler).resolve()
     return f"// {path} of {path.stat().st_mtime_ns}\n"
 
 
@@ -345,7 +344,7 @@ def inventory() -> Iterator[str]:
         yield from _gpu_lines(there)
     yield "opencl"
     try:
-        yield from (_device_line(each) + _use(each) for each in opencl.usable_devices())
+        yield from (_device_line(device) + _use(device) for device in opencl.usable_devices())
     except BackendUnavailable as error:
         yield f"  cannot be used: {error}"
 

@@ -28,10 +28,9 @@ from harness.measure.builds.compiled import conflicts
 from harness.measure.cuda.gpus import NVRTC, name_of
 from harness.measure.cuda.nvcc import ENVIRONMENT, find_nvcc, run_in_group, supported_archs
 from harness.space_file import Notice, Parameter, ProgramPlan, Spec
-from harness.space_file.flag_expansion import NamedFlags
-from harness.space_file.flags.catalogue import COMPILERS, catalogue_of
-from harness.space_file.flags.model import ANY_FILE, Setting
-from harness.space_file.flags.resolve import Declaration, resolve
+from harness.space_file.flags.catalogue import ANY_FILE, COMPILERS, Setting, catalogue_of
+from harness.space_file.flags.selection import NamedFlags, own_flags, resolve
+from harness.space_file.parameters import flag_name
 
 TIMEOUT_S = 60.0
 
@@ -83,24 +82,24 @@ def _probed(plan: ProgramPlan, compiler: str) -> ProbedCompiler | None:
     words = [word for template in plan.build for word in shlex.split(template.text)]
     if plan.shell or not words or family(Path(words[0]).name) != family(compiler):
         return None
-    found = find_program(words[0], plan.folder)
-    if found is None:
+    path = find_program(words[0], plan.folder)
+    if path is None:
         return None
-    executable = Path(found)
+    executable = Path(path)
     arch = _arch(words, executable) if family(compiler) == "nvcc" else None
     return ProbedCommand(compiler, executable, arch)
 
 
 def _arch(words: list[str], nvcc: Path) -> str:
     """Return the architecture that a build names; else the newest that nvcc compiles for."""
-    found = re.search(r"\b(?:sm|compute)_(\d+[af]?)\b", " ".join(words))
-    return f"sm_{found[1]}" if found else supported_archs(nvcc)[-1]
+    match = re.search(r"\b(?:sm|compute)_(\d+[af]?)\b", " ".join(words))
+    return f"sm_{match[1]}" if match else supported_archs(nvcc)[-1]
 
 
 def _flags_of_files(spec: Spec, compiler: str) -> Iterator[Parameter]:
     """Yield the flags of a compiler whose values are files."""
     for parameter in spec.parameters:
-        if parameter.compiler == compiler and any(v in spec.flag_files for v in parameter.values):
+        if parameter.compiler == compiler and parameter.files:
             yield parameter
 
 
@@ -123,10 +122,11 @@ def _with_known_flags(spec: Spec, named: NamedFlags, probed: ProbedCompiler | No
     catalogue = catalogue_of(named.compiler)
     ask = None if probed is None else partial(answers, probed)
     known = resolve(catalogue, named.selection, ask, linked=named.linked)
+    own = {flag_name(name) for name in own_flags(named.selection)}
     narrowed = {
-        p.name: _narrowed(p, known.declarations.get(p.name))
+        p.name: _narrowed(p, known.values.get(p.name, ()))
         for p in spec.parameters
-        if p.compiler == named.compiler and p.name in catalogue.flags
+        if p.compiler == named.compiler and p.name in catalogue.flags.keys() - own
     }
     others = tuple(n for n in spec.notices if n.lasting or n.compiler != named.compiler)
     spec = dataclasses.replace(spec, notices=others)
@@ -144,7 +144,7 @@ def _without_unread_files(spec: Spec, compiler: str, probed: ProbedCompiler) -> 
     for flag in list(_flags_of_files(spec, compiler)):
         reason = said[asked[flag.name]]
         if reason is not None:
-            narrowed[flag.name] = _narrowed(flag, None)
+            narrowed[flag.name] = _narrowed(flag, ())
             spelled = " ".join(_spelled(flag, "FILE"))
             notices.append(f"`{flag.name}` is left out: the compiler refuses {spelled}: {reason}")
     return _with_flags(spec, compiler, narrowed, notices)
@@ -173,12 +173,9 @@ def _with_flags(
     )
 
 
-def _narrowed(parameter: Parameter, known: Declaration | None) -> Parameter:
-    """Return the flag with only the accepted values; without a declaration only the default."""
-    values: tuple[Value, ...] = (parameter.default,)
-    if known is not None:
-        left = known.get("values", parameter.values)
-        values = tuple(v for v in parameter.values if v == parameter.default or v in left)
+def _narrowed(parameter: Parameter, accepted: Sequence[Value]) -> Parameter:
+    """Return the flag with only the accepted values and its default."""
+    values = tuple(v for v in parameter.values if v == parameter.default or v in accepted)
     return dataclasses.replace(parameter, values=values)
 
 

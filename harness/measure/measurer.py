@@ -260,10 +260,10 @@ class EqualCode:
         """Return the measurement of an equal configuration as this one's; None without one."""
         code = _code(build, launches)
         for names in self._read.get(code, ()):
-            found = self._found.get((code, _part(config, names)))
+            equal = self._found.get((code, _part(config, names)))
             # The same configuration is measured again when it is requested again.
-            if found is not None and found.config != config:
-                return _shared(found, config, build)
+            if equal is not None and equal.config != config:
+                return _shared(equal, config, build)
         return None
 
 
@@ -277,7 +277,7 @@ def _part(config: Config, names: Iterable[str]) -> Config:
     return Config({name: config[name] for name in names if name in config})
 
 
-def _shared(found: Measurement, config: Config, build: Build) -> Measurement:
+def _shared(equal: Measurement, config: Config, build: Build) -> Measurement:
     """Return another's measurement as this configuration's, which took no time."""
-    origin = found.shared_with or found.config.digest
-    return dataclasses.replace(found, config=config, build=build, wall_s=0.0, shared_with=origin)
+    origin = equal.shared_with or equal.config.digest
+    return dataclasses.replace(equal, config=config, build=build, wall_s=0.0, shared_with=origin)

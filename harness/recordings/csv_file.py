@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from itertools import repeat
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from harness.core.errors import RecordingError, UsageError
 from harness.core.records import Measurement, Value, shown
@@ -296,14 +296,20 @@ def _read(
 # ------------------------------------------------------------------------------- writing
 
 
-def write_csv(
-    file: TextIO,
+class _Echo:
+    """A file that returns what is written to it."""
+
+    def write(self, text: str) -> str:
+        return text
+
+
+def csv_lines(
     measurements: Iterable[Measurement],
     features: Sequence[str],
     values: Mapping[str, Sequence[Value]],
     techniques: Iterable[str] = repeat(""),
-) -> None:
-    """Write one row per sample or failure, each measurement as it comes.
+) -> Iterator[str]:
+    """Yield the header, and one line per sample or failure, each measurement as it comes.
 
     `values` are those of each parameter that occur, `techniques` what asked for each measurement.
     Raises UsageError for values that CSV confuses.
@@ -312,15 +318,15 @@ def write_csv(
         if name in (*features, *values):
             raise UsageError(f"a column {name} is there already; export with --format t4")
     _check_cells(values)
-    writer = csv.writer(file)
-    writer.writerow([*features, *values, *_OWN])
+    line: Callable[[Iterable[object]], str] = csv.writer(_Echo()).writerow
+    yield line([*features, *values, *_OWN])
     for m, technique in zip(measurements, techniques, strict=False):
         point = [*(m.input[name] for name in features), *(m.config[name] for name in values)]
         cells = [*map(shown, point), technique]
         if m.timing is None:
-            writer.writerow([*cells, "", m.outcome.value, m.message[:MAX_MESSAGE]])
+            yield line([*cells, "", m.outcome.value, m.message[:MAX_MESSAGE]])
         for sample_s in m.timing.samples_s if m.timing else ():
-            writer.writerow([*cells, repr(sample_s), m.outcome.value, ""])
+            yield line([*cells, repr(sample_s), m.outcome.value, ""])
 
 
 def _check_cells(values: Mapping[str, Sequence[Value]]) -> None:

@@ -15,11 +15,10 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TextIO
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, StrictStr, ValidationError
+from pydantic import BeforeValidator, Field, StrictStr
 
-from harness.core.errors import SpecError
 from harness.core.files import WRITTEN_BY
 from harness.core.records import Outcome, Value
 from harness.core.text import printable
@@ -27,9 +26,9 @@ from harness.recordings.files import printable_lines
 from harness.recordings.recording import RecordedOutcome
 from harness.recordings.t4 import UNITS
 from harness.space_file import read_document
-from harness.space_file.messages import describe_errors
+from harness.space_file.messages import StrictModel, validated
 from harness.space_file.model import Number
-from harness.space_file.tuned import Scalar, StrictModel
+from harness.space_file.tuned import Scalar
 
 TECHNIQUE = "technique"
 """The column of what asked for a configuration, in files that harness writes."""
@@ -101,17 +100,7 @@ class ColumnMapping(StrictModel):
 
 def read_mapping(path: Path) -> ColumnMapping:
     """Read a mapping; raises SpecError with all of its faults."""
-    document = read_document(path)
-    mapping = None
-    try:
-        mapping = ColumnMapping.model_validate(document.data)
-    except ValidationError as error:
-        described = describe_errors(error.errors(), document.data, model=ColumnMapping)
-        for location, text in described.items():
-            document.fault(location, text)
-    if mapping is None or document.faults:
-        raise SpecError(document.faults)
-    return mapping
+    return validated(read_document(path), ColumnMapping)
 
 
 def example_mapping(header: Sequence[str]) -> str:
@@ -179,14 +168,13 @@ class OutcomeReader:
         raise ValueError(f"{name} is {printable(text)!r}; it must be {needed}")
 
 
-def write_mapping(
-    file: TextIO,
+def mapping_text(
     name: str,
     device: str,
     features: Sequence[str],
     values: Mapping[str, Sequence[Value]],
-) -> None:
-    """Write the mapping of a file of `write_csv`: YAML with a line for each key."""
+) -> str:
+    """Return the mapping of a file of `csv_lines`: YAML with a line for each key."""
     mapping = ColumnMapping(
         name=name,
         device=device,
@@ -198,4 +186,4 @@ def write_mapping(
     )
     data = mapping.model_dump(mode="json", exclude_unset=True)
     # JSON's values are valid YAML 1.2.
-    file.write(_HEAD + "".join(f"{key}: {json.dumps(value)}\n" for key, value in data.items()))
+    return _HEAD + "".join(f"{key}: {json.dumps(value)}\n" for key, value in data.items())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -14,13 +14,12 @@ from harness.core.program import Launch
 from harness.core.records import Config, Input, Outcome, Value
 from harness.recordings.recording import Recording
 from harness.space import PointArray, Points, Space
-from harness.space.draws import Draws
-from harness.space.points import step_size
+from harness.space.space import Costs
 from harness.space_file import Spec
 from harness.space_file.model import Measure, Search, Verify
 
-_ALL_VALUES = 1024  # values of one parameter that are looked up, which is cheap
 _SAME_DISTANCE = 1e-9
+Legality = Callable[[PointArray], npt.NDArray[np.bool_]]
 
 
 def recording_spec(recording: Recording) -> Spec:
@@ -51,17 +50,19 @@ class ListedSpace(Space):
     configuration, and are not searched.
     """
 
+    tried_values = 1024  # each is looked up, which is cheap
+
     def __init__(self, recording: Recording, problem: Input) -> None:
         self._recording, self._table = recording, recording.tables[problem]
         self._varying = [k for k, p in enumerate(recording.parameters) if len(p.values) > 1]
         self.parameters = tuple(recording.parameters[k] for k in self._varying)
         self.points = Points(self.parameters)
-        self._listed = self._table.positions[self._table.legal][:, self._varying]
 
     @cached_property
-    def draws(self) -> Draws:
-        """The recorded configurations, which are all legal."""
-        return Draws(self.points, _ListedCandidates(self._listed), self.decode)
+    def solutions(self) -> _Rows:
+        """The recorded configurations that were not illegal."""
+        legal = self._table.positions[self._table.legal][:, self._varying]
+        return _Rows([p.name for p in self.parameters], legal, self._are_recorded)
 
     # ---------------------------------------------------------------- judging
 
@@ -82,36 +83,10 @@ class ListedSpace(Space):
         """Whether the configuration has recorded values, though perhaps not together."""
         return self._recording.points.why_no_point(config) is None
 
-    def are_legal(self, points: PointArray) -> npt.NDArray[np.bool_]:
-        """Say of many points whether they are recorded, shape (points,)."""
+    def _are_recorded(self, points: PointArray) -> npt.NDArray[np.bool_]:
         outcomes, rows = self._table.outcomes, self._table.rows_of(self._whole(points))
         legal = [row is not None and outcomes[row] is not Outcome.ILLEGAL for row in rows]
         return np.array(legal, dtype=bool)
-
-    def canonical(self, config: Config) -> Config:
-        """Return the configuration: every recorded parameter matters."""
-        return config
-
-    # ------------------------------------------------------------- neighbours
-
-    def neighbour_points(self, point: PointArray) -> PointArray:
-        """Return the recorded points that differ in one parameter; see Space.neighbour_points."""
-        changed, _ = self.points.changes(point, _ALL_VALUES)
-        return changed[self.are_legal(changed)]
-
-    def nearest_legal(self, config: Config, rng: random.Random) -> Config:
-        """Return the nearest recorded configuration, by `distance`, at random among equals.
-
-        Raises UsageError where nothing is legal.
-        """
-        if not len(self._listed):
-            raise UsageError("the recording holds no legal configuration of this input")
-        here = self.encode(config)
-        away = np.zeros(len(self._listed))
-        for axis, parameter in enumerate(self.parameters):
-            away += step_size(parameter, here[axis], self._listed[:, axis])
-        nearest = np.flatnonzero(away <= away.min() + _SAME_DISTANCE)
-        return self.decode(self._listed[rng.choice(nearest)].tolist())
 
     # --------------------------------------------------------------- encoding
 
@@ -136,15 +111,28 @@ class ListedSpace(Space):
         raise UsageError(f"{self._recording.path}: a recording cannot be launched")
 
 
-class _ListedCandidates:
-    """The rows of a ListedSpace as candidates to draw from."""
+class _Rows:
+    """The recorded rows as the solutions of a space."""
 
-    def __init__(self, rows: PointArray) -> None:
-        self._rows = rows
+    left_out = ()
+
+    def __init__(self, names: Sequence[str], rows: PointArray, contains: Legality) -> None:
+        self._names, self._rows = names, rows
         self.count = len(rows)
+        self.contains = contains
 
     def points(self, indices: Sequence[int]) -> PointArray:
         return self._rows[np.array(indices, dtype=np.intp)]
 
     def draw(self, rng: np.random.Generator, count: int) -> PointArray:
         return self._rows[rng.integers(self.count, size=count)]
+
+    def nearest(self, here: Sequence[int], cost: Costs, rng: random.Random) -> Sequence[int] | None:
+        """Return one of the nearest rows, at random."""
+        if not self.count:
+            return None
+        away = np.zeros(self.count)
+        for name, column in zip(self._names, self._rows.T, strict=True):
+            away += cost(name)[column]
+        nearest = np.flatnonzero(away <= away.min() + _SAME_DISTANCE)
+        return tuple(map(int, self._rows[rng.choice(nearest)]))

@@ -11,7 +11,7 @@ import json
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from harness import __version__
 from harness.core.records import Environment, Measurement, Outcome
@@ -124,14 +124,13 @@ def _time(result: Mapping[str, Any]) -> tuple[Any, Any]:
     return None, None
 
 
-def write_t4(
-    file: TextIO,
+def t4_texts(
     name: str,
     environment: Environment,
     measurements: Iterable[Measurement],
     techniques: Iterable[str] = repeat(""),
-) -> None:
-    """Write one result a line as it comes, times in seconds.
+) -> Iterator[str]:
+    """Yield the text of a file, one result a line as it comes, times in seconds.
 
     `techniques` are what asked for each measurement.
     """
@@ -146,12 +145,12 @@ def write_t4(
     if environment.backend in _COMPUTE_API:
         metadata["compute_api"] = _COMPUTE_API[environment.backend]
     # In one line: `check_output` recognises the file by its first.
-    file.write(f'{{"schema_version": "{_SCHEMA_VERSION}", "metadata": {json.dumps(metadata)},\n')
-    file.write('"results": [\n')
+    yield f'{{"schema_version": "{_SCHEMA_VERSION}", "metadata": {json.dumps(metadata)},\n'
+    yield '"results": [\n'
     for number, (m, technique) in enumerate(zip(measurements, techniques, strict=False)):
         result = _result(m) | ({"technique": technique} if technique else {})
-        file.write((",\n" if number else "") + json.dumps(result, allow_nan=False))
-    file.write("\n]}\n")
+        yield (",\n" if number else "") + json.dumps(result, allow_nan=False)
+    yield "\n]}\n"
 
 
 def _result(m: Measurement) -> dict[str, Any]:

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from harness.results.view import Results
 
 
-def write_report(path: Path, found: Sequence[Results], *, weights: Path | None = None) -> None:
+def write_report(
+    path: Path, all_results: Sequence[Results], *, weights: Path | None = None
+) -> None:
     """Write the page whole or not at all. `weights` is a workload, by which inputs count.
 
     Raises UsageError where there is nothing to report, the file cannot be written, or another file
@@ -21,5 +23,5 @@ def write_report(path: Path, found: Sequence[Results], *, weights: Path | None =
     """
     from harness.report.page import page  # here: it takes seconds to load
 
-    text = page(found, datetime.datetime.now(datetime.timezone.utc), weights)
+    text = page(all_results, datetime.datetime.now(datetime.timezone.utc), weights)
     write_output(path, text)

@@ -53,14 +53,14 @@ def sample_count(results: Results) -> int:
 def outcome_counts(results: Results) -> Counter[Outcome]:
     """Count the configurations on all inputs by outcome."""
     counts: Counter[Outcome] = Counter()
-    for known in results.measured.values():
-        counts.update(SearchCounts(known).outcomes)
+    for configs in results.measured.values():
+        counts.update(SearchCounts(configs).outcomes)
     return counts
 
 
 def _distinct(results: Results) -> MeasurementRows:
     """Take one row for each configuration on each input."""
-    parts = [known.rows.selected for known in results.measured.values()]
+    parts = [configs.rows.selected for configs in results.measured.values()]
     return results.rows.take(np.concatenate(parts) if parts else np.empty(0, dtype=np.intp))
 
 
@@ -87,12 +87,12 @@ class SearchCurve:
 def search_curves(results: Results) -> list[SearchCurve]:
     """Compute the curve of each input on which anything worked."""
     searched = measured_by_input(results.rows.of_stages(["search"]))
-    curves = (_curve(str(problem), known) for problem, known in searched.items())
+    curves = (_curve(str(problem), configs) for problem, configs in searched.items())
     return [curve for curve in curves if curve is not None]
 
 
-def _curve(label: str, known: MeasuredConfigs) -> SearchCurve | None:
-    times = known.rows.of(known.columns.time_s)
+def _curve(label: str, configs: MeasuredConfigs) -> SearchCurve | None:
+    times = configs.rows.of(configs.columns.time_s)
     least = times.min(initial=np.inf)
     if least == np.inf:
         return None
@@ -169,10 +169,10 @@ def _columns(slowdowns: Array, picked: npt.NDArray[np.intp] | None) -> npt.NDArr
     logs = np.log(np.minimum(finite, 1e3))
     wanted = [*(picked.tolist() if picked is not None else []), *finite.argmin(axis=1).tolist()]
     wanted += np.argsort(logs.mean(axis=0), kind="stable").tolist()
-    kept = np.array(list(dict.fromkeys(map(int, wanted)))[:MOST_COLUMNS])
-    weights = np.exp(-4 * logs[:, kept])
+    columns = np.array(list(dict.fromkeys(map(int, wanted)))[:MOST_COLUMNS])
+    weights = np.exp(-4 * logs[:, columns])
     middle = (weights * np.arange(len(logs))[:, None]).sum(axis=0) / weights.sum(axis=0)
-    ordered: npt.NDArray[np.intp] = kept[np.argsort(middle, kind="stable")]
+    ordered: npt.NDArray[np.intp] = columns[np.argsort(middle, kind="stable")]
     return ordered
 
 

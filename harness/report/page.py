@@ -28,7 +28,7 @@ _MOST_NAMED = 5  # inputs in a sentence; the first table lists all
 
 
 def page(
-    found: Sequence[Results],
+    all_results: Sequence[Results],
     when: datetime.datetime,
     weights: Path | None = None,
 ) -> str:
@@ -37,12 +37,12 @@ def page(
 
     Raises UsageError where there is nothing to report.
     """
-    shown = [results for results in found if results.measured or not_measured(results)]
-    kept = Kept.in_cache()
-    all_findings = [Findings(results, kept, weights) for results in shown]
+    shown = [results for results in all_results if results.measured or not_measured(results)]
+    cache = Kept.in_cache()
+    all_findings = [Findings(results, cache, weights) for results in shown]
     parts = [_part(findings) for findings in all_findings]
     if not parts:
-        why = [sentence for results in found for sentence in record_lines(results)]
+        why = [sentence for results in all_results for sentence in record_lines(results)]
         raise UsageError(" ".join(["there are no measurements to report; tune first.", *why]))
     loader = jinja2.PackageLoader("harness.report")
     environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True)

@@ -98,16 +98,16 @@ def _width_with(labels: Iterable[str]) -> float:
 # ------------------------------------------------------------------------------ the search
 
 
-def best_over_time(found: Sequence[SearchCurve]) -> str:
+def best_over_time(curves: Sequence[SearchCurve]) -> str:
     """Draw the curve of each input and the median of all; few tests are marked by dots."""
 
     def paint(axes: Axes) -> None:
         from matplotlib.ticker import MaxNLocator
 
-        last = max(curve.tests[-1] for curve in found)
+        last = max(curve.tests[-1] for curve in curves)
         grid = np.unique(np.geomspace(1, last, 200).round().astype(int))
-        reached = np.array([_at(curve, grid) for curve in found])
-        for row in reached[:: max(1, len(reached) // _MOST_LINES)] if len(found) > 1 else ():
+        reached = np.array([_at(curve, grid) for curve in curves])
+        for row in reached[:: max(1, len(reached) // _MOST_LINES)] if len(curves) > 1 else ():
             axes.plot(grid, row, color=_FAINT, alpha=0.35, linewidth=0.8, drawstyle="steps-post")
         axes.plot(
             grid,
@@ -174,21 +174,21 @@ def gains(speed_ups: Mapping[str, TimeRatio]) -> str:
 # --------------------------------------------------------------------------- across inputs
 
 
-def inputs_by_candidates(found: HeatMap) -> str:
+def inputs_by_candidates(heat_map: HeatMap) -> str:
     """Draw slowdowns as colours, the dispatcher's choices as rings and failures as crosses."""
 
-    longest = max(map(len, found.labels), default=0)
+    longest = max(map(len, heat_map.labels), default=0)
 
     def paint(axes: Axes) -> None:
         from matplotlib.colors import LogNorm
 
-        shown = np.minimum(found.slowdowns, _CAP)
+        shown = np.minimum(heat_map.slowdowns, _CAP)
         image = axes.imshow(
             shown, aspect="auto", cmap="viridis_r", norm=LogNorm(1, _CAP), interpolation="nearest"
         )
-        failed = np.argwhere(np.isinf(found.slowdowns))
+        failed = np.argwhere(np.isinf(heat_map.slowdowns))
         axes.plot(failed[:, 1], failed[:, 0], "x", color="#d1242f", markersize=4, linestyle="none")
-        rings = [(row, column) for row, column in enumerate(found.chosen) if column >= 0]
+        rings = [(row, column) for row, column in enumerate(heat_map.chosen) if column >= 0]
         axes.plot(
             [column for _, column in rings],
             [row for row, _ in rings],
@@ -198,10 +198,10 @@ def inputs_by_candidates(found: HeatMap) -> str:
             markersize=7,
             linestyle="none",
         )
-        axes.set_yticks(range(len(found.inputs)), labels=found.inputs, fontsize=7)
+        axes.set_yticks(range(len(heat_map.inputs)), labels=heat_map.inputs, fontsize=7)
         axes.set_xticks(
-            range(len(found.candidates)),
-            labels=found.labels,
+            range(len(heat_map.candidates)),
+            labels=heat_map.labels,
             rotation=90 if longest > 2 else 0,  # numbers stand upright
             fontsize=7,
         )
@@ -209,22 +209,22 @@ def inputs_by_candidates(found: HeatMap) -> str:
         bar.ax.set_yticklabels(["1", "1.5", "2", "3", "5", f"{_CAP:g}+"])
         bar.ax.minorticks_off()
 
-    width = _width_with(found.inputs) + _COLUMN * max(0, len(found.labels) - _FEW_COLUMNS)
-    return _drawn(1.2 + _LETTER * longest + 0.2 * len(found.inputs), paint, width)
+    width = _width_with(heat_map.inputs) + _COLUMN * max(0, len(heat_map.labels) - _FEW_COLUMNS)
+    return _drawn(1.2 + _LETTER * longest + 0.2 * len(heat_map.inputs), paint, width)
 
 
 def importances(shares: pd.Series) -> str:
     """Draw the importance of each parameter as a bar, the most important on top."""
-    kept = shares[shares > 0].head(20)
+    largest = shares[shares > 0].head(20)
 
     def paint(axes: Axes) -> None:
-        axes.barh(range(len(kept)), kept.to_numpy(), color=_ACCENT)
-        axes.set_yticks(range(len(kept)), labels=list(map(str, kept.index)))
+        axes.barh(range(len(largest)), largest.to_numpy(), color=_ACCENT)
+        axes.set_yticks(range(len(largest)), labels=list(map(str, largest.index)))
         axes.invert_yaxis()
         axes.set_xlabel("share of the squared error that its splits remove")
 
-    height = 0.8 + _ROW * max(1, len(kept))
-    return _drawn(height, paint, _width_with(map(str, kept.index)))
+    height = 0.8 + _ROW * max(1, len(largest))
+    return _drawn(height, paint, _width_with(map(str, largest.index)))
 
 
 def tree_picture(tree: Tree) -> str:

@@ -12,10 +12,9 @@ from harness.display.across import choice_sections
 from harness.display.inputs import (
     INPUTS_HEAD,
     MOST_SHOWN,
-    baselines_rows,
+    baselines_section,
     input_cells,
     not_shown,
-    refused_lines,
     times_note,
 )
 from harness.display.sections import by_input_section, energy_section, failures_section
@@ -24,7 +23,6 @@ from harness.models.starchart import describe, importance
 from harness.report import figures, plots
 from harness.report.findings import Findings
 from harness.report.reproducing import commands
-from harness.results.ablation import ablation_lines
 from harness.results.notes import file_lines
 
 _TREE_DEPTH = 4
@@ -38,7 +36,7 @@ def sections(findings: Findings) -> Iterator[Section | None]:
     """Make each section; None for a section without content."""
     yield _winners(findings)
     if findings.results.measured:
-        yield _baselines(findings)
+        yield baselines_section(findings.reports, findings.results.ablations)
         yield _search(findings)
         yield _workload(findings)
         yield _heat_map(findings)
@@ -81,24 +79,6 @@ def _winners(findings: Findings) -> Section:
         SectionTable((*INPUTS_HEAD, "samples", "ties", "measured"), rows),
         list(file_lines((run.notes for run in findings.results.runs), (c for _, c in winners))),
         [f"default: {default}", *(f"({problem}): {config}" for problem, config in winners)],
-    )
-
-
-def _baselines(findings: Findings) -> Section | None:
-    """Show speed-ups over named baselines, failed baselines, and flags that winners need."""
-    head, rows = baselines_rows(findings.reports[:MOST_SHOWN])
-    ablations = findings.results.ablations
-    refused = list(refused_lines(findings.reports))
-    required = list(ablation_lines(ablations)) if ablations else []
-    if not rows and not refused and not required:
-        return None
-    text = "The speed-up of the best configuration over each named baseline."
-    return Section(
-        "baselines",
-        "Baselines",
-        [text] if rows else [],
-        table=SectionTable(head, rows) if rows else None,
-        lines=[*refused, *required],
     )
 
 

@@ -9,12 +9,11 @@ from harness.results.campaigns import (
     campaigns,
     read_campaign,
     read_commands,
-    stored_runs,
 )
 from harness.results.columns import MeasurementRow, MeasurementRows
 from harness.results.database import check_database, reading, writing
 from harness.results.gathering import as_rows
-from harness.results.inserting import insert_returning_ids, insert_rows
+from harness.results.inserting import insert_returning_ids
 from harness.results.measured import by_configs, interleaved_groups
 from harness.results.merge import Added, merge_database
 from harness.results.read import CampaignKey, read_measurements
@@ -45,7 +44,6 @@ __all__ = [
     "campaigns",
     "check_database",
     "insert_returning_ids",
-    "insert_rows",
     "interleaved_groups",
     "merge_database",
     "read_campaign",
@@ -53,7 +51,6 @@ __all__ = [
     "read_measurements",
     "reading",
     "sqlite_path",
-    "stored_runs",
     "without_password",
     "writing",
 ]

@@ -42,13 +42,6 @@ def record_lines(results: Results) -> Iterator[str]:
             f"{left_out.count:,} of {count:,} measurements are left out: they are from before the "
             f"space's parameters changed. They differ in {names}."
         )
-    old = results.compatible.with_old_files
-    if old:
-        names = first_few(map(printable, results.compatible.old_files), ", ")
-        yield (
-            f"{old:,} of {count:,} measurements are left out: the last run had no file of this "
-            f"content: {names}."
-        )
 
 
 def _of_others(results: Results) -> Iterator[str]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -116,15 +116,8 @@ class ConfigTable(Sequence[Config]):
     def __len__(self) -> int:
         return len(self.codes)
 
-    @overload
-    def __getitem__(self, index: int) -> Config: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Config]: ...
-    def __getitem__(self, index: int | slice) -> Config | Sequence[Config]:
-        if isinstance(index, slice):
-            return [self[row] for row in range(*index.indices(len(self)))]
-        made: Config = self._made(range(len(self))[index])
-        return made
+    def __getitem__(self, index: Any) -> Any:
+        return self._made(range(len(self))[index])
 
     @cached_property
     def _made(self) -> Any:
@@ -331,14 +324,9 @@ class MeasurementRows(Sequence[MeasurementRow]):
     def __iter__(self) -> Iterator[MeasurementRow]:
         return map(self.columns.row, self.selected.tolist())
 
-    @overload
-    def __getitem__(self, index: int) -> MeasurementRow: ...
-    @overload
-    def __getitem__(self, index: slice) -> MeasurementRows: ...
-    def __getitem__(self, index: int | slice) -> MeasurementRow | MeasurementRows:
-        if isinstance(index, slice):
-            return self.take(self.selected[index])
-        return self.columns.row(int(self.selected[index]))
+    def __getitem__(self, index: Any) -> Any:
+        chosen = self.selected[index]
+        return self.take(chosen) if isinstance(index, slice) else self.columns.row(int(chosen))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and list(self) == list(other)

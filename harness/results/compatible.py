@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import numpy as np
 
@@ -24,30 +23,19 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Compatible:
-    """Measurements whose configurations set exactly these parameters, and the others.
-
-    Some are left out since they used files that are gone, or that have other content now: their
-    number, and the settings of flags that passed these files.
-    """
+    """Measurements whose configurations set exactly these parameters, and the others."""
 
     names: frozenset[str]
     rows: MeasurementRows
     left_out: LeftOut
-    with_old_files: int = 0
-    old_files: tuple[str, ...] = ()
 
 
-def compatible(
-    rows: MeasurementRows,
-    known: Iterable[str],
-    files: Mapping[str, Container[Value]] = MappingProxyType({}),
-) -> Compatible:
+def compatible(rows: MeasurementRows, known: Iterable[str]) -> Compatible:
     """Keep the rows whose configurations set exactly the parameters of the current space.
 
     Rows from before a parameter was added, renamed or removed cannot be compared with later ones.
     `known` are the space's parameters. They include the flags of compilers that were not used,
-    which no configuration sets. `files` has the values of flags that pass files: of an edited file,
-    only measurements of its present content count.
+    which no configuration sets.
     """
     columns, table = rows.columns, rows.columns.config_table
     layout = table.layout[rows.of(columns.configs.codes)]
@@ -64,11 +52,7 @@ def compatible(
         frozenset(columns.inputs.values[code] for code in inputs),
         tuple(sorted(differing)),
     )
-    kept_rows = rows.where(kept)
-    current, old = with_known_values(
-        kept_rows, {name: values.__contains__ for name, values in files.items()}
-    )
-    return Compatible(names, current, left_out, len(kept_rows) - len(current), tuple(old))
+    return Compatible(names, rows.where(kept), left_out)
 
 
 def with_known_values(

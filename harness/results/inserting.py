@@ -18,7 +18,7 @@ NaturalKey = tuple[Any, ...]
 
 NATURAL_KEYS: Mapping[Table, tuple[str, ...]] = {
     schema.environments: ("fingerprint",),
-    schema.spaces: ("sha256",),
+    schema.spaces: ("name", "sha256"),
     schema.inputs: ("space_name", "digest"),
     schema.configurations: ("digest",),
     schema.commands: ("uuid",),
@@ -37,13 +37,6 @@ SHARED = frozenset(
 
 
 Row = Mapping[str, Any]
-
-
-def insert_rows(connection: Connection, table: Table, rows: Iterable[Row]) -> None:
-    """Insert rows whose ids are not needed."""
-    stored = list(map(_storable_row, rows))
-    if stored:
-        connection.execute(insert(table), stored)
 
 
 def insert_returning_ids(connection: Connection, table: Table, rows: Iterable[Row]) -> list[int]:

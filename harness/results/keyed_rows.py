@@ -34,7 +34,7 @@ class KeyedRows:
 
     def space_id(self, spec: Spec) -> int:
         """Return the id of the current space's row."""
-        return self._row(schema.spaces, (spec.space_sha256,), lambda: space_row(spec))
+        return self._row(schema.spaces, (spec.name, spec.space_sha256), lambda: space_row(spec))
 
     def environment_id(self, environment: Environment) -> int:
         """Return the id of an environment's row."""

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import chain, count, islice
+from itertools import islice
 from typing import Any
 
 from sqlalchemy import Connection, Engine, Enum, MetaData, Table, event, inspect, select
@@ -25,7 +25,7 @@ from sqlalchemy.exc import DBAPIError
 
 from harness.core.errors import ResultsError
 from harness.results import schema
-from harness.results.campaigns import campaigns, other_names, with_space
+from harness.results.campaigns import campaigns_of, with_space
 from harness.results.database import hold_campaign, reading, shown_name
 from harness.results.inserting import (
     NATURAL_KEYS,
@@ -72,7 +72,6 @@ class Added:
     runs: int
     measurements: int
     samples: int
-    notes: tuple[str, ...] = ()
 
 
 def merge_database(engine: Engine, database: str, kernel_version: str = EVERY) -> Added:
@@ -92,7 +91,7 @@ def merge_database(engine: Engine, database: str, kernel_version: str = EVERY) -
             record = _record(target, inspect(source).get_table_names())
         rows_of = _rows_of(source, record)
         runs = list(with_space(rows_of, schema.runs))
-        chosen = of_version(campaigns(source, runs), kernel_version)
+        chosen = of_version(campaigns_of(runs), kernel_version)
         programs = {campaign.key.program_sha256 for campaign in chosen}
 
         def merge() -> Counter[str]:
@@ -108,9 +107,7 @@ def merge_database(engine: Engine, database: str, kernel_version: str = EVERY) -
                 return merging.run([*record.sorted_tables, *NATURAL_KEYS])
 
         added = repeated(merge)
-        with engine.connect() as target:
-            notes = other_names(rows_of(schema.spaces), target, programs)
-    return Added(database, added["runs"], added["measurements"], added["samples"], tuple(notes))
+    return Added(database, added["runs"], added["measurements"], added["samples"])
 
 
 def _record(target: Connection, there: Sequence[str]) -> MetaData:
@@ -212,17 +209,7 @@ class _Merge:
                 there[name] = ids.get(source_id)
             elif source_id is not None:
                 there[name] = referred(to, ids, source_id)
-        return self._named(table, there) if table.name == "machine" else there
-
-    def _named(self, machines: Table, row: Row) -> Row:
-        """Give a machine a number where the target has another one of its name: OpenTuner finds a
-        machine by its name alone."""
-        facts = [machines.c.cpu, machines.c.cores]
-        for name in chain([row["name"]], (f"{row['name']} ({n})" for n in count(2))):
-            found = self._target.execute(select(*facts).where(machines.c.name == name)).first()
-            if found is None or tuple(found) == (row["cpu"], row["cores"]):
-                return {**row, "name": name}
-        raise AssertionError
+        return there
 
     def _key(self, table: Table, names: Sequence[str], row: Row) -> NaturalKey:
         key = tuple(row[name] for name in names)

@@ -91,31 +91,29 @@ def limit_notes(spec: Spec, limits: DeviceLimits) -> Notes:
 # -------------------------------------------------------------------------- the space
 
 
-def space_notes(spec: Spec, earlier: Notes) -> Notes:
-    """Return the notes on its space that a report needs; files are added to the `earlier` ones."""
+def space_notes(spec: Spec) -> Notes:
+    """Return the notes on its space that a report needs."""
     found: Notes = {"space_file": str(spec.path)}
     if spec.baselines:
         found["baselines"] = {b.name: dict(b.values) for b in spec.baselines}
     if spec.measure.statistic is not Statistic.MEDIAN:
         found["statistic"] = spec.measure.statistic
-    files = files_of_flags(spec, earlier)
+    files = files_of_flags(spec)
     if files:
         found["flag_files"] = files
     return found
 
 
-def files_of_flags(spec: Spec, earlier: Notes | None = None) -> dict[str, dict[str, PassedFile]]:
-    """Return the files that flags of a space pass to the compiler, and those of a run's `earlier`
-    notes, by flag and value."""
-    found = {flag: dict(files) for flag, files in (earlier or {}).get("flag_files", {}).items()}
+def files_of_flags(spec: Spec) -> dict[str, dict[str, PassedFile]]:
+    """Return the files that flags of a space pass to the compiler, by flag and value."""
+    found = dict[str, dict[str, PassedFile]]()
     for flag in spec.parameters:
-        files = (spec.flag_files.get(value) for value in flag.values if isinstance(value, str))
-        for file in (file for file in files if file is not None):
+        for value, file in flag.files.items():
             words = (
                 word.replace("{value}", str(file.path)) for word in (flag.option or "").split()
             )
             noted: PassedFile = {"option": shlex.join(words), "sha256": file.sha256}
-            found.setdefault(flag.name, {})[file.value] = noted
+            found.setdefault(flag.name, {})[value] = noted
     return found
 
 

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from harness.core.records import Environment, Input
 from harness.results import schema
-from harness.results.campaigns import measured_runs
+from harness.results.campaigns import campaigns, measured_campaigns
 from harness.results.columns import MeasurementRows
 from harness.results.measured import by_input
 from harness.results.notes import DeviceResults
@@ -29,12 +29,15 @@ def other_devices(
     Raises ResultsError where the database is damaged.
     """
     until: dict[tuple[str, str, int], str] = {}
-    for run, _, last_at in measured_runs(connection):
-        space, there = run["space"], run["environment"]
-        same = (space["name"], space["program_sha256"]) == (spec.name, spec.program_sha256)
-        if same and there["device"] != environment.device:
-            key = there["device"], there["fingerprint"], run["campaign"]
-            until[key] = max(until.get(key, ""), last_at)
+    same = (
+        campaign
+        for campaign in campaigns(connection)
+        if (campaign.space_name, campaign.key.program_sha256) == (spec.name, spec.program_sha256)
+        and campaign.environment.device != environment.device
+    )
+    for campaign, _, last_at in measured_campaigns(connection, same):
+        key = campaign.key
+        until[campaign.environment.device, key.fingerprint, key.campaign] = last_at
     with refusing_damage(connection):
         rows = [dict(zip(_FIELDS, (*key, until[key]), strict=True)) for key in sorted(until)]
         devices = _DEVICES.validate_python(rows)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
 
 import numpy as np
-from sqlalchemy import ColumnElement, Connection, Select, Table, func, select
+from sqlalchemy import Column, ColumnElement, Connection, Select, Table, func, select
 
-from harness.core.arrays import Indices
 from harness.core.records import Build, Config, Input, Measurement, Outcome, Value
 from harness.results import schema
-from harness.results.columns import Coder, ConfigTable, MeasurementRows
+from harness.results.columns import ConfigTable, MeasurementRows
 from harness.results.compatible import with_known_values
 from harness.results.gathering import READ, Gatherer
 from harness.results.reader import Cells, read_cells, read_rows, referred, refusing_damage
@@ -58,26 +56,28 @@ def read_measurements(
     Raises ResultsError where the database is damaged.
     """
     with refusing_damage(connection):
-        requestors = _Requestors(connection, key)
-        gatherer = Gatherer()
-        chosen = _of_runs(schema.measurements, key)
-        for cells in read_cells(connection, schema.measurements, chosen, READ):
+        gatherer, chosen = Gatherer(), _of_campaign_and_asked(key)
+        columns = [*(schema.measurements.c[name] for name in READ), schema.tests.c.requestor]
+        for cells in read_cells(connection, columns, chosen):
             check_measurements(cells)
-            gatherer.add(cells | {"requestor": requestors.of(cells["id"])})
-        features = _values(connection, schema.inputs, "features", gatherer.keys("input_id"))
+            gatherer.add(cells)
+        features = _values(connection, schema.inputs.c.features, gatherer.keys("input_id"))
         config_ids = gatherer.keys("configuration_id")
-        configs = _values(connection, schema.configurations, "parameters", config_ids)
+        configs = _values(connection, schema.configurations.c.parameters, config_ids)
         made = _builds(connection, gatherer.keys("build_id")) if builds else {}
-        columns = gatherer.columns(list(map(Input, features)), ConfigTable.of(configs), made)
-        rows = MeasurementRows(columns).of_stages(stages)
+        table = ConfigTable.of(configs)
+        rows = MeasurementRows(gatherer.columns(list(map(Input, features)), table, made))
+        rows = rows.of_stages(stages)
         return rows if space is None else _of_space(connection, key, space, rows)
 
 
-def _of_runs(table: Table, key: CampaignKey) -> Select[Any]:
-    """Select the rows of a campaign's runs from a table whose ids ascend as they were written.
+def _of_campaign_and_asked(key: CampaignKey) -> Select[Any]:
+    """Select the measurements of a campaign's runs, each with the test that asked for it first.
 
-    They are sought in a range of ids: by the index of runs, SQLite would sort whole rows.
+    They are sought in a range of ids, which ascend as they were written: by the index of runs,
+    SQLite would sort whole rows.
     """
+    table, tests = schema.measurements, schema.tests
     runs = (
         select(schema.runs.c.id)
         .join_from(schema.runs, schema.spaces)
@@ -87,7 +87,11 @@ def _of_runs(table: Table, key: CampaignKey) -> Select[Any]:
     own = table.c.run_id.in_(runs)
     first, last = select(func.min(table.c.id)).where(own), select(func.max(table.c.id)).where(own)
     between = table.c.id.between(first.scalar_subquery(), last.scalar_subquery())
-    return select(table).where(between, (table.c.run_id + 0).in_(runs))
+    every = tests.alias()
+    asked = select(func.min(every.c.id)).where(every.c.measurement_id == table.c.id)
+    is_first = tests.c.id == asked.correlate(table).scalar_subquery()
+    found = select(table).outerjoin_from(table, tests, is_first)
+    return found.where(between, (table.c.run_id + 0).in_(runs))
 
 
 def check_measurements(cells: Cells) -> None:
@@ -121,49 +125,28 @@ def check_measurements(cells: Cells) -> None:
                 raise ValueError(f"measurements {row_id}: {error}") from None
 
 
-class _Requestors:
-    """The technique that asked first for each measurement of a campaign."""
-
-    def __init__(self, connection: Connection, key: CampaignKey) -> None:
-        ids, codes, names = array("q"), array("q"), Coder()
-        for cells in read_cells(connection, schema.tests, _of_runs(schema.tests, key)):
-            ids.extend(cells["measurement_id"])
-            codes.extend([names[name] for name in cells["requestor"]])
-        self._ids, first = np.unique(np.array(ids, dtype=np.intp), return_index=True)
-        self._codes: Indices = np.array(codes, dtype=np.intp)[first]
-        self._names = (*names, None)
-
-    def of(self, ids: Sequence[int]) -> list[str | None]:
-        """Return the name of each measurement; None where no search asked for it."""
-        if not len(self._ids):
-            return [None] * len(ids)
-        wanted = np.array(ids, dtype=np.intp)
-        found = np.minimum(np.searchsorted(self._ids, wanted), len(self._ids) - 1)
-        codes = np.where(self._ids[found] == wanted, self._codes[found], len(self._names) - 1)
-        return [self._names[code] for code in codes.tolist()]
-
-
-def _values(
-    connection: Connection, table: Table, name: str, ids: Sequence[int]
-) -> Iterable[Mapping[str, Any]]:
-    """Yield a cell of each of the rows with these ids, in the order of the ids."""
+def _values(connection: Connection, column: Column[Any], ids: Sequence[int]) -> Iterator[Any]:
+    """Yield the cells of the rows with these ids, in the order of the ids."""
+    key = column.table.c.id
     for first in range(0, len(ids), _CHUNK):
         part = ids[first : first + _CHUNK]
-        found = {row["id"]: row[name] for row in _with_ids(connection, table, part)}
-        yield from (referred(table.name, found, row_id) for row_id in part)
+        values: dict[int, Any] = {}
+        for cells in read_cells(connection, [key, column], select(column).where(key.in_(part))):
+            values |= zip(cells["id"], cells[column.name], strict=True)
+        yield from (referred(column.table.name, values, row_id) for row_id in part)
 
 
 def _builds(connection: Connection, ids: Iterable[int | None]) -> dict[int, Build]:
-    known = sorted(row_id for row_id in ids if row_id is not None)
+    known, builds = sorted(row_id for row_id in ids if row_id is not None), schema.builds
     return {
         row["id"]: Build(**{name: row[name] for name in BUILD_COLUMNS})
         for first in range(0, len(known), _CHUNK)
-        for row in _with_ids(connection, schema.builds, known[first : first + _CHUNK])
+        for row in read_rows(
+            connection,
+            builds,
+            select(builds).where(builds.c.id.in_(known[first : first + _CHUNK])),
+        )
     }
-
-
-def _with_ids(connection: Connection, table: Table, ids: Sequence[int]) -> Iterable[dict[str, Any]]:
-    return read_rows(connection, table, select(table).where(table.c.id.in_(ids)))
 
 
 def _of_space(
@@ -182,10 +165,10 @@ def _of_space(
     own = [(space_id, input_id) for found, space_id, input_id in runs if found == name]
     spaces, inputs = (sorted(set(ids)) for ids in zip(*own, strict=True))
     values: dict[str, list[Container[Value]]] = {}
-    for parameters in _values(connection, schema.spaces, "parameters", spaces):
+    for parameters in _values(connection, schema.spaces.c.parameters, spaces):
         for parameter, stored in parameters.items():
             values.setdefault(parameter, []).append(_known_values(stored["values"]))
-    features = set(map(Input, _values(connection, schema.inputs, "features", inputs)))
+    features = set(map(Input, _values(connection, schema.inputs.c.features, inputs)))
     columns = rows.columns
     names = columns.config_table.names
     known = {name: partial(_is_among, values.get(name, ())) for name in names}

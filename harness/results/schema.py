@@ -6,7 +6,7 @@ or the environment. Our tables have. `tests` joins the two: OpenTuner's result.i
 measurement that answered it. Times are seconds, sizes bytes, dates ISO 8601 in UTC.
 
 A database may come from anywhere, and SQLite enforces no types. So a column says what its cells may
-be: `pattern` and `words` of a text, `shape` of JSON (a type for pydantic). The reader checks them.
+be, by the `shape` of a text or of JSON (a type for pydantic). The reader checks them.
 
 `VERSION` becomes another number with every change of a table, and of a word that a column may hold:
 a database of another version is refused.
@@ -14,10 +14,10 @@ a database of another version is refused.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from pydantic import StringConstraints
 from sqlalchemy import (
     JSON,
     Column,
@@ -37,7 +37,7 @@ from harness.core.worst_element import WorstElement
 from harness.results.notes import Notes
 from harness.results.shapes import Features, Line, Number, StoredParameter, Time, Values, Whole
 
-VERSION = 12
+VERSION = 13
 
 CROSS = "cross"
 SEARCHED = ("search", CROSS)
@@ -63,8 +63,8 @@ def _id() -> Column[int]:
 
 
 def _hex(name: str, digits: int = 64, **options: Any) -> Column[str]:
-    pattern = re.compile(f"[0-9a-f]{{{digits}}}")
-    return Column(name, String(digits), info={"pattern": pattern}, **options)
+    shape = Annotated[str, StringConstraints(pattern=f"^[0-9a-f]{{{digits}}}$")]
+    return Column(name, String(digits), info={"shape": shape}, **options)
 
 
 def _uuid() -> Column[str]:
@@ -72,7 +72,7 @@ def _uuid() -> Column[str]:
 
 
 def _word(name: str, *words: str, nullable: bool = False) -> Column[str]:
-    return Column(name, String(16), info={"words": words}, nullable=nullable)
+    return Column(name, String(16), info={"shape": Literal[words]}, nullable=nullable)
 
 
 def _json(name: str, shape: Any, *, nullable: bool = False) -> Column[Any]:
@@ -114,12 +114,13 @@ spaces = Table(
     "spaces",
     metadata,
     _id(),
-    _hex("sha256", nullable=False, unique=True),
+    _hex("sha256", nullable=False),
     _hex("program_sha256", nullable=False, index=True),
     Column("name", String(128), nullable=False),
     Column("title", Text, nullable=False),
     _json("parameters", dict[str, StoredParameter]),
     _json("constraints", list[str]),
+    UniqueConstraint("sha256", "name"),
 )
 
 inputs = Table(
@@ -251,9 +252,10 @@ tests = Table(  # OpenTuner's result.id -> the measurement that answered it
     Column("ordinal", Integer, nullable=False),  # 0-based order in the run
     # The technique that asked. `unmeasured`, or a name that ends in `(uniform)`, is a uniform draw
     # among the configurations that were not measured yet.
-    Column("requestor", Text, nullable=False),
+    Column("requestor", Text),
     UniqueConstraint("run_id", "ordinal"),
     Index("ix_tests_result", "result_id"),
+    Index("ix_tests_measurement", "measurement_id"),
 )
 
 OPENTUNER_KEYS: Mapping[str, tuple[str, ...]] = {
@@ -262,7 +264,7 @@ OPENTUNER_KEYS: Mapping[str, tuple[str, ...]] = {
     "program_version": ("program_id", "version", "parameter_info"),
     "configuration": ("program_id", "hash"),
     "machine_class": ("name",),
-    "machine": ("name", "cpu", "cores"),
+    "machine": ("name",),  # OpenTuner finds a machine by its name alone
     "input_class": ("program_id", "name", "size"),
     "input": ("input_class_id", "path", "extra"),
     "tuning_run": ("uuid",),

@@ -18,7 +18,7 @@ from harness.core.text import escaped
 from harness.results import schema
 from harness.results.columns import MeasurementRows
 from harness.results.database import hold_campaign, now
-from harness.results.inserting import insert_returning_ids, insert_rows, update_row
+from harness.results.inserting import insert_returning_ids, update_row
 from harness.results.keyed_rows import KeyedRows, measurement_row
 from harness.results.measured import by_input
 from harness.results.notes import Notes, device_facts, one_line, space_notes
@@ -157,7 +157,7 @@ class Store(Transactions):
             facts = run.notes.get("facts", {})
             noted: Notes = {
                 **run.notes,
-                **space_notes(plan.spec, run.notes),
+                **space_notes(plan.spec),
                 "facts": {**facts, **device_facts(facts, plan.environment.notes)},
                 "continued_at": now(),
             }
@@ -179,7 +179,7 @@ class Store(Transactions):
             "seeds": [dict(seed) for seed in seeds],
             "notes": {
                 **notes,
-                **space_notes(plan.spec, notes),
+                **space_notes(plan.spec),
                 "facts": {**plan.environment.notes, **notes.get("facts", {})},
             },
         }
@@ -350,7 +350,7 @@ class Store(Transactions):
             }
             for number, (result_id, measurement_id, requestor) in enumerate(tests, ordinal)
         ]
-        insert_rows(self.connection, schema.tests, rows)
+        self._insert(schema.tests, rows)
 
     def next_ordinal(self, run_id: int) -> int:
         """Return the ordinal of a run's next test."""

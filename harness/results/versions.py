@@ -10,8 +10,7 @@ from sqlalchemy import Connection
 from harness.core.errors import UsageError
 from harness.core.invocation import command_line
 from harness.core.text import counted, first_few
-from harness.results.campaigns import StoredCampaign, measured_runs
-from harness.results.reader import Row
+from harness.results.campaigns import StoredCampaign, measured_campaigns
 
 NEWEST = "newest"
 """Of each space and environment, the version of the kernel that was tuned last."""
@@ -42,21 +41,21 @@ class KernelVersion:
 
 
 def kernel_versions(
-    connection: Connection, space: str, fingerprint: str, runs: Sequence[Row] | None = None
+    connection: Connection, stored: Sequence[StoredCampaign], space: str, fingerprint: str
 ) -> list[KernelVersion]:
     """Return the versions of a space's kernel that were measured in an environment, last measured
-    first; `runs` of `stored_runs` are not read again.
+    first; `stored` are all campaigns.
 
     Raises ResultsError where the database is damaged.
     """
-    found: dict[str, KernelVersion] = {}
-    for run, count, last_at in measured_runs(connection, runs):
-        if (run["space"]["name"], run["environment"]["fingerprint"]) == (space, fingerprint):
-            program = run["space"]["program_sha256"]
-            so_far = found.get(program, KernelVersion(program, 0, ""))
-            total, last_at = so_far.measurements + count, max(so_far.last_at, last_at)
-            found[program] = KernelVersion(program, total, last_at)
-    return sorted(found.values(), key=lambda version: version.last_at, reverse=True)
+    versions: dict[str, KernelVersion] = {}
+    same = (c for c in stored if (c.space_name, c.key.fingerprint) == (space, fingerprint))
+    for campaign, count, last_at in measured_campaigns(connection, same):
+        program = campaign.key.program_sha256
+        so_far = versions.get(program, KernelVersion(program, 0, ""))
+        total, last_at = so_far.measurements + count, max(so_far.last_at, last_at)
+        versions[program] = KernelVersion(program, total, last_at)
+    return sorted(versions.values(), key=lambda version: version.last_at, reverse=True)
 
 
 def of_version(campaigns: Sequence[StoredCampaign], version: str) -> list[StoredCampaign]:

@@ -33,7 +33,6 @@ from harness.results import (
     interleaved_groups,
     read_campaign,
     reading,
-    stored_runs,
     without_password,
 )
 from harness.results.ablation import Ablation
@@ -61,8 +60,8 @@ class Results:
     databases: tuple[str, ...]
     all_rows: Sequence[MeasurementRow]
     """All measurements as read; see `rows`."""
-    runs: tuple[Run, ...] = ()
-    commands: tuple[Command, ...] = ()
+    runs: Sequence[Run] = ()
+    commands: Sequence[Command] = ()
     others: tuple[KernelVersion, ...] = ()
     """The other versions of the kernel in the databases, whose measurements are not here."""
 
@@ -84,7 +83,7 @@ class Results:
     @cached_property
     def compatible(self) -> Compatible:
         """The measurements that fit the current space (see harness.results.compatible)."""
-        return compatible(self.columns, self.campaign.default, self.campaign.files)
+        return compatible(self.columns, self.campaign.default)
 
     @property
     def rows(self) -> MeasurementRows:
@@ -277,10 +276,10 @@ def flat_table(
 def results_of(store: Store, key: CampaignKey, database: str) -> Results | None:
     """Return one campaign of a database that is being written; None before its first run."""
     connection = store.session.connection()
-    campaign = next((found for found in campaigns(connection) if found.key == key), None)
-    if campaign is None:
-        return None
-    return Results(campaign, (database,), *read_campaign(connection, campaign))
+    for campaign in campaigns(connection):
+        if campaign.key == key:
+            return Results(campaign, (database,), *read_campaign(connection, campaign))
+    return None
 
 
 def read_results(
@@ -305,15 +304,14 @@ def read_results(
     held: set[str] = set()
     for database in databases:
         with reading(database) as engine, engine.connect() as connection:
-            runs = stored_runs(connection)
-            there = campaigns(connection, runs)
+            there = campaigns(connection)
             held |= {campaign.space_name for campaign in there}
             chosen = [c for c in there if space in (None, c.space_name)]
             chosen = of_version(chosen, kernel_version)
             for campaign in chosen if all_campaigns else _latest(chosen):
                 key, name = campaign.key, campaign.space_name
-                read = read_campaign(connection, campaign, builds, runs)
-                versions = kernel_versions(connection, name, key.fingerprint, runs)
+                read = read_campaign(connection, campaign, builds)
+                versions = kernel_versions(connection, there, name, key.fingerprint)
                 others = tuple(v for v in versions if v.program_sha256 != key.program_sha256)
                 same = found.setdefault((key, name), [])
                 same.append(Results(campaign, (database,), *read, others))

@@ -19,7 +19,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from harness.core.machine import processor
-from harness.results import RunPlan, insert_returning_ids, insert_rows
+from harness.results import RunPlan, insert_returning_ids
 from harness.search.patches import Request
 
 _LONGEST_NAME = 128
@@ -130,7 +130,7 @@ class RunTables:
             }
             for (request, _), result_id in zip(tests, ids, strict=True)
         ]
-        insert_rows(connection, models.DesiredResult.__table__, requests)
+        insert_returning_ids(connection, models.DesiredResult.__table__, requests)
         return ids
 
     def _add_configurations(self, configurations: Sequence[Any]) -> None:

@@ -270,8 +270,8 @@ def find_include(
     """
     near = (including.parent,) if include[1] and including else ()
     paths = (folder / (include[1] or include[2] or "") for folder in (*near, *folders))
-    found = next((path for path in paths if path.is_file()), None)
-    return None if found is None else Path(os.path.realpath(found))
+    there = next((path for path in paths if path.is_file()), None)
+    return None if there is None else Path(os.path.realpath(there))
 
 
 def read_text(path: Path, max_bytes: int = _MAX_SOURCE_BYTES) -> str:

@@ -136,7 +136,7 @@ def _counting_loop(
         return None
     text = {name: text_of(part) for name, part in parts.items()}
     step, variable = text.get("step", "1"), text["variable"]
-    is_step = all(re.fullmatch("[1-9][0-9]*", each) for each in macros.get(step, [step]))
+    is_step = all(re.fullmatch("[1-9][0-9]*", value) for value in macros.get(step, [step]))
     is_whole = INTEGERS.issuperset(text["type"].split())
     if not (is_step and is_whole and text.get("added", variable) == variable):
         return None
@@ -181,8 +181,8 @@ def check_bounds(
         elif loop.variable in tiled and words & variables:
             expected = f"a bound that does not depend on `{min(words & variables)}` of the nest"
         if expected:
-            found = f"the bound `{bound}` of the loop over `{loop.variable}`"
-            raise NestError(loop.line, found, expected)
+            bad = f"the bound `{bound}` of the loop over `{loop.variable}`"
+            raise NestError(loop.line, bad, expected)
         names |= words
     return names
 
@@ -204,8 +204,8 @@ def check_body(
         if kind == "leaves" or (kind == "breaks" and left.start_byte < body.start_byte):
             raise NestError(line_of(node), quoted(node), _EVERY)
         if kind == "written" and _base(node) in fixed:
-            found = f"{quoted(node.parent or node)}, which may change `{_base(node)}`"
-            raise NestError(line_of(node), found, "variables and bounds that the loops alone set")
+            bad = f"{quoted(node.parent or node)}, which may change `{_base(node)}`"
+            raise NestError(line_of(node), bad, "variables and bounds that the loops alone set")
         if kind != "named":
             continue
         if text in macros and (jump := _JUMP.search(expanded(text, macros))):

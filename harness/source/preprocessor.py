@@ -204,48 +204,42 @@ def _lines(text: str) -> Iterator[Line]:
         yield Line(tuple(tokens), len(text), has_line_comment)
 
 
-@dataclass
-class _Branch:
-    """An open `#if`: its undefined macros and whether code is dead, here and in `#else`."""
+class _Branch(NamedTuple):
+    """The lines between two conditional directives: the macros that are undefined there, and
+    whether they are dead code."""
 
-    undefined: frozenset[str]
-    undefined_else: frozenset[str]
-    dead: bool
-    dead_else: bool
+    undefined: frozenset[str] = frozenset()
+    is_dead: bool = False
 
 
 def _live(lines: Iterator[Line]) -> Iterator[tuple[Line, frozenset[str]]]:
     """Yield the lines outside `#if 0`, each with the macros that `#if`s prove undefined."""
-    open_: list[_Branch] = []
+    open_: list[tuple[_Branch, _Branch]] = []  # the present branch of each, and its `#else`
     for line in lines:
         name = line.name if line.is_directive else ""
         if name in ("elif", "elifdef", "elifndef", "else", "endif") and open_:
-            branch = open_.pop()
+            _, otherwise = open_.pop()
             if name != "endif":
-                ends = name == "else"
-                branch.undefined = branch.undefined_else if ends else frozenset()
-                branch.dead = ends and branch.dead_else
-                open_.append(branch)
-        if not any(branch.dead for branch in open_):
-            yield line, frozenset().union(*(branch.undefined for branch in open_))
+                open_.append((otherwise if name == "else" else _Branch(), otherwise))
+        if not any(branch.is_dead for branch, _ in open_):
+            yield line, frozenset().union(*(branch.undefined for branch, _ in open_))
         if name in ("if", "ifdef", "ifndef"):
-            open_.append(_branch(name, spaced(line.tokens[2:])))
+            open_.append(_branches(name, spaced(line.tokens[2:])))
 
 
 _DEFINED = r"defined\s*(?:\(\s*(\w+)\s*\)|\s(\w+))"
 
 
-def _branch(name: str, condition: str) -> _Branch:
-    """Read the condition of an `#if`; of a longer one only parts that are joined by && count."""
-    nothing: frozenset[str] = frozenset()
-    if name == "ifdef":
-        return _Branch(nothing, frozenset({condition}), False, False)
+def _branches(name: str, condition: str) -> tuple[_Branch, _Branch]:
+    """Read the condition of an `#if`: the branch where it holds, and the other one. Of a longer
+    condition only parts that are joined by && count."""
+    whole = re.fullmatch(_DEFINED, condition) if name == "if" else None
+    if name == "ifdef" or whole:
+        word = (whole[1] or whole[2]) if whole else condition
+        return _Branch(), _Branch(frozenset({word}))
     if name == "ifndef":
-        return _Branch(frozenset({condition}), nothing, False, False)
-    whole = re.fullmatch(_DEFINED, condition)
-    if whole:
-        return _Branch(nothing, frozenset({whole[1] or whole[2]}), False, False)
+        return _Branch(frozenset({condition})), _Branch()
     parts = [] if "||" in condition or "?" in condition else condition.split("&&")
     absent = (re.fullmatch(r"!\s*" + _DEFINED, part.strip()) for part in parts)
-    undefined = frozenset(found[1] or found[2] for found in absent if found)
-    return _Branch(undefined, nothing, condition == "0", condition == "1")
+    undefined = frozenset(match[1] or match[2] for match in absent if match)
+    return _Branch(undefined, condition == "0"), _Branch(is_dead=condition == "1")

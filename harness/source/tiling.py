@@ -111,12 +111,12 @@ class _NestReader:
     """Reads the nests of one source."""
 
     def __init__(self, path: Path, text: str, includes: Iterable[str]) -> None:
-        texts = [prepare(each, path.suffix) for each in (text, *includes)]
+        texts = [prepare(source, path.suffix) for source in (text, *includes)]
         self._text, self._scan = texts[0].text, texts[0].scan
         self.directives = self._scan.directives
         self._trees = list(map(parsed, texts))
         self._macros = macros_of(d for prepared in texts for d in prepared.scan.directives)
-        self._names = {word for each in (text, *includes) for word in WORD.findall(each)}
+        self._names = {word for source in (text, *includes) for word in WORD.findall(source)}
         self._tiled: dict[Span, int] = {}  # the lines of pragmas by the conditions of their loops
 
     def read(self, pragma: Directive) -> TiledNest:
@@ -134,8 +134,9 @@ class _NestReader:
         by_variable = {loop.variable: loop for loop in loops}
         for span in (by_variable[variable].condition_span for variable in sizes):
             if (line := self._tiled.setdefault(span, pragma.line)) != pragma.line:
-                found = f"a loop that line {line} tiles"
-                raise NestError(pragma.line, found, "each loop in one pragma")
+                raise NestError(
+                    pragma.line, f"a loop that line {line} tiles", "each loop in one pragma"
+                )
         tiled = (TiledLoop(by_variable[v], size, self._free(v)) for v, size in sizes.items())
         return TiledNest(pragma.line, pragma.start, top.end_byte, tuple(tiled))
 

@@ -8,26 +8,19 @@ that satisfy the others are drawn until one satisfies these too, and the count i
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-import numpy.typing as npt
-
 from harness.constraints.expression import Expression
 from harness.constraints.solutions import Solutions
-from harness.core.errors import ExpressionError, UsageError
+from harness.core.errors import ExpressionError
 from harness.core.program import Launch
 from harness.core.records import LIMIT_NAMES, Config, DeviceLimits, Input, Value, shown
-from harness.space.draws import Draws
 from harness.space.launches import launch_constraints, launch_of
-from harness.space.points import PointArray, Points, position_of, step_size
+from harness.space.points import PointArray, Points, position_of
 from harness.space.space import Space
 from harness.space_file import LaunchPlan, Parameter, Spec, conditional
-
-_REPAIR_CANDIDATES = 64
 
 
 @dataclass(frozen=True)
@@ -105,7 +98,8 @@ class ConstrainedSpace(Space):
         )
 
     @cached_property
-    def _solutions(self) -> Solutions:
+    def solutions(self) -> Solutions:
+        """The solutions of the constraints, or of all but the widest, which then judge them."""
         return Solutions({p.name: p.values for p in self.parameters}, self.constraints, self._given)
 
     # ---------------------------------------------------------------- judging
@@ -113,10 +107,6 @@ class ConstrainedSpace(Space):
     def why_illegal(self, config: Mapping[str, Value]) -> str | None:
         """Return what is wrong with a configuration, with its values; None if it is legal."""
         return self.points.why_no_point(config) or self._why_constrained(config)
-
-    def are_legal(self, points: PointArray) -> npt.NDArray[np.bool_]:
-        """Say of many points whether they are legal, shape (points,)."""
-        return self._solutions.contains(points)
 
     def _why_constrained(self, config: Mapping[str, Value]) -> str | None:
         values = {**self._given, **config}
@@ -150,7 +140,6 @@ class ConstrainedSpace(Space):
         return self.decode(self._canonical(self.encode_all([config]))[0].tolist())
 
     def _canonical(self, points: PointArray) -> PointArray:
-        """Return the canonical form of many points, shape (points, parameters)."""
         found = points.copy() if self._conditions else points
         for condition in self._conditions:  # ordered: what a condition names is final before
             matters = condition.solutions.contains(found[:, condition.axes])
@@ -159,61 +148,6 @@ class ConstrainedSpace(Space):
             assert default is not None
             found[~matters, self.points.axis[parameter.name]] = default
         return found
-
-    # ---------------------------------------------------------------- drawing
-
-    @cached_property
-    def draws(self) -> Draws:
-        """The solutions of the constraints, or of all but the widest, which then judge them."""
-        judge = self._solutions.contains if self._solutions.left_out else None
-        return Draws(self.points, self._solutions, self.decode, judge)
-
-    # ------------------------------------------------------------- neighbours
-
-    def neighbour_points(self, point: PointArray) -> PointArray:
-        """Return the legal points that differ in one parameter; see Space.neighbour_points.
-
-        Parameters that no longer matter then differ too. All values are tried where there are at
-        most 64, else the 32 nearest on each side and 32 spread evenly over all.
-        """
-        here = self._canonical(point[None, :])
-        changed, which = self.points.changes(here[0])
-        if self._conditions:
-            changed = self._canonical(changed)
-            changed = changed[changed[np.arange(len(which)), which] != here[0, which]]
-        return changed[self.are_legal(changed)]
-
-    def nearest_legal(self, config: Config, rng: random.Random) -> Config:
-        """Return the legal configuration at the least distance.
-
-        Where constraints are left to rejection and that one breaks them, it is the nearest of those
-        that differ in one parameter, a uniform sample, and the default. Raises UsageError where
-        there is none either.
-        """
-        here = self._canonical(self.encode_all([config]))[0]
-        if self.are_legal(here[None, :])[0]:
-            return self.decode(here.tolist())
-
-        def cost(name: str) -> npt.NDArray[np.float64]:
-            axis = self.points.axis[name]
-            indices = np.arange(self.points.extents[axis])
-            return np.asarray(step_size(self.parameters[axis], int(here[axis]), indices), float)
-
-        nearest = self._solutions.nearest(here.tolist(), cost)
-        if nearest is not None and self.are_legal(np.array([nearest]))[0]:
-            return self.decode(nearest)
-        near = [*map(self.decode, self.neighbour_points(here).tolist())]
-        candidates = [*near, *self.sample(rng, _REPAIR_CANDIDATES), self.default]
-        legal = [other for other in candidates if self.is_legal(other)]
-        if not legal:
-            raise UsageError("no legal configuration was found; check the constraints")
-        return min(legal, key=lambda other: self.distance(config, other))
-
-    # --------------------------------------------------------------- encoding
-
-    def decode(self, positions: Sequence[int]) -> Config:
-        """Return the configuration with these indices; the inverse of `encode`."""
-        return Config(self.points.decode(positions))
 
     @cached_property
     def default(self) -> Config:

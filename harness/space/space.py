@@ -5,17 +5,55 @@ from __future__ import annotations
 import math
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from harness.core.errors import UsageError
 from harness.core.program import Launch
 from harness.core.records import Config, Value
-from harness.space.draws import Draws
 from harness.space.points import PointArray, Points, step_size
 from harness.space_file import Parameter
+
+_MAX_DRAWS = 200_000
+_DRAW_COST = 32  # of a draw by index, in configurations that are looked up in a set
+_ESTIMATE_DRAWS = 20_000
+_BATCH = 1 << 14  # points that are drawn and judged together
+_REPAIR_CANDIDATES = 64
+
+Costs = Callable[[str], npt.NDArray[np.float64]]
+"""From a parameter to the cost of each of its values."""
+
+
+class SolutionSet(Protocol):
+    """Points by index, among them all legal ones: `Solutions` of constraints, or rows.
+
+    Every one is legal unless constraints are `left_out`, which only `contains` knows.
+    """
+
+    @property
+    def count(self) -> int:
+        """The number of these points."""
+
+    @property
+    def left_out(self) -> Sequence[object]:
+        """The constraints that some of these points break."""
+
+    def points(self, indices: Sequence[int]) -> PointArray:
+        """Return the points with these indices, shape (indices, parameters)."""
+
+    def draw(self, rng: np.random.Generator, count: int) -> PointArray:
+        """Draw so many points, uniform and independent; needs one or more."""
+
+    def contains(self, points: PointArray) -> npt.NDArray[np.bool_]:
+        """Say of many points whether they are legal, shape (points,)."""
+
+    def nearest(self, here: Sequence[int], cost: Costs, rng: random.Random) -> Sequence[int] | None:
+        """Return the point whose values cost the least in all, which is 0 for the values of `here`;
+        None where there is no point."""
 
 
 class Space(ABC):
@@ -28,6 +66,8 @@ class Space(ABC):
 
     parameters: tuple[Parameter, ...]
     points: Points
+    tried_values = 64
+    """The most values of a parameter of which `neighbour_points` tries all."""
 
     @property
     @abstractmethod
@@ -36,8 +76,8 @@ class Space(ABC):
 
     @cached_property
     @abstractmethod
-    def draws(self) -> Draws:
-        """The legal configurations by index, and samples of them."""
+    def solutions(self) -> SolutionSet:
+        """The legal points."""
 
     # ---------------------------------------------------------------- judging
 
@@ -49,13 +89,17 @@ class Space(ABC):
         """Whether the configuration has a value of each parameter, legal or not."""
         return self.points.why_no_point(config) is None
 
-    @abstractmethod
     def are_legal(self, points: PointArray) -> npt.NDArray[np.bool_]:
         """Say of many points whether they are legal, shape (points,)."""
+        return self.solutions.contains(points)
 
-    @abstractmethod
     def canonical(self, config: Config) -> Config:
         """Set every parameter that does not matter to its default."""
+        return config
+
+    def _canonical(self, points: PointArray) -> PointArray:
+        """Return the canonical form of many points, shape (points, parameters)."""
+        return points
 
     def is_legal(self, config: Mapping[str, Value]) -> bool:
         """Whether the configuration is legal."""
@@ -71,51 +115,134 @@ class Space(ABC):
     @property
     def count(self) -> int | None:
         """The exact number of legal configurations; None where counting costs too much."""
-        return self.draws.count
+        return None if self.solutions.left_out else self.solutions.count
 
     def budget(self, limit: int) -> int:
         """Return how many configurations can be measured within a limit."""
         return limit if self.count is None else min(limit, self.count)
 
     def estimate_count(self, rng: random.Random) -> tuple[float, float]:
-        """Estimate the number of legal configurations, with its standard error."""
-        return self.draws.estimate_count(rng)
+        """Estimate the number of legal configurations, with its standard error.
+
+        One success and one failure are added to the share of legal draws (Agresti and Coull,
+        1998), so that the error is not 0 where all draws end alike.
+        """
+        total = self.solutions.count
+        if total == 0 or self.count is not None:
+            return float(total), 0.0
+        indices = [rng.randrange(total) for _ in range(_ESTIMATE_DRAWS)]
+        legal = len(self._legal(self.solutions.points(indices)))
+        share = (legal + 1) / (_ESTIMATE_DRAWS + 2)
+        error = math.sqrt(share * (1 - share) / _ESTIMATE_DRAWS)
+        return total * share, total * error
 
     # ---------------------------------------------------------------- drawing
 
     def __getitem__(self, index: int) -> Config:
         """Return the legal configuration with this index; needs an exact count."""
-        return self.draws[index]
+        if self.count is None:
+            raise UsageError("this space is too large to index its legal configurations")
+        if not 0 <= index < self.count:
+            raise IndexError(f"configuration {index} of {self.count}")
+        return self.decode(self.solutions.points([index])[0].tolist())
 
     def __iter__(self) -> Iterator[Config]:
         """Yield every legal configuration."""
-        return iter(self.draws)
+        total = self.solutions.count
+        for begin in range(0, total, _BATCH):
+            yield from self._configs(range(begin, min(begin + _BATCH, total)))
+
+    def _configs(self, indices: Sequence[int]) -> Iterator[Config]:
+        """Yield the legal ones among the solutions with these indices."""
+        return map(self.decode, self._legal(self.solutions.points(indices)).tolist())
+
+    def _legal(self, points: PointArray) -> PointArray:
+        return points[self.are_legal(points)] if self.solutions.left_out else points
 
     def sample(
         self, rng: random.Random, count: int = 1, exclude: Collection[Config] = ()
     ) -> list[Config]:
-        """Draw distinct legal configurations uniformly; see Draws.sample."""
-        return self.draws.sample(rng, count, exclude)
+        """Draw distinct legal configurations, uniformly among those not excluded (a set).
+
+        Returns fewer than `count` where there are no more, and, in a space that is too large to
+        list or to count, where 200,000 draws in a row find none.
+        """
+        total = self.solutions.count
+        listable = self.count is not None or total <= _MAX_DRAWS
+        # Draw for as long as listing everything once would cost, then list.
+        patience = total // _DRAW_COST if listable else _MAX_DRAWS
+        drawn: dict[Config, None] = {}
+        missed, batch = patience if listable and 4 * count > total else 0, count
+        while len(drawn) < count and missed < patience:
+            tried = dict.fromkeys(self._configs([rng.randrange(total) for _ in range(batch)]))
+            new = [config for config in tried if config not in exclude and config not in drawn]
+            drawn |= dict.fromkeys(new[: count - len(drawn)])
+            missed = 0 if new else missed + batch
+            batch = count - len(drawn) if new else min(_BATCH, 2 * batch)
+        if len(drawn) < count and listable:
+            rest = [c for c in self._all if c not in exclude and c not in drawn]
+            drawn |= dict.fromkeys(rng.sample(rest, min(count - len(drawn), len(rest))))
+        return list(drawn)
+
+    @cached_property
+    def _all(self) -> list[Config]:
+        """All legal configurations; only where few are left to draw, or many are wanted."""
+        return list(self)
 
     def sample_points(self, rng: np.random.Generator, count: int) -> PointArray:
-        """Draw legal points uniformly, with repeats; see Draws.sample_points."""
-        return self.draws.sample_points(rng, count)
+        """Draw legal points, uniform and independent, so repeats occur; shape (points, parameters).
+
+        Returns fewer than `count` where nothing is legal, and, in a space that is too large to
+        count, where 200,000 draws find fewer.
+        """
+        batches, drawn, wanted = [self.points.encode_all([])], 0, count
+        while wanted > 0 and self.solutions.count > 0 and drawn < max(count, _MAX_DRAWS):
+            more = 1 if self.count is not None else 2 ** len(batches)
+            batch = min(_BATCH, wanted * more)
+            points = self.solutions.draw(rng, batch).astype(self.points.dtype)
+            batches.append(self._legal(points)[:wanted])
+            drawn, wanted = drawn + batch, wanted - len(batches[-1])
+        return np.concatenate(batches)
 
     # ------------------------------------------------------------- neighbours
 
-    @abstractmethod
     def neighbour_points(self, point: PointArray) -> PointArray:
         """Return the legal points that differ from a point, shape (parameters,), in one parameter.
 
-        For a parameter with many values, the nearest ones and some others are tried.
+        Parameters that no longer matter then differ too. All values are tried where there are at
+        most `tried_values`, else the 32 nearest on each side and 32 spread evenly over all.
         """
+        here = self._canonical(point[None, :])[0]
+        changed, which = self.points.changes(here, self.tried_values)
+        changed = self._canonical(changed)
+        changed = changed[changed[np.arange(len(which)), which] != here[which]]
+        legal: PointArray = changed[self.are_legal(changed)]
+        return legal
 
-    @abstractmethod
     def nearest_legal(self, config: Config, rng: random.Random) -> Config:
-        """Return a legal configuration near an illegal one, for techniques that propose anything.
+        """Return the legal configuration at the least distance, for techniques that propose
+        anything.
 
-        Raises UsageError where nothing is legal.
+        Where constraints are left to rejection and that one breaks them, it is the nearest of those
+        that differ in one parameter, a uniform sample, and the default. Raises UsageError where
+        there is none either.
         """
+        here = self._canonical(self.encode_all([config]))[0]
+
+        def cost(name: str) -> npt.NDArray[np.float64]:
+            axis = self.points.axis[name]
+            indices = np.arange(self.points.extents[axis])
+            return np.asarray(step_size(self.parameters[axis], int(here[axis]), indices), float)
+
+        nearest = self.solutions.nearest(here.tolist(), cost, rng)
+        if nearest is not None and self.are_legal(np.array([nearest]))[0]:
+            return self.decode(nearest)
+        near = [*map(self.decode, self.neighbour_points(here).tolist())]
+        candidates = [*near, *self.sample(rng, _REPAIR_CANDIDATES), self.default]
+        legal = [other for other in candidates if self.is_legal(other)]
+        if not legal:
+            raise UsageError("no legal configuration was found; check the constraints")
+        return min(legal, key=lambda other: self.distance(config, other))
 
     def distance(self, one: Config, other: Config) -> float:
         """Sum the relative steps on scales, and 1 for any other change."""
@@ -135,9 +262,9 @@ class Space(ABC):
         """
         return self.points.encode_all(configs)
 
-    @abstractmethod
     def decode(self, positions: Sequence[int]) -> Config:
         """Return the configuration with these indices; the inverse of `encode`."""
+        return Config(self.points.decode(positions))
 
     # -------------------------------------------------------------- launching
 

@@ -95,14 +95,14 @@ def normalised(
             name = spelled.replace("-", "_")
             message = _why_not(name, value, by_name)
             if message is not None:
-                document.fault_at(("baselines", baseline, spelled), message)
+                document.fault(("baselines", baseline, spelled), message)
             found.setdefault(baseline, {})[name] = value
         if baseline == "default":
             text = "is the name of the space's own default; choose another name"
-            document.fault_at(("baselines", baseline), text)
+            document.fault(("baselines", baseline), text)
         if not values:
             text = "sets nothing, so it is the default, which is always a baseline; remove it"
-            document.fault_at(("baselines", baseline), text)
+            document.fault(("baselines", baseline), text)
     return found
 
 
@@ -122,27 +122,25 @@ def check_baselines(
     document: Document,
     baselines: Sequence[Baseline],
     parameters: Sequence[Sequence[Parameter]],
-    constraints: Mapping[int, Expression],
+    constraints: Sequence[Expression],
     inputs: Sequence[Input],
 ) -> None:
-    """Check that every named baseline is legal on some input, as far as that needs no device.
+    """Check that each of these baselines is legal on some input, as far as that needs no device.
 
     `parameters` are the parameters that are tuned together, for each compiler.
     """
     for baseline in baselines:
         location: Location = ("baselines", baseline.name)
-        if location not in document.lines:
-            continue  # a compiler's level: where constraints forbid it, it is no baseline
         configs = [config for tuned in parameters if (config := baseline.config(tuned))]
-        reasons = [_why_illegal(c, constraints.values(), i) for c in configs for i in inputs]
+        reasons = [_why_illegal(c, constraints, i) for c in configs for i in inputs]
         if not configs:
             text = (
                 "sets flags of several compilers, which are never tuned together; "
                 "name one baseline for each"
             )
-            document.fault_at(location, text)
+            document.fault(location, text)
         elif None not in reasons:
-            document.fault_at(location, f"is illegal on every input: {reasons[0]}")
+            document.fault(location, f"is illegal on every input: {reasons[0]}")
 
 
 def _why_illegal(config: Config, constraints: Iterable[Expression], problem: Input) -> str | None:

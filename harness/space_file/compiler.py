@@ -6,15 +6,16 @@ import dataclasses
 import json
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
 from harness.space_file.document import Document, Location
-from harness.space_file.tuned import StrictModel, plain
+from harness.space_file.messages import StrictModel
+from harness.space_file.tuned import plain
 
 Word = Annotated[StrictStr, AfterValidator(plain), Field(min_length=1)]
 COMPILERS = {"cuda": "nvcc", "opencl": "opencl"}
@@ -70,6 +71,10 @@ class CompilersModel(StrictModel):
         default_factory=CompilerModel, description="used by the opencl backend"
     )
 
+    def of(self, compiler: str) -> CompilerModel:
+        """Return the settings of a compiler."""
+        return self.nvcc if compiler == "nvcc" else self.opencl
+
     def plans(self, folder: Path) -> dict[str, CompilerPlan]:
         """Return the plan of each language; include folders become absolute."""
         return {
@@ -108,29 +113,26 @@ def _plan(model: CompilerModel, folder: Path, std: str) -> CompilerPlan:
     return CompilerPlan((*first, *model.options), folders, model.build_timeout_s)
 
 
-def included_folders(document: Document, language: str) -> tuple[Path, ...]:
+def include_folders(document: Document, model: CompilersModel, language: str) -> tuple[Path, ...]:
     """Return the include folders of a language, and note those that are no folders."""
     compiler, folder = COMPILERS[language], document.folder_of("compiler")
-    named = _settings(document, compiler).get("include")
-    found = []
-    for index, name in enumerate(named if isinstance(named, list) else ()):
-        path = folder / name if isinstance(name, str) else folder
-        if path.is_dir():
-            found.append(path)
-        else:
+    folders = [folder / name for name in model.of(compiler).include]
+    for index, path in enumerate(folders):
+        if not path.is_dir():
             text = f"{path} is not a folder; paths are relative to the space file"
-            document.fault_at(("compiler", compiler, "include", index), text)
-    return tuple(found)
+            document.fault(("compiler", compiler, "include", index), text)
+    return tuple(path for path in folders if path.is_dir())
 
 
-def check_compiler_options(document: Document, parameters: Collection[str]) -> None:
+def check_compiler_options(
+    document: Document, model: CompilersModel, parameters: Collection[str]
+) -> None:
     """Check that no fixed option says what harness or another key says."""
     for compiler in COMPILERS.values():
-        options = _settings(document, compiler).get("options")
-        for index, option in enumerate(options if isinstance(options, list) else ()):
+        for index, option in enumerate(model.of(compiler).options):
             location: Location = ("compiler", compiler, "options", index)
-            for reason in _why_refused(str(option), parameters):
-                document.fault_at(location, f"`{option}` {reason}")
+            for reason in _why_refused(option, parameters):
+                document.fault(location, f"`{option}` {reason}")
 
 
 def _why_refused(option: str, parameters: Collection[str]) -> Iterator[str]:
@@ -151,10 +153,3 @@ def _why_refused(option: str, parameters: Collection[str]) -> Iterator[str]:
     defined = _DEFINE.fullmatch(option)
     if defined and defined[1] in parameters:
         yield f"defines {defined[1]}, which is a parameter; remove one of them"
-
-
-def _settings(document: Document, compiler: str) -> Mapping[str, Any]:
-    """Return the settings of a compiler, empty where there are none or they have another shape."""
-    found = document.data.get("compiler")
-    inner = found.get(compiler) if isinstance(found, dict) else None
-    return inner if isinstance(inner, dict) else {}

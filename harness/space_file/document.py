@@ -19,7 +19,6 @@ from yaml.composer import Composer
 from yaml.reader import Reader
 from yaml.resolver import Resolver
 
-from harness.constraints.expression import Expression
 from harness.core.errors import Fault, SpecError
 from harness.core.text import escaped
 from harness.source.kernel_source import read_text
@@ -42,25 +41,18 @@ def located(location: Location, text: str) -> str:
     return f"{'.'.join(map(str, location))}: {text}" if location else text
 
 
-def _is_located(keys: Location, text: str) -> bool:
-    """Say whether a text begins with these keys, with those around them, or with the last one."""
-    begins = [located(keys[:end], "") for end in range(1, len(keys) + 1)]
-    return not keys or text.startswith((*begins, f"`{keys[-1]}`"))
-
-
 @dataclass
 class Document:
     """The data of a YAML file, and the 1-based line of each value by its location.
 
-    Data that was given in Python has no lines. `parsed` has expressions that were added to the
-    data, by their locations. `inherited` has the files of the keys that `extends` brings in.
+    Data that was given in Python has no lines. `inherited` has the files of the keys that
+    `extends` brings in.
     """
 
     path: str
     data: Any = None
     lines: dict[Location, int] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
-    parsed: dict[Location, Expression] = field(default_factory=dict)
     inherited: dict[str | int, str] = field(default_factory=dict)
 
     def path_of(self, location: Location) -> Path:
@@ -78,15 +70,11 @@ class Document:
             keys = keys[:-1]
         return self.lines.get(keys, 0)
 
-    def fault(self, location: Iterable[str | int], text: str) -> None:
-        """Note a fault of the value at this location; without lines, its keys say where it is."""
-        keys = tuple(location)
-        named = text if self.lines or _is_located(keys, text) else located(keys, text)
-        self.faults.append(_fault(self.path_of(keys), named, self.line_of(keys)))
-
-    def fault_at(self, location: Location, text: str) -> None:
-        """Note a fault of the value at this location, behind the keys that lead to it."""
-        self.fault(location, located(location, text))
+    def fault(self, location: Location, text: str, key: str | None = None) -> None:
+        """Note a fault of the value at this location, or of a key in it, behind the keys that lead
+        to the value."""
+        at = location if key is None else (*location, key)
+        self.faults.append(_fault(self.path_of(at), located(location, text), self.line_of(at)))
 
     def fault_on_line(self, line: int, text: str) -> None:
         """Note a fault of this line."""
@@ -141,10 +129,10 @@ def _extended(document: Document, chain: tuple[Path, ...]) -> Document:
     path = chain[-1].parent / named
     if path.resolve() in {other.resolve() for other in chain}:
         files = ", ".join(map(str, (*chain, path)))
-        document.fault_at(("extends",), f"is circular: {files}; remove one `extends`")
+        document.fault(("extends",), f"is circular: {files}; remove one `extends`")
     elif not path.is_file():
         text = f"{path} does not exist{_spaces_there(path)}; paths are relative to the space file"
-        document.fault_at(("extends",), text)
+        document.fault(("extends",), text)
     if document.faults:
         raise SpecError(document.faults)
     base = _extended(read_document(path), (*chain, path))

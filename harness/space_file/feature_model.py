@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, StrictInt, StrictStr, model_validator
 
+from harness.space_file.messages import StrictModel
 from harness.space_file.templates import Template
-from harness.space_file.tuned import Name, StrictModel, plain
+from harness.space_file.tuned import Name, plain
 
 _OPTION = re.compile(r"-[^\s=]*[^\s=-]=?|[^\s={}-][^\s={}]*=")
 _MOST = 65_535  # arguments of a command line, and words of an output

@@ -6,13 +6,13 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from harness.core.files import nearest_file
-from harness.core.kernel_name import is_kernel_name, plain_name
+from harness.core.kernel_name import plain_name
 from harness.source.kernel_source import Source, read_source, read_text
-from harness.space_file.compiler import included_folders
+from harness.space_file.compiler import include_folders
 from harness.space_file.document import Document, Location
+from harness.space_file.model import Sources, SpaceFile
 
 HOST_FUNCTIONS = ("arguments", "reference")
 
@@ -33,52 +33,43 @@ class Files:
         return frozenset(value for value in constants if isinstance(value, str))
 
 
-def check_files(document: Document) -> Files | None:
+def check_files(document: Document, model: SpaceFile) -> Files | None:
     """Read the sources and the host module, and check that they define what they must.
 
     Returns None, and notes the fault, where something is missing.
     """
-    kernel, folder = section(document, "kernel"), document.folder_of("kernel")
-    functions = _functions(kernel.get("function"))
+    folder = document.folder_of("kernel")
     named = {
-        language: (location, folder / name, included_folders(document, language))
-        for language, (location, name) in _named_sources(kernel.get("source"))
+        language: (location, folder / name, include_folders(document, model.compiler, language))
+        for language, (location, name) in _named_sources(model.kernel.source)
     }
-    read = {each: _source(document, *each, functions) for each in dict.fromkeys(named.values())}
-    sources = {language: source for language, each in named.items() if (source := read[each])}
-    host = kernel.get("host")
-    if not isinstance(host, str):
-        return None
-    host_text = _host_text(document, folder / host)
-    return None if host_text is None else Files(sources, folder / host, host_text)
+    at: Location = ("kernel", "function")
+    is_alone = isinstance(model.kernel.function, str)
+    functions = [
+        (at if is_alone else (*at, index), plain_name(name))
+        for index, name in enumerate(model.functions)
+    ]
+    read = {place: _source(document, *place, functions) for place in dict.fromkeys(named.values())}
+    sources = {language: source for language, place in named.items() if (source := read[place])}
+    host = folder / model.kernel.host
+    host_text = _host_text(document, host, model)
+    return None if host_text is None else Files(sources, host, host_text)
 
 
-def section(document: Document, key: str) -> Mapping[str, Any]:
-    """Return a part of the file, empty where it is no mapping: the model reports its shape."""
-    found = document.data.get(key)
-    return found if isinstance(found, dict) else {}
-
-
-def _named_sources(value: object) -> Iterator[tuple[str, tuple[Location, str]]]:
+def _named_sources(source: str | Sources) -> Iterator[tuple[str, tuple[Location, str]]]:
     """Yield each language with the location and the name of its source file.
 
     One file is for both languages; its name says where it is for CUDA alone.
     """
-    is_cuda = isinstance(value, str) and value.lower().endswith((".cu", ".cuh"))
-    for language in ("cuda",) if is_cuda else ("cuda", "opencl"):
-        if isinstance(value, str):
-            yield language, (("kernel", "source"), value)
-        elif isinstance(value, dict) and isinstance(value.get(language), str):
-            yield language, (("kernel", "source", language), value[language])
-
-
-def _functions(value: object) -> list[tuple[Location, str]]:
-    """Return each kernel's name with its location; the model reports a text that is no name."""
-    location: Location = ("kernel", "function")
-    found: list[tuple[Location, object]] = [(location, value)]
-    if isinstance(value, list):
-        found = [((*location, index), name) for index, name in enumerate(value)]
-    return [(at, name) for at, name in found if isinstance(name, str) and is_kernel_name(name)]
+    location: Location = ("kernel", "source")
+    if isinstance(source, str):
+        is_cuda = source.lower().endswith((".cu", ".cuh"))
+        for language in ("cuda",) if is_cuda else ("cuda", "opencl"):
+            yield language, (location, source)
+        return
+    for language, name in source:
+        if name is not None:
+            yield language, ((*location, language), name)
 
 
 def _source(
@@ -91,13 +82,12 @@ def _source(
     try:
         source = read_source(path, folders)
     except (OSError, ValueError) as error:
-        document.fault_at(location, f"{path} {reason(error, path)}")
+        document.fault(location, f"{path} {reason(error, path)}")
         return None
-    for where, function in functions:
-        word = plain_name(function)
+    for where, word in functions:
         if not source.mentions(word):
             text = f"`{word}` does not occur in {path}; name the kernel as the source does"
-            document.fault_at(where, text)
+            document.fault(where, text)
     return source
 
 
@@ -110,7 +100,7 @@ def reason(error: OSError | ValueError, path: Path) -> str:
     return f"cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
 
 
-def _host_text(document: Document, path: Path) -> str | None:
+def _host_text(document: Document, path: Path, model: SpaceFile) -> str | None:
     """Return the host module's text, and check the functions that it defines."""
     found = read_python(document, ("kernel", "host"), path)
     if found is None:
@@ -118,7 +108,7 @@ def _host_text(document: Document, path: Path) -> str | None:
     text, module = found
     defined = defined_in(module)
     check_functions(document, ("kernel", "host"), path, HOST_FUNCTIONS, defined)
-    _check_launches(document, path, defined)
+    _check_launches(document, path, defined, model)
     return text
 
 
@@ -130,17 +120,17 @@ def read_python(
     Returns None, and notes the fault, where that fails.
     """
     if path.suffix != ".py":
-        document.fault_at(location, f"{path} is not a Python file; its name must end in .py")
+        document.fault(location, f"{path} is not a Python file; its name must end in .py")
         return None
     try:
         text = read_text(path)
         return text, ast.parse(text)
     except SyntaxError as error:
-        document.fault_at(location, f"{path}:{error.lineno or 1} is not Python: {error.msg}")
+        document.fault(location, f"{path}:{error.lineno or 1} is not Python: {error.msg}")
     except (RecursionError, MemoryError):
-        document.fault_at(location, f"{path} is not Python: it is nested too deep")
+        document.fault(location, f"{path} is not Python: it is nested too deep")
     except (OSError, ValueError) as error:
-        document.fault_at(location, f"{path} {reason(error, path)}")
+        document.fault(location, f"{path} {reason(error, path)}")
     return None
 
 
@@ -151,22 +141,23 @@ def check_functions(
     there = ", ".join(sorted(defined)) or "nothing"
     for function in (function for function in needed if function not in defined):
         text = f"{path} must define the function `{function}`, but defines {there}"
-        document.fault_at(location, text)
+        document.fault(location, text)
 
 
-def _check_launches(document: Document, path: Path, defined: set[str]) -> None:
+def _check_launches(document: Document, path: Path, defined: set[str], model: SpaceFile) -> None:
     """Check that either the space gives launch sizes or the host module gives the launches."""
     location: Location = ("launch",)
-    launch, functions = document.data.get("launch"), section(document, "kernel").get("function")
-    if launch == "host" and "launches" not in defined:
-        text = f"`host` needs the function `launches` in {path}, which defines "
-        document.fault_at(location, text + ", ".join(sorted(defined)))
-    if isinstance(launch, dict) and "launches" in defined:
+    if model.launch == "host":
+        if "launches" not in defined:
+            text = f"`host` needs the function `launches` in {path}, which defines "
+            document.fault(location, text + ", ".join(sorted(defined)))
+        return
+    if "launches" in defined:
         text = f"{path} defines launches(), which is only used with `launch: host`; "
-        document.fault_at(location, text + "write that, or remove the function")
-    if isinstance(launch, dict) and len(_functions(functions)) > 1:
+        document.fault(location, text + "write that, or remove the function")
+    if len(model.functions) > 1:
         text = "several kernels need `launch: host`, and launches() in the host module"
-        document.fault_at(("kernel", "function"), text)
+        document.fault(("kernel", "function"), text)
 
 
 def defined_in(module: ast.Module) -> set[str]:

@@ -11,12 +11,10 @@ import numpy as np
 from pydantic import AfterValidator, Field, StrictFloat, StrictInt, StrictStr, model_validator
 
 from harness.constraints.arithmetic import MAX_EXACT
-from harness.constraints.expression import Expression
 from harness.core.arrays import Array
-from harness.core.errors import ExpressionError
 from harness.core.records import Input, Value
-from harness.core.text import suggestion
-from harness.space_file.tuned import StrictModel, distinct, plain
+from harness.space_file.messages import StrictModel
+from harness.space_file.tuned import distinct, plain
 
 MOST_INPUTS = 1_000
 _CANDIDATES = 4096
@@ -144,7 +142,7 @@ def candidate_inputs(
 ) -> list[Input]:
     """List the inputs that may be drawn: all in the ranges for which a condition holds, or a few
     thousand that are spread over them."""
-    return [problem for problem in _candidates(features, ranges) if _holds(holds, problem)]
+    return [problem for problem in _candidates(features, ranges) if holds(problem)]
 
 
 def draw_inputs(
@@ -179,13 +177,6 @@ def draw_inputs(
     return found
 
 
-def _holds(holds: Callable[[Input], bool], problem: Input) -> bool:
-    try:
-        return holds(problem)
-    except ExpressionError:  # such as a division by zero on this input
-        return False
-
-
 def _candidates(features: Sequence[str], ranges: Mapping[str, FeatureRange]) -> list[Input]:
     """Return all inputs where they are few; else the ends of all ranges, and points of a sequence
     of low discrepancy (Roberts, "The Unreasonable Effectiveness of Quasirandom Sequences", 2018).
@@ -211,18 +202,3 @@ def _golden_ratio(dimensions: int) -> float:
     for _ in range(60):
         root = (1 + root) ** (1 / (dimensions + 1))
     return root
-
-
-def parsed_condition(text: str | None, features: Sequence[str]) -> Expression | None:
-    """Parse a condition over features; raises ExpressionError, also for a name that is none."""
-    if text is None:
-        return None
-    condition = Expression(text)
-    unknown = sorted(condition.names - set(features))
-    if unknown:
-        raise ExpressionError(
-            f"`{unknown[0]}` is not a feature; {suggestion(unknown[0], features)}"
-        )
-    if condition.is_number:
-        raise ExpressionError(f"`{text}` is a number, not a condition")
-    return condition

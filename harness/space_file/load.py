@@ -2,38 +2,32 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
-from pydantic import ValidationError
+from pydantic.json_schema import models_json_schema
 
 from harness.core.errors import Fault, SpecError
 from harness.core.records import Input
-from harness.space_file import checks, messages, program_checks
-from harness.space_file.baselines import (
-    Baseline,
-    Levels,
-    baselines_of,
-    check_baselines,
-    normalised,
-)
+from harness.space_file import checks, program_checks
+from harness.space_file.baselines import Levels, baselines_of, check_baselines, normalised
 from harness.space_file.compiler import check_compiler_options
 from harness.space_file.document import Document, python_space, read_space
-from harness.space_file.expressions import CARVEOUT, Expressions, check_expressions
-from harness.space_file.files import check_files, section
-from harness.space_file.flag_expansion import expand_flags
-from harness.space_file.flag_files import expand_files
-from harness.space_file.model import SpaceFile
-from harness.space_file.parameters import Parameter, parameters_of
+from harness.space_file.files import check_files
+from harness.space_file.flags.expansion import flags_of
+from harness.space_file.legality import (
+    PlacedExpression,
+    by_compiler,
+    check_relevance,
+    check_solutions,
+)
+from harness.space_file.messages import validated
+from harness.space_file.model import LaunchModel, SpaceFile
+from harness.space_file.parameters import Parameter, Placed, parameters_of
 from harness.space_file.program_checks import check_program
 from harness.space_file.program_model import ProgramSpaceFile
-from harness.space_file.relevance import check_relevance
-from harness.space_file.solutions import by_compiler, check_solutions
 from harness.space_file.spec import Constraint, LaunchPlan, Spec
-
-Shape = TypeVar("Shape", SpaceFile, ProgramSpaceFile)
 
 
 def load_spec(path: Path) -> Spec:
@@ -52,153 +46,136 @@ def make_spec(data: Mapping[str, object], folder: Path) -> Spec:
 
 
 def _load(document: Document, path: Path) -> Spec:
-    named, notices = expand_flags(document)
-    files = expand_files(document, document.folder_of("flags"))
-    load = _load_program if "program" in document.data else _load_kernel
+    """Check each value, then names and files, then whether the parts are used and fit together."""
+    model = validated(document, _shape(document))
+    flags = flags_of(document, model)
+    placed = [*parameters_of(model.parameters), *flags.placed]
+    parameters = tuple(parameter for _, parameter in placed)
+    inputs = checks.check_inputs(document, model.inputs)
+    written = _written(model, placed)
+    checks.check_names(document, model.functions, model.inputs.features, placed)
+    checks.check_defaults(document, placed)
+    checks.check_expressions(
+        document, written, [*(p.name for p in parameters), *model.inputs.features]
+    )
     levels: Levels = {
-        (n.compiler, name): values for n in named for name, values in n.levels.items()
+        (n.compiler, name): values for n in flags.named for name, values in n.levels.items()
     }
-    return dataclasses.replace(
-        load(document, path, levels),
-        named_flags=named,
-        notices=(*notices, *files.notices),
-        flag_files=files.by_value,
-    )
-
-
-def _load_kernel(document: Document, path: Path, levels: Levels) -> Spec:
-    model = _validated(document, SpaceFile)
-    files = check_files(document)
-    check_compiler_options(document, section(document, "parameters"))
-    expressions = check_expressions(document)
-    inputs = checks.check_inputs(document)
-    if model is None or files is None:
-        raise SpecError(document.faults)
-    parameters, baselines = _checked(document, model, expressions, levels)
-    if model.is_cooperative and "opencl" in files.sources:
-        message = "OpenCL has no cooperative launches: write `source: {cuda: FILE}` in kernel"
-        document.fault_at(("launch", "cooperative"), message)
-    if expressions.carveout is not None and "opencl" in files.sources:
-        message = "OpenCL cannot prefer shared memory: write `source: {cuda: FILE}` in kernel"
-        document.fault_at(CARVEOUT, message)
-    if not document.faults:
-        checks.check_use(document, parameters, expressions, files)
-    _check_whole(document, parameters, baselines, expressions, inputs)
-    spec = _spec(document, path, model, parameters, baselines, expressions, inputs)
-    if spec.launch is not None and model.is_cooperative:
-        spec = dataclasses.replace(spec, launch=dataclasses.replace(spec.launch, cooperative=True))
-    return dataclasses.replace(
-        spec,
-        sources=files.sources,
-        host=files.host,
-        host_text=files.host_text,
-        compilers=model.compiler.plans(document.folder_of("compiler")),
-    )
-
-
-def _load_program(document: Document, path: Path, levels: Levels) -> Spec:
-    for key in ("kernel", "launch"):
-        if key in document.data:
-            text = f"a space tunes either a program or a kernel: remove `program`, or `{key}`"
-            document.fault((key,), text)
-            raise SpecError(document.faults)
-    model = _validated(document, ProgramSpaceFile)
-    expressions = check_expressions(document)
-    inputs = checks.check_inputs(document)
-    if model is None:
-        raise SpecError(document.faults)
-    program_checks.check_flags(document, model)
-    plan = check_program(document, model, inputs)
-    parameters, baselines = _checked(document, model, expressions, levels)
-    if plan is None:
-        raise SpecError(document.faults)
-    if not document.faults:
-        program_checks.check_use(document, model, plan, expressions)
-    _check_whole(document, parameters, baselines, expressions, inputs)
-    spec = _spec(document, path, model, parameters, baselines, expressions, inputs)
-    return dataclasses.replace(spec, program=plan)
-
-
-def _checked(
-    document: Document,
-    model: SpaceFile | ProgramSpaceFile,
-    expressions: Expressions,
-    levels: Levels,
-) -> tuple[tuple[Parameter, ...], tuple[Baseline, ...]]:
-    """Return the parameters and baselines, and note the faults of each."""
-    parameters = parameters_of(model, expressions)
-    checks.check_names(document, model)
-    checks.check_defaults(document, parameters)
     named = normalised(document, model.baselines, parameters)
-    return parameters, baselines_of(named, parameters, levels)
-
-
-def _check_whole(
-    document: Document,
-    parameters: Sequence[Parameter],
-    baselines: Sequence[Baseline],
-    expressions: Expressions,
-    inputs: Sequence[Input],
-) -> None:
-    """Check what needs all parts together; raises SpecError with all faults."""
+    baselines = baselines_of(named, parameters, levels)
+    if isinstance(model, ProgramSpaceFile):
+        parts = _program_parts(document, model, inputs, written)
+    else:
+        parts = _kernel_parts(document, model, parameters, written)
+    constraints = [(at, e) for at, e in written if at[0] == "constraints"] + flags.constraints
     if not document.faults:
-        check_relevance(document, parameters, inputs)
-        check_solutions(document, parameters, expressions, inputs)
+        check_relevance(document, placed, inputs)
+        sizes = [(at, e) for at, e in written if at[0] == "launch"]
+        check_solutions(document, parameters, constraints, sizes, inputs)
     if not document.faults:
-        meeting = list(by_compiler(parameters))
-        check_baselines(document, baselines, meeting, expressions.constraints, inputs)
+        expressions = [expression for _, expression in constraints]
+        tuned = list(by_compiler(parameters))
+        check_baselines(document, baselines[: len(named)], tuned, expressions, inputs)
     if document.faults:
         raise SpecError(document.faults)
-
-
-def _spec(
-    document: Document,
-    path: Path,
-    model: SpaceFile | ProgramSpaceFile,
-    parameters: tuple[Parameter, ...],
-    baselines: tuple[Baseline, ...],
-    expressions: Expressions,
-    inputs: tuple[Input, ...],
-) -> Spec:
-    """Return the spec, still without the files of a kernel or the plan of a program."""
-    group, grid = tuple(expressions.group.values()), tuple(expressions.grid.values())
-    shared, carveout = expressions.shared, expressions.carveout
     return Spec(
         path=path,
         name=model.name,
         title=model.title,
         functions=model.functions,
-        sources={},
-        host=path,
         parameters=parameters,
         constraints=tuple(
-            Constraint(
-                expression,
-                document.line_of(("constraints", index)),
-                document.path_of(("constraints",)),
-            )
-            for index, expression in expressions.constraints.items()
+            Constraint(expression, document.line_of(at), document.path_of(at))
+            for at, expression in constraints
         ),
-        launch=LaunchPlan(group, grid, shared, carveout=carveout) if group else None,
         features=tuple(model.inputs.features),
         inputs=inputs,
         verify=model.verify,
         measure=model.measure,
         search=model.search,
-        host_text="",
         baselines=baselines,
+        named_flags=tuple(flags.named),
+        notices=tuple(flags.notices),
+        **{"sources": {}, "host": path, "launch": None, "host_text": "", **parts},
     )
 
 
-def _validated(document: Document, shape: type[Shape]) -> Shape | None:
-    """Return the model; note the faults of the file's shape and return None where it has any."""
-    try:
-        return shape.model_validate(document.data)
-    except ValidationError as error:
-        described = messages.describe_errors(error.errors(), document.data, model=shape)
-        for location, text in described.items():
-            document.fault(location, text)
-        return None
+def _shape(document: Document) -> type[SpaceFile] | type[ProgramSpaceFile]:
+    if "program" not in document.data:
+        return SpaceFile
+    for key in ("kernel", "launch"):
+        if key in document.data:
+            text = f"a space tunes either a program or a kernel: remove `program`, or `{key}`"
+            document.fault((), text, key)
+            raise SpecError(document.faults)
+    return ProgramSpaceFile
+
+
+def _written(
+    model: SpaceFile | ProgramSpaceFile, placed: Sequence[Placed]
+) -> list[PlacedExpression]:
+    """Return the expressions of a file with their places."""
+    found: list[PlacedExpression] = [
+        (("constraints", index), constraint) for index, constraint in enumerate(model.constraints)
+    ]
+    found += (((*at, "when"), p.when) for at, p in placed if p.when is not None)
+    launch = model.launch if isinstance(model, SpaceFile) else None
+    if isinstance(launch, LaunchModel):
+        for key, sizes in (("group", launch.group), ("grid", launch.grid)):
+            found += ((("launch", key, index), size) for index, size in enumerate(sizes))
+        for key, size in (("shared", launch.shared), ("carveout", launch.carveout)):
+            found += [(("launch", key), size)] if size is not None else []
+    return found
+
+
+def _kernel_parts(
+    document: Document,
+    model: SpaceFile,
+    parameters: Sequence[Parameter],
+    written: Sequence[PlacedExpression],
+) -> dict[str, Any]:
+    """Check what spaces of kernels have; return their fields of a spec."""
+    check_compiler_options(document, model.compiler, model.parameters)
+    files = check_files(document, model)
+    launch = None
+    if isinstance(model.launch, LaunchModel):
+        given = model.launch
+        launch = LaunchPlan(
+            tuple(given.group), tuple(given.grid), given.shared, given.cooperative, given.carveout
+        )
+    in_opencl = files is not None and "opencl" in files.sources
+    if launch is not None and launch.cooperative and in_opencl:
+        message = "OpenCL has no cooperative launches: write `source: {cuda: FILE}` in kernel"
+        document.fault(("launch", "cooperative"), message)
+    if launch is not None and launch.carveout is not None and in_opencl:
+        message = "OpenCL cannot prefer shared memory: write `source: {cuda: FILE}` in kernel"
+        document.fault(("launch", "carveout"), message)
+    if document.faults or files is None:
+        raise SpecError(document.faults)
+    sizes = [expression for at, expression in written if at[0] == "launch"]
+    checks.check_use(document, model, parameters, files, sizes)
+    return {
+        "launch": launch,
+        "sources": files.sources,
+        "host": files.host,
+        "host_text": files.host_text,
+        "compilers": model.compiler.plans(document.folder_of("compiler")),
+    }
+
+
+def _program_parts(
+    document: Document,
+    model: ProgramSpaceFile,
+    inputs: Sequence[Input],
+    written: Sequence[PlacedExpression],
+) -> dict[str, Any]:
+    """Check what spaces of programs have; return their fields of a spec."""
+    program_checks.check_flags(document, model)
+    plan = check_program(document, model, inputs)
+    if document.faults or plan is None:
+        raise SpecError(document.faults)
+    program_checks.check_use(document, model, plan, written)
+    return {"program": plan}
 
 
 def load_specs(paths: Sequence[Path]) -> list[Spec]:
@@ -213,3 +190,20 @@ def load_specs(paths: Sequence[Path]) -> list[Spec]:
     if faults:
         raise SpecError(faults)
     return specs
+
+
+def space_schema() -> dict[str, Any]:
+    """Return one schema for both kinds of spaces, with a program or with a kernel."""
+    models = (SpaceFile, ProgramSpaceFile)
+    _, schema = models_json_schema([(model, "validation") for model in models])
+    required = [schema["$defs"][model.__name__].pop("required") for model in models]
+    kernel, program = ({"$ref": f"#/$defs/{model.__name__}"} for model in models)
+    return {"title": "harness space", "type": "object", **schema} | {
+        "if": {"required": ["extends"]},
+        "then": {"required": ["name"], "anyOf": [kernel, program]},
+        "else": {
+            "if": {"required": ["program"]},
+            "then": {**program, "required": required[1]},
+            "else": {**kernel, "required": required[0]},
+        },
+    }

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, TypeGuard, Union, get_args, get_origin
+from typing import Any, TypeVar, get_args
 
-from pydantic import BaseModel, Tag
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
-from pydantic_core import ErrorDetails
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
+from pydantic_core.core_schema import ErrorType
 
+from harness.core.errors import SpecError
 from harness.core.text import nearest, suggestion
-from harness.space_file.document import Location, located
-from harness.space_file.model import SpaceFile
-from harness.space_file.tuned import PARAMETER_TYPES
+from harness.space_file.document import Document, Location
+
+_KNOWN_TYPES = frozenset(get_args(ErrorType))
+
+Model = TypeVar("Model", bound=BaseModel)
 
 _EXPECTED = {
     # Where several hold, a union was tried: in the order in which they read well.
@@ -37,66 +46,107 @@ _BOUNDS = {
     "less_than": ("less than", "lt"),
 }
 
-_TAG_INDICES = {"parameters": 2, "flags": 3, "launch": 1, "verify": 2}
-
 _SHOWN_TEXT = 60
 
 
-def describe_errors(
-    errors: Sequence[ErrorDetails],
-    data: Any,
-    around: Location = (),
-    model: type[BaseModel] = SpaceFile,
-    tag_indices: Mapping[str, int] = _TAG_INDICES,
-) -> dict[Location, str]:
-    """Describe the errors, by the location of the value that each is about.
+PARAMETER_TYPES = ("power_of_two", "integer", "log_integer", "boolean", "values")
+_DESCRIBED = "described"
+_UNKNOWN_KEY = "unknown_key"
 
-    `around` is the location of the validated data in a file of the shape of `model`. By the first
-    key of pydantic's locations, `tag_indices` has the index of the tag of a union's member.
-    """
-    by_location: dict[Location, list[ErrorDetails]] = {}
+
+class StrictModel(BaseModel):
+    """A model without other keys, whose errors name the keys that it has."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _name_keys(cls, data: Any, handler: ModelWrapValidatorHandler[Any]) -> Any:
+        try:
+            return handler(data)
+        except ValidationError as error:
+            fields = {field.alias or name: field for name, field in cls.model_fields.items()}
+            errors = list(_with_keys(fields, error.errors()))
+            raise ValidationError.from_exception_data(cls.__name__, errors) from None
+
+
+def _with_keys(
+    fields: Mapping[str, FieldInfo], errors: Sequence[ErrorDetails]
+) -> Iterator[InitErrorDetails]:
+    """Yield the errors of a model; those of its own keys say which keys there are, and why."""
+
+    def purpose(key: object) -> str:
+        description = fields[str(key)].description
+        return f" ({description})" if description else ""
+
+    missing: list[str] = []
     for error in errors:
-        error["loc"] = (*around, *error["loc"])
-        tag_at = tag_indices.get(str(error["loc"][0])) if error["loc"] else None
-        by_location.setdefault(_location(data, error["loc"], tag_at), []).append(error)
-    return {location: _describe(location, found, model) for location, found in by_location.items()}
+        kind, key = error["type"], error["loc"][-1] if len(error["loc"]) == 1 else None
+        known: Any = kind if kind in _KNOWN_TYPES else PydanticCustomError(kind, error["msg"])
+        if key is not None and kind == "missing":
+            missing.append(f"`{key}`{purpose(key)}")
+            continue
+        if key is not None and kind == "extra_forbidden":
+            text = f"`{key}` is not a key here; {suggestion(str(key), fields)}"
+            known = PydanticCustomError(_UNKNOWN_KEY, text)
+        elif key is not None and kind == "string_type":
+            text = _mistyped([f"a text{purpose(key)}"], error["input"])
+            known = PydanticCustomError(_DESCRIBED, text)
+        yield InitErrorDetails(
+            type=known, loc=error["loc"], input=error["input"], ctx=error.get("ctx", {})
+        )
+    if missing:
+        text = f"needs {_joined(missing, 'and')}"
+        yield InitErrorDetails(type=PydanticCustomError(_DESCRIBED, text), loc=(), input=None)
 
 
-def _location(data: Any, loc: Location, tag_at: int | None) -> Location:
-    """Return the part of pydantic's location that is in the file, without union tags and missing
-    keys."""
+def validated(document: Document, shape: type[Model]) -> Model:
+    """Return the model of a document; raises SpecError with the faults of its shape."""
+    try:
+        model = shape.model_validate(document.data)
+    except ValidationError as error:
+        for location, key, text in describe_errors(error, document.data):
+            document.fault(location, text, key)
+    if document.faults:
+        raise SpecError(document.faults)
+    return model
+
+
+def describe_errors(
+    found: ValidationError, data: Any
+) -> Iterator[tuple[Location, str | None, str]]:
+    """Yield the location of each faulty value in the data, the key in it that is unknown, if there
+    is one, and what is wrong."""
+    by_location: dict[Location, list[ErrorDetails]] = {}
+    for error in found.errors():
+        by_location.setdefault(_location(data, error["loc"]), []).append(error)
+    for location, errors in by_location.items():
+        if errors[0]["type"] == _UNKNOWN_KEY:
+            yield location[:-1], str(location[-1]), errors[0]["msg"]
+        else:
+            yield location, None, _describe(errors)
+
+
+def _location(data: Any, loc: Location) -> Location:
+    """Return the part of pydantic's location that is in the file, without the tags of unions, which
+    are no keys, and missing keys."""
     location: list[str | int] = []
-    for position, part in enumerate(loc):
+    for part in loc:
         in_mapping = isinstance(data, dict) and part in data
         in_list = isinstance(data, list) and isinstance(part, int) and part < len(data)
-        if position != tag_at and (in_mapping or in_list):
+        if in_mapping or in_list:
             data = data[part]
             location.append(part)
     return tuple(location)
 
 
-def _describe(location: Location, errors: list[ErrorDetails], model: type[BaseModel]) -> str:
-    first = errors[0]
-    if first["type"] == "extra_forbidden":
-        hint = suggestion(str(location[-1]), _fields(model, first["loc"][:-1]))
-        return located(location[:-1], f"`{location[-1]}` is not a key here; {hint}")
-    if first["type"] in ("union_tag_not_found", "union_tag_invalid"):
-        types = itertools.chain.from_iterable(map(_tags, _models_at(model, first["loc"])))
-        there = ", ".join(types)
-        got = first.get("ctx", {}).get("tag")
-        text = f"the type must be one of {there}, but got `{got}`"
-        return located(location, text if got is not None else f"needs `type`: {there}")
-    missing = [error["loc"] for error in errors if error["type"] == "missing"]
-    if missing:
-        described = (_described(model, loc) for loc in missing)
-        return located(location, f"needs {_joined(described, 'and')}")
+def _describe(errors: list[ErrorDetails]) -> str:
+    described = [error["msg"] for error in errors if error["type"] == _DESCRIBED]
+    if described:
+        return described[0]
     kinds = {error["type"] for error in errors}
     expected = [words for kind, words in _EXPECTED.items() if kind in kinds]
-    if not expected:
-        return located(location, _describe_one(first))
-    if expected == ["a text"]:
-        expected = [f"a text{_purpose(model, first['loc'])}"]
-    return located(location, _mistyped(expected, first["input"]))
+    return _mistyped(expected, errors[0]["input"]) if expected else _describe_one(errors[0])
 
 
 def _mistyped(expected: list[str], found: Any) -> str:
@@ -106,17 +156,6 @@ def _mistyped(expected: list[str], found: Any) -> str:
     if any(words.startswith("a text") for words in expected) and isinstance(found, dict):
         text += "; YAML makes a mapping where it reads a colon: put the text in quotes"
     return text
-
-
-def _described(model: type[BaseModel], loc: Location) -> str:
-    """Return a missing key with its purpose."""
-    return f"`{loc[-1]}`{_purpose(model, loc)}"
-
-
-def _purpose(model: type[BaseModel], loc: Location) -> str:
-    """Return what a key is for, in brackets, with a space before; empty where nothing says it."""
-    field = _fields(model, loc[:-1]).get(str(loc[-1])) if loc else None
-    return f" ({field.description})" if field is not None and field.description else ""
 
 
 def _joined(words: Iterable[str], last: str) -> str:
@@ -135,6 +174,11 @@ def _describe_one(error: ErrorDetails) -> str:
         return f"must be {words} {int(bound) if whole else bound}, but got {_found(found)}"
     if kind == "parameter_type":
         return _without_type(found)
+    if kind == "union_tag_invalid":
+        there = context["expected_tags"].replace("'", "")
+        return f"the type must be one of {there}, but got `{context['tag']}`"
+    if kind == "union_tag_not_found":
+        return f"needs `{context['discriminator'].strip(chr(39))}`, which says what it is"
     return {
         "finite_number": f"must be a finite number, but got {_found(found)}",
         "too_short": _too_short(context),
@@ -146,22 +190,6 @@ def _describe_one(error: ErrorDetails) -> str:
         "compiler flags also -), and begin with a letter",
         "literal_error": _no_word(found, re.findall("'([^']*)'", context.get("expected", ""))),
         "enum": _no_word(found, re.findall("'([^']*)'", context.get("expected", ""))),
-        "source_type": "must be a file's name or `{cuda: .., opencl: ..}`, "
-        f"but got {_found(found)}",
-        "function_type": "must be the kernel's name, or a list of names with `launch: host`, "
-        f"but got {_found(found)}",
-        "launch_type": "must be `{group: [..], grid: [..]}`, or `host` where launches() of the "
-        f"host module gives the launches, but got {_found(found)}",
-        "flag_type": "must be `boolean`, `{min: .., max: ..}`, `{values: [..]}` or `{files: ..}`, "
-        f"but got {_found(found)}",
-        "files_type": "must be a pattern such as packs/*.acf, or a list of patterns, "
-        f"but got {_found(found)}",
-        "command_type": 'must be a list of words such as [gcc, -o, "{output}"], or with '
-        f"`shell: true` a text, but got {_found(found)}",
-        "timing_type": "must be `wall`, `{pattern: .., unit: s}` or `{json_field: .., unit: s}`, "
-        f"but got {_found(found)}",
-        "against_type": "must be `baseline`, `nothing`, `{file: ..}` or `{host: ..}`, "
-        f"but got {_found(found)}",
     }.get(kind, f"{error['msg']}, but got {_found(found)}")
 
 
@@ -197,62 +225,3 @@ def _found(value: Any) -> str:
     else:
         text = json.dumps(value)
     return text if len(text) <= _SHOWN_TEXT else f"{text[:_SHOWN_TEXT]} ..."
-
-
-def _fields(model: type[BaseModel], loc: Location) -> dict[str, FieldInfo]:
-    """Return the fields that the model allows at a location of pydantic's."""
-    fields = (item for found in _models_at(model, loc) for item in found.model_fields.items())
-    return {field.alias or name: field for name, field in fields}
-
-
-def _models_at(model: type[BaseModel], loc: Location) -> list[type[BaseModel]]:
-    kinds: list[Any] = [model]
-    for part in loc:
-        kinds = [found for kind in kinds for found in _step(kind, part)]
-    return [found for kind in kinds for found in _models(kind)]
-
-
-def _step(kind: Any, part: str | int) -> Iterator[Any]:
-    """Yield what the next part of a location leads to: a field, an item, or a member of a union."""
-    origin, arguments = get_origin(kind), get_args(kind)
-    if _is_model(kind):
-        field = kind.model_fields.get(str(part))
-        if field is not None:
-            yield field.annotation
-        elif part in (kind.__name__, *_tags(kind)):
-            yield kind
-    elif origin is Annotated:
-        tags = [meta.tag for meta in arguments[1:] if isinstance(meta, Tag)]
-        if tags:
-            yield from (arguments[0],) if part in tags else ()
-        else:
-            yield from _step(arguments[0], part)
-    elif origin in (dict, list):
-        yield arguments[-1]
-    elif _is_union(kind):
-        for member in arguments:
-            yield from _step(member, part)
-
-
-def _tags(model: type[BaseModel]) -> tuple[str, ...]:
-    """Return the values of `type` that choose a model among others."""
-    field = model.model_fields.get("type")
-    return get_args(field.annotation) if field is not None else ()
-
-
-def _models(kind: Any) -> Iterator[type[BaseModel]]:
-    if _is_model(kind):
-        yield kind
-    elif get_origin(kind) is Annotated or _is_union(kind):
-        for member in get_args(kind):
-            yield from _models(member)
-
-
-def _is_model(kind: Any) -> TypeGuard[type[BaseModel]]:
-    # Python 3.10 takes dict[str, int] for a type.
-    is_class = isinstance(kind, type) and get_origin(kind) is None
-    return is_class and issubclass(kind, BaseModel)
-
-
-def _is_union(kind: Any) -> bool:
-    return get_origin(kind) is Union or type(kind).__name__ == "UnionType"

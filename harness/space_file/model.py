@@ -6,13 +6,12 @@ files or expressions.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import (
     AfterValidator,
     ConfigDict,
     Field,
-    GetJsonSchemaHandler,
     StrictBool,
     StrictFloat,
     StrictInt,
@@ -20,19 +19,21 @@ from pydantic import (
     Tag,
     model_validator,
 )
-from pydantic_core import CoreSchema
 
 from harness.core.kernel_name import check_kernel_name
 from harness.core.records import Statistic
 from harness.space_file.compiler import CompilersModel
 from harness.space_file.input_ranges import MOST_INPUTS, FeatureRange
+from harness.space_file.messages import StrictModel
 from harness.space_file.tuned import (
+    Condition,
     Flag,
     FlagName,
     Name,
     Parameter,
     Scalar,
-    StrictModel,
+    Selection,
+    Size,
     by_shape,
     distinct,
     plain,
@@ -43,8 +44,7 @@ MAX_CONSTRAINTS = 1000
 
 FeatureValue = Annotated[StrictInt | StrictFloat | StrictStr, AfterValidator(plain)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
-Expression = StrictStr | StrictInt
-Constraints = Annotated[list[StrictStr], Field(max_length=MAX_CONSTRAINTS)]
+Constraints = Annotated[list[Condition], Field(max_length=MAX_CONSTRAINTS)]
 Baselines = dict[FlagName, dict[FlagName, Scalar]]
 
 
@@ -63,7 +63,7 @@ class Sources(StrictModel):
 
 Source = Annotated[
     Annotated[StrictStr, Tag("file")] | Annotated[Sources, Tag("files")],
-    by_shape("source_type", file=str, files=dict),
+    by_shape("a file's name or `{cuda: .., opencl: ..}`", file=str, files=dict),
 ]
 
 
@@ -73,7 +73,7 @@ Functions = Annotated[
     | Annotated[
         Annotated[list[KernelName], Field(min_length=1), AfterValidator(distinct)], Tag("names")
     ],
-    by_shape("function_type", name=str, names=list),
+    by_shape("the kernel's name, or a list of names with `launch: host`", name=str, names=list),
 ]
 
 
@@ -90,22 +90,16 @@ class KernelModel(StrictModel):
         return (self.function,) if isinstance(self.function, str) else tuple(self.function)
 
 
-class _OrSelection:
-    """Adds to the JSON Schema that a selection from a catalogue may replace declared flags.
-
-    The selection is resolved (harness.space_file.flag_expansion) before the model validates.
-    """
-
-    def __get_pydantic_json_schema__(
-        self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
-        item = {"anyOf": [{"type": "string"}, {"type": "object"}]}
-        named = [{"type": "string"}, {"type": "array", "minItems": 1, "items": item}]
-        return {"anyOf": [handler(core_schema), *named]}
-
-
-FlagGroup = Annotated[dict[FlagName, Flag], Field(max_length=MAX_PARAMETERS), _OrSelection()]
-"""The flags of one compiler, by name as they are spelled."""
+FlagGroup = Annotated[
+    Annotated[dict[FlagName, Flag], Field(max_length=MAX_PARAMETERS), Tag("<declared>")]
+    | Annotated[StrictStr, Field(min_length=1), Tag("<set>")]
+    | Annotated[Selection, Tag("<selection>")],
+    by_shape(
+        "a mapping of flags, or a set or a list of flags of a catalogue",
+        **{"<declared>": dict, "<set>": str, "<selection>": list},
+    ),
+]
+"""The flags of one compiler: declared by name, or selected from its catalogue."""
 
 
 class Flags(StrictModel):
@@ -118,14 +112,14 @@ class Flags(StrictModel):
 class LaunchModel(StrictModel):
     """Expressions over parameters, input features and device limits, one per dimension."""
 
-    group: list[Expression] = Field(
+    group: list[Size] = Field(
         min_length=1, max_length=3, description="work-items (threads) per group (block)"
     )
-    grid: list[Expression] = Field(min_length=1, max_length=3, description="groups (blocks)")
-    shared: Expression | None = Field(
+    grid: list[Size] = Field(min_length=1, max_length=3, description="groups (blocks)")
+    shared: Size | None = Field(
         default=None, description="bytes of dynamic shared (local) memory per group"
     )
-    carveout: Expression | None = Field(
+    carveout: Size | None = Field(
         default=None,
         description="preferred shared memory of a multiprocessor in percent of its maximum, -1 for "
         "the driver's choice (CUDA only)",
@@ -146,8 +140,12 @@ class LaunchModel(StrictModel):
 
 
 Launch = Annotated[
-    Annotated[Literal["host"], Tag("host")] | Annotated[LaunchModel, Tag("sizes")],
-    by_shape("launch_type", host="host", sizes=dict),
+    Annotated[Literal["host"], Tag("<host>")] | Annotated[LaunchModel, Tag("<sizes>")],
+    by_shape(
+        "`{group: [..], grid: [..]}`, or `host` where launches() of the host module gives the "
+        "launches",
+        **{"<host>": "host", "<sizes>": dict},
+    ),
 ]
 
 
@@ -164,7 +162,7 @@ class Inputs(StrictModel):
     ranges: dict[Name, FeatureRange] | None = Field(
         default=None, description="in place of `values`: the range of each feature"
     )
-    where: StrictStr | None = Field(
+    where: Condition | None = Field(
         default=None, description="a condition that inputs from `ranges` meet"
     )
     count: Annotated[StrictInt, Field(ge=1, le=MOST_INPUTS)] | None = Field(

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from harness.constraints.expression import Expression
+from harness.core.flag_file import FlagFile
 from harness.core.records import Value, shown
-from harness.space_file.expressions import Expressions, flag_name
-from harness.space_file.model import SpaceFile
-from harness.space_file.program_model import ProgramSpaceFile
+from harness.space_file.document import Location
 from harness.space_file.tuned import (
     BooleanParameter,
     Flag,
-    FlagRange,
+    FlagPatterns,
     FlagSwitch,
-    FlagValues,
     IntegerParameter,
     LogIntegerParameter,
     PowerOfTwoParameter,
@@ -36,7 +34,8 @@ class Parameter:
     `role` is launch, source, choice or flag. A flag has a `compiler`, such as nvcc, and an
     `option` that spells it; where it is absent, its value is None, or False if it is boolean. A
     flag with numbers is an enum of None and the numbers (`is_optional_number`).
-    Where `when` is false, the parameter has no effect and stays at its default.
+    Where `when` is false, the parameter has no effect and stays at its default. `files` are those
+    that values of a flag name.
     """
 
     name: str
@@ -47,6 +46,7 @@ class Parameter:
     compiler: str | None = None
     option: str | None = None
     when: Expression | None = None
+    files: Mapping[str, FlagFile] = field(default_factory=dict, hash=False)
 
     @cached_property
     def is_optional_number(self) -> bool:
@@ -66,25 +66,24 @@ class Parameter:
         absent = value is None or (self.kind == "boolean" and value is False)
         if absent or self.option is None:
             return ()
+        file = self.files.get(value) if isinstance(value, str) else None
+        text = shown(value) if file is None else file.mark
         # Split first: a value that contains a space stays one option.
-        return tuple(part.replace("{value}", shown(value)) for part in self.option.split())
+        return tuple(part.replace("{value}", text) for part in self.option.split())
 
 
-def parameters_of(
-    model: SpaceFile | ProgramSpaceFile, expressions: Expressions
-) -> tuple[Parameter, ...]:
-    """Return the parameters of a space, then the flags of its compilers."""
-    whens = expressions.whens
-    tuned = [
-        dataclasses.replace(_parameter(name, p), when=whens.get(("parameters", name)))
-        for name, p in model.parameters.items()
-    ]
-    flags = [
-        dataclasses.replace(_flag(name, flag, compiler), when=whens.get(("flags", compiler, name)))
-        for compiler, listed in model.flag_groups.items()
-        for name, flag in listed.items()
-    ]
-    return tuple(tuned + flags)
+Placed = tuple[Location, Parameter]
+"""A parameter or flag with its place in the file."""
+
+
+def parameters_of(models: Mapping[str, ParameterModel]) -> list[Placed]:
+    """Return the parameters of a space."""
+    return [(("parameters", name), _parameter(name, model)) for name, model in models.items()]
+
+
+def flag_name(name: str) -> str:
+    """Return a compiler flag's name as constraints spell it."""
+    return name.replace("-", "_")
 
 
 def _parameter(name: str, model: ParameterModel) -> Parameter:
@@ -103,7 +102,7 @@ def _parameter(name: str, model: ParameterModel) -> Parameter:
         kind = "ordered" if _is_scale(values) else "enum"
     if kind == "integer" and isinstance(values, range) and values.step > 1:
         kind = "ordered"
-    return Parameter(name, kind, values, model.role, model.default)
+    return Parameter(name, kind, values, model.role, model.default, when=model.when)
 
 
 def _is_scale(values: Values) -> bool:
@@ -118,15 +117,35 @@ _LONG_OPTIONS = ("nvcc",)
 """Compilers whose flags begin with two dashes; other compilers' flags begin with one."""
 
 
-def _flag(name: str, flag: Flag, compiler: str) -> Parameter:
+def flag_of(
+    name: str,
+    flag: Flag,
+    compiler: str,
+    files: Mapping[str, FlagFile] | None = None,
+    catalogued: str | None = None,
+) -> Parameter:
+    """Return a flag that a space declares; its values may be `files`, and a catalogue may spell
+    it."""
+    known, when = flag_name(name), None if flag == "boolean" else flag.when
     spelled = ("--" if compiler in _LONG_OPTIONS else "-") + name
+    option = (None if flag == "boolean" else flag.option) or catalogued
     if flag == "boolean" or isinstance(flag, FlagSwitch):
-        option = (flag.option if isinstance(flag, FlagSwitch) else None) or spelled
-        known = flag_name(name)
-        return Parameter(known, "boolean", (False, True), "flag", False, compiler, option)
-    if isinstance(flag, FlagRange):
-        values: Values = range(flag.min, flag.max + 1, flag.step)
+        return switch(known, compiler, option or spelled, when)
+    if isinstance(flag, FlagPatterns):
+        values: Values = tuple(files or ())
     else:
-        values = flag.values if isinstance(flag, FlagValues) else ()  # files that were not found
-    option = flag.option or spelled + "={value}"
-    return Parameter(flag_name(name), "enum", (None, *values), "flag", None, compiler, option)
+        values = flag.values
+    found = valued(known, compiler, option or spelled + "={value}", values, when)
+    return dataclasses.replace(found, files=files) if files else found
+
+
+def switch(name: str, compiler: str, option: str, when: Expression | None = None) -> Parameter:
+    """Return a flag that is there or not."""
+    return Parameter(name, "boolean", (False, True), "flag", False, compiler, option, when)
+
+
+def valued(
+    name: str, compiler: str, option: str, values: Values, when: Expression | None = None
+) -> Parameter:
+    """Return a flag that has one of these values, or is absent."""
+    return Parameter(name, "enum", (None, *values), "flag", None, compiler, option, when)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from harness.constraints.expression import Expression
 from harness.core.records import LIMIT_NAMES, Input
 from harness.core.text import suggestion
 from harness.source.kernel_source import Source, read_source
-from harness.space_file.document import Document, Location, located
-from harness.space_file.expressions import Expressions
+from harness.space_file.document import Document, Location
 from harness.space_file.files import check_functions, defined_in, read_python, reason
+from harness.space_file.legality import PlacedExpression
 from harness.space_file.program import LISTS, OUTPUT, RESERVED, SEED, ProgramPlan, digest_of
 from harness.space_file.program_model import AgainstFile, AgainstHost, ProgramSpaceFile, Word
 from harness.space_file.templates import Template
@@ -24,40 +23,37 @@ CHECK = "check"
 Placed = tuple[Location, Template]
 
 
-@dataclass(frozen=True)
-class _Commands:
-    """Every template of a program with its location in the file."""
-
-    build: tuple[Placed, ...]
-    run: tuple[Placed, ...]
-    environment: tuple[Placed, ...]
-    files: tuple[Placed, ...]
-
-
 def check_program(
     document: Document, model: ProgramSpaceFile, inputs: Sequence[Input]
 ) -> ProgramPlan | None:
     """Return the plan of the program; note its faults and return None where it has any."""
-    before, folder = len(document.faults), document.folder_of("program")
+    folder = document.folder_of("program")
     model = _with_verify_from(model, document.folder_of("verify"), folder)
-    commands = _Commands(
-        tuple(_command(document, model, "build")),
-        tuple(_command(document, model, "run")),
-        tuple(_environment(document, model)),
-        tuple(_files(document, model)),
-    )
-    if len(document.faults) == before:
-        _check_placeholders(document, model, commands)
+    build, run = list(_command(document, model, "build")), list(_command(document, model, "run"))
+    _check_placeholders(document, model, build, run)
     _check_features(document, model, folder)
     sources = tuple(_sources(document, model, folder))
     digests = list(_host(document, model, folder))
-    if len(document.faults) > before:
+    if document.faults:
         return None
-    plan = _plan(model, commands, sources, folder)
+    program = model.program
+    plan = ProgramPlan(
+        build=tuple(template for _, template in build),
+        run=tuple(template for _, template in run),
+        shell=program.shell,
+        environment=tuple(program.environment.items()),
+        sources=sources,
+        folder=folder,
+        files=tuple(program.files),
+        time=None if program.time == "wall" else program.time,
+        verify=model.verify,
+        limits=program.limits,
+        version=_plain_words(program.version),
+        device=_plain_words(program.device),
+        features=tuple(program.features.items()),
+    )
     digests += _content(document, plan, inputs)
-    if len(document.faults) > before:
-        return None
-    return _plan(model, commands, sources, folder, tuple(digests))
+    return dataclasses.replace(plan, digests=tuple(digests))
 
 
 def _with_verify_from(model: ProgramSpaceFile, folder: Path, program: Path) -> ProgramSpaceFile:
@@ -70,37 +66,6 @@ def _with_verify_from(model: ProgramSpaceFile, folder: Path, program: Path) -> P
     return model.model_copy(update={"verify": model.verify.model_copy(update={"against": moved})})
 
 
-def _plan(
-    model: ProgramSpaceFile,
-    commands: _Commands,
-    sources: tuple[Source, ...],
-    folder: Path,
-    digests: tuple[str, ...] = (),
-) -> ProgramPlan:
-    program = model.program
-    build, run, files = (
-        tuple(template for _, template in placed)
-        for placed in (commands.build, commands.run, commands.files)
-    )
-    variables = zip(program.environment, commands.environment, strict=True)
-    return ProgramPlan(
-        build=build,
-        run=run,
-        shell=program.shell,
-        environment=tuple((name, template) for name, (_, template) in variables),
-        sources=sources,
-        folder=folder,
-        files=files,
-        time=None if program.time == "wall" else program.time,
-        verify=model.verify,
-        limits=program.limits,
-        version=_plain_words(program.version),
-        device=_plain_words(program.device),
-        features=tuple(program.features.items()),
-        digests=digests,
-    )
-
-
 def _plain_words(words: Sequence[Word] | None) -> tuple[str, ...] | None:
     return None if words is None else tuple(map(str, words))
 
@@ -110,56 +75,44 @@ def _plain_words(words: Sequence[Word] | None) -> tuple[str, ...] | None:
 
 def _command(document: Document, model: ProgramSpaceFile, key: str) -> Iterator[Placed]:
     """Yield the words of a command, or its text."""
-    command: str | Sequence[Word] | None = getattr(model.program, key)
+    command: Template | Sequence[Template] | None = getattr(model.program, key)
     location: Location = ("program", key)
-    if isinstance(command, str):
+    if isinstance(command, Template):
         if not model.program.shell:
             text = "is one text, which only a shell splits; write a list of words, or `shell: true`"
-            document.fault_at(location, text)
-        yield from _template(document, location, command)
+            document.fault(location, text)
+        yield location, command
     elif command is not None:
         if model.program.shell:
             text = "is a list of words, but `shell: true` takes one text; write one text"
-            document.fault_at(location, text)
-        for index, word in enumerate(command):
-            yield from _template(document, (*location, index), word)
+            document.fault(location, text)
+        yield from (((*location, index), word) for index, word in enumerate(command))
 
 
-def _environment(document: Document, model: ProgramSpaceFile) -> Iterator[Placed]:
-    for name, value in model.program.environment.items():
-        yield from _template(document, ("program", "environment", name), value)
-
-
-def _files(document: Document, model: ProgramSpaceFile) -> Iterator[Placed]:
-    for index, name in enumerate(model.program.files):
-        yield from _template(document, ("program", "files", index), name)
-
-
-def _template(document: Document, location: Location, text: Word) -> Iterator[Placed]:
-    try:
-        yield location, Template(str(text))
-    except ValueError as error:
-        document.fault_at(location, str(error))
-
-
-def _check_placeholders(document: Document, model: ProgramSpaceFile, commands: _Commands) -> None:
+def _check_placeholders(
+    document: Document, model: ProgramSpaceFile, build: Sequence[Placed], run: Sequence[Placed]
+) -> None:
     """Check that every placeholder is known where it is used, and that the needed ones are used."""
-    features, flags = list(model.inputs.features), any(model.flags.values())
-    tuned = [*model.parameters, *features]
-    output = [OUTPUT] if commands.build else []
-    source = ["source"] if len(model.program.sources) == 1 else []
-    sources = ["sources"] if model.program.sources else []
-    built = [*tuned, *source, *sources, "flags", OUTPUT]
-    _check_known(document, commands.build, built, model.program.shell)
-    known = [*tuned, *source, *sources, *output, SEED]
-    _check_known(document, commands.run, known, model.program.shell)
-    _check_known(document, commands.environment, [*tuned, SEED], True)
-    _check_seed(document, model, [*commands.run, *commands.environment])
-    _check_known(document, commands.files, features, True)
+    program, features = model.program, list(model.inputs.features)
+    environment: list[Placed] = [
+        (("program", "environment", name), template)
+        for name, template in program.environment.items()
+    ]
+    files: list[Placed] = [
+        (("program", "files", index), template) for index, template in enumerate(program.files)
+    ]
     if isinstance(model.verify.against, AgainstFile):
-        named = _template(document, ("verify", "against", "file"), model.verify.against.file)
-        _check_known(document, list(named), features, True)
-    _check_there(document, commands, flags)
+        files.append((("verify", "against", "file"), Template(model.verify.against.file)))
+    tuned = [*model.parameters, *features]
+    source = ["source"] if len(program.sources) == 1 else []
+    sources = [*source, "sources"] if program.sources else []
+    _check_known(document, build, [*tuned, *sources, "flags", OUTPUT], program.shell)
+    output = [OUTPUT] if build else []
+    _check_known(document, run, [*tuned, *sources, *output, SEED], program.shell)
+    _check_known(document, environment, [*tuned, SEED], True)
+    _check_known(document, files, features, True)
+    _check_seed(document, model, [*run, *environment])
+    _check_there(document, build, run, any(model.flags.values()))
 
 
 def _check_known(
@@ -168,12 +121,12 @@ def _check_known(
     for location, template in placed:
         for name in sorted(template.names.difference(known)):
             text = f"`{{{name}}}` in `{template.text}` is not known here; {_hint(name, known)}"
-            document.fault_at(location, text)
+            document.fault(location, text)
         lists = template.names & set(LISTS)
         if lists and not as_text and template.whole is None:
             name = sorted(lists)[0]
             text = f"`{{{name}}}` stands for several words; write it as a separate word"
-            document.fault_at(location, text)
+            document.fault(location, text)
 
 
 def _check_seed(document: Document, model: ProgramSpaceFile, placed: Sequence[Placed]) -> None:
@@ -187,7 +140,7 @@ def _check_seed(document: Document, model: ProgramSpaceFile, placed: Sequence[Pl
                 "each run gets another `{seed}`, so its output equals no other one; verify it with "
                 "check(run): `verify: {against: {host: check.py}}`"
             )
-            document.fault_at(location, text)
+            document.fault(location, text)
 
 
 def _hint(name: str, known: Sequence[str]) -> str:
@@ -198,22 +151,27 @@ def _hint(name: str, known: Sequence[str]) -> str:
     return suggestion(name, known) if known else "there are no placeholders"
 
 
-def _check_there(document: Document, commands: _Commands, flags: bool) -> None:
+def _check_there(
+    document: Document, build: Sequence[Placed], run: Sequence[Placed], flags: bool
+) -> None:
     """Check for `{output}` where something is built, and for `{flags}` where flags are tuned."""
-    for key, placed in (("build", commands.build), ("run", commands.run)):
+    for key, placed in (("build", build), ("run", run)):
         names = frozenset[str]().union(*(template.names for _, template in placed))
         location: Location = ("program", key)
-        if commands.build and OUTPUT not in names:
+        if build and OUTPUT not in names:
             what = "where the built program goes" if key == "build" else "the built program"
-            document.fault_at(location, f"needs `{{output}}`, {what}")
+            document.fault(location, f"needs `{{output}}`, {what}")
         if flags and key == "build" and "flags" not in names:
             there = "needs `{flags}`" if placed else "is not there, but it needs `{flags}`"
             text = f"{there}, where the compiler's flags go, since flags are tuned"
-            document.fault_at(location, text)
+            document.fault(location, text)
 
 
 def check_use(
-    document: Document, model: ProgramSpaceFile, plan: ProgramPlan, expressions: Expressions
+    document: Document,
+    model: ProgramSpaceFile,
+    plan: ProgramPlan,
+    expressions: Iterable[PlacedExpression],
 ) -> None:
     """Check that every parameter, and with several inputs some feature, is used in a command; else
     tuning or measuring them changes nothing."""
@@ -224,27 +182,23 @@ def check_use(
                 f"nothing uses it: `{{{name}}}` stands neither in program.build nor in "
                 "program.run nor in program.environment, so tuning it would change nothing"
             )
-            document.fault_at(("parameters", name), text)
+            document.fault(("parameters", name), text)
     used = used.union(*(template.names for template in plan.files))
     features = model.inputs.features
     count = model.inputs.count or len(model.inputs.values or ())
     if count > 1 and not used & set(features):
         named = " or ".join(f"`{{{name}}}`" for name in features)
         text = f"nothing uses them, so that all inputs are the same: put {named} into program.run"
-        document.fault_at(("inputs", "features"), text)
+        document.fault(("inputs", "features"), text)
     _check_limits(document, expressions)
 
 
-def _check_limits(document: Document, expressions: Expressions) -> None:
+def _check_limits(document: Document, expressions: Iterable[PlacedExpression]) -> None:
     """Check that no expression uses the limits of GPU kernels."""
-    placed: dict[Location, Expression] = {
-        **{("constraints", index): e for index, e in expressions.constraints.items()},
-        **{(*location, "when"): e for location, e in expressions.whens.items()},
-    }
-    for location, expression in placed.items():
+    for location, expression in expressions:
         for name in sorted(expression.names & GPU_LIMITS):
             text = f"`{name}` is a limit of GPU kernels; of a program, there is compute_units"
-            document.fault_at(location, text)
+            document.fault(location, text)
 
 
 GPU_LIMITS = frozenset(LIMIT_NAMES) - {"compute_units"}
@@ -254,7 +208,7 @@ def check_flags(document: Document, model: ProgramSpaceFile) -> None:
     """Check that something is tuned, by one compiler, and that no placeholder has two meanings."""
     for compiler in list(model.flags)[1:]:
         text = f"one compiler builds the program: keep the flags of {' or of '.join(model.flags)}"
-        document.fault(("flags", compiler), located(("flags",), text))
+        document.fault(("flags",), text, compiler)
     if not model.parameters and not any(model.flags.values()):
         document.fault((), "there is nothing to tune: it needs `parameters`, `flags` or both")
     names: Mapping[str, Location] = {
@@ -263,7 +217,7 @@ def check_flags(document: Document, model: ProgramSpaceFile) -> None:
     }
     for name in names.keys() & set(RESERVED):
         text = f"`{name}` is a placeholder of commands already; choose another name"
-        document.fault_at(names[name], text)
+        document.fault(names[name], text)
 
 
 def _check_features(document: Document, model: ProgramSpaceFile, folder: Path) -> None:
@@ -272,11 +226,11 @@ def _check_features(document: Document, model: ProgramSpaceFile, folder: Path) -
         location: Location = ("program", "features", name)
         if name not in model.inputs.features:
             hint = suggestion(name, model.inputs.features)
-            document.fault_at(location, f"`{name}` is not a feature of `inputs`; {hint}")
+            document.fault(location, f"`{name}` is not a feature of `inputs`; {hint}")
         first = source.command[0] if source.command else ""
         if "/" in first and not os.access(folder / first, os.X_OK):
             found = "is not there" if not (folder / first).exists() else "is not executable"
-            document.fault_at((*location, "command", 0), f"{folder / first} {found}")
+            document.fault((*location, "command", 0), f"{folder / first} {found}")
 
 
 # ------------------------------------------------------------------------------------- files
@@ -288,7 +242,7 @@ def _sources(document: Document, model: ProgramSpaceFile, folder: Path) -> Itera
         try:
             yield read_source(path)
         except (OSError, ValueError) as error:
-            document.fault_at(("program", "sources", index), f"{path} {reason(error, path)}")
+            document.fault(("program", "sources", index), f"{path} {reason(error, path)}")
 
 
 def _host(document: Document, model: ProgramSpaceFile, folder: Path) -> Iterator[str]:
@@ -321,4 +275,4 @@ def _content(document: Document, plan: ProgramPlan, inputs: Sequence[Input]) -> 
                 raise ValueError("is not a regular file")
             yield digest_of(path)
         except (OSError, ValueError) as error:
-            document.fault_at(location, f"{path} {reason(error, path)}")
+            document.fault(location, f"{path} {reason(error, path)}")

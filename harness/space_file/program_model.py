@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     AfterValidator,
     ConfigDict,
-    Discriminator,
     Field,
     StrictBool,
     StrictFloat,
@@ -22,16 +21,32 @@ from pydantic import (
 )
 
 from harness.space_file.feature_model import FeatureSource
+from harness.space_file.messages import StrictModel
 from harness.space_file.model import MAX_PARAMETERS, AnySpaceFile, FlagGroup, Inputs, Number, Verify
-from harness.space_file.tuned import CompilerName, Name, Parameter, StrictModel, by_shape, plain
+from harness.space_file.templates import Template
+from harness.space_file.tuned import (
+    CompilerName,
+    Name,
+    Parameter,
+    by_shape,
+    by_tag,
+    plain,
+    read_by,
+)
 
 Word = Annotated[StrictStr | StrictInt | StrictFloat, AfterValidator(plain)]
 Words = Annotated[list[Word], Field(min_length=1)]
-
+TemplateWord = Annotated[Template, read_by(lambda word: Template(str(word)), Word)]
+TemplateText = Annotated[Template, read_by(Template, StrictStr)]
 
 Command = Annotated[
-    Annotated[StrictStr, Tag("as_text")] | Annotated[Words, Tag("as_words")],
-    by_shape("command_type", as_text=str, as_words=list),
+    Annotated[TemplateText, Tag("as_text")]
+    | Annotated[Annotated[list[TemplateWord], Field(min_length=1)], Tag("as_words")],
+    by_shape(
+        'a list of words such as [gcc, -o, "{output}"], or with `shell: true` a text',
+        as_text=str,
+        as_words=list,
+    ),
 ]
 
 
@@ -101,7 +116,7 @@ Time = Annotated[
     Annotated[Literal["wall"], Tag("by_wall")]
     | Annotated[TimePattern, Tag("by_pattern")]
     | Annotated[TimeField, Tag("by_field")],
-    Discriminator(_time_type, custom_error_type="timing_type", custom_error_message="no time"),
+    by_tag("`wall`, `{pattern: .., unit: s}` or `{json_field: .., unit: s}`", _time_type),
 ]
 
 
@@ -136,10 +151,10 @@ class ProgramModel(StrictModel):
     shell: StrictBool = Field(
         default=False, description="true: build and run are texts for /bin/sh"
     )
-    environment: dict[Name, Word] = Field(
+    environment: dict[Name, TemplateWord] = Field(
         default_factory=dict, description="variables of the run, which may contain {NAME}"
     )
-    files: list[StrictStr] = Field(
+    files: list[TemplateText] = Field(
         default_factory=list, description="files that every run finds in its folder; {FEATURE} too"
     )
     time: Time = Field(
@@ -159,10 +174,16 @@ class ProgramModel(StrictModel):
     )
 
 
+def _template(text: str) -> str:
+    return Template(text).text
+
+
 class AgainstFile(StrictModel):
     """The output must equal a file's content."""
 
-    file: StrictStr = Field(min_length=1, description="the file, whose name may contain {FEATURE}")
+    file: Annotated[StrictStr, AfterValidator(_template)] = Field(
+        min_length=1, description="the file, whose name may contain {FEATURE}"
+    )
 
 
 class AgainstHost(StrictModel):
@@ -185,9 +206,7 @@ Against = Annotated[
     Annotated[Literal["baseline", "nothing"], Tag("by_word")]
     | Annotated[AgainstFile, Tag("by_file")]
     | Annotated[AgainstHost, Tag("by_host")],
-    Discriminator(
-        _against_type, custom_error_type="against_type", custom_error_message="not known"
-    ),
+    by_tag("`baseline`, `nothing`, `{file: ..}` or `{host: ..}`", _against_type),
 ]
 Dtype = Literal[
     "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",

@@ -20,11 +20,11 @@ from harness.source.kernel_source import Source
 from harness.space_file import messages
 from harness.space_file.baselines import Baseline
 from harness.space_file.compiler import AUTO, CompilerPlan
-from harness.space_file.flag_expansion import NamedFlags, Notice
-from harness.space_file.model import Measure, Search, SpaceFile, Verify
+from harness.space_file.document import located
+from harness.space_file.flags.selection import NamedFlags, Notice
+from harness.space_file.model import Measure, Search, Verify
 from harness.space_file.parameters import Parameter
 from harness.space_file.program import ProgramPlan
-from harness.space_file.program_model import ProgramSpaceFile
 
 
 @dataclass(frozen=True)
@@ -84,18 +84,25 @@ class Spec:
     baselines: tuple[Baseline, ...] = ()
     named_flags: tuple[NamedFlags, ...] = ()  # selected from catalogues
     notices: tuple[Notice, ...] = ()  # about the flags, for the user
-    flag_files: Mapping[str, FlagFile] = field(default_factory=dict)  # by values of flags
 
     def files_of(self, config: Mapping[str, Value]) -> tuple[FlagFile, ...]:
         """Return the files that the flags of a configuration pass to the compiler.
 
         Raises UsageError where the copy of one is gone.
         """
-        values = dict.fromkeys(value for value in config.values() if isinstance(value, str))
-        files = tuple(self.flag_files[value] for value in values if value in self.flag_files)
+        files = tuple(
+            file
+            for flag in self.parameters
+            if flag.files and (file := flag.files.get(str(config.get(flag.name)))) is not None
+        )
         for file in files:
             file.require_copy()
         return files
+
+    @property
+    def flag_files(self) -> tuple[FlagFile, ...]:
+        """The files that flags may pass to the compiler."""
+        return tuple(file for flag in self.parameters for file in flag.files.values())
 
     def baselines_for(self, compiler: str | None) -> dict[str, Config]:
         """Return the named baselines of a backend, without those that set flags of other compilers.
@@ -163,10 +170,9 @@ class Spec:
         try:
             measure = type(self.measure).model_validate(options)
         except ValidationError as error:
-            shape = SpaceFile if self.program is None else ProgramSpaceFile
-            around = ("measure",)
-            faults = messages.describe_errors(error.errors(), {"measure": options}, around, shape)
-            raise UsageError("; ".join(faults.values())) from None
+            faults = messages.describe_errors(error, options)
+            texts = (located(("measure", *at), text) for at, _, text in faults)
+            raise UsageError("; ".join(texts)) from None
         return dataclasses.replace(self, measure=measure)
 
     @cached_property
@@ -185,6 +191,7 @@ class Spec:
             parts += ["cooperative"] * self.launch.cooperative
             parts += [f"carveout {self.launch.carveout.text}"] if self.launch.carveout else []
         parts += [p.option or "" for p in self.parameters]
+        parts += [file.mark for file in self.flag_files]
         parts += self.program.sha256_parts() if self.program is not None else []
         # Left out where it is not set, so that older spaces keep their measurements.
         unsaid = {"against"} if self._against is None else None

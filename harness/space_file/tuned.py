@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
-    ConfigDict,
     Discriminator,
     Field,
+    GetPydanticSchema,
     StrictBool,
     StrictFloat,
     StrictInt,
@@ -18,9 +18,13 @@ from pydantic import (
     Tag,
     model_validator,
 )
+from pydantic_core import core_schema
 
 from harness.constraints.arithmetic import MAX_EXACT
+from harness.constraints.expression import Expression
+from harness.core.errors import ExpressionError
 from harness.core.records import shown
+from harness.space_file.messages import PARAMETER_TYPES, StrictModel
 
 MAX_FLAG_VALUES = 10_000
 
@@ -49,8 +53,9 @@ def distinct(values: list[Any]) -> list[Any]:
     return values
 
 
-def by_shape(error: str, **shapes: type | str) -> Discriminator:
-    """Choose the member of a union by the value's type, or by the text that it equals."""
+def by_shape(expected: str, **shapes: type | str) -> Discriminator:
+    """Choose the member of a union, whose tag is the shape's name, by the value's type or by the
+    text that it equals. Else the value must be what is `expected`."""
 
     def tag_of(value: Any) -> str | None:
         matching = (
@@ -60,9 +65,42 @@ def by_shape(error: str, **shapes: type | str) -> Discriminator:
         )
         return next(matching, None)
 
-    return Discriminator(tag_of, custom_error_type=error, custom_error_message="no such shape")
+    return by_tag(expected, tag_of)
 
 
+def by_tag(expected: str, tag_of: Callable[[Any], str | None]) -> Discriminator:
+    """Choose the member of a union by its tag; without one, the value must be what is expected."""
+    return Discriminator(
+        tag_of, custom_error_type="shape", custom_error_message=f"must be {expected}"
+    )
+
+
+def read_by(read: Callable[[Any], object], shape: Any) -> GetPydanticSchema:
+    """Let a type be read from a value of this shape; ValueError says what is wrong with one."""
+    return GetPydanticSchema(
+        lambda _, handler: core_schema.no_info_after_validator_function(read, handler(shape))
+    )
+
+
+def _expression(text: str | int) -> Expression:
+    try:
+        return Expression(str(text))
+    except ExpressionError as error:
+        raise ValueError(str(error)) from None
+
+
+def _condition(text: str) -> Expression:
+    expression = _expression(text)
+    if expression.is_number:
+        raise ValueError(
+            f"`{expression.text}` is a number, not a condition; compare it, such as "
+            f"`{expression.text} <= 1024`"
+        )
+    return expression
+
+
+Condition = Annotated[Expression, read_by(_condition, StrictStr)]
+Size = Annotated[Expression, read_by(_expression, StrictStr | StrictInt)]
 Scalar = Annotated[StrictBool | StrictInt | StrictFloat | StrictStr, AfterValidator(plain)]
 Values = Annotated[list[Scalar], AfterValidator(distinct), Field(min_length=1)]
 Whole = Annotated[StrictInt, Field(ge=-MAX_EXACT, le=MAX_EXACT)]
@@ -70,10 +108,6 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=100)
 CompilerName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.+-]*$", max_length=100)]
 FlagName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$", max_length=100)]
 Role = Literal["launch", "source", "choice"]
-
-
-class StrictModel(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class _BoundedModel(StrictModel):
@@ -93,7 +127,7 @@ _WHEN_HELP = (
 
 
 class _ConditionalModel(StrictModel):
-    when: StrictStr | None = Field(default=None, min_length=1, description=_WHEN_HELP)
+    when: Condition | None = Field(default=None, description=_WHEN_HELP)
 
 
 class _RoleModel(_ConditionalModel):
@@ -154,22 +188,20 @@ class ListedParameter(_RoleModel):
     default: Scalar = Field(description="the value of the baseline")
 
 
-PARAMETER_TYPES = ("power_of_two", "integer", "log_integer", "boolean", "values")
-
-
 def _type_of(value: Any) -> str | None:
     if not isinstance(value, dict):
         return None
     kind = value.get("type", "values" if "values" in value else None)
-    return kind if kind in PARAMETER_TYPES else None
+    return f"<{kind}>" if kind in PARAMETER_TYPES else None
 
 
+# A tag has brackets, so that it is no key of a file: what is left of an error's location is.
 Parameter = Annotated[
-    Annotated[PowerOfTwoParameter, Tag("power_of_two")]
-    | Annotated[IntegerParameter, Tag("integer")]
-    | Annotated[LogIntegerParameter, Tag("log_integer")]
-    | Annotated[BooleanParameter, Tag("boolean")]
-    | Annotated[ListedParameter, Tag("values")],
+    Annotated[PowerOfTwoParameter, Tag("<power_of_two>")]
+    | Annotated[IntegerParameter, Tag("<integer>")]
+    | Annotated[LogIntegerParameter, Tag("<log_integer>")]
+    | Annotated[BooleanParameter, Tag("<boolean>")]
+    | Annotated[ListedParameter, Tag("<values>")],
     Discriminator(_type_of, custom_error_type="parameter_type", custom_error_message="no type"),
 ]
 
@@ -204,21 +236,31 @@ class FlagSwitch(_ConditionalModel):
     )
 
 
-class FlagRange(_BoundedModel, _ConditionalModel):
-    """A compiler flag that takes a number, or is absent."""
+class Stepped(_BoundedModel):
+    """The whole numbers that a compiler flag takes."""
 
     step: StrictInt = Field(default=1, ge=1, le=MAX_EXACT, description="distance between values")
-    option: Option | None = Field(default=None, description=_OPTION_HELP)
 
     @model_validator(mode="after")
-    def _is_short(self) -> FlagRange:
-        count = (self.max - self.min) // self.step + 1
+    def _is_short(self) -> Stepped:
+        count = len(self.values)
         if count > MAX_FLAG_VALUES:
             raise ValueError(
                 f"a flag has at most {MAX_FLAG_VALUES:,} values, but min, max and step give "
                 f"{count:,}; narrow the range or widen the step"
             )
         return self
+
+    @property
+    def values(self) -> range:
+        """The numbers from min to max, by step."""
+        return range(self.min, self.max + 1, self.step)
+
+
+class FlagRange(Stepped, _ConditionalModel):
+    """A compiler flag that takes a number, or is absent."""
+
+    option: Option | None = Field(default=None, description=_OPTION_HELP)
 
 
 class FlagValues(_ConditionalModel):
@@ -232,15 +274,12 @@ FilePattern = Annotated[StrictStr, Field(min_length=1)]
 FilePatterns = Annotated[
     Annotated[FilePattern, Tag("one")]
     | Annotated[Annotated[list[FilePattern], Field(min_length=1)], Tag("several")],
-    by_shape("files_type", one=str, several=list),
+    by_shape("a pattern such as packs/*.acf, or a list of patterns", one=str, several=list),
 ]
 
 
 class FlagPatterns(_ConditionalModel):
-    """A compiler flag that takes one of the files that match, or is absent.
-
-    The files are found (harness.space_file.flag_files) before this validates.
-    """
+    """A compiler flag that takes one of the files that match, or is absent."""
 
     files: FilePatterns = Field(
         description="patterns of files such as packs/*.acf, relative to the space file"
@@ -250,23 +289,67 @@ class FlagPatterns(_ConditionalModel):
 
 def _flag_type(value: Any) -> str | None:
     if value == "boolean":
-        return "boolean"
+        return "<boolean>"
     if not isinstance(value, dict):
         return None
     if "files" in value:
-        return "files"
+        return "<files>"
     if "values" in value:
-        return "listed"
+        return "<listed>"
     if {"type", "when"} & set(value) and "min" not in value:
-        return "switch"
-    return "range" if {"min", "max", "step"} & set(value) or set(value) <= {"option"} else None
+        return "<switch>"
+    return "<range>" if {"min", "max", "step"} & set(value) or set(value) <= {"option"} else None
 
 
 Flag = Annotated[
-    Annotated[Literal["boolean"], Tag("boolean")]
-    | Annotated[FlagSwitch, Tag("switch")]
-    | Annotated[FlagRange, Tag("range")]
-    | Annotated[FlagValues, Tag("listed")]
-    | Annotated[FlagPatterns, Tag("files")],
-    Discriminator(_flag_type, custom_error_type="flag_type", custom_error_message="no flag"),
+    Annotated[Literal["boolean"], Tag("<boolean>")]
+    | Annotated[FlagSwitch, Tag("<switch>")]
+    | Annotated[FlagRange, Tag("<range>")]
+    | Annotated[FlagValues, Tag("<listed>")]
+    | Annotated[FlagPatterns, Tag("<files>")],
+    by_tag("`boolean`, `{min: .., max: ..}`, `{values: [..]}` or `{files: ..}`", _flag_type),
 ]
+
+
+class Narrowing(StrictModel):
+    """Fewer values of a flag than its catalogue has: listed, or a range."""
+
+    values: Values | None = Field(default=None, description="some of its values")
+    min: Whole | None = Field(default=None, description="smallest value, included")
+    max: Whole | None = Field(default=None, description="largest value, included")
+    step: Annotated[StrictInt, Field(ge=1)] | None = Field(
+        default=None, description="distance between values"
+    )
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Narrowing:
+        given = self.model_fields_set
+        if not given or ("values" in given and len(given) > 1):
+            raise ValueError("needs `values`, or some of `min`, `max` and `step`")
+        return self
+
+
+def _selected_type(value: Any) -> str:
+    is_own = isinstance(value, dict) and not {"option", "files"}.isdisjoint(value)
+    return "<own>" if is_own else "<narrowed>"
+
+
+SelectedFlag = Annotated[
+    Annotated[Narrowing, Tag("<narrowed>")] | Annotated[Flag, Tag("<own>")],
+    Discriminator(_selected_type),
+]
+
+
+def _of_one(item: dict[str, Any]) -> dict[str, Any]:
+    if len(item) != 1:
+        raise ValueError("an item is a name, or one name with fewer values")
+    return item
+
+
+Selected = Annotated[
+    Annotated[StrictStr, Field(min_length=1), Tag("name")]
+    | Annotated[dict[FlagName, SelectedFlag], AfterValidator(_of_one), Tag("<flag>")],
+    by_shape("a name, or `{NAME: {values: [..]}}`", **{"name": str, "<flag>": dict}),
+]
+Selection = Annotated[list[Selected], Field(min_length=1)]
+"""Names of sets and flags of a catalogue, with fewer values, and flags of the space's own."""

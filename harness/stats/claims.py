@@ -25,8 +25,8 @@ def hold_false_discoveries(ratios: Sequence[TimeRatio | None]) -> list[TimeRatio
     A ratio is claimed only if its own interval excludes 1 as well, so with a single one, or where
     most are real, the error of each is that of its interval.
     """
-    known = [ratio for ratio in ratios if ratio is not None]
-    adjusted = iter(benjamini_hochberg(np.array([ratio.p_value for ratio in known])).tolist())
+    present = [ratio for ratio in ratios if ratio is not None]
+    adjusted = iter(benjamini_hochberg(np.array([ratio.p_value for ratio in present])).tolist())
     return [None if ratio is None else _held(ratio, next(adjusted)) for ratio in ratios]
 
 

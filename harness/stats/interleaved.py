@@ -55,8 +55,8 @@ def refuted(sessions: Iterable[Interleaved]) -> dict[Config, Measurement]:
     gain is not shown, whatever other sessions say. Such a measurement has no times here."""
     working = (session for session in sessions if any(m.timing for m in session))
     failed = (m for session in working for m in session if not is_shown(m))
-    found = (_unshown(m) if m.timing else m for m in failed)
-    return {m.config: m for m in found if m.outcome.settles}
+    failures = (_unshown(m) if m.timing else m for m in failed)
+    return {m.config: m for m in failures if m.outcome.settles}
 
 
 def _unshown(measurement: Measurement) -> Measurement:
@@ -87,10 +87,10 @@ def _next_linked(sessions: Sequence[Interleaved], works: Mapping[Config, bool]) 
 def _round_factors(session: Interleaved, later: Mapping[Config, Measurement]) -> Array:
     """Return the factor of each round, shape (rounds,), or one factor, shape (1,), where the
     configurations have different numbers of samples."""
-    known = {m.config: m.timing for m in later.values() if m.timing}
+    linked = {m.config: m.timing for m in later.values() if m.timing}
     timed = {m.config: m.timing for m in session if m.timing}
-    shared = [config for config in timed if config in known or not known]
-    level = np.mean([mean_log(known.get(config, timed[config]).samples_s) for config in shared])
+    shared = [config for config in timed if config in linked or not linked]
+    level = np.mean([mean_log(linked.get(config, timed[config]).samples_s) for config in shared])
     if len({timing.count for timing in timed.values()}) > 1:
         means = np.array([np.mean([mean_log(timed[config].samples_s) for config in shared])])
     else:

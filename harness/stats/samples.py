@@ -87,14 +87,14 @@ class SampleStatistics:
     def of(cls, samples: Ragged, statistic: Statistic = Statistic.MEDIAN) -> SampleStatistics:
         """Compute the statistics, for all rows of one length together."""
         counts, starts = samples.counts, samples.starts
-        found = np.full((5, len(counts)), np.nan)
+        columns = np.full((5, len(counts)), np.nan)
         for count in np.unique(counts[counts > 0]).tolist():
             rows = np.flatnonzero(counts == count)
             for first in range(0, len(rows), _BATCH):
                 part = rows[first : first + _BATCH]
                 values = samples.values[starts[part][:, None] + np.arange(count)]
-                found[:, part] = _statistics(values)
-        median, mean, std, mean_log, variance_log = found
+                columns[:, part] = _statistics(values)
+        median, mean, std, mean_log, variance_log = columns
         return cls(counts, median, mean, std, mean_log, variance_log, statistic)
 
     @classmethod
@@ -130,7 +130,7 @@ def _statistics(values: Array) -> Array:
 
 
 def within_noise(
-    found: SampleStatistics, own: int | Indices, others: Indices, confidence: float = 0.95
+    statistics: SampleStatistics, own: int | Indices, others: Indices, confidence: float = 0.95
 ) -> Flags:
     """Say which of the others' times differ from a row's own, or from that of a row for each, by at
     most 0.5 %, or not significantly (Welch's t-test), shape (others,).
@@ -144,10 +144,10 @@ def within_noise(
     from scipy.special import stdtr  # here: it takes time to load
 
     own = np.atleast_1d(own)
-    logs, variances = found.compared_log, found.compared_variance
+    logs, variances = statistics.compared_log, statistics.compared_variance
     mean = logs[own] - logs[others]
-    own_count, count = (np.asarray(found.count[rows], np.float64) for rows in (own, others))
-    error_of = found.relative_clock_error
+    own_count, count = (np.asarray(statistics.count[rows], np.float64) for rows in (own, others))
+    error_of = statistics.relative_clock_error
     clock_error = error_of[own] + error_of[others]
     own_part, part = variances[own] / own_count, variances[others] / count
     error = np.sqrt(own_part + part)
@@ -156,7 +156,7 @@ def within_noise(
         freedom = (own_part + part) ** 2 / squares
         excess = np.abs(mean) - clock_error
         p_values = np.minimum(1, 2 * stdtr(freedom, -excess / error))
-        difference = np.abs(np.log(found.time[own] / found.time[others]))
+        difference = np.abs(np.log(statistics.time[own] / statistics.time[others]))
         is_near = difference <= np.maximum(NEGLIGIBLE, clock_error)
     p_values = np.where(error == 0, excess <= 0, p_values)
     is_known = (own_count > 1) & (count > 1)

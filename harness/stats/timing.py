@@ -19,7 +19,6 @@ from harness.stats import Estimate
 
 _GIVE_UP_SAMPLES = 3
 _LOOK_EVERY = 50
-_ROUNDING = 1e-9
 _LEAST_TRIMMED = 10  # rounds
 NEGLIGIBLE = 0.005
 """A difference of logarithms. Below 0.5 % a difference is not reproducible without many samples,
@@ -120,20 +119,6 @@ def relative_clock_error(*timings: Timing) -> float:
     return sum(t.clock_error_s / t.mean_s for t in timings if t.clock_error_s)
 
 
-def is_wider(samples: Sequence[float], limit: float, confidence: float = 0.95) -> bool:
-    """Say whether `half_width` of the samples' mean is above a limit.
-
-    The samples' range bounds it (Popoviciu, 1935), so that most need no variance.
-    """
-    count = len(samples)
-    if count < 2:
-        return math.inf > limit
-    most = _quantile(count - 1, confidence) * (max(samples) - min(samples)) / 2
-    if most / math.sqrt(count - 1) < limit * (1 - _ROUNDING):
-        return False
-    return half_width(samples, confidence) > limit
-
-
 @lru_cache(1000)
 def _quantile(freedom: float, confidence: float) -> float:
     """Return Student's t for a two-sided interval.
@@ -199,13 +184,13 @@ def paired_ratio(
     if len(logs) < 2:
         raise ValueError(f"a ratio with an interval needs two rounds or more, but got {len(logs)}")
     error = math.sqrt(variance(logs) / len(logs))
-    found = LogDifference(statistics.fmean(logs), error, len(logs) - 1, clock_error)
-    return _time_ratio(found, confidence, len(logs))
+    difference = LogDifference(statistics.fmean(logs), error, len(logs) - 1, clock_error)
+    return _time_ratio(difference, confidence, len(logs))
 
 
-def _time_ratio(found: LogDifference, confidence: float, count: int) -> TimeRatio:
-    ratio = Estimate.from_log(found.mean, found.half_width(confidence))
-    p_value = found.p_value_of_more()
+def _time_ratio(difference: LogDifference, confidence: float, count: int) -> TimeRatio:
+    ratio = Estimate.from_log(difference.mean, difference.half_width(confidence))
+    p_value = difference.p_value_of_more()
     return TimeRatio(ratio.value, ratio.low, ratio.high, count, p_value, confidence=confidence)
 
 
@@ -238,10 +223,10 @@ def time_ratio(numerator: Timing, denominator: Timing, confidence: float = 0.95)
         if ratio.count == numerator.count:
             return ratio
         return dataclasses.replace(ratio, count=numerator.count)
-    found = _difference(
+    difference = _difference(
         _logs(numerator.samples_s, statistic), _logs(denominator.samples_s, statistic), clock_error
     )
-    return _time_ratio(found, confidence, min(numerator.count, denominator.count))
+    return _time_ratio(difference, confidence, min(numerator.count, denominator.count))
 
 
 def trimmed_ratio(numerator: Timing, denominator: Timing, confidence: float = 0.95) -> TimeRatio:
@@ -261,8 +246,8 @@ def trimmed_ratio(numerator: Timing, denominator: Timing, confidence: float = 0.
     winsorized = [inner[0]] * cut + inner + [inner[-1]] * cut
     error = math.sqrt(variance(winsorized) * len(logs)) / len(inner)
     clock_error = relative_clock_error(one, other)
-    found = LogDifference(statistics.fmean(inner), error, len(inner) - 1, clock_error)
-    return _time_ratio(found, confidence, len(logs))
+    difference = LogDifference(statistics.fmean(inner), error, len(inner) - 1, clock_error)
+    return _time_ratio(difference, confidence, len(logs))
 
 
 def trimmed_log_time(timing: Timing) -> float:

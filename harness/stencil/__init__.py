@@ -6,13 +6,14 @@ nodes. `x` is the array that a word works on. Words that are also Python builtin
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from harness.stencil.ir import Node as Node
 from harness.stencil.ir import UserFun as UserFun
 from harness.stencil.ir import fun, make
 from harness.stencil.ir import user_fun as user_fun
-from harness.stencil.types import FLOAT, Array, StencilError, Type, check_name, in_c
+from harness.stencil.types import FLOAT, Array, StencilError, Type, check_name
 
 F = Callable[..., Node]
 Pair = tuple[int, int]
@@ -29,7 +30,7 @@ def grid(name: str, *lengths: int) -> Node:
 
 def number(value: float) -> Node:
     """Make a constant of type float."""
-    return make("number", (), (in_c(value), FLOAT))
+    return make("number", (), (_in_c(value),))
 
 
 def map_(f: F, x: Node, kind: str = "any", dim: int = 0) -> Node:
@@ -107,7 +108,7 @@ def pad(left: int, right: int, mode: str, x: Node, value: float = 0.0) -> Node:
     `clamp` repeats the border, `mirror` reflects the array, `wrap` continues at the other end, and
     `constant` adds `value`.
     """
-    return make("pad", (x,), (left, right, mode, value))
+    return make("pad", (x,), (left, right, mode, _in_c(value)))
 
 
 def at(index: int, x: Node) -> Node:
@@ -179,6 +180,12 @@ def split2d(size: Pair, x: Node) -> Node:
 def join2d(x: Node) -> Node:
     """Put blocks together again."""
     return join(map_(lambda blocks: map_(join, transpose(blocks)), x))
+
+
+def _in_c(value: float) -> str:
+    """Write a float literal in C."""
+    text = repr(float(value))
+    return f"{text}f" if math.isfinite(value) else text.upper().replace("INF", "INFINITY")
 
 
 def _pair(size: int | Pair) -> Pair:

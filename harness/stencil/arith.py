@@ -31,6 +31,13 @@ class Variable:
         """Return the name in C."""
         return self.name
 
+    @property
+    def index(self) -> Index:
+        """Return it as a sum; a variable with a single value becomes that number."""
+        if self.low == self.high:
+            return constant(self.low)
+        return Index(((self, 1),), 0)
+
     def value(self, values: Mapping[str, Any], is_padded: bool) -> Any:
         """Look the value up by name."""
         return values[self.name]
@@ -157,14 +164,9 @@ class Index:
     @cached_property
     def text(self) -> str:
         """Return the C expression, the largest strides first."""
-        text = ""
-        for atom, coefficient in self.terms:
-            size = abs(coefficient)
-            product = f"{_factor(atom)} * {size}" if size > 1 else atom.text
-            text += _signed(product, coefficient < 0, not text)
-        if self.constant or not text:
-            text += _signed(str(abs(self.constant)), self.constant < 0, not text)
-        return text
+        products = [f"{'-' * (c < 0)}{_product(atom, abs(c))}" for atom, c in self.terms]
+        products += [str(self.constant)] * (self.constant != 0 or not products)
+        return " + ".join(products).replace(" + -", " - ")
 
     @property
     def factor(self) -> str:
@@ -176,13 +178,6 @@ class Index:
 def constant(value: int) -> Index:
     """Return the index of one number."""
     return Index((), value)
-
-
-def index_of(variable: Variable) -> Index:
-    """Return the index of a variable; a variable with a single value becomes that number."""
-    if variable.low == variable.high:
-        return constant(variable.low)
-    return Index(((variable, 1),), 0)
 
 
 def _sum(coefficients: dict[Atom, int], added: int) -> Index:
@@ -210,10 +205,8 @@ def _factor(atom: Atom) -> str:
     return f"({atom.text})" if is_quotient else atom.text
 
 
-def _signed(text: str, is_negative: bool, is_first: bool) -> str:
-    if is_first:
-        return f"-{text}" if is_negative else text
-    return f" - {text}" if is_negative else f" + {text}"
+def _product(atom: Atom, size: int) -> str:
+    return f"{_factor(atom)} * {size}" if size > 1 else atom.text
 
 
 def _clamp_text(inner: Index, length: int) -> str:

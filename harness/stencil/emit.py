@@ -9,25 +9,10 @@ import re
 import textwrap
 from collections.abc import Iterator, Mapping
 
+from harness.stencil import nest
 from harness.stencil.arith import Index
 from harness.stencil.ir import UserFun
 from harness.stencil.lower import ID_NAMES
-from harness.stencil.nest import (
-    Assignment,
-    Barrier,
-    Buffer,
-    Call,
-    Declaration,
-    IndexValue,
-    Load,
-    Loop,
-    LoopNest,
-    Number,
-    Statement,
-    Term,
-    statements_of,
-    terms_of,
-)
 from harness.stencil.types import StencilError, leaf
 
 _INDENT = "    "
@@ -54,20 +39,22 @@ _SPELLINGS = {
 }
 
 
-def emit(kernel: LoopNest, suffix: str) -> str:
+def emit(kernel: nest.LoopNest, suffix: str) -> str:
     """Write the source of a kernel with the functions that it calls."""
     column = SUFFIXES.index(suffix)
     writer = _Emitter(kernel, {name: both[column] for name, both in _SPELLINGS.items()})
     return "\n\n".join([*map(writer.function, _functions(kernel)), writer.kernel()]) + "\n"
 
 
-def _functions(kernel: LoopNest) -> Iterator[UserFun]:
+def _functions(kernel: nest.LoopNest) -> Iterator[UserFun]:
     """Yield the functions that a kernel calls, in the order of their calls."""
     functions: dict[str, UserFun] = {}
     others = {kernel.name, *(buffer.name for buffer in kernel.inputs)}
-    for statement in statements_of(kernel.body):
-        for term in terms_of(statement.value) if isinstance(statement, Assignment) else ():
-            if isinstance(term, Call):
+    for statement in nest.statements_of(kernel.body):
+        for term in (
+            nest.terms_of(statement.value) if isinstance(statement, nest.Assignment) else ()
+        ):
+            if isinstance(term, nest.Call):
                 function = term.function
                 if functions.setdefault(function.name, function) != function or (
                     function.name in others
@@ -77,7 +64,7 @@ def _functions(kernel: LoopNest) -> Iterator[UserFun]:
 
 
 class _Emitter:
-    def __init__(self, kernel: LoopNest, spellings: Mapping[str, str]) -> None:
+    def __init__(self, kernel: nest.LoopNest, spellings: Mapping[str, str]) -> None:
         self._kernel = kernel
         self._spellings = spellings
 
@@ -98,13 +85,15 @@ class _Emitter:
         lines += [line for s in kernel.body for line in self._statement(s, _INDENT)]
         return "\n".join(map(_wrapped, [*lines, "}"]))
 
-    def _parameter(self, buffer: Buffer) -> str:
+    def _parameter(self, buffer: nest.Buffer) -> str:
         const = "const " if buffer.is_read_only else ""
         return self._spellings["pointer"].format(f"{const}{leaf(buffer.type)} ") + buffer.name
 
     def _ids(self) -> Iterator[str]:
         """Declare the thread and group ids that the kernel uses."""
-        loops = (loop for loop in statements_of(self._kernel.body) if isinstance(loop, Loop))
+        loops = (
+            loop for loop in nest.statements_of(self._kernel.body) if isinstance(loop, nest.Loop)
+        )
         used = {(loop.kind, loop.dim) for loop in loops}
         for kind in ID_NAMES:
             for dim in (2, 1, 0):
@@ -115,18 +104,18 @@ class _Emitter:
         """Fill in a spelling for one dimension."""
         return self._spellings[spelling].format(d="xyz"[dim], D="XYZ"[dim], n=dim)
 
-    def _statement(self, statement: Statement, indent: str) -> Iterator[str]:
-        if isinstance(statement, Loop):
+    def _statement(self, statement: nest.Statement, indent: str) -> Iterator[str]:
+        if isinstance(statement, nest.Loop):
             yield from self._loop(statement, indent)
-        elif isinstance(statement, Barrier):
+        elif isinstance(statement, nest.Barrier):
             yield f"{indent}{self._spellings['barrier']}"
-        elif isinstance(statement, Declaration):
+        elif isinstance(statement, nest.Declaration):
             yield f"{indent}{_declared(statement.buffer)};"
         else:
             kind = f"{statement.target.type} " if statement.declares else ""
             yield f"{indent}{kind}{_term(statement.target)} = {_term(statement.value)};"
 
-    def _loop(self, loop: Loop, indent: str) -> Iterator[str]:
+    def _loop(self, loop: nest.Loop, indent: str) -> Iterator[str]:
         is_block = loop.form != "once"
         name, first, step = loop.variable.name, "0", f"{loop.variable.name}++"
         if loop.form == "if":
@@ -146,20 +135,18 @@ def _id_name(kind: str, dim: int) -> str:
     return ID_NAMES[kind].format("xyz"[dim])
 
 
-def _declared(buffer: Buffer) -> str:
+def _declared(buffer: nest.Buffer) -> str:
     return f"{leaf(buffer.type)} {buffer.name}" + "".join(f"[{n}]" for n in buffer.shape)
 
 
-def _term(term: Term) -> str:
-    if isinstance(term, Load):
+def _term(term: nest.Term) -> str:
+    if isinstance(term, nest.Load):
         is_global = term.buffer.space == "global"
         indices = (term.offset,) if is_global else term.indices
         return term.buffer.name + "".join(f"[{index.text}]" for index in indices)
-    if isinstance(term, Number):
+    if isinstance(term, nest.Number):
         return term.text
-    if isinstance(term, IndexValue):
-        return term.index.text
-    if isinstance(term, Call):
+    if isinstance(term, nest.Call):
         return f"{term.function.name}({', '.join(map(_term, term.arguments))})"
     tests = [test for index, length in term.bounds for test in _tests(index, length)]
     return f"({' && '.join(tests)} ? {_term(term.term)} : {term.otherwise.text})"

@@ -9,6 +9,7 @@ stencils of one structure that are explored with one seed have the same designs.
 from __future__ import annotations
 
 import itertools
+import math
 import random
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,9 +18,8 @@ from dataclasses import dataclass, field
 from harness.stencil import rules
 from harness.stencil.emit import OPENCL, emit
 from harness.stencil.ir import Node, subexpressions
-from harness.stencil.lower import lower
-from harness.stencil.ndrange import Threads, configurations, grid, usual
-from harness.stencil.nest import LoopNest
+from harness.stencil.lower import lower, parallel_extents
+from harness.stencil.nest import LoopNest, NdRange
 from harness.stencil.types import StencilError, shape, size_bytes
 
 MOST_LOCAL_BYTES = 48 << 10
@@ -28,8 +28,28 @@ MOST_LOCAL_BYTES = 48 << 10
 THREADS_A_VARIANT = 10
 """The thread configurations of a variant, as in the paper."""
 
+FEWEST_THREADS, MOST_THREADS = 32, 1024
+"""Limits on the threads of a group."""
+
+MOST_RESULTS = 1 << 14
+"""The most results for each thread: a launch with more takes seconds."""
+
+COARSENINGS = (1, 2, 4, 8)
+_MOST_GROUPS = (2**31 - 1, 65_535, 65_535)
 _PATIENCE = 400  # derivations in a row without a new variant
 _MOST_TILE = 256
+
+
+@dataclass(frozen=True)
+class Threads:
+    """A thread configuration: the threads of a group along x, y, z, and the coarsening.
+
+    The coarsening is how many elements each thread of the grid, or each group, takes along the
+    grid's last dimension.
+    """
+
+    local: tuple[int, int, int]
+    coarsening: int
 
 
 @dataclass
@@ -53,15 +73,14 @@ def explore(
     The plain variant comes first, and its first point is the usual launch. The others are sorted,
     so that neighbours are similar.
     """
-    whole = fused(expression)
     variants: list[Variant] = []
     seen = set[object]()
     points = missed = 0
-    for number in itertools.count() if rules.spine(whole) else ():
+    for number in itertools.count() if rules.spine(expression) else ():
         if points == count or missed == _PATIENCE:
             break
         rng = random.Random(f"{seed} {number}")
-        derived = derive(whole, rng) if number else _plain(whole)
+        derived = derive(expression, rng) if number else _plain(expression)
         missed += 1
         if str(derived) in seen:
             continue
@@ -87,10 +106,10 @@ def _launches(
     """Lower an expression for the usual thread configuration, then for the others at random."""
     choices = list(configurations(expression))
     rng.shuffle(choices)
-    first = [usual(choices)] if choices else []
+    first = [_usual(choices)] if choices else []
     for threads in dict.fromkeys([*first, *choices]):
         try:
-            kernel = lower(name, expression, grid(expression, threads))
+            kernel = lower(name, expression, launch_of(expression, threads))
         except StencilError:
             return  # no thread configuration changes that
         if sum(size_bytes(buffer.type) for buffer in kernel.locals) > MOST_LOCAL_BYTES:
@@ -98,16 +117,8 @@ def _launches(
         yield threads, kernel
 
 
-def fused(expression: Node) -> Node:
-    """Fuse maps of maps and reductions of maps."""
-    for rule in (rules.fuse_maps, rules.fuse_reduce):
-        while (new := next(rules.everywhere(rule, expression), None)) is not None:
-            expression = new
-    return expression
-
-
 def derive(expression: Node, rng: random.Random) -> Node:
-    """Draw a variant of a fused expression."""
+    """Draw a variant of an expression."""
     cut = _cut(expression, rng)
     kinds = draw_mapping(len(rules.spine(cut)), len(shape(expression.type)), rng)
     mapped = rules.mapped(kinds, cut)
@@ -193,6 +204,59 @@ def _kinds(depth: int, shared: Mapping[str, Sequence[int]]) -> list[rules.Kind]:
         for dim, level in enumerate(levels):
             kinds[level] = (kind, dim)
     return kinds
+
+
+# ----------------------------------------------------------------------- thread configurations
+
+
+def launch_of(expression: Node, threads: Threads) -> NdRange:
+    """Compute the launch, with as many groups as there is work for."""
+    extents = parallel_extents(expression)
+    shared = [(d, e, threads.local[d] if kind == "global" else 1)
+              for (kind, d), e in extents.items() if kind != "local"]  # fmt: skip
+    last = max(d for d, _, _ in shared)
+    groups = [1, 1, 1]
+    for dim, extent, width in shared:
+        times = threads.coarsening if dim == last else 1
+        groups[dim] = -(-extent // (width * times))
+    return NdRange(threads.local, (groups[0], groups[1], groups[2]))
+
+
+def configurations(expression: Node) -> Iterator[Threads]:
+    """Yield powers of two within every device's limits and with no more threads than work."""
+    extents = parallel_extents(expression)
+    over = {dim: e for (kind, dim), e in extents.items() if kind != "workgroup"}
+    outer = {dim: e for (kind, dim), e in extents.items() if kind != "local"}
+    if not over or not outer:
+        return
+    sizes = [_powers(over.get(dim, 1)) for dim in range(3)]
+    results = math.prod(shape(expression.type))
+    for x, y, z in itertools.product(*sizes):
+        if not FEWEST_THREADS <= x * y * z <= MOST_THREADS or z > 64:
+            continue
+        for coarsening in COARSENINGS:
+            if coarsening > 1 and coarsening >= outer[max(outer)]:
+                continue
+            threads = Threads((x, y, z), coarsening)
+            groups = launch_of(expression, threads).groups
+            fits = all(g <= most for g, most in zip(groups, _MOST_GROUPS, strict=True))
+            if fits and results <= MOST_RESULTS * x * y * z * math.prod(groups):
+                yield threads
+
+
+def _usual(choices: Sequence[Threads]) -> Threads:
+    """Choose the usual launch: 256 threads, 32 of them along x, one element each."""
+
+    def oddity(threads: Threads) -> tuple[float, ...]:
+        count, wide = math.prod(threads.local), threads.local[0]
+        return threads.coarsening, abs(math.log2(count / 256)), abs(math.log2(wide / 32))
+
+    return min(choices, key=oddity)
+
+
+def _powers(extent: int) -> list[int]:
+    """List 1, 2, 4, ... up to the first that is at least the extent."""
+    return [1 << e for e in range((extent - 1).bit_length() + 1) if 1 << e <= MOST_THREADS]
 
 
 # -------------------------------------------------------------------------------------- designs

@@ -41,41 +41,18 @@ from harness.stencil.nest import (
 )
 from harness.stencil.types import ELEMENT_BYTES, size_bytes
 
-PUBLISHED = (
-    "global_size_x",
-    "global_size_y",
-    "global_size_z",
-    "local_size_x",
-    "local_size_y",
-    "local_size_z",
-    "local_bytes",
-    "global_loads",
-    "global_stores",
-    "local_loads",
-    "local_stores",
-    "cache_lines",
-    "barriers",
-    "ifs",
-    "loop_bodies",
-)
+_SIZES = tuple(f"{whole}_size_{axis}" for whole in ("global", "local") for axis in "xyz")
+_ACCESSES = ("global_loads", "global_stores", "local_loads", "local_stores")
+_CONTROL = ("barriers", "ifs", "loop_bodies")
+_PRIVATE = ("private_loads", "private_stores")
+PUBLISHED = (*_SIZES, "local_bytes", *_ACCESSES, "cache_lines", *_CONTROL)
 """The features of the paper's Table 1."""
 
-OWN = ("private_loads", "private_stores", "store_cache_lines", "working_set")
+OWN = (*_PRIVATE, "store_cache_lines", "working_set")
 """The features that the paper does not have."""
 
 FEATURES = PUBLISHED + OWN
-
-COUNTS = (
-    "global_loads",
-    "global_stores",
-    "local_loads",
-    "local_stores",
-    "private_loads",
-    "private_stores",
-    "barriers",
-    "ifs",
-    "loop_bodies",
-)
+COUNTS = (*_ACCESSES, *_CONTROL, *_PRIVATE)
 """The features that are means over the threads."""
 
 WARP = 32
@@ -84,8 +61,11 @@ RESIDENT_THREADS, CACHE_BYTES = 2048, 128 << 10
 """What a multiprocessor of the usual GPU has."""
 
 
+Loops = tuple[Loop, ...]
+
+
 @dataclass(frozen=True)
-class Access:
+class _Access:
     """A load or a store: its target, the loops around it, its count over all threads.
 
     `target` is None for the unnamed private variable between two calls.
@@ -94,8 +74,11 @@ class Access:
     kind: str
     space: str
     target: Load | None
-    loops: tuple[Loop, ...]
+    loops: Loops
     times: int
+
+
+_Event = _Access | tuple[str, int]
 
 
 def features(kernel: LoopNest) -> dict[str, float]:
@@ -103,9 +86,9 @@ def features(kernel: LoopNest) -> dict[str, float]:
     ndrange = kernel.ndrange
     threads = math.prod(ndrange.local + ndrange.groups)
     counts = dict.fromkeys(COUNTS, 0)
-    in_global: dict[str, list[Access]] = {"loads": [], "stores": []}
+    in_global: dict[str, list[_Access]] = {"loads": [], "stores": []}
     for event in _events(kernel.body, (), threads):
-        if isinstance(event, Access):
+        if isinstance(event, _Access):
             counts[f"{event.space}_{event.kind}"] += event.times
             if event.space == "global":
                 in_global[event.kind].append(event)
@@ -125,9 +108,7 @@ def features(kernel: LoopNest) -> dict[str, float]:
 # ------------------------------------------------------------------------------------- counting
 
 
-def _events(
-    block: list[Statement], loops: tuple[Loop, ...], times: int
-) -> Iterator[Access | tuple[str, int]]:
+def _events(block: list[Statement], loops: Loops, times: int) -> Iterator[_Event]:
     """Yield the accesses and counts of a block that all threads together enter `times` times."""
     for statement in block:
         if isinstance(statement, Loop):
@@ -141,28 +122,30 @@ def _events(
             yield "barriers", times
         elif isinstance(statement, Assignment):
             target = statement.target
-            yield Access("stores", target.buffer.space, target, loops, times)
+            yield _Access("stores", target.buffer.space, target, loops, times)
             yield from _of_term(statement.value, loops, times)
 
 
-def _of_term(term: Term, loops: tuple[Loop, ...], times: int) -> Iterator[Access | tuple[str, int]]:
+def _of_term(
+    term: Term, loops: tuple[Loop, ...], times: int
+) -> Iterator[_Access | tuple[str, int]]:
     if isinstance(term, Load):
-        yield Access("loads", term.buffer.space, term, loops, times)
+        yield _Access("loads", term.buffer.space, term, loops, times)
     elif isinstance(term, Inside):
         yield "ifs", times
         yield from _of_term(term.term, loops, times)
     elif isinstance(term, Call):
         for argument in term.arguments:
             if isinstance(argument, Call):
-                yield Access("stores", "private", None, loops, times)
-                yield Access("loads", "private", None, loops, times)
+                yield _Access("stores", "private", None, loops, times)
+                yield _Access("loads", "private", None, loops, times)
             yield from _of_term(argument, loops, times)
 
 
 # ---------------------------------------------------------------------- cache lines, working set
 
 
-def _cache_lines(accesses: list[Access], ndrange: NdRange) -> float:
+def _cache_lines(accesses: list[_Access], ndrange: NdRange) -> float:
     """Count the cache lines of an access by distances in one warp, as the paper does."""
     linear = np.arange(min(WARP, math.prod(ndrange.local)))
     x, y, _ = ndrange.local
@@ -182,7 +165,7 @@ def _cache_lines(accesses: list[Access], ndrange: NdRange) -> float:
 
 
 def _inner_point(
-    loops: tuple[Loop, ...], lanes: tuple[Any, ...], ndrange: NdRange
+    loops: Loops, lanes: tuple[Any, ...], ndrange: NdRange
 ) -> tuple[dict[str, Any], Any]:
     """Return the loop variables in one warp, and which of its threads are active.
 
@@ -200,7 +183,7 @@ def _inner_point(
     return values, active
 
 
-def _working_set(accesses: list[Access], ndrange: NdRange) -> float:
+def _working_set(accesses: list[_Access], ndrange: NdRange) -> float:
     """Return the bytes that the groups of a multiprocessor touch at a time, over its cache.
 
     A group touches a box of each array, in whole lines: from the least to the largest index in each

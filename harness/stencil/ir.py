@@ -32,6 +32,8 @@ PARALLEL = ("global", "workgroup", "local")
 KINDS = ("any", *PARALLEL, "seq", "unroll")
 """How a map is carried out; `any` is not decided yet."""
 REDUCTIONS = ("any", "seq", "unroll")
+REARRANGING = ("split", "join", "transpose", "map")
+"""Through these words a result is written; a map only if it rearranges, too."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +100,7 @@ def user_fun(
 def make(op: str, children: tuple[Node, ...], data: tuple[Any, ...] = ()) -> Node:
     """Make a node; raise StencilError, with the expression, if the types do not match."""
     try:
-        return Node(op, children, data, _TYPES[op](data, *children))
+        return Node(op, children, data, _TYPES[op](*data, *children))
     except _IllTyped as reason:
         text = _cut(str(Node(op, children, data, INT)), 200)
         raise StencilError(f"{text}: {reason}") from None
@@ -126,13 +128,7 @@ def _require(holds: bool, reason: str) -> None:
         raise _IllTyped(reason)
 
 
-def _takes(fun: Node, *types: Type) -> None:
-    for parameter, kind in zip(fun.data, types, strict=True):
-        _require(parameter.type == kind, f"the function takes {parameter.type}, but gets {kind}")
-
-
-def _type_call(data: tuple[Any, ...], *arguments: Node) -> Type:
-    (fun,) = data
+def _type_call(fun: UserFun, *arguments: Node) -> Type:
     _require(
         len(arguments) == len(fun.types),
         f"{fun.name} takes {len(fun.types)} arguments, but gets {len(arguments)}",
@@ -142,28 +138,23 @@ def _type_call(data: tuple[Any, ...], *arguments: Node) -> Type:
             argument.type == kind,
             f"{fun.name} takes {kind} {name}, but `{_short(argument)}` is {argument.type}",
         )
-    return fun.result  # type: ignore[no-any-return]
+    return fun.result
 
 
-def _type_map(data: tuple[Any, ...], fun: Node, x: Node) -> Type:
-    kind, dim = data
+def _type_map(kind: str, dim: int, fun: Node, x: Node) -> Type:
     _require(kind in KINDS, f"a map is one of {', '.join(KINDS)}, not {kind!r}")
     _require(dim in (0, 1, 2), f"a dimension is 0, 1 or 2, not {dim}")
-    _takes(fun, _array(x).element)
     return Array(fun.type, _array(x).length)
 
 
-def _type_reduce(data: tuple[Any, ...], fun: Node, start: Node, x: Node) -> Type:
-    _require(
-        data[0] in REDUCTIONS, f"a reduction is one of {', '.join(REDUCTIONS)}, not {data[0]!r}"
-    )
+def _type_reduce(kind: str, _: int, fun: Node, start: Node, x: Node) -> Type:
+    _require(kind in REDUCTIONS, f"a reduction is one of {', '.join(REDUCTIONS)}, not {kind!r}")
     _require(isinstance(start.type, Scalar), f"it reduces to a number, not to {start.type}")
-    _takes(fun, start.type, _array(x).element)
     _require(fun.type == start.type, f"the function returns {fun.type}, not {start.type}")
     return fun.type
 
 
-def _type_zip(data: tuple[Any, ...], *arrays: Node) -> Type:
+def _type_zip(*arrays: Node) -> Type:
     types = [_array(x) for x in arrays]
     lengths = sorted({t.length for t in types})
     _require(len(types) > 1, "it takes two arrays or more")
@@ -171,24 +162,24 @@ def _type_zip(data: tuple[Any, ...], *arrays: Node) -> Type:
     return Array(Tuple(tuple(t.element for t in types)), types[0].length)
 
 
-def _type_split(data: tuple[Any, ...], x: Node) -> Type:
-    kind, size = _array(x), data[0]
+def _type_split(size: int, x: Node) -> Type:
+    kind = _array(x)
     _require(size >= 1 and kind.length % size == 0, f"{size} does not divide {kind.length}")
     return Array(Array(kind.element, size), kind.length // size)
 
 
-def _type_join(data: tuple[Any, ...], x: Node) -> Type:
+def _type_join(x: Node) -> Type:
     outer, inner = _nested(x)
     return Array(inner.element, inner.length * outer.length)
 
 
-def _type_transpose(data: tuple[Any, ...], x: Node) -> Type:
+def _type_transpose(x: Node) -> Type:
     outer, inner = _nested(x)
     return Array(Array(inner.element, outer.length), inner.length)
 
 
-def _type_slide(data: tuple[Any, ...], x: Node) -> Type:
-    kind, (size, step) = _array(x), data
+def _type_slide(size: int, step: int, x: Node) -> Type:
+    kind = _array(x)
     _require(1 <= size <= kind.length, f"windows of {size} do not fit into {kind.length}")
     _require(
         step >= 1 and (kind.length - size) % step == 0,
@@ -197,8 +188,8 @@ def _type_slide(data: tuple[Any, ...], x: Node) -> Type:
     return Array(Array(kind.element, size), (kind.length - size) // step + 1)
 
 
-def _type_pad(data: tuple[Any, ...], x: Node) -> Type:
-    kind, (left, right, mode, _) = _array(x), data
+def _type_pad(left: int, right: int, mode: str, _: str, x: Node) -> Type:
+    kind = _array(x)
     _require(mode in MODES, f"the mode is one of {', '.join(MODES)}, not {mode!r}")
     _require(left >= 0 and right >= 0, f"it adds 0 elements or more, not {left} and {right}")
     _require(
@@ -211,41 +202,36 @@ def _type_pad(data: tuple[Any, ...], x: Node) -> Type:
     return Array(kind.element, kind.length + left + right)
 
 
-def _type_at(data: tuple[Any, ...], x: Node) -> Type:
+def _type_at(index: int, x: Node) -> Type:
     kind = _array(x)
-    _require(0 <= data[0] < kind.length, f"it takes element {data[0]} of {kind.length}")
+    _require(0 <= index < kind.length, f"it takes element {index} of {kind.length}")
     return kind.element
 
 
-def _type_get(data: tuple[Any, ...], x: Node) -> Type:
-    _require(isinstance(x.type, Tuple), f"expected a tuple, but `{_short(x)}` is {x.type}")
-    kind: Any = x.type
-    _require(0 <= data[0] < len(kind.parts), f"it takes part {data[0]} of {len(kind.parts)}")
-    return kind.parts[data[0]]  # type: ignore[no-any-return]
+def _type_get(part: int, x: Node) -> Type:
+    if not isinstance(x.type, Tuple):
+        raise _IllTyped(f"expected a tuple, but `{_short(x)}` is {x.type}")
+    count = len(x.type.parts)
+    _require(0 <= part < count, f"it takes part {part} of {count}")
+    return x.type.parts[part]
 
 
-def _type_array(data: tuple[Any, ...]) -> Type:
-    length, fun = data
+def _type_array(length: int, fun: UserFun) -> Type:
     _require(length >= 1, f"an array has 1 element or more, not {length}")
     _require(fun.types == (INT, INT), f"{fun.name} must take two int: an index and the length")
     return Array(fun.result, length)
 
 
-def _type_memory(data: tuple[Any, ...], x: Node) -> Type:
+def _type_memory(_: str, x: Node) -> Type:
     _require(isinstance(leaf(x.type), Scalar), f"memory holds numbers, not {x.type}")
     return x.type
 
 
-def _type_let(data: tuple[Any, ...], fun: Node, x: Node) -> Type:
-    _takes(fun, x.type)
-    return fun.type
-
-
 _TYPES: Mapping[str, Callable[..., Type]] = {
-    "input": lambda data: data[1],
-    "var": lambda data: data[1],
-    "number": lambda data: data[1],
-    "fun": lambda data, body: body.type,
+    "input": lambda _, kind: kind,
+    "var": lambda _, kind: kind,
+    "number": lambda _: FLOAT,
+    "fun": lambda *parts: parts[-1].type,
     "call": _type_call,
     "map": _type_map,
     "reduce": _type_reduce,
@@ -259,7 +245,7 @@ _TYPES: Mapping[str, Callable[..., Type]] = {
     "get": _type_get,
     "array": _type_array,
     "memory": _type_memory,
-    "let": _type_let,
+    "let": lambda fun, _: fun.type,
 }
 
 # ------------------------------------------------------------------------------------ spelling
@@ -311,14 +297,9 @@ def _name(node: Node) -> str:
 # ------------------------------------------------------------------- functions, substitution
 
 
-def variable(kind: Type) -> Node:
-    """Make a new variable; no two are equal."""
-    return make("var", (), (next(_numbers), kind))
-
-
 def fun(f: Callable[..., Node], *types: Type) -> Node:
     """Turn a Python function of nodes into a function node."""
-    parameters = tuple(map(variable, types))
+    parameters = tuple(make("var", (), (next(_numbers), kind)) for kind in types)
     return make("fun", (f(*parameters),), parameters)
 
 
@@ -342,3 +323,16 @@ def subexpressions(node: Node) -> Iterator[Node]:
     yield node
     for child in node.children:
         yield from subexpressions(child)
+
+
+def rearranges(node: Node) -> bool:
+    """Return whether a map's function only splits, joins and transposes its argument."""
+    if node.data[0] != "any":
+        return False
+    fun = node.children[0]
+    inner = fun.body
+    while inner is not fun.data[0]:
+        if inner.op not in REARRANGING or (inner.op == "map" and not rearranges(inner)):
+            return False
+        inner = inner.children[-1]
+    return True

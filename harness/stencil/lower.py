@@ -12,46 +12,26 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 
-from harness.stencil.arith import Index, Variable, constant, index_of
-from harness.stencil.barriers import with_barriers
-from harness.stencil.ir import CONSTANT, PARALLEL, Node, UserFun, subexpressions
-from harness.stencil.nest import (
-    Assignment,
-    Buffer,
-    Call,
-    Declaration,
-    IndexValue,
-    Load,
-    Loop,
-    LoopNest,
-    NdRange,
-    Number,
-    Statement,
-    Term,
-)
-from harness.stencil.types import FLOAT, INT, Array, Scalar, StencilError, Type, in_c
-from harness.stencil.views import (
+from harness.stencil import nest
+from harness.stencil.arith import Index, Variable, constant
+from harness.stencil.ir import (
+    CONSTANT,
+    PARALLEL,
     REARRANGING,
-    ArrayView,
-    TupleView,
-    View,
-    before,
-    inner_length,
-    inside,
-    joined,
-    parts_of,
+    Node,
+    UserFun,
     rearranges,
-    transposed,
-    view_of,
+    subexpressions,
 )
+from harness.stencil.types import Array, Scalar, StencilError, Type, shape
 
-Env = Mapping[Node, View]
+Env = Mapping[Node, nest.View]
 
 ID_NAMES = {"global": "global_{}", "workgroup": "group_{}", "local": "local_{}"}
 _LOOP_NAMES = "ijklmnopqrstuvw"
 
 
-def lower(name: str, expression: Node, ndrange: NdRange) -> LoopNest:
+def lower(name: str, expression: Node, ndrange: nest.NdRange) -> nest.LoopNest:
     """Lower an expression; raise StencilError if its mapping is impossible."""
     return _Lowering(expression, ndrange).kernel(name)
 
@@ -68,7 +48,7 @@ def parallel_extents(expression: Node) -> dict[tuple[str, int], int]:
 
 
 class _Lowering:
-    def __init__(self, expression: Node, ndrange: NdRange) -> None:
+    def __init__(self, expression: Node, ndrange: nest.NdRange) -> None:
         self._expression = expression
         self._ndrange = ndrange
         used = parallel_extents(expression)
@@ -76,92 +56,90 @@ class _Lowering:
         self._shared = {key for key in used if key[0] != "workgroup"}
         self._active: list[tuple[str, int]] = []  # the loops around the current expression
         self._depth = 0
-        self._block: list[Statement] = []
-        self._locals: list[Buffer] = []
+        self._block: list[nest.Statement] = []
+        self._locals: list[nest.Buffer] = []
         self._taken = set(_own_names(expression))
         self._loop_names = [name for name in _LOOP_NAMES if name not in self._taken]
 
-    def kernel(self, name: str) -> LoopNest:
-        inputs: dict[str, Buffer] = {}
+    def kernel(self, name: str) -> nest.LoopNest:
+        inputs: dict[str, nest.Buffer] = {}
         for node in subexpressions(self._expression):
             if node.op == "input":
                 own, kind = node.data
-                buffer = Buffer(own, "global", kind, is_read_only=True)
+                buffer = nest.Buffer(own, "global", kind, is_read_only=True)
                 if inputs.setdefault(own, buffer) != buffer:
                     raise StencilError(f"the input {own} has two types")
-        output = Buffer("result", "global", self._expression.type)
-        self._write(self._expression, {}, view_of(output))
-        body = with_barriers(self._block)
+        output = nest.Buffer("result", "global", self._expression.type)
+        self._write(self._expression, {}, nest.view_of(output))
+        body = nest.with_barriers(self._block)
         in_order = tuple(inputs[own] for own in sorted(inputs))
-        return LoopNest(name, in_order, output, tuple(self._locals), body, self._ndrange)
+        return nest.LoopNest(name, in_order, output, tuple(self._locals), body, self._ndrange)
 
     # ----------------------------------------------------------------- values
 
-    def _value(self, node: Node, env: Env) -> View:
+    def _value(self, node: Node, env: Env) -> nest.View:
         """Return a view of the value; add what must be computed first to the block."""
-        method: Callable[[Node, Env], View] = getattr(self, f"_value_of_{node.op}")
+        method: Callable[[Node, Env], nest.View] = getattr(self, f"_value_of_{node.op}")
         return method(node, env)
 
-    def _value_of_input(self, node: Node, env: Env) -> View:
+    def _value_of_input(self, node: Node, env: Env) -> nest.View:
         name, kind = node.data
-        return view_of(Buffer(name, "global", kind, is_read_only=True))
+        return nest.view_of(nest.Buffer(name, "global", kind, is_read_only=True))
 
-    def _value_of_var(self, node: Node, env: Env) -> View:
+    def _value_of_var(self, node: Node, env: Env) -> nest.View:
         return env[node]
 
-    def _value_of_number(self, node: Node, env: Env) -> View:
-        return Number(*node.data)
+    def _value_of_number(self, node: Node, env: Env) -> nest.View:
+        return nest.Number(*node.data)
 
-    def _value_of_call(self, node: Node, env: Env) -> View:
-        return Call(node.data[0], tuple(self._term(x, env) for x in node.children))
+    def _value_of_call(self, node: Node, env: Env) -> nest.View:
+        return nest.Call(node.data[0], tuple(self._term(x, env) for x in node.children))
 
-    def _value_of_array(self, node: Node, env: Env) -> View:
+    def _value_of_array(self, node: Node, env: Env) -> nest.View:
         length, function = node.data
-        total = Number(str(length), INT)
-        return ArrayView(length, lambda i: Call(function, (IndexValue(i), total)))
+        total = nest.Number(str(length))
+        return nest.ArrayView(length, lambda i: nest.Call(function, (nest.Number(i.text), total)))
 
-    def _value_of_zip(self, node: Node, env: Env) -> View:
+    def _value_of_zip(self, node: Node, env: Env) -> nest.View:
         rows = [self._row(x, env) for x in node.children]
-        return ArrayView(rows[0].length, lambda i: TupleView(tuple(row.at(i) for row in rows)))
+        return nest.ArrayView(rows[0].length, lambda i: tuple(row.at(i) for row in rows))
 
-    def _value_of_get(self, node: Node, env: Env) -> View:
+    def _value_of_get(self, node: Node, env: Env) -> nest.View:
         parts = self._value(node.children[0], env)
-        assert isinstance(parts, TupleView)
+        assert isinstance(parts, tuple)
         part: int = node.data[0]
-        return parts.parts[part]
+        return parts[part]
 
-    def _value_of_at(self, node: Node, env: Env) -> View:
+    def _value_of_at(self, node: Node, env: Env) -> nest.View:
         return self._row(node.children[0], env).at(constant(node.data[0]))
 
-    def _value_of_split(self, node: Node, env: Env) -> View:
-        return parts_of(self._row(node.children[0], env), node.data[0])
+    def _value_of_split(self, node: Node, env: Env) -> nest.View:
+        return self._row(node.children[0], env).windows(node.data[0], node.data[0])
 
-    def _value_of_join(self, node: Node, env: Env) -> View:
-        return joined(self._row(node.children[0], env), inner_length(node.children[0]))
+    def _value_of_join(self, node: Node, env: Env) -> nest.View:
+        return self._row(node.children[0], env).joined(_width(node.children[0]))
 
-    def _value_of_transpose(self, node: Node, env: Env) -> View:
-        return transposed(self._row(node.children[0], env), inner_length(node.children[0]))
+    def _value_of_transpose(self, node: Node, env: Env) -> nest.View:
+        return self._row(node.children[0], env).transposed(_width(node.children[0]))
 
-    def _value_of_slide(self, node: Node, env: Env) -> View:
-        row, (size, step) = self._row(node.children[0], env), node.data
-        count = (row.length - size) // step + 1
-        return ArrayView(count, lambda i: ArrayView(size, lambda j: row.at(i * step + j)))
+    def _value_of_slide(self, node: Node, env: Env) -> nest.View:
+        return self._row(node.children[0], env).windows(*node.data)
 
-    def _value_of_pad(self, node: Node, env: Env) -> View:
+    def _value_of_pad(self, node: Node, env: Env) -> nest.View:
         row, (left, right, mode, value) = self._row(node.children[0], env), node.data
         length = row.length
 
-        def padded(i: Index) -> View:
+        def padded(i: Index) -> nest.View:
             index = i + -left
             if mode != CONSTANT:
                 return row.at(index.padded(mode, length))
             if index.is_within(length):
                 return row.at(index)
-            return inside(row, index, Number(in_c(value), FLOAT))
+            return row.inside(index, nest.Number(value))
 
-        return ArrayView(length + left + right, padded)
+        return nest.ArrayView(length + left + right, padded)
 
-    def _value_of_map(self, node: Node, env: Env) -> View:
+    def _value_of_map(self, node: Node, env: Env) -> nest.View:
         fun, x = node.children
         if node.data[0] in PARALLEL:
             raise StencilError(
@@ -169,20 +147,20 @@ class _Lowering:
                 "around it, or make it the outermost map"
             )
         row = self._row(x, env)
-        return ArrayView(
+        return nest.ArrayView(
             row.length, lambda i: self._value(fun.body, {**env, fun.data[0]: row.at(i)})
         )
 
-    def _value_of_let(self, node: Node, env: Env) -> View:
+    def _value_of_let(self, node: Node, env: Env) -> nest.View:
         return self._value(node.children[0].body, self._bound(node, env))
 
-    def _value_of_reduce(self, node: Node, env: Env) -> View:
+    def _value_of_reduce(self, node: Node, env: Env) -> nest.View:
         fun, start, x = node.children
         row, total = self._row(x, env), self._variable("sum", node.type, self._term(start, env))
 
         def step(i: Index) -> None:
             values = dict(zip(fun.data, (total, row.at(i)), strict=True))
-            self._block.append(Assignment(total, self._term(fun.body, {**env, **values})))
+            self._block.append(nest.Assignment(total, self._term(fun.body, {**env, **values})))
 
         if node.data[0] == "unroll":
             for index in range(row.length):
@@ -192,7 +170,7 @@ class _Lowering:
                 step(i)
         return total
 
-    def _value_of_memory(self, node: Node, env: Env) -> View:
+    def _value_of_memory(self, node: Node, env: Env) -> nest.View:
         (space,), (x,) = node.data, node.children
         if space == "private" and isinstance(node.type, Scalar):
             return self._variable("value", node.type, self._term(x, env))
@@ -200,17 +178,17 @@ class _Lowering:
             raise StencilError(
                 f"{node}: local memory belongs to a group, but this is inside a thread's map"
             )
-        buffer = Buffer(self._name("tile" if space == "local" else "own"), space, node.type)
+        buffer = nest.Buffer(self._name("tile" if space == "local" else "own"), space, node.type)
         if space == "local":
             self._locals.append(buffer)
         else:
-            self._block.append(Declaration(buffer))
-        self._write(x, env, view_of(buffer))
-        return view_of(buffer)
+            self._block.append(nest.Declaration(buffer))
+        self._write(x, env, nest.view_of(buffer))
+        return nest.view_of(buffer)
 
-    def _variable(self, name: str, kind: Type, value: Term) -> Load:
-        variable = Load(Buffer(self._name(name), "private", kind), ())
-        self._block.append(Assignment(variable, value, declares=True))
+    def _variable(self, name: str, kind: Type, value: nest.Term) -> nest.Load:
+        variable = nest.Load(nest.Buffer(self._name(name), "private", kind), ())
+        self._block.append(nest.Assignment(variable, value, declares=True))
         return variable
 
     def _name(self, wanted: str) -> str:
@@ -220,14 +198,14 @@ class _Lowering:
         self._taken.add(name)
         return name
 
-    def _row(self, node: Node, env: Env) -> ArrayView:
+    def _row(self, node: Node, env: Env) -> nest.ArrayView:
         view = self._value(node, env)
-        assert isinstance(view, ArrayView)
+        assert isinstance(view, nest.ArrayView)
         return view
 
-    def _term(self, node: Node, env: Env) -> Term:
+    def _term(self, node: Node, env: Env) -> nest.Term:
         view = self._value(node, env)
-        assert not isinstance(view, (ArrayView, TupleView))
+        assert not isinstance(view, (nest.ArrayView, tuple))
         return view
 
     def _bound(self, node: Node, env: Env) -> Env:
@@ -236,25 +214,25 @@ class _Lowering:
 
     # ----------------------------------------------------------------- writing
 
-    def _write(self, node: Node, env: Env, out: View) -> None:
+    def _write(self, node: Node, env: Env, out: nest.View) -> None:
         """Compute an expression into memory."""
-        if isinstance(out, Load):
+        if isinstance(out, nest.Load):
             self._store(out, self._term(node, env))
-        elif isinstance(out, TupleView):
+        elif isinstance(out, tuple):
             raise StencilError(f"{node}: a result must consist of numbers, not tuples")
         elif node.op == "map" and not rearranges(node):
             self._write_map(node, env, out)
         elif node.op in REARRANGING:
-            self._write(node.children[-1], env, before(node, out))
+            self._write(node.children[-1], env, _before(node, out))
         elif node.op == "let":
             self._write(node.children[0].body, self._bound(node, env), out)
         else:
             self._copy(self._value(node, env), out)
 
-    def _write_map(self, node: Node, env: Env, out: View) -> None:
+    def _write_map(self, node: Node, env: Env, out: nest.View) -> None:
         fun, x = node.children
         row, (kind, dim) = self._row(x, env), node.data
-        assert isinstance(out, ArrayView)
+        assert isinstance(out, nest.ArrayView)
         if kind == "unroll":
             for index in map(constant, range(row.length)):
                 self._write(fun.body, {**env, fun.data[0]: row.at(index)}, out.at(index))
@@ -263,17 +241,17 @@ class _Lowering:
         with self._loop("seq" if kind == "any" else kind, dim, row.length) as i:
             self._write(fun.body, {**env, fun.data[0]: row.at(i)}, out.at(i))
 
-    def _copy(self, view: View, out: View) -> None:
-        if isinstance(out, ArrayView):
-            assert isinstance(view, ArrayView)
+    def _copy(self, view: nest.View, out: nest.View) -> None:
+        if isinstance(out, nest.ArrayView):
+            assert isinstance(view, nest.ArrayView)
             with self._loop("seq", 0, out.length) as i:
                 self._copy(view.at(i), out.at(i))
         else:
-            assert isinstance(out, Load)
-            assert not isinstance(view, (ArrayView, TupleView))
+            assert isinstance(out, nest.Load)
+            assert not isinstance(view, (nest.ArrayView, tuple))
             self._store(out, view)
 
-    def _store(self, target: Load, value: Term) -> None:
+    def _store(self, target: nest.Load, value: nest.Term) -> None:
         alone = [key for key in self._shared if key not in self._active]
         if target.buffer.space != "private" and alone:
             missing = ", ".join(f"{kind} {dim}" for kind, dim in sorted(alone))
@@ -281,7 +259,7 @@ class _Lowering:
                 f"{self._expression}: threads along {missing} all do the same work; compute "
                 "every result inside maps over all dimensions that are used"
             )
-        self._block.append(Assignment(target, value))
+        self._block.append(nest.Assignment(target, value))
 
     def _check_nesting(self, node: Node) -> None:
         kind, dim = node.data
@@ -308,10 +286,10 @@ class _Lowering:
         outer, self._block = self._block, []
         self._active.append((kind, dim))
         self._depth += not is_own
-        yield index_of(variable)
+        yield variable.index
         self._depth -= not is_own
         self._active.pop()
-        outer.append(Loop(kind, dim, variable, extent, workers, self._block))
+        outer.append(nest.Loop(kind, dim, variable, extent, workers, self._block))
         self._block = outer
 
     def _loop_name(self) -> str:
@@ -325,3 +303,32 @@ def _own_names(expression: Node) -> Iterator[str]:
         if node.op == "input":
             yield node.data[0]
         yield from (part.name for part in node.data if isinstance(part, UserFun))
+
+
+def _width(node: Node) -> int:
+    """Return the inner length of an array of arrays."""
+    return shape(node.type)[1]
+
+
+# ---------------------------------------------------------- writing through words that rearrange
+
+
+def _before(node: Node, out: nest.View) -> nest.View:
+    """Return where to write the argument of a rearranging word, so that its result is in `out`."""
+    assert isinstance(out, nest.ArrayView)
+    x = node.children[-1]
+    if node.op == "join":
+        return out.windows(_width(x), _width(x))
+    if node.op == "split":
+        return out.joined(node.data[0])
+    if node.op == "transpose":
+        return out.transposed(shape(x.type)[0])
+    return nest.ArrayView(out.length, lambda i: _before_all(node.children[0], out.at(i)))
+
+
+def _before_all(fun: Node, out: nest.View) -> nest.View:
+    node = fun.body
+    while node is not fun.data[0]:
+        out = _before(node, out)
+        node = node.children[-1]
+    return out

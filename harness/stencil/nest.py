@@ -1,14 +1,19 @@
-"""The loop nest that an expression is lowered to: a kernel before it is written in a language."""
+"""The loop nest that an expression is lowered to: a kernel before it is written in a language.
+
+A view is an expression's value as a function from an index to an element. Words that rearrange,
+such as split, are functions on views. The same views describe where a result is written: writing
+the parts of an array goes through the split of the array.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from harness.stencil.arith import Index, Variable, constant
 from harness.stencil.ir import UserFun
-from harness.stencil.types import Scalar, Type, leaf, shape
+from harness.stencil.types import Array, Scalar, Type, leaf, shape
 
 
 @dataclass(frozen=True)
@@ -65,17 +70,9 @@ class Load:
 
 @dataclass(frozen=True)
 class Number:
-    """A constant, as C text."""
+    """A constant or an index, as C text."""
 
     text: str
-    type: Scalar
-
-
-@dataclass(frozen=True)
-class IndexValue:
-    """An index as a number."""
-
-    index: Index
 
 
 @dataclass(frozen=True)
@@ -95,7 +92,70 @@ class Inside:
     otherwise: Number
 
 
-Term = Load | Number | IndexValue | Call | Inside
+Term = Load | Number | Call | Inside
+
+
+@dataclass(frozen=True)
+class ArrayView:
+    """A view of an array."""
+
+    length: int
+    at: Callable[[Index], View]
+
+    def windows(self, size: int, step: int) -> ArrayView:
+        """View the array as windows of `size` elements, one every `step`."""
+        count = (self.length - size) // step + 1
+        return ArrayView(count, lambda i: ArrayView(size, lambda j: self.at(i * step + j)))
+
+    def joined(self, size: int) -> ArrayView:
+        """View an array of arrays of `size` elements as one array."""
+        return ArrayView(self.length * size, lambda i: self._element(i // size, i % size))
+
+    def transposed(self, width: int) -> ArrayView:
+        """Transpose an array of arrays of `width` elements."""
+        return ArrayView(width, lambda i: ArrayView(self.length, lambda j: self._element(j, i)))
+
+    def _element(self, row: Index, column: Index) -> View:
+        view = self.at(row)
+        assert isinstance(view, ArrayView)
+        return view.at(column)
+
+    def inside(self, index: Index, otherwise: Number) -> View:
+        """View the element at an index inside the array, and a constant outside.
+
+        What must be computed first, such as a sum, is computed in both cases, and so at the nearest
+        index inside.
+        """
+        nearest = self.at(index.padded("clamp", self.length))
+        return _inside(nearest, (index, self.length), otherwise)
+
+
+View = ArrayView | tuple["View", ...] | Term
+"""Of an array, of a tuple, or of a number, whose view is its term."""
+
+
+def view_of(buffer: Buffer) -> View:
+    """View a buffer, to read or to write it."""
+    return _view_within(buffer, buffer.type, ())
+
+
+def _view_within(buffer: Buffer, kind: Type, indices: tuple[Index, ...]) -> View:
+    if isinstance(kind, Array):
+        element = kind.element
+        return ArrayView(kind.length, lambda i: _view_within(buffer, element, (*indices, i)))
+    return Load(buffer, indices)
+
+
+def _inside(view: View, bound: tuple[Index, int], otherwise: Number) -> View:
+    if isinstance(view, ArrayView):
+        return ArrayView(view.length, lambda i: _inside(view.at(i), bound, otherwise))
+    assert not isinstance(view, tuple)
+    if isinstance(view, Inside) and view.otherwise == otherwise:
+        return Inside((bound, *view.bounds), view.term, otherwise)
+    return Inside((bound,), view, otherwise)
+
+
+# ----------------------------------------------------------------------------------- statements
 
 
 @dataclass(frozen=True)
@@ -175,6 +235,69 @@ def terms_of(term: Term) -> Iterator[Term]:
         yield from terms_of(term.term)
 
 
-def loads_of(term: Term) -> Iterator[Load]:
-    """Yield the loads of a term."""
-    return (part for part in terms_of(term) if isinstance(part, Load))
+# ------------------------------------------------------------------------------------- barriers
+
+# All threads of a group execute the statements outside the loops that they share, in order. A
+# barrier goes before each statement that reads local memory written since the last barrier, or
+# writes local memory used since then, and at the end of a loop's body where one iteration conflicts
+# with the next.
+
+
+@dataclass
+class _Use:
+    """The names of the local buffers that are read and written."""
+
+    read: set[str] = field(default_factory=set)
+    written: set[str] = field(default_factory=set)
+
+    def conflicts(self, later: _Use) -> bool:
+        """Return whether this use and a later one need a barrier between them."""
+        return bool(self.written & (later.read | later.written) or self.read & later.written)
+
+    def add(self, other: _Use) -> None:
+        self.read |= other.read
+        self.written |= other.written
+
+
+def with_barriers(block: list[Statement]) -> list[Statement]:
+    """Insert the barriers that a block needs."""
+    return _with_uses(block)[0]
+
+
+def _with_uses(block: Iterable[Statement]) -> tuple[list[Statement], _Use, _Use, bool]:
+    """Return the statements with barriers, their uses before the first barrier and since the last,
+    and whether there is a barrier."""
+    done: list[Statement] = []
+    first, since, met = _Use(), _Use(), False
+    for statement in block:
+        statement, begin, end, has_barrier = _around(statement)
+        if since.conflicts(begin):
+            done.append(Barrier())
+            since, met = _Use(), True
+        if not met:
+            first.add(begin)
+        if has_barrier:
+            since, met = end, True
+        else:
+            since.add(end)
+        done.append(statement)
+    return done, first, since, met
+
+
+def _around(statement: Statement) -> tuple[Statement, _Use, _Use, bool]:
+    """Return the same as `_with_uses`, for one statement."""
+    if not isinstance(statement, Loop) or statement.kind == "local":
+        used = _used(statement)
+        return statement, used, used, False
+    body, first, since, met = _with_uses(statement.body)
+    if statement.form == "for" and since.conflicts(first):
+        body, since, met = [*body, Barrier()], _Use(), True
+    return replace(statement, body=body), first, since, met
+
+
+def _used(statement: Statement) -> _Use:
+    stored = [s for s in statements_of([statement]) if isinstance(s, Assignment)]
+    loads = (x for s in stored for x in terms_of(s.value) if isinstance(x, Load))
+    stores = (s.target for s in stored)
+    return _Use(*({x.buffer.name for x in used if x.buffer.space == "local"}
+                  for used in (loads, stores)))  # fmt: skip

@@ -8,6 +8,7 @@ same program and size over the point's time.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ GROUP = ["program", "size"]
 _TREES = 300
 
 
-def forest(known: pd.DataFrame, points: pd.DataFrame) -> Array:
+def forest(training: pd.DataFrame, points: pd.DataFrame) -> Array:
     """Predict with a random forest that compares points within their program and size.
 
     Its inputs are the features and the counts of the whole launch, as logarithms relative to the
@@ -39,11 +40,11 @@ def forest(known: pd.DataFrame, points: pd.DataFrame) -> Array:
     the throughput in standard deviations from its mean, so a program with few fast points counts as
     much as one with many.
     """
-    speeds = throughput(known).map(math.log)
-    by_program = speeds.groupby([known[name] for name in GROUP])
+    speeds = throughput(training).map(math.log)
+    by_program = speeds.groupby([training[name] for name in GROUP])
     scores = (speeds - by_program.transform("mean")) / by_program.transform("std")
     model = RandomForestRegressor(_TREES, min_samples_leaf=3, max_features=0.5, random_state=0)
-    model.fit(_relative(known).to_numpy(), scores.fillna(0.0).to_numpy())
+    model.fit(_relative(training).to_numpy(), scores.fillna(0.0).to_numpy())
     predicted: Array = model.predict(_relative(points).to_numpy())
     return predicted
 
@@ -84,22 +85,17 @@ def throughput(table: pd.DataFrame, column: str = "time_s") -> pd.Series[float]:
 
 
 @dataclass(frozen=True)
-class PredictedOrder:
-    """Configurations, the most promising first, and a line about the training data."""
-
-    configs: tuple[Config, ...]
-    message: str
-
-
-@dataclass(frozen=True)
 class StencilPredictor:
     """A stencil's space and the results to train on, read before the search begins to write."""
 
     space: Path
     results: tuple[Results, ...]
 
-    def order(self, environment: Environment) -> PredictedOrder | None:
-        """Order the space by results of other stencils in an environment; None without any."""
+    def order(self, environment: Environment) -> tuple[list[Config], str] | None:
+        """Order the configurations, the most promising first; the text is about the training data.
+
+        It trains on other stencils that were measured in the environment; None without any.
+        """
         table = training_table(self.results, environment, self.space.stem)
         return predicted_order(table, _points_path(self.space))
 
@@ -112,13 +108,11 @@ def read_predictor(url: str, space: Path) -> StencilPredictor:
             f"{space} is not a stencil's space: {points.name} is not in its folder. "
             f"{command_line('stencil', 'explore')} writes both"
         )
-    path = sqlite_path(url)
-    if path is not None and not path.exists():
-        return StencilPredictor(space, ())
-    try:
-        return StencilPredictor(space, tuple(read_stencils(url)))
-    except UsageError:  # no results yet
-        return StencilPredictor(space, ())
+    path, results = sqlite_path(url), list[Results]()
+    if path is None or path.exists():
+        with contextlib.suppress(UsageError):  # no results yet
+            results = read_stencils(url)
+    return StencilPredictor(space, tuple(results))
 
 
 def read_stencils(url: str) -> list[Results]:
@@ -157,24 +151,22 @@ def _is_stencil(problem: Input, measured: Sequence[Measurement]) -> bool:
     return list(problem) == ["size"] and any(FEATURES[0] in m.observed for m in measured)
 
 
-def predicted_order(known: pd.DataFrame, path: Path) -> PredictedOrder | None:
+def predicted_order(training: pd.DataFrame, path: Path) -> tuple[list[Config], str] | None:
     """Order the points of NAME.features.csv by the default predictor; None without training data.
 
-    The message names the training programs, and the share of this space's designs that they have
-    too: a predictor looks better than it is on designs that it knows.
+    The text names the training programs, and the share of this space's designs that they have too:
+    a predictor looks better than it is on designs that it has seen.
     """
-    if known.empty:
+    if training.empty:
         return None
     configs, points = read_points(path)
-    scores = forest(known, points.assign(program=path.name, size=0))
-    shared = points["design"].isin(known["design"]).mean()
-    programs = sorted(known["program"].unique())
-    message = (
-        f"ordered by a forest trained on {len(known):,} points of {', '.join(programs)}; "
+    scores = forest(training, points.assign(program=path.name, size=0))
+    shared = points["design"].isin(training["design"]).mean()
+    programs = ", ".join(sorted(training["program"].unique()))
+    return [configs[index] for index in np.argsort(-scores, kind="stable")], (
+        f"ordered by a forest trained on {len(training):,} points of {programs}; "
         f"{shared:.0%} of this space's designs are among theirs"
     )
-    best = np.argsort(-scores, kind="stable")
-    return PredictedOrder(tuple(configs[index] for index in best), message)
 
 
 def read_points(path: Path) -> tuple[list[Config], pd.DataFrame]:

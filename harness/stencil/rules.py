@@ -18,7 +18,6 @@ from harness.stencil import (
     let,
     map2d,
     map_,
-    reduce_,
     slide,
     slide2d,
     split,
@@ -28,9 +27,16 @@ from harness.stencil import (
     zip2d,
     zip_,
 )
-from harness.stencil.ir import Node, apply, make, subexpressions, substitute
+from harness.stencil.ir import (
+    REARRANGING,
+    Node,
+    apply,
+    make,
+    rearranges,
+    subexpressions,
+    substitute,
+)
 from harness.stencil.types import Array, Tuple, leaf, shape
-from harness.stencil.views import REARRANGING, rearranges
 
 Rule = Callable[[Node], Iterator[Node]]
 Kind = tuple[str, int]
@@ -48,36 +54,6 @@ def everywhere(rule: Rule, node: Node) -> Iterator[Node]:
         for new in everywhere(rule, child):
             children = (*node.children[:index], new, *node.children[index + 1 :])
             yield make(node.op, children, node.data)
-
-
-# ----------------------------------------------------------------------------------------- fusion
-
-
-def fuse_maps(node: Node) -> Iterator[Node]:
-    """Fuse maps: map(f, map(g, x)) = map(x => f(g(x)), x), where g computes something.
-
-    A g that only rearranges data, as windows of two dimensions do, stays: tiling has to see it.
-    """
-    if node.op == "map" and node.children[1].op == "map":
-        f, inner = _function(node), node.children[1]
-        if inner.data == node.data and _computes(inner.children[0]):
-            g = _function(inner)
-            yield map_(lambda x: f(g(x)), inner.children[1], *node.data)
-
-
-def _computes(function: Node) -> bool:
-    return any(node.op in ("call", "reduce") for node in subexpressions(function))
-
-
-def fuse_reduce(node: Node) -> Iterator[Node]:
-    """Fuse a map into a reduction: reduce(f, map(g, x)) = reduce((sum, x) => f(sum, g(x)), x)."""
-    if node.op == "reduce" and node.children[2].op == "map":
-        step, start, inner = node.children
-        if inner.data[0] == "any":
-            g = _function(inner)
-            yield reduce_(
-                lambda sum_, x: apply(step, sum_, g(x)), start, inner.children[1], node.data[0]
-            )
 
 
 # ----------------------------------------------------------------------------- overlapped tiling
@@ -134,6 +110,9 @@ def _cut2d(x: Node, high: int, wide: int) -> Cut:
     if zipped is not None:
         cuts = [_cut2d(array, high, wide) for array in zipped]
         return zip2d(*(parts for parts, _ in cuts)), lambda part: zip2d(*_within(cuts, part))
+    if (f := _function2d(x)) is not None:
+        parts, within = _cut2d(x.children[1], high, wide)
+        return parts, lambda part: map2d(f, within(part))
     return split2d((high, wide), x), lambda part: part
 
 

@@ -16,13 +16,10 @@ from pathlib import Path
 
 from harness.stencil.definition import Definition
 from harness.stencil.emit import SUFFIXES, emit
-from harness.stencil.explore import Variant, design
+from harness.stencil.explore import Threads, Variant, design
 from harness.stencil.features import FEATURES, features
-from harness.stencil.ndrange import Threads
 
-_CONSTRAINT_LENGTH = 800
-"""The most characters of a constraint about variants; a space allows 1,000 characters, and 1,000
-constraints."""
+_CONSTRAINT_LENGTH = 800  # a space has at most 1,000 constraints, of 1,000 characters each
 
 
 def files(

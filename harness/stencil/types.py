@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from harness.core.errors import HarnessError
@@ -53,12 +52,6 @@ ELEMENT_BYTES = 4
 """The size of a float or an int."""
 
 
-def in_c(value: float) -> str:
-    """Write a float literal in C."""
-    text = repr(float(value))
-    return f"{text}f" if math.isfinite(value) else text.upper().replace("INF", "INFINITY")
-
-
 def shape(kind: Type) -> tuple[int, ...]:
     """Return the lengths of an array of arrays, the outermost first; () for other types."""
     return (kind.length, *shape(kind.element)) if isinstance(kind, Array) else ()
@@ -72,11 +65,6 @@ def leaf(kind: Type) -> Type:
 def size_bytes(kind: Type) -> int:
     """Return the size of a number, or of an array of numbers."""
     return math.prod(shape(kind)) * ELEMENT_BYTES
-
-
-def divisors(number: int) -> Iterator[int]:
-    """Yield the divisors in ascending order."""
-    return (d for d in range(1, number + 1) if number % d == 0)
 
 
 # --------------------------------------------------------------------------------------- names

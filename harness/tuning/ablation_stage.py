@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from harness.analysis.inputs import InputReport
 from harness.core.config_diff import differing
@@ -29,17 +28,17 @@ def ablate_winners(state: State, reports: Sequence[InputReport]) -> dict[Input, 
     flags = [p.name for p in state.spec.tuned_for(state.measurer.compiler) if p.role == "flag"]
     own = () if state.measurer.is_replay else reports
     chosen = [report for report in own if _sets(report, flags)]
-    found: dict[Input, Ablation] = {}
+    ablations: dict[Input, Ablation] = {}
 
     def step(problem: Input, report: InputReport) -> None:
         try:
-            found[problem] = _ablated(state, report, flags)
+            ablations[problem] = _ablated(state, report, flags)
         except WinnerFailed as error:
             reason = "the winner failed when it was measured again, so its flags are unknown"
             state.display.warn(f"({problem}): {reason}: {error}")
         else:
             store, run_id = state.store, state.runs[problem]
-            store.transact(lambda: store.note_run(run_id, {"reduced": found[problem]}))
+            store.transact(lambda: store.note_run(run_id, {"reduced": ablations[problem]}))
 
     run_stage(
         state,
@@ -49,7 +48,7 @@ def ablate_winners(state: State, reports: Sequence[InputReport]) -> dict[Input, 
         step,
         lambda left: f"which flags {left} winners need",
     )
-    return found
+    return ablations
 
 
 def _sets(report: InputReport, flags: Sequence[str]) -> bool:
@@ -64,8 +63,8 @@ def _ablated(state: State, report: InputReport, flags: Sequence[str]) -> Ablatio
     problem, space = report.problem, state.space(report.problem)
     rounds = max(_ROUNDS, state.spec.measure.repeats)
     stored = state.interleaved(problem, ABLATION)
-    known = {
-        pair: [found for found in of_pair if _has_rounds(found, rounds)]
+    by_pair = {
+        pair: [of_time for of_time in of_pair if _has_rounds(of_time, rounds)]
         for pair, of_pair in by_configs(stored).items()
     }
     used = Counter[tuple[Config, ...]]()
@@ -74,7 +73,7 @@ def _ablated(state: State, report: InputReport, flags: Sequence[str]) -> Ablatio
 
     def measure(configs: Sequence[Config]) -> Sequence[Measurement]:
         pair = tuple(configs)
-        of_pair = known.setdefault(pair, [])
+        of_pair = by_pair.setdefault(pair, [])
         used[pair] += 1
         if len(of_pair) < used[pair]:  # a repeated request wants fresh samples
             of_pair.append(
@@ -93,10 +92,10 @@ def _ablated(state: State, report: InputReport, flags: Sequence[str]) -> Ablatio
     return ablate(winner, bare, measure, legal, state.spec.measure.confidence)
 
 
-def _has_rounds(found: Sequence[Measurement], rounds: int) -> bool:
+def _has_rounds(pair: Sequence[Measurement], rounds: int) -> bool:
     """Whether the winner was measured in as many rounds, and on as many occasions, as are wanted
     now."""
-    timing = found[0].timing
+    timing = pair[0].timing
     return timing is not None and (timing.count, len(timing.by_occasion)) == (
         rounds,
         FINAL_OCCASIONS,
@@ -123,10 +122,19 @@ def ablate(
 
     Each step is compared with the winner, not with the step before, so small losses do not add
     up. Rounds go on until one drops nothing. Then everything dropped is judged once more; while
-    that is slower, the setting dropped last is put back.
+    that is slower, the setting dropped last is put back. Raises WinnerFailed.
     """
+
+    def over_winner(tried: Config) -> TimeRatio | None:
+        """Return its time over the winner's; None where it fails."""
+        beside, of_tried = measure([winner, tried])
+        if beside.timing is None:
+            raise WinnerFailed(beside.message)
+        if of_tried.timing is None:
+            return None
+        return time_ratio(of_tried.timing, beside.timing, confidence)
+
     here, steps = winner, list[AblationStep]()
-    attempts = _Attempts(winner, measure, legal, confidence)
     dropped: list[tuple[str, Config]] = []  # with the configuration before
     is_moving = True
     while is_moving:
@@ -135,15 +143,17 @@ def ablate(
         for name in differing(here, default):
             if here[name] == default[name]:
                 continue  # it became irrelevant when another parameter was set back
-            step, found = attempts.without(name, here, default)
-            steps.append(step)
-            if step.result is StepResult.DROPPED:
+            tried = legal(Config({**here, name: default[name]}))
+            ratio = None if tried is None else over_winner(tried)
+            result = StepResult.ILLEGAL if tried is None else _judged(ratio)
+            steps.append(AblationStep(name, shown(here[name]), result, ratio))
+            if tried is not None and result is StepResult.DROPPED:
                 dropped.append((name, here))
-                here, is_moving = found, True
+                here, is_moving = tried, True
     ratio = None
     while here != winner:
-        ratio = attempts.ratio(here)
-        if ratio is not None and _judged(ratio) is StepResult.DROPPED:
+        ratio = over_winner(here)
+        if _judged(ratio) is StepResult.DROPPED:
             break
         name, here = dropped.pop()
         steps.append(AblationStep(name, shown(winner[name]), StepResult.PUT_BACK, ratio))
@@ -160,39 +170,10 @@ class WinnerFailed(Exception):
     """The winner fails when it is measured again, so there is nothing to compare with."""
 
 
-def _judged(ratio: TimeRatio) -> StepResult:
-    """Judge a time by its ratio to the winner's."""
+def _judged(ratio: TimeRatio | None) -> StepResult:
+    """Judge a time by its ratio to the winner's; None is a failure."""
+    if ratio is None:
+        return StepResult.FAILED
     if ratio.value > 1 and ratio.is_significant:
         return StepResult.SLOWER
     return StepResult.SEEMS_SLOWER if ratio.value > 1 + TOLERANCE else StepResult.DROPPED
-
-
-@dataclass(frozen=True)
-class _Attempts:
-    """Compares configurations with the winner."""
-
-    winner: Config
-    measure: MeasureInterleaved
-    legal: Legal
-    confidence: float
-
-    def without(self, name: str, here: Config, default: Config) -> tuple[AblationStep, Config]:
-        """Set one parameter back; return the step, and the configuration to go on from if the
-        parameter is dropped."""
-        value = shown(here[name])
-        tried = self.legal(Config({**here, name: default[name]}))
-        if tried is None:
-            return AblationStep(name, value, StepResult.ILLEGAL, None), here
-        ratio = self.ratio(tried)
-        if ratio is None:
-            return AblationStep(name, value, StepResult.FAILED, None), here
-        return AblationStep(name, value, _judged(ratio), ratio), tried
-
-    def ratio(self, tried: Config) -> TimeRatio | None:
-        """Return its time over the winner's; None where it fails. Raises WinnerFailed."""
-        beside, found = self.measure([self.winner, tried])
-        if beside.timing is None:
-            raise WinnerFailed(beside.message)
-        if found.timing is None:
-            return None
-        return time_ratio(found.timing, beside.timing, self.confidence)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -15,6 +14,7 @@ from harness.display.progress import Display
 from harness.measure.measurer import Measurer
 from harness.results import Store
 from harness.results.ablation import Ablation
+from harness.results.campaigns import campaigns
 from harness.results.compatible import with_known_values
 from harness.results.notes import limit_notes
 from harness.results.versions import KernelVersion, kernel_versions
@@ -51,7 +51,7 @@ class Campaign(State):
         self._searching = Searching(self, self.note, is_crossed=is_crossed)
         self.validation: Validation | None = None
         self.ablations: Mapping[Input, Ablation] = {}
-        self.best_after_s: dict[Input, dict[int, float]] = {}  # of each test of this run
+        self.best_after: dict[Input, dict[int, Measurement | None]] = {}  # each test of this run
         self._failed_defaults: dict[Input, Outcome] = {}
         self._first_tests: list[tuple[float, float]] = []  # when each ended, seconds of samples
         self._warned: set[str] = {*self.pool.notices}
@@ -62,8 +62,7 @@ class Campaign(State):
             self._check_default(progress.measurement)
             self._show_notices()
             self._estimate(progress)
-        best_s = progress.best.time_s if progress.best else math.inf
-        self.best_after_s.setdefault(progress.plan.problem, {})[progress.ordinal] = best_s
+        self.best_after.setdefault(progress.plan.problem, {})[progress.ordinal] = progress.best
         test = progress.measurement.input, progress.measurement.config
         self.replayed += progress.replayed and test not in self.crossed
         self.display.test(progress)
@@ -88,8 +87,8 @@ class Campaign(State):
         left_s, stop_at = tests * test_s + later * run_s, self.options.stop_at
         if stop_at is not None:
             left_s = min(left_s, max(0.0, stop_at - ends_s[-1]))
-        each = f" on each of {counted(inputs, 'input')}" if inputs > 1 else ""
-        self.display.note(f"about {_duration(left_s)} with {counted(tests, 'test')}{each}")
+        on_each = f" on each of {counted(inputs, 'input')}" if inputs > 1 else ""
+        self.display.note(f"about {_duration(left_s)} with {counted(tests, 'test')}{on_each}")
 
     def _check_default(self, measurement: Measurement) -> None:
         """Warn where the default fails, and where it is wrong on every input."""
@@ -131,7 +130,12 @@ class Campaign(State):
         once this version has measurements."""
         key = self.run_plan(self.spec.inputs[0]).key
         name, store = self.spec.name, self.store
-        same = store.read(lambda: kernel_versions(store.connection, name, key.fingerprint))
+
+        def stored_versions() -> list[KernelVersion]:
+            stored = campaigns(store.connection)
+            return kernel_versions(store.connection, stored, name, key.fingerprint)
+
+        same = store.read(stored_versions)
         is_new = key.program_sha256 not in {version.program_sha256 for version in same}
         return same if is_new else ()
 
@@ -139,10 +143,10 @@ class Campaign(State):
         """Return how many measurements have values that the space no longer has, and which: they
         are kept and not used."""
         count, gone = 0, dict[str, None]()
-        known = {parameter.name: parameter.allows for parameter in self.spec.parameters}
+        allowed = {parameter.name: parameter.allows for parameter in self.spec.parameters}
         for rows in self.earlier.values():
-            kept, names = with_known_values(rows, known)
-            count += len(rows) - len(kept)
+            usable, names = with_known_values(rows, allowed)
+            count += len(rows) - len(usable)
             gone |= dict.fromkeys(names)
         return count, list(gone)
 
@@ -163,8 +167,8 @@ class Campaign(State):
         # Of very many inputs, the first shows whether a campaign goes on with such results.
         inputs = self.spec.inputs if self.plan.other_devices else self.spec.inputs[:1]
         plans = map(self.run_plan, inputs)
-        found = (source for plan in plans for source in self.stored_sources.of(plan))
-        return list(dict.fromkeys(source.device for source in found))
+        sources = (source for plan in plans for source in self.stored_sources.of(plan))
+        return list(dict.fromkeys(source.device for source in sources))
 
     def run(self) -> list[InputReport]:
         """Run all stages, and report each input; each measurement is stored when it ends."""
@@ -217,7 +221,7 @@ class Campaign(State):
         """Whether the technique has ended, so that a larger budget would change nothing."""
         if self.validation is not None:
             return not self.validation.may_go_on
-        ends = {found.ended for found in self.searched.values()}
+        ends = {searched.ended for searched in self.searched.values()}
         ran_out = ends & {EndReason.LIMIT, EndReason.TIME}
         return self.plan.options.is_self_contained and not ran_out
 
@@ -227,7 +231,7 @@ class Campaign(State):
         if self.validation is not None:
             yield from describe_validation(self.validation)
         elif options.is_self_contained and self.searched:
-            tests = sum(found.tests for found in self.searched.values())
+            tests = sum(searched.tests for searched in self.searched.values())
             yield (
                 f"{options.techniques[0]} tested {tests / len(self.searched):,.1f} configurations "
                 f"an input, {tests:,} in all. The default and the winners of other inputs are not "

@@ -63,11 +63,11 @@ def _missing(state: State, configs: Iterable[Config]) -> list[tuple[Input, Confi
 
 
 def _measure(state: State, problem: Input, config: Config) -> None:
-    found = state.measurer_for(problem).measure(state.space(problem), problem, config, None)
+    measured = state.measurer_for(problem).measure(state.space(problem), problem, config, None)
     run_id, plan, store = state.runs[problem], state.run_plan(problem), state.store
-    row = store.transact(lambda: store.add_measurement(run_id, plan, CROSS, found))
+    row = store.transact(lambda: store.add_measurement(run_id, plan, CROSS, measured))
     state.note_device(problem)
-    state.known(problem)[config] = MeasurementRow(row, CROSS, found)
+    state.known(problem)[config] = MeasurementRow(row, CROSS, measured)
     state.crossed.add((problem, config))
 
 
@@ -95,9 +95,9 @@ def _rounds(state: State) -> int:
 
 def _wanted(state: State) -> Iterator[tuple[Input, list[Config]]]:
     """Yield inputs with the working candidates, unless these were measured interleaved."""
-    known = searched_inputs(state)
-    candidates = shortlist(known, state.space(state.spec.inputs[0]).default, applies_on(state))
-    for problem, row in known.items():
+    searched = searched_inputs(state)
+    candidates = shortlist(searched, state.space(state.spec.inputs[0]).default, applies_on(state))
+    for problem, row in searched.items():
         configs = [c for c in candidates if c in row and row[c].outcome is Outcome.OK]
         if configs and not _is_measured(state, problem, configs):
             yield problem, configs
@@ -113,15 +113,17 @@ def single_on(state: State) -> dict[Input, Config]:
     """Return, for each input, the configuration to use where one serves all inputs: the best single
     candidate or, where that is illegal, the next. Empty where candidates were not measured on
     every input."""
-    known = searched_inputs(state)
-    sessions = {p: found for p in known if (found := state.interleaved(p, CANDIDATE))}
+    searched = searched_inputs(state)
+    sessions = {p: groups for p in searched if (groups := state.interleaved(p, CANDIDATE))}
     stages = (CHOICE, FINAL, CANDIDATE)
-    every = {p: [one for stage in stages for one in state.interleaved(p, stage)] for p in known}
+    every = {
+        p: [group for stage in stages for group in state.interleaved(p, stage)] for p in searched
+    }
     default = state.space(state.spec.inputs[0]).default
-    matrix = interleaved_matrix(known, every, sessions, default, applies_on(state))
+    matrix = interleaved_matrix(searched, every, sessions, default, applies_on(state))
     if matrix is None:
         return {}
-    return {p: config for p, config in zip(known, single_configs(matrix), strict=True) if config}
+    return {p: config for p, config in zip(searched, single_configs(matrix), strict=True) if config}
 
 
 def applies_on(state: State) -> Applies:
@@ -136,9 +138,11 @@ def _is_measured(state: State, problem: Input, configs: Sequence[Config]) -> boo
     """Whether these were measured interleaved. One that failed later by what may be chance, or
     that shares no configuration with later measurements, must be measured again."""
     groups = state.interleaved(problem, CANDIDATE)
-    known, rounds = state.known(problem), _rounds(state)
-    found = merge_sessions(groups)
-    return any(is_complete(group, configs, rounds=rounds, known=known) for group in groups) and all(
-        config in found and (found[config].timing or found[config].outcome.settles)
+    searched, rounds = state.known(problem), _rounds(state)
+    merged = merge_sessions(groups)
+    return any(
+        is_complete(group, configs, rounds=rounds, known=searched) for group in groups
+    ) and all(
+        config in merged and (merged[config].timing or merged[config].outcome.settles)
         for config in configs
     )

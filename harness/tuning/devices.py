@@ -222,8 +222,8 @@ class DevicePool:
 
 def _difference(first: SharedDevice, other: SharedDevice) -> str:
     """Return in what another device differs from the first one; empty where they are equal."""
-    one, two = first.environment, other.environment
-    if one.fingerprint == two.fingerprint:
+    of_first, of_other = first.environment, other.environment
+    if of_first.fingerprint == of_other.fingerprint:
         return ""
-    name = next(n for n in ENVIRONMENT_FIELDS if getattr(one, n) != getattr(two, n))
-    return f"{first}: its {name} is `{getattr(two, name)}`, not `{getattr(one, name)}`"
+    name = next(n for n in ENVIRONMENT_FIELDS if getattr(of_first, n) != getattr(of_other, n))
+    return f"{first}: its {name} is `{getattr(of_other, name)}`, not `{getattr(of_first, name)}`"

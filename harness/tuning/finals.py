@@ -128,13 +128,13 @@ def _judged(
     failed = refuted(state.interleaved(problem, FINAL))
     left = [rival for rival in rivals if rival not in failed]
     first = [left] if state.measurer.is_replay else [[rival] for rival in left]
-    found: Interleaved = []
+    finals: Interleaved = []
     for tried in first or [[]]:
         configs = [*dict.fromkeys([*tried, *beside])]
-        found = _measured(state, problem, configs, FINAL, rounds, final_seeds(state, problem))
-        if not tried or any(is_shown(m) for m in found if m.config in tried):
+        finals = _measured(state, problem, configs, FINAL, rounds, final_seeds(state, problem))
+        if not tried or any(is_shown(m) for m in finals if m.config in tried):
             break
-    return found
+    return finals
 
 
 def _rounds(state: State, problem: Input) -> int:
@@ -145,8 +145,8 @@ def _rounds(state: State, problem: Input) -> int:
 def baselines(state: State, space: Space) -> dict[str, Config]:
     """Return the named baselines that are legal on an input; a recording has none."""
     named = {} if state.measurer.is_replay else state.spec.baselines_for(state.measurer.compiler)
-    found = {name: space.canonical(config) for name, config in named.items()}
-    return {name: config for name, config in found.items() if space.is_legal(config)}
+    canonical = {name: space.canonical(config) for name, config in named.items()}
+    return {name: config for name, config in canonical.items() if space.is_legal(config)}
 
 
 def _may_work(measurement: Measurement | None) -> bool:
@@ -159,10 +159,10 @@ def _may_win(state: State, problem: Input, config: Config) -> bool:
 
     It may not where the search would have given it up.
     """
-    found, best = state.measured(problem).get(config), state.best(problem)
-    if found is None or found.timing is None or best is None:
+    measured, best = state.measured(problem).get(config), state.best(problem)
+    if measured is None or measured.timing is None or best is None:
         return True
-    return min(found.timing.samples_s) <= state.spec.measure.give_up_at * best.time_s
+    return min(measured.timing.samples_s) <= state.spec.measure.give_up_at * best.time_s
 
 
 def _note(state: State, report: InputReport) -> str:
@@ -183,8 +183,10 @@ def _measured(
 ) -> Interleaved:
     """Measure interleaved; results stored by an earlier command are used again."""
     stored = state.interleaved(problem, stage)
-    known = state.known(problem)
+    searched = state.known(problem)
     occasions = len(seeds)
-    if stored and is_complete(stored[-1], configs, rounds=rounds, known=known, occasions=occasions):
+    if stored and is_complete(
+        stored[-1], configs, rounds=rounds, known=searched, occasions=occasions
+    ):
         return stored[-1]
     return measure_interleaved(state, problem, configs, stage=stage, rounds=rounds, seeds=seeds)

@@ -20,9 +20,11 @@ def measure_interleaved(
 ) -> Interleaved:
     """Measure configurations interleaved, on an occasion for each seed, and store the results."""
     space = state.space(problem)
-    found = state.measurer_for(problem).measure_interleaved(space, problem, configs, rounds, seeds)
-    state.add_interleaved(problem, stage, found)
-    return found
+    measured = state.measurer_for(problem).measure_interleaved(
+        space, problem, configs, rounds, seeds
+    )
+    state.add_interleaved(problem, stage, measured)
+    return measured
 
 
 def is_complete(
@@ -40,19 +42,21 @@ def is_complete(
     incomplete, since that may have been the device's fault.
     """
     same = {measurement.config for measurement in stored} == set(configs)
-    works = any(found.timing for found in stored)
+    works = any(measured.timing for measured in stored)
     return (
         same
         and works
-        and all(_is_final(found, rounds, occasions, found.config in known) for found in stored)
+        and all(
+            _is_final(measured, rounds, occasions, measured.config in known) for measured in stored
+        )
     )
 
 
-def _is_final(found: Measurement, rounds: int, occasions: int, has_worked: bool) -> bool:
+def _is_final(measured: Measurement, rounds: int, occasions: int, has_worked: bool) -> bool:
     """Whether a result stands. A timeout or crash of a configuration that worked in the search may
     be chance; other failures stand."""
-    timing = found.timing
+    timing = measured.timing
     if timing is None:
-        return found.outcome.settles or not has_worked
+        return measured.outcome.settles or not has_worked
     is_whole = timing.count == rounds and len(timing.by_occasion) == occasions
     return is_whole or timing.stopped is StopReason.RECORDED

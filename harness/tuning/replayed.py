@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 
 from rich.console import Group
@@ -38,22 +37,25 @@ def describe_recording(recording: Recording) -> str:
 def replay_result(campaign: Campaign, recording: Recording) -> Group:
     """Render the searches of a recording for a console: a row for each input with the best
     configuration found and the recorded optimum, and the best configurations."""
-    after_s = campaign.best_after_s
-    tests = {problem: len(campaign.measured(problem)) for problem in campaign.spec.inputs}
-    tests |= {problem: max(of_input) for problem, of_input in after_s.items()}
-    reached = [n for n in MILESTONES if any(n in of_input for of_input in after_s.values())]
+    after, is_sampled = campaign.best_after, campaign.validation is not None
+    reached = [n for n in MILESTONES if any(n in of_input for of_input in after.values())]
     rows, lines = [], list[str]()
     names = [p.name for p in recording.parameters if len(p.values) > 1]
-    for problem in filter(tests.get, tests):
-        best, optimum = campaign.best(problem), recording.optimum(problem)
+    for problem in campaign.spec.inputs:
+        of_input = after.get(problem, {})
+        tests = len(campaign.measured(problem)) if is_sampled else max(of_input, default=0)
+        if not tests:
+            continue
+        best = campaign.best(problem) if is_sampled else of_input[tests]
+        optimum = recording.optimum(problem)
         rows.append(
             [
                 str(problem),
                 format_time(best.time_s) if best else "nothing worked",
                 format_time(optimum.time_s) if optimum else "-",
-                _fraction(optimum, best.time_s if best else math.inf),
-                f"{tests[problem]:,} of {len(recording.tables[problem].legal):,}",
-                *(_fraction(optimum, after_s[problem].get(n, math.inf)) for n in reached),
+                _fraction(optimum, best),
+                f"{tests:,} of {len(recording.tables[problem].legal):,}",
+                *(_fraction(optimum, of_input.get(n)) for n in reached),
             ]
         )
         if best:
@@ -68,5 +70,5 @@ def replay_result(campaign: Campaign, recording: Recording) -> Group:
     )
 
 
-def _fraction(optimum: Measurement | None, best_s: float) -> str:
-    return f"{optimum.time_s / best_s:.3f}" if optimum and best_s < math.inf else "-"
+def _fraction(optimum: Measurement | None, best: Measurement | None) -> str:
+    return f"{optimum.time_s / best.time_s:.3f}" if optimum and best else "-"

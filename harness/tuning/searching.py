@@ -140,7 +140,7 @@ class Searching:
         if state.is_empty(problem):
             return
         if ended:
-            found = ended.report(search, options)
+            searched = ended.report(search, options)
         else:
             prepared = dataclasses.replace(
                 search,
@@ -149,11 +149,11 @@ class Searching:
                 transfer=self.transfer_data(problem, before),
                 notes=state.stored_sources.notes(search.plan),
             )
-            found = search_input(prepared, options)
-        state.runs[problem], self.searched[problem] = found.run_id, found
-        if found.ended is EndReason.REFUSED:
+            searched = search_input(prepared, options)
+        state.runs[problem], self.searched[problem] = searched.run_id, searched
+        if searched.ended is EndReason.REFUSED:
             state.display.warn(
-                f"({problem}) has {found.tests} of {options.test_limit} samples: after them "
+                f"({problem}) has {searched.tests} of {options.test_limit} samples: after them "
                 f"compiler or device refused {MAX_FREE_IN_A_ROW} configurations in a row"
             )
 
@@ -168,8 +168,8 @@ class Searching:
         if state.options.is_self_contained:
             return []
         space = state.space(problem)
-        found = filter(None, map(state.best, nearest_first(problem, before)))
-        winners = filter(space.is_legal, (space.canonical(best.config) for best in found))
+        bests = filter(None, map(state.best, nearest_first(problem, before)))
+        winners = filter(space.is_legal, (space.canonical(best.config) for best in bests))
         seeds = [*map(space.canonical, [space.default, *state.options.seeds]), *islice(winners, 1)]
         return [config for config in dict.fromkeys(seeds) if space.is_legal(config)]
 
@@ -179,7 +179,9 @@ class Searching:
         state = self.state
         plan, space = state.run_plan(problem), state.space(problem)
         last = state.store.last_before(plan)
-        known = {other: state.known(other).values() for other in before}
-        measured = {o: [s.measurement for s in found if s.id <= last] for o, found in known.items()}
+        searched = {other: state.known(other).values() for other in before}
+        measured = {
+            o: [s.measurement for s in rows if s.id <= last] for o, rows in searched.items()
+        }
         stored = state.stored_sources.tasks(plan, space)
         return state.transfer_sources.data_for(space, problem, measured, stored)

@@ -176,12 +176,12 @@ class State:
             self._interleaved[key] = interleaved_groups(self._earlier_rows(problem, [stage]))
         return self._interleaved[key]
 
-    def add_interleaved(self, problem: Input, stage: str, found: Interleaved) -> None:
+    def add_interleaved(self, problem: Input, stage: str, measured: Interleaved) -> None:
         """Store interleaved measurements."""
         store, run_id, plan = self.store, self.runs[problem], self.run_plan(problem)
-        store.transact(lambda: store.add_interleaved(run_id, plan, stage, found))
+        store.transact(lambda: store.add_interleaved(run_id, plan, stage, measured))
         self.note_device(problem)
-        self.interleaved(problem, stage).append(found)
+        self.interleaved(problem, stage).append(measured)
 
     def data_seed(self, problem: Input) -> int:
         """Return the seed of the new data of an input: it is drawn when it is first asked for, and

@@ -127,8 +127,8 @@ class UniformSampling:
         technique = f"{plan.technique} ({role.value})"
         plan = dataclasses.replace(plan, technique=technique, test_limit=draws)
         with state.leaving_out(problem):
-            known, measurer = state.known(problem), state.measurer_for(problem)
-            search = InputSearch(plan, state.space(problem), measurer, state.store, known, note)
+            searched, measurer = state.known(problem), state.measurer_for(problem)
+            search = InputSearch(plan, state.space(problem), measurer, state.store, searched, note)
             state.runs[problem] = search_input(search, options).run_id
         self._drawn[role, problem] = len(samples)
         return samples
@@ -160,14 +160,14 @@ class PairStream:
 
     def take(self, count: int) -> list[Measurement]:
         """Return the next samples; fewer where there are no more."""
-        found: list[Measurement] = []
-        while len(found) < count and not self.is_refused:
-            chosen = Counter(self._choose(count - len(found)))
+        taken: list[Measurement] = []
+        while len(taken) < count and not self.is_refused:
+            chosen = Counter(self._choose(count - len(taken)))
             if not chosen:
                 break
             for problem, more in chosen.items():
-                found += self._more(problem, more)
-        return found
+                taken += self._more(problem, more)
+        return taken
 
     def _choose(self, count: int) -> Iterator[Input]:
         """Draw the inputs of the next pairs, weighted by the configurations that each has left."""
@@ -213,14 +213,14 @@ def validate(sampler: Sampler, counts: Mapping[Input, float], goal: Goal) -> Val
             f"--validate needs {FEWEST_PAIRS} pairs of an input and a legal configuration, found "
             f"{pairs:.0f}; leave out --validate to measure them all"
         )
-    kept = PairStream(
+    stream = PairStream(
         counts,
         partial(sampler.draw_samples, SampleRole.RESERVED, held_out=frozenset()),
         lambda m: m.outcome is Outcome.OK,
         _rng(goal, SampleRole.RESERVED),
     )
-    reserved = _reserve(sampler, kept, int(pairs) // 2)
-    held_out = {p: frozenset(m.config for m in drawn) for p, drawn in kept.drawn.items()}
+    reserved = _reserve(sampler, stream, int(pairs) // 2)
+    held_out = {p: frozenset(m.config for m in drawn) for p, drawn in stream.drawn.items()}
     training = PairStream(
         {problem: count - len(held_out[problem]) for problem, count in counts.items()},
         lambda problem, draws: sampler.draw_samples(
@@ -292,8 +292,8 @@ def prediction_errors(
     table = pd.DataFrame(rows, dtype=object)
     axes = [Axis.of(table, str(name)) for name in table.columns]
     table[_TIME] = np.array([m.time_s for m in pairs])
-    known, unseen = table.iloc[: len(training)], table.iloc[len(training) :]
-    tree = grow(known, TreeTarget(_TIME, log=True), axes, Growth(_THRESHOLD, seed=seed))
+    learnt, unseen = table.iloc[: len(training)], table.iloc[len(training) :]
+    tree = grow(learnt, TreeTarget(_TIME, log=True), axes, Growth(_THRESHOLD, seed=seed))
     return relative_errors(tree.predict(unseen).to_numpy(), unseen[_TIME].to_numpy())
 
 
@@ -312,17 +312,17 @@ def _shortage(sampler: Sampler, stream: PairStream) -> str:
     return "Every legal pair was sampled"
 
 
-def describe_validation(found: Validation) -> Iterator[str]:
+def describe_validation(validation: Validation) -> Iterator[str]:
     """Describe the learning curve as a table, and why it ended."""
     yield (
         "Relative error of a regression tree over parameters and inputs, |predicted - actual| / "
-        f"actual, on {found.reserved} reserved samples (target: an interval of the median below "
-        f"{found.target:g}):"
+        f"actual, on {validation.reserved} reserved samples (target: an interval of the median "
+        f"below {validation.target:g}):"
     )
-    if found.reserved < RESERVED:
+    if validation.reserved < RESERVED:
         yield f"    (usually {RESERVED}; fewer could be reserved here)"
     yield f"    {'samples':>8}{'median':>10}{'95 % interval':>18}{'9 in 10 below':>16}"
-    for point in found.curve:
+    for point in validation.curve:
         error = point.error
         interval = f"[{error.median.low:.3f}, {error.median.high:.3f}]"
         failed = f"   {point.failed} of them failed" if point.failed else ""
@@ -330,4 +330,4 @@ def describe_validation(found: Validation) -> Iterator[str]:
             f"    {point.samples:>8}{error.median.value:>10.3f}{interval:>18}"
             f"{error.ninth_decile:>16.3f}{failed}"
         )
-    yield found.ended
+    yield validation.ended

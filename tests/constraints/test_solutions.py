@@ -24,19 +24,6 @@ from harness.core.records import Config, Value
 
 Domains = Mapping[str, Sequence[Value]]
 
-TEMPLATES = (
-    "{a} <= {b}",
-    "{a} * {b} <= {n}",
-    "{a} % {b} == 0",
-    "{a} + {b} != {c}",
-    "{a} / {b} < {c}",
-    "{a} in [1, 2, {n}]",
-    "{a} == {b} or {c} > {n}",
-    "{a} < {n}",
-    "not {a} == {b}",
-    "m > {n} or {a} > 1",
-)
-
 
 def brute_force(domains: Domains, texts: Sequence[str], given: Mapping[str, Value]) -> set[Config]:
     """What each constraint allows; what cannot be computed is not allowed."""
@@ -62,27 +49,6 @@ def listed(solutions: Solutions, domains: Domains) -> list[Config]:
     return at(solutions, domains, range(solutions.count))
 
 
-def random_problem(rng: random.Random) -> tuple[Domains, list[str]]:
-    choices: list[Sequence[Value]] = [
-        range(1, 5),
-        range(0, 7, 3),
-        (1, 2, 4),
-        (False, True),
-        (0.5, 1, 2.5),
-        (None, 1, 4),
-        (-2, 0, 2),
-    ]
-    domains = {name: rng.choice(choices) for name in "ABCDE"[: rng.randint(1, 5)]}
-    names = list(domains)
-    texts = [
-        rng.choice(TEMPLATES).format(
-            a=rng.choice(names), b=rng.choice(names), c=rng.choice(names), n=rng.randint(0, 6)
-        )
-        for _ in range(rng.randint(0, 4))
-    ]
-    return domains, texts
-
-
 def check_against_brute_force(
     domains: Domains, texts: Sequence[str], given: Mapping[str, Value]
 ) -> None:
@@ -100,7 +66,7 @@ def check_against_brute_force(
             n: 1.0 * abs(np.arange(e) - k) / e
             for n, e, k in zip(domains, extents, here, strict=True)
         }
-        found = solutions.nearest(here.tolist(), away.__getitem__)
+        found = solutions.nearest(here.tolist(), away.__getitem__, random.Random(0))
         assert (found is None) == (not expected)
         if found is not None:
             assert found in legal.tolist()
@@ -109,12 +75,6 @@ def check_against_brute_force(
                 for row in [found, *legal]
             ]
             assert costs[0] == pytest.approx(min(costs))
-
-
-@pytest.mark.parametrize("seed", range(100))
-def test_random_problems_agree_with_brute_force(seed: int) -> None:
-    domains, texts = random_problem(random.Random(seed))
-    check_against_brute_force(domains, texts, {"m": 3})
 
 
 # Everything that the language has, over whole numbers, fractions, zeros and truths.
@@ -155,6 +115,7 @@ def test_any_conditions_agree_with_brute_force(texts: list[str]) -> None:
 
 
 PRODUCTS: Domains = {"A": (2**40, 2**52 + 1, 3), "B": (2**40, 5, 2**52 - 1), "C": (2**53, 7)}
+WORDS: Domains = {"W": ("x", "y"), "V": ("y", "z"), "A": (1, 2)}
 FLAGS: Domains = {"mode": ("slow", "fast"), "flag": (None, 16, 32), "A": range(1, 100)}
 
 
@@ -166,7 +127,8 @@ FLAGS: Domains = {"mode": ("slow", "fast"), "flag": (None, 16, 32), "A": range(1
         (PRODUCTS, ["A * B * C % 7 == 0 or A * B < 2 ** 60"]),
         ({"F": (None, 2), "A": range(3), "B": range(3)}, ["not F * A * B > 2"]),
         ({"F": (None, 2), "A": range(3), "B": range(3)}, ["A > 1 or F * A * B >= 0"]),
-        ({"W": ("x", "y"), "V": ("y", "z"), "A": (1, 2)}, ["W == V or A > 1", "W != 'x' or A < 2"]),
+        (WORDS, ["W == V or A > 1", "W != 'x' or A < 2"]),
+        ({"F": (None, 1, 2), "A": (1, 2)}, ["F < 2"]),
         ({"A": range(3), "B": range(3)}, ["(A if B > 1 else word) == 2"]),
         ({"E": range(100), "N": (10, 1000)}, ["E <= 20 and 2 ** E <= N"]),
         ({f"P{i}": range(4) for i in range(5)}, [f"P{i} <= P{i + 1}" for i in range(4)]),
@@ -178,27 +140,14 @@ FLAGS: Domains = {"mode": ("slow", "fast"), "flag": (None, 16, 32), "A": range(1
         "not computable, negated",
         "not computable behind an alternative",
         "texts",
+        "an absent flag has no order",
         "a choice of a text",
         "short circuits",
         "chains",
     ],
 )
 def test_solutions_are_those_of_brute_force(domains: Domains, texts: list[str]) -> None:
-    found = listed(solve(domains, texts, word="a"), domains)
-    expected = brute_force(domains, texts, {"word": "a"})
-    assert len(found) == len(expected)
-    assert set(found) == expected
-
-
-def test_constraint_on_the_input_alone_allows_all_or_nothing() -> None:
-    domains = {"A": range(3), "B": range(4)}
-    assert solve(domains, ["m > 2"], m=3).count == 12
-    assert solve(domains, ["m > 2"], m=2).count == 0
-
-
-def test_comparison_with_an_absent_flag_is_false() -> None:
-    domains: Domains = {"F": (None, 1, 2)}
-    assert listed(solve(domains, ["F < 2"]), domains) == [Config({"F": 1})]
+    check_against_brute_force(domains, texts, {"word": "a"})
 
 
 def test_counts_above_64_bits_are_exact() -> None:
@@ -311,20 +260,6 @@ def test_spaces_of_published_kernels_have_the_published_counts(name: str, legal:
     if name == "expdist":  # a restriction that Kernel Tuner adds by itself
         texts.append("block_size_x * block_size_y <= 1024")
     assert solve(case.parameters, texts).count == legal
-
-
-def test_divisors_of_divisors_are_counted() -> None:
-    size = 4096
-    domains: Domains = {name: range(1, size + 1) for name in ("L", "P", "G", "I")}
-    texts = [f"{size} % L == 0", "L % P == 0", f"({size} / L) % G == 0", "(L / P) % I == 0"]
-    solutions = solve(domains, texts)
-    powers = range(13)
-    expected = sum(
-        1
-        for local, private, groups, items in itertools.product(powers, repeat=4)
-        if private <= local and groups <= 12 - local and items <= local - private
-    )
-    assert solutions.count == expected
 
 
 def test_flags_that_may_be_absent_are_part_of_large_conditions() -> None:

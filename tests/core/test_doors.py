@@ -38,7 +38,7 @@ DOORS = {
         "harness/dispatch/loaders/torch_op.py",
     ),
     "torch": ("harness/dispatch/loaders/torch_op.py",),
-    "pycuda": ("harness/measure/cuda/pycuda.py", "harness/dispatch/loaders/cuda.py"),
+    "pycuda": ("harness/measure/cuda/pycuda.py",),
     # NVIDIA's cuda-bindings, `import cuda.bindings`: the driver, and the compiler NVRTC.
     "cuda": (
         "harness/measure/cuda/bindings.py",

@@ -6,7 +6,6 @@ import dataclasses
 import json
 import math
 import random
-import statistics
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import pytest
 
 from benchmarks import repeatability
 from harness.core.records import Config, DeviceLimits, Input, Measurement, Outcome, Timing
-from harness.dispatch.candidates import matrix_of, shortlist
+from harness.dispatch.candidates import matrix_of
 from harness.dispatch.study import QUICK, Study
 from harness.measure.trial.occasions import ONE_OCCASION
 from harness.report.findings import Findings
@@ -136,16 +135,6 @@ def test_the_matrix_is_of_interleaved_times(tmp_path: Path) -> None:
     assert len(matrix.comparable().features) == 5
 
 
-def test_interleaved_times_are_trimmed_geometric_means_of_the_rounds(tmp_path: Path) -> None:
-    results = tuned(tmp_path, Drifting())
-    matrix, problem = matrix_of(results), Input({"n": 64})
-    last = {m.config: m.timing for m in results.candidates[problem][-1] if m.timing}
-    assert {timing.count for timing in last.values()} == {20}
-    for config, timing in last.items():
-        found_s = matrix.time_s[3, matrix.candidates.index(config)]
-        assert found_s == pytest.approx(statistics.geometric_mean(timing.samples_s), rel=0.01)
-
-
 def test_a_difference_in_most_rounds_is_no_tie_however_much_the_machine_drifts(
     tmp_path: Path,
 ) -> None:
@@ -244,15 +233,6 @@ def test_where_nothing_works_interleaved_the_times_of_the_search_are_used(
     few = SPACE + "measure: {repeats: 10}\n"
     lost = tuned(tmp_path, Drifting(lambda problem, _: problem["n"] == 16, outcome=outcome), few)
     assert matrix_of(lost).note == "", "the earlier rounds still count"
-
-
-def test_a_chance_crash_is_tried_again_though_earlier_rounds_were_complete(tmp_path: Path) -> None:
-    few = SPACE + "measure: {repeats: 10}\n"
-    tuned(tmp_path, Drifting())
-    crashed = Drifting(lambda problem, config: (problem["n"], config["BLOCK"]) == (16, 16))
-    column = matrix_of(tuned(tmp_path, crashed, few)).candidates.index(block(16))
-    matrix = matrix_of(tuned(tmp_path, Drifting()))
-    assert matrix.slowdown[1, column] == 1
 
 
 def test_a_command_for_some_inputs_spoils_no_interleaved_times(tmp_path: Path) -> None:
@@ -394,32 +374,6 @@ def test_the_best_interleaved_candidate_is_measured_in_the_finals(tmp_path: Path
     results = tuned(tmp_path, Unlucky())
     finals = {m.config for m in results.finals[Input({"n": 128})]}
     assert block(128) in finals
-
-
-# ------------------------------------------------------------------------ finalists
-
-
-def ok(problem: Input, size: int, *samples_s: float) -> Measurement:
-    return Measurement(block(size), problem, Outcome.OK, Timing(samples_s))
-
-
-def test_the_short_list_has_the_default_a_portfolio_and_the_best_single_ones() -> None:
-    """Each odd input wants 1, each even one 2; 3 is nearly as good everywhere; 5 never is."""
-    alike = {3: 1.2, 4: 1.3, 5: 1.9, 64: 4.0}
-    known = {
-        (given := Input({"n": n})): {
-            block(size): ok(given, size, time_s)
-            for size, time_s in {1: 1.0 + n % 2, 2: 2.0 - n % 2, **alike}.items()
-        }
-        for n in range(8)
-    }
-    found = shortlist(known, block(64), lambda problem, config: True)
-    assert found == [block(size) for size in (64, 3, 1, 2, 4)]
-    assert shortlist(known, block(64), lambda problem, config: False) == []
-    few = {problem: known[problem] for problem in list(known)[:1]}
-    assert shortlist(few, block(64), lambda problem, config: True) == []
-    del known[Input({"n": 5})][block(64)]
-    assert block(64) not in shortlist(known, block(64), lambda problem, config: True)
 
 
 def test_the_repeatability_of_times_is_printed(

@@ -128,6 +128,11 @@ def test_a_short_list_has_at_most_eight_members_and_the_three_best_static_ones()
     }
     found = shortlist(known, block(64), lambda problem, config: True)
     assert found == [block(v) for v in (64, 30, *range(7), 31, 32)]
+    assert shortlist(known, block(64), lambda problem, config: False) == []
+    few = {problem: known[problem] for problem in inputs[:1]}
+    assert shortlist(few, block(64), lambda problem, config: True) == []
+    del known[inputs[5]][block(64)]
+    assert block(64) not in shortlist(known, block(64), lambda problem, config: True)
 
 
 # ---------------------------------------------------------------------------- times of the search
@@ -175,11 +180,6 @@ def test_a_tie_is_within_noise_of_the_best() -> None:
     found = times({1: {16: 1.0, 32: 1.004, 64: 1.006}, 2: {16: 2.0, 32: math.inf, 64: 1.0}})
     assert found.configs == [block(v) for v in (1, 16, 64, 32)]
     assert found.tied.tolist() == [[False, True, False, True], [False, False, True, False]]
-
-
-def test_configurations_are_the_winners_and_what_all_inputs_have() -> None:
-    found = times({1: {16: 2.0, 32: 1.0, 64: 5.0}, 2: {16: 4.0, 64: 3.0, 128: 2.0}})
-    assert found.configs == [block(v) for v in (1, 32, 128, 16, 64)]
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from benchmarks.shortlists import shortlists
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError, UsageError
 from harness.core.records import Config, Environment, Value
@@ -156,31 +155,6 @@ def test_written_code_agrees_with_what_was_learnt(tmp_path: Path) -> None:
             assert select_index(**values) == wanted
             found = getattr(library, f"select_{name}")(*c_arguments(dispatcher, values))
             assert found == wanted, (name, values)
-
-
-def test_a_learnt_shortlist_is_what_written_code_lists() -> None:
-    """Also for an input outside of the tuned range, and one to which not all apply."""
-    sizes = [(2**i, 2**j) for i in range(1, 8) for j in range(1, 8)]
-    inputs = [{"m": m, "n": n, "s": 0.5, "t": "float"} for m, n in sizes]
-    matrix = planted(inputs)
-    learnt = EnsembleLearner().fit(matrix.rows(np.arange(5, 49)), seed=0)
-    written = dispatcher_of(
-        learnt.program(matrix.candidates, {matrix.candidates[0]: ("m < 20",)}), "p"
-    )
-    module = python_of(written)
-    applies = matrix.applies.copy()
-    applies[:, 0] = matrix.features["m"] < 20
-    lists = shortlists(learnt, matrix.features, applies, 3)
-    names = [matrix.candidates[index] for index in range(3)]
-    lengths = set()
-    for values, row in zip(inputs, lists.tolist(), strict=True):
-        found = [written.program.portfolio[index] for index in module.select_top(3, **values)]
-        assert found == [names[index] for index in row if index >= 0]
-        lengths.add(len(found))
-    assert len(lengths) > 1, "some inputs are unsure"
-    over_zero = {"m": 8, "n": 0, "s": 0.5, "t": "float"}
-    wanted = listed(written.program, over_zero, 3, applying(written.program, over_zero))
-    assert list(module.select_top(3, **over_zero)) == wanted, "where C gets an infinity"
 
 
 def test_logarithms_have_the_same_bits_in_each_language(tmp_path: Path) -> None:

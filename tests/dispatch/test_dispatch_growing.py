@@ -10,62 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.arrays import Array
-from harness.dispatch.choice import Leaf, Split
 from harness.dispatch.growing import (
-    Grown,
     between,
     grow,
     grow_forest,
-    parents,
     passing,
     ranked,
-    reached_at,
-    sums_by_node,
 )
-
-TREE = Grown(
-    low=np.array([1, 3, -1, -1, -1]),
-    high=np.array([2, 4, -1, -1, -1]),
-    column=np.array([0, 1, -2, -2, -2]),
-    threshold=np.array([5.0, 0.5, 0, 0, 0]),
-)
-"""Split at 5 in the first column, then the low side at 0.5 in the second."""
-VALUES = np.array([[5.0, 0.5], [5.0, 0.6], [5.1, 0.0], [9.0, 9.0]])
-FAR = np.iinfo(np.intp).max
-
-
-def test_a_tree_of_fewer_leaves_is_the_first_nodes_of_it() -> None:
-    paths = TREE.paths(VALUES)
-    reached = [reached_at(paths, leaves).tolist() for leaves in (1, 2, 3)]
-    assert reached == [[0, 0, 0, 0], [1, 1, 2, 2], [3, 4, 2, 2]]
-
-
-def test_a_root_of_fewer_nodes_has_their_leaves() -> None:
-    def root(count: int) -> object:
-        return TREE.root(lambda node: Leaf((node,)), count)
-
-    assert root(1) == Leaf((0,))
-    assert root(3) == Split(0, 5.0, Leaf((1,)), Leaf((2,)))
-    assert root(5) == Split(0, 5.0, Split(1, 0.5, Leaf((3,)), Leaf((4,))), Leaf((2,)))
-
-
-def test_sums_and_counts_are_of_the_inputs_that_pass() -> None:
-    paths = TREE.paths(VALUES)
-    rows = np.array([[1.0, 10.0], [2.0, 20.0], [4.0, 40.0], [8.0, 80.0]])
-    wanted = np.array([15.0, 3.0, 12.0, 1.0, 2.0])
-    np.testing.assert_array_equal(
-        sums_by_node(TREE, paths, rows), np.stack([wanted, 10 * wanted], axis=1)
-    )
-    assert passing(TREE, paths).tolist() == [4, 2, 2, 1, 1]
-    assert passing(TREE, paths[:2]).tolist() == [2, 2, 0, 1, 1]
-    assert sums_by_node(TREE, paths[2:], rows[2:])[:, 0].tolist() == [12, 0, 12, 0, 0]
-    assert parents(TREE).tolist() == [-1, 0, 0, 1, 1]
-
-
-def test_ranks_are_indices_of_distinct_values() -> None:
-    ranks = ranked(np.array([[3.0, 0.1], [1.0, 0.1], [3.0, 7.0]]))
-    assert ranks.indices.tolist() == [[1, 0], [0, 0], [1, 1]]
-    assert [level.tolist() for level in ranks.levels] == [[1, 3], [0.1, 7]]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from harness.dispatch import ensemble
 from harness.dispatch.choice import DispatchProgram, LearntSelector
 from harness.dispatch.ensemble import EnsembleLearner, fit_boosted
 from harness.dispatch.matrix import Matrix, make_matrix
-from harness.dispatch.portfolio import static_order
 from harness.dispatch.tree import TreeLearner
 from harness.models.encoding.columns import Column, ColumnKind, column_values, derive_columns
 from tests.helpers.dispatch_examples import column_number, order_of
@@ -103,27 +102,6 @@ def test_boosted_trees_predict_bit_for_bit_what_scikit_learn_predicts(
             np.testing.assert_array_equal(costs[:, index], model.predict(values))
 
 
-def test_columns_are_computed_as_the_program_computes_them() -> None:
-    matrix = planted(50, seed=3)
-    columns = derive_columns(matrix.features, alignment=True)
-    values = column_values(columns, matrix.features)
-    rows = matrix.features.to_dict("records")
-    expected = [
-        [column_number(column, {str(k): v for k, v in row.items()}) for column in columns]
-        for row in rows
-    ]
-    np.testing.assert_array_equal(values, np.array(expected))
-    assert {str(column) for column in columns} == {
-        "m",
-        "n",
-        "kind == banded",
-        "m * n",
-        "m / n",
-        "power of two in m",
-        "power of two in n",
-    }
-
-
 @pytest.mark.parametrize("number", [0, 1, 12, -12, 2**53 + 2, 3 * 2.0**60, 12.75, -0.5])
 def test_powers_of_two_that_divide_a_number_are_exact(number: float) -> None:
     column = Column(ColumnKind.TWOS, ("m",))
@@ -191,16 +169,6 @@ def test_input_to_which_nothing_that_is_shipped_applies_gets_no_choice() -> None
     matrix, chosen = learnt("tree")
     indices = chosen.indices(matrix.features[:1], np.zeros((1, 3), dtype=bool))
     assert indices.tolist() == [-1]
-
-
-def test_best_static_candidate_is_shipped_first() -> None:
-    matrix, chosen = learnt("ensemble")
-    assert chosen.portfolio[0] == static_order(matrix)[0]
-
-
-def test_equal_seeds_learn_the_same() -> None:
-    matrix, chosen = learnt("tree")
-    assert TreeLearner().fit(matrix, seed=0) == chosen
 
 
 def test_one_input_is_answered_with_its_best() -> None:

@@ -19,12 +19,11 @@ from tests.dispatch.test_dispatch_package import (
     imported,
     memories_of,
     product,
-    pycuda_context,
     write_for_cuda,
     write_for_opencl,
 )
 from tests.helpers.dispatch_examples import mvmul_program
-from tests.helpers.stub_driver import StubDriver, needs_pycuda
+from tests.helpers.stub_driver import StubDriver
 
 MVMUL = Path(__file__).parents[2] / "spaces" / "mvmul.yaml"
 CONFIGS = ({"A": 1}, {"A": 2}, {"A": 3})
@@ -208,40 +207,21 @@ def test_opencl_kernel_tries_its_shortlist_and_later_processes_remember(
     assert module.load(queue.context).index(m=50, n=300) == 1, "who does not ask tries nothing"
 
 
-def tried_on_cuda(tmp_path: Path, spec: Spec, arguments: tuple[Any, ...], stub: StubDriver) -> None:
-    """Write a dispatcher, and call it nine times."""
+@pytest.mark.gpu
+def test_cuda_kernel_tries_its_shortlist(spec: Spec, tmp_path: Path, stub: StubDriver) -> None:
     path = tmp_path / "choices.json"
     write_for_cuda(tmp_path / "out", spec, unsure_program())
-    kernel = imported(tmp_path / "out").load(try_top=3, remember=path)
-    stub.calls()
-    for _ in range(9):
-        kernel(None, *arguments, np.int32(50), np.int32(300), m=50, n=300)
-    calls = stub.calls()
+    a, x, y = np.ones((50, 300), "f4"), np.full(300, 2, "f4"), np.zeros(50, "f4")
+    with memories_of(a, x, y) as memories:
+        kernel = imported(tmp_path / "out").load(try_top=3, remember=path)
+        stub.calls()
+        for _ in range(9):
+            kernel(None, *memories, np.int32(50), np.int32(300), m=50, n=300)
+        calls = stub.calls()
+    assert (y == 600).all()
     sides = [int(call.split()[7]) for call in calls if call.startswith("cuLaunchKernel")]
     assert sides == [4, 8, 8, 8, 8, 4, 4, 8, 8]
     assert sum(call.startswith("cuEventSynchronize") for call in calls) == 9
     remembered = json.loads(path.read_text())
     assert remembered["learnt"]["runs_on"] == "Stand-in GPU"
     assert [features for features, _ in remembered["choices"]] == [{"m": 50, "n": 300}]
-
-
-@pytest.mark.gpu
-@pytest.mark.pycuda
-@needs_pycuda
-def test_pycuda_kernel_tries_its_shortlist(spec: Spec, tmp_path: Path, stub: StubDriver) -> None:
-    a, x, y = np.ones((50, 300), "f4"), np.full(300, 2, "f4"), np.zeros(50, "f4")
-    with pycuda_context() as driver:
-        tried_on_cuda(tmp_path, spec, (driver.In(a), driver.In(x), driver.Out(y)), stub)
-    assert (y == 600).all()
-
-
-@pytest.mark.gpu
-def test_cuda_bindings_kernel_tries_its_shortlist(
-    spec: Spec, tmp_path: Path, stub: StubDriver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("cuda.bindings")
-    monkeypatch.setenv("HARNESS_CUDA_PACKAGE", "cuda-bindings")
-    a, x, y = np.ones((50, 300), "f4"), np.full(300, 2, "f4"), np.zeros(50, "f4")
-    with memories_of(a, x, y) as memories:
-        tried_on_cuda(tmp_path, spec, tuple(memories), stub)
-    assert (y == 600).all()

@@ -87,14 +87,6 @@ def test_booleans_and_absent_flags_are_classes() -> None:
     assert predicted["dlcm"].isna().tolist() == (~wide).tolist()
 
 
-def test_a_number_beside_a_flag_that_may_be_absent_is_a_class() -> None:
-    known = inputs()
-    best = pd.DataFrame({"maxrregcount": np.where(known["n"] > 2048, 64, 32)})
-    legal = {"maxrregcount": (None, 32, 64)}
-    predicted = gadapt.fit(known, best, legal).predict(known)
-    assert predicted["maxrregcount"].tolist() == best["maxrregcount"].tolist()
-
-
 def test_features_of_words_are_learnt_from() -> None:
     table = pd.DataFrame({"dtype": ["half", "float"] * 10, "n": range(1, 21)})
     best = pd.DataFrame({"TILE": np.where(table["dtype"] == "half", 8, 4)})
@@ -148,14 +140,6 @@ def test_left_out_inputs_teach_nothing() -> None:
     assert gadapt.judge(features, candidates, time_s).accuracy == 1.0
     model = gadapt.fit(features[:4], candidates.iloc[[0] * 4], {"IMPL": ["low", "high"]})
     assert set(model.predict(features[4:])["IMPL"]) == {"low"}
-
-
-def test_of_equally_good_configurations_any_is_the_best() -> None:
-    features = pd.DataFrame({"n": range(1, 9)})
-    time_s = np.array([[1.0, 1.0]] + [[2.0, 1.0]] * 7)
-    found = gadapt.judge(features, pd.DataFrame({"IMPL": ["a", "b"]}), time_s)
-    assert (found.inputs["chosen"] != found.inputs["best"]).tolist() == [True] + [False] * 7
-    assert found.accuracy == 1.0
 
 
 def test_a_choice_that_fails_reaches_nothing() -> None:

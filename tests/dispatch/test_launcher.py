@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -127,46 +127,13 @@ def launched(words: list[str], folder: Path, variables: Mapping[str, str]) -> Ra
     return Ran(done.returncode, done.stdout, done.stderr)
 
 
-def executed(
-    arguments: list[str], module: ModuleType, patch: pytest.MonkeyPatch, capfd: Capture
-) -> Ran:
-    """Run the Python launcher in this process, up to the program that it becomes: show.sh."""
-    lines: list[str] = []
-
-    def become(file: str, words: list[str], environment: Mapping[str, str]) -> None:
-        assert file == words[0] == "sh"
-        assert Path(words[1]).read_text() == SHOW
-        shown = [f"{name}={environment[name]}" for name in ("THREADS", "N", "FIXED")]
-        lines.extend([" ".join(words[2:]) + "\n", " ".join(shown) + "\n"])
-        raise SystemExit(0)
-
-    patch.setattr(os, "execvpe", become)
-    patch.setattr(signal, "signal", lambda *_: None)  # this process goes on
-    with pytest.raises(SystemExit) as ended:
-        module.load().execute(arguments)
-    status = ended.value.code
-    assert isinstance(status, int)
-    return Ran(status, "".join(lines), capfd.readouterr().err)
-
-
-@pytest.fixture(scope="module")
-def in_python(every: Path) -> ModuleType:
-    return imported(every / "moved", "every")
-
-
 @pytest.fixture
-def run(every: Path, in_python: ModuleType, monkeypatch: pytest.MonkeyPatch, capfd: Capture) -> Run:
+def run(every: Path) -> Run:
     """Runs the launcher."""
-    monkeypatch.chdir(every)
-    for name in ("HARNESS_CHOICE", "HARNESS_VERBOSE", "THREADS", "FIXED"):
-        monkeypatch.delenv(name, raising=False)
 
     def ran(arguments: list[str], **variables: str) -> Ran:
-        variables = {"KIND": "double", **variables}
-        with monkeypatch.context() as patch:
-            for name, text in variables.items():
-                patch.setenv(name, text)
-            return executed(arguments, in_python, patch, capfd)
+        words = [sys.executable, str(every / "moved" / "every"), *arguments]
+        return launched(words, every, {"KIND": "double", **variables})
 
     return ran
 

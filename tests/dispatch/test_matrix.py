@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import numpy as np
 import pandas as pd
-import pytest
 
 from harness.core.records import Config
 from harness.dispatch.matrix import Matrix, make_matrix
@@ -20,43 +18,6 @@ def matrix(time_s: list[list[float]], **known: object) -> Matrix:
     features = pd.DataFrame({"n": range(10, 10 + len(times))}, index=range(5, 5 + len(times)))
     candidates = [Config({"BLOCK": index}) for index in range(times.shape[1])]
     return make_matrix(features, candidates, times, **known)  # type: ignore[arg-type]
-
-
-def test_by_default_all_apply_and_each_input_is_a_group() -> None:
-    made = matrix([[2.0, 3.0, INF], [4.0, 1.0, NAN]])
-    assert made.features.to_dict("index") == {0: {"n": 10}, 1: {"n": 11}}
-    assert made.applies.all()
-    assert made.best_s.tolist() == [2.0, 1.0]
-    assert made.groups.tolist() == [0, 1]
-    assert not made.tied.any()
-    assert (made.default, made.choices, made.note) == (None, frozenset(), "")
-
-
-def test_the_best_time_is_that_of_what_applies() -> None:
-    made = matrix([[2.0, 1.0], [2.0, 1.0]], applies=np.array([[True, False], [True, True]]))
-    assert made.best_s.tolist() == [2.0, 1.0]
-    assert made.best.tolist() == [0, 1]
-
-
-def test_groups_are_numbered_as_they_come() -> None:
-    assert matrix([[1.0]] * 4, groups=["b", "a", "b", "c"]).groups.tolist() == [0, 1, 0, 2]
-
-
-@pytest.mark.parametrize(
-    ("name", "shape"),
-    [("time_s", (2, 3)), ("applies", (2, 3)), ("tied", (3, 2)), ("best_s", (3,)), ("groups", (1,))],
-)
-def test_a_table_of_another_shape_is_refused(name: str, shape: tuple[int, ...]) -> None:
-    made = matrix([[1.0, 2.0], [2.0, 1.0]])
-    wrong = np.ones(shape, dtype=getattr(made, name).dtype)
-    with pytest.raises(ValueError, match=rf"{name} must have the shape \(2,.*but got"):
-        dataclasses.replace(made, **{name: wrong})
-
-
-@pytest.mark.parametrize("best_s", [0.0, -1.0, INF, NAN])
-def test_the_best_time_is_a_time(best_s: float) -> None:
-    with pytest.raises(ValueError, match="best_s must be finite and above 0"):
-        matrix([[1.0], [1.0]], best_s=np.array([1.0, best_s]))
 
 
 def test_slowdowns_are_logarithms_where_a_candidate_applies() -> None:
@@ -74,11 +35,6 @@ def test_slowdown_is_over_the_best_known_and_a_tie_is_none() -> None:
     tied = np.array([[False, True, False]])
     made = matrix([[2.0, 2.02, 6.0]], best_s=np.array([1.0]), tied=tied)
     assert made.slowdown.tolist() == [[2.0, 1.0, 6.0]]
-
-
-def test_where_all_fail_a_failure_is_twice_the_best() -> None:
-    made = matrix([[INF, INF]], best_s=np.array([1.0]))
-    np.testing.assert_allclose(made.log_slowdown, [[math.log(2)] * 2])
 
 
 def test_rows_keep_all_that_belongs_to_an_input() -> None:

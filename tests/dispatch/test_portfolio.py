@@ -12,7 +12,7 @@ import pytest
 from harness.core.arrays import Array, Flags, Indices
 from harness.core.records import Config
 from harness.dispatch.growing import Grown
-from harness.dispatch.matrix import Matrix, first_applicable, make_matrix
+from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.portfolio import costs, greedy_portfolio, node_orders, static_order
 
 
@@ -80,14 +80,6 @@ def test_the_static_order_is_that_of_the_means_and_what_applies_nowhere_comes_la
     assert static_order(table(times, applies)) == (2, 1, 0)
 
 
-def test_means_are_over_the_inputs_where_a_candidate_applies() -> None:
-    """0 applies to one input, with a mean of log 2; 1 and 2 have log 1.5 and log 4 on both."""
-    applies = np.array([[True, True, True, True], [False, True, True, True]])
-    times = np.array([[2.0, 1.5, 4.0, 1.0], [1.0, 1.5, 4.0, 9.0]])
-    matrix = table(times, applies)
-    assert static_order(matrix) == (1, 0, 3, 2)
-
-
 def test_a_candidate_moves_to_the_front_while_that_gains() -> None:
     # By their means 1 comes first; but 0 and then 2 are better on all inputs where they apply.
     applies = np.array([[True, True, False], [False, True, True], [False, True, True]])
@@ -99,13 +91,6 @@ def test_a_candidate_moves_to_the_front_while_that_gains() -> None:
     assert static_order(matrix) == (0, 2, 1)
     worse = table(np.array([[1.0, 1.1, 1.0], [9.0, 1.0, 2.0], [9.0, 1.1, 1.0]]), applies)
     assert static_order(worse) == (0, 1, 2)
-
-
-def test_the_rest_of_a_static_order_is_that_of_the_means() -> None:
-    applies = np.array([[True, True, True], [True, False, True], [True, False, True]])
-    logs = np.array([[0.1, 0.5, 0.3], [0.1, 0.0, 0.3], [0.1, 0.0, 0.3]])
-    made = dataclasses.replace(table(np.exp(logs), applies), best_s=np.ones(3))
-    assert static_order(made) == (0, 2, 1)
 
 
 def brute_force_cost(matrix: Matrix, order: tuple[int, ...]) -> float:
@@ -133,12 +118,6 @@ def test_an_input_without_any_candidate_has_no_static_choice() -> None:
         static_order(made)
 
 
-def test_each_input_may_have_its_own_order() -> None:
-    applies = np.array([[True, True], [False, True], [False, False]])
-    orders = np.array([[1, 0], [0, 1], [0, 1]])
-    assert first_applicable(orders, applies).tolist() == [1, 1, -1]
-
-
 # --------------------------------------------------------------------- orders of nodes
 
 TREE = Grown(
@@ -148,60 +127,11 @@ TREE = Grown(
     threshold=np.array([2.5, 0, 5.5, 0, 0]),
 )
 """Nodes 1, 3 and 4 are leaves for values up to 2.5, up to 5.5 and above."""
-ROWS_OF = [range(9), range(3), range(3, 9), range(3, 6), range(6, 9)]
-PARENT = [0, 0, 0, 2, 2]
 
 
 def orders(logs: Array, static: Array, groups: Indices) -> list[list[int]]:
     paths = TREE.paths(np.arange(9.0)[:, None])
     return node_orders(TREE, paths, logs, static, groups).tolist()
-
-
-def slow_orders(logs: Array, static: Array, groups: Indices) -> list[list[int]]:
-    """The same rule, one node and one member at a time."""
-    known = ~np.isnan(logs)
-    members = range(logs.shape[1])
-    means = [[float(logs[known].mean())] * len(members)]
-    found = []
-    for node, rows in enumerate(ROWS_OF):
-        above = means[0] if node == 0 else means[PARENT[node] + 1]
-        costs_of = [[logs[row, member] for row in rows if known[row, member]] for member in members]
-        means.append(
-            [
-                (sum(own) + 2 * prior) / (len(own) + 2)
-                for own, prior in zip(costs_of, above, strict=True)
-            ]
-        )
-        order = sorted(members, key=means[-1].__getitem__)
-        is_clear = gains_clearly(
-            [static[row] - logs[row, order[0]] if known[row, order[0]] else 0.0 for row in rows],
-            groups[list(rows)].tolist(),
-        )
-        found.append(order if is_clear else list(members))
-    return found
-
-
-def gains_clearly(gains: list[float], groups: list[int]) -> bool:
-    count, mean, names = len(gains), float(np.mean(gains)), set(groups)
-    if len(names) < 2:
-        return False
-    strayed = [
-        sum(gain - mean for gain, group in zip(gains, groups, strict=True) if group == name)
-        for name in names
-    ]
-    squares = sum(each**2 for each in strayed)
-    error = math.sqrt(squares * len(names) / (len(names) - 1)) / count
-    return mean > error
-
-
-@pytest.mark.parametrize("seed", range(60))
-def test_orders_are_those_of_shrunk_means_where_the_gain_is_clear(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    logs = rng.random((9, 4)) + rng.normal(0, 0.3, 4)
-    logs[rng.random((9, 4)) < 0.2] = np.nan
-    static = rng.random(9) + 0.3
-    groups = rng.integers(0, 6, 9)
-    assert orders(logs, static, groups) == slow_orders(logs, static, groups)
 
 
 def test_a_gain_of_one_group_is_not_clear_and_one_of_two_may_be() -> None:

@@ -118,7 +118,6 @@ def test_the_tail_and_the_worst_are_of_inputs_that_come() -> None:
     judged = Slowdowns("it", logs, np.arange(3), np.zeros(3, dtype=bool), weights=weights)
     assert (judged.worst, judged.near) == (pytest.approx(2), 0.5)
     assert judged.percentile_99 == pytest.approx(2)
-    assert judged.rows(np.array([1, 2])).mean.value == pytest.approx(2)
     lone = replace(judged, weights=np.array([0.0, 1.0, 0.0]))
     assert lone.mean_text == "2.000 (one input gives no interval)"
 

@@ -72,8 +72,9 @@ def test_files_of_flags_travel(kernel: Spec, tmp_path: Path) -> None:
     copy.parent.mkdir(exist_ok=True)
     copy.write_text("fast")
     file = FlagFile("fast.acf@1a2b", tmp_path / "fast.acf", "1a2b", copy)
-    bundle = pack(dataclasses.replace(kernel, flag_files={file.value: file}))
-    there = bundle.unpacked().flag_files[file.value]
+    flag = dataclasses.replace(kernel.parameters[0], files={"fast.acf": file})
+    bundle = pack(dataclasses.replace(kernel, parameters=(flag, *kernel.parameters[1:])))
+    (there,) = bundle.unpacked().flag_files
     assert there.copy.read_text() == "fast"
     assert there.copy != copy
 

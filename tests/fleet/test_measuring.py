@@ -210,6 +210,7 @@ def machines(monkeypatch: pytest.MonkeyPatch, own_cache: None) -> Iterator[str]:
         yield local.scheduler_address
 
 
+@pytest.mark.slow
 def test_a_worker_builds_runs_and_verifies_a_program_without_the_users_files(
     machines: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -279,6 +280,7 @@ def test_a_machine_without_a_device_offers_programs(monkeypatch: pytest.MonkeyPa
 # -------------------------------------------------------------------------- processes that fail
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_frozen_is_lost_and_used_again_when_it_goes_on(
     faults: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -305,6 +307,7 @@ def test_a_worker_that_is_frozen_is_lost_and_used_again_when_it_goes_on(
         fleet.close()
 
 
+@pytest.mark.slow
 def test_a_tuning_ends_though_a_worker_is_killed_and_goes_on_after_its_driver_was(
     tmp_path: Path,
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -28,3 +29,28 @@ needs_nvcc = pytest.mark.skipif(bool(_NO_NVCC), reason=_NO_NVCC)
 needs_nvrtc = pytest.mark.skipif(bool(_NO_NVRTC), reason=_NO_NVRTC)
 BOTH = (pytest.param(Nvcc, marks=needs_nvcc), pytest.param(Nvrtc, marks=needs_nvrtc))
 """The compilers of CUDA."""
+
+CUDA_TWICE = """\
+#define FACTOR 2.0f
+#line 1 "kernel"
+extern "C" __global__ void twice(const float *x, float *y) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    y[i] = FACTOR * x[i];
+}
+"""
+
+
+def fake_nvcc(folder: Path, compiling: str = "exit 0") -> Path:
+    """Write a program that answers nvcc's questions and otherwise runs a shell command."""
+    path = folder / "nvcc"
+    path.write_text(
+        "#!/bin/sh\n"
+        'case "$1" in\n'
+        '  --version) echo "Cuda compilation tools, release 13.0, V13.0.88"\n'
+        '             echo "Build cuda_13.0.r13.0/compiler.36424714_0";;\n'
+        "  --list-gpu-code) echo sm_80; echo sm_90;;\n"
+        f"  *) {compiling};;\n"
+        "esac\n"
+    )
+    path.chmod(0o755)
+    return path

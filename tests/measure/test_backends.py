@@ -18,7 +18,7 @@ from harness.measure.device.bound import StrayWrite
 from harness.measure.opencl.device import OpenClDevice
 from harness.measure.opencl.driver import OpenClCompiler, find_device
 from harness.measure.trial.verify import NAN
-from tests.helpers.compilers import needs_nvcc
+from tests.helpers.compilers import CUDA_TWICE, needs_nvcc
 from tests.helpers.fakes import FakeCompiler, FakeDevice
 from tests.helpers.stub_driver import needs_pycuda
 
@@ -31,14 +31,6 @@ OPENCL = """\
 #line 1 "kernel"
 kernel void twice(global const float *x, global float *y) {
     y[get_global_id(0)] = FACTOR * x[get_global_id(0)];
-}
-"""
-CUDA = """\
-#define FACTOR 2.0f
-#line 1 "kernel"
-extern "C" __global__ void twice(const float *x, float *y) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    y[i] = FACTOR * x[i];
 }
 """
 
@@ -65,11 +57,11 @@ def _opencl() -> Kit:
 
 
 def _cuda() -> Kit:
-    return Kit(Nvcc(list_gpus()[0].arch), CudaDevice, CUDA)
+    return Kit(Nvcc(list_gpus()[0].arch), CudaDevice, CUDA_TWICE)
 
 
 def _nvcc() -> Kit:
-    return Kit(Nvcc("sm_90"), FakeDevice, CUDA)
+    return Kit(Nvcc("sm_90"), FakeDevice, CUDA_TWICE)
 
 
 KITS = {"fake": _fake, "opencl": _opencl, BINDINGS: _cuda, PYCUDA: _cuda, "nvcc": _nvcc}

@@ -116,16 +116,18 @@ def test_builds_leave_a_core_to_the_device_of_those_that_a_container_gets(
     assert spare_cores(file) == spare
 
 
-def test_configuration_is_compiled_once_for_all_inputs(fake: OpenFake, tmp_path: Path) -> None:
-    measurer, space = fake()
+def test_configuration_is_compiled_once_for_all_inputs(fake_here: OpenFake, tmp_path: Path) -> None:
+    measurer, space = fake_here()
     for given in (FOUR, FIVE, FOUR):
         assert measurer.measure(space, given, space.default, None).outcome is Outcome.OK
     happened = [what for what, _, _ in read_journal(tmp_path / "journal")]
     assert happened.count("compile") == 1
 
 
-def test_failed_build_is_not_tried_again_in_the_same_run(fake: OpenFake, tmp_path: Path) -> None:
-    measurer, space = fake(write_fake(tmp_path, "V\nkernel twice\n#error it is broken"))
+def test_failed_build_is_not_tried_again_in_the_same_run(
+    fake_here: OpenFake, tmp_path: Path
+) -> None:
+    measurer, space = fake_here(write_fake(tmp_path, "V\nkernel twice\n#error it is broken"))
     found = []
     for given in (FOUR, FIVE):
         measurer.expect(space, [space.default])

@@ -31,6 +31,7 @@ QUICK = ("--inputs", "m * n == 48000", "--no-cross", "--no-reduce", "--repeats",
 DEFAULT = Config({"THRD": 256, "LU": 1, "X_CACHE": 1})
 
 
+@pytest.mark.slow
 def test_small_campaign_measures_every_configuration(
     nvidia: None, package: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -47,6 +48,7 @@ def test_small_campaign_measures_every_configuration(
     assert [each["outcomes"] for each in results["inputs"]] == [{"ok": 3}] * 2
 
 
+@pytest.mark.usefixtures("kernels_here")
 def test_two_gpus_share_the_inputs(
     stub: StubDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -61,6 +63,7 @@ def test_two_gpus_share_the_inputs(
     assert {row.measurement.outcome for row in results.rows} == {Outcome.OK}
 
 
+@pytest.mark.usefixtures("kernels_here")
 @needs_nvrtc
 def test_the_compiler_that_a_space_names_is_used_and_printed(
     stub: StubDriver, tmp_path: Path, capfd: pytest.CaptureFixture[str]
@@ -93,6 +96,7 @@ def measured(failing: str, once: Path, monkeypatch: pytest.MonkeyPatch) -> list[
         return [measurer.measure(space, SMALL, DEFAULT, None) for _ in range(3)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("failing", "outcome", "message"),
     [
@@ -140,6 +144,7 @@ def reference(arguments):
 """
 
 
+@pytest.mark.usefixtures("kernels_here")
 def test_cooperative_space_is_launched_so_and_says_which_grid_is_too_large(
     stub: StubDriver, package: str, tmp_path: Path
 ) -> None:
@@ -172,6 +177,7 @@ inputs: {features: [n], values: [{n: 1}]}
 """
 
 
+@pytest.mark.usefixtures("kernels_here")
 def test_space_says_how_much_shared_memory_its_launches_prefer(
     stub: StubDriver, package: str, tmp_path: Path
 ) -> None:

@@ -28,7 +28,7 @@ from harness.measure.cuda.binary import (
 )
 from harness.measure.cuda.nvcc import Nvcc, find_nvcc
 from harness.measure.cuda.nvrtc import Nvrtc, load_nvrtc
-from tests.helpers.compilers import BOTH, needs_nvcc, needs_nvrtc
+from tests.helpers.compilers import BOTH, fake_nvcc, needs_nvcc, needs_nvrtc
 from tests.helpers.planted import SOON_S, is_running, until
 
 # U and N are names that CUDA's own headers use as template parameters. The function and the
@@ -254,22 +254,6 @@ def test_warnings_remain_when_resources_are_taken_out():
 # ------------------------------------------------------------------------- finding and running
 
 
-def fake_nvcc(folder: Path, compiling: str = "exit 0") -> Path:
-    """A program that answers nvcc's questions and otherwise runs a shell command."""
-    path = folder / "nvcc"
-    path.write_text(
-        "#!/bin/sh\n"
-        'case "$1" in\n'
-        '  --version) echo "Cuda compilation tools, release 13.0, V13.0.88"\n'
-        '             echo "Build cuda_13.0.r13.0/compiler.36424714_0";;\n'
-        "  --list-gpu-code) echo sm_80; echo sm_90;;\n"
-        f"  *) {compiling};;\n"
-        "esac\n"
-    )
-    path.chmod(0o755)
-    return path
-
-
 @pytest.fixture
 def bare(monkeypatch, tmp_path):
     """A machine where nothing is installed, but for a gcc that nobody runs."""
@@ -351,24 +335,20 @@ def test_build_past_its_deadline_fails_and_leaves_no_process_behind(
     assert until(lambda: not is_running(child))
 
 
-def test_silent_failure_is_called_that(bare):
-    compiler = Nvcc("sm_90", fake_nvcc(bare, "exit 3"))
-    with pytest.raises(BuildFailed, match=r"nvcc ended with status 3\nnvcc printed nothing"):
-        compiler.compile(program())
-
-
-def test_output_that_is_no_cubin_is_a_failed_build(bare):
-    compiler = Nvcc("sm_90", fake_nvcc(bare, "echo text > kernel.cubin"))
-    with pytest.raises(BuildFailed, match="no cubin"):
-        compiler.compile(program())
-
-
-def test_log_names_neither_the_temporary_folder_nor_numbered_files(bare):
-    says = 'echo "$PWD/kernel.cu: $TMPDIR/tmpxft_0001c8_00000000-6_kernel.ptx, line 3; error"'
-    compiler = Nvcc("sm_90", fake_nvcc(bare, f"{says}; exit 1"))
-    with pytest.raises(BuildFailed) as failure:
-        compiler.compile(program())
-    assert str(failure.value).endswith("kernel.cu: kernel.ptx, line 3; error")
+@pytest.mark.parametrize(
+    ("compiling", "message"),
+    [
+        ("exit 3", r"nvcc ended with status 3\nnvcc printed nothing"),
+        ("echo text > kernel.cubin", "no cubin"),
+        (
+            'echo "$PWD/kernel.cu: $TMPDIR/tmpxft_0001c8_00000000-6_kernel.ptx, line 3"; exit 1',
+            r"\nkernel\.cu: kernel\.ptx, line 3$",  # no temporary folder, no numbered file
+        ),
+    ],
+)
+def test_compiler_that_fails_otherwise_is_a_failed_build(bare, compiling, message):
+    with pytest.raises(BuildFailed, match=message):
+        Nvcc("sm_90", fake_nvcc(bare, compiling)).compile(program())
 
 
 def test_options_reach_nvcc_unchanged_and_before_ours(bare):

@@ -478,15 +478,6 @@ def test_device_does_not_wait_for_a_launch_that_was_refused(device, module, fail
     assert time.monotonic() - began_s < 0.5e-9 * LIMIT_NS
 
 
-def test_launches_that_were_prepared_are_prepared_anew_for_other_arguments(device, module):
-    launches = (ADD,)
-    for factor in (1, 2):
-        device.bind({**ARGUMENTS, "x": factor * ONES, "z": np.zeros(64, np.float32)})
-        for _ in range(2):
-            device.launch(module, launches)
-        assert device.read("z").tolist() == [factor + 1] * 64
-
-
 def test_blocking_launches_are_refused(stub, monkeypatch):
     monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
     with pytest.raises(BackendUnavailable, match=r"CUDA_LAUNCH_BLOCKING is set: .* Unset it"):

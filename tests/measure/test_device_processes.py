@@ -24,6 +24,8 @@ from tests.helpers.fakes import FAKE_SPACE, FakeBackend, read_journal
 from tests.helpers.planted import descendants, is_running, program_of
 from tests.helpers.replays import opened
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 MVMUL = f"""\
 name: mvmul

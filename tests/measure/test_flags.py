@@ -9,7 +9,6 @@ import re
 import shutil
 import stat
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -25,19 +24,17 @@ from harness.dispatch.choice import Choice, DispatchProgram
 from harness.dispatch.package import write_dispatcher
 from harness.measure.cuda.nvcc import Nvcc
 from harness.measure.flags import ProbedCommand, fitted_to_backend, fitted_to_program
-from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.kernels.runner import BIT_EXACT
 from harness.models.encoding.columns import TunedRange
 from harness.results.notes import Notes, file_lines, files_of_flags
 from harness.space import ConstrainedSpace
 from harness.space.launches import make_program
 from harness.space_file import Parameter, Spec, flag_files, load_spec
-from harness.space_file.flag_files import file_name, with_values_of_files
-from harness.space_file.flags.model import ANY_FILE, Setting
-from tests.helpers.compilers import needs_gcc, needs_nvcc
+from harness.space_file.flags.catalogue import ANY_FILE, Setting
+from tests.helpers.compilers import fake_nvcc, needs_gcc, needs_nvcc
 from tests.helpers.dispatch_examples import PROVENANCE
-from tests.helpers.fake_kernels import measure_programs_here, write_fake
-from tests.helpers.fakes import FAKE_SPACE, FakeBackend, read_journal
+from tests.helpers.fake_kernels import OpenFake, measure_programs_here, write_fake
+from tests.helpers.fakes import FAKE_SPACE, read_journal
 
 FILES = Path(__file__).parents[1] / "data" / "bad_specs" / "files"
 KERNEL = """\
@@ -224,27 +221,25 @@ def test_verification_bit_for_bit_is_another_measurement(load) -> None:
 
 
 def test_flags_are_held_against_none_and_what_is_too_fast_is_measured_again(
-    tmp_path: Path,
+    tmp_path: Path, fake_here: OpenFake
 ) -> None:
     flags = "flags: {opencl: {cl-mad-enable: boolean}}\nverify: {against: baseline}\n"
     spec = write_fake(tmp_path, space=FAKE_SPACE + flags)
     given = spec.inputs[0]
-    backend = FakeBackend("opencl", "opencl", "a fake", journal=tmp_path / "journal")
-    with closing(KernelMeasurer(spec, backend)) as measurer:
-        space = ConstrainedSpace.of(spec, given, measurer.limits, measurer.compiler)
-        without = Config({**space.default, "V": 2})
-        flagged = Config({**without, "cl_mad_enable": True})
-        assert BIT_EXACT not in measurer.measure(space, given, without, None).observed
-        found = measurer.measure(space, given, flagged, None)
-        assert found.observed[BIT_EXACT] == 1
-        assert not found.message
-        # As if the default had been measured before, and taken a second.
-        slow = Measurement(space.default, given, Outcome.OK, timing=Timing((1.0,)))
-        measurer.recall(given, [slow])
-        found = measurer.measure(space, given, Config({**space.default, "V": 3}), None)
-        assert "it is 1e+03 times as fast as the default" in found.message
-        # The data of the measurements are there again; what does not win is believed.
-        assert not measurer.measure(space, given, flagged, 1e-4).message
+    measurer, space = fake_here(spec)
+    without = Config({**space.default, "V": 2})
+    flagged = Config({**without, "cl_mad_enable": True})
+    assert BIT_EXACT not in measurer.measure(space, given, without, None).observed
+    found = measurer.measure(space, given, flagged, None)
+    assert found.observed[BIT_EXACT] == 1
+    assert not found.message
+    # As if the default had been measured before, and taken a second.
+    slow = Measurement(space.default, given, Outcome.OK, timing=Timing((1.0,)))
+    measurer.recall(given, [slow])
+    found = measurer.measure(space, given, Config({**space.default, "V": 3}), None)
+    assert "it is 1e+03 times as fast as the default" in found.message
+    # The data of the measurements are there again; what does not win is believed.
+    assert not measurer.measure(space, given, flagged, 1e-4).message
     happened = [what for what, _, _ in read_journal(tmp_path / "journal")]
     assert happened.count("compile") == 4, (
         "V=3, V=2 with the flag and without, and the default beside which V=3 is measured again"
@@ -278,8 +273,8 @@ def flag_of(spec: Spec, name: str = "controls") -> Parameter:
     return next(p for p in spec.parameters if p.name == name)
 
 
-def names_of(spec: Spec, name: str = "controls") -> list[str | None]:
-    return [file_name(value) for value in flag_of(spec, name).values]
+def names_of(spec: Spec, name: str = "controls") -> list[object]:
+    return list(flag_of(spec, name).values)
 
 
 def program_of(spec: Spec, value: object) -> Program:
@@ -291,9 +286,9 @@ def program_of(spec: Spec, value: object) -> Program:
 # --------------------------------------------------------------------------------- the values
 
 
-def test_values_are_absent_and_the_files_by_name_and_content(loaded) -> None:
+def test_values_are_absent_and_the_names_of_the_files(loaded) -> None:
     flag = flag_of(loaded())
-    assert flag.values == (None, "fast.acf@115dc3606fbf", "slow.acf@5e0cf7bd1dfa")
+    assert flag.values == (None, "fast.acf", "slow.acf")
     assert flag.default is None
     assert flag.role == "flag"
 
@@ -421,42 +416,36 @@ def test_selection_that_does_not_fit_files_says_why(loaded, selection: str, mess
     assert message in str(error.value)
 
 
-def test_expressions_baselines_and_seeds_name_a_file_alone(loaded, packs: Path) -> None:
+def test_expressions_and_baselines_name_a_file(loaded, packs: Path) -> None:
     rest = """\
-constraints:
-  - controls != 'slow.acf' or BLOCK in [64, 128]
-  - "'fast.acf' != 'slow.acf'"
+constraints: ["controls != 'slow.acf' or BLOCK in [64, 128]"]
 baselines: {nvidia: {controls: fast.acf}}
 """
     spec = loaded(f"{CONTROLS}\n{rest}")
     space = ConstrainedSpace.of(spec, spec.inputs[0], None, "nvcc")
-    _, fast, slow = flag_of(spec).values
-    assert not space.is_legal({**space.default, "controls": slow, "BLOCK": 32})
-    assert space.is_legal({**space.default, "controls": fast, "BLOCK": 32})
-    assert spec.constraints[1].expression.text == "'fast.acf' != 'slow.acf'"
-    assert spec.baselines_for("nvcc")["nvidia"]["controls"] == fast
-    seed = {"controls": "slow.acf", "BLOCK": 64}
-    assert with_values_of_files(seed, spec.parameters) == {"controls": slow, "BLOCK": 64}
+    assert not space.is_legal({**space.default, "controls": "slow.acf", "BLOCK": 32})
+    assert space.is_legal({**space.default, "controls": "fast.acf", "BLOCK": 32})
+    assert spec.baselines_for("nvcc")["nvidia"]["controls"] == "fast.acf"
+
+
+def test_two_files_of_one_name_are_refused(loaded, packs: Path) -> None:
     (packs / "more").mkdir()
     (packs / "more" / "slow.acf").write_text("slower")
-    spec = loaded("flags: {nvcc: {controls: {files: 'packs/**/*.acf'}}}")
-    assert names_of(spec) == [None, "fast.acf", "slow.acf", "slow.acf"]
-    assert with_values_of_files(seed, spec.parameters) == seed, "two contents have the name"
+    with pytest.raises(SpecError, match=r"slow\.acf and .*slow\.acf have one name and two content"):
+        loaded("flags: {nvcc: {controls: {files: 'packs/**/*.acf'}}}")
 
 
 # ------------------------------------------------------------------------------- the identity
 
 
-def test_edited_file_is_another_value_of_the_same_program(loaded, packs: Path) -> None:
+def test_content_of_the_files_counts_in_the_digest_of_the_program(loaded, packs: Path) -> None:
     before = loaded()
     (packs / "fast.acf").write_text("faster")
     after = loaded()
-    assert names_of(before) == names_of(after)
-    old, new = flag_of(before).values[1], flag_of(after).values[1]
-    assert not flag_of(after).allows(old)
-    assert before.program_sha256 == after.program_sha256, "other measurements remain"
-    assert before.space_sha256 != after.space_sha256
-    assert program_of(before, old).key("nvcc") != program_of(after, new).key("nvcc")
+    assert flag_of(before).values == flag_of(after).values
+    assert before.program_sha256 != after.program_sha256
+    keys = [program_of(spec, "fast.acf").key("nvcc") for spec in (before, after)]
+    assert keys[0] != keys[1]
     assert program_of(before, None).key("nvcc") == program_of(after, None).key("nvcc")
 
 
@@ -469,26 +458,26 @@ def test_digest_of_the_whole_content_is_in_the_key_of_a_build(loaded) -> None:
     assert file.copy.name.removesuffix(".acf") == file.sha256
     other = f"{file.sha256[:-1]}x"
     assert program_of(spec, None).files == ()
-    changed = type(file)(file.value, file.path, other, file.copy)
+    changed = type(file)(file.mark, file.path, other, file.copy)
     assert type(program)(program.text, program.options, (), (), None, (changed,)).key(
         ""
     ) != program.key("")
 
 
 def test_edit_does_not_reach_a_run_under_way_and_a_damaged_copy_is_mended(loaded, packs) -> None:
-    copy = loaded().flag_files["fast.acf@115dc3606fbf"].copy
+    copy = flag_of(loaded()).files["fast.acf"].copy
     (packs / "fast.acf").write_text("faster")
     assert copy.read_text() == "fast"
     (packs / "fast.acf").write_text("fast")
     copy.write_text("fats")
-    assert loaded().flag_files["fast.acf@115dc3606fbf"].copy.read_text() == "fast"
+    assert flag_of(loaded()).files["fast.acf"].copy.read_text() == "fast"
 
 
 def test_copy_is_made_again_where_the_cache_was_emptied_unless_the_file_changed(
     loaded, packs: Path
 ) -> None:
     spec = loaded()
-    config = Config({"controls": "fast.acf@115dc3606fbf"})
+    config = Config({"controls": "fast.acf"})
     (file,) = spec.files_of(config)
     shutil.rmtree(file.copy.parent)
     assert spec.files_of(config)[0].copy.read_text() == "fast"
@@ -502,13 +491,11 @@ def test_runs_note_the_files_and_a_person_reads_how_to_pass_them(loaded, packs: 
     before = loaded()
     note: Notes = {"flag_files": files_of_flags(before)}
     assert TypeAdapter(Notes).validate_python(note) == note
-    (packs / "fast.acf").write_text("faster")
-    both: Notes = {"flag_files": files_of_flags(loaded(), note)}
-    old = Config({"controls": "fast.acf@115dc3606fbf"})
-    (line,) = file_lines([both], [old, old, Config({"controls": None})])
-    sha256 = before.flag_files["fast.acf@115dc3606fbf"].sha256
+    old = Config({"controls": "fast.acf"})
+    (line,) = file_lines([note], [old, old, Config({"controls": None})])
+    sha256 = flag_of(before).files["fast.acf"].sha256
     option = f"--apply-controls={packs}/fast.acf"
-    assert line == f"controls=fast.acf@115dc3606fbf is {option}; the file's SHA-256 is {sha256}."
+    assert line == f"controls=fast.acf is {option}; the file's SHA-256 is {sha256}."
 
 
 @pytest.mark.parametrize("damage", [[], {"controls": []}, {"controls": {"x": {"option": "x"}}}])
@@ -525,12 +512,12 @@ def test_dispatcher_has_the_files_of_its_configurations(loaded, tmp_path: Path) 
     tuned = (TunedRange("n", 1, 4096),)
     program = DispatchProgram((), tuned, portfolio, Choice.in_order(2), ((), ()))
     write_dispatcher(tmp_path / "out", program, spec, PROVENANCE)
-    file = spec.flag_files["fast.acf@115dc3606fbf"]
-    assert [path.name for path in (tmp_path / "out/scale/flag_files").iterdir()] == [file.value]
-    assert (tmp_path / "out/scale/flag_files" / file.value).read_text() == "fast"
-    assert f"{file.value}: {file.sha256}" in (tmp_path / "out/scale.h").read_text()
+    file = flag_of(spec).files["fast.acf"]
+    assert [path.name for path in (tmp_path / "out/scale/flag_files").iterdir()] == [file.mark]
+    assert (tmp_path / "out/scale/flag_files" / file.mark).read_text() == "fast"
+    assert f"{file.mark}: {file.sha256}" in (tmp_path / "out/scale.h").read_text()
     digests = json.loads((tmp_path / "out/dispatch.json").read_text())["dispatcher_files_sha256"]
-    assert digests[f"scale/flag_files/{file.value}"] == file.sha256
+    assert digests[f"scale/flag_files/{file.mark}"] == file.sha256
 
 
 # ------------------------------------------------------------------------------ the compilers
@@ -585,16 +572,8 @@ def test_compiler_refuses_an_option_that_it_names_before_it_reads_a_file(
 def test_nvcc_gets_the_copy_and_messages_name_the_file(loaded, tmp_path: Path) -> None:
     spec = loaded()
     program = program_of(spec, flag_of(spec).values[1])
-    executable = script(
-        tmp_path / "nvcc",
-        """
-        case "$1" in
-        --version) echo "Cuda compilation tools, release 13.3, V13.3.1";;
-        --list-gpu-code) echo sm_90;;
-        *) echo "invalid compiler controls file ${1#--apply-controls=}: $(cat ${1#*=})"; exit 1;;
-        esac
-        """,
-    )
+    says = 'echo "invalid compiler controls file ${1#--apply-controls=}: $(cat ${1#*=})"; exit 1'
+    executable = fake_nvcc(tmp_path, says)
     with pytest.raises(BuildFailed) as failed:
         Nvcc("sm_90", executable).compile(program)
     assert str(failed.value) == (
@@ -675,14 +654,15 @@ def campaign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_files_that_hang_crash_and_miscompile_are_a_safe_search(
     campaign: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert tune(["sum.yaml"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    assert re.search(r"Use controls=fast.acf@\w{12}, g=true: 2.50x", printed)
-    assert re.search(r"controls=fast.acf@\w{12} is --apply-controls=packs/fast.acf; the", printed)
-    assert "1 of 2 settings is needed: controls=fast.acf@" in printed, "g is not"
+    assert re.search(r"Use controls=fast.acf, g=true: 2.50x", printed)
+    assert re.search(r"controls=fast.acf is --apply-controls=packs/fast.acf; the", printed)
+    assert "1 of 2 settings is needed: controls=fast.acf" in printed, "g is not"
     measured = by_file("results/sum.db")
     for name in ("hang1", "hang2"):
         assert measured[name].outcome is Outcome.BUILD_FAILED
@@ -696,25 +676,19 @@ def test_files_that_hang_crash_and_miscompile_are_a_safe_search(
     works = {name for name in measured if measured[name].outcome is Outcome.OK}
     assert works == {"", "equal1", "equal2", "fast", "slow", "slower", "slowest"}
     for name in ("crash.acf", r"hang\d.acf", "wrong.acf"):
-        assert re.search(f"for example controls={name}@", printed)
+        assert re.search(f"for example controls={name}", printed)
 
     (campaign / "packs" / "fast.acf").write_text("ms=90\n")
     assert tune(["sum.yaml"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    old = measured["fast"].config["controls"]
-    assert " in results/sum.db are kept but not used, with values that sum.yaml no" in printed
-    assert f"no longer has: controls={old} note: packs/fast.acf has changed since" in printed
-    assert re.search(r"Use controls=equal\d.acf@\w{12}(, g=true)?: 1.67x", printed)
-    (found,) = open_results("results/sum.db")
+    assert re.search(r"Use controls=equal\d.acf(, g=true)?: 1.67x", printed)
+    *_, found = open_results("results/sum.db")
     files = {file["value"]: file["option"] for file in found.to_dict()["flag_files"]}
-    assert files[old] == "--apply-controls=packs/fast.acf", "that of the old content is there"
-    assert len(files) == len(PACK) + 1
-    values = {config["controls"] for config in found.stored.measured[found.inputs[0].problem]}
-    assert old not in values
-    assert any(old in warning for warning in found.to_dict()["warnings"])
+    assert files["fast.acf"] == "--apply-controls=packs/fast.acf"
+    assert len(files) == len(PACK)
     report(["results/sum.db", "-o", "sum.html"])
     page = (campaign / "sum.html").read_text()
-    assert re.search(r"controls=equal\d.acf@\w{12} is --apply-controls=packs/equal\d.acf", page)
+    assert re.search(r"controls=equal\d.acf is --apply-controls=packs/equal\d.acf", page)
 
 
 def by_file(database: str) -> dict[str, Measurement]:
@@ -722,7 +696,7 @@ def by_file(database: str) -> dict[str, Measurement]:
     (found,) = open_results(database)
     (measured,) = found.stored.measured.values()
     return {
-        (file_name(config["controls"]) or "").removesuffix(".acf"): measurement
+        str(config["controls"] or "").removesuffix(".acf"): measurement
         for config, measurement in measured.items()
         if not config["g"]
     }

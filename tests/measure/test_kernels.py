@@ -142,15 +142,6 @@ def test_process_that_a_kernel_may_have_written_all_over_is_replaced(
     assert before == spoilt != after == last
 
 
-def test_interleaved_configuration_is_not_blamed_for_what_another_wrote(
-    faults: Spec, local: KernelMeasurer
-) -> None:
-    configs = [fault("none"), fault("spoil_spare"), fault("none", block=16)]
-    found = local.measure_interleaved(space_of(faults, local), GIVEN, configs, rounds=2)
-    ok, wrong = Outcome.OK, Outcome.WRONG_RESULT
-    assert [m.outcome for m in found] == [ok, wrong, ok], [m.message for m in found]
-
-
 @pytest.mark.parametrize(
     ("n", "reason"),
     [
@@ -227,29 +218,29 @@ def test_empty_kernel_runs_after_the_first_failure_alone(fake_here: OpenFake) ->
 
 
 def test_energy_that_cannot_be_measured_is_a_notice_where_it_was_asked_for(
-    fake: OpenFake, tmp_path: Path
+    fake_here: OpenFake, tmp_path: Path
 ) -> None:
-    assert fake()[0].notices == ()
-    (notice,) = fake(write_fake(tmp_path).with_measure({"energy": True}))[0].notices
+    assert fake_here()[0].notices == ()
+    (notice,) = fake_here(write_fake(tmp_path).with_measure({"energy": True}))[0].notices
     assert notice.startswith("energy is not measured: harness reads it from GPUs with --backend")
 
 
-def test_data_that_does_not_fit_again_is_tried_in_a_new_process(fake: OpenFake) -> None:
+def test_data_that_does_not_fit_again_is_tried_in_a_new_process(fake_here: OpenFake) -> None:
     # FOUR, FIVE, and FOUR again, which fails once.
-    local, space = fake(refused_binds=(2,))
+    local, space = fake_here(refused_binds=(2,))
     assert outcomes(local, space, FOUR, FIVE, FOUR) == [Outcome.OK] * 3
 
 
-def test_data_that_does_not_fit_is_no_configurations_fault(fake: OpenFake) -> None:
-    local, space = fake(refused_binds=(2, 3))
+def test_data_that_does_not_fit_is_no_configurations_fault(fake_here: OpenFake) -> None:
+    local, space = fake_here(refused_binds=(2, 3))
     assert outcomes(local, space, FOUR, FIVE) == [Outcome.OK] * 2
     with pytest.raises(DataDoesNotFit, match=r"64 bytes do not fit\. Run the same command"):
         local.measure(space, FOUR, space.default, None)
     assert local.measure(space, FOUR, space.default, None).outcome is Outcome.OK
 
 
-def test_driver_that_refuses_data_is_asked_again_in_a_new_process(fake: OpenFake) -> None:
-    local, space = fake(broken_binds=(0, 2, 3))
+def test_driver_that_refuses_data_is_asked_again_in_a_new_process(fake_here: OpenFake) -> None:
+    local, space = fake_here(broken_binds=(0, 2, 3))
     assert local.measure(space, FOUR, space.default, None).outcome is Outcome.OK
     with pytest.raises(
         HostModuleError, match="cannot be copied to the device: the driver is con"
@@ -261,9 +252,9 @@ def test_driver_that_refuses_data_is_asked_again_in_a_new_process(fake: OpenFake
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_nothing_interleaved_runs_on_data_that_could_not_be_copied_again(
-    fake: OpenFake, tmp_path: Path, count: int
+    fake_here: OpenFake, tmp_path: Path, count: int
 ) -> None:
-    local, space = fake(refused_binds=(1,))
+    local, space = fake_here(refused_binds=(1,))
     assert local.measure(space, FOUR, space.default, None).outcome is Outcome.OK
     found = local.measure_interleaved(space, FOUR, list(space)[:count], rounds=2)
     assert [m.outcome for m in found] == [Outcome.OK] * count
@@ -273,9 +264,9 @@ def test_nothing_interleaved_runs_on_data_that_could_not_be_copied_again(
 
 
 def test_interleaved_configurations_are_not_blamed_for_one_that_breaks_the_device(
-    fake: OpenFake,
+    fake_here: OpenFake,
 ) -> None:
-    local, space = fake(spoilt_by="#define V 2")
+    local, space = fake_here(spoilt_by="#define V 2")
     configs = [Config({"V": value}) for value in (1, 2, 3)]
     found = local.measure_interleaved(space, FOUR, configs, rounds=2)
     ok, failed = Outcome.OK, Outcome.LAUNCH_FAILED
@@ -285,9 +276,9 @@ def test_interleaved_configurations_are_not_blamed_for_one_that_breaks_the_devic
 
 @pytest.mark.parametrize(("refused", "fits"), [((2,), True), (tuple(range(2, 20)), False)])
 def test_interleaved_data_that_does_not_fit_again_is_nobodys_failure(
-    fake: OpenFake, refused: tuple[int, ...], fits: bool
+    fake_here: OpenFake, refused: tuple[int, ...], fits: bool
 ) -> None:
-    local, space = fake(refused_binds=refused)
+    local, space = fake_here(refused_binds=refused)
     assert outcomes(local, space, FOUR, FIVE) == [Outcome.OK] * 2
     with nullcontext() if fits else pytest.raises(DataDoesNotFit, match="64 bytes do not fit"):
         found = local.measure_interleaved(space, FOUR, list(space)[:3], rounds=2)
@@ -301,8 +292,8 @@ def test_survivors_that_are_lost_together_again_have_that_outcome(fake: OpenFake
     assert [m.outcome for m in found] == [Outcome.CRASHED] * 2
 
 
-def test_the_first_configuration_is_built_alone(fake: OpenFake, tmp_path: Path) -> None:
-    local, space = fake(shares_cpu=True)
+def test_the_first_configuration_is_built_alone(fake_here: OpenFake, tmp_path: Path) -> None:
+    local, space = fake_here(shares_cpu=True)
     configs = list(space)[:3]
     for config in configs:
         local.expect(space, configs)

@@ -23,7 +23,7 @@ from tests.helpers.fake_kernels import FOUR, write_fake
 from tests.helpers.fakes import FAKE_HOST, FakeBackend, FakeCompiler, read_journal
 from tests.helpers.planted import SOON_S, descendants, is_running, program_of, until
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs /proc")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name != "posix", reason="needs /proc")]
 
 
 class Run:

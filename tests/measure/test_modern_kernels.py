@@ -24,6 +24,8 @@ from tests.helpers.compilers import BOTH
 from tests.helpers.planted import measured
 from tests.helpers.stub_driver import StubDriver
 
+pytestmark = pytest.mark.slow
+
 SPACES = Path(__file__).parents[2] / "spaces" / "modern"
 Values = Mapping[str, int | bool]
 CASES: dict[str, tuple[Values, tuple[Values, ...]]] = {

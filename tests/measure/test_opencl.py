@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from harness.core.errors import BackendUnavailable, BuildFailed, LaunchFailed, UsageError
-from harness.core.program import Argument, Fill, Launch, Program
+from harness.core.program import Argument, Launch, Program
 from harness.core.records import DEVICE_UUID
 from harness.measure.opencl import driver as opencl
 from harness.measure.opencl.device import OpenClDevice
@@ -334,23 +334,6 @@ def test_failed_build_leaves_no_file_behind(
     with pytest.raises(BuildFailed):
         compiler.compile(Program("wrong", (), ()))
     assert list(tmp_path.iterdir()) == []
-
-
-def test_arguments_come_and_go(compiler: OpenClCompiler) -> None:
-    device = OpenClDevice(find_device())
-    text = "kernel void f(global int *y, global int *x) { y[0] += x[2]; }"
-    module = device.load(compiler.compile(Program(text, (), ())))
-    first, x = np.arange(4, dtype=np.int32), np.arange(10, 13, dtype=np.int32)
-    device.bind({"y": np.zeros_like(first), "x": x})
-    for contents in (first, Fill(0xFF)):
-        device.restore({"y": contents})
-        device.launch(module, [Launch("f", (1,), (1,), ("y", "x"))])
-        before = 0 if contents is first else -1
-        assert device.read("y")[0] == before + 12
-        assert device.read("y", slice(1, 3)).tolist() == ([1, 2] if contents is first else [-1, -1])
-        assert not device.stray_writes()
-    device.write("x", x + 1)
-    assert device.read("x").tolist() == [11, 12, 13]
 
 
 def test_options_of_the_environment_are_part_of_the_identity(

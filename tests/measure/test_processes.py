@@ -24,6 +24,7 @@ from harness.core.program import Binary
 from harness.measure.builds.queue import BuildWorker
 from harness.measure.process.child import Child, ChildLost, ForkLost, repeated, run_forked
 from harness.measure.process.locks import temporary_folder
+from tests.helpers.child_worker import Worker, end_once, raise_unreadable, refuse
 from tests.helpers.planted import FAULTS, SOON_S, descendants, is_running, until
 
 ROOT = Path(__file__).parents[2]
@@ -33,19 +34,6 @@ ROOT = Path(__file__).parents[2]
 def child() -> Iterator[Child]:
     with closing(Child(Worker)) as child:
         yield child
-
-
-class Worker(list[object]):
-    """A worker that is a list, and runs any function."""
-
-    def run(self, function: Callable[..., Any], *args: object) -> Any:
-        """Call a function."""
-        return function(*args)
-
-    @property
-    def is_spoilt(self) -> bool:
-        """Say whether it may not be used again."""
-        return "spoilt" in self
 
 
 def run(
@@ -110,15 +98,6 @@ def test_process_that_dies_says_how_and_is_replaced(
     assert run(child, abs, -1) == 1
 
 
-def end_once(journal: Path, number: int) -> int:
-    """End this process by a signal, but only at the first call."""
-    with journal.open("a") as file:
-        file.write("called\n")
-    if len(journal.read_text().splitlines()) == 1:
-        signal.raise_signal(number)
-    return os.getpid()
-
-
 @pytest.mark.parametrize(
     ("number", "calls"), [(signal.SIGKILL, 2), (signal.SIGTERM, 2), (signal.SIGSEGV, 1)]
 )
@@ -176,17 +155,6 @@ def test_deadline_does_not_pass_while_the_machine_sleeps(
         run(child, time.sleep, SOON_S, timeout_s=0.2)
 
 
-class Unreadable(Exception):
-    """An exception that does not survive being sent."""
-
-    def __init__(self, one: int, two: int) -> None:
-        super().__init__(one + two)
-
-
-def raise_unreadable() -> None:
-    raise Unreadable(1, 2)
-
-
 def test_what_cannot_be_sent_is_an_error_of_the_call_alone(child: Child) -> None:
     for function, arguments, message in (
         (raise_unreadable, (), "Unreadable: 3"),
@@ -195,10 +163,6 @@ def test_what_cannot_be_sent_is_an_error_of_the_call_alone(child: Child) -> None
         with pytest.raises((RuntimeError, TypeError), match=message):
             run(child, function, *arguments)
     assert run(child, abs, -1) == 1
-
-
-def refuse() -> None:
-    raise ValueError("no worker")
 
 
 def test_worker_that_cannot_be_made_is_the_error_of_the_call() -> None:
@@ -274,25 +238,18 @@ def test_next_run_ends_what_still_works_in_the_folder_of_a_killed_one(
         assert program.wait(SOON_S) == -signal.SIGKILL
 
 
-def test_tmpdir_that_cannot_be_used_is_not_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("is_set", "reason"), [(True, "it is full, or no folder"), (False, "No such file")]
+)
+def test_folder_that_cannot_be_made_is_one_clear_error_and_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_set: bool, reason: str
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path / "none"))
-    with (
-        pytest.raises(UsageError, match=r"none cannot be written: .*set TMPDIR"),
-        temporary_folder(),
-    ):
-        pass
-
-
-def test_folder_that_cannot_be_made_is_one_clear_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
-    with (
-        pytest.raises(UsageError, match=r"none cannot be written: No such file.*set TMPDIR"),
-        temporary_folder(),
-    ):
+    if not is_set:
+        monkeypatch.delenv("TMPDIR")
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    message = rf"none cannot be written: {reason}.*set TMPDIR"
+    with pytest.raises(UsageError, match=message), temporary_folder():
         pass
 
 
@@ -331,6 +288,7 @@ def spins(pids: set[int], before: dict[int, float]) -> bool:
     return any(cpu_s(pid) - before.get(pid, 0.0) > 2.0 for pid in pids)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
 def test_killed_parent_leaves_no_process_behind_though_a_kernel_hangs(tmp_path: Path) -> None:
     script = tmp_path / "parent.py"
@@ -375,6 +333,7 @@ def main():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
 def test_killed_parent_leaves_no_program_behind(tmp_path: Path) -> None:
     (tmp_path / "driver.py").write_text(DRIVER)

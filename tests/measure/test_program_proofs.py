@@ -238,6 +238,7 @@ measure: {repeats: 6, min_repeats: 6}
 """
 
 
+@pytest.mark.slow
 def test_a_made_up_clock_wins_no_campaign(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

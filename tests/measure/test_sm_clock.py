@@ -7,21 +7,22 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from benchmarks import gpu_probe
-from harness.core.program import Binary, Program
+from harness.core.program import Binary, Launch, Program
 from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.gpus import list_gpus
 from harness.measure.cuda.nvcc import Nvcc
 from harness.measure.cuda.stream import LEAST_NS, clock_of
-from harness.measure.kernels.data import KernelJob
+from harness.measure.kernels.data import KernelData, KernelJob
 from harness.measure.kernels.runner import measure_interleaved, measure_kernel
 from harness.stats.timing import Sampling
+from tests.helpers.compilers import CUDA_TWICE
 from tests.helpers.fake_kernels import fake_job
 from tests.helpers.stub_driver import StubDriver
 
 KERNEL_NS = 1500
-DATA = gpu_probe.DATA
-(TWICE,) = gpu_probe.LAUNCHES
+X = np.ones(1 << 16, np.float32)
+DATA = KernelData({"x": X, "y": np.zeros_like(X)}, {"y": 2 * X}, ())
+TWICE = Launch("twice", (256,), (X.size // 256,), ("x", "y"))
 
 
 # ------------------------------------------------------------------------- arithmetic
@@ -47,7 +48,7 @@ def test_clock_is_the_highest_of_cycles_over_time_of_one_multiprocessor(
 
 @pytest.fixture(scope="module")
 def binary(nvidia: None) -> Binary:
-    return Nvcc(list_gpus()[0].arch).compile(Program(gpu_probe.SOURCE, (), ()))
+    return Nvcc(list_gpus()[0].arch).compile(Program(CUDA_TWICE, (), ()))
 
 
 @pytest.mark.gpu

@@ -32,6 +32,8 @@ from harness.space.launches import make_program
 from harness.space_file import Spec, load_spec
 from tests.helpers.compilers import needs_nvcc
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 CASES = sorted((ROOT / "tests/data/suite").glob("*.yaml"))
 ARCHITECTURES = ("sm_80", "sm_90", "sm_120")

@@ -149,6 +149,7 @@ def space(tmp_path: Path) -> str:
 UNREAD = "warning: verify is weak on n=64: a kernel that does not read w would pass: "
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("opencl")
 def test_check_warns_of_a_weak_test_and_passes(
     space: str, capsys: pytest.CaptureFixture[str]
@@ -159,6 +160,7 @@ def test_check_warns_of_a_weak_test_and_passes(
     assert UNREAD in printed
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("opencl")
 def test_tune_warns_of_a_weak_test_once(
     space: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

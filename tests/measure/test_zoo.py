@@ -147,12 +147,14 @@ def test_kernel_cannot_call_the_system(measure: Measure, name: str) -> None:
     assert re.search(CALLS_OUT[name], found.message), found.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HONEST)
 def test_honest_kernel_works_in_the_finals(final: Final, name: str) -> None:
     found, _ = final(name, 50)
     assert found.outcome is Outcome.OK, found.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WRONG_IN_THE_FINALS)
 def test_what_an_earlier_launch_left_is_wrong_in_the_finals(final: Final, name: str) -> None:
     found, default = final(name, 50)
@@ -161,6 +163,7 @@ def test_what_an_earlier_launch_left_is_wrong_in_the_finals(final: Final, name: 
         assert found.outcome is Outcome.WRONG_RESULT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "share"), CLAIMS_LOST)
 def test_kernel_that_recognises_the_data_has_no_claim(final: Final, name: str, share: int) -> None:
     for _ in range(

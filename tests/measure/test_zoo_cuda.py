@@ -26,7 +26,9 @@ CUDA_INPUT = Input({"n": 256, "k": 2048})
 HONEST_CUDA, RETURNS_EARLY, KEEPS_BY_BITS, HONEST_THREE_TIMES, KEEPS_BY_ADDRESS = range(1, 6)
 
 
+@pytest.mark.slow
 @pytest.mark.gpu
+@pytest.mark.usefixtures("kernels_here")
 def test_no_cheat_has_a_claim_after_the_finals(stub: StubDriver) -> None:
     spec = load_spec(CUDA_ZOO)
     with contextlib.closing(KernelMeasurer(spec, choose("cuda"))) as measurer:
@@ -52,6 +54,7 @@ def test_no_cheat_has_a_claim_after_the_finals(stub: StubDriver) -> None:
     assert not is_shown(found)
 
 
+@pytest.mark.slow
 @pytest.mark.gpu
 def test_device_that_holds_one_set_of_data_gets_the_other_between_launches_and_says_so(
     stub: StubDriver, monkeypatch: pytest.MonkeyPatch

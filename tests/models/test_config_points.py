@@ -94,11 +94,6 @@ def test_how_often_two_divides_a_value_is_an_axis_of_its_own(number: type[int | 
     assert points[:, 1].tolist() == pytest.approx([0, 3 / 5, 5 / 5, 4 / 5, 0])
 
 
-def test_divisibility_of_a_range_counts_its_values_not_its_places() -> None:
-    points = all_points(parameter("A", "integer", range(4, 17, 4)))
-    assert points[:, 1].tolist() == pytest.approx([2 / 4, 3 / 4, 2 / 4, 4 / 4])
-
-
 @pytest.mark.parametrize(
     ("kind", "values"),
     [
@@ -181,11 +176,6 @@ def test_a_flag_with_numbers_has_their_order_and_absent_is_far_from_all() -> Non
 # ----------------------------------------------------------------------------------------- inputs
 
 
-def test_sizes_are_alike_by_their_ratio() -> None:
-    others = [Input({"n": n}) for n in (1, 100, 4096, 300)]
-    assert [o["n"] for o in nearest_first(Input({"n": 200}), others)] == [300, 100, 4096, 1]
-
-
 def test_every_feature_counts_alike_whatever_its_range_and_its_words() -> None:
     rows = [(1, 1, "a"), (2**20, 2, "b"), (1, 2, "c"), (2**20, 1, "a")]
     inputs = [Input({"m": m, "n": n, "kind": kind}) for m, n, kind in rows]
@@ -211,9 +201,9 @@ def test_no_logarithm_and_no_number_need_exist(values: tuple[int | float | str, 
     assert len(np.unique(rows, axis=0)) >= 2
 
 
-def test_inputs_as_near_keep_their_order() -> None:
-    others = [Input({"n": 8, "name": k}) for k in range(4)]
-    assert nearest_first(Input({"n": 8, "name": 10}), others)[0] == others[3]
+def test_inputs_are_near_by_their_ratio_and_equally_near_ones_keep_their_order() -> None:
+    others = [Input({"n": n}) for n in (1, 100, 4096, 300)]
+    assert [o["n"] for o in nearest_first(Input({"n": 200}), others)] == [300, 100, 4096, 1]
     same = [Input({"n": 16}), Input({"n": 4})]
     assert nearest_first(Input({"n": 8}), same) == same
     assert nearest_first(Input({"n": 8}), []) == []

@@ -20,7 +20,6 @@ GROUPS = np.array([0, 1, 1, 2])
 """The second and the third axis share a length scale."""
 
 LENGTHS = np.array([1.0, 1.0, 2.0])
-ONE = (np.zeros(1, dtype=np.intp), np.ones(1))
 
 
 def outputs_of(points: Array) -> Array:
@@ -198,27 +197,3 @@ def test_expected_improvement_is_the_integral_that_it_stands_for(
     integral, _ = quad(below, -8, 8, points=[best])
     found = expected_improvement(np.array([mean]), np.array([deviation]), best)
     assert found[0] == pytest.approx(integral, rel=1e-6)
-
-
-def test_what_is_expected_before_anything_is_known() -> None:
-    prior = Surrogate(*ONE)
-    assert np.exp(prior._median) == pytest.approx([0.3, 1.0, 1e-3])
-    assert prior._width.tolist() == [0.5, 1.0, 1.5]
-    assert prior._bounds == [(-4.0, 4.0), (-5.0, 3.0), (-9.0, 1.0)]
-    unequal = np.exp(Surrogate(np.arange(2), np.array([1.0, 2.0]))._median[:2])
-    assert unequal == pytest.approx(0.3 * np.sqrt(1 + 1 / 4) * np.array([1.0, 2.0]))
-
-
-def test_hyper_parameters_are_learnt_from_the_first_128_points() -> None:
-    points = np.random.default_rng(3).random((130, 1))
-    outputs = np.sin(3 * points[:, 0])
-    learnt = []
-    for last, count in ((9.0, 129), (9.0, 128), (0.0, 130)):
-        found, given = Surrogate(*ONE), outputs[:count].copy()
-        given[128:] = last
-        found.fit(points[:count], given)
-        learnt.append(found._logs.tolist())
-    assert learnt[0] == learnt[1] == learnt[2]
-    other = Surrogate(*ONE)
-    other.fit(points[:128], np.append(outputs[:127], 9.0))
-    assert other._logs.tolist() != learnt[0]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
-import os
 import random
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,9 +22,6 @@ from harness.recordings.recording import Recording
 from harness.recordings.space import ListedSpace, recording_spec
 
 Capture = pytest.CaptureFixture[str]
-
-PUBLISHED = os.environ.get("HARNESS_RECORDINGS")
-"""A folder with caches of the benchmark hub (MIT), which are too large to keep here."""
 
 GIVEN = Input({"problem_size_x": 64, "problem_size_y": 32})
 
@@ -311,14 +307,12 @@ def test_row_that_does_not_fit_says_where(tmp_path: Path, row: str, message: str
     ("change", "message"),
     [
         (("times:", "time:"), "`time` is not a key here; did you mean `times`?"),
-        (("unit: ms", "unit: hours"), "times.unit: must be s, ms, us"),
         (("[BX, KIND]", "[]"), "recording.mapping.yaml:2: parameters: must not be empty"),
         (("[n]", "n"), "yaml:3: features: must be a list such as [a, b], but got"),
         (
             ("build_failed", "build_fail"),
             "outcome: `build_fail` is not a key here; did you mean `build_failed`?",
         ),
-        (("[BX, KIND]", "{BX: 3}"), "parameters.BX: must be a list such as [a, b]"),
     ],
     ids=str,
 )
@@ -351,27 +345,13 @@ def test_csv_without_a_mapping_says_what_to_write(tmp_path: Path) -> None:
     assert (other.outcome, other.message) == (Outcome.CRASHED, "crashed, as recorded")
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"SQLite format 3\0", "a results database"),
-        (json.dumps(cache_of([entry(16, 1, 1.0)])).encode(), "JSON"),
-        (gzip.compress(b"n,BX,ms\n1,2,3\n"), "CSV"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_a_file_that_is_no_mapping_is_named_by_its_kind(
-    tmp_path: Path, content: bytes, message: str
-) -> None:
+def test_a_file_that_is_no_mapping_is_named_by_its_kind(tmp_path: Path) -> None:
     path, other = tmp_path / "recording.csv", tmp_path / "other"
     path.write_text(f"{HEADER}\n")
-    other.write_bytes(content)
-    with pytest.raises(UsageError) as error:
-        read_recording(path, other)
-    assert f"a small YAML file that describes its columns, but {other} is {message}." in str(
-        error.value
-    )
-    assert 'parameters: ["n", "BX", "KIND", "run 1"' in str(error.value)
+    for content, kind in ((b"SQLite format 3\0", "a results database"), (b"{}", "JSON")):
+        other.write_bytes(content)
+        with pytest.raises(UsageError, match=rf"{re.escape(str(other))} is {kind}\. Write it"):
+            read_recording(path, other)
 
 
 def test_yaml_is_no_recording(tmp_path: Path) -> None:
@@ -415,33 +395,24 @@ def t4_with(**changes: Any) -> dict[str, Any]:
         (cache_of(ONE, tune_params_keys=["BX", "BX"]), "names BX twice among parameters and fea"),
         (cache_of(ONE, tune_params_keys=["BX", "OTHER"]), "cache['16,1,15']: has no value of OTH"),
         (cache_of(ONE, problem_size={}), "problem_size is an object; it must be a number, or a"),
-        (cache_of(ONE, cache=[]), "cache is a list; it must be an object"),
         (cache_of(ONE, cache={}), "holds no measurement"),
         (cache_of(ONE, cache={"1\x1b[2J": 3}), "cache['1\\\\x1b[2J']: it is the number 3; it must"),
         (cache_of([entry(16, 1, "fast")]), "time is the text 'fast'; it must be one of InvalidC"),
         (cache_of([entry(16, 1, None)]), "time is missing; it must be a number or the name of a"),
-        (cache_of([entry(16, 1, True)]), "cache['16,1,15']: time is true; it must be a number"),
-        (cache_of([entry(16, 1, [1.0])]), "time is a list; it must be a number"),
         (cache_of([entry(16, 1, 0)]), "cache['16,1,15']: time is 0; it must be above 0"),
-        (cache_of([entry(16, 1, -1.5)]), "time is -1.5; it must be above 0"),
         (cache_of([entry(16, 1, {"__error__": [1]})]), "time is a list; it must be a number"),
         (timed([1.0, "2"]), "a sample is the text '2'; it must be a finite number above 0"),
-        (timed([1.0, NAN]), "a sample is the number nan; it must be a finite number above 0"),
         (timed([1.0, -1.0]), "a sample is the number -1.0; it must be a finite number above 0"),
-        (timed([10**400]), "it must be a finite number above 0"),
-        (timed("1.0"), "times is the text '1.0'; it must be a list"),
         (cache_of([entry([1], 1, 1.0)]), "BX is a list; values are finite numbers, texts, true"),
         (cache_of([entry(INF, 1, 1.0)]), "BX is the number inf; values are finite numbers"),
         (cache_of([entry(10**30, 1, 1.0)]), f"BX is the number {10**30}, which is too large"),
         (cache_of([entry("a\nb", 1, 1.0)]), "BX is the text 'a\\\\nb'; texts must be printable"),
         (t4_with(configuration=None), "results[1]: configuration is missing; it must be"),
-        (t4_with(configuration=[]), "results[1]: configuration is a list; it must be an object"),
         (t4_with(configuration={"TILE": 1}), "results[1]: configuration names TILE, but the first"),
         (
             t4_with(invalidity="odd"),
             "results[1]: invalidity is the text 'odd'; it must be one of c",
         ),
-        (t4_with(invalidity=[]), "results[1]: invalidity is a list; it must be one of compile,"),
         (t4_with(times=None), "results[1]: times is missing; it must be an object"),
         (t4_with(times={}, measurements=[]), "is correct, but has neither runtimes nor a meas"),
         (t4_with(measurements={}), "results[1]: measurements is an object; it must be a list"),
@@ -495,14 +466,7 @@ PACKED = gzip.compress(json.dumps(cache_of(ONE)).encode())
 @pytest.mark.parametrize(
     ("packed", "message"),
     [
-        (
-            PACKED[: len(PACKED) * 3 // 10],
-            "gzip data that is damaged or cut short: .* ended before",
-        ),
-        (
-            PACKED[: len(PACKED) * 9 // 10],
-            "gzip data that is damaged or cut short: .* ended before",
-        ),
+        (PACKED[: len(PACKED) // 2], "gzip data that is damaged or cut short: .* ended before"),
         (b"\x1f\x8b" + b"damaged" * 10, "is gzip data that is damaged"),
         (gzip.compress(b"[" + b" " * 1000), "has more than 1,000 bytes, unpacked; split it"),
     ],
@@ -555,23 +519,6 @@ def test_nothing_of_a_file_commands_the_terminal(tmp_path: Path, path: Path) -> 
     for size in ("\x1b[2J", ["\x1b[2J", 4]):
         (problem,) = read(path, cache_of([entry(16, 1, 1.0)], problem_size=size)).tables
         assert str(problem).isprintable()
-
-
-@pytest.mark.parametrize(
-    "row", ["64,16,row,,,passed,", "64,16,row,fast,1,passed,", "64,16,row,1,1,odd,"]
-)
-def test_no_name_of_a_column_commands_the_terminal(tmp_path: Path, row: str) -> None:
-    mapping = MAPPING.replace("run 1", '"run\\e[2J"').replace("status", '"status\\e[2J"')
-    header = HEADER.replace("run 1", "run\x1b[2J").replace("status", "status\x1b[2J")
-    try:
-        text = only(read_rows(tmp_path, row, mapping=mapping, header=header)).message
-    except RecordingError as error:
-        text = str(error)
-    assert "\\x1b[2J" in text
-    assert text.isprintable()
-    with pytest.raises(RecordingError) as lacking:
-        read_rows(tmp_path, row, mapping=mapping)
-    assert str(lacking.value).isprintable()
 
 
 # -------------------------------------------------------------------- the space
@@ -791,10 +738,7 @@ def test_inputs_choose_among_those_recorded(tmp_path: Path, capsys: Capture) -> 
     [
         ("r.json --mapping m.yaml", "--mapping needs --warm-start FILE, or --replay"),
         ("space.yaml --replay r.json", "space.yaml does not exist"),
-        ("--replay r.json --backend opencl", "takes the place of a device; leave out --backend"),
         ("--replay q.json", "--replay q.json does not exist; did you mean `r.json`?"),
-        ("--replay .", "--replay . is not a file; name a file"),
-        ("r.json", "r.json is JSON, not a space; to search recorded mea"),
         ("--replay r.json --repeats 3", "--repeats says how launches are timed, but a"),
         ("--replay r.json --database r.json", "--replay and --database are both"),
         ("", "name a space, for example spaces/mvmul.yaml, or --replay FILE"),
@@ -810,26 +754,3 @@ def test_options_that_do_not_go_together_are_refused(
 
 
 # ------------------------------------------------------------ recorded on GPUs
-
-
-@pytest.mark.parametrize(
-    ("name", "count", "failed", "best_s"),
-    [
-        ("convolution_milo_A100", 4362, 161, 0.000549888),
-        ("gemm_RTX_3090", 17956, 0, 0.005657552),
-        ("pnpoly_RTX_2080_Ti", 4092, 370, 0.008023776),
-    ],
-)
-def test_published_caches_are_read_whole(name: str, count: int, failed: int, best_s: float) -> None:
-    path = Path(PUBLISHED or "") / f"{name}.json.gz"
-    if not path.is_file():
-        pytest.skip(f"HARNESS_RECORDINGS names no folder with {path.name}")
-    recorded = read_recording(path)
-    (problem,) = recorded.tables
-    space = ListedSpace(recorded, problem)
-    assert space.count == count
-    outcomes = recorded.tables[problem].outcomes
-    assert sum(outcome is not Outcome.OK for outcome in outcomes) == failed
-    optimum = recorded.optimum(problem)
-    assert optimum is not None
-    assert optimum.time_s == pytest.approx(best_s, rel=1e-6)

@@ -17,7 +17,6 @@ from harness.core.records import (
     Input,
     Measurement,
     Outcome,
-    StopReason,
     Timing,
 )
 from harness.recordings import csv_file
@@ -68,14 +67,6 @@ def only(recording: ReplayMeasurer) -> Measurement:
 
 
 # ------------------------------------------------------------------------ CSV
-
-
-def test_equal_rows_are_samples_of_one_measurement(path: Path, spec: Spec) -> None:
-    write_csv(path, [{**CELLS, "time_s": t} for t in (3e-3, 1e-3, 2e-3)])
-    problem = Input(FEATURES)
-    timing = Timing((3e-3, 1e-3, 2e-3), StopReason.RECORDED)
-    expected = Measurement(CONFIG, problem, Outcome.OK, timing)
-    assert open_replay(path, spec).measurements == {(problem, CONFIG): expected}
 
 
 def test_columns_may_stand_in_any_order_with_others_between(path: Path, spec: Spec) -> None:
@@ -141,16 +132,6 @@ def test_recorded_failure_keeps_its_reason(path: Path, spec: Spec) -> None:
     )
 
 
-def test_one_failed_row_makes_the_measurement_a_failure(path: Path, spec: Spec) -> None:
-    rows: list[dict[str, object]] = [
-        {**CELLS, "outcome": "ok"},
-        {**CELLS, "time_s": "", "outcome": "crashed"},
-    ]
-    write_csv(path, rows)
-    measurement = only(open_replay(path, spec))
-    assert (measurement.outcome, measurement.message) == (Outcome.CRASHED, "crashed, as recorded")
-
-
 def test_number_that_is_no_number_says_where(path: Path, spec: Spec) -> None:
     for text in ("", "fast", "-1", "0", "nan", "inf", "1e999"):
         write_csv(path, [CELLS, {**CELLS, "time_s": text}])
@@ -163,16 +144,12 @@ def test_number_that_is_no_number_says_where(path: Path, spec: Spec) -> None:
     ("changes", "message"),
     [
         ({"m": "wide"}, ":2: m is 'wide'; it must be a number"),
-        ({"m": "nan"}, ":2: m is 'nan'; it must be a number"),
-        ({"m": "1e999"}, ":2: m is '1e999'; it must be a number"),
         ({"BLOCK": 65}, ":2: BLOCK is '65', which is none of its values: 16, 32, 64, 128"),
         ({"BLOCK": "²"}, ":2: BLOCK is '²'"),
         ({"LAYOUT": "r\0w"}, ": "),  # Python 3.10's csv module refuses the line
         ({"UNROLL": 9}, ":2: UNROLL is '9', which is none of its values: 1 to 8 by 1"),
-        ({"UNROLL": 1.5}, ":2: UNROLL is '1.5'"),
         ({"UNROLL": "9" * 10_000}, ":2: UNROLL is '9999"),
         ({"CACHE": 0}, ":2: CACHE is '0', which is none of its values: false, true"),
-        ({"LAYOUT": ""}, ":2: LAYOUT is '', which is none of its values: row, column, block"),
         ({"outcome": "good"}, ":2: outcome is 'good'; it must be one of '', 'ok', 'illegal'"),
     ],
     ids=str,
@@ -197,9 +174,8 @@ def test_cell_that_does_not_fit_says_where(
         (b"m,n,BLOCK\n", ":1: lacks TILE, UNROLL, DEPTH, LAYOUT, CACHE, time_s among"),
         (b"\xff\xfe\x00m", "is not CSV text"),
         (b'm,n,"BLOCK\n' + b"x" * 200_000, ": is not CSV text, or cut short: field larger than"),
-        (b'm,n,"BLOCK', "is not CSV text, or cut short: unexpected end of"),
     ],
-    ids=["empty", "JSON", "semicolons", "columns", "binary", "unclosed", "cut"],
+    ids=["empty", "JSON", "semicolons", "columns", "binary", "unclosed"],
 )
 def test_text_that_is_no_recording_is_one_clear_error(
     path: Path, spec: Spec, text: bytes, message: str
@@ -238,13 +214,6 @@ def test_huge_recording_is_refused(path: Path, spec: Spec, monkeypatch: pytest.M
     write_csv(path, [CELLS] * 4)
     with pytest.raises(RecordingError, match="holds more than 3 rows"):
         open_replay(path, spec)
-
-
-@pytest.mark.parametrize("kind", ["missing", "folder"])
-def test_recording_that_is_no_file_says_what_to_give(tmp_path: Path, spec: Spec, kind: str) -> None:
-    other = tmp_path if kind == "folder" else tmp_path / "none.csv"
-    with pytest.raises(RecordingError, match="; name a recording"):
-        open_replay(other, spec)
 
 
 # ---------------------------------------------------------------------- flags

@@ -44,12 +44,3 @@ def test_flags_of_a_compiler_that_was_not_used_leave_no_row_out() -> None:
     found = compatible(rows, ["BLOCK", "maxrregcount"])
     assert found.names == {"BLOCK"}
     assert (len(found.rows), found.left_out.count, found.left_out.names) == (2, 0, ())
-
-
-def test_measurements_of_a_file_that_was_edited_since_are_left_out_and_named() -> None:
-    old, new = "fast.acf@115dc3606fbf", "fast.acf@6a1b3b7b95e7"
-    rows = rows_of(*((SMALL, {"BLOCK": 16, "controls": value}) for value in (None, old, new)))
-    found = compatible(rows, ["BLOCK", "controls"], {"controls": [None, new]})
-    assert [row.uuid for row in found.rows] == [rows[0].uuid, rows[2].uuid]
-    assert (found.with_old_files, found.old_files) == (1, (f"controls={old}",))
-    assert found.left_out.count == 0

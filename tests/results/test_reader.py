@@ -127,7 +127,7 @@ def check(table: Table, **changes: Any) -> None:
             cells = (json.dumps(c) if isinstance(c, (dict, list)) else c for c in row.values())
             places = ", ".join("?" * len(row))
             connection.exec_driver_sql(f"INSERT INTO {table.name} VALUES ({places})", tuple(cells))
-        for found in read_cells(connection, table):
+        for found in read_cells(connection, table.columns):
             if table is schema.measurements:
                 check_measurements(found)
 
@@ -162,37 +162,22 @@ def test_what_harness_may_write_is_accepted(table: Table, changes: dict[str, Any
         (schema.spaces, {"name": 3}, "spaces 5: name is 3"),
         (schema.spaces, {"title": b"it"}, "spaces 5: title is b'it'"),
         (schema.spaces, {"constraints": "A > 1"}, "constraints is 'A > 1'"),
-        (schema.spaces, {"constraints": None}, "constraints is None"),
         (schema.spaces, {"sha256": "AB" * 32}, "spaces 5: sha256 is 'ABAB"),
         (schema.spaces, {"program_sha256": "ab" * 31}, "program_sha256 is 'abab"),
         (schema.spaces, {"parameters": {"A": {"default": 1, "role": 2}}}, "parameters is"),
-        (schema.spaces, {"parameters": {"A": {"role": "source"}}}, "parameters is"),
         (schema.spaces, {"parameters": [1]}, "Input should be an object"),
-        (schema.builds, {"compile_s": 1}, "builds 5: compile_s is 1"),
         (schema.builds, {"compile_s": float("inf")}, "compile_s is inf"),
-        (schema.builds, {"compile_s": None}, "compile_s is None"),
         (schema.builds, {"registers": 3.0}, "registers is 3.0"),
-        (schema.builds, {"configuration_id": None}, "configuration_id is None"),
-        (schema.builds, {"key": "it"}, "builds 5: key is 'it'"),
         (schema.environments, {"cache": "hot"}, "environments 5: cache is 'hot'"),
-        (schema.environments, {"fingerprint": "it"}, "environments 5: fingerprint is 'it'"),
         (schema.inputs, {"features": [8]}, "inputs 5: "),
-        (schema.configurations, {"parameters": {"A": [1]}}, "configurations 5: "),
         (schema.configurations, {"parameters": {"A": float("nan")}}, "configurations 5: "),
-        (schema.commands, {"uuid": DIGEST}, "commands 5: uuid is"),
         (schema.commands, {"stages": {"final": 3}}, "commands 5: "),
-        (schema.runs, {"uuid": "it"}, "runs 5: uuid is 'it'"),
         (schema.runs, {"state": "done"}, "runs 5: state is 'done'"),
         (schema.runs, {"notes": {"facts": {"host": 3}}}, "facts: host: Input should be"),
-        (schema.measurements, {"uuid": "it"}, "measurements 5: uuid is 'it'"),
         (schema.measurements, {"stage": "it"}, "measurements 5: stage is 'it'"),
-        (schema.measurements, {"outcome": "it"}, "measurements 5: outcome is 'it'"),
-        (schema.measurements, {"stopped": "it"}, "measurements 5: stopped is 'it'"),
-        (schema.measurements, {"warmup_s": {}}, "warmup_s is"),
         (schema.measurements, {"warmup_s": ["1"]}, "warmup_s is"),
         (schema.measurements, {"warmup_s": [1, float("nan")]}, "warmup_s is"),
         (schema.measurements, {"host_read": [1]}, r"host_read is '\[1\]'"),
-        (schema.measurements, {"shared_with": "it"}, "shared_with is 'it'"),
         (schema.measurements, {**FAILED, "message": ""}, "needs a message"),
         (schema.measurements, {**FAILED, "shared_with": DIGEST}, "is never shared"),
         (schema.measurements, {**WRONG, "worst_element": {**WORST, "argument": 1}}, "worst_elem"),
@@ -210,7 +195,7 @@ def test_what_harness_cannot_have_written_is_refused(
         check(table, **changes)
 
 
-@pytest.mark.parametrize(("length", "text"), [(58, "x" * 58 + "'$"), (59, "x" * 59 + r"\.\.\.$")])
+@pytest.mark.parametrize(("length", "text"), [(58, "x" * 58 + "' "), (59, "x" * 59 + r"\.\.\. ")])
 def test_a_long_value_is_shortened(length: int, text: str) -> None:
     with pytest.raises(ValueError, match=text):
         check(schema.builds, registers="x" * length)

@@ -23,7 +23,6 @@ import harness
 from harness.commands.analyse import main as analyse
 from harness.commands.dispatch import main as dispatch
 from harness.commands.merge import main as merge
-from harness.commands.report import main as report
 from harness.core.errors import ResultsError
 from harness.core.records import Config, Input, Outcome
 from harness.results import reading, schema, writing
@@ -116,14 +115,6 @@ def test_a_tree_is_learnt_from_several_sizes(
     (opened,) = harness.open_results(str(imported))
     assert "opt_level" in opened.tree
     assert len(opened.table()) == len(SIZES)
-
-
-def test_the_report_has_the_same_sentence(imported: Path, tmp_path: Path) -> None:
-    page = tmp_path / "page.html"
-    assert report([str(imported), "-o", str(page)]) == 0
-    text = page.read_text()
-    assert "These are results of OpenTuner alone" in text
-    assert "harness.tune spaces/mmm_block.yaml --seed" not in text  # no command made them
 
 
 def test_merged_it_is_there_once_with_opentuners_tables(tmp_path: Path) -> None:

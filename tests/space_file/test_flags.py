@@ -18,10 +18,18 @@ from harness.core.records import Value
 from harness.measure.builds.compiled import conflicts
 from harness.measure.cuda.nvcc import find_nvcc
 from harness.measure.flags import ProbedCommand, answers
-from harness.space_file.flags.catalogue import COMPILERS, Catalogue, catalogue_of, load_catalogue
-from harness.space_file.flags.model import FromFiles, Setting, Switch
-from harness.space_file.flags.resolve import resolve
-from harness.space_file.tuned import Flag as SpaceFlag
+from harness.space_file.flags import selection as selections
+from harness.space_file.flags.catalogue import (
+    COMPILERS,
+    Catalogue,
+    FromFiles,
+    Setting,
+    Switch,
+    catalogue_of,
+    load_catalogue,
+)
+from harness.space_file.flags.selection import Ask, Resolution
+from harness.space_file.tuned import Selection
 from tests.helpers.compilers import needs_gcc, needs_nvcc
 
 FILES = sorted(set(COMPILERS.values()))
@@ -72,6 +80,15 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
+def resolve(
+    catalogue: Catalogue, selection: object, ask: Ask | None = None, *, linked: bool = False
+) -> Resolution:
+    """Resolve a selection as it stands in a space file."""
+    listed = [selection] if isinstance(selection, str) else selection
+    chosen: Selection = TypeAdapter(Selection).validate_python(listed)
+    return selections.resolve(catalogue, chosen, ask, linked=linked)
+
+
 # ------------------------------------------------------------------------- what is shipped
 
 
@@ -82,13 +99,11 @@ def selected(catalogue: Catalogue, names: Iterable[str]) -> list[str | dict[str,
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_shipped_catalogue_declares_flags_as_spaces_do(name: str) -> None:
-    adapter: TypeAdapter[object] = TypeAdapter(SpaceFlag)
+def test_every_flag_of_a_shipped_catalogue_can_be_selected(name: str) -> None:
     catalogue = catalogue_of(name)
-    declared = resolve(catalogue, selected(catalogue, catalogue.flags), linked=True).declarations
-    assert declared.keys() == catalogue.flags.keys()
-    for declaration in declared.values():
-        adapter.validate_python(declaration)
+    of_files = {name for name, flag in catalogue.flags.items() if isinstance(flag, FromFiles)}
+    found = resolve(catalogue, selected(catalogue, catalogue.flags), linked=True)
+    assert found.values.keys() == catalogue.flags.keys() - of_files
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -96,7 +111,7 @@ def test_exact_flags_change_no_values_and_the_fast_math_family_does(name: str) -
     exact, fast = (resolve(catalogue_of(name), which) for which in ("exact", "fast_math"))
     assert not exact.changes_values
     assert fast.changes_values
-    assert not exact.declarations.keys() & fast.declarations.keys()
+    assert not exact.values.keys() & fast.values.keys()
 
 
 NOT = re.compile(r"(^|[-_f])(no|dont|disable)[-_]")
@@ -118,7 +133,7 @@ def test_constraints_are_such_that_any_flag_may_be_left_out(name: str) -> None:
         for left_out in written.names:
             rest = sorted(written.names - {left_out})
             printed = resolve(catalogue, selected(catalogue, rest), linked=True).constraints
-            absent = {flag: catalogue.absent(flag) for flag in rest}
+            absent = {flag: catalogue.flags[flag].absent for flag in rest}
             assert all(constraint.holds(absent) for constraint in printed)
 
 
@@ -126,7 +141,7 @@ def test_every_flag_of_2015_is_on_the_page() -> None:
     page = (Path(__file__).parents[2] / "docs" / "flags.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `-.*?` \| (?:`(\w+)`|gone) \|", page, re.MULTILINE)
     assert len(rows) == 13
-    today = resolve(catalogue_of("nvcc"), "bruel2015", linked=True).declarations.keys()
+    today = resolve(catalogue_of("nvcc"), "bruel2015", linked=True).values.keys()
     assert {name for name in rows if name} == today
 
 
@@ -140,22 +155,17 @@ def test_compiler_without_a_catalogue_is_refused_with_the_nearest() -> None:
 
 def test_set_and_names_are_joined_narrowed_and_taken_out(small: Catalogue) -> None:
     chosen = resolve(small, ["default", "-fast", {"width": {"values": [2]}}], linked=True)
-    assert chosen.declarations == {
-        "width": {"values": [2], "option": "--width={value}"},
-        "limit": {"min": 16, "max": 64, "step": 8, "option": "-X --limit={value}"},
-        "unroll": {"values": ["unroll-loops", "no-unroll-loops"], "option": "-f{value}"},
-        "link": {"type": "boolean", "option": "-flink"},
+    assert {name: list(values) for name, values in chosen.values.items()} == {
+        "width": [2],
+        "limit": [16, 24, 32, 40, 48, 56, 64],
+        "unroll": ["unroll-loops", "no-unroll-loops"],
+        "link": [True],
     }
     assert not chosen.changes_values
 
 
 def test_exact_leaves_the_values_that_change_results(small: Catalogue) -> None:
-    assert resolve(small, "exact").declarations["width"]["values"] == [1, 2]
-
-
-def test_flag_of_the_space_itself_is_handed_on(small: Catalogue) -> None:
-    own = {"values": [1, 2], "option": "--mine={value}"}
-    assert resolve(small, ["fast", {"mine": own}]).declarations["mine"] == own
+    assert resolve(small, "exact").values["width"] == (1, 2)
 
 
 @pytest.mark.parametrize(
@@ -195,8 +205,8 @@ def test_constraints_speak_of_the_selected_flags_alone(small: Catalogue) -> None
 def test_what_the_compiler_does_not_know_is_left_out_with_a_notice(small: Catalogue) -> None:
     compiler = Pretended("old", ["--fast", "--width=4", "--limit=64"])
     found = resolve(small, "default", partial(answers, compiler), linked=True)
-    assert list(found.declarations) == ["width", "unroll", "link"]
-    assert found.declarations["width"]["values"] == [1, 2]
+    assert list(found.values) == ["width", "unroll", "link"]
+    assert found.values["width"] == (1, 2)
     assert found.notices == (
         "`fast` is left out: the compiler refuses --fast: unknown option --fast",
         "`width` is left without 4: unknown option --width=4",
@@ -206,7 +216,7 @@ def test_what_the_compiler_does_not_know_is_left_out_with_a_notice(small: Catalo
 
 def test_compiler_that_is_not_here_leaves_every_flag_and_says_so(small: Catalogue) -> None:
     found = resolve(small, "default")
-    assert list(found.declarations) == ["fast", "width", "limit", "unroll"]
+    assert list(found.values) == ["fast", "width", "limit", "unroll"]
     assert found.notices == (
         "`link` acts only on a program that is linked; it is left out",
         "no compiler was asked which of these flags it knows",
@@ -362,7 +372,7 @@ CATALOGUE = catalogue_of("nvcc")
 
 def _config(setting: str) -> dict[str, Value] | None:
     """The values of a row's flags; None where the catalogue leaves one of the values out."""
-    config: dict[str, Value] = {name: CATALOGUE.absent(name) for name in CATALOGUE.flags}
+    config: dict[str, Value] = {name: CATALOGUE.flags[name].absent for name in CATALOGUE.flags}
     for part in setting.split():
         name, _, printed = part.partition("=")
         there = [value for value in CATALOGUE.flags[name].values if str(value) == printed]

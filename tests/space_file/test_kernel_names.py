@@ -31,10 +31,18 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "scale.cu").write_text("__global__ void scale(float *x) { x[0] = BLOCK; }")
     files = Path(__file__).parents[1] / "data" / "bad_specs" / "files"
     shutil.copy(files / "scale.py", tmp_path)
-    text = (files.parent / "launch_shared.yaml").read_text().replace(", shared: BLOCK * 4 - n", "")
-    text = text.replace("source: files/scale.cl", "source: scale.cu").replace("files/", "")
-    text = text.replace("function: scale", "function: scale<UNROLL>").replace("constraints:", "")
-    (tmp_path / "space.yaml").write_text(text.replace("  - BLOCK * UNROLL <= 512", ""))
+    (tmp_path / "space.yaml").write_text("""\
+name: scale
+kernel:
+  function: scale<UNROLL>
+  source: scale.cu
+  host: scale.py
+parameters:
+  BLOCK: {type: power_of_two, min: 16, max: 256, role: launch, default: 64}
+  UNROLL: {values: [1, 2, 4], default: 1}
+launch: {group: [BLOCK], grid: ["ceil_div(n, BLOCK * UNROLL)"]}
+inputs: {features: [n], values: [{n: 1024}, {n: 4096}]}
+""")
     return tmp_path
 
 

@@ -16,7 +16,6 @@ from harness.stats.timing import (
     Sampling,
     TimeRatio,
     half_width,
-    is_wider,
     log_difference,
     paired_ratio,
     time_ratio,
@@ -98,25 +97,6 @@ def test_half_width_is_students_interval(confidence: float) -> None:
 
 def test_half_width_of_a_single_sample_is_infinite() -> None:
     assert half_width([1.0]) == math.inf
-
-
-def test_whether_an_interval_is_wider_than_a_limit_is_what_its_half_width_says() -> None:
-    for seed in range(20):
-        samples = lognormal(seed, 2 + seed % 5)
-        half = half_width(samples)
-        limits = [0.0, half * 0.5, half * (1 - 1e-12), half, half * (1 + 1e-12), half * 2]
-        assert [is_wider(samples, one) for one in limits] == [half > one for one in limits]
-    extremes = [1.0, 2.0]  # half the samples at each end: the bound is the half width itself
-    assert is_wider(extremes, half_width(extremes) * (1 - 1e-12))
-    assert is_wider([1.0], 5.0)
-    assert not is_wider([1.0, 1.0], 0.0)
-
-
-def test_a_limit_far_above_the_range_needs_no_variance(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr("harness.stats.timing.variance")
-    assert not is_wider([1.0, 1.1, 0.9], 1.0)
-    with pytest.raises(NameError):
-        is_wider([1.0, 1.1, 0.9], 0.1)
 
 
 @pytest.mark.parametrize("statistic", Statistic)

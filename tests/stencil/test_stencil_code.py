@@ -48,7 +48,6 @@ from harness.stencil.nest import (
     Loop,
     NdRange,
     Statement,
-    loads_of,
     terms_of,
 )
 from harness.stencil.types import INT, StencilError
@@ -244,8 +243,9 @@ def _unguarded(block: list[Statement]) -> Iterator[Load]:
         elif isinstance(statement, Assignment):
             yield statement.target
             guarded = [x for x in terms_of(statement.value) if isinstance(x, Inside)]
-            within = {id(x) for one in guarded for x in loads_of(one)}
-            yield from (x for x in loads_of(statement.value) if id(x) not in within)
+            within = {id(x) for whole in guarded for x in terms_of(whole)}
+            loads = (x for x in terms_of(statement.value) if isinstance(x, Load))
+            yield from (x for x in loads if id(x) not in within)
 
 
 def test_infinities_are_valid_in_c(pocl: Pocl) -> None:

@@ -30,7 +30,7 @@ from harness.stencil import (
     transpose,
     user_fun,
 )
-from harness.stencil.explore import derive, fused
+from harness.stencil.explore import derive
 from harness.stencil.features import COUNTS, FEATURES, OWN, PUBLISHED, features
 from harness.stencil.lower import lower
 from harness.stencil.nest import (
@@ -107,7 +107,7 @@ def test_counts_are_those_of_threads_that_run_one_after_the_other() -> None:
     expressions = [(constant_borders(21), NdRange((8, 4, 1), (3, 4, 1)))]
     for program in ("srad1", "srad2", "stencil2d", "hotspot2d"):
         for _ in range(2 * DEPTH):
-            derived = derive(fused(definition_of(program).expression(30)), rng)
+            derived = derive(definition_of(program).expression(30), rng)
             expressions.append((derived, drawn_range(derived, rng)))
     for expression, ndrange in expressions:
         kernel = lower("k", expression, ndrange)

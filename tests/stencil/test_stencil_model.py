@@ -233,11 +233,11 @@ def test_points_are_ordered_by_a_predictor_trained_on_other_stencils(tmp_path: P
     shared[columns].astype(int).to_csv(tmp_path / "p.features.csv", index_label="VARIANT")
     order = predicted_order(known, tmp_path / "p.features.csv")
     assert order is not None
-    assert sorted(c["VARIANT"] for c in order.configs) == list(range(60))
-    ranks = [int(config["VARIANT"]) for config in order.configs]  # type: ignore[arg-type]
+    assert sorted(c["VARIANT"] for c in order[0]) == list(range(60))
+    ranks = [int(config["VARIANT"]) for config in order[0]]  # type: ignore[arg-type]
     times = own["time_s"].to_numpy()[ranks]
     assert np.median(times[:20]) < np.median(times[20:])
-    assert order.message == (
+    assert order[1] == (
         "ordered by a forest trained on 120 points of p1, p2; "
         "25% of this space's designs are among theirs"
     )

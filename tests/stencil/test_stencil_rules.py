@@ -24,11 +24,16 @@ from harness.stencil import (
     zip_,
 )
 from harness.stencil.emit import OPENCL, emit
-from harness.stencil.explore import derive, design, draw_mapping, explore, fused
+from harness.stencil.explore import (
+    configurations,
+    derive,
+    design,
+    draw_mapping,
+    explore,
+    launch_of,
+)
 from harness.stencil.ir import Node, subexpressions, user_fun
 from harness.stencil.lower import lower, parallel_extents
-from harness.stencil.ndrange import configurations
-from harness.stencil.ndrange import grid as grid_of
 from harness.stencil.nest import LoopNest, NdRange
 from harness.stencil.types import StencilError
 from tests.helpers.stencil_kernels import DEPTH, PROGRAMS, Pocl, definition_of, inputs_of, wrong
@@ -50,9 +55,10 @@ def line() -> Node:
 
 
 def plane() -> Node:
-    """Add three grids: windows of 3 x 3, windows of 5 x 5, and plain points."""
+    """Add three grids: windows of 3 x 3, windows of 5 x 5, and points times two."""
     a, b, c = (grid(name, 12, 18) for name in "abc")
-    parts = zip2d(slide2d(3, 1, pad2d(1, 1, "clamp", a)), b, slide2d(5, 1, pad2d(2, 2, "wrap", c)))
+    windows = slide2d(3, 1, pad2d(1, 1, "clamp", a)), slide2d(5, 1, pad2d(2, 2, "wrap", c))
+    parts = zip2d(windows[0], map2d(twice, b), windows[1])
 
     def total(point: Node) -> Node:
         small, large = at(0, at(2, get(0, point))), at(4, at(1, get(2, point)))
@@ -68,12 +74,10 @@ def expected(arrays: dict[str, np.ndarray]) -> np.ndarray:
         padded = 2 * np.pad(a, 1, mode="edge")
         return 2 * (padded[:-2] + padded[1:-1] + padded[2:] + 4 * b)
     small = np.pad(a, 1, mode="edge")[2:, :-2]
-    return small + b + np.pad(arrays["c"], 2, mode="wrap")[1:-3, 4:]
+    return small + 2 * b + np.pad(arrays["c"], 2, mode="wrap")[1:-3, 4:]
 
 
 RULES = {
-    "fuse_maps": rules.fuse_maps,
-    "fuse_reduce": rules.fuse_reduce,
     "tile": rules.tile(6),
     "tile2d": rules.tile2d(4, 9),
     "in_private": rules.in_private,
@@ -101,7 +105,7 @@ def test_each_rule_preserves_the_result_wherever_it_applies(pocl: Pocl) -> None:
 def test_any_subset_of_the_reused_arrays_goes_to_local_memory(
     pocl: Pocl, copied: list[str]
 ) -> None:
-    (tiled,) = rules.everywhere(rules.tile2d(4, 6), plane())
+    tiled = next(rules.everywhere(rules.tile2d(4, 6), plane()))
     kinds = [("workgroup", 1), ("workgroup", 0), ("local", 1), ("local", 0)]
     mapped = rules.mapped(kinds, tiled)
     assert rules.names_of(mapped) == ["0", "2"]
@@ -142,7 +146,7 @@ def test_random_compositions_of_rules_preserve_the_result(pocl: Pocl, program: s
         kernels: list[LoopNest] = []
         expressions: list[Node] = []
         while len(kernels) < 3 * DEPTH:
-            derived = derive(fused(definition.expression(size)), rng)
+            derived = derive(definition.expression(size), rng)
             kernel = lower(f"k{len(kernels)}", derived, drawn_range(derived, rng))
             # At least one of three has local memory. PoCL 3.0 aborts on many barriers under a
             # condition on the group id.
@@ -183,14 +187,14 @@ def test_points_are_distinct_within_every_devices_limits_and_repeat_with_their_s
         for threads, kernel in variant.kernels.items():
             assert 32 <= np.prod(threads.local) <= 1024
             assert sum(4 * np.prod(b.shape) for b in kernel.locals) <= 48 << 10
-            assert kernel.ndrange == grid_of(variant.expression, threads)
+            assert kernel.ndrange == launch_of(variant.expression, threads)
     assert any(kernel.locals for v in variants for kernel in v.kernels.values())
 
 
 @pytest.mark.parametrize("program", ["jacobi2d_5pt", "hotspot2d", "srad2"])
 def test_tiles_and_local_memory_are_drawn_often(program: str) -> None:
     rng = random.Random(5)
-    whole = fused(definition_of(program).expression(48))
+    whole = definition_of(program).expression(48)
     drawn = [derive(whole, rng) for _ in range(80)]
     tiled = [x for x in drawn if len(rules.spine(x)) >= 2 * len(rules.spine(whole))]
     local = [x for x in drawn if any(part.data == ("local",) for part in subexpressions(x))]
@@ -199,7 +203,7 @@ def test_tiles_and_local_memory_are_drawn_often(program: str) -> None:
 
 
 def test_configurations_leave_no_thread_dimension_without_work() -> None:
-    (tiled,) = rules.everywhere(rules.tile2d(4, 6), plane())
+    tiled = next(rules.everywhere(rules.tile2d(4, 6), plane()))
     mapped = rules.mapped([("workgroup", 0), ("seq", 0), ("local", 1), ("local", 0)], tiled)
     found = {threads.local for threads in configurations(mapped)}
     assert found == {(8, 4, 1)}
@@ -215,7 +219,7 @@ def test_equal_decisions_on_different_stencils_have_equal_designs() -> None:
 
 
 def test_an_impossible_mapping_is_an_error() -> None:
-    (tiled,) = rules.everywhere(rules.tile2d(4, 6), plane())
+    tiled = next(rules.everywhere(rules.tile2d(4, 6), plane()))
     kinds = [("workgroup", 0), ("local", 0), ("local", 0), ("seq", 0)]
     with pytest.raises(StencilError, match="inside a local map of the same dimension"):
         lower("k", rules.mapped(kinds, tiled), NdRange())

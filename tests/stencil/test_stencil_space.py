@@ -100,29 +100,38 @@ def test_the_documented_stencil_is_explored_tuned_and_analysed(
     order = read_predictor(url, folder / "ring.yaml").order(found.campaign.environment)
     assert order is not None
     measured = list(next(iter(found.measured.values())))
-    assert set(order.configs[:2]) <= set(measured)
+    assert set(order[0][:2]) <= set(measured)
     assert len(measured) == 4
 
 
-def test_every_point_is_legal_and_has_its_features_and_launch(own: Path, tmp_path: Path) -> None:
-    spec = explored(own, folder := tmp_path / "ring", 1024, 50)
-    space = ConstrainedSpace.of(spec, spec.inputs[0], None)
-    assert space.count == 50
-    with (folder / "ring.features.csv").open() as file:
+def test_every_point_is_legal_and_has_its_features_and_launch(tmp_path: Path) -> None:
+    """Ten thousand points fit into the thousand constraints of a space."""
+    spec = explored(path_of("srad1"), folder := tmp_path / "many", 96, 60, "--threads", "2")
+    assert len(spec.constraints) < 30 / 3
+    with (folder / "srad1.features.csv").open() as file:
         rows = list(csv.DictReader(file))
-    groups = ["groups_x", "groups_y", "groups_z"]
     tuned = [parameter.name for parameter in spec.parameters]
-    points = {tuple(int(row[name]) for name in tuned) for row in rows}
+    points = {tuple(int(row[name]) for name in tuned): row for row in rows}
+    groups, observed = ["groups_x", "groups_y", "groups_z"], [*FEATURES, "design"]
+    assert list(rows[0])[len(tuned) :] == [*groups, *observed]
     case = make_kernel_data(spec.host, spec.inputs[0])
-    for config in space:
-        assert tuple(config[name] for name in tuned) in points
+    configs = list(ConstrainedSpace.of(spec, spec.inputs[0], None))
+    assert len(configs) == len(rows) == 60
+    for config in configs:
+        row = points.pop(tuple(config[name] for name in tuned))
         (launch,) = case.launches(TrackedConfig(config), spec.functions)
-        (row,) = (r for r in rows if all(int(r[name]) == config[name] for name in tuned))
         assert list(launch.grid) == [int(row[name]) for name in groups]
         assert launch.group[0] * launch.grid[0] == float(row["global_size_x"])
-        observed = [*FEATURES, "design"]
         assert case.observed(config) == {name: float(row[name]) for name in observed}
-    assert list(rows[0])[len(tuned) :] == [*groups, *observed]
+
+
+def test_more_points_than_a_file_takes_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(explorer, "MAX_BYTES", 1000)
+    command = ["explore", SRAD1, "--size", "96", "--count", "20", "-o", str(tmp_path / "more")]
+    assert main(command) == 2
+    assert "20 points are too many for one space; ask for" in capsys.readouterr().err
 
 
 def test_variants_compile_as_opencl_and_cuda(
@@ -131,11 +140,6 @@ def test_variants_compile_as_opencl_and_cuda(
     spec = explored(path_of("hotspot2d"), tmp_path / "hot", 96, 40)
     assert check([str(spec.path), "--arch", "sm_90", "--sample", "2"]) == 0
     assert "0 failed" in capsys.readouterr().out
-
-
-def test_a_seed_repeats_the_draws(tmp_path: Path) -> None:
-    folders = [explored(path_of("srad1"), tmp_path / name, 64, 30).path.parent for name in "ab"]
-    assert texts_of(folders[0]) == texts_of(folders[1])
 
 
 def texts_of(folder: Path) -> list[str]:
@@ -217,16 +221,6 @@ def test_inputs_of_another_shape_are_rejected(
         make_kernel_data(spec.host, spec.inputs[0])
 
 
-def test_a_file_may_be_any_python(own: Path, tmp_path: Path) -> None:
-    """A dataclass with string annotations looks its module up."""
-    own.write_text(
-        "from __future__ import annotations\nfrom dataclasses import dataclass\n"
-        + OWN
-        + "\n\n@dataclass\nclass Weights:\n    left: float = 1.0\n"
-    )
-    explored(own, tmp_path / "ring", 64, 1)
-
-
 CUBE = """\
 from harness.stencil import grid, map_, user_fun
 
@@ -283,29 +277,6 @@ def test_points_of_another_version_cannot_be_predicted(own: Path, tmp_path: Path
         UsageError, match=r"ring\.features\.csv has no column local_size_z: another"
     ):
         read_points(path)
-
-
-def test_a_space_has_more_variants_than_constraints(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Ten thousand points fit into the thousand constraints of a space."""
-    folder = tmp_path / "many"
-    command = ["explore", SRAD1, "--size", "96", "--count", "60", "--threads", "2"]
-    command += ["-o", str(folder)]
-    assert main(command) == 0
-    assert "60 points of 3" in capsys.readouterr().out
-    spec = load_spec(folder / "srad1.yaml")
-    assert len(spec.constraints) < 30 / 3
-    space = ConstrainedSpace.of(spec, spec.inputs[0], None)
-    with (folder / "srad1.features.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    tuned = [parameter.name for parameter in spec.parameters]
-    found = {tuple(config[name] for name in tuned) for config in space}
-    assert found == {tuple(int(row[name]) for name in tuned) for row in rows}
-    assert len(found) == 60
-    monkeypatch.setattr(explorer, "MAX_BYTES", 1000)
-    assert main([*command[:-1], str(tmp_path / "more")]) == 2
-    assert "60 points are too many for one space; ask for" in capsys.readouterr().err
 
 
 def test_iterations_are_explored(own: Path, tmp_path: Path) -> None:

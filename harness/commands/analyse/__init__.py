@@ -25,7 +25,6 @@ from harness.display.summary import summary_sections
 from harness.display.text import print_line, print_lines, print_section
 from harness.report.sections import by_input as by_input_section
 from harness.results import without_password
-from harness.results.ablation import ablation_lines
 from harness.results.versions import NEWEST, set_aside_lines
 from harness.results.view import Results, read_results
 
@@ -129,11 +128,10 @@ def _print(console: Console, results: Results, title: str, options: AnalyseOptio
     findings = findings_of(results)
     with console.status("judging the choice by input on held-out inputs"):
         print_line(console, f"\n{findings.advice}")
-    print_inputs(console, findings.reports, default, [run.notes for run in results.runs])
-    ablations = ablation_lines(results.ablations) if results.ablations else ()
-    for part in (reservations(results), ablations):
-        lines = list(part)
-        print_lines(console, [*lines, *([""] if lines else [])])
+    notes = [run.notes for run in results.runs]
+    print_inputs(console, findings.reports, default, notes, results.ablations)
+    lines = list(reservations(results))
+    print_lines(console, [*lines, *([""] if lines else [])])
     print_section(console, failures_section(results, default))
     energy = energy_section(findings.energies, default)
     if energy is not None:

@@ -15,8 +15,7 @@ from harness.core.records import Config
 from harness.display.inputs import print_inputs
 from harness.display.text import print_line
 from harness.results import campaigns
-from harness.results.ablation import ablation_lines
-from harness.results.notes import files_of_flags
+from harness.results.notes import Notes, files_of_flags
 from harness.tuning.replayed import replay_result
 
 if TYPE_CHECKING:
@@ -36,8 +35,6 @@ def print_result(console: Console, done: Tuned, learnt: Findings | None) -> None
         console.print()
     else:
         _print_inputs(console, done, learnt)
-    if campaign.ablations:
-        print_line(console, "\n".join([*ablation_lines(campaign.ablations), ""]))
     if campaign.replayed:
         again = "reads them from the recording" if done.measurer.is_replay else "measures them"
         print_line(
@@ -62,7 +59,8 @@ def _print_inputs(console: Console, done: Tuned, learnt: Findings | None) -> Non
     print_line(console, f"{spec.name}{where}", "bold")
     if learnt is not None:
         print_line(console, f"\n{learnt.advice}{_learnt_from(learnt, spec)}")
-    print_inputs(console, done.reports, default, [{"flag_files": files_of_flags(spec)}])
+    notes: Notes = {"flag_files": files_of_flags(spec)}
+    print_inputs(console, done.reports, default, [notes], done.campaign.ablations)
 
 
 def _learnt_from(learnt: Findings, spec: Spec) -> str:

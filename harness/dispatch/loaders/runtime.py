@@ -99,45 +99,37 @@ def _column_text(column: Mapping[str, Any], is_tuned: bool) -> str:
     return " * ".join(["1.0", first, *others])
 
 
-def _linked(nodes: Sequence[Any]) -> Any:
-    """Return the root of a tree whose splits have their sides in place of numbers."""
-    made: list[Any] = [None] * len(nodes)
-    for index, node in reversed(list(enumerate(nodes))):  # sides come behind their splits
-        is_split = isinstance(node, list)
-        made[index] = [*node[:2], made[node[2]], made[node[3]]] if is_split else node
-    return made[0]
-
-
-def _tree_text(node: Any, orders: list[tuple[int, ...]], columns: Sequence[str]) -> str:
-    """Write a tree as an expression, which gives an index of `orders`."""
+def _tree_text(nodes: Sequence[Any], index: int, columns: Sequence[str]) -> str:
+    """Write the tree below a node as an expression, which gives an index of `_ORDERS`."""
+    node = nodes[index]
     if isinstance(node, list):
-        low, high = (_tree_text(side, orders, columns) for side in node[2:])
+        low, high = (_tree_text(nodes, side, columns) for side in node[2:])
         column = DATA["columns"][node[0]]
         if column["kind"] == "equals" and 0 <= node[1] < 1:
             return f"({high} if {columns[node[0]]} else {low})"
         return f"({low} if {columns[node[0]]} <= {node[1]!r} else {high})"
-    orders.append(tuple(sorted(range(len(PORTFOLIO)), key=node["costs"].__getitem__)))
-    return str(len(orders) - 1)
+    _ORDERS.append(tuple(sorted(range(len(PORTFOLIO)), key=node["costs"].__getitem__)))
+    return str(len(_ORDERS) - 1)
 
 
-def _depth(root: Any) -> int:
-    depth, level = -1, [root]
-    while level:
-        level = [side for node in level if isinstance(node, list) for side in node[2:]]
-        depth += 1
-    return depth
+def _depth(nodes: Sequence[Any]) -> int:
+    depths = [0] * len(nodes)
+    for index, node in enumerate(nodes):  # sides come behind their splits
+        for side in node[2:] if isinstance(node, list) else ():
+            depths[side] = depths[index] + 1
+    return max(depths)
 
 
 _MAX_NESTED = 40  # conditions of a tree that is compiled: Python's parser has a limit
 _OFFSETS: list[float] = DATA["choice"]["offsets"]
 _WORTH: float | None = DATA["choice"]["worth_a_try"]
-_TREES = [(tree["configuration"], _linked(tree["nodes"])) for tree in DATA["choice"]["trees"]]
+_TREES = [(tree["configuration"], tree["nodes"]) for tree in DATA["choice"]["trees"]]
 _SORTS = len(_TREES) == 1 and _TREES[0][0] is None and _WORTH is None and not any(_OFFSETS)
 _IS_TREE = _SORTS and _depth(_TREES[0][1]) <= _MAX_NESTED
 _ORDERS: list[tuple[int, ...]] = []
 _ranges = " and ".join(_range_text(i, f) for i, f in enumerate(DATA["features"])) or "true"
 _texts = [_column_text(column, _IS_TREE) for column in DATA["columns"]]
-_tree = _tree_text(_TREES[0][1], _ORDERS, _texts) if _IS_TREE else "0"
+_tree = _tree_text(_TREES[0][1], 0, _texts) if _IS_TREE else "0"
 _ORDERS.append(tuple(range(len(PORTFOLIO))))  # outside of the tuned range
 _row = _own(f"{_tree} if {_ranges} else -1")
 _columns = _own(f"[{', '.join(_texts)}]")
@@ -150,9 +142,10 @@ _GUARDS = [
 def _costs(values: tuple[Any, ...]) -> dict[int, float]:
     """Return the cost of each configuration that applies."""
     numbers, costs = _columns(*values), list(_OFFSETS)
-    for place, node in _TREES:
+    for place, nodes in _TREES:
+        node = nodes[0]
         while type(node) is list:
-            node = node[2] if numbers[node[0]] <= node[1] else node[3]
+            node = nodes[node[2] if numbers[node[0]] <= node[1] else node[3]]
         if place is None:
             costs = [cost + more for cost, more in zip(costs, node["costs"], strict=True)]
         else:

@@ -134,11 +134,8 @@ def _launcher(dispatcher: Any, device: torch.device) -> tuple[Any, _Launch]:
 
 
 def _cuda_launcher(dispatcher: Any, loader: Any, device: torch.device) -> tuple[Any, _Launch]:
-    # cuda-bindings takes PyTorch's streams and addresses as they are.
-    launch_plan = dispatcher.DATA["launch"] or {"cooperative": False}
-    driver = loader.Bindings(launch_plan["cooperative"])
     with torch.cuda.device(device):
-        kernel = loader.Kernel(dispatcher, driver=driver)
+        kernel = loader.Kernel(dispatcher)
 
     def launch(index: int, arguments: Sequence[Any], features: Mapping[str, Any]) -> None:
         with torch.cuda.device(device):

@@ -55,8 +55,8 @@ class BuildCache:
             return None
         record, _, data = rest.partition(b"\n")
         try:
-            known = json.loads(record)
-            build, read = Build(**known["build"]), tuple(map(tuple, known["read"]))
+            entry = json.loads(record)
+            build, read = Build(**entry["build"]), tuple(map(tuple, entry["read"]))
         except (KeyError, TypeError, ValueError):  # another version of harness wrote it, or none
             return None
         if build.key != key or digests(path for path, _ in read) != read:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
-from harness.core.flag_file import with_values
+from harness.core.flag_file import with_marks
 from harness.core.kernel_name import without_references
 from harness.core.program import Binary, Program
 from harness.core.records import Build
@@ -61,8 +61,8 @@ def parse_resources(report: str) -> Resources:
 
 def without_resources(report: str) -> str:
     """Return the report without the lines of resources: only warnings and errors."""
-    kept = (line for line in report.splitlines() if not _ROUTINE.match(line))
-    return "\n".join(kept).strip()
+    lines = (line for line in report.splitlines() if not _ROUTINE.match(line))
+    return "\n".join(lines).strip()
 
 
 SOURCE_NAME = "kernel.cu"
@@ -123,10 +123,10 @@ class CudaCompiler(ABC):
             compile_s = time.perf_counter() - begin_s
             sha256 = machine_code_sha256(cubin)
         except BuildFailed as error:
-            raise BuildFailed(with_values(str(error), program.files)) from None
+            raise BuildFailed(with_marks(str(error), program.files)) from None
         except ValueError as error:
             raise BuildFailed(f"the output of {self.name} is no cubin: {error}") from error
-        report = with_values(report, program.files)
+        report = with_marks(report, program.files)
         require_obeyed("nvcc", report)  # whose flags NVRTC takes
         build = Build(
             key=program.key(self.identity),

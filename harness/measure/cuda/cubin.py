@@ -67,7 +67,7 @@ def machine_code_sha256(cubin: bytes) -> str:
     Raises ValueError for anything but a complete 64-bit little-endian ELF file.
     """
     try:
-        parts = [_identity(each) for each in sections(cubin) if each.name != _TOOL_NOTE]
+        parts = [_identity(section) for section in sections(cubin) if section.name != _TOOL_NOTE]
     except (ValueError, struct.error, IndexError) as error:
         raise ValueError(f"not a complete cubin of {len(cubin):,} bytes: {error}") from error
     return hashlib.sha256(cubin[_FLAGS_AT] + b"".join(parts)).hexdigest()
@@ -78,13 +78,13 @@ def _kernel_names(cubin: bytes) -> list[str]:
 
     C++ mangles the name of a kernel without extern "C". Raises what `sections` raises.
     """
-    return sorted(each.name for each in _symbols(cubin) if each.other & _IS_KERNEL)
+    return sorted(symbol.name for symbol in _symbols(cubin) if symbol.other & _IS_KERNEL)
 
 
 def variable_names(cubin: bytes) -> list[str]:
     """Return the names of a cubin's variables, such as `__constant__` arrays."""
-    found = (each.name for each in _symbols(cubin) if each.info & 0xF == _IS_VARIABLE)
-    return sorted(name for name in found if not name.startswith("."))  # the compiler's own
+    names = (symbol.name for symbol in _symbols(cubin) if symbol.info & 0xF == _IS_VARIABLE)
+    return sorted(name for name in names if not name.startswith("."))  # the compiler's own
 
 
 class _Symbol(NamedTuple):
@@ -107,8 +107,8 @@ def _symbols(cubin: bytes) -> list[_Symbol]:
 def _identity(section: ElfSection) -> bytes:
     content = section.content
     if section.name.startswith(_INFO):
-        kept = (r for attribute, _, r in _info_records(content) if attribute != _REGISTER_LIMIT)
-        content = b"".join(kept)
+        records = (r for attribute, _, r in _info_records(content) if attribute != _REGISTER_LIMIT)
+        content = b"".join(records)
     return section._replace(name=_masked(section.name), content=_masked(content)).identity
 
 
@@ -144,15 +144,15 @@ def parameter_places(cubin: bytes, symbol: str) -> tuple[ParameterPlace, ...] | 
     content = next((s.content for s in sections(cubin) if s.name == name), None)
     if content is None:
         return None
-    found: dict[int, ParameterPlace] = {}
+    places: dict[int, ParameterPlace] = {}
     has_any = False
     for attribute, value, record in _info_records(content):
         if attribute == _PARAMETER and len(record) == _INFO_RECORD.size + _PAYLOAD.size:
             _, ordinal, offset, packed = _PAYLOAD.unpack_from(record, _INFO_RECORD.size)
-            found[ordinal] = ParameterPlace(offset, packed >> _SIZE_SHIFT)
+            places[ordinal] = ParameterPlace(offset, packed >> _SIZE_SHIFT)
         has_any = has_any or (attribute == _PARAMETER_BYTES and value > 0)
-    is_complete = sorted(found) == list(range(len(found))) and bool(found) == has_any
-    return tuple(found[ordinal] for ordinal in sorted(found)) if is_complete else None
+    is_complete = sorted(places) == list(range(len(places))) and bool(places) == has_any
+    return tuple(places[ordinal] for ordinal in sorted(places)) if is_complete else None
 
 
 def packed_arguments(
@@ -214,13 +214,13 @@ def kernel_symbol(cubin: bytes, function: str) -> str:
         return function
     if not is_plain(function):
         return _referenced(cubin, function)
-    found = [name for name in names if _is_named(name, function)]
-    if len(found) == 1:
-        return found[0]
-    if found:
+    named = [name for name in names if _is_named(name, function)]
+    if len(named) == 1:
+        return named[0]
+    if named:
         raise LookupError(
-            f"{len(found)} kernels are called `{function}`: {_listed(found)}. Name one with its "
-            f"parameters' types in kernel.function, such as `{readable(found[0])}`"
+            f"{len(named)} kernels are called `{function}`: {_listed(named)}. Name one with its "
+            f"parameters' types in kernel.function, such as `{readable(named[0])}`"
         )
     there = f"its kernels are {_listed(names)}" if names else "it has no kernel"
     raise LookupError(
@@ -239,7 +239,7 @@ def _is_named(mangled: str, word: str) -> bool:
 def _referenced(cubin: bytes, function: str) -> str:
     """Return the kernel whose address the variable of a name holds."""
     symbols, variable = _symbols(cubin), reference_name(function)
-    where = next((each.address for each in reversed(symbols) if each.name == variable), None)
+    where = next((symbol.address for symbol in reversed(symbols) if symbol.name == variable), None)
     for offset, index in _relocations(cubin):
         if offset == where:
             return symbols[index].name

@@ -161,12 +161,12 @@ class CudaDevice(Device):
         """
         prepared = [module.checked(launch, self._arguments) for launch in launches]
         self._fill_variables(module, {name for launch in launches for name in launch.constants})
-        is_held = all(one.function.has_run for one in prepared)
+        is_held = all(queued.function.has_run for queued in prepared)
         with self._errors("running " + ", ".join(launch.function for launch in launches)):
-            self._stream.queue([one.queue for one in prepared], self._before_launch, is_held)
+            self._stream.queue([queued.queue for queued in prepared], self._before_launch, is_held)
             self._wait()
-            for one in prepared:
-                one.function.has_run = True
+            for queued in prepared:
+                queued.function.has_run = True
             return self._stream.elapsed_s(len(prepared))
 
     def _fill_variables(self, module: CudaModule, names: Iterable[str]) -> None:

@@ -139,8 +139,8 @@ def driver_version(path: Path = Path("/proc/driver/nvidia/version")) -> str | No
         text = path.read_text()
     except OSError:
         return None
-    found = re.search(r"\b(\d{3,}\.\d+(?:\.\d+)?)\b", text)
-    return found[1] if found else None
+    match = re.search(r"\b(\d{3,}\.\d+(?:\.\d+)?)\b", text)
+    return match[1] if match else None
 
 
 def load_driver() -> CudaDriver:

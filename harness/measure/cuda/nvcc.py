@@ -115,9 +115,9 @@ def find_nvcc() -> Path:
     named = os.environ.get("CUDACXX")
     homes = [os.path.join(os.environ[n], "bin") for n in ("CUDA_HOME", "CUDA_PATH") if _is_set(n)]
     folders = os.pathsep.join([*homes, os.environ.get("PATH", os.defpath), "/usr/local/cuda/bin"])
-    found = shutil.which(named) if named else shutil.which("nvcc", path=folders) or _other_nvcc()
-    if found is not None:
-        return Path(found)
+    path = shutil.which(named) if named else shutil.which("nvcc", path=folders) or _other_nvcc()
+    if path is not None:
+        return Path(path)
     if named:
         raise BackendUnavailable(
             f"CUDACXX is {named!r}, but there is no such program. "
@@ -133,10 +133,10 @@ def find_nvcc() -> Path:
 def _other_nvcc() -> str | None:
     """Return the nvcc that cuda-pathfinder finds; None where neither is installed."""
     with contextlib.suppress(ImportError, ChildProcessError):
-        found: str | None = importlib.import_module("cuda.pathfinder").find_nvidia_binary_utility(
+        path: str | None = importlib.import_module("cuda.pathfinder").find_nvidia_binary_utility(
             "nvcc"
         )
-        return found
+        return path
     return None
 
 

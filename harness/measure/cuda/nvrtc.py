@@ -75,12 +75,12 @@ class Nvrtc(CudaCompiler):
 
     def __init__(self, arch: str, *, specific: bool = False) -> None:
         self._nvrtc = load_nvrtc()
-        known = self._supported()
+        supported = self._supported()
         self._always: tuple[str, ...] = ()
-        if self._accepts(known[-1], _NO_CACHE):
+        if self._accepts(supported[-1], _NO_CACHE):
             self._always = (_NO_CACHE,)
-        self.release = self._read_release(known[-1])
-        self._set_arch(arch, known, specific)
+        self.release = self._read_release(supported[-1])
+        self._set_arch(arch, supported, specific)
 
     def _compiled(self, program: Program) -> tuple[bytes, str, list[str]]:
         reason = why_untracked(program)
@@ -155,10 +155,10 @@ class Nvrtc(CudaCompiler):
             ptx, _ = self._output(_EMPTY, [f"--gpu-architecture={arch}"], kind="PTX")
         except BuildFailed as error:
             raise BackendUnavailable(f"NVRTC does not compile an empty kernel: {error}") from None
-        found = _RELEASE.search(ptx.decode(errors="replace"))
-        if found is None:
+        match = _RELEASE.search(ptx.decode(errors="replace"))
+        if match is None:
             raise BackendUnavailable(f"NVRTC's release is not known: PTX begins with {ptx[:200]!r}")
-        return f"{found[2]} ({found[1]})"
+        return f"{match[2]} ({match[1]})"
 
     def _accepts(self, arch: str, *options: str) -> bool:
         try:
@@ -198,13 +198,13 @@ class Nvrtc(CudaCompiler):
     def _installed(self) -> tuple[Path, ...]:
         """The folders of CUDA's headers that are installed."""
         find = importlib.import_module("cuda.pathfinder").find_nvidia_header_directory
-        found = []
+        folders = []
         for name in ("cudart", "cccl", "curand"):
             # It asks a process, which a busy machine may not answer in time. The compiler then says
             # which header it lacks.
             with contextlib.suppress(ChildProcessError):
-                found.append(find(name))
-        return tuple(dict.fromkeys(Path(folder) for folder in found if folder))
+                folders.append(find(name))
+        return tuple(dict.fromkeys(Path(folder) for folder in folders if folder))
 
 
 def _failure(status: str, log: str) -> str:
@@ -235,5 +235,5 @@ def headers(program: Program, toolkit: Sequence[Path], known: Path | None) -> li
     if not folders:
         return []
     read = partial(Path.read_text, encoding="utf-8", errors="replace")
-    found = included_texts(folders[0] / SOURCE_NAME, program.text, folders[1:], read, known)
-    return list(map(str, found))
+    paths = included_texts(folders[0] / SOURCE_NAME, program.text, folders[1:], read, known)
+    return list(map(str, paths))

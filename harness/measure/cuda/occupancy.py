@@ -163,10 +163,10 @@ def observe_occupancy(
     except ValueError:
         return {}
     static, registers = build.shared_bytes or 0, build.registers
-    found = [occupancy(arch, size, registers, static + more) for size, more in set(blocks)]
-    if not found:
+    occupancies = [occupancy(arch, size, registers, static + more) for size, more in set(blocks)]
+    if not occupancies:
         return {}
-    least = min(found, key=lambda one: one.active_warps)
+    least = min(occupancies, key=lambda one: one.active_warps)
     return {"occupancy": least.fraction, "active_warps": float(least.active_warps)}
 
 

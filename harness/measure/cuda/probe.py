@@ -45,15 +45,15 @@ def _uuid(device: int) -> str:
     For an instance of a divided GPU (MIG), the first version of the call returns the UUID of the
     GPU, and the second one that of the instance.
     """
-    found = [ctypes.create_string_buffer(16) for _ in _UUID_CALLS]
-    _ask(_UUID_CALLS[0], found[0], device)
+    answers = [ctypes.create_string_buffer(16) for _ in _UUID_CALLS]
+    _ask(_UUID_CALLS[0], answers[0], device)
     try:
-        _ask(_UUID_CALLS[1], found[1], device)
+        _ask(_UUID_CALLS[1], answers[1], device)
     except (AttributeError, OSError):  # an older driver
-        found[1] = found[0]
-    digits = found[1].raw.hex()
+        answers[1] = answers[0]
+    digits = answers[1].raw.hex()
     parts = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
-    return f"{'GPU' if found[0].raw == found[1].raw else 'MIG'}-{'-'.join(parts)}"
+    return f"{'GPU' if answers[0].raw == answers[1].raw else 'MIG'}-{'-'.join(parts)}"
 
 
 def cuda_version() -> int:

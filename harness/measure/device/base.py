@@ -289,12 +289,12 @@ class Device(ABC):
         One copy is kept of each argument: of the array that it was last given.
         """
         copies = self._current.copies
-        kept = copies.get(name)
-        if kept is None or kept.array is not array:
-            if kept is not None and kept.memory is not None:
-                self._free(kept.memory)
-            kept = copies[name] = KeptCopy(array, self._new_copy(array))
-        return kept.memory
+        copy = copies.get(name)
+        if copy is None or copy.array is not array:
+            if copy is not None and copy.memory is not None:
+                self._free(copy.memory)
+            copy = copies[name] = KeptCopy(array, self._new_copy(array))
+        return copy.memory
 
     def _new_copy(self, array: npt.NDArray[Any]) -> Any | None:
         try:
@@ -321,13 +321,13 @@ class Device(ABC):
     def stray_writes(self) -> list[StrayWrite]:
         """Return what was written before or behind array arguments since they were bound, or
         since the last call, and repair it."""
-        found, self._strays = self._strays, []
+        strays, self._strays = self._strays, []
         with self._errors("reading the memory around the arguments"):
             for arguments, _ in self._bound_sets.values():
                 for name, bound in arguments.items():
                     if isinstance(bound, BoundArray):
-                        found += self._stray_writes(name, bound)
-        return found
+                        strays += self._stray_writes(name, bound)
+        return strays
 
     def _stray_writes(self, name: str, bound: BoundArray) -> Iterator[StrayWrite]:
         zone = np.empty_like(bound.zone)
@@ -363,9 +363,9 @@ class Device(ABC):
                 self._free_set(bound)
 
     def _free_set(self, bound: BoundSet) -> None:
-        for kept in bound.copies.values():
-            if kept.memory is not None:
-                self._free(kept.memory)
+        for copy in bound.copies.values():
+            if copy.memory is not None:
+                self._free(copy.memory)
         for value in bound.arguments.values():
             if isinstance(value, BoundArray):
                 self._free(value.whole, value.memory)
@@ -388,7 +388,7 @@ class Device(ABC):
     def _held_bytes(self) -> int:
         """The device memory that this object has allocated."""
         flush_bytes = 0 if self._flushed_with is None else 2 * self._cache_bytes
-        return flush_bytes + sum(each.size_bytes for each in self._bound_sets.values())
+        return flush_bytes + sum(bound.size_bytes for bound in self._bound_sets.values())
 
     def _answers(self) -> bool:
         """Say whether the device still works: a spoiled one repeats its error at every call."""

@@ -80,14 +80,14 @@ class CheckTime:
         return CHECK_SHARE * self.work_s
 
 
-def same_bytes(one: Mapping[str, Array], other: Mapping[str, Array]) -> bool:
+def same_bytes(arrays: Mapping[str, Array], other: Mapping[str, Array]) -> bool:
     """Say whether arrays of the same names, shapes and dtypes are equal bit for bit."""
-    return all(_first_difference(one[name], other[name]) is None for name in one)
+    return all(_first_difference(arrays[name], other[name]) is None for name in arrays)
 
 
-def _first_difference(one: Array, other: Array) -> int | None:
+def _first_difference(array: Array, other: Array) -> int | None:
     """Return the first element, in C order, whose bytes differ between arrays of one dtype."""
-    these, those = _bytes_of(one), _bytes_of(other)
+    these, those = _bytes_of(array), _bytes_of(other)
     # Nearly all are equal. numpy needs 40 us to find that of an array of any size.
     if these.size <= _FEW_BYTES and these.tobytes() == those.tobytes():
         return None
@@ -96,7 +96,7 @@ def _first_difference(one: Array, other: Array) -> int | None:
         differs = wide + np.flatnonzero(these[wide:] != those[wide:])
     else:
         differs = np.flatnonzero(these != those)
-    return int(differs[0]) // one.dtype.itemsize if differs.size else None
+    return int(differs[0]) // array.dtype.itemsize if differs.size else None
 
 
 def _bytes_of(array: Array) -> npt.NDArray[np.uint8]:
@@ -234,10 +234,10 @@ def _unread(problem: Input, data: KernelData, tolerance: Tolerance) -> Iterator[
 
     def is_same(changed: Mapping[str, Argument]) -> bool:
         try:
-            found = host.reference(problem, {**arguments, **changed})
+            outputs = host.reference(problem, {**arguments, **changed})
         except HostModuleError:  # data that do not fit together
             return False
-        return verify(found, data.expected, tolerance, data.sizes) is None
+        return verify(outputs, data.expected, tolerance, data.sizes) is None
 
     differ = [name for name in arrays if not np.array_equal(other[name], arguments[name])]
     if arrays and not differ:

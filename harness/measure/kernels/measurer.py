@@ -153,14 +153,14 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         looked_s = sum(self._looked_s.values())
         if problem in self._looked_s or looked_s > _WEAK_TESTS_S:
             return
-        began_s, method, found = time.perf_counter(), DeviceWorker.weak_tests, list[str]()
+        began_s, method, weaknesses = time.perf_counter(), DeviceWorker.weak_tests, list[str]()
         with suppress(ChildLost, LaunchFailed, HostModuleError):
-            found = self._device.run(
+            weaknesses = self._device.run(
                 problem, method, problem, self._tolerance, timeout_s=_WEAK_TIMEOUT_S
             )
         self._looked_s[problem] = time.perf_counter() - began_s
-        for text in found:
-            if not any(known.endswith(f": {text}.") for known in self.notices):
+        for text in weaknesses:
+            if not any(notice.endswith(f": {text}.") for notice in self.notices):
                 self.notices += (f"verify is weak on {problem}: {text}.",)
 
     def expect(self, space: Space, configs: Iterable[Config]) -> None:
@@ -307,12 +307,14 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
     ) -> list[Measurement]:
         """Measure several configurations, one sample of each per round; on new data, beside the
         default, their first runs must show their gains."""
-        found = super().measure_interleaved(space, problem, configs, rounds, seeds)
+        results = super().measure_interleaved(space, problem, configs, rounds, seeds)
         default = space.canonical(space.default)
-        beside = next((measured for measured in found if measured.config == default), None)
+        beside = next((measured for measured in results if measured.config == default), None)
         if beside is None or SEARCH_SEED in seeds:
-            return found
-        return [without_unshown_gain(measured, beside, seeds, self._floor_s) for measured in found]
+            return results
+        return [
+            without_unshown_gain(measured, beside, seeds, self._floor_s) for measured in results
+        ]
 
     def _why_too_good(self, space: Space, job: KernelJob, measured: Measurement) -> str | None:
         """Return why a time that would be the best one is measured again; None where it is not."""
@@ -329,14 +331,14 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         the gain, they are the samples."""
         default, seeds = space.canonical(space.default), (new_seed(),) * _AGAIN_OCCASIONS
         configs = [job.config, *([default] if (job.input, default) in self._times else [])]
-        found, *_ = self.measure_interleaved(space, job.input, configs, _AGAIN_ROUNDS, seeds)
-        if found.timing is None:
-            return replace(found, message=f"{reason}, but on new data: {found.message}")
-        if UNCLAIMED in found.observed:
-            timing = replace(found.timing, samples_s=found.warmup_s[:DATA_SETS], occasions=())
-            return replace(found, timing=timing, message=f"{reason}, but {found.message}")
+        again, *_ = self.measure_interleaved(space, job.input, configs, _AGAIN_ROUNDS, seeds)
+        if again.timing is None:
+            return replace(again, message=f"{reason}, but on new data: {again.message}")
+        if UNCLAIMED in again.observed:
+            timing = replace(again.timing, samples_s=again.warmup_s[:DATA_SETS], occasions=())
+            return replace(again, timing=timing, message=f"{reason}, but {again.message}")
         self._believed.add((job.input, job.config))
-        return replace(found, message=f"{reason}; measured again on new data")
+        return replace(again, message=f"{reason}; measured again on new data")
 
 
 def _after(first: Measurement, again: Measurement) -> Measurement:

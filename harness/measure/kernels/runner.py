@@ -66,12 +66,12 @@ def why_any_astray(
     device: Device, sets: Sequence[KernelData], allowed_s: float = math.inf
 ) -> str | None:
     """Return what was written that no run may write, on any of a device's sets of data."""
-    found = []
+    reasons = []
     for number, data in enumerate(sets):
         if len(sets) > 1:  # a twin runs on one of the device's sets
             device.turn_to(number)
-        found.append(why_astray(device, data.read_only(), allowed_s))
-    return next(filter(None, found), None)
+        reasons.append(why_astray(device, data.read_only(), allowed_s))
+    return next(filter(None, reasons), None)
 
 
 @dataclass
@@ -109,7 +109,7 @@ class KernelRunner:
     def __post_init__(self) -> None:
         self._config = TrackedConfig(self.job.config)
         self._constants = self.data.constants if self.job.arch is not None else ()
-        self._own_launches = tuple(one.filling(self._constants) for one in self.job.launches)
+        self._own_launches = tuple(launch.filling(self._constants) for launch in self.job.launches)
         self._clocks = SampleClocks(self.device.watch)
 
     @property
@@ -176,14 +176,14 @@ class KernelRunner:
         """Compare the outputs of the last run with the reference and with the twin's."""
         if self._verified_run == self._runs:
             return
-        found = self._outputs()
+        outputs = self._outputs()
         # Nearly all kernels repeat their bits, which are compared far faster than numbers.
         right = self._right.get(self._number)
-        if right is None or not same_bytes(found, right):
-            self._compare(found)
-            size_bytes = sum(array.nbytes for array in found.values())
+        if right is None or not same_bytes(outputs, right):
+            self._compare(outputs)
+            size_bytes = sum(array.nbytes for array in outputs.values())
             if not (self.interleaved and size_bytes > _KEPT_BYTES):
-                self._right[self._number] = found
+                self._right[self._number] = outputs
         self._untried = [fill for fill in self._untried if fill != self._fill]
         self._verified_run = self._runs
 
@@ -222,7 +222,7 @@ class KernelRunner:
 
     # ---------------------------------------------------------------------------- verifying
 
-    def _compare(self, found: Mapping[str, Array]) -> None:
+    def _compare(self, outputs: Mapping[str, Array]) -> None:
         """Compare outputs with the reference, and with the twin's; raise RunFailed."""
         when = "at the first run" if self._runs == 1 else f"at run {self._runs:,}"
         checks = [(self.data.expected, self.job.tolerance, when)]
@@ -231,19 +231,19 @@ class KernelRunner:
             without_flags = f"{when}, compared with the same configuration without flags"
             checks.append((twin_outputs, _EXACT, without_flags))
         for expected, tolerance, how in checks:
-            worst = verify(found, expected, tolerance, self.data.sizes)
+            worst = verify(outputs, expected, tolerance, self.data.sizes)
             if worst is not None:
-                why = f"wrong result {how}: {self._describe(worst, found, tolerance)}"
+                why = f"wrong result {how}: {self._describe(worst, outputs, tolerance)}"
                 raise RunFailed(Outcome.WRONG_RESULT, why, worst)
 
     def _describe(
-        self, worst: WorstElement, found: Mapping[str, Array], tolerance: Tolerance
+        self, worst: WorstElement, outputs: Mapping[str, Array], tolerance: Tolerance
     ) -> str:
         """Describe wrong elements, and what the kernel may have done with the fill."""
         name = worst.argument.partition(".")[0]
         if name in self.data.inout:
             return str(worst)
-        output, expected = found[name], self.data.expected[name]
+        output, expected = outputs[name], self.data.expected[name]
         rtol, _ = tolerance.of(output.dtype, self.data.sizes[name])
         added = why_added(name, output, expected, self._fill, rtol)
         return f"{describe_wrong(worst, output, expected, self._fill)}{added}"
@@ -253,19 +253,19 @@ class KernelRunner:
 
     def _outputs_of_twin(self) -> Mapping[str, Array] | None:
         """Return what the outputs must equal; None without a twin, or if it does not repeat."""
-        twin, kept = self.job.twin, self.data.twin_outputs
+        twin, outputs = self.job.twin, self.data.twin_outputs
         if twin is None:
             return None
         key = (twin.binary.build.key, twin.config)
-        if key not in kept:
-            kept.clear()  # outputs may be large
-            kept[key] = self._run_twin(twin)
-        if kept[key] is None and twin.must_repeat:
+        if key not in outputs:
+            outputs.clear()  # outputs may be large
+            outputs[key] = self._run_twin(twin)
+        if outputs[key] is None and twin.must_repeat:
             raise LaunchFailed(
                 "without flags, two runs of the kernel differ in their bits, so that no output can "
                 "be compared with them; write `verify: {against: reference}`"
             )
-        return kept[key]
+        return outputs[key]
 
     def _run_twin(self, twin: Twin) -> Mapping[str, Array] | None:
         """Run the twin twice; return its outputs, or None where they differ."""

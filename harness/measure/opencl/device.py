@@ -183,10 +183,10 @@ class OpenClDevice(Device):
 
     def stray_writes(self) -> list[StrayWrite]:
         """Return the stray writes, repair them, and note one that may have left its zone."""
-        found = super().stray_writes()
-        left = any(stray.leaves_zone for stray in found)
+        strays = super().stray_writes()
+        left = any(stray.leaves_zone for stray in strays)
         self.overran = self.overran or (self.shares_cpu and left)
-        return found
+        return strays
 
     @property
     def _is_pocl(self) -> bool:

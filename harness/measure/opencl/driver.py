@@ -109,7 +109,7 @@ def list_devices() -> list[DeviceName]:
         platforms = cl.get_platforms()
     except cl.Error:
         return []
-    found = [
+    names = [
         DeviceName(
             platform=platform.name,
             number=number,
@@ -123,7 +123,7 @@ def list_devices() -> list[DeviceName]:
         for platform_number, platform in enumerate(platforms)
         for number, device in enumerate(_devices_of(cl, platform))
     ]
-    return sorted(found, key=lambda device: not device.is_gpu)
+    return sorted(names, key=lambda device: not device.is_gpu)
 
 
 def cpu_parts() -> int:
@@ -271,7 +271,7 @@ def build_program(cl: Any, program: Any, options: Sequence[str]) -> Any:
 
 def _log_of(error: Exception) -> str:
     """Return the compiler's part of PyOpenCL's message, or all of it without such a part."""
-    found = re.search(
+    match = re.search(
         r"Build on <.*>:\n\s*(.*?)\s*(?:\n=+\n|\(options: |\Z)", str(error), re.DOTALL
     )
-    return found[1] if found and found[1] else str(error)
+    return match[1] if match and match[1] else str(error)

@@ -57,21 +57,21 @@ def _local_position(launch: Launch, parameters: Sequence[KernelParameter]) -> in
     Where the driver does not describe the parameters, it is the last one. Raises LaunchFailed for
     several, and for one without a size.
     """
-    found = [place for place, parameter in enumerate(parameters) if parameter.is_local]
-    if not found and len(parameters) == len(launch.arguments) + 1 and launch.shared_bytes:
+    places = [place for place, parameter in enumerate(parameters) if parameter.is_local]
+    if not places and len(parameters) == len(launch.arguments) + 1 and launch.shared_bytes:
         is_unknown = parameters[-1].is_local is None
         return len(parameters) - 1 if is_unknown else None
-    if len(found) > 1:
+    if len(places) > 1:
         raise LaunchFailed(
-            f"{launch.function} has {len(found)} `local` pointer parameters, but a launch gives "
+            f"{launch.function} has {len(places)} `local` pointer parameters, but a launch gives "
             "one size of shared memory: join them into one, and compute the others from it"
         )
-    if found and not launch.shared_bytes:
+    if places and not launch.shared_bytes:
         raise LaunchFailed(
-            f"parameter {found[0] + 1} of {launch.function} is a `local` pointer, which needs a "
+            f"parameter {places[0] + 1} of {launch.function} is a `local` pointer, which needs a "
             "size: write `launch: {shared: BYTES}`"
         )
-    return found[0] if found else None
+    return places[0] if places else None
 
 
 def why_unfit(
@@ -120,18 +120,18 @@ def _shown(dtype: np.dtype[Any]) -> str:
 @lru_cache(maxsize=256)  # every launch asks, and a launch may take microseconds
 def _is_same(type_name: str, passed: np.dtype[Any]) -> bool:
     element = re.sub(r"\b(?:const|volatile|restrict)\b|[*\s]", "", type_name)
-    found = re.fullmatch(r"([a-z]+?)(2|3|4|8|16)?", element)
-    if found is None or found[1] not in _TYPES:
+    match = re.fullmatch(r"([a-z]+?)(2|3|4|8|16)?", element)
+    if match is None or match[1] not in _TYPES:
         return True
-    if "*" not in type_name and (found[2] or passed.kind == "V"):
-        size_bytes, is_float = _TYPES[found[1]]
-        width = {"3": 4}.get(found[2], int(found[2] or 1))  # a float3 has the size of a float4
+    if "*" not in type_name and (match[2] or passed.kind == "V"):
+        size_bytes, is_float = _TYPES[match[1]]
+        width = {"3": 4}.get(match[2], int(match[2] or 1))  # a float3 has the size of a float4
         fits = passed.kind == "V" or (passed.kind == "c" and is_float)
         return fits and passed.itemsize == size_bytes * width
     if passed.kind == "V":
         return True
     parts = 2 if passed.kind == "c" else 1
-    return _TYPES[found[1]] == (passed.itemsize // parts, passed.kind in "fc")
+    return _TYPES[match[1]] == (passed.itemsize // parts, passed.kind in "fc")
 
 
 class _OpenClKernel(NamedTuple):
@@ -189,7 +189,7 @@ class OpenClModule(LoadedModule):
         reason = why_unfit(launch, [p for n, p in enumerate(parameters) if n != local], values)
         if reason:
             raise LaunchFailed(reason)
-        given = [each.memory if isinstance(each, BoundArray) else each for each in values]
+        given = [value.memory if isinstance(value, BoundArray) else value for value in values]
         if local is not None:
             given.insert(local, self._cl.LocalMemory(int(launch.shared_bytes)))
         size = tuple(g * n for g, n in zip(launch.group, launch.grid, strict=True))
@@ -201,8 +201,8 @@ class OpenClModule(LoadedModule):
                 kernel = self._cl.Kernel(self._program, plain_name(function))
                 static_bytes = self._local_memory(kernel)
                 group = tuple(self._ask(kernel, "COMPILE_WORK_GROUP_SIZE"))
-                found = _OpenClKernel(kernel, self._parameters(kernel), group, static_bytes)
-            self._kernels[function] = found
+                made = _OpenClKernel(kernel, self._parameters(kernel), group, static_bytes)
+            self._kernels[function] = made
         return self._kernels[function]
 
     def _ask(self, kernel: Any, name: str) -> Any:
@@ -222,14 +222,14 @@ class OpenClModule(LoadedModule):
     def _parameters(self, kernel: Any) -> list[KernelParameter]:
         """Return the kernel's parameters, as far as the driver describes them."""
         info, spaces = self._cl.kernel_arg_info, self._cl.kernel_arg_address_qualifier
-        found = []
+        parameters = []
         for index in range(kernel.num_args):
             try:
                 space = kernel.get_arg_info(index, info.ADDRESS_QUALIFIER)
                 type_name = kernel.get_arg_info(index, info.TYPE_NAME)
             except self._cl.Error:  # for a binary, for instance
-                found.append(KernelParameter())
+                parameters.append(KernelParameter())
             else:
                 is_local = space == spaces.LOCAL
-                found.append(KernelParameter(type_name, space != spaces.PRIVATE, is_local))
-        return found
+                parameters.append(KernelParameter(type_name, space != spaces.PRIVATE, is_local))
+        return parameters

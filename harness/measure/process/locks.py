@@ -99,10 +99,10 @@ def _busy(device: str, holder: Path) -> str:
 def _holder(path: Path) -> str:
     """Name the process that a file describes; it may be written or deleted just now."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if found["pid"] == os.getpid():
+        holder = json.loads(path.read_text(encoding="utf-8"))
+        if holder["pid"] == os.getpid():
             return "this process already"
-        return f"process {found['pid']} ({found['command']}; since {found['since']})"
+        return f"process {holder['pid']} ({holder['command']}; since {holder['since']})"
     except (OSError, ValueError, KeyError, TypeError):
         return "another process"
 

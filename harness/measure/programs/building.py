@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 
 from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
-from harness.core.flag_file import FlagFile, with_copies, with_values
+from harness.core.flag_file import FlagFile, with_copies, with_marks
 from harness.core.invocation import command_line
 from harness.core.machine import find_program, notes, processor, usable_cores
 from harness.core.program import Binary
@@ -209,7 +209,7 @@ class CommandBackend:
             result = run_filled(self.plan, build.words, output, (made, logs), timeout_s)
         except CannotStart as error:
             raise BuildFailed(str(error)) from None
-        log = with_values(_log(logs, made), build.files)
+        log = with_marks(_log(logs, made), build.files)
         if result.status != 0:
             late = f"did not finish within {timeout_s:g} s and was killed; {_MORE_TIME}"
             how = late if result.status is None else result.description

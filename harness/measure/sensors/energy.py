@@ -159,13 +159,13 @@ def joules(counter: EnergyCounter | None) -> float | None:
 def energy_of_runs(runs: Sequence[tuple[float, float | None]]) -> dict[str, float]:
     """Return the mean energy and the power of runs, each with its seconds and its joules, as
     observations; none where these are unknown, or the runs too short for the counter."""
-    known = [(run_s, energy_j) for run_s, energy_j in runs if energy_j is not None]
-    total_s, total_j = sum(run_s for run_s, _ in known), sum(energy_j for _, energy_j in known)
-    if total_s < _SHORTEST_S or total_j <= 0 or max(run_s for run_s, _ in known) > _LONGEST_S:
+    pairs = [(run_s, energy_j) for run_s, energy_j in runs if energy_j is not None]
+    total_s, total_j = sum(run_s for run_s, _ in pairs), sum(energy_j for _, energy_j in pairs)
+    if total_s < _SHORTEST_S or total_j <= 0 or max(run_s for run_s, _ in pairs) > _LONGEST_S:
         return {}
-    several = len(known) > 1
-    spread = {ENERGY_SPREAD: half_width([energy_j for _, energy_j in known])} if several else {}
-    return {ENERGY: total_j / len(known), POWER: total_j / total_s, **spread}
+    several = len(pairs) > 1
+    spread = {ENERGY_SPREAD: half_width([energy_j for _, energy_j in pairs])} if several else {}
+    return {ENERGY: total_j / len(pairs), POWER: total_j / total_s, **spread}
 
 
 FOLDER = Path("/sys/class/powercap")

@@ -91,8 +91,8 @@ class NvmlGpu:
         library = self._library
         temperature = self.ask("nvmlDeviceGetTemperature", library.NVML_TEMPERATURE_GPU)
         clock = self.ask("nvmlDeviceGetClockInfo", library.NVML_CLOCK_MEM)
-        found = {TEMPERATURE: temperature, MEMORY_CLOCK: clock}
-        known = {name: float(value) for name, value in found.items() if value is not None}
+        readings = {TEMPERATURE: temperature, MEMORY_CLOCK: clock}
+        known = {name: float(value) for name, value in readings.items() if value is not None}
         return known | self._throttling()
 
     def refusals(self) -> tuple[str, ...]:

@@ -143,19 +143,19 @@ class HostModule:
         outputs: frozenset[str],
     ) -> dict[str, Array]:
         """Return the checked arrays of arrange(); none where the module does not define it."""
-        found = self._optional("arrange", config.untracked, dict(arguments), config)
+        arrays = self._optional("arrange", config.untracked, dict(arguments), config)
         return {
             name: self._arranged(name, array, arguments.get(name), outputs)
-            for name, array in found.items()
+            for name, array in arrays.items()
         }
 
     def observe(self, config: Config) -> dict[str, float]:
         """Return the checked numbers of observe(); none where the module does not define it."""
-        found = self._optional("observe", config, TrackedConfig(config))
-        for name, value in found.items():
+        values = self._optional("observe", config, TrackedConfig(config))
+        for name, value in values.items():
             if type(value) not in (int, float) or not math.isfinite(value):
                 raise self._fault(f"observe() returns `{name}` as {value!r}; use finite numbers")
-        return {str(name): float(value) for name, value in found.items()}
+        return {str(name): float(value) for name, value in values.items()}
 
     # ------------------------------------------------------------- calling the module
 

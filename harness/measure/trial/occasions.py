@@ -89,15 +89,15 @@ def over_occasions(
 
     `measure` returns the measurement of each job in a block. Returns those of all blocks together.
     """
-    found: list[list[Measurement]] = [[] for _ in jobs]
+    parts_of: list[list[Measurement]] = [[] for _ in jobs]
     for block in blocks:
-        left = [number for number, parts in enumerate(found) if _works(parts)]
+        left = [number for number, parts in enumerate(parts_of) if _works(parts)]
         if not left:
             break
         measured = measure([jobs[number] for number in left], block)
         for number, part in zip(left, measured, strict=True):
-            found[number].append(part)
-    return [join(parts) for parts in found]
+            parts_of[number].append(part)
+    return [join(parts) for parts in parts_of]
 
 
 def _works(parts: Sequence[Measurement]) -> bool:

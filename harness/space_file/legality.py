@@ -1,21 +1,19 @@
-"""Check that a space has legal configurations on every input, its default among them."""
+"""Check that a space has legal configurations on every input, its default among them, and that
+every `when` can be computed and is true somewhere."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from graphlib import CycleError, TopologicalSorter
 
 from harness.constraints.expression import Expression
 from harness.constraints.parts import TooLarge
 from harness.constraints.solutions import Solutions, constraint_table
 from harness.core.errors import ExpressionError
 from harness.core.records import LIMIT_NAMES, Input, Value, shown
-from harness.space_file.document import Document
-from harness.space_file.expressions import CARVEOUT, SHARED, Expressions
-
-if TYPE_CHECKING:
-    from harness.space_file.parameters import Parameter
+from harness.space_file.document import Document, Location
+from harness.space_file.parameters import Parameter, Placed
 
 # The limits of some device: with them only the types of what constraints compute are checked.
 SOME_LIMITS = dict(zip(LIMIT_NAMES, (1024, 48 << 10, 16, 32, 99 << 10), strict=True))
@@ -23,21 +21,25 @@ SOME_LIMITS = dict(zip(LIMIT_NAMES, (1024, 48 << 10, 16, 32, 99 << 10), strict=T
 _EXPLAINED = 20
 
 
+PlacedExpression = tuple[Location, Expression]
+
+
 def check_solutions(
     document: Document,
     parameters: Sequence[Parameter],
-    expressions: Expressions,
+    constraints: Sequence[PlacedExpression],
+    sizes: Sequence[PlacedExpression],
     inputs: Sequence[Input],
 ) -> None:
-    """Check that on every input the default is legal and can be launched.
+    """Check that on every input the default is legal and can be launched with these sizes.
 
     Constraints over device limits are checked later, where there is a device.
     """
     for tuned in by_compiler(parameters):
-        _ConstraintCheck(document, tuned, expressions.constraints).check(inputs)
+        _ConstraintCheck(document, tuned, constraints).check(inputs)
         if document.faults:
             return
-    _check_launch(document, parameters, expressions, inputs)
+    _check_launch(document, parameters, sizes, inputs)
 
 
 def by_compiler(parameters: Sequence[Parameter]) -> Iterator[list[Parameter]]:
@@ -54,12 +56,13 @@ class _ConstraintCheck:
         self,
         document: Document,
         parameters: Sequence[Parameter],
-        constraints: Mapping[int, Expression],
+        constraints: Sequence[PlacedExpression],
     ) -> None:
         self._document = document
         self._domains = {p.name: p.values for p in parameters}
         self._default = {p.name: p.default for p in parameters}
-        self._constraints = constraints
+        self._places = [location for location, _ in constraints]
+        self._constraints = dict(enumerate(expression for _, expression in constraints))
         self._faulty: set[int] = set()
 
     def check(self, inputs: Iterable[Input]) -> None:
@@ -96,7 +99,7 @@ class _ConstraintCheck:
 
     def _note(self, index: int, reason: str) -> None:
         if index not in self._faulty:
-            self._document.fault_at(("constraints", index), reason)
+            self._document.fault(self._places[index], reason)
             self._faulty.add(index)
 
     def _why_not_default(self, constraint: Expression, problem: Input) -> str | None:
@@ -142,7 +145,7 @@ class _ConstraintCheck:
         message = (
             f"no configuration satisfies {texts} together{_on(names, problem)}; loosen one of them"
         )
-        self._document.fault_at(("constraints", max(needed)), message)
+        self._document.fault(self._places[max(needed)], message)
         self._faulty.update(portable)
         return True
 
@@ -160,19 +163,19 @@ def _on(names: frozenset[str], problem: Input) -> str:
 def _check_launch(
     document: Document,
     parameters: Sequence[Parameter],
-    expressions: Expressions,
+    sizes: Iterable[PlacedExpression],
     inputs: Sequence[Input],
 ) -> None:
     """Check that the default's launch sizes are whole numbers on every input: from 1, bytes of
     shared memory from 0, its preferred percentage from -1."""
     default: dict[str, Value] = {p.name: p.default for p in parameters}
-    for location, size in expressions.launch_sizes():
-        least = {SHARED: 0, CARVEOUT: -1}.get(location, 1)
+    for location, size in sizes:
+        least = {"shared": 0, "carveout": -1}.get(str(location[1]), 1)
         for problem in _differing(inputs, size.names):
             values = {**default, **problem}
             message = _why_no_size(size, least, values) if size.names <= set(values) else None
             if message is not None:
-                document.fault_at(location, message)
+                document.fault(location, message)
                 break
 
 
@@ -194,3 +197,84 @@ def _why_no_size(size: Expression, least: int, values: Mapping[str, Value]) -> s
     used = ", ".join(f"{name}={shown(values[name])}" for name in sorted(size.names))
     message = f"`{size.text}` is {shown(found)}" + (f" with {used}" if used else "")
     return f"{message}; a launch size must be a whole number from {least}"
+
+
+# ------------------------------------------------------------------------------------ `when`
+
+
+def conditional(parameters: Sequence[Parameter]) -> list[tuple[Parameter, Expression]]:
+    """Return the parameters that have a `when`, each after those that its `when` depends on.
+
+    Raises CycleError where one depends on itself.
+    """
+    by_name = {p.name: p for p in parameters}
+    whens = {p.name: p.when for p in parameters if p.when is not None}
+    sorter = TopologicalSorter({n: sorted(w.names & set(whens)) for n, w in whens.items()})
+    return [(by_name[name], whens[name]) for name in sorter.static_order()]
+
+
+def check_relevance(document: Document, placed: Sequence[Placed], inputs: Sequence[Input]) -> None:
+    """Check that every `when` can be computed, is true somewhere, and is not circular."""
+    places = {id(parameter): (*location, "when") for location, parameter in placed}
+    faults: dict[Location, str] = {}
+    for tuned in by_compiler([parameter for _, parameter in placed]):
+        try:
+            ordered = conditional(tuned)
+        except CycleError as error:
+            circle: list[str] = error.args[1]
+            first = next(p for p in tuned if p.name in circle)
+            faults.setdefault(places[id(first)], _describe_cycle(circle))
+            continue
+        for parameter, when in ordered:
+            message = _why_useless(parameter, when, tuned, inputs)
+            if message is not None:
+                faults.setdefault(places[id(parameter)], message)
+    for location, text in faults.items():
+        document.fault(location, text)
+
+
+def _describe_cycle(circle: Sequence[str]) -> str:
+    if len(circle) == 2:
+        return f"whether `{circle[0]}` matters cannot depend on `{circle[0]}` itself"
+    names = [f"`{name}`" for name in reversed(circle)]
+    steps = ", ".join(f"{one} on {other}" for one, other in itertools.pairwise(names))
+    message = steps.replace(" on ", " depends on ", 1)
+    return f"is circular: {message}; remove one of these conditions"
+
+
+def _why_useless(
+    parameter: Parameter, when: Expression, tuned: Sequence[Parameter], inputs: Sequence[Input]
+) -> str | None:
+    """Return why a condition cannot be used; None where it can, or where too little is known."""
+    domains = {p.name: p.values for p in tuned}
+    never = True
+    for problem in dict.fromkeys(
+        Input({n: v for n, v in i.items() if n in when.names}) for i in inputs
+    ):
+        if not when.names <= {*domains, *problem, *LIMIT_NAMES}:
+            return None
+        try:
+            table = constraint_table(when, domains, {**SOME_LIMITS, **problem})
+            never = never and not table.any()
+        except ExpressionError as error:
+            return str(error)
+        except TooLarge:
+            return _why_not_computed(when, {**SOME_LIMITS, **_defaults(tuned), **problem})
+    if never and not when.names & set(LIMIT_NAMES):
+        return (
+            f"`{when.text}` never holds, so that {parameter.name} would never be tuned; "
+            "loosen it, or remove the parameter"
+        )
+    return None
+
+
+def _defaults(tuned: Sequence[Parameter]) -> dict[str, Value]:
+    return {p.name: p.default for p in tuned}
+
+
+def _why_not_computed(when: Expression, values: Mapping[str, Value]) -> str | None:
+    try:
+        when.holds(values)
+    except ExpressionError as error:
+        return str(error)
+    return None
