@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from harness.api.spaces import load_space as load_space
     from harness.api.spaces import make_space as make_space
     from harness.api.tuning import tune as tune
+    from harness.commands.check import check as check
     from harness.core.errors import HarnessError as HarnessError
     from harness.space_file import Spec as Spec
 
@@ -27,6 +28,7 @@ _HOMES = {
     "HarnessError": "harness.core.errors",
     "Spec": "harness.space_file",
     "TuneResults": "harness.api.results",
+    "check": "harness.commands.check",
     "load_space": "harness.api.spaces",
     "make_space": "harness.api.spaces",
     "open_results": "harness.api.results",

@@ -21,6 +21,8 @@ COMMANDS = {
     "merge": "merge the results databases of several machines",
     "worker": "build and measure on this machine for a run elsewhere",
     "stencil": "explore the variants of a stencil",
+    "devices": "list this machine's devices",
+    "schema": "print the JSON Schema of spaces, or of a command's --json",
 }
 
 

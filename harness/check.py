@@ -1,8 +1,13 @@
 """python -m harness.check, as `harness check`."""
 
-if __name__ == "__main__":
-    import sys
+import sys
 
+if __name__ == "__main__":
     from harness.commands.run import run
 
     sys.exit(run("check"))
+else:
+    # `harness.check` is a function for Python: `import harness.check` must not put a module there.
+    from harness.commands.check import check
+
+    sys.modules[__name__] = check  # type: ignore[assignment]

@@ -250,10 +250,10 @@ class TargetDocument:
 class SpaceDocument:
     """A valid space; `legal` is the number of legal configurations by input, null where it is too
     large to count; of more than 100 inputs, only the first and those with the least and the
-    greatest value of a feature are counted. `why_host_failed` and, with --run, `why_run_failed`
-    are empty where the host module and the default work, or were not run. `feature_sources` says
-    where the launcher of a program finds each feature; it is empty for kernels, and where
-    `why_no_launcher` says why."""
+    greatest value of a feature are counted. `why_host_failed` and, with --run and of a program,
+    `why_run_failed` are empty where the host module and the default work, or were not run.
+    `feature_sources` says where the launcher of a program finds each feature; it is empty for
+    kernels, and where `why_no_launcher` says why."""
 
     name: str
     path: str

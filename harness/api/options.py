@@ -61,7 +61,7 @@ def device_option(more: str = "") -> Any:
         "NAME",
         lambda: (
             "which GPU or CPU runs kernels: index, UUID or part of its name; "
-            f"`{command_line('check', '--devices')}` lists them (default: the first){more}"
+            f"`{command_line('devices')}` lists them (default: the first){more}"
         ),
         several=True,
     )
@@ -150,11 +150,6 @@ class DispatchOptions(Options):
 
 
 DEFAULT_SAMPLE = 8
-SPACE_SCHEMA = "space"
-"""The word for the JSON Schema of spaces."""
-
-WITH_JSON = ("analyse", "check", "compare", "dispatch", "report", "tune")
-"""The commands that take --json."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +162,7 @@ class CheckOptions(Options):
 For completion in an editor, write the schema to a file and name it in the first line of a
 space:
 
-  python -m harness.check --schema > space.schema.json
+  python -m harness.schema > space.schema.json
   # yaml-language-server: $schema=../space.schema.json
 
 Exit code: 0 on success; 1 if a default or a host module fails, or with --strict any
@@ -177,10 +172,9 @@ configuration; 2 for a fault in a space or in the command.
         "; the build cache has what was compiled, and the same command continues from there"
     )
 
-    spaces: Sequence[Path] = argument(PATH, "SPACE", "space file (YAML)", nargs="*")
+    spaces: Sequence[Path] = argument(SPACE, "SPACE", "space file (YAML)", nargs="*")
     backend: str | None = option(TEXT, None, WHERE, choices=BACKENDS)
     device: Sequence[str] = device_option()
-    devices: bool = flag("list this machine's devices, and exit")
     archs: Sequence[str] = option(
         TEXT,
         "SM",
@@ -201,38 +195,17 @@ configuration; 2 for a fault in a space or in the command.
         "compile N others and print a summary: machine codes, resources, failures, and parameters "
         "that change nothing",
     )
-    strict: bool = flag("with --compile: exit with 1 if any configuration fails")
+    strict: bool = flag("with --compile: exit with 1 if any configuration fails", in_python=False)
     seed: int = option(SEED, None, "seed of the sample (default 0)", default=0)
     no_compile: bool = flag("only validate and describe")
     run: bool = flag("run the default on each input and verify it")
-    schema: str | None = option(
-        TEXT,
-        "COMMAND",
-        f"print the JSON Schema of spaces, or of a COMMAND's --json ({', '.join(WITH_JSON)}), and "
-        "exit",
-        nargs="?",
-        const=SPACE_SCHEMA,
-    )
     json: bool = json_flag()
 
     def check(self) -> None:
         """Refuse options that exclude each other."""
-        names_target = self.names_target
-        compiles = names_target or self.sample is not None or self.compile is not None
-        if self.schema not in (None, SPACE_SCHEMA, *WITH_JSON):
-            commands = ", ".join(WITH_JSON)
-            raise UsageError(
-                f"--schema stands alone for the schema of spaces, or names a command ({commands}) "
-                f"for that of its --json; got {self.schema!r}"
-            )
-        if self.schema and (self.spaces or self.no_compile or compiles):
-            raise UsageError("--schema stands alone: the schema is the same for all spaces")
-        if self.devices and (
-            self.json or self.schema or self.spaces or self.no_compile or self.run or compiles
-        ):
-            raise UsageError("--devices stands alone: it lists the devices that --device can name")
-        if not (self.schema or self.devices or self.spaces):
+        if not self.spaces:
             raise UsageError("name a space, for example spaces/mvmul.yaml")
+        compiles = self.names_target or self.sample is not None or self.compile is not None
         if self.no_compile and (compiles or self.run):
             options = "--backend, --device, --arch, --sample, --compile or --run"
             raise UsageError(f"--no-compile does not go with {options}")

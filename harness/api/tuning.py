@@ -33,7 +33,7 @@ def tune(space: str | Path | Spec | None = None, **arguments: Any) -> TuneResult
             return _results(options)
 
 
-tune.__signature__ = signature_of(TuneOptions, "space")  # type: ignore[attr-defined]
+tune.__signature__ = signature_of(TuneOptions, space="space")  # type: ignore[attr-defined]
 
 
 def _results(options: TuneOptions) -> TuneResults:

@@ -111,6 +111,26 @@ class MergeOptions(Options):
     kernel_version: str = version_option("all")
 
 
+# ------------------------------------------------------------------------ devices and schema
+
+WITH_JSON = ("analyse", "check", "compare", "dispatch", "report", "tune")
+"""The commands that take --json."""
+
+
+@dataclass(frozen=True)
+class DevicesOptions(Options):
+    """List this machine's devices, as --device names them."""
+
+
+@dataclass(frozen=True)
+class SchemaOptions(Options):
+    """Print the JSON Schema of spaces, or of what a command prints with --json."""
+
+    of: str | None = argument(
+        TEXT, None, "a command; without one, spaces", nargs="?", choices=WITH_JSON
+    )
+
+
 # ----------------------------------------------------------------------------------- report
 
 

@@ -297,13 +297,14 @@ def in_python(message: str, model: type[Options], **renamed: str) -> str:
     return _COMMAND_OR_OPTION.sub(lambda found: spelled.get(found[1], found[0]), message)
 
 
-def signature_of(model: type[Options], *positional: str) -> inspect.Signature:
-    """Make the signature of a function in Python that takes a model's fields."""
+def signature_of(model: type[Options], **positional: str) -> inspect.Signature:
+    """Make the signature of a function in Python that takes a model's fields, some of them by
+    position, under a name of their own."""
     kinds = inspect.Parameter
     return inspect.Signature(
         [
             kinds(
-                member.name,
+                positional.get(member.name, member.name),
                 kinds.POSITIONAL_OR_KEYWORD if member.name in positional else kinds.KEYWORD_ONLY,
                 default=kinds.empty if member.default is MISSING else member.default,
                 annotation=member.type,

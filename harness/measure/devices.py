@@ -135,7 +135,7 @@ def choose_devices(requested: str, names: Sequence[str] = ()) -> tuple[Backend, 
         raise UsageError(f"there is no backend `{requested}`; {suggestion(requested, BACKENDS)}")
     words = names_in(names)
     if "" in words:
-        listing = command_line("check", "--devices")
+        listing = command_line("devices")
         raise UsageError(f"--device has an empty name; `{listing}` lists the devices")
     if ALL in words and len(words) > 1:
         raise UsageError(f"--device {ALL} names all devices; leave the others out")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import random
 import re
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 
 import harness
 from harness.api.tune_options import TuneOptions
+from harness.commands.check import main as check_command
 from harness.commands.tune import main as tune_command
 from harness.core.options import arguments_table, in_python
 from harness.core.records import Config, Input, Measurement, Outcome
@@ -30,6 +32,7 @@ PUBLIC = [
     "Spec",
     "TuneResults",
     "__version__",
+    "check",
     "load_space",
     "make_space",
     "open_results",
@@ -144,6 +147,24 @@ def test_error_is_that_of_the_command(tmp_path: Path) -> None:
         harness.tune()
     with pytest.raises(TypeError, match=r"no argument `max_time`; did you mean `max_time_s`\?"):
         harness.tune("space.yaml", max_time=3)  # type: ignore[call-arg]
+
+
+def test_a_space_is_checked_as_by_the_command(
+    recorded: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    space, _ = recorded
+    checked = harness.check(space, no_compile=True)
+    assert check_command([str(space), "--no-compile", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["spaces"] == [dataclasses.asdict(checked)]
+    assert harness.check(harness.load_space(space), no_compile=True) == checked
+    with pytest.raises(harness.HarnessError, match=r"^`no_compile` does not go with `backend`, "):
+        harness.check(space, no_compile=True, run=True)
+    with pytest.raises(TypeError, match="no argument `jsn`; "):
+        harness.check(space, jsn=True)
+    space = tmp_path / "bad.yaml"
+    space.write_text("kernel: {}")
+    with pytest.raises(harness.HarnessError, match=r"bad\.yaml"):
+        harness.check(space)
 
 
 # ------------------------------------------------------------------------------- results

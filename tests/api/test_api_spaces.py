@@ -195,7 +195,7 @@ def test_script_without_a_guard_is_not_run_again_by_the_processes_that_measure(
     script.write_text(
         "import os\n"
         "from harness.measure.process.child import Child\n"
-        "from tests.helpers.planted import process_of\n"
+        "from tests.helpers.child_worker import process_of\n"
         "child = Child(object)\n"
         "print(child.call(process_of, timeout_s=60) != os.getpid())\n"
         "child.close()\n"

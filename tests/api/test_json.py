@@ -14,10 +14,10 @@ from pydantic import TypeAdapter
 
 import harness
 from harness.api.documents import FORMAT
-from harness.api.options import WITH_JSON
 from harness.api.schemas import DOCUMENTS, document_schema
-from harness.commands import analyse, check, compare, dispatch, report
+from harness.commands import analyse, check, compare, dispatch, report, schema
 from harness.commands import tune as tune_command
+from harness.commands.options import WITH_JSON
 from harness.results.view import read_results
 from harness.space_file import load_spec
 from tests.commands.test_tune import SPACE
@@ -66,11 +66,11 @@ def test_commands_with_a_document_are_those_with_the_option() -> None:
 
 @pytest.mark.parametrize("command", sorted(DOCUMENTS))
 def test_schema_is_printed_and_is_one(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert check.main(["--schema", command]) == 0
-    schema = json.loads(capsys.readouterr().out)
-    jsonschema.Draft202012Validator.check_schema(schema)
+    assert schema.main([command]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    jsonschema.Draft202012Validator.check_schema(printed)
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate({}, schema)
+        jsonschema.validate({}, printed)
 
 
 @pytest.mark.parametrize("command", sorted(DOCUMENTS))

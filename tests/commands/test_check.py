@@ -15,10 +15,10 @@ import yaml
 from rich.console import Console
 
 from harness.analysis.failures import group_failures
-from harness.commands import check
 from harness.commands.check import main
-from harness.commands.check.describe import describe_sample
-from harness.commands.check.inspection import Compiled, Inspection
+from harness.commands.check.checking import TargetCheck, describe_host
+from harness.commands.check.describe import print_target
+from harness.commands.check.inspection import Compiled, KernelInspection
 from harness.commands.check.sweep import _rows
 from harness.commands.check.targets import (
     ARCHITECTURE_LIMITS,
@@ -29,7 +29,8 @@ from harness.commands.check.targets import (
     unchecked,
     why_no_dynamic_memory,
 )
-from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
+from harness.commands.schema import main as schema_main
+from harness.core.errors import BackendUnavailable, BuildFailed, LaunchFailed, UsageError
 from harness.core.program import Binary
 from harness.core.records import Build, Config
 from harness.measure.cuda.nvcc import find_nvcc
@@ -223,7 +224,7 @@ def test_faults_of_all_files_are_printed_with_their_lines(write, capsys):
 
 
 def test_schema_names_its_dialect_and_the_sections_of_a_space(capsys):
-    assert main(["--schema"]) == 0
+    assert schema_main([]) == 0
     schema = json.loads(capsys.readouterr().out)
     assert schema["$schema"].endswith("2020-12/schema")
     kernel, program = (schema["$defs"][n]["properties"] for n in ("SpaceFile", "ProgramSpaceFile"))
@@ -233,7 +234,7 @@ def test_schema_names_its_dialect_and_the_sections_of_a_space(capsys):
 
 def test_schema_accepts_a_space_and_refuses_an_unknown_key(capsys):
     jsonschema = pytest.importorskip("jsonschema")
-    main(["--schema"])
+    schema_main([])
     validator = jsonschema.Draft202012Validator(json.loads(capsys.readouterr().out))
     space = yaml.safe_load(MVMUL.read_text())
     assert not list(validator.iter_errors(space))
@@ -253,7 +254,6 @@ def test_help_says_how_an_editor_uses_the_schema(capsys):
     ("arguments", "message"),
     [
         ([], "name a space, for example spaces/mvmul.yaml"),
-        (["--schema", "SPACE"], "--schema stands alone"),
         (["SPACE", "--no-compile", "--sample", "2"], "--no-compile does not go with"),
         (["SPACE", "--no-compile", "--arch", "sm_90"], "--no-compile does not go with"),
         (["SPACE", "--arch", "sm_90", "--backend", "opencl"], "--backend opencl has none"),
@@ -432,10 +432,10 @@ def compared(write, capsys):
         (path.parent / f"scale.{suffix}").write_text(source)
         (path.parent / "scale.py").write_text(host(**arguments) + launches)
         spec = load_spec(path)
-        reason = check._check_host(Console(width=1000), spec, [])
-        text = capsys.readouterr().out
-        assert bool(reason) == (text == "")
-        return reason or text
+        try:
+            return describe_host(spec, [])
+        except LaunchFailed as error:
+            return str(error)
 
     return of
 
@@ -611,7 +611,9 @@ def test_default_compiles_on_opencl_with_its_local_memory(write, capsys):
 
 @pytest.mark.usefixtures("opencl")
 def test_a_space_without_a_source_for_this_device_is_passed_over(write, capsys, monkeypatch):
-    monkeypatch.setattr(check, "device_target", lambda *_: device_target("opencl"))
+    monkeypatch.setattr(
+        "harness.commands.check.checking.device_target", lambda *_: device_target("opencl")
+    )
     kernel = {"function": "scale", "source": {"cuda": "scale.cu"}, "host": "scale.py"}
     assert main([str(write(kernel=kernel)), str(write("both"))]) == 0
     text = capsys.readouterr().out
@@ -647,13 +649,15 @@ def refused(write, why):
     parameters = {name: {"values": [1, 2, 3, 4], "default": 1} for name in ("BLOCK", "UNROLL")}
     spec = load_spec(write(parameters=parameters, constraints=[]))
     builds = RefusingBuilds(why)
-    return Inspection(spec, SM_90, builds, 8), builds
+    return KernelInspection(spec, SM_90, builds, 8), builds
 
 
 def test_an_error_of_every_configuration_is_compiled_three_times(write):
     inspection, builds = refused(write, lambda program: "scale.cu(3): error: expected a ;")
     out = io.StringIO()
-    assert describe_sample(Console(file=out, width=200), inspection)[0].failure
+    target = TargetCheck(inspection, list(inspection.compiled_until_alike()), 0.0, None)
+    print_target(Console(file=out, width=200), target, is_sweep=False)
+    assert target.results[0].failure
     assert len(builds.started) == 3
     assert "6 others not compiled: the default and 2 others fail with the same" in out.getvalue()
     assert len(list(inspection.compiled())) == 9  # a sweep compiles all that were asked for
@@ -666,7 +670,7 @@ def test_an_error_that_differs_is_compiled_for_all(write, works):
         write,
         lambda program: "" if works in program.text else f"error: {next(errors)} bytes too many",
     )
-    assert len(inspection.compiled_until_alike()) == len(builds.started) == 9
+    assert len(list(inspection.compiled_until_alike())) == len(builds.started) == 9
 
 
 # ------------------------------------------------------------------------- many at once

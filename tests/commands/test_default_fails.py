@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from harness.commands.check import default_run
 from harness.core.errors import HostModuleError
@@ -77,10 +75,9 @@ def run(folder: Path, wrong: tuple[Input, ...], patch: pytest.MonkeyPatch) -> tu
     """Run the default of `check --run`; return whether it works, and what is printed."""
     measurer = WrongDefault(wrong)
     patch.setattr(default_run, "open_measurer", lambda *_, **named: (measurer, "a test"))
-    console = Console(file=io.StringIO(), width=200)
-    works = default_run.run_default(console, make_spec(folder), "auto")
+    ended = default_run.run_default(make_spec(folder), "auto", (), INPUTS)
     assert [problem for problem, _ in measurer.asked] == [i for i in INPUTS if i not in wrong]
-    return works, console.file.getvalue()  # type: ignore[attr-defined]
+    return not ended.why_failed, "\n".join(ended.lines())
 
 
 def test_check_runs_the_default_on_each_input(
@@ -92,7 +89,7 @@ def test_check_runs_the_default_on_each_input(
     works, printed = run(tmp_path, INPUTS[1:], monkeypatch)
     assert not works
     assert f"({INPUTS[1]}): FAILED, wrong_result: y[3] is 1\n" in printed
-    assert printed.endswith("default FAILED on 1 of 2 inputs\n")
+    assert printed.endswith("default FAILED on 1 of 2 inputs")
 
 
 def test_check_gives_a_reason_that_repeats_itself_once_and_doubts_the_reference(
@@ -100,7 +97,7 @@ def test_check_gives_a_reason_that_repeats_itself_once_and_doubts_the_reference(
 ) -> None:
     _, printed = run(tmp_path, INPUTS, monkeypatch)
     assert printed.count("y[3] is 1") == 1
-    assert f"({INPUTS[0]}): FAILED, wrong_result: y[3] is 1\n    1 other input: the same" in printed
+    assert f"({INPUTS[0]}): FAILED, wrong_result: y[3] is 1\n  1 other input: the same" in printed
     assert "even the default is wrong on every input, so the reference may be wrong" in printed
 
 
@@ -114,7 +111,7 @@ def test_check_gives_a_fault_of_the_host_module_once(
     works, printed = run(tmp_path, INPUTS, monkeypatch)
     assert not works
     assert printed.count("KeyError: 'q' (line 25)") == 1
-    assert "1 other input: the same\n  default FAILED on 2 of 2 inputs" in printed
+    assert "1 other input: the same\ndefault FAILED on 2 of 2 inputs" in printed
 
 
 def test_a_default_that_works_is_not_mentioned(

@@ -22,6 +22,11 @@ class Worker(list[object]):
         return "spoilt" in self
 
 
+def process_of(_: object) -> int:
+    """Return the id of the process that runs this."""
+    return os.getpid()
+
+
 def end_once(journal: Path, number: int) -> int:
     """End this process by a signal, but only at the first call."""
     with journal.open("a") as file:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import subprocess
@@ -14,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from harness.commands.check.default_run import run_default
 from harness.core.errors import DeviceBusy, UsageError
@@ -68,7 +66,7 @@ def test_second_process_learns_who_measures_until_that_is_killed(locks: Path) ->
     assert "tune ...; since 20" in message
     assert "secret" not in message
     assert "cpu, 0 compute units" in message
-    assert "harness.check --devices` lists them" in message
+    assert "harness.devices` lists them" in message
     with device_locked(backend_of(CPU)):
         pass
     assert list(locks.iterdir()) == []
@@ -185,9 +183,10 @@ def test_lock_is_free_where_ctrl_c_came_while_its_process_was_started(
 
 
 def test_check_runs_no_default_on_a_device_that_is_measured_on(opencl: Backend) -> None:
-    shown = io.StringIO()
     spec = load_spec(ROOT / "spaces" / "mvmul.yaml")
     with device_locked(opencl):
-        assert not run_default(Console(file=shown, width=1000), spec, "opencl")
-    assert "default not run: this process already measures on this device" in shown.getvalue()
+        ended = run_default(spec, "opencl", (), spec.inputs)
+    assert ended.why_failed.startswith(
+        "default not run: this process already measures on this device"
+    )
     assert list((Path(os.environ["HARNESS_CACHE_DIR"]) / "locks").iterdir()) == []

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.commands import check, compare
+from harness.commands import devices as list_devices
 from harness.core.errors import BackendUnavailable, UsageError
 from harness.measure import choose as measure_choose
 from harness.measure import devices
@@ -194,7 +195,7 @@ def test_opencl_numbers_alone_count_within_the_only_platform(machine, several) -
         (["all", "0"], r"--device all names all devices; leave the others out"),
         (["0", "GPU-aa"], r"names a device twice: NVIDIA H100, sm_90, 80.0 GiB, 0000:1B:00.0"),
         (["T4", "pthread"], r"there is no device"),  # CUDA and OpenCL are not mixed
-        (["0,"], "--device has an empty name; .*--devices"),
+        (["0,"], "--device has an empty name; .*harness.devices"),
     ],
 )
 def test_wrong_names_are_refused_with_the_devices_that_there_are(names, message, several) -> None:
@@ -328,7 +329,7 @@ def listed(inventory: None, capsys: pytest.CaptureFixture[str]) -> Callable[[], 
     """Returns the lines that the command prints."""
 
     def lines() -> list[str]:
-        assert check.main(["--devices"]) == 0
+        assert list_devices.main([]) == 0
         return capsys.readouterr().out.splitlines()
 
     return lines
@@ -385,9 +386,6 @@ def test_machine_without_a_driver_or_a_device_says_why(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--devices", "s.yaml"], "--devices stands alone"),
-        (["--devices", "--json"], "--devices stands alone"),
-        (["--devices", "--device", "0"], "--devices stands alone"),
         (["s.yaml", "--device", "0", "--arch", "sm_90"], "leave --device out"),
         (["s.yaml", "--device", "0", "--no-compile"], "--no-compile does not go with"),
     ],

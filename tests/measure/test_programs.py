@@ -24,7 +24,6 @@ from typing import Any
 import pytest
 
 from harness.commands.check import main as check
-from harness.commands.check.program import try_program
 from harness.core.errors import BackendUnavailable, HostModuleError, LaunchFailed, UsageError
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
 from harness.measure.choose import open_measurer
@@ -90,7 +89,7 @@ measure: {repeats: 3, min_repeats: 2, warmup: 1, precision: 0}
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measurers run in this process."""
     measure_programs_here(monkeypatch)
-    monkeypatch.setattr("harness.commands.check.program_builds.Child", HereChild)
+    monkeypatch.setattr("harness.commands.check.inspection.Child", HereChild)
 
 
 Load = Callable[..., Spec]
@@ -966,13 +965,11 @@ def test_measurer_is_that_of_the_space(load: Load) -> None:
 def test_committed_example_is_built_and_run_in_processes_of_its_own(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from harness.display.formats import make_console
-
-    spec = load_spec(ROOT / "spaces" / "blur_gcc.yaml")
-    assert not try_program(make_console(), spec, 2, 0)[0].failure
+    assert check([str(ROOT / "spaces" / "blur_gcc.yaml"), "--sample", "2"]) == 0
     message = capsys.readouterr().out
-    assert "default on (n=64, steps=8): OK" in message
-    assert "2 other configurations built, 0 failed" in message
+    assert "  default on " in message
+    assert "(n=64, steps=8): OK, " in message
+    assert "3 configurations compiled, 0 failed" in message
 
 
 COUNTED = """\
@@ -1008,8 +1005,8 @@ def test_check_counts_the_builds_of_a_program_by_their_results(
     assert ("#error two" in target["why_failed"]) == (status == 1)
     assert check([str(space), "--sample", "5"]) == status
     text = capsys.readouterr().out
-    assert f"2 other configurations built, {1 - status} failed" in text
-    assert ("\n  compiled, not compiled: 1 x " in text) == (status == 0)
+    assert "3 configurations compiled, 1 failed" in text
+    assert "\n  compiled for program.build, not compiled: 1 x " in text
     assert "error: #error two" in text
 
 

@@ -1,18 +1,16 @@
-"""Run the default of a space once on each input, and verify it."""
+"""Run the default of a space once on inputs, and verify it."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
-
-from rich.console import Console
+from dataclasses import dataclass
 
 from harness.analysis.failures import headline, suspects
 from harness.core.errors import BackendUnavailable, HostModuleError
 from harness.core.records import Input, Outcome
 from harness.core.text import counted, format_time
-from harness.display.text import print_line
 from harness.measure.choose import fitted_to, open_measurer
 from harness.measure.measurer import Measurer
 from harness.space import ConstrainedSpace
@@ -20,76 +18,107 @@ from harness.space_file import Spec
 
 _RUNS = {"repeats": 2, "min_repeats": 2, "energy": False}
 
+Failure = tuple[str, str]
+"""The outcome of a failure and its reason."""
 
-def run_default(console: Console, spec: Spec, backend: str, devices: Sequence[str] = ()) -> bool:
-    """Run and verify the default on each input; print how it ended, and return whether it works on
-    all of them."""
+
+@dataclass(frozen=True)
+class InputRun:
+    """How the default ended on an input: its time, or a failure."""
+
+    problem: Input
+    time: str = ""
+    failure: Failure | None = None
+    warnings: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class DefaultRun:
+    """How the default ended on inputs, and where; or why it was not run, or not on all of them."""
+
+    spec: Spec
+    environment: str = ""
+    runs: Sequence[InputRun] = ()
+    why_not_run: str = ""
+
+    @property
+    def failures(self) -> Sequence[Failure]:
+        """The failures, one for each input."""
+        return [run.failure for run in self.runs if run.failure is not None]
+
+    @property
+    def why_failed(self) -> str:
+        """Why it does not work; empty where it does."""
+        return "\n".join(self.lines()) if self.failures or self.why_not_run else ""
+
+    def lines(self) -> Iterator[str]:
+        """Describe how it ended; a reason that repeats itself is given once."""
+        if not self.environment:
+            yield f"default not run: {self.why_not_run}"
+            return
+        yield f"default on {self.environment}:"
+        reasons = Counter(self.failures)
+        told = set[Failure]()
+        for run in self.runs:
+            if run.failure is None:
+                yield f"  ({run.problem}): OK, {run.time}, verified"
+                yield from (f"  warning: {text}" for text in run.warnings)
+            elif run.failure not in told:
+                told.add(run.failure)
+                yield f"  ({run.problem}): FAILED, {': '.join(run.failure)}"
+        if self.why_not_run:
+            yield f"  not run: {self.why_not_run}"
+            return
+        for (outcome, reason), count in reasons.items():
+            if count > 1:
+                failed = f"FAILED, {outcome}: {headline(reason)}"
+                again = "the same" if len(reasons) == 1 else failed
+                yield f"  {counted(count - 1, 'other input')}: {again}"
+        if self.failures:
+            inputs = f"{len(self.failures)} of {counted(len(self.runs), 'input')}"
+            yield f"default FAILED on {inputs}{self._advice()}"
+
+    def _advice(self) -> str:
+        """Say what may be wrong where the default is wrong on every input."""
+        outcomes = [outcome for outcome, _ in self.failures]
+        if len(outcomes) < len(self.spec.inputs) or {*outcomes} != {str(Outcome.WRONG_RESULT)}:
+            return ""
+        is_program = self.spec.program is not None
+        return f": even the default is wrong on every input, so {suspects(is_program)}"
+
+
+def run_default(
+    spec: Spec, backend: str, devices: Sequence[str], inputs: Sequence[Input]
+) -> DefaultRun:
+    """Run and verify the default on each of these inputs."""
     try:
         measurer, _ = open_measurer(spec.with_measure(_RUNS), backend, devices=devices)
     except BackendUnavailable as error:
-        print_line(console, f"  default not run: {error}")
-        return False
+        return DefaultRun(spec, why_not_run=str(error))
+    runs: list[InputRun] = []
     with closing(measurer):
-        spec = fitted_to(spec, measurer)
-        print_line(console, f"  default on {measurer.environment}:")
+        environment, fitted = str(measurer.environment), fitted_to(spec, measurer)
         try:
-            failed = _run_all(console, spec, measurer)
+            runs += (_run(fitted, measurer, problem) for problem in inputs)
         except BackendUnavailable as error:
-            print_line(console, f"    not run: {error}")
-            return False
-    if not failed:
-        return True
-    inputs = f"{len(failed)} of {counted(len(spec.inputs), 'input')}"
-    outcomes = [outcome for outcome, _ in failed]
-    print_line(console, f"  default FAILED on {inputs}{_advice(spec, outcomes)}")
-    return False
+            return DefaultRun(spec, environment, runs, str(error))
+    return DefaultRun(spec, environment, runs)
 
 
-def _run_all(console: Console, spec: Spec, measurer: Measurer) -> list[tuple[str, str]]:
-    """Run the default on each input and print the results, a reason that repeats itself once;
-    return the outcome and the reason of each failure."""
-    failed = list[tuple[str, str]]()
-    for problem in spec.inputs:
-        known = len(measurer.notices)
-        found = _run(spec, measurer, problem)
-        if isinstance(found, str):
-            print_line(console, f"    ({problem}): {found}")
-            for text in measurer.notices[known:]:
-                print_line(console, f"    warning: {text}")
-            continue
-        # A host module's fault names the input as well.
-        failure = found[0], found[1].replace(f" on the input ({problem})", "")
-        if failure not in failed:
-            print_line(console, f"    ({problem}): FAILED, {failure[0]}: {failure[1]}")
-        failed.append(failure)
-    reasons = Counter(failed)
-    for (outcome, reason), count in reasons.items():
-        if count > 1:
-            others = counted(count - 1, "other input")
-            again = "the same" if len(reasons) == 1 else f"FAILED, {outcome}: {headline(reason)}"
-            print_line(console, f"    {others}: {again}")
-    return failed
-
-
-def _run(spec: Spec, measurer: Measurer, problem: Input) -> str | tuple[str, str]:
-    """Run the default on an input; return its result, or the outcome and the reason of a
-    failure."""
+def _run(spec: Spec, measurer: Measurer, problem: Input) -> InputRun:
+    """Run the default on an input."""
     space = ConstrainedSpace.of(spec, problem, measurer.limits, measurer.compiler)
     default = space.canonical(space.default)
     illegal = space.why_illegal(default)
     if illegal is not None:
-        return "illegal", illegal
+        return InputRun(problem, failure=("illegal", illegal))
+    earlier = len(measurer.notices)
     try:
-        found = measurer.measure(space, problem, default, None)
+        ended = measurer.measure(space, problem, default, None)
     except HostModuleError as error:
-        return "host module", str(error)
-    if found.timing is None:
-        return str(found.outcome), found.message
-    return f"OK, {format_time(found.time_s)}, verified"
-
-
-def _advice(spec: Spec, outcomes: list[str]) -> str:
-    """Say what may be wrong where the default is wrong on every input."""
-    if len(outcomes) < len(spec.inputs) or {*outcomes} != {str(Outcome.WRONG_RESULT)}:
-        return ""
-    return f": even the default is wrong on every input, so {suspects(spec.program is not None)}"
+        # A fault of the host module names the input as well.
+        reason = str(error).replace(f" on the input ({problem})", "")
+        return InputRun(problem, failure=("host module", reason))
+    if ended.timing is None:
+        return InputRun(problem, failure=(str(ended.outcome), ended.message))
+    return InputRun(problem, format_time(ended.time_s), warnings=measurer.notices[earlier:])

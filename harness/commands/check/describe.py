@@ -9,28 +9,29 @@ from rich.padding import Padding
 from rich.table import Table
 
 from harness.analysis.failures import group_failures
+from harness.api.options import CheckOptions
+from harness.commands.check.checking import SpaceCheck, TargetCheck
 from harness.commands.check.inspection import (
     ALIKE,
     Compiled,
     Inspection,
-    SampledBuilds,
+    KernelInspection,
+    ProgramInspection,
     SpaceSize,
-    size_of,
 )
+from harness.commands.check.sweep import print_sweep
 from harness.commands.check.targets import (
     DEVICE_ONLY_LIMIT,
-    checked_spaces,
     unchecked,
     why_no_dynamic_memory,
 )
 from harness.constraints.expression import Expression
-from harness.core.records import LIMIT_NAMES, Build, Config, Value, shown
+from harness.core.records import LIMIT_NAMES, Build, Value, shown
 from harness.core.text import counted, format_time
 from harness.display.text import make_table, print_line, print_lines
 from harness.measure.cuda.gpus import name_of
 from harness.models.folds import ENOUGH_INPUTS, FEWEST_INPUTS
-from harness.space_file import Parameter, ProgramPlan, Spec
-from harness.space_file.command_line import NoLauncher, command_line
+from harness.space_file import Parameter, Spec
 from harness.space_file.inputs import feature_ranges
 
 _LISTED_VALUES = 10
@@ -38,22 +39,36 @@ _LISTED_INPUTS = 3
 _SHOWN_REASONS = 10
 
 
-def print_notices(console: Console, spec: Spec, compiler: str | None = None) -> None:
-    """Print the notices of the space's named flags, of one compiler or of all."""
-    for notice in spec.notices:
-        if compiler in (None, notice.compiler):
-            print_line(console, f"  note: {notice}")
-
-
 # ------------------------------------------------------------------------------- the space
 
 
-def describe_space(console: Console, spec: Spec) -> None:
+def print_check(console: Console, space: SpaceCheck, options: CheckOptions) -> None:
+    """Print a space and what was found of it, without the reasons of failures."""
+    spec, is_program = space.spec, space.spec.program is not None
+    _print_space(console, space)
+    if not space.targets and not (is_program and options.no_compile):
+        _print_notices(console, spec)
+    for target in space.targets:
+        print_target(console, target, options.compile is not None)
+    if space.why_unbuilt:
+        print_line(console, f"  default FAILED: {space.why_unbuilt}")
+    if space.host:
+        print_line(console, f"  host module on {space.host}")
+    for name, reason in space.passed_over.items():
+        print_line(console, f"  not compiled for {name}: {reason}")
+    if is_program and options.compile is not None and not options.run:
+        print_line(console, "  With --compile, no program is run.")
+    if space.run is not None:
+        print_lines(console, (f"  {line}" for line in space.run.lines()))
+    console.print()
+
+
+def _print_space(console: Console, space: SpaceCheck) -> None:
     """Print the size, inputs, parameters, constraints, default and baselines of a space."""
+    spec = space.spec
     title = f": {spec.title}" if spec.title else ""
     print_line(console, f"{spec.name}{title} ({spec.path})")
-    for heading, compiler in _flag_sets(spec):
-        size = size_of(spec, checked_spaces(spec, compiler=compiler))
+    for heading, size in space.sizes.items():
         print_line(console, f"  {heading}{format_size(size)}")
     print_line(console, f"  {counted(len(spec.inputs), 'input')}: {_inputs(spec)}")
     if len(spec.inputs) < FEWEST_INPUTS:
@@ -64,30 +79,29 @@ def describe_space(console: Console, spec: Spec) -> None:
         )
     console.print(Padding(_parameters_table(spec), (0, 0, 0, 2), expand=False))
     print_lines(console, _relations(spec))
-    default = Config({p.name: p.default for p in spec.parameters})
-    print_line(console, f"  default: {default}")
+    print_line(console, f"  default: {space.default}")
     if spec.baselines:
         names = ", ".join(baseline.name for baseline in spec.baselines)
         print_line(console, f"  other baselines: {names}")
-    if spec.program is not None:
-        print_line(console, f"  {_launcher(spec.program, spec.features)}")
+    if space.why_no_launcher:
+        print_line(console, f"  note: a dispatcher will have no launcher: {space.why_no_launcher}")
+    elif spec.program is not None:
+        sources = "; ".join(f"{name} is {source}" for name, source in space.launcher.items())
+        print_line(console, f"  launcher: {sources}")
 
 
-def _launcher(plan: ProgramPlan, features: Sequence[str]) -> str:
-    """Say where a dispatcher's launcher finds the features, or why it would have none."""
-    try:
-        sources = command_line(plan, features).sources
-    except NoLauncher as error:
-        return f"note: a dispatcher will have no launcher: {error}"
-    return "launcher: " + "; ".join(f"{name} is {found}" for name, found in sources.items())
+def _print_notices(console: Console, spec: Spec, compiler: str | None = None) -> None:
+    """Print the notices of the space's named flags, of one compiler or of all."""
+    for notice in spec.notices:
+        if compiler in (None, notice.compiler):
+            print_line(console, f"  note: {notice}")
 
 
 def _relations(spec: Spec) -> Iterator[str]:
     """Describe the constraints, and the conditions under which parameters matter."""
     for constraint in spec.constraints:
         expression = constraint.expression
-        file = "" if constraint.path == spec.path else f" of {constraint.path}"
-        where = f"line {constraint.line}{file}{_needs(expression)}"
+        where = f"line {constraint.line}{_needs(expression)}"
         yield f"  constraint: {expression.written} ({where})"
     for p in spec.parameters:
         if p.when is not None:
@@ -101,21 +115,6 @@ def _needs(expression: Expression) -> str:
         return ""
     where = "a device" if DEVICE_ONLY_LIMIT in needs else "a device or --arch"
     return f"; checked with {where}, for {', '.join(needs)}"
-
-
-def _flag_sets(spec: Spec) -> Iterator[tuple[str, str | None]]:
-    """Yield the headings of the sizes, each with the compiler whose flags count."""
-    compilers = {"cuda": "nvcc", "opencl": "opencl"}
-    if spec.program is not None:
-        yield "", spec.program_compiler
-        return
-    if all(p.compiler is None for p in spec.parameters):
-        yield "", None
-        return
-    for language in sorted(spec.sources):
-        compiler = compilers[language]
-        has_flags = any(p.compiler == compiler for p in spec.parameters)
-        yield f"{language}, {'with' if has_flags else 'no'} compiler flags: ", compiler
 
 
 def format_size(size: SpaceSize) -> str:
@@ -170,44 +169,52 @@ def _values(parameter: Parameter) -> str:
 # -------------------------------------------------------------------- compiled configurations
 
 
-def print_compile_notes(console: Console, inspection: Inspection) -> None:
-    """Print the size of the space within the target's limits, and notes on its compilation."""
-    spec, target = inspection.spec, inspection.target
-    print_line(console, f"  within the limits of {target.name}: {format_size(inspection.size)}")
-    print_notices(console, spec, target.backend.compiler)
-    notes = [*unchecked(spec, target), why_no_dynamic_memory(spec, target)]
-    print_lines(console, (f"  note: {sentence}" for sentence in notes if sentence))
-    print_missing(console, inspection)
-
-
-def print_missing(console: Console, inspection: SampledBuilds) -> None:
-    """Print a note where the sample has fewer configurations than were asked for."""
+def print_target(console: Console, target: TargetCheck, is_sweep: bool) -> None:
+    """Print the builds for a target: of a few each, of many a summary."""
+    inspection, results = target.inspection, target.results
+    print_lines(console, (f"  {line}" for line in _notes(inspection)))
     if inspection.missing:
-        others = inspection.count - 1
+        others = len(inspection.configs) - 1
         legal = f"{others} of {others + inspection.missing} other legal configurations"
         print_line(console, f"  note: only {legal} were found to compile")
-
-
-def describe_sample(console: Console, inspection: Inspection) -> Sequence[Compiled]:
-    """Print each compiled configuration; return all results."""
-    print_compile_notes(console, inspection)
-    results = inspection.compiled_until_alike()
-    if len(results) > 1:
+    if is_sweep:
+        print_sweep(console, target)
+    elif len(results) > 1:
         works = [result for result in results if not result.failure]
-        if works:
+        if works and isinstance(inspection, KernelInspection):
             console.print(Padding(_sample_table(inspection, works), (0, 0, 0, 2), expand=False))
             print_line(console, f"  {_table_notes(inspection)}")
-        print_line(console, f"  {_totals(results)}")
-        print_unbuilt(console, "compiled", inspection.count - len(results))
-    describe_default(console, inspection, results[0])
-    return results
+        print_line(console, f"  {_totals(target)}")
+        unbuilt = len(inspection.configs) - len(results)
+        if unbuilt:
+            alike = f"the default and {ALIKE - 1} others fail with the same message"
+            print_line(console, f"  {counted(unbuilt, 'other')} not compiled: {alike}")
+    _print_default(console, inspection, results[0])
 
 
-def print_unbuilt(console: Console, built: str, count: int) -> None:
-    """Print a note on others that were not tried, since the first all failed alike."""
-    if count:
-        others = f"the default and {ALIKE - 1} others fail with the same message"
-        print_line(console, f"  {counted(count, 'other')} not {built}: {others}")
+def _notes(inspection: Inspection) -> Iterator[str]:
+    """Describe the size of the space within the target's limits, and what to note."""
+    spec = inspection.spec
+    if isinstance(inspection, ProgramInspection):
+        yield from (f"note: {notice}" for notice in spec.notices)
+        yield f"built with {inspection.identity}{_version_hint(spec)}"
+    if isinstance(inspection, KernelInspection):
+        target = inspection.target
+        yield f"within the limits of {target.name}: {format_size(inspection.size)}"
+        compiler = target.backend.compiler
+        notices = [str(n) for n in spec.notices if compiler in (None, n.compiler)]
+        notices += [*unchecked(spec, target), why_no_dynamic_memory(spec, target) or ""]
+        yield from (f"note: {sentence}" for sentence in notices if sentence)
+
+
+def _version_hint(spec: Spec) -> str:
+    """Explain `version:` where the first word of the build may not be the compiler."""
+    if spec.program is None or not spec.program.build or spec.program.version is not None:
+        return ""
+    return (
+        "; a change of that file or of its version rebuilds everything. If it starts another "
+        "compiler, as env, a wrapper or a shell does, give `version:` that compiler's command"
+    )
 
 
 def print_reasons(console: Console, results: Sequence[Compiled], prefix: str = "") -> None:
@@ -229,8 +236,7 @@ def _print_reasons(console: Console, kind: str, failed: Sequence[Compiled]) -> N
         print_line(console, f"  {kind}: {rest} x {len(groups) - _SHOWN_REASONS} other reasons")
 
 
-def describe_default(console: Console, inspection: SampledBuilds, default: Compiled) -> None:
-    """Print the result of the default."""
+def _print_default(console: Console, inspection: Inspection, default: Compiled) -> None:
     status = "FAILED" if default.failure else "OK"
     build = f" ({_describe_build(default.build, default.dynamic_bytes)})" if default.build else ""
     print_line(console, f"  default for {inspection.name}: {status}{build}")
@@ -253,7 +259,7 @@ def _describe_build(build: Build, dynamic_bytes: int) -> str:
     return "; ".join(facts)
 
 
-def _sample_table(inspection: Inspection, results: Sequence[Compiled]) -> Table:
+def _sample_table(inspection: KernelInspection, results: Sequence[Compiled]) -> Table:
     target = inspection.target
     memory = "shared memory" if target.arch else "local memory"
     head = ["configuration", "registers", memory, "spills", "group", "occupancy", "compiled in"]
@@ -264,7 +270,7 @@ def _sample_table(inspection: Inspection, results: Sequence[Compiled]) -> Table:
     return make_table(head, rows, title=title, left=(0, 5, 7), wrap=range(len(head)))
 
 
-def _table_notes(inspection: Inspection) -> str:
+def _table_notes(inspection: KernelInspection) -> str:
     spec = inspection.spec
     notes = (
         "The default comes first, unless it failed. Registers, memory and spills are the maximum "
@@ -293,15 +299,15 @@ def _number(value: int | None, unit: str = "") -> str:
     return "-" if value is None else f"{value:,}{unit}"
 
 
-def _totals(results: Sequence[Compiled]) -> str:
+def _totals(target: TargetCheck) -> str:
+    results = target.results
     builds = [result.build for result in results if result.build]
     failed = sum(bool(result.failure) for result in results)
     facts = [f"{counted(len(results), 'configuration')} compiled, {failed} failed"]
-    codes = {build.binary_sha256 for build in builds if build.binary_sha256}
     registers = [build.registers for build in builds if build.registers is not None]
-    if codes:
+    if target.codes:
         most = "" if registers else "at most "  # PoCL's digest is of the source, not of the code
-        facts.append(f"{most}{counted(len(codes), 'different machine code')}")
+        facts.append(f"{most}{counted(len(target.codes), 'different machine code')}")
     if registers:
         facts.append(f"{min(registers)} to {max(registers)} registers")
         spilling = sum(bool(build.spill_bytes) for build in builds)

@@ -1,25 +1,37 @@
-"""Count the configurations of a space, and compile some of them for a target; no kernel is run."""
+"""Count the configurations of a space, and build some of them for a target; none is run."""
 
 from __future__ import annotations
 
 import math
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 
 from harness.analysis.failures import headline
-from harness.commands.check.targets import CompileTarget, fitted_spec, target_spaces
-from harness.core.errors import BuildFailed, ExpressionError
+from harness.commands.check.targets import (
+    CompileTarget,
+    checked_spaces,
+    fitted_spec,
+    target_spaces,
+)
+from harness.core.errors import BackendUnavailable, BuildFailed, ExpressionError
+from harness.core.machine import usable_cores
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import Build, Config, Input
 from harness.measure.builds.queue import BuildQueue
 from harness.measure.cuda.cubin import kernel_symbol, packed_arguments, parameter_places
 from harness.measure.cuda.occupancy import Occupancy, occupancy
 from harness.measure.device.bound import why_unloadable
+from harness.measure.flags import fitted_to_program
 from harness.measure.kernels.data import KernelData
+from harness.measure.process.child import Child, ChildLost
+from harness.measure.programs.building import CommandBackend, backend_of, command_build
+from harness.measure.programs.worker import ProgramWorker
 from harness.space import ConstrainedSpace
 from harness.space.launches import make_program
 from harness.space_file import Parameter, Spec
@@ -27,11 +39,7 @@ from harness.space_file import Parameter, Spec
 ALIKE = 3
 """So many configurations that fail with one message show that the message is that of all."""
 
-
-def are_alike(failures: Sequence[str | None]) -> bool:
-    """Whether the first ALIKE configurations failed with one message; None is one that is built."""
-    first = failures[:ALIKE]
-    return len(first) == ALIKE and None not in first and len({*first}) == 1
+_ASK_TIMEOUT_S = 300.0
 
 
 @dataclass(frozen=True)
@@ -102,47 +110,96 @@ class Compiled:
         return headline(log, ("error", "fatal", "warning"))
 
 
-class SampledBuilds(Protocol):
-    """The builds of a space's default and of a sample of its other configurations.
+class Inspection(ABC):
+    """The builds of a space's default and of a uniform sample of its other configurations, for the
+    first input.
 
-    `name` is what they are built for or with. `missing` is how many configurations the sample
-    lacks.
+    They start at once, with the default and the few others that show whether its failure is that of
+    all. `name` is what they are built for or with, `spec` the space without the flags that the
+    compiler does not know, `size` that within the limits of the target, and `missing` how many
+    configurations the sample lacks.
     """
 
-    spec: Spec
-    space: ConstrainedSpace
-    missing: int
+    def __init__(
+        self,
+        spec: Spec,
+        name: str,
+        builds: BuildQueue[Any],
+        spaces: Mapping[Input, ConstrainedSpace],
+        sample: int,
+        seed: int,
+    ) -> None:
+        self.spec = spec
+        self.name = name
+        self._builds = builds
+        self._spaces = spaces
+        self.space = spaces[spec.inputs[0]]
+        default = self.space.default
+        legal = {default} if self.space.is_legal(default) else set()
+        others = self.space.sample(random.Random(seed), sample, legal) if sample else []
+        self.missing = sample - len(others)
+        self.configs = (default, *others)
+        self.start(self.configs[:ALIKE])
 
     @property
-    def name(self) -> str:
-        """What is built for, or with."""
+    def size(self) -> SpaceSize:
+        """The size of the space within the target's limits."""
+        return size_of(self.spec, self._spaces)
 
     @property
-    def count(self) -> int:
-        """The number of configurations, with the default."""
-
-    @property
+    @abstractmethod
     def built_with(self) -> Sequence[Parameter]:
         """The parameters that act in the build."""
 
-    def compiled(self) -> Iterator[Compiled]:
-        """Wait for each configuration, the default first."""
+    @abstractmethod
+    def program(self, config: Config) -> Any:
+        """Return what is built of a configuration."""
 
     def start(self, configs: Iterable[Config]) -> None:
         """Start the builds of configurations."""
+        for config in configs:
+            self._builds.start(self.program(config))
 
     def code_of(self, config: Config) -> str | None:
-        """Return the digest of a configuration's machine code; None where it is not built."""
+        """Return the digest of a configuration's machine code; None where it is not compiled."""
+        try:
+            return self._builds.finish(self.program(config)).build.binary_sha256
+        except BuildFailed:
+            return None
+
+    def compiled(self) -> Iterator[Compiled]:
+        """Wait for each configuration, the default first."""
+        self.start(self.configs)
+        return map(self._compiled, self.configs)
+
+    def compiled_until_alike(self) -> Iterator[Compiled]:
+        """Wait for each configuration, the default first; only for the first ALIKE where these
+        are refused with one message, which no configuration is likely to mend."""
+        refusals = set[str | None]()
+        for number, config in enumerate(self.configs, 1):
+            result = self._compiled(config)
+            yield result
+            if number > ALIKE:
+                continue
+            refusals.add(result.headline if result.is_refused else None)
+            if None in refusals or len(refusals) > 1:
+                self.start(self.configs)
+            elif number == ALIKE:
+                return
+
+    def _compiled(self, config: Config) -> Compiled:
+        try:
+            return self.judged(config, self._builds.finish(self.program(config)))
+        except (BuildFailed, ExpressionError) as error:
+            return Compiled(config, failure=str(error))
+
+    def judged(self, config: Config, binary: Binary) -> Compiled:
+        """Describe a build."""
+        return Compiled(config, binary.build)
 
 
-class Inspection:
-    """The compilation of a space's default and of a uniform sample of its other configurations.
-
-    The sample is of the first input. Compilation starts at once, in the target's `builds`, with
-    the default and the few others that show whether its failure is that of all. `missing` is how
-    many configurations the sample lacks. `spec` is the space without the flags that the target's
-    compiler does not know, `space` that of the first input.
-    """
+class KernelInspection(Inspection):
+    """The builds of a kernel for a target, by its `builds`."""
 
     def __init__(
         self,
@@ -152,100 +209,45 @@ class Inspection:
         sample: int = 0,
         seed: int = 0,
     ) -> None:
-        spec = fitted_spec(spec, target, builds)
-        self.spec = spec
         self.target = target
-        self._builds = builds
-        self._spaces = target_spaces(spec, target)
-        self.space = self._spaces[spec.inputs[0]]
-        default = self.space.default
-        legal = {default} if self.space.is_legal(default) else set()
-        others = self.space.sample(random.Random(seed), sample, legal) if sample else []
-        self.missing = sample - len(others)
-        self._configs = (default, *others)
-        self.start(self._configs[:ALIKE])
+        spec = fitted_spec(spec, target, builds)
+        super().__init__(spec, target.name, builds, target_spaces(spec, target), sample, seed)
 
-    def start(self, configs: Iterable[Config]) -> None:
-        """Start the builds of configurations."""
-        for config in configs:
-            self._builds.start(self._program(config))
-
-    def code_of(self, config: Config) -> str | None:
-        """Return the digest of a configuration's machine code; None where it is not compiled."""
-        try:
-            return self._builds.finish(self._program(config)).build.binary_sha256
-        except BuildFailed:
-            return None
-
-    def _program(self, config: Config) -> Program:
+    def program(self, config: Config) -> Program:
+        """Return the source with its options."""
         return make_program(self.spec, self.space, config, self.target.language)
-
-    @property
-    def name(self) -> str:
-        """The target's name."""
-        return self.target.name
-
-    @property
-    def count(self) -> int:
-        """The number of compiled configurations, with the default."""
-        return len(self._configs)
 
     @property
     def built_with(self) -> Sequence[Parameter]:
         """The parameters that do not change the launch."""
         return [p for p in self.space.parameters if p.role != "launch"]
 
-    @property
-    def size(self) -> SpaceSize:
-        """The size of the space within the target's limits."""
-        return size_of(self.spec, self._spaces)
-
-    def compiled(self) -> Iterator[Compiled]:
-        """Wait for each configuration, the default first."""
-        self.start(self._configs)
-        return map(self._compiled, self._configs)
-
-    def compiled_until_alike(self) -> list[Compiled]:
-        """Wait for each configuration, the default first; only for the first ALIKE where these
-        are refused with one message, which no configuration is likely to mend."""
-        first: list[Compiled] = []
-        for config in self._configs[:ALIKE]:
-            first.append(self._compiled(config))
-            if not first[-1].is_refused:
-                self.start(self._configs)
-        if are_alike([result.headline if result.is_refused else None for result in first]):
-            return first
-        self.start(self._configs)
-        return [*first, *map(self._compiled, self._configs[ALIKE:])]
-
-    def why_default_illegal(self) -> str | None:
+    def _why_default_illegal(self) -> str | None:
         """Return why the target refuses the default on some input; None where it allows it."""
-        default = self.space.default
         for problem, space in self._spaces.items():
-            reason = space.why_illegal(default)
+            reason = space.why_illegal(self.space.default)
             if reason is not None:
-                return f"{self.target.name} does not allow it on the input ({problem}): {reason}"
+                return f"{self.name} does not allow it on the input ({problem}): {reason}"
         return None
 
-    def _compiled(self, config: Config) -> Compiled:
-        failure = self.why_default_illegal() if config == self.space.default else None
-        try:
-            binary = self._builds.finish(self._program(config))
-            build = binary.build
-            launch = self._launch(config)
-        except (BuildFailed, ExpressionError) as error:
-            return Compiled(config, failure=str(error))
-        group_size = math.prod(launch.group) if launch else None
+    def judged(self, config: Config, binary: Binary) -> Compiled:
+        """Describe a build, and say whether the target can launch it."""
+        build, launch = binary.build, self._launch(config)
+        failure = self._why_default_illegal() if config == self.space.default else None
         resident = self._occupancy(build, launch)
         missing = self._why_missing(binary)
-        failure = failure or missing
-        failure = failure or why_unloadable(build, self.target.limits)
+        failure = failure or missing or why_unloadable(build, self.target.limits)
         if not failure and resident is not None and resident.active_groups == 0:
             failure = f"no multiprocessor can hold a block of it: {resident.limiter}"
-        # An OpenCL kernel may ignore the launch's: only CUDA's is known to count.
-        dynamic_bytes = launch.shared_bytes if launch and self.target.arch else 0
         return Compiled(
-            config, build, group_size, resident, failure or "", dynamic_bytes, missing is not None
+            config,
+            build,
+            math.prod(launch.group) if launch else None,
+            resident,
+            failure or "",
+            # An OpenCL kernel may ignore the launch's: only CUDA's is known to count.
+            launch.shared_bytes if launch and self.target.arch else 0,
+            missing is not None,
         )
 
     def _why_missing(self, binary: Binary) -> str | None:
@@ -271,7 +273,7 @@ class Inspection:
         if self.target.arch is None or self.spec.launch is None:
             return
         try:
-            cubin = self._builds.finish(self._program(self.space.default)).data
+            cubin = self._builds.finish(self.program(self.space.default)).data
             places = parameter_places(cubin, kernel_symbol(cubin, self.spec.functions[0]))
         except (BuildFailed, LookupError):
             return  # reported with the default's build
@@ -295,3 +297,39 @@ class Inspection:
         group_size = math.prod(launch.group)
         shared_bytes = (build.shared_bytes or 0) + launch.shared_bytes
         return occupancy(self.target.arch, group_size, build.registers, shared_bytes)
+
+
+class ProgramInspection(Inspection):
+    """The builds of a program by its own command; this needs its compiler, but no device."""
+
+    def __init__(self, spec: Spec, sample: int = 0, seed: int = 0) -> None:
+        """Ask the compiler for its identity; raises BackendUnavailable where it is missing."""
+        self._backend = backend = backend_of(spec)
+        self.identity = _identity(backend)
+        builds = BuildQueue(backend, self.identity, at_once=usable_cores())
+        spec, name = fitted_to_program(spec), backend.compiler or "program.build"
+        spaces = checked_spaces(spec, backend.limits, backend.compiler)
+        super().__init__(spec, name, builds, spaces, sample, seed)
+
+    def program(self, config: Config) -> Any:
+        """Return the command with its files."""
+        return command_build(self.spec, self.space, config, self.spec.inputs[0])
+
+    @property
+    def built_with(self) -> Sequence[Parameter]:
+        """The parameters that the build names; others may act in `run` or `environment` alone."""
+        named = frozenset().union(*(template.names for template in self._backend.plan.build))
+        return [p for p in self.space.parameters if p.role == "flag" or p.name in named]
+
+    def close(self) -> None:
+        """End the builders."""
+        self._builds.close()
+
+
+def _identity(backend: CommandBackend) -> str:
+    """Ask for the compiler's identity in a process of its own, where its commands end with it."""
+    with closing(Child(ProgramWorker)) as child:
+        try:
+            return child.call(ProgramWorker.identity, backend, timeout_s=_ASK_TIMEOUT_S)
+        except ChildLost as lost:
+            raise BackendUnavailable(f"the process that asks the compiler {lost}") from None

@@ -1,102 +1,63 @@
-"""Compile many configurations of a space, and print the counts, resources and failures.
-
-No kernel is run, and an architecture of nvcc needs no GPU.
-"""
+"""Print the counts and resources of many builds."""
 
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 
-from harness.commands.check.inspection import Compiled, SampledBuilds
+from harness.commands.check.checking import TargetCheck
+from harness.commands.check.inspection import Compiled
 from harness.core.text import counted, format_time
-from harness.display.formats import make_console
-from harness.display.progress import ProgressDisplay
 from harness.display.text import make_table, print_line
 
 
-@dataclass(frozen=True)
-class Sweep:
-    """The results of compiling configurations."""
-
-    results: Sequence[Compiled]
-    wall_s: float
-
-    @property
-    def built(self) -> list[Compiled]:
-        """The configurations that the compiler built."""
-        return [result for result in self.results if result.build is not None]
-
-    @property
-    def codes(self) -> set[str]:
-        """The digests of the different machine codes."""
-        found = (result.build.binary_sha256 for result in self.results if result.build)
-        return {sha256 for sha256 in found if sha256 is not None}
-
-    @property
-    def refused(self) -> list[Compiled]:
-        """The configurations that the compiler refused."""
-        return [result for result in self.results if result.build is None]
-
-    @property
-    def unlaunchable(self) -> list[Compiled]:
-        """The configurations that were built and that the target cannot launch."""
-        return [result for result in self.built if result.failure]
-
-
-def sweep(inspection: SampledBuilds) -> Sweep:
-    """Wait for all configurations of an inspection, with progress on standard error."""
-    started = time.perf_counter()
-    results: list[Compiled] = []
-    with ProgressDisplay(make_console(stderr=True)) as display:
-        title = f"{inspection.spec.name} for {inspection.name}"
-        display.begin_stage(title, inspection.count)
-        for result in inspection.compiled():
-            results.append(result)
-            display.step(result.headline if result.failure else "compiled")
-    return Sweep(results, time.perf_counter() - started)
-
-
-def describe_sweep(console: Console, inspection: SampledBuilds, found: Sweep) -> None:
-    """Print the number of machine codes and their resources."""
-    print_line(
-        console, f"  {inspection.name}: {_counts(found, inspection.spec.program is not None)}"
-    )
-    print_line(console, f"  {_times(found)}")
-    rows = list(_rows(found.built))
+def print_sweep(console: Console, target: TargetCheck) -> None:
+    """Print the number of machine codes, their resources, and parameters that change no build."""
+    inspection = target.inspection
+    print_line(console, f"  {inspection.name}: {_counts(target)}")
+    print_line(console, f"  {_times(target)}")
+    rows = [row for row in _rows(target.results) if row[1]]
     if rows:
         console.print(Padding(_table(rows), (0, 0, 0, 2), expand=False))
+    unless = ", unless the host module reads it" if inspection.spec.program is None else ""
+    for name, tried in (target.without_effect or {}).items():
+        print_line(
+            console,
+            f"  note: {name} changes no build of {tried} tried for {inspection.name}. "
+            f"Leave it out there{unless}.",
+        )
 
 
-def _counts(found: Sweep, is_program: bool) -> str:
-    total, codes = len(found.results), len(found.codes)
+def _counts(target: TargetCheck) -> str:
+    results, is_program = target.results, target.inspection.spec.program is not None
+    built = [result for result in results if result.build is not None]
+    unlaunchable = sum(bool(result.failure) for result in built)
     # nvcc writes its options into an executable, so that equal code may have several digests.
     most = "at most " if is_program else ""
-    unlaunchable = "" if is_program else f", {len(found.unlaunchable)} not launchable"
     return (
-        f"{counted(total, 'configuration')} with the default: {len(found.built)} compiled to "
-        f"{most}{counted(codes, 'different machine code')}, {len(found.refused)} not compiled"
-        f"{unlaunchable}"
+        f"{counted(len(results), 'configuration')} with the default: {len(built)} compiled to "
+        f"{most}{counted(len(target.codes), 'different machine code')}, "
+        f"{len(results) - len(built)} not compiled"
+        + ("" if is_program else f", {unlaunchable} not launchable")
     )
 
 
-def _times(found: Sweep) -> str:
-    cached = sum(result.build.cached for result in found.built if result.build)
-    new = len(found.results) - cached
-    rate = f" ({new / found.wall_s:.2f} per second)" if new else ""
+def _times(target: TargetCheck) -> str:
+    cached = sum(result.build.cached for result in target.results if result.build)
+    new = len(target.results) - cached
+    rate = f" ({new / target.wall_s:.2f} per second)" if new else ""
     return (
-        f"{new} compiled now, {cached} from the build cache, in {format_time(found.wall_s)}{rate}"
+        f"{new} compiled now, {cached} from the build cache, in {format_time(target.wall_s)}{rate}"
     )
 
 
-def _rows(built: Sequence[Compiled]) -> Iterator[tuple[str, list[float], bool]]:
+def _rows(results: Sequence[Compiled]) -> Iterator[tuple[str, list[float], bool]]:
     """Yield each resource with its values, and whether they are seconds."""
+    built = [result for result in results if result.build is not None]
     builds = [result.build for result in built if result.build is not None]
     shared = [result.shared_bytes for result in built if result.shared_bytes is not None]
     yield "registers", [b.registers for b in builds if b.registers is not None], False
@@ -113,4 +74,4 @@ def _table(rows: Sequence[tuple[str, list[float], bool]]) -> Table:
         return [name, *(format_time(v) if are_seconds else f"{v:,.0f}" for v in ends)]
 
     head = ("per configuration", "least", "median", "most")
-    return make_table(head, (cells(*row) for row in rows if row[1]))
+    return make_table(head, (cells(*row) for row in rows))

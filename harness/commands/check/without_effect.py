@@ -10,13 +10,9 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping, Sequence
 
-from rich.console import Console
-
-from harness.commands.check.inspection import Compiled, SampledBuilds
+from harness.commands.check.inspection import Compiled, Inspection
 from harness.core.records import Config
-from harness.display.formats import make_console
 from harness.display.progress import ProgressDisplay
-from harness.display.text import print_lines
 from harness.space import ConstrainedSpace
 from harness.space_file import Parameter
 
@@ -26,7 +22,7 @@ _Pair = tuple[Config, Config]
 
 
 def without_effect(
-    inspection: SampledBuilds, results: Sequence[Compiled], seed: int
+    inspection: Inspection, results: Sequence[Compiled], seed: int, display: ProgressDisplay
 ) -> Mapping[str, int]:
     """Return the parameters that change no build, each with the number of builds that were tried.
 
@@ -41,21 +37,18 @@ def without_effect(
         if len(p.values) > 1
     }
     equal = dict.fromkeys((name for name, of_name in pairs.items() if of_name), 0)
-    with ProgressDisplay(make_console(stderr=True)) as display:
-        for turn in range(_MOST_TRIED):
-            tried = {name: pairs[name][turn] for name in equal if turn < len(pairs[name])}
-            if not tried:
-                break
-            display.begin_stage(
-                f"effect of parameters on machine code, round {turn + 1}", len(tried)
-            )
-            inspection.start([changed for _, changed in tried.values()])
-            for name, (config, changed) in tried.items():
-                if inspection.code_of(changed) == codes[config]:
-                    equal[name] += 1
-                else:
-                    del equal[name]
-                display.step(name)
+    for turn in range(_MOST_TRIED):
+        tried = {name: pairs[name][turn] for name in equal if turn < len(pairs[name])}
+        if not tried:
+            break
+        display.begin_stage(f"effect of parameters on machine code, round {turn + 1}", len(tried))
+        inspection.start([changed for _, changed in tried.values()])
+        for name, (config, changed) in tried.items():
+            if inspection.code_of(changed) == codes[config]:
+                equal[name] += 1
+            else:
+                del equal[name]
+            display.step(name)
     return equal
 
 
@@ -74,18 +67,3 @@ def _pairs(
                 break
         if found == _MOST_TRIED:
             return
-
-
-def describe_without_effect(
-    console: Console, inspection: SampledBuilds, found: Mapping[str, int]
-) -> None:
-    """Print a note on each parameter that changes no build."""
-    unless = ", unless the host module reads it" if inspection.spec.program is None else ""
-    print_lines(
-        console,
-        (
-            f"  note: {name} changes no build of {tried} tried for {inspection.name}. "
-            f"Leave it out there{unless}."
-            for name, tried in found.items()
-        ),
-    )

@@ -89,7 +89,7 @@ def _this_process() -> dict[str, object]:
 
 def _busy(device: str, holder: Path) -> str:
     """Say who measures on the device, and what to do."""
-    listing = command_line("check", "--devices")
+    listing = command_line("devices")
     return (
         f"{_holder(holder)} measures on this device: {device}. Two would disturb each other's "
         f"times. Wait until it ends, or name another device with --device; `{listing}` lists them"

@@ -1,0 +1,375 @@
+"""Check a space: count it, build some of its configurations, try its host module and its default.
+
+What is found is a record, which is printed (`describe`), or described as a document for scripts.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from harness.api.documents import SpaceDocument, TargetDocument
+from harness.api.options import CheckOptions
+from harness.commands.check.default_run import DefaultRun, run_default
+from harness.commands.check.inspection import (
+    Compiled,
+    Inspection,
+    KernelInspection,
+    ProgramInspection,
+    SpaceSize,
+    size_of,
+)
+from harness.commands.check.targets import (
+    CompileTarget,
+    architecture_target,
+    checked_spaces,
+    device_target,
+    target_of,
+)
+from harness.commands.check.without_effect import without_effect
+from harness.core.errors import BackendUnavailable, HostModuleError, LaunchFailed, UsageError
+from harness.core.machine import usable_cores
+from harness.core.program import Launch, Program, Read
+from harness.core.records import Config, Value
+from harness.display.formats import make_console
+from harness.display.progress import ProgressDisplay
+from harness.measure.builds.queue import BuildQueue
+from harness.measure.kernels.data import KernelData, make_kernel_data
+from harness.measure.trial.host_module import TrackedConfig
+from harness.space_file import Spec
+from harness.space_file.command_line import NoLauncher, command_line
+
+if TYPE_CHECKING:
+    from harness.discover.source_arguments import SourceArguments
+
+_LISTED_LAUNCHES = 4
+
+
+@dataclass(frozen=True)
+class TargetCheck:
+    """The results of building a space for a target, the default first. `without_effect` has the
+    parameters that change no build, each with the number of builds that were tried; None where they
+    were not sought."""
+
+    inspection: Inspection
+    results: Sequence[Compiled]
+    wall_s: float
+    without_effect: Mapping[str, int] | None
+
+    @property
+    def codes(self) -> set[str]:
+        """The digests of the different machine codes."""
+        digests = (result.build.binary_sha256 for result in self.results if result.build)
+        return {sha256 for sha256 in digests if sha256 is not None}
+
+    def passes(self, is_strict: bool) -> bool:
+        """Whether the default, or every configuration, compiles."""
+        return not any(r.failure for r in (self.results if is_strict else self.results[:1]))
+
+
+@dataclass(frozen=True)
+class SpaceCheck:
+    """What was found of a valid space.
+
+    `sizes` are headed by the compiler whose flags count, where this differs. `launcher` says where
+    a program's launcher finds each feature. `why_unbuilt` says why nothing
+    of a program could be built, `passed_over` why targets were, and `host` what the host module
+    makes.
+    """
+
+    spec: Spec
+    sizes: Mapping[str, SpaceSize]
+    launcher: Mapping[str, str]
+    why_no_launcher: str
+    targets: Sequence[TargetCheck]
+    why_unbuilt: str
+    passed_over: Mapping[str, str]
+    host: str
+    why_host_failed: str
+    run: DefaultRun | None
+
+    @property
+    def default(self) -> Config:
+        """The default values of all parameters."""
+        return Config({p.name: p.default for p in self.spec.parameters})
+
+    def builds(self, is_strict: bool) -> bool:
+        """Whether the default, or every configuration, compiles for all targets."""
+        return not self.why_unbuilt and all(t.passes(is_strict) for t in self.targets)
+
+    @property
+    def why_run_failed(self) -> str:
+        """Why the default does not work; empty where it does, or was not run."""
+        return self.run.why_failed if self.run else ""
+
+    def passes(self, is_strict: bool) -> bool:
+        """Whether all that was tried works."""
+        return self.builds(is_strict) and not self.why_host_failed and not self.why_run_failed
+
+    def document(self) -> SpaceDocument:
+        """Describe it for scripts."""
+        # Flags are of one compiler: the size with them is the larger one.
+        size = max(self.sizes.values(), key=lambda size: size.points)
+        targets = [_target(target) for target in self.targets]
+        if self.why_unbuilt:
+            targets = [TargetDocument("command", False, self.why_unbuilt, 0, 0, 0, None)]
+        return SpaceDocument(
+            name=self.spec.name,
+            path=str(self.spec.path),
+            points=size.points,
+            inputs=[dict(problem) for problem in self.spec.inputs],
+            legal=[size.legal.get(i) for i in self.spec.inputs] if size.legal else None,
+            default=dict(self.default),
+            targets=targets,
+            why_host_failed=self.why_host_failed,
+            why_run_failed=self.why_run_failed,
+            feature_sources=dict(self.launcher),
+            why_no_launcher=self.why_no_launcher,
+        )
+
+
+def _target(target: TargetCheck) -> TargetDocument:
+    failure, no_effect = target.results[0].failure, target.without_effect
+    return TargetDocument(
+        target=target.inspection.name,
+        is_default_ok=not failure,
+        why_failed=failure,
+        compiled=len(target.results),
+        failed=sum(bool(result.failure) for result in target.results),
+        machine_codes=len(target.codes),
+        without_effect=None if no_effect is None else dict(no_effect),
+    )
+
+
+def check_spaces(specs: Sequence[Spec], options: CheckOptions) -> Iterator[SpaceCheck]:
+    """Check each space. All builds start before the first one is waited for.
+
+    Raises UsageError where the options do not fit a space, and BackendUnavailable.
+    """
+    _refuse_mismatched(specs, options)
+    with ExitStack() as stack:
+        needs_target = not options.no_compile and any(spec.program is None for spec in specs)
+        targets = _targets(options) if needs_target else []
+        if options.names_target:
+            _require_sources(specs, targets)
+        fitting = [[target_of(spec, target) for target in targets] for spec in specs]
+        builds = {
+            # Nothing is measured meanwhile, so every core may compile.
+            target: stack.enter_context(
+                closing(BuildQueue(target.backend, target.identity, at_once=usable_cores()))
+            )
+            for target in dict.fromkeys(itertools.chain(*fitting))
+        }
+        started = [
+            _inspections(spec, {t: builds[t] for t in own}, options, stack)
+            for spec, own in zip(specs, fitting, strict=True)
+        ]
+        for spec, (inspections, why_unbuilt) in zip(specs, started, strict=True):
+            yield _checked(spec, inspections, why_unbuilt, targets, options)
+
+
+def _inspections(
+    spec: Spec,
+    builds: Mapping[CompileTarget, BuildQueue[Program]],
+    options: CheckOptions,
+    stack: ExitStack,
+) -> tuple[Sequence[Inspection], str]:
+    """Start the builds of a space; return them, and why there can be none of a program."""
+    if options.no_compile:
+        return [], ""
+    if spec.program is None:
+        return [
+            KernelInspection(spec, target, queue, options.others, options.seed)
+            for target, queue in builds.items()
+            if target.language in spec.sources
+        ], ""
+    try:
+        program = ProgramInspection(spec, options.others, options.seed)
+    except BackendUnavailable as error:
+        return [], str(error)
+    return [stack.enter_context(closing(program))], ""
+
+
+def _checked(
+    spec: Spec,
+    inspections: Sequence[Inspection],
+    why_unbuilt: str,
+    targets: Sequence[CompileTarget],
+    options: CheckOptions,
+) -> SpaceCheck:
+    is_program = spec.program is not None
+    host = why_host_failed = ""
+    checked = [_built(inspection, options) for inspection in inspections]
+    if not is_program and not options.no_compile:
+        kernels = [i for i in inspections if isinstance(i, KernelInspection)]
+        try:
+            host = describe_host(spec, kernels)
+        except (HostModuleError, LaunchFailed) as error:
+            why_host_failed = str(error)
+    tries_program = is_program and options.compile is None and not options.no_compile
+    is_built = not why_unbuilt and all(target.passes(is_strict=False) for target in checked)
+    run = None
+    if options.run or (tries_program and is_built):
+        inputs = spec.inputs if options.run else [min(spec.inputs, key=_size)]
+        run = run_default(spec, options.backend or "auto", options.device, inputs)
+    launcher, why_no_launcher = _launcher(spec)
+    return SpaceCheck(
+        spec=spec,
+        sizes={
+            heading: size_of(spec, checked_spaces(spec, compiler=compiler))
+            for heading, compiler in _flag_sets(spec)
+        },
+        launcher=launcher,
+        why_no_launcher=why_no_launcher,
+        targets=checked,
+        why_unbuilt=why_unbuilt,
+        passed_over={
+            target.name: missing_source(spec, target)
+            for target in targets
+            if not is_program and target.language not in spec.sources
+        },
+        host=host,
+        why_host_failed=why_host_failed,
+        run=run,
+    )
+
+
+def _built(inspection: Inspection, options: CheckOptions) -> TargetCheck:
+    """Wait for the builds; with --compile for all, with progress on standard error."""
+    if options.compile is None:
+        return TargetCheck(inspection, list(inspection.compiled_until_alike()), 0.0, None)
+    started = time.perf_counter()
+    results: list[Compiled] = []
+    with ProgressDisplay(make_console(stderr=True)) as display:
+        title = f"{inspection.spec.name} for {inspection.name}"
+        display.begin_stage(title, len(inspection.configs))
+        for result in inspection.compiled():
+            results.append(result)
+            display.step(result.headline if result.failure else "compiled")
+        wall_s = time.perf_counter() - started
+        no_effect = without_effect(inspection, results, options.seed, display)
+    return TargetCheck(inspection, results, wall_s, no_effect)
+
+
+# ----------------------------------------------------------------------------------- the space
+
+
+def _launcher(spec: Spec) -> tuple[dict[str, str], str]:
+    """Return where a program's launcher finds the features, and why there can be none."""
+    if spec.program is None:
+        return {}, ""
+    try:
+        sources = command_line(spec.program, spec.features).sources
+    except NoLauncher as error:
+        return {}, str(error)
+    return {name: str(source) for name, source in sources.items()}, ""
+
+
+def _flag_sets(spec: Spec) -> Iterator[tuple[str, str | None]]:
+    """Yield the headings of the sizes, each with the compiler whose flags count."""
+    compilers = {"cuda": "nvcc", "opencl": "opencl"}
+    if spec.program is not None:
+        yield "", spec.program_compiler
+        return
+    if all(p.compiler is None for p in spec.parameters):
+        yield "", None
+        return
+    for language in sorted(spec.sources):
+        compiler = compilers[language]
+        has_flags = any(p.compiler == compiler for p in spec.parameters)
+        yield f"{language}, {'with' if has_flags else 'no'} compiler flags: ", compiler
+
+
+# ------------------------------------------------------------------------------ the host module
+
+
+def describe_host(spec: Spec, inspections: Sequence[KernelInspection]) -> str:
+    """Run the host module on the smallest input, and compare what it makes with the kernel.
+
+    Raises HostModuleError where it fails, LaunchFailed where the kernel takes other arguments.
+    """
+    # Here: it loads the parser.
+    from harness.discover.source_arguments import SourceArguments
+
+    smallest = min(spec.inputs, key=_size)
+    data = make_kernel_data(spec.host, smallest)
+    by_language = [SourceArguments(spec, language) for language in spec.sources]
+    launches = _launches(spec, data, by_language) if spec.launch is None else ""
+    if spec.launch is not None:
+        launch = Launch(spec.functions[0], (1,), (1,), tuple(data.arguments))
+        for arguments in by_language:
+            arguments.check(launch, data, by_name=True)
+    for inspection in inspections:
+        inspection.check_arguments(data)
+    names = f"arguments {', '.join(data.arguments)}; outputs {', '.join(data.expected)}"
+    return f"({smallest}): {names}{launches}"
+
+
+def _launches(spec: Spec, data: KernelData, by_language: Sequence[SourceArguments]) -> str:
+    """List the default's first launches, up to one that reads data from the device.
+
+    Raises LaunchFailed for arguments that do not fit the source.
+    """
+    default = Config({p.name: p.default for p in spec.parameters})
+    data.arranged(TrackedConfig(default))
+    steps: list[str] = []
+    for step in data.launches(TrackedConfig(default), spec.functions):
+        if isinstance(step, Read) or len(steps) == _LISTED_LAUNCHES:
+            steps.append("...")
+            break
+        for arguments in by_language:
+            arguments.check(step, data)
+        steps.append(f"{step.function} {_shape(step.grid)} groups of {_shape(step.group)}")
+    return f"; launches {', '.join(steps)}"
+
+
+def _shape(extents: tuple[int, ...]) -> str:
+    return "x".join(map(str, extents))
+
+
+def _size(problem: Mapping[str, Value]) -> float:
+    return math.prod(float(v) for v in problem.values() if isinstance(v, (int, float)))
+
+
+# ---------------------------------------------------------------------------------- the targets
+
+
+def _refuse_mismatched(specs: Sequence[Spec], options: CheckOptions) -> None:
+    """Refuse --arch and kernel backends for programs, and --backend command for kernels."""
+    for spec in specs:
+        if spec.program is not None and (
+            options.archs or options.device or options.backend not in (None, "command")
+        ):
+            raise UsageError(
+                f"{spec.path} tunes a program, which its own command builds; leave out --arch, "
+                "--backend and --device, or check it alone"
+            )
+        if spec.program is None and options.backend == "command":
+            raise UsageError(f"{spec.path} tunes a kernel, which --backend command cannot build")
+
+
+def _targets(options: CheckOptions) -> list[CompileTarget]:
+    if options.archs:
+        named = (arch.strip() for archs in options.archs for arch in archs.split(","))
+        return [architecture_target(arch) for arch in dict.fromkeys(named)]
+    return [device_target(options.backend or "auto", options.device)]
+
+
+def _require_sources(specs: Sequence[Spec], targets: Sequence[CompileTarget]) -> None:
+    """Refuse a space that has no source for a target that was named."""
+    for spec in specs:
+        for target in targets:
+            if spec.program is None and target.language not in spec.sources:
+                raise UsageError(f"{spec.path} cannot be compiled: {missing_source(spec, target)}")
+
+
+def missing_source(spec: Spec, target: CompileTarget) -> str:
+    """Say that a space has no source for a target, and what compiles those that it has."""
+    languages = " and ".join(sorted(spec.sources))
+    hint = "--arch sm_90" if "cuda" in spec.sources else "--backend opencl"
+    return f"it has no {target.language} source, only {languages}; {hint} compiles that"
