@@ -271,12 +271,6 @@ def test_bad_usage_is_one_clear_error(write, capsys, arguments, message):
     assert "Traceback" not in error
 
 
-def test_negative_sample_is_refused(write, capsys):
-    with pytest.raises(SystemExit):
-        main([str(write()), "--sample", "-1"])
-    assert "must be a whole number from 0 to 10^9, got '-1'" in capsys.readouterr().err
-
-
 @needs_nvcc
 @pytest.mark.parametrize("arch", ["sm_91", "compute_90", "90"])
 def test_an_unknown_architecture_is_answered_with_the_nearest(write, capsys, arch):
