@@ -311,13 +311,13 @@ def test_gadapts_model_is_judged_and_written_where_it_is_asked_for(
 
 def test_python_is_told_its_own_arguments(space: Path, static: Path, tmp_path: Path) -> None:
     (found,) = harness.open_results(static)
-    with pytest.raises(UsageError, match="leave out require_choice=True to write that one"):
+    with pytest.raises(UsageError, match="leave out `require_choice` to write that one"):
         found.dispatcher(tmp_path / "out", space=space, require_choice=True)
     with pytest.raises(UsageError, match=r"no choice `gadpt`; did you mean `gadapt`\?"):
         found.dispatcher(tmp_path / "out", space=str(space), choice="gadpt")
     assert found.dispatcher(tmp_path / "out", space=str(space))
     space.unlink()
-    with pytest.raises(UsageError, match="name a space of this kernel with space=FILE"):
+    with pytest.raises(UsageError, match="name a space of this kernel with `space=FILE`"):
         found.dispatcher(tmp_path / "out")
 
 
