@@ -23,6 +23,7 @@ from harness.space_file import load_spec
 from tests.commands.test_tune import SPACE
 from tests.dispatch.test_dispatch import SPACE as DISPATCH_SPACE
 from tests.dispatch.test_dispatch import always_16, by_size, fill
+from tests.golden.make import OUTPUTS
 from tests.helpers.replays import write_recording, write_space
 
 Run = Callable[..., tuple[int, dict[str, Any]]]
@@ -73,6 +74,14 @@ def test_schema_is_printed_and_is_one(command: str, capsys: pytest.CaptureFixtur
         jsonschema.validate({}, printed)
 
 
+@pytest.mark.parametrize("name", ["analyse", "check", "compare", "tune", "tune_replay"])
+def test_a_golden_output_is_one_document_that_fits_its_schema(name: str) -> None:
+    line, rest = (OUTPUTS / f"{name}_json.txt").read_text(encoding="utf-8").split("\n", 1)
+    document, end = json.JSONDecoder().raw_decode(rest)
+    assert rest[end:].startswith("\n--- ")
+    jsonschema.validate(document, document_schema(line.split()[2]))
+
+
 @pytest.mark.parametrize("command", sorted(DOCUMENTS))
 @pytest.mark.parametrize("words", [["none.yaml"], ["none.yaml", "--no-such-option"]])
 def test_an_error_is_a_document_too(
@@ -104,20 +113,6 @@ def test_a_file_that_cannot_be_read_is_an_error_document(
     monkeypatch.setattr("harness.commands.report.read_results", full)
     assert report.main(["r.db", "-o", str(tmp_path / "p.html"), "--json"]) == 2
     assert json.loads(capsys.readouterr().out)["error"] == "r.db: No space left on device"
-
-
-def test_tune_prints_each_inputs_best_and_nothing_else(
-    run: Run, tuned: tuple[Path, Path, Path], tmp_path: Path
-) -> None:
-    space, recording, _ = tuned
-    words = (space, "--replay", recording, "--database", tmp_path / "r.db", "--test-limit", "8")
-    status, document = run("tune", *words)
-    assert status == 0
-    assert not document["has_failed"]
-    inputs = document["results"]["inputs"]
-    assert [one["input"]["m"] for one in inputs] == [64, 4096, 64, 1024]
-    assert all(one["measured"] >= 8 and one["legal"] == 48 for one in inputs)
-    assert all(set(one["best"]) == {"BLOCK", "TILE", "CACHE"} for one in inputs)
 
 
 SMALL = """\
@@ -231,14 +226,6 @@ def test_check_prints_faults_as_data(run: Run, tmp_path: Path) -> None:
     assert not document["is_ok"]
     (fault,) = document["faults"]
     assert (fault["path"], fault["line"]) == (str(space), 5)
-
-
-def test_check_counts_the_configurations_of_a_space(run: Run, tmp_path: Path) -> None:
-    status, document = run("check", write_space(tmp_path, SPACE), "--no-compile")
-    assert status == 0
-    (space,) = document["spaces"]
-    assert (space["points"], space["legal"]) == (48, [48, 48, 48, 48])
-    assert space["default"] == {"BLOCK": 64, "TILE": 1, "CACHE": False}
 
 
 @pytest.mark.parametrize(

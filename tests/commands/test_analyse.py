@@ -7,66 +7,19 @@ from pathlib import Path
 
 import pytest
 
-import harness
 from harness.commands.analyse import main
-from harness.core.records import Config, Input, shown
+from harness.core.records import shown
 from tests.helpers.replays import SPACE, FormulaMeasurer, formula_s, make_spec, opened
 
 Capture = pytest.CaptureFixture[str]
 
-SMALL = """\
-name: NAME
-kernel: {function: kernel, source: kernel.cl, host: kernel.py}
-parameters:
-  BLOCK: {values: [16, 64, 256], default: 256}
-  TILE: {values: [1, 2], default: 1}
-launch: {group: [BLOCK], grid: [n]}
-inputs: {features: [n], values: [{n: 8}, {n: 16}, {n: 32}, {n: 64}, {n: 128}, {n: 256}]}
-"""
-
-
-def block_by_size(problem: Input, config: Config) -> float:
-    """Small inputs want BLOCK=16, large ones BLOCK=64; TILE=2 costs a little, 256 does not work."""
-    if config["BLOCK"] == 256 and config["TILE"] == 2:
-        return float("inf")
-    best = 16 if problem["n"] < 50 else 64  # type: ignore[operator]
-    tile = config["TILE"]
-    assert isinstance(tile, int)
-    return 1e-3 * (1 if config["BLOCK"] == best else 2) * (1 + 0.1 * tile)
-
 
 def fill(folder: Path, database: str, name: str = "small", fresh: bool = False) -> str:
     """Run a campaign to its end; return the path of its database."""
-    spec = make_spec(folder, SMALL.replace("NAME", name))
-    with opened(spec, folder / database, FormulaMeasurer(block_by_size), fresh) as (campaign, _):
+    spec = make_spec(folder, SPACE.replace("name: formula", f"name: {name}"))
+    with opened(spec, folder / database, FormulaMeasurer(), fresh) as (campaign, _):
         campaign.run()
     return str(folder / database)
-
-
-def test_the_best_of_each_input_and_the_tree_are_printed(tmp_path: Path, capsys: Capture) -> None:
-    path = fill(tmp_path, "r.db")
-    assert main([path]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("small on formula (none, driver recorded), from ")
-    (found,) = harness.open_results(path)
-    assert lines[2].startswith("Use ")
-    assert " ".join(lines[2:]).startswith(found.advice), "what to use comes first"
-    rows = {line.split()[0]: line for line in lines if line.startswith(" n=")}
-    assert list(rows) == [f"n={n}" for n in (8, 16, 32, 64, 128, 256)]
-    for n in (8, 16, 32):
-        assert " BLOCK=16 " in rows[f"n={n}"]
-        assert "1.10 ms +- " in rows[f"n={n}"]
-        assert "2.20 ms +- " in rows[f"n={n}"]
-        assert "2.00x [" in rows[f"n={n}"]
-    assert " BLOCK=64 " in rows["n=128"]
-    failure = next(index for index, line in enumerate(lines) if "6 build_failed: " in line)
-    assert lines[failure].strip() == "6 build_failed: as the formula has it"
-    assert lines[failure + 1].strip() == "for example TILE=2 on (n=8)"
-    tree = lines.index("    if n <= 50:")
-    assert lines[tree + 1].strip() == "BLOCK=16   (3 inputs)"
-    assert lines[tree + 3].strip() == "BLOCK=64   (3 inputs)"
-    assert any("G-ADAPT's model" in line for line in lines)
-    assert "Failed: 6 build_failed" in " ".join(" ".join(lines).split())
 
 
 def test_few_inputs_are_reported_as_too_few(tmp_path: Path, capsys: Capture) -> None:

@@ -7,7 +7,6 @@ import io
 import itertools
 import json
 import shutil
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -36,8 +35,6 @@ from harness.core.program import Binary
 from harness.core.records import Build, Config
 from harness.measure.cuda.nvcc import find_nvcc
 from harness.measure.devices import Backend
-from harness.space import ConstrainedSpace
-from harness.space.launches import make_program
 from harness.space_file import load_spec
 
 try:
@@ -143,28 +140,6 @@ def test_a_failing_host_module_is_reported_with_its_line_and_input(write, capsys
     assert "arguments() raised KeyError: 'N' (line 2) on the input (n=16)" in text
 
 
-def test_valid_space_is_described_without_compiling(write, capsys):
-    assert main([str(write()), "--no-compile"]) == 0
-    text = capsys.readouterr().out
-    points = itertools.product([32, 64, 128], [1, 2, 4])
-    allowed = sum(unroll * 32 <= block for block, unroll in points)
-    assert f"9 points, {allowed} of them legal on every input" in text
-    assert "note: choosing by input needs 4 inputs or more" in text
-    for part in ("scale: Scaling", "2 inputs: (n=16); (n=100)", "UNROLL * 32 <= BLOCK (line"):
-        assert part in text
-    for part in ("launch", "32, 64, 128", "default: BLOCK=64, UNROLL=1", "nothing was compiled"):
-        assert part in text
-
-
-def test_many_inputs_are_shown_as_ranges_of_numbers_and_as_words(write, capsys):
-    values = [{"n": 16 * k, "shape": "skewed" if k == 3 else "uniform"} for k in range(1, 5)]
-    path = write(inputs={"features": ["n", "shape"], "values": values})
-    assert main([str(path), "--no-compile"]) == 0
-    text = capsys.readouterr().out
-    assert "4 inputs: n goes from 16 to 64, shape is skewed or uniform" in text
-    assert "choosing by input needs" not in text
-
-
 def test_a_space_without_a_title_is_headed_by_its_name(write, capsys):
     path = write()
     path.write_text(path.read_text().replace("title: Scaling\n", ""))
@@ -185,14 +160,6 @@ def test_of_many_inputs_the_first_and_the_extremes_are_counted(write, capsys):
     assert "from 6 (n=16) to 9 (n=500) of them legal, counted on 2 of 385 inputs" in text
 
 
-def test_flags_are_counted_with_their_own_compiler_alone(write, capsys):
-    main([str(write(flags={"nvcc": {"fmad": {"values": ["false"]}}})), "--no-compile"])
-    text = capsys.readouterr().out
-    assert "cuda, with compiler flags: 18 points, 12 of them legal" in text
-    assert "opencl, no compiler flags: 9 points, 6 of them legal" in text
-    assert "flag of nvcc" in text
-
-
 def test_size_that_cannot_be_counted_is_called_an_estimate(write, capsys, monkeypatch):
     monkeypatch.setattr("harness.constraints.solutions.MOST_EDGES", (100,))
     names = [f"P{index}" for index in range(12)]
@@ -207,18 +174,6 @@ def test_size_that_cannot_be_counted_is_called_an_estimate(write, capsys, monkey
     text = capsys.readouterr().out
     assert "of them legal on the input (n=16): an estimate by random points" in text
     assert " +- " in text
-
-
-def test_faults_of_all_files_are_printed_with_their_lines(write, capsys):
-    one = write("one", constraints=["UNROL <= 4"])
-    two = write("two", verify={"rtol": -1})
-    assert main([str(one), str(MVMUL), str(two)]) == 2
-    printed = capsys.readouterr()
-    assert f"{one}:" in printed.err
-    assert "did you mean `UNROLL`?" in printed.err
-    assert f"{two}:" in printed.err
-    assert "error: 2 faults found" in printed.err
-    assert printed.out == ""
 
 
 # --------------------------------------------------------------------------------- the schema
@@ -242,12 +197,6 @@ def test_schema_accepts_a_space_and_refuses_an_unknown_key(capsys):
     assert list(validator.iter_errors({**space, "kernle": {}}))
 
 
-def test_help_says_how_an_editor_uses_the_schema(capsys):
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    assert "# yaml-language-server: $schema=" in capsys.readouterr().out
-
-
 # ---------------------------------------------------------------------------------- bad usage
 
 
@@ -258,7 +207,6 @@ def test_help_says_how_an_editor_uses_the_schema(capsys):
         (["SPACE", "--no-compile", "--sample", "2"], "--no-compile does not go with"),
         (["SPACE", "--no-compile", "--arch", "sm_90"], "--no-compile does not go with"),
         (["SPACE", "--arch", "sm_90", "--backend", "opencl"], "--backend opencl has none"),
-        (["missing.yaml"], "missing.yaml: does not exist"),
         (["SPACE", "--sample", "1", "--compile", "1"], "give one of them"),
         (["SPACE", "--strict"], "--strict judges what --compile N compiles"),
     ],
@@ -269,25 +217,6 @@ def test_bad_usage_is_one_clear_error(write, capsys, arguments, message):
     error = capsys.readouterr().err
     assert message in error
     assert "Traceback" not in error
-
-
-@needs_nvcc
-@pytest.mark.parametrize("arch", ["sm_91", "compute_90", "90"])
-def test_an_unknown_architecture_is_answered_with_the_nearest(write, capsys, arch):
-    assert main([str(write()), "--arch", arch]) == 2
-    assert "did you mean `sm_90`?" in capsys.readouterr().err
-
-
-def test_missing_compilers_are_an_error_that_says_what_to_install(write, capsys, monkeypatch):
-    monkeypatch.delenv("CUDACXX", raising=False)
-    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
-    for module in ("cuda.pathfinder", "cuda.bindings.nvrtc"):
-        monkeypatch.setitem(sys.modules, module, None)
-    assert main([str(write()), "--arch", "sm_90"]) == 2
-    error = capsys.readouterr().err
-    assert "nvcc was not found" in error
-    assert "pip install nvidia-cuda-nvcc" in error
-    assert "pip install cuda-bindings nvidia-cuda-nvrtc" in error
 
 
 @needs_nvcc
@@ -338,15 +267,6 @@ def test_headline_is_the_first_error_of_a_failure_and_the_warning_of_a_build():
     assert Compiled(Config({}), failure="\nkilled\nlater").headline == "killed"
     build = Build("key", "", "nvcc", 0.1, log="k.cu(1): warning: odd")
     assert Compiled(Config({}), build).headline == "k.cu(1): warning: odd"
-
-
-def test_words_of_one_flag_stay_together_in_the_options(write):
-    cache = {"values": ["ca", "cg"], "option": "-Xptxas --def-load-cache={value}"}
-    spec = load_spec(write(flags={"nvcc": {"load-cache": cache, "use_fast_math": "boolean"}}))
-    space = ConstrainedSpace.of(spec, spec.inputs[0], None, "nvcc")
-    config = Config({**space.default, "load_cache": "cg", "use_fast_math": True})
-    options = make_program(spec, space, config, "cuda").options
-    assert options == ("--use_fast_math", "-Xptxas", "--def-load-cache=cg")
 
 
 @needs_nvcc

@@ -6,7 +6,6 @@ import dataclasses
 import html
 import json
 import os
-import re
 import shlex
 import signal
 import sqlite3
@@ -96,17 +95,6 @@ def _rows(command: Sequence[str], query: str) -> list[tuple[object, ...]]:
         return connection.execute(query).fetchall()
 
 
-def test_a_replay_ends_with_the_table_the_tree_and_the_next_command(
-    replayed_four: list[str], capsys: Capture
-) -> None:
-    assert tune.main(replayed_four) == 0
-    message = capsys.readouterr().out
-    assert "m=64, n=4096" in message
-    assert "speed-up" in message
-    assert re.search(r"^(Use|Choose by|Keep the default)", message, re.MULTILINE)
-    assert "To continue the search, run the same command with --test-limit 40." in message
-
-
 def test_the_report_has_the_commands_as_typed_without_passwords(
     replayed: list[str], tmp_path: Path
 ) -> None:
@@ -122,17 +110,6 @@ def test_the_report_has_the_commands_as_typed_without_passwords(
     assert b"sesame" not in b"".join(
         path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()
     )
-
-
-def test_a_replay_prints_nothing_about_a_measuring_device(
-    replayed: list[str], capsys: Capture
-) -> None:
-    assert tune.main([*replayed, "--test-limit", "3"]) == 0
-    message = capsys.readouterr().out
-    recording = replayed[replayed.index("--replay") + 1]
-    assert f"replaying {recording}: 96 measurements from recording.csv; none is new" in message
-    assert "replayed, replayed from recording.csv" in message
-    assert not [word for word in ("driver", "beside the baseline", "compiler") if word in message]
 
 
 def test_quiet_leaves_out_the_progress_alone_and_nothing_is_written_into_the_working_folder(
