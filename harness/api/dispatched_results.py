@@ -13,7 +13,6 @@ from harness.core.text import counted
 from harness.results.tuned_space import TunedSpace
 from harness.results.view import Results, the_one
 from harness.space_file import Parameter, Spec, load_spec
-from harness.space_file.model import Measure, Search, Verify
 
 
 def space_of(options: DispatchOptions, campaigns: Sequence[Results]) -> Spec:
@@ -120,18 +119,11 @@ def recorded_spec(results: Results) -> Spec:
         name=re.sub(r"\W", "_", campaign.space_name, flags=re.ASCII),
         title=campaign.title,
         functions=(campaign.space_name,),
-        sources={},
         host=Path(results.databases[0]),
         parameters=tuple(
             Parameter(name, "enum", tuple(results.rows.values_of(name)), "source", value)
             for name, value in default.items()
         ),
-        constraints=(),
-        launch=None,
         features=tuple(dict.fromkeys(name for problem in inputs for name in problem)),
         inputs=inputs,
-        verify=Verify(),
-        measure=Measure(),
-        search=Search(),
-        host_text="",
     )

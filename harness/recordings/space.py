@@ -16,7 +16,6 @@ from harness.recordings.recording import Recording
 from harness.space import PointArray, Points, Space
 from harness.space.space import Costs
 from harness.space_file import Spec
-from harness.space_file.model import Measure, Search, Verify
 
 _SAME_DISTANCE = 1e-9
 Legality = Callable[[PointArray], npt.NDArray[np.bool_]]
@@ -29,16 +28,10 @@ def recording_spec(recording: Recording) -> Spec:
         name=recording.name,
         title=recording.title,
         functions=(recording.title,),
-        sources={},
         host=recording.path,
         parameters=recording.parameters,
-        constraints=(),
-        launch=None,
         features=recording.features,
         inputs=tuple(recording.tables),
-        verify=Verify(),
-        measure=Measure(),
-        search=Search(),
         host_text=recording.sha256,  # the program is the file: other content, other measurements
     )
 

@@ -96,7 +96,7 @@ def _load(document: Document, path: Path) -> Spec:
         baselines=baselines,
         named_flags=tuple(flags.named),
         notices=tuple(flags.notices),
-        **{"sources": {}, "host": path, "launch": None, "host_text": "", **parts},
+        **{"host": path, **parts},
     )
 
 

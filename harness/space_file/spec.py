@@ -68,17 +68,17 @@ class Spec:
     name: str
     title: str
     functions: tuple[str, ...]  # several only where the host module gives the launches
-    sources: Mapping[str, Source]  # by language: cuda, opencl
     host: Path
     parameters: tuple[Parameter, ...]
-    constraints: tuple[Constraint, ...]
-    launch: LaunchPlan | None  # None: launches() of the host module gives the launches
     features: tuple[str, ...]
     inputs: tuple[Input, ...]
-    verify: Verify
-    measure: Measure
-    search: Search
-    host_text: str = field(repr=False)
+    sources: Mapping[str, Source] = field(default_factory=dict)  # by language: cuda, opencl
+    constraints: tuple[Constraint, ...] = ()
+    launch: LaunchPlan | None = None  # None: launches() of the host module gives the launches
+    verify: Verify = field(default_factory=Verify)
+    measure: Measure = field(default_factory=Measure)
+    search: Search = field(default_factory=Search)
+    host_text: str = field(default="", repr=False)
     program: ProgramPlan | None = None
     compilers: Mapping[str, CompilerPlan] = field(default_factory=dict)  # by language
     baselines: tuple[Baseline, ...] = ()
