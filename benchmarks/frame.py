@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from rich.console import Console
 
-from harness.commands.run import run_command
+from harness.commands.run import guarded, parse
 from harness.display.formats import make_console
 from harness.display.progress import ProgressDisplay
 from harness.display.text import make_table
@@ -110,7 +110,8 @@ def benchmark(*options: Option, kept: str = "") -> Callable[[Callable[..., Figur
             )
             for add in options:
                 add(parser)
-            return run_command(parser, arguments, command, kept)
+            args = parse(parser, sys.argv[1:] if arguments is None else arguments)
+            return guarded(lambda: command(args), when_interrupted=kept)
 
         return main
 

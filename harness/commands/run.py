@@ -106,17 +106,6 @@ def make_parser(name: str, model: type[Options]) -> argparse.ArgumentParser:
     return parser
 
 
-def run_command(
-    parser: argparse.ArgumentParser,
-    arguments: Sequence[str] | None,
-    command: Callable[[argparse.Namespace], int],
-    when_interrupted: str = "",
-) -> int:
-    """Parse the arguments and run the command; return its exit code (see `guarded`)."""
-    args = parse(parser, sys.argv[1:] if arguments is None else arguments)
-    return guarded(partial(command, args), getattr(args, "json", False), when_interrupted)
-
-
 def parse(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Namespace:
     """Parse a command line; end the process for one that is wrong, with --json with a document."""
     if "--json" in words:
@@ -142,7 +131,8 @@ def guarded(body: Callable[[], int], is_json: bool = False, when_interrupted: st
         return code
     except KeyboardInterrupt as interrupt:
         print(f"interrupted{when_interrupted}", file=sys.stderr)
-        return interrupted_code(interrupt)
+        # As shells count them.
+        return 128 + getattr(interrupt, "signal_number", signal.SIGINT)
     except BrokenPipeError:
         # The reader of our output has gone, so nothing is printed.
         _discard_output()
@@ -226,13 +216,6 @@ def _ending_in_order() -> Iterator[None]:
         sys.unraisablehook = before
         for number in numbers:
             signal.signal(number, signal.SIG_DFL)
-
-
-def interrupted_code(interrupt: KeyboardInterrupt) -> int:
-    """Return the exit code after Ctrl-C or another signal, as shells count them."""
-    if isinstance(interrupt, Terminated):
-        return 128 + interrupt.signal_number
-    return EXIT_INTERRUPTED
 
 
 def _discard_output() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import configparser
 import gc
 import importlib
@@ -21,7 +20,7 @@ import pytest
 import harness.commands
 import harness.commands.analyse
 from harness.__main__ import COMMANDS, main
-from harness.commands.run import EXIT_ERROR, run_command
+from harness.commands.run import EXIT_ERROR, guarded
 from harness.core.errors import UsageError
 from harness.core.invocation import command_words
 
@@ -152,13 +151,13 @@ def test_help_loads_no_slow_libraries(name: str) -> None:
 def test_a_signal_that_ends_a_command_is_like_ctrl_c(
     sent: signal.Signals, code: int, capsys: Capture
 ) -> None:
-    def command(_: argparse.Namespace) -> int:
+    def command() -> int:
         os.kill(os.getpid(), sent)
         return 0
 
     before = signal.signal(sent, signal.SIG_DFL)  # it may be ignored where the tests run
     try:
-        assert run_command(argparse.ArgumentParser(), [], command, "; all is kept") == code
+        assert guarded(command, when_interrupted="; all is kept") == code
         assert signal.getsignal(sent) is signal.SIG_DFL
     finally:
         signal.signal(sent, before)
@@ -169,7 +168,7 @@ def test_a_signal_whose_exception_python_ignored_is_sent_again(capsys: Capture) 
     class Module:
         pass
 
-    def command(_: argparse.Namespace) -> int:
+    def command() -> int:
         module = Module()
         reference = weakref.ref(module, lambda _: signal.raise_signal(signal.SIGTERM))
         del module
@@ -178,7 +177,7 @@ def test_a_signal_whose_exception_python_ignored_is_sent_again(capsys: Capture) 
 
     before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
-        assert run_command(argparse.ArgumentParser(), [], command) == 143
+        assert guarded(command) == 143
     finally:
         signal.signal(signal.SIGTERM, before)
     assert capsys.readouterr().err == "interrupted\n"
@@ -207,20 +206,19 @@ def test_too_few_addresses_for_the_libraries_are_one_clear_error(name: str) -> N
 
 
 def test_memory_that_runs_out_is_one_clear_error(capsys: Capture) -> None:
-    def command(_: argparse.Namespace) -> int:
+    def command() -> int:
         raise MemoryError
 
-    assert run_command(argparse.ArgumentParser(), [], command) == EXIT_ERROR
+    assert guarded(command) == EXIT_ERROR
     assert capsys.readouterr().err.startswith("error: memory ran out; ")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device without room")
 def test_output_without_room_is_one_clear_error() -> None:
     program = (
-        "import argparse, sys\n"
-        "from harness.commands.run import run_command\n"
-        "command = lambda _: print('a result') or 0\n"
-        "sys.exit(run_command(argparse.ArgumentParser(), [], command))\n"
+        "import sys\n"
+        "from harness.commands.run import guarded\n"
+        "sys.exit(guarded(lambda: print('a result') or 0))\n"
     )
     with open("/dev/full", "w") as full:
         words = [sys.executable, "-c", program]
