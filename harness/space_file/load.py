@@ -59,7 +59,9 @@ def _load(document: Document, path: Path) -> Spec:
         document, written, [*(p.name for p in parameters), *model.inputs.features]
     )
     levels: Levels = {
-        (n.compiler, name): values for n in flags.named for name, values in n.levels.items()
+        (compiler, name): values
+        for compiler, selected in flags.selected.items()
+        for name, values in selected.levels.items()
     }
     named = normalised(document, model.baselines, parameters)
     baselines = baselines_of(named, parameters, levels)
@@ -94,7 +96,7 @@ def _load(document: Document, path: Path) -> Spec:
         measure=model.measure,
         search=model.search,
         baselines=baselines,
-        named_flags=tuple(flags.named),
+        selected_flags=flags.selected,
         notices=tuple(flags.notices),
         **{"sources": {}, "host": path, "launch": None, "host_text": "", **parts},
     )

@@ -21,7 +21,7 @@ from harness.space_file import messages
 from harness.space_file.baselines import Baseline
 from harness.space_file.compiler import AUTO, CompilerPlan
 from harness.space_file.document import located
-from harness.space_file.flags.selection import NamedFlags, Notice
+from harness.space_file.flags.selection import Notice, SelectedFlags
 from harness.space_file.model import Measure, Search, Verify
 from harness.space_file.parameters import Parameter
 from harness.space_file.program import ProgramPlan
@@ -82,7 +82,7 @@ class Spec:
     program: ProgramPlan | None = None
     compilers: Mapping[str, CompilerPlan] = field(default_factory=dict)  # by language
     baselines: tuple[Baseline, ...] = ()
-    named_flags: tuple[NamedFlags, ...] = ()  # selected from catalogues
+    selected_flags: Mapping[str, SelectedFlags] = field(default_factory=dict)  # by compiler
     notices: tuple[Notice, ...] = ()  # about the flags, for the user
 
     def files_of(self, config: Mapping[str, Value]) -> tuple[FlagFile, ...]:
@@ -143,8 +143,8 @@ class Spec:
         the space says so, or it names flags of a catalogue that change no values."""
         if self.program is not None or self._against == "reference":
             return False
-        named = [n for n in self.named_flags if n.compiler == compiler]
-        return self.must_be_bit_exact or (bool(named) and not named[0].changes_values)
+        selected = self.selected_flags.get(compiler or "")
+        return self.must_be_bit_exact or (selected is not None and not selected.changes_values)
 
     @property
     def must_be_bit_exact(self) -> bool:
@@ -196,7 +196,7 @@ class Spec:
         # Left out where it is not set, so that older spaces keep their measurements.
         unsaid = {"against"} if self._against is None else None
         parts.append(self.verify.model_dump_json(exclude=unsaid))
-        if any(self.is_bit_exact(named.compiler) for named in self.named_flags):
+        if any(map(self.is_bit_exact, self.selected_flags)):
             parts.append("bit for bit")
         return _sha256(parts)
 
