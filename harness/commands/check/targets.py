@@ -115,7 +115,7 @@ def target_of(spec: Spec, target: CompileTarget) -> CompileTarget:
     """
     if target.arch is None:
         return target
-    backend = dataclasses.replace(target.backend, arch_specific=spec.is_arch_specific)
+    backend = dataclasses.replace(target.backend, arch_specific=spec.compilers.nvcc.arch_specific)
     backend = with_cuda_compiler(spec, backend)
     if dataclasses.replace(backend, why=target.backend.why) == target.backend:
         return target
@@ -221,7 +221,7 @@ def _without_device(launch: LaunchPlan, path: Path) -> LaunchPlan:
         None if size is not None and _needs_device(size) else size
         for size in (launch.shared, launch.carveout)
     )
-    return dataclasses.replace(launch, grid=grid, shared=shared, carveout=carveout)
+    return launch.model_copy(update={"grid": grid, "shared": shared, "carveout": carveout})
 
 
 def _needs_device(expression: Expression) -> bool:
