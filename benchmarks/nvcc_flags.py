@@ -35,7 +35,7 @@ from harness.measure.builds.compiled import conflicts
 from harness.measure.cuda.binary import parse_resources
 from harness.measure.cuda.cubin import machine_code_sha256
 from harness.measure.cuda.nvcc import find_nvcc
-from harness.space_file.flags.catalogue import Flag, catalogue_of
+from harness.space_file.flags.catalogue import CatalogueFlag, catalogue_of
 
 RECORD = Path(__file__).with_suffix(".csv")
 CATALOGUE = catalogue_of("nvcc")
@@ -85,7 +85,7 @@ def settings(others: int) -> Iterator[Setting]:
     yield from random.Random(0).sample(apart, min(others, len(apart)))
 
 
-def _some(flag: Flag) -> Sequence[Value]:
+def _some(flag: CatalogueFlag) -> Sequence[Value]:
     values = flag.values
     if not isinstance(values, range):
         return values
@@ -145,7 +145,7 @@ class Kernels:
         return done.returncode, done.stdout + done.stderr
 
 
-def _reaches_front(flag: Flag) -> bool:
+def _reaches_front(flag: CatalogueFlag) -> bool:
     return not flag.option.startswith("-Xptxas")
 
 

@@ -58,7 +58,7 @@ class KernelRow:
 
 def is_of_suite(spec: Spec) -> bool:
     """Return whether a space is of a kernel without flags; others repeat a kernel or a program."""
-    return spec.program is None and not spec.named_flags
+    return spec.program is None and not spec.selected_flags
 
 
 def _row(spec: Spec, backend: Backend, args: argparse.Namespace) -> KernelRow:

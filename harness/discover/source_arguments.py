@@ -106,6 +106,5 @@ def _aliases(
     own = (found for text in texts for found in _OWN_TYPE.finditer(text.text.decode()))
     aliases |= dict.fromkeys((found[1] or found[2] for found in own), "")
     aliases |= {p.name: p.default for p in spec.parameters if isinstance(p.default, str)}
-    plan = spec.compilers.get(language)
-    options = _DEFINED_BY_OPTION.findall(" ".join(plan.options)) if plan else []
+    options = _DEFINED_BY_OPTION.findall(" ".join(spec.compilers.options(language)))
     return aliases | dict.fromkeys((*options, *source.template_names), "")

@@ -65,9 +65,9 @@ def open_measurer(
         backend = with_cuda_compiler(spec, backend)
     else:
         backend = dataclasses.replace(backend, cuda_compiler=shared.cuda_compiler)
-        if spec.cuda_compiler not in (AUTO, shared.cuda_compiler):
+        if spec.compilers.cuda not in (AUTO, shared.cuda_compiler):
             raise UsageError(
-                f"{spec.path} is compiled with {spec.cuda_compiler}, and the space that it is "
+                f"{spec.path} is compiled with {spec.compilers.cuda}, and the space that it is "
                 f"compared with with {shared.cuda_compiler}; write the same `compiler: {{cuda: "
                 "...}` in both"
             )
@@ -139,7 +139,7 @@ def _fitting(spec: Spec, backend: Backend) -> Backend:
         raise UsageError(_missing_source(spec, backend))
     if spec.is_cooperative:
         require_cooperative()
-    backend = dataclasses.replace(backend, arch_specific=spec.is_arch_specific)
+    backend = dataclasses.replace(backend, arch_specific=spec.compilers.nvcc.arch_specific)
     return with_cache(spec, backend)
 
 
@@ -162,8 +162,8 @@ def with_cuda_compiler(spec: Spec, backend: Backend) -> Backend:
     if backend.language != "cuda":
         return backend
     name, why = backend.cuda_compiler, ""
-    if spec.cuda_compiler != AUTO:
-        name, why = spec.cuda_compiler, ": the space says so"
+    if spec.compilers.cuda != AUTO:
+        name, why = spec.compilers.cuda, ": the space says so"
         reason = why_unusable(name, backend.arch or "")
         if reason is not None:
             raise BackendUnavailable(

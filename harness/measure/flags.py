@@ -29,7 +29,7 @@ from harness.measure.cuda.gpus import NVRTC, name_of
 from harness.measure.cuda.nvcc import ENVIRONMENT, find_nvcc, run_in_group, supported_archs
 from harness.space_file import Notice, Parameter, ProgramPlan, Spec
 from harness.space_file.flags.catalogue import ANY_FILE, COMPILERS, Setting, catalogue_of
-from harness.space_file.flags.selection import NamedFlags, own_flags, resolve
+from harness.space_file.flags.selection import SelectedFlags, own_flags, resolve
 from harness.space_file.parameters import flag_name
 
 TIMEOUT_S = 60.0
@@ -108,29 +108,33 @@ def _fitted(spec: Spec, compiler: str, open_compiler: Callable[[], ProbedCompile
 
     The compiler is opened where some flags depend on what it knows, and harness can ask it.
     """
-    named = next((n for n in spec.named_flags if n.compiler == compiler), None)
+    selected = spec.selected_flags.get(compiler)
     has_files = family(compiler) in COMPILERS and any(_flags_of_files(spec, compiler))
-    if named is None and not has_files:
+    if selected is None and not has_files:
         return spec
     probed = open_compiler()
-    fitted = spec if named is None else _with_known_flags(spec, named, probed)
+    fitted = spec
+    if selected is not None:
+        fitted = _with_known_flags(spec, compiler, selected, probed)
     return fitted if probed is None else _without_unread_files(fitted, compiler, probed)
 
 
-def _with_known_flags(spec: Spec, named: NamedFlags, probed: ProbedCompiler | None) -> Spec:
-    """Keep of the flags that are named from a catalogue those that the compiler knows."""
-    catalogue = catalogue_of(named.compiler)
+def _with_known_flags(
+    spec: Spec, compiler: str, selected: SelectedFlags, probed: ProbedCompiler | None
+) -> Spec:
+    """Keep of the flags that are selected from a catalogue those that the compiler knows."""
+    catalogue = catalogue_of(compiler)
     ask = None if probed is None else partial(answers, probed)
-    known = resolve(catalogue, named.selection, ask, linked=named.linked)
-    own = {flag_name(name) for name in own_flags(named.selection)}
+    known = resolve(catalogue, selected.selection, ask, linked=selected.linked)
+    own = {flag_name(name) for name in own_flags(selected.selection)}
     narrowed = {
         p.name: _narrowed(p, known.values.get(p.name, ()))
         for p in spec.parameters
-        if p.compiler == named.compiler and p.name in catalogue.flags.keys() - own
+        if p.compiler == compiler and p.name in catalogue.flags.keys() - own
     }
-    others = tuple(n for n in spec.notices if n.lasting or n.compiler != named.compiler)
+    others = tuple(n for n in spec.notices if n.lasting or n.compiler != compiler)
     spec = dataclasses.replace(spec, notices=others)
-    return _with_flags(spec, named.compiler, narrowed, known.notices)
+    return _with_flags(spec, compiler, narrowed, known.notices)
 
 
 def _without_unread_files(spec: Spec, compiler: str, probed: ProbedCompiler) -> Spec:

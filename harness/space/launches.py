@@ -13,7 +13,6 @@ from harness.core.records import Config, DeviceLimits, Value
 from harness.source.kernel_source import macro_lines
 from harness.space.space import Space
 from harness.space_file import LaunchPlan, Spec
-from harness.space_file.compiler import CompilerPlan
 
 
 def launch_constraints(
@@ -108,12 +107,11 @@ def make_program(spec: Spec, space: Space, config: Config, language: str) -> Pro
     macros = {p.name: config[p.name] for p in space.parameters if p.role != "flag"}
     # Flags are sorted for the build cache; the words of one flag stay in order.
     flags = sorted(p.options(config[p.name]) for p in space.parameters if p.role == "flag")
-    plan = spec.compilers.get(language, CompilerPlan())
     return Program(
         text=_text(spec, language, macros),
-        options=(*plan.options, *(word for flag in flags for word in flag)),
+        options=(*spec.compilers.options(language), *(word for flag in flags for word in flag)),
         include_dirs=source.include_dirs,
         includes=tuple(source.includes.values()),
-        timeout_s=plan.timeout_s,
+        timeout_s=spec.compilers.of(language).build_timeout_s,
         files=spec.files_of(config),
     )

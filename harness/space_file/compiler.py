@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import os
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -71,52 +68,27 @@ class CompilersModel(StrictModel):
         default_factory=CompilerModel, description="used by the opencl backend"
     )
 
-    def of(self, compiler: str) -> CompilerModel:
-        """Return the settings of a compiler."""
-        return self.nvcc if compiler == "nvcc" else self.opencl
+    def of(self, language: str) -> CompilerModel:
+        """Return the settings of a language."""
+        return self.nvcc if language == "cuda" else self.opencl
 
-    def plans(self, folder: Path) -> dict[str, CompilerPlan]:
-        """Return the plan of each language; include folders become absolute."""
-        return {
-            "cuda": dataclasses.replace(
-                _plan(self.nvcc, folder, "-std"),
-                arch_specific=self.nvcc.arch_specific,
-                compiler=self.cuda,
-            ),
-            "opencl": _plan(self.opencl, folder, "-cl-std"),
-        }
+    def options(self, language: str) -> tuple[str, ...]:
+        """Return the options of every build, which begin with the standard."""
+        model, std = self.of(language), "-std" if language == "cuda" else "-cl-std"
+        return (*([] if model.std is None else [f"{std}={model.std}"]), *model.options)
 
-
-@dataclass(frozen=True)
-class CompilerPlan:
-    """How the kernels of one language are compiled; `options` begin with the standard.
-
-    `compiler` is for CUDA: AUTO, or the name of one.
-    """
-
-    options: tuple[str, ...] = ()
-    include_dirs: tuple[str, ...] = ()
-    timeout_s: float | None = None
-    arch_specific: bool = False
-    compiler: str = AUTO
-
-    @property
-    def sha256_parts(self) -> list[str]:
-        """What decides the builds; the content of included files is part of the source."""
-        fixed = [json.dumps(["options", *self.options])] if self.options else []
-        return [*fixed, *["arch_specific"] * self.arch_specific]
-
-
-def _plan(model: CompilerModel, folder: Path, std: str) -> CompilerPlan:
-    first = [] if model.std is None else [f"{std}={model.std}"]
-    folders = tuple(os.path.abspath(folder / name) for name in model.include)
-    return CompilerPlan((*first, *model.options), folders, model.build_timeout_s)
+    def sha256_parts(self, language: str) -> list[str]:
+        """Return what decides the builds; the content of included files is part of the source."""
+        options = self.options(language)
+        fixed = [json.dumps(["options", *options])] if options else []
+        is_specific = language == "cuda" and self.nvcc.arch_specific
+        return [*fixed, *["arch_specific"] * is_specific]
 
 
 def include_folders(document: Document, model: CompilersModel, language: str) -> tuple[Path, ...]:
     """Return the include folders of a language, and note those that are no folders."""
     compiler, folder = COMPILERS[language], document.folder_of("compiler")
-    folders = [folder / name for name in model.of(compiler).include]
+    folders = [folder / name for name in model.of(language).include]
     for index, path in enumerate(folders):
         if not path.is_dir():
             text = f"{path} is not a folder; paths are relative to the space file"
@@ -128,8 +100,8 @@ def check_compiler_options(
     document: Document, model: CompilersModel, parameters: Collection[str]
 ) -> None:
     """Check that no fixed option says what harness or another key says."""
-    for compiler in COMPILERS.values():
-        for index, option in enumerate(model.of(compiler).options):
+    for language, compiler in COMPILERS.items():
+        for index, option in enumerate(model.of(language).options):
             location: Location = ("compiler", compiler, "options", index)
             for reason in _why_refused(option, parameters):
                 document.fault(location, f"`{option}` {reason}")

@@ -23,11 +23,11 @@ from harness.space_file.legality import (
     check_solutions,
 )
 from harness.space_file.messages import validated
-from harness.space_file.model import LaunchModel, SpaceFile
+from harness.space_file.model import LaunchPlan, SpaceFile
 from harness.space_file.parameters import Parameter, Placed, parameters_of
 from harness.space_file.program_checks import check_program
 from harness.space_file.program_model import ProgramSpaceFile
-from harness.space_file.spec import Constraint, LaunchPlan, Spec
+from harness.space_file.spec import Constraint, Spec
 
 
 def load_spec(path: Path) -> Spec:
@@ -59,7 +59,9 @@ def _load(document: Document, path: Path) -> Spec:
         document, written, [*(p.name for p in parameters), *model.inputs.features]
     )
     levels: Levels = {
-        (n.compiler, name): values for n in flags.named for name, values in n.levels.items()
+        (compiler, name): values
+        for compiler, selected in flags.selected.items()
+        for name, values in selected.levels.items()
     }
     named = normalised(document, model.baselines, parameters)
     baselines = baselines_of(named, parameters, levels)
@@ -94,7 +96,7 @@ def _load(document: Document, path: Path) -> Spec:
         measure=model.measure,
         search=model.search,
         baselines=baselines,
-        named_flags=tuple(flags.named),
+        selected_flags=flags.selected,
         notices=tuple(flags.notices),
         **{"host": path, **parts},
     )
@@ -120,7 +122,7 @@ def _written(
     ]
     found += (((*at, "when"), p.when) for at, p in placed if p.when is not None)
     launch = model.launch if isinstance(model, SpaceFile) else None
-    if isinstance(launch, LaunchModel):
+    if isinstance(launch, LaunchPlan):
         for key, sizes in (("group", launch.group), ("grid", launch.grid)):
             found += ((("launch", key, index), size) for index, size in enumerate(sizes))
         for key, size in (("shared", launch.shared), ("carveout", launch.carveout)):
@@ -137,12 +139,7 @@ def _kernel_parts(
     """Check what spaces of kernels have; return their fields of a spec."""
     check_compiler_options(document, model.compiler, model.parameters)
     files = check_files(document, model)
-    launch = None
-    if isinstance(model.launch, LaunchModel):
-        given = model.launch
-        launch = LaunchPlan(
-            tuple(given.group), tuple(given.grid), given.shared, given.cooperative, given.carveout
-        )
+    launch = model.launch if isinstance(model.launch, LaunchPlan) else None
     in_opencl = files is not None and "opencl" in files.sources
     if launch is not None and launch.cooperative and in_opencl:
         message = "OpenCL has no cooperative launches: write `source: {cuda: FILE}` in kernel"
@@ -159,7 +156,7 @@ def _kernel_parts(
         "sources": files.sources,
         "host": files.host,
         "host_text": files.host_text,
-        "compilers": model.compiler.plans(document.folder_of("compiler")),
+        "compilers": model.compiler,
     }
 
 

@@ -6,6 +6,7 @@ files or expressions.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import (
@@ -20,6 +21,7 @@ from pydantic import (
     model_validator,
 )
 
+from harness.constraints.expression import Expression
 from harness.core.kernel_name import check_kernel_name
 from harness.core.records import Statistic
 from harness.space_file.compiler import CompilersModel
@@ -109,7 +111,7 @@ class Flags(StrictModel):
     opencl: FlagGroup = Field(default_factory=dict, description="used by the opencl backend")
 
 
-class LaunchModel(StrictModel):
+class LaunchPlan(StrictModel):
     """Expressions over parameters, input features and device limits, one per dimension."""
 
     group: list[Size] = Field(
@@ -128,8 +130,14 @@ class LaunchModel(StrictModel):
         default=False, description="the groups of the grid may wait for each other (CUDA only)"
     )
 
+    @property
+    def sizes(self) -> tuple[Sequence[Expression], ...]:
+        """The group, the grid, the shared memory and its percentage: of these one size, or none."""
+        shared = ((size,) if size else () for size in (self.shared, self.carveout))
+        return self.group, self.grid, *shared
+
     @model_validator(mode="after")
-    def _same_dimensions(self) -> LaunchModel:
+    def _same_dimensions(self) -> LaunchPlan:
         if len(self.group) != len(self.grid):
             raise ValueError(
                 "`group` and `grid` must have as many dimensions as each other, but got "
@@ -140,7 +148,7 @@ class LaunchModel(StrictModel):
 
 
 Launch = Annotated[
-    Annotated[Literal["host"], Tag("<host>")] | Annotated[LaunchModel, Tag("<sizes>")],
+    Annotated[Literal["host"], Tag("<host>")] | Annotated[LaunchPlan, Tag("<sizes>")],
     by_shape(
         "`{group: [..], grid: [..]}`, or `host` where launches() of the host module gives the "
         "launches",
@@ -332,7 +340,7 @@ class SpaceFile(AnySpaceFile):
     @property
     def is_cooperative(self) -> bool:
         """Whether the groups of a launch may wait for each other."""
-        return isinstance(self.launch, LaunchModel) and self.launch.cooperative
+        return isinstance(self.launch, LaunchPlan) and self.launch.cooperative
 
     @property
     def functions(self) -> tuple[str, ...]:

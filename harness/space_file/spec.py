@@ -19,10 +19,10 @@ from harness.core.records import Config, Input, Statistic, Value
 from harness.source.kernel_source import Source
 from harness.space_file import messages
 from harness.space_file.baselines import Baseline
-from harness.space_file.compiler import AUTO, CompilerPlan
+from harness.space_file.compiler import CompilersModel
 from harness.space_file.document import located
-from harness.space_file.flags.selection import NamedFlags, Notice
-from harness.space_file.model import Measure, Search, Verify
+from harness.space_file.flags.selection import Notice, SelectedFlags
+from harness.space_file.model import LaunchPlan, Measure, Search, Verify
 from harness.space_file.parameters import Parameter
 from harness.space_file.program import ProgramPlan
 
@@ -34,25 +34,6 @@ class Constraint:
     expression: Expression
     line: int
     path: Path
-
-
-@dataclass(frozen=True)
-class LaunchPlan:
-    """Group and grid sizes as expressions, one per dimension, the bytes of dynamic shared memory of
-    a group, whether the groups of the grid may wait for each other, and the preferred percentage
-    of shared memory."""
-
-    group: tuple[Expression, ...]
-    grid: tuple[Expression, ...]
-    shared: Expression | None = None
-    cooperative: bool = False
-    carveout: Expression | None = None
-
-    @property
-    def sizes(self) -> tuple[tuple[Expression, ...], ...]:
-        """The group, the grid, the shared memory and its percentage: of these one size, or none."""
-        shared = ((size,) if size else () for size in (self.shared, self.carveout))
-        return self.group, self.grid, *shared
 
 
 @dataclass(frozen=True)
@@ -80,9 +61,9 @@ class Spec:
     search: Search = field(default_factory=Search)
     host_text: str = field(default="", repr=False)
     program: ProgramPlan | None = None
-    compilers: Mapping[str, CompilerPlan] = field(default_factory=dict)  # by language
+    compilers: CompilersModel = field(default_factory=CompilersModel)
     baselines: tuple[Baseline, ...] = ()
-    named_flags: tuple[NamedFlags, ...] = ()  # selected from catalogues
+    selected_flags: Mapping[str, SelectedFlags] = field(default_factory=dict)  # by compiler
     notices: tuple[Notice, ...] = ()  # about the flags, for the user
 
     def files_of(self, config: Mapping[str, Value]) -> tuple[FlagFile, ...]:
@@ -114,19 +95,9 @@ class Spec:
         return {name: config for name, config in found.items() if config is not None}
 
     @property
-    def is_arch_specific(self) -> bool:
-        """Whether CUDA kernels may use what only devices of one architecture have, as sm_90a."""
-        return "cuda" in self.compilers and self.compilers["cuda"].arch_specific
-
-    @property
     def is_cooperative(self) -> bool:
         """Whether the space says that its launches are cooperative."""
         return self.launch is not None and self.launch.cooperative
-
-    @property
-    def cuda_compiler(self) -> str:
-        """What compiles CUDA kernels: nvcc, nvrtc, or AUTO, where harness chooses."""
-        return self.compilers["cuda"].compiler if "cuda" in self.compilers else AUTO
 
     @property
     def is_in_python(self) -> bool:
@@ -143,8 +114,8 @@ class Spec:
         the space says so, or it names flags of a catalogue that change no values."""
         if self.program is not None or self._against == "reference":
             return False
-        named = [n for n in self.named_flags if n.compiler == compiler]
-        return self.must_be_bit_exact or (bool(named) and not named[0].changes_values)
+        selected = self.selected_flags.get(compiler or "")
+        return self.must_be_bit_exact or (selected is not None and not selected.changes_values)
 
     @property
     def must_be_bit_exact(self) -> bool:
@@ -184,7 +155,7 @@ class Spec:
         parts: list[str] = [*self.functions, self.host_text]
         for language, source in sorted(self.sources.items()):
             parts += [language, source.text, *source.includes.values()]
-            parts += self.compilers[language].sha256_parts if language in self.compilers else []
+            parts += self.compilers.sha256_parts(language)
         if self.launch is not None:
             parts += [e.text for e in (*self.launch.group, *self.launch.grid)]
             parts += [f"shared {self.launch.shared.text}"] if self.launch.shared else []
@@ -196,7 +167,7 @@ class Spec:
         # Left out where it is not set, so that older spaces keep their measurements.
         unsaid = {"against"} if self._against is None else None
         parts.append(self.verify.model_dump_json(exclude=unsaid))
-        if any(self.is_bit_exact(named.compiler) for named in self.named_flags):
+        if any(map(self.is_bit_exact, self.selected_flags)):
             parts.append("bit for bit")
         return _sha256(parts)
 

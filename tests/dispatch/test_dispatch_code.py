@@ -19,7 +19,6 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError, UsageError
 from harness.core.records import Config, Environment, Value
 from harness.dispatch.c_code import c_header
@@ -379,7 +378,7 @@ def own_names(dispatcher: Dispatcher) -> set[str]:
 def test_no_feature_has_a_name_that_written_code_uses() -> None:
     rng = random.Random(1)
     inputs = [drawn_input(rng) for _ in range(20)]
-    plan = LaunchPlan((Expression("A"),), (Expression("ceil_div(m * n, A)"),))
+    plan = LaunchPlan(group=["A"], grid=["ceil_div(m * n, A)"])
     found: set[str] = set()
     for shape in SHAPES:
         program = drawn_program(rng, inputs, *shape)
@@ -443,17 +442,16 @@ def test_numbers_of_numpy_are_computed_with_exactly() -> None:
         mvmul_program(guards=(("m * n < 10 ** 9",), (), ())),
         tuned=(TunedRange("m", 16, 10**6), TunedRange("n", 16, 10**6)),
     )
-    plan = LaunchPlan((Expression("64"),), (Expression("ceil_div(m * n, 64)"),))
+    plan = LaunchPlan(group=["64"], grid=["ceil_div(m * n, 64)"])
     module = python_of(of_mvmul(program, plan))
     assert not module.applies(0, np.int32(65536), np.int32(65536))
     assert module.launch_size(0, np.int32(40000), np.int32(60000)) == ((64,), (37500000,))
 
 
 def test_shared_memory_is_a_number_of_bytes_or_cannot_be_launched(tmp_path: Path) -> None:
-    sizes = (Expression("64"),), (Expression("1"),)
     cases = {"16 * n - 256": [256, 0, -1], "n / 16": [2, 1, -1], "4096": [4096] * 3}
     for text, expected in cases.items():
-        plan = LaunchPlan(*sizes, Expression(text))
+        plan = LaunchPlan(group=["64"], grid=["1"], shared=text)
         dispatcher = of_mvmul(plan=plan)
         shared_bytes = python_of(dispatcher).shared_bytes
         for n, size in zip((32, 16, 8), expected, strict=True):
@@ -479,8 +477,7 @@ def numbers_of(tmp_path: Path, dispatcher: Dispatcher, calls: str) -> list[int]:
 
 
 def test_carveout_is_computed_in_all_code(tmp_path: Path) -> None:
-    sizes = (Expression("64"),), (Expression("1"),)
-    dispatcher = of_mvmul(plan=LaunchPlan(*sizes, carveout=Expression("n - 17")))
+    dispatcher = of_mvmul(plan=LaunchPlan(group=["64"], grid=["1"], carveout="n - 17"))
     carveout = python_of(dispatcher).carveout
     assert [carveout(0, m=16, n=n) for n in (16, 17, 92)] == [-1, 0, 75]
     with pytest.raises(ValueError, match=r"carveout is \(101,\), .* from -1 to 100"):
@@ -491,7 +488,7 @@ def test_carveout_is_computed_in_all_code(tmp_path: Path) -> None:
 
 def test_cooperative_launch_is_said_in_all_code() -> None:
     for is_cooperative in (False, True):
-        plan = LaunchPlan((Expression("64"),), (Expression("m"),), cooperative=is_cooperative)
+        plan = LaunchPlan(group=["64"], grid=["m"], cooperative=is_cooperative)
         dispatcher = of_mvmul(plan=plan)
         assert python_of(dispatcher).DATA["launch"]["cooperative"] is is_cooperative
         assert ("with cuLaunchCooperativeKernel. */\n" in c_header(dispatcher)) is is_cooperative

@@ -367,7 +367,7 @@ def test_cuda_loader_finds_a_template_and_gives_it_its_shared_memory(
     spec, program = gemm_program()
     assert spec.launch is not None
     carveout = None if is_cooperative else Expression("TILE_K")
-    launch = replace(spec.launch, cooperative=is_cooperative, carveout=carveout)
+    launch = spec.launch.model_copy(update={"cooperative": is_cooperative, "carveout": carveout})
     kernels = write_for_cuda(tmp_path / "out", replace(spec, launch=launch), program)
     assert f'{{"{kernels[1].symbols[0]}"}},' in (tmp_path / "out" / "gemm.h").read_text()
     a, b, c = np.ones((3, 4), "f4"), np.ones((4, 5), "f4"), np.zeros((3, 5), "f4")

@@ -114,13 +114,13 @@ def test_flag_of_its_own_stands_beside_those_of_the_catalogue(load) -> None:
     own = 'mine: {values: [1, 2], option: "-DMINE={value}"}'
     spec = load(KERNEL, f"flags:\n  nvcc:\n    - restrict\n    - {own}")
     assert flags_of(spec, "nvcc")["mine"].options(2) == ("-DMINE=2",)
-    assert spec.named_flags[0].changes_values, "nothing is known of a flag of one's own"
+    assert spec.selected_flags["nvcc"].changes_values, "nothing is known of a flag of one's own"
 
 
 def test_constraints_of_the_space_may_name_the_catalogue_s_flags(load) -> None:
     limit = "constraints: [maxrregcount == absent or maxrregcount * BLOCK <= 4096]"
     spec = load(KERNEL, f"flags: {{nvcc: exact}}\n{limit}")
-    assert not spec.named_flags[0].changes_values
+    assert not spec.selected_flags["nvcc"].changes_values
     space = ConstrainedSpace.of(spec, spec.inputs[0], None, "nvcc")
     assert space.is_legal({**space.default, "maxrregcount": 64})
     assert not space.is_legal({**space.default, "maxrregcount": 72})
@@ -318,7 +318,7 @@ def test_files_of_a_catalogue_exclude_each_other(loaded) -> None:
     _, fast, slow = flag_of(spec).values
     assert space.is_legal({**space.default, "controls": fast})
     assert not space.is_legal({**space.default, "controls": fast, "ptxas_controls": slow})
-    assert spec.named_flags[0].changes_values
+    assert spec.selected_flags["nvcc"].changes_values
 
 
 @pytest.mark.parametrize(

@@ -343,7 +343,7 @@ def test_a_launch_that_is_too_large_or_of_no_group_is_illegal_on_a_device(
     group: tuple[str, ...], grid: str, printed: str
 ) -> None:
     parameters = [parameter("X", (16, 64)), parameter("Y", (1, 8))]
-    plan = LaunchPlan(tuple(map(Expression, group)), (Expression(grid),))
+    plan = LaunchPlan(group=group, grid=[grid, "1", "1"][: len(group)])
     checked = ConstrainedSpace(parameters, (), {"n": 32}, DEVICE, plan)
     assert checked.why_illegal({"X": 64, "Y": 8}) == f"{printed} the expression"
 
@@ -359,7 +359,7 @@ def test_a_launch_has_the_sizes_of_its_expressions(tmp_path: Path) -> None:
     ("size", "found"), [("n / X", "2.5"), ("X - 2", "0"), ("n / (X - 2)", "nan"), ("m", "row")]
 )
 def test_a_launch_size_that_is_no_whole_number_is_refused(size: str, found: str) -> None:
-    plan = LaunchPlan((Expression("X"),), (Expression(size),))
+    plan = LaunchPlan(group=["X"], grid=[size])
     checked = ConstrainedSpace([parameter("X", (2, 4))], (), {"n": 5, "m": "row"}, None, plan)
     with pytest.raises(ExpressionError) as raised:
         checked.launch(Config({"X": 2}), "kernel", ())
@@ -369,7 +369,7 @@ def test_a_launch_size_that_is_no_whole_number_is_refused(size: str, found: str)
 
 
 def test_shared_memory_lies_within_that_of_a_group_that_asks_for_it() -> None:
-    plan = LaunchPlan((Expression("X"),), (Expression("1"),), Expression("X * 1024 - 4096"))
+    plan = LaunchPlan(group=["X"], grid=["1"], shared="X * 1024 - 4096")
     asking = replace(DEVICE, opt_in_local_bytes=8192)
     for limits, legal in ((DEVICE, {4, 8}), (asking, {4, 8, 12})):
         checked = ConstrainedSpace([parameter("X", (2, 4, 8, 12, 16))], (), {}, limits, plan)
@@ -381,21 +381,19 @@ def test_shared_memory_lies_within_that_of_a_group_that_asks_for_it() -> None:
 
 
 def test_carveout_is_a_percentage_or_the_drivers_choice() -> None:
-    one = (Expression("1"),)
-    plan = LaunchPlan(one, one, carveout=Expression("X * 25"))
+    plan = LaunchPlan(group=["1"], grid=["1"], carveout="X * 25")
     checked = ConstrainedSpace(
         [parameter("X", (0, 3, 4, 5)), parameter("Y", (-1,))], (), {}, DEVICE, plan
     )
     assert {config["X"] for config in checked} == {0, 3, 4}
     assert checked.launch(Config({"X": 3, "Y": -1}), "f", ()).carveout == 75
-    drivers = ConstrainedSpace(
-        [parameter("X", (-2, -1))], (), {}, DEVICE, LaunchPlan(one, one, carveout=Expression("X"))
-    )
+    plan = LaunchPlan(group=["1"], grid=["1"], carveout="X")
+    drivers = ConstrainedSpace([parameter("X", (-2, -1))], (), {}, DEVICE, plan)
     assert {config["X"] for config in drivers} == {-1}
 
 
 def test_a_whole_number_may_be_a_float() -> None:
-    plan = LaunchPlan((Expression("sqrt(X)"),), (Expression("X / 2"),))
+    plan = LaunchPlan(group=["sqrt(X)"], grid=["X / 2"])
     checked = ConstrainedSpace([parameter("X", (16,))], (), {}, None, plan)
     launch = checked.launch(Config({"X": 16}), "kernel", ())
     assert repr((launch.group, launch.grid)) == "((4,), (8,))"

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from benchmarks.nvcc_flags import RECORD, FlagRow, findings, read, write
 from harness.constraints.expression import Expression
-from harness.core.errors import BackendUnavailable, SpecError, UsageError
+from harness.core.errors import BackendUnavailable, UsageError
 from harness.core.records import Value
 from harness.measure.builds.compiled import conflicts
 from harness.measure.cuda.nvcc import find_nvcc
@@ -22,13 +22,11 @@ from harness.space_file.flags import selection as selections
 from harness.space_file.flags.catalogue import (
     COMPILERS,
     Catalogue,
-    FromFiles,
     Setting,
-    Switch,
     catalogue_of,
     load_catalogue,
 )
-from harness.space_file.flags.selection import Ask, Resolution
+from harness.space_file.flags.selection import Ask, SelectedFlags
 from harness.space_file.tuned import Selection
 from tests.helpers.compilers import needs_gcc, needs_nvcc
 
@@ -82,7 +80,7 @@ def written(folder: Path, text: str) -> Path:
 
 def resolve(
     catalogue: Catalogue, selection: object, ask: Ask | None = None, *, linked: bool = False
-) -> Resolution:
+) -> SelectedFlags:
     """Resolve a selection as it stands in a space file."""
     listed = [selection] if isinstance(selection, str) else selection
     chosen: Selection = TypeAdapter(Selection).validate_python(listed)
@@ -94,14 +92,14 @@ def resolve(
 
 def selected(catalogue: Catalogue, names: Iterable[str]) -> list[str | dict[str, object]]:
     """A selection of these flags; those that pass files pass any."""
-    filed = {name for name in names if isinstance(catalogue.flags[name], FromFiles)}
+    filed = {name for name in names if catalogue.flags[name].type == "files"}
     return [{name: {"files": "*"}} if name in filed else name for name in names]
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_every_flag_of_a_shipped_catalogue_can_be_selected(name: str) -> None:
     catalogue = catalogue_of(name)
-    of_files = {name for name, flag in catalogue.flags.items() if isinstance(flag, FromFiles)}
+    of_files = {name for name, flag in catalogue.flags.items() if flag.type == "files"}
     found = resolve(catalogue, selected(catalogue, catalogue.flags), linked=True)
     assert found.values.keys() == catalogue.flags.keys() - of_files
 
@@ -120,7 +118,7 @@ NOT = re.compile(r"(^|[-_f])(no|dont|disable)[-_]")
 @pytest.mark.parametrize("name", FILES)
 def test_boolean_flags_pass_what_their_names_say(name: str) -> None:
     """`math_errno: true` as the name of `-fno-math-errno` would say the opposite."""
-    switches = {n: f for n, f in catalogue_of(name).flags.items() if isinstance(f, Switch)}
+    switches = {n: f for n, f in catalogue_of(name).flags.items() if f.type == "boolean"}
     spelled = {n: re.sub(r"-X\w+ |-mllvm ", "", f.option).split()[0] for n, f in switches.items()}
     wrong = [n for n, option in spelled.items() if bool(NOT.search(n)) != bool(NOT.search(option))]
     assert not wrong, {n: switches[n].option for n in wrong}
@@ -317,52 +315,6 @@ nvcc warning : Support for offline compilation for architectures prior to '<comp
 def test_warnings_that_flags_are_not_obeyed_are_told_from_others(compiler: str) -> None:
     lines = CONFLICTS[compiler].splitlines()
     assert conflicts(compiler, NOISE[compiler] + CONFLICTS[compiler] * 2) == tuple(lines)
-
-
-# ------------------------------------------------------------------------- faults of catalogues
-
-
-def test_faults_of_a_catalogue_are_all_told_with_file_and_line(tmp_path: Path) -> None:
-    path = written(
-        tmp_path,
-        """\
-flags:
-  a: {type: boolean, option: "--a={value}", changes_values: true}
-  b: {type: enum, option: --b, values: [1], changes_values: false}
-  c: {type: integer, option: "--c={value}", min: 3, changes_values: false, basline: y}
-  d: {type: word, option: --d}
-  e: {type: enum, option: "-O{value}", values: [1], changes_values: false, baselines: [0]}
-sets: {default: [a]}
-""",
-    )
-    with pytest.raises(SpecError) as faulty:
-        load_catalogue(path)
-    printed = str(faulty.value)
-    for text in (
-        ":2: flags.a: a boolean's `option` takes no value, but got '--a={value}'",
-        ":3: flags.b: `option` must contain {value}, where the value goes, but got '--b'",
-        ":4: flags.c: needs `max` (largest value, included)",
-        ":4: flags.c: `basline` is not a key here; did you mean `baselines`?",
-        ":6: flags.e: `baselines` has 0, which is not one of its values",
-        ":5: flags.d: the type must be one of boolean, onoff, enum, integer, files, but got `word`",
-    ):
-        assert f"{path}{text}" in printed
-
-
-def test_what_a_catalogue_names_must_be_there(tmp_path: Path) -> None:
-    text = SMALL.replace("unroll, link]", "unrol]\n  exact: [fast]")
-    text += "  - widht == absent\n"
-    text += "  - fast\n"
-    with pytest.raises(SpecError) as faulty:
-        load_catalogue(written(tmp_path, text))
-    printed = str(faulty.value)
-    for part in (
-        ":8: sets.default.3: `unrol` is not a flag of this catalogue; did you mean `unroll`?",
-        ":9: sets.exact: `exact` is a set that every catalogue has already",
-        ":13: constraints.2: `widht` is not a flag; did you mean `width`?",
-        ":14: constraints.3: `fast` forbids that every flag is absent",
-    ):
-        assert part in printed
 
 
 # ---- the record of what nvcc's flags do: the evidence of the catalogue's constraints, and the page

@@ -111,7 +111,7 @@ def target_of(spec: Spec, target: CompileTarget) -> CompileTarget:
     """
     if target.arch is None:
         return target
-    backend = dataclasses.replace(target.backend, arch_specific=spec.is_arch_specific)
+    backend = dataclasses.replace(target.backend, arch_specific=spec.compilers.nvcc.arch_specific)
     backend = with_cuda_compiler(spec, backend)
     if dataclasses.replace(backend, why=target.backend.why) == target.backend:
         return target

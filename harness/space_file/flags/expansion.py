@@ -10,8 +10,8 @@ from harness.constraints.expression import Expression
 from harness.core.errors import SpecError, UsageError
 from harness.space_file.document import Document, Location
 from harness.space_file.flag_files import files_of
-from harness.space_file.flags.catalogue import FromFiles, catalogue_of
-from harness.space_file.flags.selection import NamedFlags, Notice, own_flags, resolve
+from harness.space_file.flags.catalogue import catalogue_of
+from harness.space_file.flags.selection import Notice, SelectedFlags, own_flags, resolve
 from harness.space_file.model import FlagGroup, SpaceFile
 from harness.space_file.parameters import Parameter, Placed, flag_name, flag_of
 from harness.space_file.program_model import ProgramSpaceFile
@@ -21,11 +21,11 @@ from harness.space_file.tuned import Flag, FlagPatterns, Selection
 @dataclass
 class SpaceFlags:
     """The flags of a space with their places, the constraints between them, the selections from
-    catalogues, and notices."""
+    catalogues by compiler, and notices."""
 
     placed: list[Placed] = field(default_factory=list)
     constraints: list[tuple[Location, Expression]] = field(default_factory=list)
-    named: list[NamedFlags] = field(default_factory=list)
+    selected: dict[str, SelectedFlags] = field(default_factory=dict)
     notices: list[Notice] = field(default_factory=list)
 
 
@@ -60,7 +60,7 @@ def _select(
     for name, values in found.values.items():
         flags.placed.append((location, catalogue.flags[name].parameter(name, compiler, values)))
     flags.constraints += ((location, constraint) for constraint in found.constraints)
-    flags.named.append(NamedFlags(compiler, selection, linked, found.levels, found.changes_values))
+    flags.selected[compiler] = found
     flags.notices += (Notice(compiler, text) for text in found.notices)
 
 
@@ -92,5 +92,5 @@ def _catalogued(compiler: str, name: str) -> str | None:
     """Return how a compiler's catalogue spells a flag of files; None where it has none."""
     with suppress(UsageError):
         flag = catalogue_of(compiler).flags.get(flag_name(name))
-        return flag.option if isinstance(flag, FromFiles) else None
+        return flag.option if flag is not None and flag.type == "files" else None
     return None

@@ -18,13 +18,8 @@ from harness.constraints.expression import Expression
 from harness.core.errors import UsageError
 from harness.core.records import Value, shown
 from harness.core.text import suggestion
-from harness.space_file.flags.catalogue import (
-    Catalogue,
-    Flag,
-    FromFiles,
-    Setting,
-    values_of,
-)
+from harness.space_file.flags.catalogue import Catalogue, Setting
+from harness.space_file.flags.catalogue import chosen as flags_chosen
 from harness.space_file.tuned import Flag as OwnFlag
 from harness.space_file.tuned import FlagPatterns, Narrowing, Selection
 
@@ -48,31 +43,18 @@ class Notice:
 
 
 @dataclass(frozen=True)
-class NamedFlags:
+class SelectedFlags:
     """The flags that a space selects from a compiler's catalogue.
 
-    `linked` is True where a program is built, not a kernel that is loaded by itself. `levels` has
-    the values of flags that are baselines. Where `changes_values` is False, every value of every
-    flag must give bit for bit the same results.
+    `linked` is True where a program is built, not a kernel that is loaded by itself. `values` are
+    those of the catalogue's flags, and `constraints` the conditions between them. `levels` are the
+    values that are baselines. `notices` says what was left out, and why. `changes_values` is False
+    where every configuration must compute the very same bits; of a space's own flags nothing is
+    known.
     """
 
-    compiler: str
     selection: Selection
     linked: bool
-    levels: Mapping[str, tuple[Value, ...]]
-    changes_values: bool
-
-
-@dataclass(frozen=True)
-class Resolution:
-    """The result of a selection for one compiler.
-
-    `values` are those of the catalogue's flags, and `constraints` the conditions between them.
-    `levels` are the values that are baselines. `notices` says what was left out, and why.
-    `changes_values` is False where every configuration must compute the very same bits; of a
-    space's own flags nothing is known.
-    """
-
     values: Mapping[str, Sequence[Value]]
     constraints: tuple[Expression, ...]
     levels: Mapping[str, tuple[Value, ...]]
@@ -93,7 +75,7 @@ def own_flags(selection: Selection) -> dict[str, OwnFlag]:
 
 def resolve(
     catalogue: Catalogue, selection: Selection, ask: Ask | None = None, *, linked: bool = False
-) -> Resolution:
+) -> SelectedFlags:
     """Return the flags of a selection that the compiler knows.
 
     `ask` asks the compiler that is here; without it nothing is left out, and a notice says so.
@@ -102,7 +84,7 @@ def resolve(
     """
     own = own_flags(selection)
     filed = [name for name, flag in own.items() if _is_filed(catalogue, name, flag)]
-    chosen = _chosen(catalogue, selection)
+    chosen = flags_chosen(catalogue.flags, catalogue.sets, selection)
     notices: list[str] = []
     if not linked:
         for name in [n for n in chosen if catalogue.flags[n].needs == "linking"]:
@@ -115,56 +97,28 @@ def resolve(
     if not chosen and not own:
         notices.append("the selection leaves no flag to tune")
     values = {name: values for name, values in chosen.items() if name not in own}
-    return Resolution(
+    flags = catalogue.flags
+    return SelectedFlags(
+        selection,
+        linked,
         values,
         tuple(_among(catalogue, (*chosen, *filed))),
-        {n: _levels(catalogue.flags[n], v) for n, v in values.items()},
+        {n: tuple(v for v in flags[n].baselines if v in there) for n, there in values.items()},
         tuple(notices),
-        bool(own) or not all(_keeps_values(catalogue, chosen)),
+        bool(own) or any(len(flags[n].exact(v)) < len(v) for n, v in chosen.items()),
     )
-
-
-# -------------------------------------------------------------------------- what is selected
 
 
 def _is_filed(catalogue: Catalogue, name: str, flag: OwnFlag) -> bool:
     """Whether an item names the files of a flag of the catalogue."""
     if not isinstance(flag, FlagPatterns) or flag.option is not None:
         return False
-    known = [n for n, flag in catalogue.flags.items() if isinstance(flag, FromFiles)]
+    known = [n for n, flag in catalogue.flags.items() if flag.type == "files"]
     if name not in known:
         what = "takes no files" if name in catalogue.flags else "is no flag that takes files"
         hint = "declare it with an `option`"
         raise UsageError(f"`{name}` {what}; {suggestion(name, known, hint)}")
     return True
-
-
-def _chosen(catalogue: Catalogue, selection: Selection) -> dict[str, Sequence[Value]]:
-    """Return the selected flags with their values, in the catalogue's order."""
-    chosen: dict[str, Sequence[Value]] = {}
-    for item in selection:
-        if isinstance(item, str) and item.startswith("-"):
-            _take_out(catalogue, chosen, item[1:])
-        elif isinstance(item, str):
-            named = catalogue.sets.get(item)
-            chosen |= named or {item: values_of(catalogue.flags, item, None, catalogue.sets)}
-        else:
-            for name, flag in item.items():
-                if name in catalogue.sets:
-                    raise UsageError(f"`{name}` is a set of flags; write it without values")
-                if isinstance(flag, Narrowing):
-                    chosen[name] = values_of(catalogue.flags, name, flag, catalogue.sets)
-    return {name: chosen[name] for name in catalogue.flags if name in chosen}
-
-
-def _take_out(catalogue: Catalogue, chosen: dict[str, Sequence[Value]], name: str) -> None:
-    if name not in chosen:
-        if name.startswith("-"):  # as on a command line
-            plain, known = name.lstrip("-").replace("-", "_"), [*catalogue.sets, *catalogue.flags]
-            raise UsageError(f"`-{name}` is no name of a flag; {suggestion(plain, known)}")
-        hint = None if chosen else "there is no flag before it"
-        raise UsageError(f"`-{name}` takes out nothing; {suggestion(name, chosen, hint)}")
-    del chosen[name]
 
 
 # -------------------------------------------------------------------------- what is known here
@@ -205,15 +159,6 @@ def _settings(catalogue: Catalogue, name: str, values: Sequence[Value]) -> list[
 
 
 # -------------------------------------------------------------------------- as a space has them
-
-
-def _levels(flag: Flag, values: Sequence[Value]) -> tuple[Value, ...]:
-    return tuple(value for value in flag.baselines if value in values)
-
-
-def _keeps_values(catalogue: Catalogue, chosen: Mapping[str, Sequence[Value]]) -> Iterator[bool]:
-    for name, values in chosen.items():
-        yield from map(catalogue.flags[name].keeps_values, values)
 
 
 def _among(catalogue: Catalogue, names: Sequence[str]) -> Iterator[Expression]:
