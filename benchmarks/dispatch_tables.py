@@ -47,7 +47,7 @@ class Result:
 
 def of_rows(judged: Slowdowns, rows: Indices) -> Slowdowns:
     """Keep only some inputs, by their indices."""
-    parts = judged.logs[rows], judged.groups[rows], judged.failed[rows]
+    parts = judged.logs[rows], judged.groups[rows], judged.failed[rows], judged.weights[rows]
     return Slowdowns(judged.name, *parts)
 
 

@@ -164,7 +164,7 @@ def slowdowns(
     weights = np.array([*calls.values()], dtype=np.float64)
     inputs, failed = np.arange(len(calls)), np.zeros(len(calls), dtype=bool)
     return {
-        name: Slowdowns(name, np.array(of), inputs, failed, weights=weights / weights.mean())
+        name: Slowdowns(name, np.array(of), inputs, failed, weights / weights.mean())
         for name, of in logs.items()
     }
 

@@ -24,14 +24,19 @@ def open_devices(
     Raises UsageError for several devices that differ, and for several where one input after
     another is sampled.
     """
-    options, most = request.options, _most(request)
+    options, most = request.options, len(request.spec.inputs)  # an input is with one device
     measurers: Mapping[str, Measurer]
     joining: Fleet | None = None
     if options.cluster is None:
         measurers, why = open_measurers(request.whole, options.backend, options.device, most)
     else:
-        fleet = _open_fleet(request, opened, say)
-        measurers, why = fleet.measurers, _why_of_fleet(request, fleet)
+        driver = f"{platform.node()}: {shown_database(request.database)}"
+        asked = FleetRequest(options.cluster, options.device, most, options.insecure, driver, say)
+        fleet = opened.enter_context(open_fleet(request.whole, asked))
+        measurers, why = (
+            fleet.measurers,
+            "; ".join([f"--cluster {options.cluster}", *fleet.skipped]),
+        )
         joining = fleet if most > 1 and options.validate is None else None
     try:
         if options.validate is not None and len(measurers) > 1:
@@ -45,20 +50,3 @@ def open_devices(
             measurer.close()
         raise
     return pool, f"{why}; {pool.describe()}" if pool.is_shared else why
-
-
-def _most(request: TuneRequest) -> int:
-    return len(request.spec.inputs)  # an input is with one device
-
-
-def _open_fleet(request: TuneRequest, opened: ExitStack, say: Callable[[str], None]) -> Fleet:
-    options = request.options
-    assert options.cluster is not None
-    driver = f"{platform.node()}: {shown_database(request.database)}"
-    names, most = options.device, _most(request)
-    asked = FleetRequest(options.cluster, names, most, options.insecure, driver, say)
-    return opened.enter_context(open_fleet(request.whole, asked))
-
-
-def _why_of_fleet(request: TuneRequest, fleet: Fleet) -> str:
-    return "; ".join([f"--cluster {request.options.cluster}", *fleet.skipped])

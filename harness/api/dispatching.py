@@ -8,17 +8,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 
 from harness.analysis.coverage import input_reports
-from harness.api.dispatched_program import program_launcher, program_notices
-from harness.api.dispatched_results import (
-    describe,
-    results_of,
-    space_of,
-)
+from harness.api.dispatched_results import describe, results_of, space_of
 from harness.api.options import DispatchOptions
 from harness.constraints.expression import Expression
 from harness.core.config_diff import difference
@@ -28,6 +22,7 @@ from harness.core.text import counted, suggestion
 from harness.dispatch.candidates import applies_where, matrix_of
 from harness.dispatch.choice import Choice, DispatchProgram, LearntSelector
 from harness.dispatch.dispatcher import KernelFile, Provenance
+from harness.dispatch.launcher import Launcher, make_launcher
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.package import (
     check_candidates,
@@ -37,7 +32,7 @@ from harness.dispatch.package import (
     opencl_kernels,
     write_dispatcher,
 )
-from harness.dispatch.program_files import program_files, why_no_programs
+from harness.dispatch.program_files import compiler_identity, program_files, why_no_programs
 from harness.dispatch.single import Single, single_of
 from harness.dispatch.study import AUTO, AUTOMATIC, CHOICES, Study, fits, learners, sentence
 from harness.dispatch.text import verdict_lines, why_nothing
@@ -52,6 +47,7 @@ from harness.results.compatible import with_known_values
 from harness.results.versions import EVERY
 from harness.results.view import Results, read_results
 from harness.space_file import Spec
+from harness.space_file.command_line import NoLauncher
 from harness.space_file.workload import read_workload
 
 
@@ -61,7 +57,8 @@ class LearntDispatcher:
 
     `found` is None where a choice by input cannot be learnt; `why_no_choice` says why. `single` is
     the configuration to use on every input. `name` is the choice by input to write, None to write
-    the single configuration. `notices` say what was left out of the results.
+    the single configuration. `notices` say what was left out of the results. `launcher` is that of
+    a program, None for kernels, replays, and where there can be none.
     """
 
     options: DispatchOptions
@@ -73,8 +70,9 @@ class LearntDispatcher:
     name: str | None
     arch: str
     notices: Sequence[str]
-    coverage: Coverage | None = None
-    why_no_choice: str = ""
+    coverage: Coverage | None
+    why_no_choice: str
+    launcher: Launcher | None
 
     @property
     def is_worth_it(self) -> bool:
@@ -142,15 +140,19 @@ class LearntDispatcher:
     def loss(self) -> str:
         """Say that the dispatcher that it replaces was learnt from more inputs; empty if not."""
         earlier, count = earlier_inputs(self.options.output) or 0, len(self.matrix.features)
-        return _loss(self.options.output, count, earlier) if earlier > count else ""
+        if earlier <= count:
+            return ""
+        return (
+            f"This dispatcher was learnt from {counted(count, 'input')}; the one that it replaces "
+            f"in {self.options.output} was learnt from {earlier}."
+        )
 
     @property
     def how_to_run(self) -> str:
         """Say how to run the launcher, if there is one; empty if not."""
-        launcher = program_launcher(self.spec, self.results)
-        if launcher is None:
+        if self.launcher is None:
             return ""
-        command = f"python {self.options.output / self.spec.name} {launcher.line.usage}"
+        command = f"python {self.options.output / self.spec.name} {self.launcher.line.usage}"
         return f"To run the program that suits the input: {command}".rstrip()
 
     def write(self) -> list[str]:
@@ -163,7 +165,7 @@ class LearntDispatcher:
             _provenance(self),
             kernels=_kernels(self.spec, program, results, self.arch),
             limits=results.limits,
-            launcher=program_launcher(self.spec, results),
+            launcher=self.launcher,
         )
         root = options.output.resolve()
         return [path.relative_to(root).as_posix() for path in written]
@@ -183,7 +185,12 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
     spec = space_of(options, campaigns)
     results = results_of(campaigns, spec, options)
     arch = _arch(options.arch, results)
-    notices, results = _notices(campaigns, results, spec)
+    others = [describe(other) for other in campaigns if other is not results]
+    notices = [f"Learnt from {describe(results)}; left out: {'; '.join(others)}"] if others else []
+    notices += record_lines(results)
+    launcher, of_program = program_launcher(spec, results)
+    results, of_space = in_current_space(results, spec)
+    notices += [*of_space, *of_program]
     matrix = matrix_of(results)
     reports = input_reports(results)
     coverage = None
@@ -217,6 +224,7 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
         notices,
         coverage,
         why,
+        launcher,
     )
 
 
@@ -245,23 +253,30 @@ def _chosen(found: Study | None, choice: str) -> str | None:
     return found.best if found.gain(found.best).is_better else None
 
 
-def _notices(
-    campaigns: Sequence[Results], results: Results, spec: Spec
-) -> tuple[list[str], Results]:
-    """Say what is left out of the campaigns and of these results; also return the results that
-    remain."""
-    others = [describe(other) for other in campaigns if other is not results]
-    left_out = [f"Learnt from {describe(results)}; left out: {'; '.join(others)}"] if others else []
-    remaining, notices = in_current_space(results, spec)
-    programs = program_notices(spec, results)
-    return [*left_out, *record_lines(results), *notices, *programs], remaining
+def program_launcher(spec: Spec, results: Results) -> tuple[Launcher | None, list[str]]:
+    """Make the launcher of a program, and say what is missing, or other than measured.
 
-
-def _loss(out: Path, count: int, earlier: int) -> str:
-    return (
-        f"This dispatcher was learnt from {counted(count, 'input')}; the one that it replaces in "
-        f"{out} was learnt from {earlier}."
-    )
+    Raises BackendUnavailable without the compiler of the program.
+    """
+    environment = results.campaign.environment
+    if spec.program is None or environment.backend != "command":
+        return None, []
+    notices = []
+    here = compiler_identity(spec)
+    if here != environment.compiler:
+        notices.append(
+            f"The programs are built with {here}, but were measured with {environment.compiler}: "
+            "tune again if times matter."
+        )
+    launcher, why = None, why_no_programs(spec)
+    if why:
+        notices.append(f"Only the choice is written, no programs: {why}.")
+    try:
+        launcher = make_launcher(spec.program, spec.features)
+    except NoLauncher as error:
+        if not why:
+            notices.append(f"The choice and the programs are written, but no launcher: {error}.")
+    return launcher, notices
 
 
 def _arch(wanted: str | None, results: Results) -> str:

@@ -27,7 +27,7 @@ Help = str | Callable[[], str]
 
 _LARGEST = 10**9
 _OPTION = "option"
-_COMMAND_OR_OPTION = re.compile(r"-m harness\.\w[^;`\n]*|(--[a-z][a-z-]*)")
+_COMMAND_OR_OPTION = re.compile(r"-m harness\.\w[^;`\n]*|(--[a-z][a-z-]*)( [A-Z]+\b)?")
 
 
 # --------------------------------------------------------------------------- kinds of values
@@ -289,12 +289,19 @@ def naming_arguments(model: type[Options], **renamed: str) -> Iterator[None]:
 def in_python(message: str, model: type[Options], **renamed: str) -> str:
     """Replace the options that a message names by arguments, but not those of whole commands."""
     spelled = {
-        name: f"`{renamed.get(member.name, member.name)}{'=False' * (member.default is True)}`"
+        name: renamed.get(member.name, member.name) + "=False" * (member.default is True)
         for member, declared in _declared(model)
         for name in _names(member, declared)
         if declared.in_python
     }
-    return _COMMAND_OR_OPTION.sub(lambda found: spelled.get(found[1], found[0]), message)
+
+    def respell(found: re.Match[str]) -> str:
+        if found[1] not in spelled:
+            return found[0]
+        value = f"={found[2].strip()}" if found[2] else ""
+        return f"`{spelled[found[1]]}{value}`"
+
+    return _COMMAND_OR_OPTION.sub(respell, message)
 
 
 def signature_of(model: type[Options], **positional: str) -> inspect.Signature:

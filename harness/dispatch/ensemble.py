@@ -65,7 +65,7 @@ def _fit_ensemble(training: TrainingSet, seed: int) -> tuple[tuple[int, ...], Ch
     return members, fit_boosted(training.values, logs, seed, training.matrix.learning_weights)
 
 
-def fit_boosted(values: Array, logs: Array, seed: int, weights: Array | None = None) -> Choice:
+def fit_boosted(values: Array, logs: Array, seed: int, weights: Array) -> Choice:
     """Fit boosted trees for each member of a portfolio.
 
     `values` has the shape (inputs, columns); `logs` has the log slowdowns, shape (inputs, members),
@@ -77,8 +77,7 @@ def fit_boosted(values: Array, logs: Array, seed: int, weights: Array | None = N
     # A model's threads wait for each other in busy loops: on a loaded machine they take far longer.
     with threadpool_limits(1, user_api="openmp"):
         for member, rows in enumerate(known.T):
-            own = None if weights is None else weights[rows]
-            model = _fitted(values[rows], logs[rows, member], count, seed, own)
+            model = _fitted(values[rows], logs[rows, member], count, seed, weights[rows])
             # scikit-learn has no public way to read them
             offsets.append(float(model._baseline_prediction.item()))
             trees += [CostTree(_root(each.nodes), member) for (each,) in model._predictors]
@@ -86,7 +85,7 @@ def fit_boosted(values: Array, logs: Array, seed: int, weights: Array | None = N
 
 
 def _fitted(
-    values: Array, logs: Array, trees: int, seed: int, weights: Array | None
+    values: Array, logs: Array, trees: int, seed: int, weights: Array
 ) -> HistGradientBoostingRegressor:
     from sklearn.ensemble import HistGradientBoostingRegressor  # here: it loads slowly
 

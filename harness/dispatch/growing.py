@@ -114,7 +114,7 @@ def grow_forest(
     least: int,
     share: float,
     seed: int,
-    weights: Array | None = None,
+    weights: Array,
 ) -> list[tuple[Grown, Array]]:
     """Grow `count` trees, each on inputs drawn with replacement, with leaves of at least `least`
     inputs; each split is the best on a random `share` of the columns. Return each tree with the
@@ -125,7 +125,6 @@ def grow_forest(
     """
     # RandomForestRegressor grows the same trees, and takes 1.7 times as long for few inputs.
     draws, inputs = np.random.RandomState(seed), len(targets)
-    counted: Array = np.ones(inputs) if weights is None else weights
     trees = []
     for _ in range(count):
         state = draws.randint(np.iinfo(np.int32).max)
@@ -135,7 +134,7 @@ def grow_forest(
             ranks,
             targets,
             state,
-            np.bincount(drawn, weights=counted[drawn], minlength=inputs).astype(np.float64),
+            np.bincount(drawn, weights=weights[drawn], minlength=inputs).astype(np.float64),
             min_samples_leaf=least,
             max_features=share,
         )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _FAILED_FACTOR = 2.0
 _LEAST_WEIGHT = 0.1  # in learning
-_BY_INPUT = ("time_s", "applies", "best_s", "groups", "tied")
+_BY_INPUT = ("time_s", "applies", "best_s", "groups", "tied", "weights")
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class Matrix:
     groups: shape (inputs,); inputs of one group are held out together, because learning from one
         reveals the other.
     tied: shape (inputs, candidates); where a time is within noise of the best: its slowdown is 1.
+    weights: shape (inputs,); how often each input comes, on average 1.
     default: the index of the default candidate.
     choices: the parameters whose values have no order, even if they are numbers.
     note: what a reader must know of the times.
     remedy: what would measure the candidates that lack times.
-    weights: shape (inputs,); how often each input comes, on average 1; None: all count alike.
     half_log: shape (inputs, candidates); half the 95 % interval of the logarithm of a time over
         that of `fastest_overall`; None: times are exact, or nothing is known of their errors.
     """
@@ -53,11 +53,11 @@ class Matrix:
     best_s: Array
     groups: npt.NDArray[np.intp]
     tied: Flags
+    weights: Array
     default: int | None = None
     choices: frozenset[str] = frozenset()
     note: str = ""
     remedy: str = ""
-    weights: Array | None = None
     half_log: Array | None = None
 
     @property
@@ -98,11 +98,9 @@ class Matrix:
         return best
 
     @property
-    def learning_weights(self) -> Array | None:
+    def learning_weights(self) -> Array:
         """By how much each input counts in learning: a part of it does not depend on how often it
         came, since that may change."""
-        if self.weights is None:
-            return None
         weights: Array = _LEAST_WEIGHT + (1 - _LEAST_WEIGHT) * self.weights
         return weights
 
@@ -111,7 +109,7 @@ class Matrix:
         """A key of all that learning and judging depend on."""
         features = [[str(name), self.features[name].tolist()] for name in self.features.columns]
         candidates = [config.digest for config in self.candidates]
-        arrays = [getattr(self, name) for name in (*_BY_INPUT, "weights", "half_log")]
+        arrays = [getattr(self, name) for name in (*_BY_INPUT, "half_log")]
         facts = features, candidates, self.default, sorted(self.choices)
         return content_key("matrix", *facts, *arrays)
 
@@ -121,7 +119,6 @@ class Matrix:
             self,
             features=self.features.iloc[rows].reset_index(drop=True),
             **{name: getattr(self, name)[rows] for name in _BY_INPUT},
-            weights=None if self.weights is None else self.weights[rows],
             half_log=None if self.half_log is None else self.half_log[rows],
         )
 
@@ -164,6 +161,7 @@ def make_matrix(
         best_s,
         _numbered(groups if groups is not None else range(len(features))),
         np.zeros(time_s.shape, dtype=bool) if tied is None else tied,
+        np.ones(len(features)),
         default,
         frozenset(choices),
         note,

@@ -82,7 +82,7 @@ def best_portfolio(matrix: Matrix, most: int) -> list[int]:
     return list(found)
 
 
-def _mean(table: Array, portfolio: Collection[int], weights: Array | None) -> float:
+def _mean(table: Array, portfolio: Collection[int], weights: Array) -> float:
     return float(np.average(table[:, list(portfolio)].min(axis=1), weights=weights))
 
 

@@ -87,7 +87,7 @@ def fastest_overall(matrix: Matrix) -> int:
     """Return the candidate with the least mean measured log slowdown over the inputs where it
     applies, of those that apply to the most inputs."""
     counts = matrix.applies.sum(axis=0)
-    means = _means(matrix.measured_log, matrix.applies, None)
+    means = _means(matrix.measured_log, matrix.applies, np.ones(len(matrix.applies)))
     return int(np.where(counts == counts.max(), means, np.inf).argmin())
 
 
@@ -102,8 +102,8 @@ def _preferred_first(matrix: Matrix, order: list[int]) -> tuple[int, ...]:
         return tuple(order)
     best, logs = order[0], matrix.measured_log
     rows = np.flatnonzero(matrix.applies[:, best])
-    weights = np.ones(len(logs)) if matrix.learning_weights is None else matrix.learning_weights
-    share = weights[rows, None] / weights[rows].sum()
+    weights = matrix.learning_weights[rows]
+    share = weights[:, None] / weights.sum()
     slower = (share * (logs[rows] - logs[rows, best][:, None])).sum(axis=0)
     squares = matrix.half_log[rows] ** 2 + matrix.half_log[rows, best][:, None] ** 2
     half = np.sqrt((share**2 * squares).sum(axis=0))
@@ -112,15 +112,15 @@ def _preferred_first(matrix: Matrix, order: list[int]) -> tuple[int, ...]:
     return tuple(dict.fromkeys([first, *order]))
 
 
-def _means(table: Array, applies: Flags, weights: Array | None) -> Array:
+def _means(table: Array, applies: Flags, weights: Array) -> Array:
     """Return the mean of each candidate over the inputs where it applies; 0 where there is none."""
-    counts = applies if weights is None else applies * weights[:, None]
+    counts = applies * weights[:, None]
     total = counts.sum(axis=0)
     means: Array = np.where(applies, table * counts, 0.0).sum(axis=0) / np.where(total, total, 1)
     return means
 
 
-def _mean_cost(table: Array, applies: Flags, order: list[int], weights: Array | None) -> float:
+def _mean_cost(table: Array, applies: Flags, order: list[int], weights: Array) -> float:
     indices = first_applicable(np.array(order)[None, :], applies)
     return float(np.average(table[np.arange(len(table)), indices], weights=weights))
 
@@ -131,7 +131,7 @@ def node_orders(
     costs: Array,
     static: Array,
     groups: Indices,
-    weights: Array | None = None,
+    weights: Array,
 ) -> Indices:
     """Sort the members of a portfolio for each node, shape (nodes, members).
 
@@ -141,7 +141,6 @@ def node_orders(
     counts, shape (inputs,).
     """
     applies: Flags = ~np.isnan(costs)
-    weights = np.ones(len(costs)) if weights is None else weights
     counts = sums_by_node(grown, paths, applies * weights[:, None])
     sums = sums_by_node(grown, paths, np.where(applies, costs, 0.0) * weights[:, None])
     orders: Indices = np.argsort(_shrunk_to_parents(grown, sums, counts), axis=1, kind="stable")

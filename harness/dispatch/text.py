@@ -163,7 +163,7 @@ VERDICT_HEAD = ("choice", "geometric mean", "99th percentile", "worst", "within 
 
 def verdict_title(study: Study) -> str:
     """Return the title of the verdict."""
-    return TITLE if study.matrix.weights is None else f"{TITLE}, weighted by calls"
+    return f"{TITLE}, weighted by calls" if (study.matrix.weights != 1).any() else TITLE
 
 
 def verdict_rows(

@@ -189,8 +189,7 @@ class TrainingSet:
 
     def weighted(self, logs: Array) -> Array:
         """Return log slowdowns, each times its input's weight, shape (inputs,)."""
-        weights = self.matrix.learning_weights
-        return logs if weights is None else logs * weights
+        return logs * self.matrix.learning_weights
 
     def trial(self, shape: Shape, counts: Sequence[int], seed: int, test: TrainingSet) -> Array:
         """Compute the weighted log slowdowns on other inputs for each number of leaves, shape

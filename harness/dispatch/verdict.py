@@ -37,14 +37,14 @@ class Slowdowns:
     """Slowdowns of one way to choose on held-out inputs, shape (inputs,).
 
     A choice that `failed` counts as twice the input's largest slowdown. Inputs count by their
-    `weights`, shape (inputs,), or all alike.
+    `weights`, shape (inputs,).
     """
 
     name: str
     logs: Array
     groups: npt.NDArray[np.intp]
     failed: Flags
-    weights: Array | None = None
+    weights: Array
 
     @classmethod
     def of(cls, name: str, matrix: Matrix, indices: Indices) -> Slowdowns:
@@ -61,7 +61,7 @@ class Slowdowns:
             config = matrix.candidates[indices[row]]
             raise ValueError(f"{name} chose {config}, which does not apply")
         failed: Flags = lacks | np.isinf(matrix.slowdown[rows, indices])
-        return cls(name, logs, matrix.groups, failed, weights=matrix.weights)
+        return cls(name, logs, matrix.groups, failed, matrix.weights)
 
     @property
     def failures(self) -> int:
@@ -90,16 +90,13 @@ class Slowdowns:
     def percentile_99(self) -> float:
         """The least slowdown that 99 % of the inputs do not exceed."""
         order = np.argsort(self.logs, kind="stable")
-        counts = np.arange(1, len(order) + 1)
-        if self.weights is not None:
-            counts = self.weights[order].cumsum()
+        counts = self.weights[order].cumsum()
         return math.exp(float(self.logs[order[(counts < 0.99 * counts[-1]).sum()]]))
 
     @property
     def worst(self) -> float:
         """The largest slowdown on an input that counts."""
-        counts = slice(None) if self.weights is None else self.weights > 0
-        return math.exp(float(self.logs[counts].max()))
+        return math.exp(float(self.logs[self.weights > 0].max()))
 
     @property
     def near(self) -> float:
@@ -194,13 +191,11 @@ def least_gain(one: Slowdowns, others: Sequence[Slowdowns]) -> PairedComparison:
     return max((compare(one, other) for other in others), key=lambda found: found.ratio.high)
 
 
-def geometric_mean(
-    logs: Array, groups: npt.NDArray[np.intp], weights: Array | None = None
-) -> Estimate:
+def geometric_mean(logs: Array, groups: npt.NDArray[np.intp], weights: Array) -> Estimate:
     """Estimate the geometric mean of numbers, given their logarithms, shape (inputs,), with
     Student's interval.
 
-    With weights, the groups count as Kish's effective number of them (Survey Sampling, 1965, 8.2):
+    The groups count as Kish's effective number of them (Survey Sampling, 1965, 8.2):
     where one input makes up most calls, that is little more than one, and the interval is wide.
 
     The variance is that of a mean of clustered samples (Cochran, Sampling Techniques, 1977, 6.3),
@@ -208,7 +203,6 @@ def geometric_mean(
     groups it finds a gain where there is none in 6 to 10 of 100 studies, this in 2 to 3.
     """
     number = np.unique(groups, return_inverse=True)[1]
-    weights = np.ones(len(logs)) if weights is None else weights
     total = float(weights.sum())
     mean = float(np.average(logs, weights=weights))
     count = _effective_count(number, weights)

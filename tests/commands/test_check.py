@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import itertools
 import json
@@ -24,13 +25,13 @@ from harness.commands.check.targets import (
     ARCHITECTURE_LIMITS,
     CompileTarget,
     architecture_target,
+    checked_spaces,
     device_target,
-    target_spaces,
-    unchecked,
     why_no_dynamic_memory,
+    why_units_assumed,
 )
 from harness.commands.schema import main as schema_main
-from harness.core.errors import BackendUnavailable, BuildFailed, LaunchFailed, UsageError
+from harness.core.errors import BackendUnavailable, BuildFailed, LaunchFailed
 from harness.core.program import Binary
 from harness.core.records import Build, Config
 from harness.measure.cuda.nvcc import find_nvcc
@@ -146,8 +147,8 @@ def test_valid_space_is_described_without_compiling(write, capsys):
     assert main([str(write()), "--no-compile"]) == 0
     text = capsys.readouterr().out
     points = itertools.product([32, 64, 128], [1, 2, 4])
-    legal = sum(unroll * 32 <= block for block, unroll in points)
-    assert f"9 points, {legal} of them legal on every input" in text
+    allowed = sum(unroll * 32 <= block for block, unroll in points)
+    assert f"9 points, {allowed} of them legal on every input" in text
     assert "note: choosing by input needs 4 inputs or more" in text
     for part in ("scale: Scaling", "2 inputs: (n=16); (n=100)", "UNROLL * 32 <= BLOCK (line"):
         assert part in text
@@ -270,12 +271,6 @@ def test_bad_usage_is_one_clear_error(write, capsys, arguments, message):
     assert "Traceback" not in error
 
 
-def test_negative_sample_is_refused(write, capsys):
-    with pytest.raises(SystemExit):
-        main([str(write()), "--sample", "-1"])
-    assert "must be a whole number from 0 to 10^9, got '-1'" in capsys.readouterr().err
-
-
 @needs_nvcc
 @pytest.mark.parametrize("arch", ["sm_91", "compute_90", "90"])
 def test_an_unknown_architecture_is_answered_with_the_nearest(write, capsys, arch):
@@ -306,32 +301,32 @@ def test_a_space_without_the_source_for_a_named_target_is_refused(write, capsys)
 # -------------------------------------------------------------- limits without a device
 
 
+def legal(spec, name):
+    """Return the values of a parameter that are legal within an architecture's limits."""
+    space = checked_spaces(spec, SM_90.limits, "nvcc")[spec.inputs[0]]
+    return {config[name] for config in space}
+
+
 def test_configurations_for_an_architecture_keep_its_limits(write):
     spec = load_spec(write(parameters=blocks(512, 1024, 2048, default=512), constraints=[]))
-    drawn = {config["BLOCK"] for config in target_spaces(spec, SM_90)[spec.inputs[0]]}
-    assert drawn == {512, 1024}
+    assert legal(spec, "BLOCK") == {512, 1024}
 
 
 def test_grid_beyond_an_architectures_second_dimension_is_illegal(write):
     launch = {"group": ["BLOCK", "1"], "grid": ["1", "n * UNROLL"]}
     spec = load_spec(write(launch=launch, inputs={"features": ["n"], "values": [{"n": 20000}]}))
-    assert {c["UNROLL"] for c in target_spaces(spec, SM_90)[spec.inputs[0]]} == {1, 2}
+    assert legal(spec, "UNROLL") == {1, 2}
 
 
-def test_what_needs_a_device_is_listed_and_not_checked(write):
-    constraints = ["BLOCK * compute_units <= 0", "UNROLL * 32 <= BLOCK", "BLOCK >= warp_size * 2"]
+def test_an_architecture_has_an_assumed_number_of_compute_units(write):
+    constraints = ["BLOCK * compute_units <= 64 * 100", "BLOCK >= warp_size * 2"]
+    spec = load_spec(write(constraints=constraints))
+    assert "compute_units is taken to be 100 for sm_90" in str(why_units_assumed(spec, SM_90))
+    assert legal(spec, "BLOCK") == {64}
+    assert why_units_assumed(spec, dataclasses.replace(SM_90, has_device=True)) is None
     launch = {"group": ["BLOCK"], "grid": ["compute_units * 4"]}
-    spec = load_spec(write(constraints=constraints, launch=launch))
-    constraint, grid = unchecked(spec, SM_90)
-    assert "the constraint `BLOCK * compute_units <= 0` needs a device" in constraint
-    assert "the grid size `compute_units * 4` needs a device" in grid
-    assert {c["BLOCK"] for c in target_spaces(spec, SM_90)[spec.inputs[0]]} == {64, 128}
-
-
-def test_a_group_size_that_needs_a_device_is_refused_for_an_architecture(write):
-    spec = load_spec(write(launch={"group": ["compute_units * BLOCK"], "grid": ["n"]}))
-    with pytest.raises(UsageError, match="leave --arch out"):
-        target_spaces(spec, SM_90)
+    assert why_units_assumed(load_spec(write(launch=launch)), SM_90)
+    assert why_units_assumed(load_spec(write()), SM_90) is None
 
 
 # ------------------------------------------------------------------------------ what comes out

@@ -84,11 +84,12 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Every file but locks and SQLite's own beside a database, which hold nothing."""
+    """Every file but locks and SQLite's own beside a database, which hold nothing, and Python's
+    `__pycache__`."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in folder.rglob("*")
-        if path.is_file() and not path.name.endswith((".lock", "-wal", "-shm"))
+        if path.is_file() and not path.name.endswith((".lock", "-wal", "-shm", ".pyc"))
     }
 
 

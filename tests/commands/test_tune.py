@@ -259,30 +259,6 @@ def test_a_command_line_that_cannot_be_carried_out_is_one_error(
     assert "Traceback" not in error
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--test-limit", "99999999999999999999"], "a whole number from 1 to 10^9"),
-        (["--repeats", "x"], "a whole number from 1 to 10^9"),
-        (["--seed", "-1"], "a whole number from 0 to 10^9"),
-        (["--precision", "7"], "a share from 0 to below 1"),
-        (["--give-up-at", "0.5"], "a number from 1"),
-        (["--stop-after", "nan"], "seconds above 0"),
-        (["--stop-after", "-5"], "seconds above 0"),
-        (["--database", ""], "printable characters"),
-        (["--label", "a\nb"], "printable characters"),
-        (["--validate", "space.yaml"], "a share between 0 and 1"),
-    ],
-)
-def test_a_value_that_an_option_cannot_take_says_what_it_takes(
-    arguments: list[str], message: str, replayed: list[str], capsys: Capture
-) -> None:
-    with pytest.raises(SystemExit) as exit_:
-        tune.main([*replayed, *arguments])
-    assert exit_.value.code == 2
-    assert message in capsys.readouterr().err
-
-
 def test_the_next_command_keeps_what_made_this_run(replayed: list[str], capsys: Capture) -> None:
     options = ["--seed", "5", "-t", "PureRandom", "--label", "my run", "--fresh", "--test-limit=9"]
     assert tune.main([*replayed, *options]) == 0

@@ -173,8 +173,3 @@ def test_runs_are_read_in_one_query(tmp_path: Path) -> None:
     finally:
         event.remove(Engine, "before_cursor_execute", note)
     assert len([query for query in queries if query.startswith("SELECT runs.")]) == 1
-
-
-def test_a_run_has_the_input_of_its_measurements_not_a_copy(results: Results) -> None:
-    known = {id(problem) for problem in results.measured}
-    assert {id(run.problem) for run in results.runs} == known

@@ -424,22 +424,6 @@ def test_nothing_in_common_is_no_comparison(base: str, tmp_path: Path, capsys: C
     assert "no such database" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("option", "text", "expected"),
-    [("--level", "0", "must be above 0 and below 1")]
-    + [
-        ("--threshold", text, f"such as 1.02x, or 2% or 0.02, got '{text}'")
-        for text in ("0.98x", "2x", "1.02", "x", "many")
-    ],
-)
-def test_a_threshold_or_level_that_is_none_is_refused(
-    base: str, capsys: Capture, option: str, text: str, expected: str
-) -> None:
-    with pytest.raises(SystemExit):
-        main([base, base, option, text])
-    assert expected in capsys.readouterr().err
-
-
 def test_the_examples_for_ci_are_yaml_and_name_options_that_there_are(capsys: Capture) -> None:
     page = (Path(__file__).parents[2] / "docs" / "ci.md").read_text(encoding="utf-8")
     github, gitlab, *_ = map(yaml.safe_load, re.findall(r"```yaml\n(.*?)```", page, re.DOTALL))

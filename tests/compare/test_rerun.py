@@ -414,10 +414,3 @@ def _occasions(
     seconds = [[math.exp(x) for one in samples for x in one] for samples in sides.values()]
     differences = [new - old for old, new in zip(*means, strict=True)]
     return seconds[0], seconds[1], OccasionVariance(), differences
-
-
-def test_options_of_a_rerun_are_checked(capsys: pytest.CaptureFixture[str]) -> None:
-    for words in (["--occasions", "2"], ["--occasions", "x"], ["--backend", "fpga"]):
-        with pytest.raises(SystemExit):
-            main(["a.db", "b.db", "--rerun", *words])
-    assert "must be a whole number from 3 to 1000" in capsys.readouterr().err

@@ -74,10 +74,11 @@ def test_a_leaf_has_the_least_number_of_inputs() -> None:
 
 def test_a_forest_is_as_large_as_asked_for_and_predicts_means() -> None:
     values = np.column_stack([STEPS[:, 0], np.arange(32.0) % 5])
-    trees = grow_forest(ranked(values), stairs(), count=4, least=3, share=1.0, seed=0)
+    weights = np.ones(len(values))
+    trees = grow_forest(ranked(values), stairs(), 4, 3, share=1.0, seed=0, weights=weights)
     assert len(trees) == 4
     for tree, means in trees:
         assert means.shape == (len(tree.low), 2)
         assert tree.threshold[0] > 0
-    again = grow_forest(ranked(values), stairs(), count=4, least=3, share=1.0, seed=0)
+    again = grow_forest(ranked(values), stairs(), 4, 3, share=1.0, seed=0, weights=weights)
     assert [t.threshold.tolist() for t, _ in again] == [t.threshold.tolist() for t, _ in trees]

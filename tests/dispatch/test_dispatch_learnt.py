@@ -95,7 +95,7 @@ def test_boosted_trees_predict_bit_for_bit_what_scikit_learn_predicts(
     logs, models = matrix.log_slowdown, list[Any]()
     fit = ensemble._fitted
     monkeypatch.setattr(ensemble, "_fitted", lambda *a: models.append(fit(*a)) or models[-1])
-    costs = fit_boosted(values, logs, seed=0).costs(values)
+    costs = fit_boosted(values, logs, 0, np.ones(len(logs))).costs(values)
     assert len(models) == 3
     for index, model in enumerate(models):
         with threadpool_limits(1, user_api="openmp"):  # threads would wait for each other

@@ -38,7 +38,7 @@ def table(time_s: list[list[float]], **known: object) -> Matrix:
 
 def printed(logs: list[float], groups: list[int] | None = None) -> Slowdowns:
     numbers = np.array(groups if groups is not None else range(len(logs)))
-    return Slowdowns("it", np.array(logs), numbers, np.zeros(len(logs), dtype=bool))
+    return Slowdowns("it", np.array(logs), numbers, np.zeros(len(logs), bool), np.ones(len(logs)))
 
 
 def test_failure_counts_twice_the_largest_slowdown_of_its_input() -> None:
@@ -138,7 +138,7 @@ def test_better_is_what_the_whole_interval_tells() -> None:
 def test_the_interval_of_single_inputs_is_students() -> None:
     logs = [0.1, 0.4, 0.2, 0.9]
     low, high = stats.ttest_1samp(logs, 0).confidence_interval(0.95)
-    found = geometric_mean(np.array(logs), np.array([3, 1, 7, 5]))
+    found = geometric_mean(np.array(logs), np.array([3, 1, 7, 5]), np.ones(4))
     wanted = np.exp([np.mean(logs), low, high])
     assert [found.value, found.low, found.high] == pytest.approx(wanted)
 
@@ -147,9 +147,9 @@ def test_the_interval_of_groups_is_that_of_their_sums() -> None:
     """The sums of the groups' deviations from the mean 0.3 are -0.4, 0.1 and 0.3."""
     logs, groups = np.array([0.1, 0.1, 0.4, 0.6, 0.3]), np.array([0, 0, 2, 5, 2])
     error = math.sqrt(3 / 2 * (0.4**2 + 0.1**2 + 0.3**2)) / 5
-    found = geometric_mean(logs, groups)
+    found = geometric_mean(logs, groups, np.ones(5))
     assert found.high == pytest.approx(math.exp(0.3 + stats.t(2).ppf(0.975) * error))
-    one = geometric_mean(logs, np.zeros(5, dtype=np.intp))
+    one = geometric_mean(logs, np.zeros(5, dtype=np.intp), np.ones(5))
     assert (one.low, one.high) == (0.0, INF)
 
 

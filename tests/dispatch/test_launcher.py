@@ -16,7 +16,7 @@ from typing import cast
 
 import pytest
 
-from harness.api import dispatched_program, dispatching
+from harness.api import dispatching
 from harness.commands import dispatch
 from harness.core.records import Config, Environment, Input
 from harness.dispatch.choice import Choice, DispatchProgram, Leaf, Split
@@ -452,8 +452,8 @@ def test_commands_of_one_name_stay_apart(tmp_path: Path) -> None:
 def test_what_is_not_written_is_said(tmp_path: Path, old: str, new: str, notice: str) -> None:
     spec = space_of(tmp_path, WORK.replace(old, new, 1), work_c=SOURCE)
     environment = Environment("command", "a device", "", "", "another compiler")
-    notices = dispatched_program.program_notices(spec, facts(environment))
+    _, notices = dispatching.program_launcher(spec, facts(environment))
     assert "were measured with another compiler: tune again" in notices[0]
     assert notice in notices[1]
     replayed = dataclasses.replace(environment, backend="replay")
-    assert dispatched_program.program_notices(spec, facts(replayed)) == []
+    assert dispatching.program_launcher(spec, facts(replayed)) == (None, [])

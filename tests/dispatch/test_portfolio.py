@@ -131,7 +131,7 @@ TREE = Grown(
 
 def orders(logs: Array, static: Array, groups: Indices) -> list[list[int]]:
     paths = TREE.paths(np.arange(9.0)[:, None])
-    return node_orders(TREE, paths, logs, static, groups).tolist()
+    return node_orders(TREE, paths, logs, static, groups, np.ones(len(logs))).tolist()
 
 
 def test_a_gain_of_one_group_is_not_clear_and_one_of_two_may_be() -> None:

@@ -40,7 +40,6 @@ def workload(calls: dict[int, int]) -> Workload:
 
 def test_calls_count_for_the_nearest_measured_input() -> None:
     weighed, coverage = weigh(matrix(), workload({16: 3, 17: 1, 30: 2, 2**20: 4}))
-    assert weighed.weights is not None
     np.testing.assert_allclose(weighed.weights / len(SIZES), [4 / 6, 2 / 6, *[0] * 14])
     shares = [coverage.measured, coverage.near, coverage.outside]
     assert [share.value for share in shares] == [0.3, pytest.approx(0.3), 0.4]
@@ -79,7 +78,6 @@ def test_calls_of_an_input_that_cannot_be_judged_count_for_the_nearest() -> None
     with pytest.raises(UsageError, match=r"none of the 9 calls .* down to 16"):
         weigh(lacking, workload({16: 9}))
     weighed, _ = weigh(lacking, workload({16: 9, 32: 1}))
-    assert weighed.weights is not None
     assert weighed.weights.tolist() == [15.0, *[0.0] * 14]
     assert Study.of(weighed, QUICK).slowdowns["oracle"].worst == 1.0
     lacking.time_s[:] = np.nan
@@ -106,7 +104,7 @@ def test_the_weighted_mean_is_that_of_inputs_that_come_so_often() -> None:
     logs, often = np.array([0.1, 0.5, 0.2]), np.array([3, 1, 2])
     found = geometric_mean(logs, np.arange(3), often / 2)
     assert found.value == pytest.approx(np.exp(np.repeat(logs, often).mean()))
-    alike, plain = (geometric_mean(logs, np.arange(3), w) for w in (np.full(3, 7.0), None))
+    alike, plain = (geometric_mean(logs, np.arange(3), np.full(3, w)) for w in (7.0, 1.0))
     assert (alike.low, alike.high) == pytest.approx((plain.low, plain.high))
     lone = geometric_mean(logs, np.arange(3), np.array([1.0, 0.0, 0.0]))
     assert (lone.low, lone.high) == (0, np.inf)  # one input says nothing about others
@@ -115,7 +113,7 @@ def test_the_weighted_mean_is_that_of_inputs_that_come_so_often() -> None:
 
 def test_the_tail_and_the_worst_are_of_inputs_that_come() -> None:
     logs, weights = np.log([1.0, 2.0, 9.0]), np.array([1.0, 1.0, 0.0])
-    judged = Slowdowns("it", logs, np.arange(3), np.zeros(3, dtype=bool), weights=weights)
+    judged = Slowdowns("it", logs, np.arange(3), np.zeros(3, dtype=bool), weights)
     assert (judged.worst, judged.near) == (pytest.approx(2), 0.5)
     assert judged.percentile_99 == pytest.approx(2)
     lone = replace(judged, weights=np.array([0.0, 1.0, 0.0]))
@@ -137,14 +135,6 @@ def test_the_verdict_says_that_it_is_weighted_and_how_much_is_covered(
     assert "weighted by calls" in header
     assert dispatch.main([*words, "--weights", str(tmp_path / "nowhere.csv")]) == 2
     assert "nowhere.csv cannot be read: No such file" in capsys.readouterr().err
-
-
-def test_the_study_of_equal_weights_is_the_same() -> None:
-    equal = replace(matrix(), weights=np.ones(len(SIZES)))
-    one, other = (Study.of(m, QUICK) for m in (matrix(), equal))
-    assert {n: j.mean for n, j in one.slowdowns.items()} == {
-        n: j.mean for n, j in other.slowdowns.items()
-    }
 
 
 def test_the_report_shows_the_workload(tmp_path: Path) -> None:

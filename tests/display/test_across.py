@@ -191,7 +191,7 @@ def test_progress_is_counted_and_published_models_are_not_chosen_among() -> None
 def slowdowns(name: str, log: float) -> Slowdowns:
     """Slowdowns of a way to choose on 16 inputs, all about alike."""
     logs = np.full(16, log) + np.linspace(0, 1e-3, 16)
-    return Slowdowns(name, logs, np.arange(16), np.zeros(16, dtype=bool))
+    return Slowdowns(name, logs, np.arange(16), np.zeros(16, dtype=bool), np.ones(16))
 
 
 @pytest.mark.parametrize(("tree", "best"), [(0.05, "ensemble"), (0.005, "tree")])

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 import yaml
 
-from harness.commands.check.targets import architecture_target, target_spaces
+from harness.commands.check.targets import architecture_target, checked_spaces
 from harness.commands.tune import main as tune
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.devices import Backend
@@ -171,7 +171,7 @@ def test_corners_compile_without_a_warning(case: SuiteCase) -> None:
     for number, corner in enumerate((case.configs[0], case.configs[-1])):
         target = target_of(ARCHITECTURES[(turn + number) % len(ARCHITECTURES)])
         spec = dataclasses.replace(spec_of(case), inputs=case.inputs[:1])
-        space = target_spaces(spec, target)[spec.inputs[0]]
+        space = checked_spaces(spec, target.limits, "nvcc")[spec.inputs[0]]
         config = case.config(space, corner)
         assert space.why_illegal(config) is None
         program = make_program(spec, space, config, target.language)

@@ -20,11 +20,7 @@ from harness.commands.check.inspection import (
     SpaceSize,
 )
 from harness.commands.check.sweep import print_sweep
-from harness.commands.check.targets import (
-    DEVICE_ONLY_LIMIT,
-    unchecked,
-    why_no_dynamic_memory,
-)
+from harness.commands.check.targets import why_no_dynamic_memory, why_units_assumed
 from harness.constraints.expression import Expression
 from harness.core.records import LIMIT_NAMES, Build, Value, shown
 from harness.core.text import counted, format_time
@@ -111,10 +107,7 @@ def _relations(spec: Spec) -> Iterator[str]:
 def _needs(expression: Expression) -> str:
     """Name the device limits that an expression needs; empty where it needs none."""
     needs = sorted(expression.names & set(LIMIT_NAMES))
-    if not needs:
-        return ""
-    where = "a device" if DEVICE_ONLY_LIMIT in needs else "a device or --arch"
-    return f"; checked with {where}, for {', '.join(needs)}"
+    return f"; checked with a device or --arch, for {', '.join(needs)}" if needs else ""
 
 
 def format_size(size: SpaceSize) -> str:
@@ -203,8 +196,10 @@ def _notes(inspection: Inspection) -> Iterator[str]:
         yield f"within the limits of {target.name}: {format_size(inspection.size)}"
         compiler = target.backend.compiler
         notices = [str(n) for n in spec.notices if compiler in (None, n.compiler)]
-        notices += [*unchecked(spec, target), why_no_dynamic_memory(spec, target) or ""]
-        yield from (f"note: {sentence}" for sentence in notices if sentence)
+        notices += filter(
+            None, (f(spec, target) for f in (why_units_assumed, why_no_dynamic_memory))
+        )
+        yield from (f"note: {sentence}" for sentence in notices)
 
 
 def _version_hint(spec: Spec) -> str:

@@ -17,7 +17,6 @@ from harness.commands.check.targets import (
     CompileTarget,
     checked_spaces,
     fitted_spec,
-    target_spaces,
 )
 from harness.core.errors import BackendUnavailable, BuildFailed, ExpressionError
 from harness.core.machine import usable_cores
@@ -211,7 +210,8 @@ class KernelInspection(Inspection):
     ) -> None:
         self.target = target
         spec = fitted_spec(spec, target, builds)
-        super().__init__(spec, target.name, builds, target_spaces(spec, target), sample, seed)
+        spaces = checked_spaces(spec, target.limits, target.backend.compiler)
+        super().__init__(spec, target.name, builds, spaces, sample, seed)
 
     def program(self, config: Config) -> Program:
         """Return the source with its options."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from pathlib import Path
 
-from harness.constraints.expression import Expression
-from harness.core.errors import BackendUnavailable, UsageError
+from harness.core.errors import BackendUnavailable
 from harness.core.program import Program
 from harness.core.records import DeviceLimits, Input, Value
 from harness.measure.builds.queue import BuildQueue
@@ -21,22 +20,19 @@ from harness.measure.cuda.occupancy import multiprocessor
 from harness.measure.devices import Backend, choose_one
 from harness.measure.flags import fitted_to_backend
 from harness.space import ConstrainedSpace
-from harness.space_file import LaunchPlan, Spec
+from harness.space_file import Spec
 
 ARCHITECTURE_LIMITS = DeviceLimits(
     max_group_size=1024,
     max_group_dims=(1024, 1024, 64),
     max_grid_dims=(2**31 - 1, 65535, 65535),
     max_local_bytes=48 * 1024,
-    compute_units=0,
+    compute_units=100,
     warp_size=32,
 )
-"""The limits of every NVIDIA architecture in use. Only a device knows its number of multiprocessors
-(compute units): 0 means unknown, and no constraint may use it. Source: CUDA C++ Programming Guide,
-"Technical Specifications per Compute Capability"."""
-
-DEVICE_ONLY_LIMIT = "compute_units"
-"""The limit that depends on the device, not on its architecture."""
+"""The limits of every NVIDIA architecture in use. Source: CUDA C++ Programming Guide, "Technical
+Specifications per Compute Capability". Only a device knows its number of multiprocessors (compute
+units): this is a usual one (`why_units_assumed`)."""
 
 _DYNAMIC_ARRAY = re.compile(
     r"^[^/\n]*\bextern\s+((__align__|alignas)\s*\([^)]*\)\s*)?__shared__\b", re.MULTILINE
@@ -139,44 +135,24 @@ def why_no_dynamic_memory(spec: Spec, target: CompileTarget) -> str | None:
     )
 
 
-def unchecked(spec: Spec, target: CompileTarget) -> list[str]:
-    """Describe each constraint and grid size that is left out, since it needs a device."""
-    if target.has_device:
-        return []
-    named = [
-        f"{c.path}:{c.line}: the constraint `{c.expression.written}`"
-        for c in spec.constraints
-        if _needs_device(c.expression)
-    ]
-    grid = spec.launch.grid if spec.launch else ()
-    named += [f"the grid size `{size.text}`" for size in grid if _needs_device(size)]
-    for key in ("shared", "carveout"):
-        size = getattr(spec.launch, key, None)
-        if size is not None and _needs_device(size):
-            named.append(f"launch.{key} `{size.text}`")
-    return [
-        f"{name} needs a device, which alone has {DEVICE_ONLY_LIMIT}; it is not checked for "
-        f"{target.name}, so configurations that it forbids may be counted and compiled"
-        for name in named
-    ]
+def why_units_assumed(spec: Spec, target: CompileTarget) -> str | None:
+    """Say that a space depends on the number of compute units of a device that need not be here;
+    None where it does not."""
+    launch = itertools.chain(*spec.launch.sizes) if spec.launch else ()
+    conditions = (p.when for p in spec.parameters if p.when is not None)
+    expressions = [*(c.expression for c in spec.constraints), *conditions, *launch]
+    if target.has_device or not any("compute_units" in e.names for e in expressions):
+        return None
+    return (
+        f"compute_units is taken to be {target.limits.compute_units} for {target.name}; only a "
+        "device has it, so a device may allow other configurations"
+    )
 
 
 def fitted_spec(spec: Spec, target: CompileTarget, builds: BuildQueue[Program]) -> Spec:
     """Remove the flags that the target's compiler does not know."""
     compiler = target.backend.compiler
     return fitted_to_backend(spec, compiler, target.arch, target.identity, builds.finish)
-
-
-def target_spaces(spec: Spec, target: CompileTarget) -> Mapping[Input, ConstrainedSpace]:
-    """Make the checked spaces within a target's limits, without what `unchecked` lists.
-
-    Raises UsageError where the group size depends on DEVICE_ONLY_LIMIT.
-    """
-    if not target.has_device:
-        kept = tuple(c for c in spec.constraints if not _needs_device(c.expression))
-        launch = spec.launch and _without_device(spec.launch, spec.path)
-        spec = dataclasses.replace(spec, constraints=kept, launch=launch)
-    return checked_spaces(spec, target.limits, target.backend.compiler)
 
 
 _MOST_CHECKED = 100
@@ -207,22 +183,3 @@ def _checked_inputs(spec: Spec) -> Sequence[Input]:
         numbers = [i for i in spec.inputs if not isinstance(i[name], str)]
         checked += [pick(numbers, key=itemgetter(name)) for pick in (min, max) if numbers]
     return list(dict.fromkeys(checked))
-
-
-def _without_device(launch: LaunchPlan, path: Path) -> LaunchPlan:
-    for size in launch.group:
-        if _needs_device(size):
-            raise UsageError(
-                f"{path}: the group size `{size.text}` needs a device, which alone has "
-                f"{DEVICE_ONLY_LIMIT}; leave --arch out on a machine with one"
-            )
-    grid = tuple(Expression("1") if _needs_device(s) else s for s in launch.grid)
-    shared, carveout = (
-        None if size is not None and _needs_device(size) else size
-        for size in (launch.shared, launch.carveout)
-    )
-    return launch.model_copy(update={"grid": grid, "shared": shared, "carveout": carveout})
-
-
-def _needs_device(expression: Expression) -> bool:
-    return DEVICE_ONLY_LIMIT in expression.names
