@@ -5,6 +5,10 @@ from __future__ import annotations
 import difflib
 import signal
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import jinja2
 
 MAX_SHOWN = 200
 """The most characters that `printable` keeps."""
@@ -91,3 +95,18 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+def template(package: str, name: str) -> jinja2.Template:
+    """Return a template of a text, from the package's folder `templates`."""
+    import jinja2  # here: it takes long to load
+
+    loader = jinja2.PackageLoader(package)
+    environment = jinja2.Environment(
+        loader=loader,
+        undefined=jinja2.StrictUndefined,
+        autoescape=False,  # not HTML
+        trim_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template(f"{name}.j2")

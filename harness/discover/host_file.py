@@ -6,9 +6,8 @@ The reference is left to a person: a guessed one would verify nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
-from harness.core.text import escaped
+from harness.core.text import escaped, template
 from harness.discover.facts import Facts
 from harness.discover.space_file import features
 from harness.discover.syntax import Argument
@@ -17,41 +16,18 @@ from harness.discover.types import UNKNOWN_TYPE, NumpyType
 
 def host_text(facts: Facts) -> str:
     """Write the whole module."""
-    return "\n".join((*_head(facts), "", "", *_arguments(facts), "", "", *_reference(facts), ""))
-
-
-def _head(facts: Facts) -> Iterator[str]:
-    name = facts.kernel.name
-    yield f'"""Host module of {name}: the kernel\'s arguments and its expected results."""'
-    yield ""
-    yield "import numpy as np"
     written = [a.name for a in facts.passed if a.is_pointer and not a.is_const]
-    if written:
-        yield ""
-        yield "# FILL IN: arrays of zeros are guessed to be outputs; fill those that are read."
-        yield "# Name here the arrays that a kernel reads and overwrites; harness restores them"
-        yield "# before every run:"
-        yield f"# INOUT = ({json.dumps(written[0])},)"
-        yield "# and here those that one launch writes and a later one reads, and that hold nothing"
-        yield "# between runs; a run may write no others than these and the outputs:"
-        yield f"# SCRATCH = ({json.dumps(written[-1])},)"
-
-
-def _arguments(facts: Facts) -> Iterator[str]:
-    yield "def arguments(features, rng):"
-    yield '    """Return the kernel\'s arguments by name, in its order."""'
     by_argument = {argument: feature for feature, argument in features(facts).items() if argument}
     local = {a: f"features[{json.dumps(f)}]" for a, f in by_argument.items()}
-    size = " * ".join(local.values()) or 'features["n"]'
-    pointers = [a for a in facts.passed if a.is_pointer]
-    if pointers:
-        yield f"    size = {size}  # FILL IN: the size of each array, if it differs"
-    yield "    return {"
-    for argument in facts.passed:
-        yield f"        {json.dumps(argument.name)}: {_argument(facts, argument, local)}"
-    for text in facts.kernel.unreadable:
-        yield f"        # FILL IN: {escaped(text)}"
-    yield "    }"
+    return template("harness.discover", "host.py").render(
+        kernel=facts.kernel,
+        written=written,
+        outputs=", ".join(written) or "all outputs",
+        has_arrays=any(a.is_pointer for a in facts.passed),
+        size=" * ".join(local.values()) or 'features["n"]',
+        arguments=[(a.name, _argument(facts, a, local)) for a in facts.passed],
+        unreadable=map(escaped, facts.kernel.unreadable),
+    )
 
 
 def _argument(facts: Facts, argument: Argument, local: dict[str, str]) -> str:
@@ -86,13 +62,3 @@ def _array(kind: NumpyType, is_read: bool) -> str:
 
 def _shape(kind: NumpyType) -> str:
     return "size" if kind.width == 1 else f"(size, {kind.width})"
-
-
-def _reference(facts: Facts) -> Iterator[str]:
-    written = [a.name for a in facts.passed if a.is_pointer and not a.is_const]
-    outputs = ", ".join(written) or "all outputs"
-    yield "def reference(arguments):"
-    yield '    """Return the expected content of every output, by argument name."""'
-    yield f"    # FILL IN: return a dict of the expected arrays: {outputs}"
-    message = json.dumps(f"FILL IN: reference() must return the expected {outputs}")
-    yield f"    raise NotImplementedError({message})"

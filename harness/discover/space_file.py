@@ -14,7 +14,7 @@ from pathlib import Path
 
 from harness.constraints.expression import FUNCTIONS, WORDS, Expression
 from harness.core.records import LIMIT_NAMES, Value
-from harness.core.text import escaped
+from harness.core.text import escaped, template
 from harness.discover.binding import DeclaredParameter
 from harness.discover.facts import Facts
 from harness.discover.suggestions import Suggestion
@@ -34,16 +34,38 @@ _ALONG = (("n", "width", "w", "cols", "columns", "nx", "wb"),
 
 def space_text(facts: Facts, folder: Path, host: Path) -> str:
     """Write the whole file, with paths relative to the folder."""
-    parts = (
-        _head(facts),
-        _kernel(facts, folder, host),
-        _parameters(facts),
-        _constraints(facts),
-        _launch(facts),
-        _inputs(facts),
-        _rest(),
+    active, offered = _suggested(facts)
+    source = quoted(_relative(facts.path, folder))
+    if len(facts.languages) == 1:
+        source = f"{{{facts.languages[0]}: {source}}}"
+    group, group_mark = _group(facts)
+    names = list(features(facts))
+    along = zip(_along(names, len(group)), group, strict=True)
+    left_out = (f"{t.name} (line {t.pragma.line})" for t in facts.declared.left_out)
+    return template("harness.discover", "space.yaml").render(
+        facts=facts,
+        kernel=facts.kernel,
+        fill_in=FILL_IN,
+        confirm=CONFIRM,
+        file=escaped(facts.path.name),
+        signature=escaped(", ".join(map(_argument_text, facts.kernel.arguments))),
+        types=", ".join(p.name for p in facts.kernel.template if not p.type_name),
+        obstacles=_obstacles(facts),
+        source=source,
+        host=quoted(_relative(host, folder)),
+        has_host=host.exists(),
+        tuned=[line for tuned in facts.declared.tuned for line in _tuned_lines(tuned)],
+        active=[(s.line, escaped(s.origin), _entry(s), _mark(s)) for s in active],
+        offered=list(map(_entry, offered)),
+        left_out=", ".join(left_out),
+        constraints=[f"{_expression(c.operands)}  # line {c.line}" for c in facts.constraints],
+        group=", ".join(group),
+        group_mark=group_mark,
+        grid=", ".join(json.dumps(f"ceil_div({name}, {size})") for name, size in along),
+        shared=f"{_shared(facts, group)}  {_shared_mark(facts)}",
+        features=names,
+        size=_START_SIZES.get(len(names), _SMALL),
     )
-    return "\n".join("\n".join(part) + "\n" for part in parts)
 
 
 def to_do(text: str) -> list[str]:
@@ -69,30 +91,6 @@ def features(facts: Facts) -> dict[str, str]:
 
 
 # ---------------------------------------------------------------------- name and kernel
-
-
-def _head(facts: Facts) -> Iterator[str]:
-    name = facts.kernel.name
-    yield f"# The space of {name}, discovered in {escaped(facts.path.name)}. Add what FILL IN"
-    yield "# asks for, check the guesses at CONFIRM, then: python -m harness.check THIS_FILE"
-    yield f"name: {name}"
-
-
-def _kernel(facts: Facts, folder: Path, host: Path) -> Iterator[str]:
-    signature = ", ".join(map(_argument_text, facts.kernel.arguments))
-    source = quoted(_relative(facts.path, folder))
-    if len(facts.languages) == 1:
-        source = f"{{{facts.languages[0]}: {source}}}"
-    missing = "" if host.exists() else f"  {FILL_IN}write it; --host FILE writes its skeleton"
-    yield "kernel:"
-    name = facts.function or facts.kernel.name
-    yield f"  function: {name}  # line {facts.kernel.line}: ({escaped(signature)})"
-    types = ", ".join(p.name for p in facts.kernel.template if not p.type_name)
-    if types and facts.function:
-        yield f"  {CONFIRM}the types {types} of the template, guessed"
-    yield from (f"  {FILL_IN}{obstacle}" for obstacle in _obstacles(facts))
-    yield f"  source: {source}"
-    yield f"  host: {quoted(_relative(host, folder))}{missing}"
 
 
 def _relative(path: Path, folder: Path) -> str:
@@ -127,29 +125,6 @@ def _obstacles(facts: Facts) -> Iterator[str]:
 # --------------------------------------------------------------------------- parameters
 
 
-def _parameters(facts: Facts) -> Iterator[str]:
-    active, offered = _suggested(facts)
-    yield "parameters:"
-    if not facts.declared.tuned and not active:
-        yield f"  {FILL_IN}the parameters to tune: no pragma declares one"
-    for tuned in facts.declared.tuned:
-        yield from _tuned_lines(tuned)
-    for suggestion in active:
-        yield f"  # line {suggestion.line}: {escaped(suggestion.origin)}"
-        yield f"  {_entry(suggestion)}  {_mark(suggestion)}"
-    if facts.declared.left_out:
-        names = ", ".join(f"{t.name} (line {t.pragma.line})" for t in facts.declared.left_out)
-        yield f"  # Left out, since only other kernels of the file use it: {names}"
-    if offered:
-        yield "  # Constants that could be parameters too, with values around the present one,"
-        yield "  # but not those that change the result:"
-        yield from (f"  # {_entry(suggestion)}" for suggestion in offered)
-    if not facts.declared.tuned:
-        yield "  # Words can choose an implementation, as in KIND: {values: [scalar, vector], ...}."
-        yield "  # The preprocessor takes unknown words for 0, so number them in the source:"
-        yield "  # #define scalar 1, #define vector 2, and then #if KIND == vector"
-
-
 def _mark(suggestion: Suggestion) -> str:
     if suggestion.is_open and suggestion.is_of_the_problem:
         return f"{FILL_IN}its value, which by its name decides the result"
@@ -180,11 +155,11 @@ def _is_likely(suggestion: Suggestion) -> bool:
 
 
 def _tuned_lines(tuned: DeclaredParameter) -> Iterator[str]:
-    yield f"  # line {tuned.pragma.line}: {escaped(str(tuned.pragma))}"
+    yield f"# line {tuned.pragma.line}: {escaped(str(tuned.pragma))}"
     role = "" if tuned.role == "source" else f", role: {tuned.role}"
     guess = f"  {CONFIRM}the role, guessed from the name" if tuned.role_is_guess and role else ""
     kind, default = _values_text(tuned.pragma.values), _value(tuned.default)
-    yield f"  {tuned.name}: {{{kind}{role}, default: {default}}}{guess}"
+    yield f"{tuned.name}: {{{kind}{role}, default: {default}}}{guess}"
 
 
 def _entry(suggestion: Suggestion) -> str:
@@ -260,26 +235,6 @@ def _launch_parameters(facts: Facts) -> list[str]:
     return tuned + [s.name for s in active if s.role == "launch"]
 
 
-def _constraints(facts: Facts) -> Iterator[str]:
-    lines = [f"  - {_expression(c.operands)}  # line {c.line}" for c in facts.constraints]
-    yield "constraints:" if lines else "constraints: []"
-    yield from lines
-
-
-def _launch(facts: Facts) -> Iterator[str]:
-    group, comment = _group(facts)
-    along = _along(list(features(facts)), len(group))
-    grid = [f"ceil_div({name}, {size})" for name, size in zip(along, group, strict=True)]
-    yield "launch:"
-    yield f"  group: [{', '.join(group)}]  {comment}"
-    guess = f"{CONFIRM}one thread (work-item) for each element, guessed"
-    yield f"  grid: [{', '.join(map(json.dumps, grid))}]  {guess}"
-    if facts.local:
-        yield f"  shared: {_shared(facts, group)}  {_shared_mark(facts)}"
-    if facts.has_this_grid:
-        yield f"  cooperative: true  {CONFIRM}the source has this_grid(), whose sync() needs it"
-
-
 def _shared(facts: Facts, group: Sequence[str]) -> str:
     """Guess the bytes of the local pointers: an element for each thread."""
     kinds = [facts.type_of(a) or UNKNOWN_TYPE for a in facts.local]
@@ -303,24 +258,3 @@ def _along(names: list[str], dimensions: int) -> Iterator[str]:
         yield name
         if len(left) > 1:
             left.remove(name)
-
-
-# ------------------------------------------------------------------- inputs and the rest
-
-
-def _inputs(facts: Facts) -> Iterator[str]:
-    names = features(facts)
-    size = _START_SIZES.get(len(names), _SMALL)
-    yield "inputs:"
-    none = "" if facts.counts else f"  {FILL_IN}numbers that describe an input; n is an example"
-    yield f"  features: [{', '.join(names)}]{none}"
-    yield "  values:"
-    values = ", ".join(f"{name}: {size}" for name in names)
-    yield f"    - {{{values}}}  {FILL_IN}inputs from the whole range that the kernel will run on"
-
-
-def _rest() -> Iterator[str]:
-    yield "# Tolerances follow the outputs' types; `rtol` and `atol` set others."
-    yield "verify: {}"
-    yield "measure: {warmup: 1, repeats: 20}"
-    yield "search: {technique: auto, test_limit: 100}"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError
-from harness.core.records import LIMIT_NAMES, Config, Input, Value, shown
+from harness.core.records import LIMIT_NAMES, Config, Input, Value
 from harness.core.text import suggestion
 from harness.space_file.document import Document, Location
 
@@ -110,12 +110,8 @@ def _why_not(name: str, value: Value, by_name: Mapping[str, Sequence[Parameter]]
     tuned = by_name.get(name)
     if tuned is None:
         return f"`{name}` is not a parameter or flag; {suggestion(name, by_name)}"
-    if any(parameter.allows(value) for parameter in tuned):
-        return None
-    first, *rest = tuned[0].values[:12]
-    more = ", ..." if len(tuned[0].values) > 12 else ""
-    listed = ", ".join(map(shown, (first, *rest)))
-    return f"{shown(value)} is not one of its values: {listed}{more}"
+    reasons = [parameter.why_no_value(value) for parameter in tuned]
+    return None if None in reasons else reasons[0]
 
 
 def check_baselines(
@@ -144,14 +140,9 @@ def check_baselines(
 
 
 def _why_illegal(config: Config, constraints: Iterable[Expression], problem: Input) -> str | None:
-    values = {**config, **problem}
-    for constraint in constraints:
-        if constraint.names & set(LIMIT_NAMES):
-            continue
-        try:
-            message = constraint.why_false(values)
-        except ExpressionError as error:
-            return str(error)
-        if message is not None:
-            return message
-    return None
+    values, limits = {**config, **problem}, set(LIMIT_NAMES)
+    try:
+        reasons = (c.why_false(values) for c in constraints if not c.names & limits)
+        return next(filter(None, reasons), None)
+    except ExpressionError as error:
+        return str(error)

@@ -20,8 +20,6 @@ from harness.space_file.legality import PlacedExpression
 from harness.space_file.model import Inputs, SpaceFile
 from harness.space_file.parameters import Parameter, Placed
 
-_SHOWN_VALUES = 12
-
 
 def check_names(
     document: Document,
@@ -224,15 +222,6 @@ def _has_features(
 def check_defaults(document: Document, parameters: Iterable[Placed]) -> None:
     """Check that each default is one of the values; 1, 1.0 and true are different values."""
     for location, parameter in parameters:
-        if not parameter.allows(parameter.default):
-            text = f"{shown(parameter.default)} is not one of its values: {_listed(parameter)}"
-            equal = [shown(value) for value in parameter.values if value == parameter.default]
-            hint = f"; {equal[0]} equals it but has another type: write that" if equal else ""
-            document.fault((*location, "default"), text + hint)
-
-
-def _listed(parameter: Parameter) -> str:
-    values = parameter.values
-    if len(values) <= _SHOWN_VALUES:
-        return ", ".join(map(shown, values))
-    return f"{shown(values[0])}, {shown(values[1])}, ..., {shown(values[-1])}"
+        reason = parameter.why_no_value(parameter.default)
+        if reason is not None:
+            document.fault((*location, "default"), reason)

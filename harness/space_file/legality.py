@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 
 from harness.constraints.expression import Expression
-from harness.constraints.parts import TooLarge
+from harness.constraints.parts import Domains, TooLarge
 from harness.constraints.solutions import Solutions, constraint_table
 from harness.core.errors import ExpressionError
 from harness.core.records import LIMIT_NAMES, Input, Value, shown
@@ -111,16 +111,10 @@ class _ConstraintCheck:
 
     def _why_impossible(self, constraint: Expression, problem: Input) -> str | None:
         """Return why no configuration satisfies a constraint, or it cannot be computed."""
-        given: dict[str, Value] = {**SOME_LIMITS, **problem}
-        if not constraint.names <= {*self._domains, *given}:
-            return None
-        try:
-            table = constraint_table(constraint, self._domains, given)
-        except ExpressionError as error:
-            return str(error)
-        except TooLarge:
-            return None  # the check of the default has to do
-        if table.any() or constraint.names & set(LIMIT_NAMES):
+        holds = _holds_somewhere(constraint, self._domains, problem)
+        if isinstance(holds, str):
+            return holds
+        if holds is not False or constraint.names & set(LIMIT_NAMES):
             return None
         return f"no configuration satisfies `{constraint.written}`{_on(constraint.names, problem)}"
 
@@ -146,6 +140,20 @@ class _ConstraintCheck:
         self._document.fault(self._places[max(needed)], message)
         self._faulty.update(portable)
         return True
+
+
+def _holds_somewhere(condition: Expression, domains: Domains, problem: Input) -> bool | str | None:
+    """Whether a condition holds for some configuration, or why it cannot be computed; None where
+    too little is known, or it connects too many configurations."""
+    given: dict[str, Value] = {**SOME_LIMITS, **problem}
+    if not condition.names <= {*domains, *given}:
+        return None
+    try:
+        return bool(constraint_table(condition, domains, given).any())
+    except ExpressionError as error:
+        return str(error)
+    except TooLarge:
+        return None
 
 
 def _on(names: frozenset[str], problem: Input) -> str:
@@ -241,28 +249,13 @@ def _why_useless(
 ) -> str | None:
     """Return why a condition cannot be used; None where it can, or where too little is known."""
     domains = {p.name: p.values for p in tuned}
-    never = not when.names & set(LIMIT_NAMES)
-    for problem in _differing(inputs, when.names):
-        given: dict[str, Value] = {**SOME_LIMITS, **problem}
-        if not when.names <= {*domains, *given}:
-            return None
-        try:
-            never = never and not constraint_table(when, domains, given).any()
-        except ExpressionError as error:
-            return str(error)
-        except TooLarge:
-            return _why_no_condition(when, {**{p.name: p.default for p in tuned}, **given})
-    if never:
+    found = [_holds_somewhere(when, domains, problem) for problem in _differing(inputs, when.names)]
+    faulty = next((reason for reason in found if isinstance(reason, str)), None)
+    if faulty is not None:
+        return faulty
+    if not any(found) and None not in found and not when.names & set(LIMIT_NAMES):
         return (
             f"`{when.text}` never holds, so that {parameter.name} would never be tuned; "
             "loosen it, or remove the parameter"
         )
-    return None
-
-
-def _why_no_condition(when: Expression, values: Mapping[str, Value]) -> str | None:
-    try:
-        when.holds(values)
-    except ExpressionError as error:
-        return str(error)
     return None

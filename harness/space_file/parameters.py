@@ -25,6 +25,8 @@ from harness.space_file.tuned import Parameter as ParameterModel
 
 Values = Sequence[Value]
 
+_MOST_SHOWN = 12
+
 
 @dataclass(frozen=True)
 class Parameter:
@@ -58,6 +60,18 @@ class Parameter:
     def allows(self, value: Value) -> bool:
         """Whether this is one of the values."""
         return self.position(value) is not None
+
+    def why_no_value(self, value: Value) -> str | None:
+        """Return why this is not one of the values; None where it is."""
+        if self.allows(value):
+            return None
+        listed = list(map(shown, self.values[:_MOST_SHOWN]))
+        if len(self.values) > _MOST_SHOWN:
+            listed = [*listed[:2], "...", shown(self.values[-1])]
+        others = () if isinstance(self.values, range) else self.values  # a range may be huge
+        equal = next((shown(other) for other in others if other == value), None)
+        hint = f"; {equal} equals it but has another type: write that" if equal else ""
+        return f"{shown(value)} is not one of its values: {', '.join(listed)}{hint}"
 
     def position(self, value: Value) -> int | None:
         """Return the index of a value; None for any other. 1, 1.0 and True are different values."""

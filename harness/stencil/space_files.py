@@ -14,6 +14,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from harness.core.text import template
 from harness.stencil.definition import Definition
 from harness.stencil.emit import SUFFIXES, emit
 from harness.stencil.explore import Threads, Variant, design
@@ -94,39 +95,19 @@ class SpaceFolder:
         return [*(threads.local[axis] for axis in self._axes), threads.coarsening]
 
     def _yaml(self) -> str:
-        name, variants = self._definition.name, self._variants
-        points = sum(len(v.kernels) for v in variants)
-        default = next(iter(variants[0].kernels))
-        rows = [self._launch_values(t) for v in variants for t in v.kernels]
-        lines = [
-            f"# {points} points: variants of a stencil, each with several thread configurations.",
-            f"# Written by {self._command}",
-            f"name: {name}",
-            f"title: {self._title}, in {len(variants)} variants",
-            "kernel:",
-            f"  function: [{self._definition.function_name}]",
-            f"  source: {{opencl: {name}.cl, cuda: {name}.cu}}",
-            f"  host: {name}.py",
-            "parameters:",
-            f"  VARIANT: {{type: integer, min: 0, max: {len(variants) - 1}, "
-            "role: choice, default: 0}",
-        ]
-        for column, parameter in enumerate(self._launch_names()):
-            values = sorted({row[column] for row in rows})
-            start = self._launch_values(default)[column]
-            lines += [f"  {parameter}: {{values: {values}, role: launch, default: {start}}}"]
-        lines += [
-            "# The thread configurations of each variant, each as one number of all its digits.",
-            "constraints:",
-        ]
-        lines += [f"  - {line}" for line in self._constraints()]
-        lines += [
-            "launch: host",
-            f"inputs: {{features: [size], values: [{{size: {self._size}}}]}}",
-            "verify: {rtol: 1.0e-3, atol: 1.0e-4}",
-            "",
-        ]
-        return "\n".join(lines)
+        rows = [self._launch_values(t) for v in self._variants for t in v.kernels]
+        columns = zip(self._launch_names(), zip(*rows, strict=True), strict=True)
+        return template("harness.stencil", "space.yaml").render(
+            name=self._definition.name,
+            function=self._definition.function_name,
+            title=self._title,
+            command=self._command,
+            size=self._size,
+            points=len(rows),
+            variants=len(self._variants),
+            parameters=[(name, sorted(set(column)), column[0]) for name, column in columns],
+            constraints=self._constraints(),
+        )
 
     def _constraints(self) -> Iterator[str]:
         names = self._launch_names()
@@ -155,7 +136,7 @@ class SpaceFolder:
         local = ", ".join(
             f'config["LOCAL_{d}"]' if axis in self._axes else "1" for axis, d in enumerate("XYZ")
         )
-        return _HOST.format(
+        return template("harness.stencil", "host.py").render(
             definition=self._definition.text.rstrip(),
             command=self._command,
             inputs=self._inputs,
@@ -177,69 +158,3 @@ class SpaceFolder:
                 numbers = [f"{value:.10g}" for value in features(kernel).values()]
                 writer.writerow([*point, *numbers, design(variant.expression, threads)])
         return table.getvalue()
-
-
-_HOST = '''\
-{definition}
-
-
-# ------------------------------------------------------------------------------------------------
-# Written by {command}
-# The host functions that harness calls; the stencil is above.
-
-import csv as _csv
-import pathlib as _pathlib
-
-import numpy as _np
-
-from harness.host import Launch as _Launch
-
-_INPUTS = {inputs}
-_own_inputs = globals().get("inputs")
-_own_reference = reference
-
-
-def arguments(features, rng):
-    """Make the inputs, from 0.5 to 1.5 unless the stencil has `inputs`, and an empty result."""
-    if _own_inputs is not None:
-        arrays = _own_inputs(features["size"], rng)
-    else:
-        arrays = {{
-            name: 0.5 + rng.random(shape, dtype=_np.float32) for name, shape in _INPUTS.items()
-        }}
-    for name, shape in _INPUTS.items():
-        if name not in arrays or _np.shape(arrays[name]) != shape:
-            other = f"one of {{_np.shape(arrays[name])}}" if name in arrays else "none"
-            raise ValueError(
-                f"inputs() must return `{{name}}`, an array of {{shape}}, not {{other}}"
-            )
-    arrays = {{name: _np.ascontiguousarray(array, _np.float32) for name, array in arrays.items()}}
-    return arrays | {{"result": _np.zeros({result}, _np.float32)}}
-
-
-def reference(arguments):
-    """Compute the result with the stencil's own reference."""
-    inputs = {{name: array for name, array in arguments.items() if name != "result"}}
-    return {{"result": _np.asarray(_own_reference(inputs), _np.float32)}}
-
-
-_TUNED = {tuned}
-with _pathlib.Path(__file__).with_name("{features}").open() as _file:
-    _POINTS = {{tuple(int(row[n]) for n in _TUNED): row for row in _csv.DictReader(_file)}}
-
-
-def _point(config):
-    return _POINTS[tuple(config[name] for name in _TUNED)]
-
-
-def launches(arguments, config):
-    """Launch once, with as many groups as there is work for."""
-    groups = tuple(int(_point(config)[f"groups_{{axis}}"]) for axis in "xyz")
-    yield _Launch("{function}", ({local}), groups, (*_INPUTS, "result"))
-
-
-def observe(config):
-    """Return the point's features, the training data of predictors."""
-    others = (*_TUNED, "groups_x", "groups_y", "groups_z")
-    return {{name: float(value) for name, value in _point(config).items() if name not in others}}
-'''
