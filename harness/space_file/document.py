@@ -127,7 +127,8 @@ def _extended(document: Document, chain: tuple[Path, ...]) -> Document:
         files = ", ".join(map(str, (*chain, path)))
         document.fault(("extends",), f"is circular: {files}; remove one `extends`")
     elif not path.is_file():
-        text = f"{path} does not exist{_spaces_there(path)}; paths are relative to the space file"
+        why = "is a folder" if path.is_dir() else "does not exist"
+        text = f"{path} {why}{_spaces_there(path)}; paths are relative to the space file"
         document.fault(("extends",), text)
     if document.faults:
         raise SpecError(document.faults)

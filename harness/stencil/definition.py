@@ -70,7 +70,10 @@ def load_definition(path: Path) -> Definition:
         text = read_text(path)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(f"{path} cannot be read: {reason}") from None
+        raise UsageError(
+            f"{path} cannot be read: {reason}; a stencil is a Python file, such as "
+            "kernels/stencils/jacobi2d_5pt.py"
+        ) from None
     definition = Definition(path.stem, path, text, _load(path))
     for name in ("expression", "reference"):
         definition.function(name)

@@ -11,7 +11,7 @@ from harness.api.options import CheckOptions
 from harness.commands.check.checking import SpaceCheck, check_spaces
 from harness.commands.check.describe import print_check, print_reasons
 from harness.commands.run import EXIT_ERROR, main_of, print_json
-from harness.core.errors import SpecError
+from harness.core.errors import SpecError, UsageError
 from harness.core.options import from_arguments, naming_arguments, signature_of
 from harness.core.text import counted
 from harness.display.formats import make_console
@@ -26,10 +26,14 @@ def check(space: str | Path | Spec, **arguments: Any) -> SpaceDocument:
 
     docs/python.md describes the arguments. Raises SpecError for the faults of a space.
     """
+    if "spaces" in arguments:
+        raise TypeError("check() takes one space, as its first argument")
     options = from_arguments(CheckOptions, "check", {"spaces": space, **arguments})
     with naming_arguments(CheckOptions, spaces="space"):
         options.check()
         specs = [space] if isinstance(space, Spec) else load_specs(options.spaces)
+        if len(specs) != 1:
+            raise UsageError(f"check() takes one space, got {len(specs)}; call it for each")
         (checked,) = check_spaces(specs, options)
         return checked.document()
 

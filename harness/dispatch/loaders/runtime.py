@@ -274,7 +274,7 @@ def serves(device: str, platform: str) -> bool:
 def applies(index: int, /, *arguments: Any, **features: Any) -> bool:
     """Say whether a configuration may be launched for an input: the space's constraints hold, and
     the tuned device's limits on launches."""
-    return _first([index], _input(arguments, features)) == index
+    return index >= 0 and _first([index], _input(arguments, features)) == index
 
 
 def launch_size(
