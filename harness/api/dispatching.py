@@ -33,6 +33,7 @@ from harness.dispatch.package import (
     check_candidates,
     check_folder,
     cuda_kernels,
+    dispatcher_of,
     earlier_inputs,
     opencl_kernels,
     write_dispatcher,
@@ -156,15 +157,12 @@ class LearntDispatcher:
     def write(self) -> list[str]:
         """Write the code and the kernels; return the files, relative to the folder."""
         options, results, program = self.options, self.results, self.program
-        written = write_dispatcher(
-            options.output,
-            program,
-            self.spec,
-            _provenance(self),
-            kernels=_kernels(self.spec, program, results, self.arch),
-            limits=results.limits,
-            launcher=program_launcher(self.spec, results),
+        kernels = _kernels(self.spec, program, results, self.arch)
+        launcher = program_launcher(self.spec, results)
+        dispatcher = dispatcher_of(
+            program, self.spec, _provenance(self), kernels, results.limits, launcher
         )
+        written = write_dispatcher(options.output, dispatcher, launcher)
         root = options.output.resolve()
         return [path.relative_to(root).as_posix() for path in written]
 
