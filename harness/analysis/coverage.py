@@ -14,6 +14,7 @@ from harness.core.records import Input
 from harness.core.text import counted, first_few
 from harness.results import Command, Run
 from harness.results.caveats import record_lines
+from harness.results.measured import by_input
 from harness.results.notes import RERUN
 from harness.results.view import Results
 
@@ -94,7 +95,7 @@ def _commands(results: Results) -> list[Command]:
 
 def _reason(results: Results, problem: Input, run: Run | None) -> str:
     """Say why an input has no measurement, where no command noted a reason."""
-    if problem in results.compatible.left_out.inputs:
+    if problem in by_input(results.compatible.left_out):
         return "its measurements are from a space with other parameters"
     if run is None:
         return "the search ended before it"

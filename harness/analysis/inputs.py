@@ -7,8 +7,7 @@ harness.analyse on what a database holds.
 from __future__ import annotations
 
 import dataclasses
-import itertools
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -19,7 +18,7 @@ from harness.core.config_diff import DEFAULT, preference
 from harness.core.observations import UNCLAIMED
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
 from harness.stats.claims import hold_false_discoveries
-from harness.stats.samples import SampleStatistics, within_noise
+from harness.stats.samples import within_noise
 from harness.stats.timing import TimeRatio, log_time, time_ratio, trimmed_ratio
 
 Measured = Mapping[Config, Measurement]
@@ -204,21 +203,8 @@ def fastest(measurements: Iterable[Measurement]) -> Measurement | None:
     return min(working, key=lambda m: m.time_s, default=None)
 
 
-def one_per_code(measurements: Iterable[Measurement], preferred: Config) -> list[Measurement]:
-    """Keep one configuration per machine code: the preferred one, else the one that was
-    measured."""
-    chosen: dict[str, Measurement] = {}
-    for m in measurements:
-        origin = _code(m)
-        there = chosen.get(origin)
-        is_better = there and m.shared_with is None and there.config != preferred
-        if there is None or is_better or m.config == preferred:
-            chosen[origin] = m
-    return list(chosen.values())
-
-
 def choose_finalists(
-    measurements: Collection[Measurement],
+    measured: Measured,
     default: Config,
     count: int | None = None,
     interleaved: Iterable[Measurement] = (),
@@ -227,25 +213,25 @@ def choose_finalists(
 
     These are the `count` fastest; by default two, and of all within noise of the fastest the first
     by `preference`. The first of the `interleaved` measurements, which are more reliable than those
-    of a search, is added (see `ranked`). Each machine code counts once, as in `one_per_code`.
+    of a search, is added (see `ranked`). Each machine code counts once: the default, or the
+    configuration that was measured.
     """
-    distinct = one_per_code(measurements, default)
-    working = [m for m in distinct if m.outcome is Outcome.OK]
-    order = sorted(working, key=lambda m: m.time_s)
-    leading = order[: count or 2]
-    if count is None and order:
-        timings = SampleStatistics.of_timings([m.timing for m in order if m.timing])
-        is_tied = within_noise(timings, 0, np.arange(len(order))).tolist()
-        tied = [m for m in itertools.compress(order, is_tied) if m.config != default]
-        leading += sorted(tied, key=lambda m: preference(m.config, default))[:1]
-    code_of = {m.config: _code(m) for m in measurements}
-    stands_for = {_code(m): m.config for m in working}
-    again = (m for m in interleaved if code_of.get(m.config) in stands_for)
-    leaders = ranked(again, default)[:1]
-    leaders = [stands_for[code_of[leader]] for leader in leaders]
-    return list(dict.fromkeys([*(m.config for m in leading), *leaders]))
-
-
-def _code(measurement: Measurement) -> str:
-    """Return a key that configurations with the same machine code share."""
-    return measurement.shared_with or measurement.config.digest
+    counts = SearchCounts.of(measured)
+    find, columns = counts.configs.find, counts.configs.columns
+    working = counts.one_per_code(default)
+    working = working[columns.works[working]]
+    order = working[np.argsort(columns.time_s[working], kind="stable")]
+    leading = list(map(columns.configs.at, order[: count or 2].tolist()))
+    if count is None and len(order):
+        tied = order[within_noise(columns.statistics, int(order[0]), order)].tolist()
+        others = [config for config in map(columns.configs.at, tied) if config != default]
+        leading += sorted(others, key=lambda config: preference(config, default))[:1]
+    row_of = dict(zip(columns.origins[working].tolist(), working.tolist(), strict=True))
+    stands_for = {
+        m.config: columns.configs.at(row_of[code])
+        for m in interleaved
+        if (row := find(m.config)) is not None and (code := int(columns.origins[row])) in row_of
+    }
+    again = [m for m in interleaved if m.config in stands_for]
+    leaders = [stands_for[leader] for leader in ranked(again, default)[:1]]
+    return list(dict.fromkeys([*leading, *leaders]))

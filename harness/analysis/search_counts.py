@@ -57,18 +57,21 @@ class SearchCounts:
         own, columns = self.configs.find(best), self.configs.columns
         if own is None or not columns.works[own]:
             return 0
-        others = self._one_per_code()
+        others = self.one_per_code(best)
         others = others[columns.origins[others] != columns.origins[own]]
         others = others[columns.works[others]]
         return int(within_noise(columns.statistics, own, others, confidence).sum())
 
-    def _one_per_code(self) -> Indices:
-        """Return a row for each machine code: that of the configuration that was measured, if it
-        is here."""
+    def one_per_code(self, preferred: Config) -> Indices:
+        """Return a row for each machine code, in the order in which codes appear: that of the
+        preferred configuration, or of the one that was measured, if it is here."""
         rows = self.configs.rows
         shared = rows.columns.shared_with
         is_shared = rows.of(shared.codes) != shared.code(None)
-        order = np.argsort(is_shared, kind="stable")
-        _, first = np.unique(rows.of(rows.columns.origins)[order], return_index=True)
-        chosen: Indices = rows.selected[order[first]]
+        place = np.where(rows.selected == self.configs.find(preferred), -1, is_shared)
+        order = np.argsort(place, kind="stable")
+        origins = rows.of(rows.columns.origins)
+        _, appears = np.unique(origins, return_index=True)
+        _, first = np.unique(origins[order], return_index=True)
+        chosen: Indices = rows.selected[order[first[np.argsort(appears)]]]
         return chosen

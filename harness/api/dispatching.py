@@ -28,6 +28,7 @@ from harness.dispatch.package import (
     check_candidates,
     check_folder,
     cuda_kernels,
+    dispatcher_of,
     earlier_inputs,
     opencl_kernels,
     write_dispatcher,
@@ -158,15 +159,11 @@ class LearntDispatcher:
     def write(self) -> list[str]:
         """Write the code and the kernels; return the files, relative to the folder."""
         options, results, program = self.options, self.results, self.program
-        written = write_dispatcher(
-            options.output,
-            program,
-            self.spec,
-            _provenance(self),
-            kernels=_kernels(self.spec, program, results, self.arch),
-            limits=results.limits,
-            launcher=self.launcher,
+        kernels = _kernels(self.spec, program, results, self.arch)
+        dispatcher = dispatcher_of(
+            program, self.spec, _provenance(self), kernels, results.limits, self.launcher
         )
+        written = write_dispatcher(options.output, dispatcher, self.launcher)
         root = options.output.resolve()
         return [path.relative_to(root).as_posix() for path in written]
 

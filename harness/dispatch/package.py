@@ -25,6 +25,7 @@ import json
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from harness.core.errors import BuildFailed, ExpressionError, UsageError
 from harness.core.files import check_writable, write_folder
@@ -56,28 +57,17 @@ _NOWHERE = Provenance(
 
 
 def write_dispatcher(
-    out: Path,
-    program: DispatchProgram,
-    spec: Spec,
-    provenance: Provenance,
-    kernels: Sequence[KernelFile] = (),
-    limits: Mapping[str, int] | None = None,
-    launcher: Launcher | None = None,
+    out: Path, dispatcher: Dispatcher, launcher: Launcher | None = None
 ) -> list[Path]:
-    """Write the dispatcher of a space into a folder, and return the files.
-
-    `kernels` are those of the candidates (see `harness.dispatch.package`); without them only
-    the choice is written. `limits` are the device's numbers that launch sizes may name
-    (`DeviceLimits.names()`). A program also gets a `launcher`. A dispatcher's folder is replaced.
+    """Write a dispatcher into a folder, and return the files. A program also gets a `launcher`. A
+    dispatcher's folder is replaced.
 
     Raises UsageError if the folder holds anything else, and ExpressionError for a constraint or
     launch size that cannot be written exactly.
     """
-    dispatcher = _dispatcher(program, spec, provenance, kernels, limits or {}, launcher)
-    files = files_of(dispatcher, launcher)
-    folders = (f"{spec.name}/programs/", f"{spec.name}/features/")
-    executables = [file for file in files if file.startswith(folders)]
-    return write_files(out, files, provenance.inputs, executables)
+    files, name = files_of(dispatcher, launcher), dispatcher.name
+    executables = [f for f in files if f.startswith((f"{name}/programs/", f"{name}/features/"))]
+    return write_files(out, files, dispatcher.provenance.inputs, executables)
 
 
 def check_candidates(
@@ -91,7 +81,7 @@ def check_candidates(
     for config in matrix.candidates if len(matrix.features) else ():
         program = DispatchProgram((), tuned, (config,), choice, (tuple(constraints),))
         try:
-            made = _dispatcher(program, spec, _NOWHERE, (), limits)
+            made = dispatcher_of(program, spec, _NOWHERE, (), limits)
             _ = made.guards, made.sizes
             sizes = [e.text for part in spec.launch.sizes for e in part] if spec.launch else []
             check_exact([*constraints, *sizes], {**made.constants, **config}, matrix.features)
@@ -102,14 +92,19 @@ def check_candidates(
         raise refused[0]
 
 
-def _dispatcher(
+def dispatcher_of(
     program: DispatchProgram,
     spec: Spec,
     provenance: Provenance,
-    kernels: Sequence[KernelFile],
-    limits: Mapping[str, int],
+    kernels: Sequence[KernelFile] = (),
+    limits: Mapping[str, int] = MappingProxyType({}),
     launcher: Launcher | None = None,
 ) -> Dispatcher:
+    """Make the dispatcher of a space.
+
+    `kernels` are those of the candidates; without them only the choice is written. `limits` are the
+    device's numbers that launch sizes may name (`DeviceLimits.names()`).
+    """
     return Dispatcher(
         name=spec.name,
         title=spec.title,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,7 @@ from rich.progress import (
 from rich.table import Column
 
 from harness.core.config_diff import difference
-from harness.core.records import Config, Input, Measurement, Outcome
+from harness.core.records import Config, Input, Measurement
 from harness.core.text import counted, escaped
 from harness.display.formats import format_outcomes, format_timing
 from harness.display.text import print_line, print_lines
@@ -120,8 +119,6 @@ class StageProgress(Display):
         self._device = device
         self._task: TaskID | None = None
         self._title, self._steps, self._done = "", 0, 0
-        self._outcomes: Counter[Outcome] = Counter()
-        self._shared = 0
         self._best: Measurement | None = None
         self._best_text = _NONE
         screen.stages[device] = self
@@ -149,7 +146,6 @@ class StageProgress(Display):
         if self._task is not None:
             self._screen.bar.remove_task(self._task)
         self._task, self._steps, self._done = None, 0, 0
-        self._outcomes, self._shared = Counter(), 0
 
     def step(self, text: str) -> None:
         """Count a step that has ended."""
@@ -158,12 +154,10 @@ class StageProgress(Display):
 
     def test(self, progress: TestProgress) -> None:
         """Count a test that has ended; a search's last test closes its line."""
-        screen, measured = self._screen, progress.measurement
+        screen = self._screen
         self._done, self._steps = progress.ordinal, progress.total
-        self._outcomes[measured.outcome] += 1
-        self._shared += measured.shared_with is not None
-        outcomes = format_outcomes(self._outcomes)
-        outcomes += f", {self._shared} shared" if self._shared else ""
+        outcomes = format_outcomes(progress.outcomes)
+        outcomes += f", {progress.shared} shared" if progress.shared else ""
         if progress.best is not None:
             screen.bests[progress.plan.problem] = progress.best
         if progress.best is not self._best:  # formatting is slow, and few tests are a new best
@@ -171,7 +165,8 @@ class StageProgress(Display):
         best_time, best_config = self._best_text
         text = f"test {self._done} of {self._steps}, {best_time}{best_config}; {outcomes}"
         # The counts stand before the configuration, so that a cut line still shows them.
-        self._advance(f"{best_time}; {outcomes}{best_config}", text)
+        tests = max(1, progress.replayed)
+        self._advance(f"{best_time}; {outcomes}{best_config}", text, tests)
         if screen.live and self._done >= self._steps:
             screen.line(f"{self._title}: {text}")
 
@@ -184,10 +179,10 @@ class StageProgress(Display):
         self._screen.warnings.append(text)
         print_line(self._screen.console, f"warning: {text}")
 
-    def _advance(self, status: str, text: str) -> None:
-        """Show a step in the live line, or as a plain one."""
+    def _advance(self, status: str, text: str, steps: int = 1) -> None:
+        """Show steps in the live line, or as a plain one."""
         if self._task is not None:
-            self._screen.bar.update(self._task, advance=1, status=escaped(status))
+            self._screen.bar.update(self._task, advance=steps, status=escaped(status))
         is_last = self._done >= self._steps
         self._screen.line_when_due(f"{self._title}: {text}", is_last)
 

@@ -72,9 +72,10 @@ class ListedSpace(Space):
             return f"the recording has it as illegal: {table.messages[row]}"
         return None
 
-    def is_point(self, config: Mapping[str, Value]) -> bool:
-        """Whether the configuration has recorded values, though perhaps not together."""
-        return self._recording.points.why_no_point(config) is None
+    @property
+    def named_points(self) -> Points:
+        """The points of all recorded parameters."""
+        return self._recording.points
 
     def _are_recorded(self, points: PointArray) -> npt.NDArray[np.bool_]:
         outcomes, rows = self._table.outcomes, self._table.rows_of(self._whole(points))

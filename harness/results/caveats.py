@@ -35,11 +35,11 @@ def record_lines(results: Results) -> Iterator[str]:
             "--fresh."
         )
     yield from _of_others(results)
-    left_out, count = results.compatible.left_out, len(results.all_rows)
-    if left_out.count:
-        names = first_few(map(printable, left_out.names), ", ")
+    left_out, count = len(results.compatible.left_out), len(results.all_rows)
+    if left_out:
+        names = first_few(map(printable, results.compatible.differing), ", ")
         yield (
-            f"{left_out.count:,} of {count:,} measurements are left out: they are from before the "
+            f"{left_out:,} of {count:,} measurements are left out: they are from before the "
             f"space's parameters changed. They differ in {names}."
         )
 

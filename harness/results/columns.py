@@ -140,28 +140,24 @@ class ConfigTable(Sequence[Config]):
 
     def find(self, config: Config) -> int | None:
         """Return the index of a configuration; None if it is not here."""
-        index: int | None = self._found(config)
-        return index
-
-    @cached_property
-    def _found(self) -> Any:
-        return lru_cache(_MOST_KEPT)(self._find)
-
-    def _find(self, config: Config) -> int | None:
         if not set(config) <= self._columns.keys():
             return None
         wanted = np.full(len(self.names), -1, dtype=np.int32)
         for name, value in config.items():
             column = self._columns[name]
-            code = self._code_of[column].get(_value_key(value))
-            if code is None:
-                return None
-            wanted[column] = code
-        same: Flags = np.ones(len(self), dtype=np.bool_)
-        for column, code in enumerate(wanted.tolist()):
-            same &= self.codes[:, column] == code
-        hits = np.flatnonzero(same)
-        return int(hits[0]) if len(hits) else None
+            wanted[column] = self._code_of[column].get(_value_key(value), len(self))
+        return self._index_of.get(wanted.tobytes())
+
+    @cached_property
+    def _index_of(self) -> Mapping[bytes, int]:
+        # of equal ones the first counts
+        return {self.codes[i].tobytes(): i for i in reversed(range(len(self)))}
+
+    def settings(self, indices: Indices | Codes) -> dict[str, tuple[Sequence[Value], Codes]]:
+        """Return, by the names of parameters, the values, and which of them each of these
+        configurations has: -1 where it has none."""
+        columns = zip(self.names, self.values, self.codes[indices].T, strict=True)
+        return {name: (values, codes) for name, values, codes in columns}
 
 
 # ------------------------------------------------------------------------ measurements

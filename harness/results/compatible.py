@@ -7,27 +7,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.core.records import Input, Value, shown
+from harness.core.records import Value, shown
 from harness.results.columns import MeasurementRows
 
 
 @dataclass(frozen=True)
-class LeftOut:
-    """Measurements whose configurations have other parameters than the current space: their
-    number, their inputs, and the parameters that only one side has."""
-
-    count: int
-    inputs: frozenset[Input]
-    names: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class Compatible:
-    """Measurements whose configurations set exactly these parameters, and the others."""
+    """Measurements whose configurations set exactly the parameters of these names; those that are
+    left out, and the parameters that only these or only the current space have."""
 
     names: frozenset[str]
     rows: MeasurementRows
-    left_out: LeftOut
+    left_out: MeasurementRows
+    differing: tuple[str, ...]
 
 
 def compatible(rows: MeasurementRows, known: Iterable[str]) -> Compatible:
@@ -37,8 +29,8 @@ def compatible(rows: MeasurementRows, known: Iterable[str]) -> Compatible:
     `known` are the space's parameters. They include the flags of compilers that were not used,
     which no configuration sets.
     """
-    columns, table = rows.columns, rows.columns.config_table
-    layout = table.layout[rows.of(columns.configs.codes)]
+    table = rows.columns.config_table
+    layout = table.layout[rows.of(rows.columns.configs.codes)]
     found = {code: frozenset(table.layouts[code]) for code in np.unique(layout).tolist()}
     space = frozenset(known)
     names = frozenset().union(*(one for one in found.values() if space.issuperset(one)))
@@ -46,13 +38,7 @@ def compatible(rows: MeasurementRows, known: Iterable[str]) -> Compatible:
     kept = fits[layout]
     others = {one for one in found.values() if one != names}
     differing = {name for one in others for name in one - space | names - one}
-    inputs = np.unique(rows.of(columns.inputs.codes)[~kept]).tolist()
-    left_out = LeftOut(
-        int((~kept).sum()),
-        frozenset(columns.inputs.values[code] for code in inputs),
-        tuple(sorted(differing)),
-    )
-    return Compatible(names, rows.where(kept), left_out)
+    return Compatible(names, rows.where(kept), rows.where(~kept), tuple(sorted(differing)))
 
 
 def with_known_values(

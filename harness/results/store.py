@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from functools import partial
-from operator import itemgetter
+from itertools import chain
 
 from sqlalchemy import ColumnElement, Engine, Table, event, func, select
 from sqlalchemy.exc import DBAPIError
@@ -23,7 +23,7 @@ from harness.results.keyed_rows import KeyedRows, measurement_row
 from harness.results.measured import by_input
 from harness.results.notes import Notes, device_facts, one_line, space_notes
 from harness.results.read import CampaignKey, read_measurements
-from harness.results.reader import Row, read_rows, refusing_damage
+from harness.results.reader import Row, read_cells, read_rows, refusing_damage
 from harness.results.transactions import Transactions
 from harness.space_file import Spec
 
@@ -194,9 +194,11 @@ class Store(Transactions):
         """Return the ids of the measurements that answered a run's tests, in order."""
         tests = schema.tests
         query = select(tests).where(tests.c.run_id == run_id)
+        columns = [tests.c.id, tests.c.ordinal, tests.c.measurement_id]
         with refusing_damage(self.connection):
-            rows = list(self.read(partial(read_rows, self.connection, tests, query)))
-        return [row["measurement_id"] for row in sorted(rows, key=itemgetter("ordinal"))]
+            parts = list(self.read(partial(read_cells, self.connection, columns, query)))
+        pairs = (zip(part["ordinal"], part["measurement_id"], strict=True) for part in parts)
+        return [row_id for _, row_id in sorted(chain.from_iterable(pairs))]
 
     def last_before(self, plan: RunPlan) -> int:
         """Return the id of the last measurement from before the run of this plan began, or of the

@@ -12,7 +12,7 @@ from harness.search.options import (  # noqa: E402
     Searched,
     SearchOptions,
 )
-from harness.search.run import find_ended, make_opentuner_tables, search_input  # noqa: E402
+from harness.search.run import EndedSearch, find_ended, make_opentuner_tables, search_input  # noqa: E402
 from harness.search.techniques import (  # noqa: E402
     resolve_techniques,
     sole_technique,
@@ -21,6 +21,7 @@ from harness.search.techniques import (  # noqa: E402
 
 __all__ = [
     "EndReason",
+    "EndedSearch",
     "InputSearch",
     "Progress",
     "SearchOptions",

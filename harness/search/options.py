@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
@@ -87,14 +88,16 @@ class SearchOptions:
 
 @dataclass(frozen=True)
 class Progress:
-    """A test that has just ended, and the best measurement so far."""
+    """The last test that has ended, and the best measurement so far."""
 
     plan: RunPlan
     ordinal: int  # 1-based; an outcome that does not count has the ordinal of the test before it
     total: int
     measurement: Measurement
     best: Measurement | None
-    replayed: bool  # answered from the database
+    replayed: int  # tests that the database has answered since the last progress
+    outcomes: Mapping[Outcome, int]  # of the tests so far
+    shared: int  # tests so far that have the measurement of another configuration
 
 
 Report = Callable[[Progress], None]
@@ -130,9 +133,13 @@ class Tally:
         self.tests = 0  # that counted, replayed ones included
         self.free_in_a_row = 0
         self.best: Measurement | None = None
+        self._outcomes: Counter[Outcome] = Counter()
+        self._shared = 0
 
     def note(self, measurement: Measurement, replayed: bool) -> None:
         """Take in and report a test that has ended."""
+        self._outcomes[measurement.outcome] += 1
+        self._shared += measurement.shared_with is not None
         if measurement.outcome in self._free:
             self.free_in_a_row += 1
         else:
@@ -142,7 +149,8 @@ class Tally:
             self.best is None or measurement.time_s < self.best.time_s
         ):
             self.best = measurement
-        self._report(Progress(self._plan, self.tests, self.total, measurement, self.best, replayed))
+        counts = int(replayed), self._outcomes, self._shared
+        self._report(Progress(self._plan, self.tests, self.total, measurement, self.best, *counts))
 
 
 class EndReason(str, Enum):

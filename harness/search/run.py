@@ -11,13 +11,13 @@ from opentuner.resultsdb.connect import DB_VERSION
 from opentuner.resultsdb.models import Base, _Meta
 
 from harness.core.machine import notes
-from harness.core.records import Config, Measurement
-from harness.results import Store
+from harness.core.records import Config
+from harness.results import MeasurementRows, Store
 from harness.results.reader import refusing_damage
 from harness.results.server import lock_shared_rows
 from harness.search.driver import Driver
 from harness.search.manipulator import SpaceManipulator
-from harness.search.options import EndReason, InputSearch, Searched, SearchOptions, Tally
+from harness.search.options import EndReason, InputSearch, Searched, SearchOptions
 from harness.search.storage import RunTables
 from harness.space import Space
 
@@ -80,20 +80,14 @@ class EndedSearch:
 
     run_id: int
     ended: EndReason
-    answers: Sequence[Measurement]
-
-    def report(self, search: InputSearch, options: SearchOptions) -> Searched:
-        """Report the tests up to the limit, without asking the techniques for them again."""
-        tally = Tally(search, options)
-        for measurement in self.answers:
-            if self.ended is EndReason.LIMIT and tally.tests == tally.total:
-                break  # a run with a higher limit has made the rest
-            tally.note(measurement, replayed=True)
-        return Searched(self.run_id, tally.tests, self.ended)
+    answers: MeasurementRows
 
 
-def find_ended(search: InputSearch, options: SearchOptions) -> EndedSearch | None:
-    """Find the search of an equal plan that has ended; None where there may be more to do.
+def find_ended(
+    search: InputSearch, options: SearchOptions, known: MeasurementRows
+) -> EndedSearch | None:
+    """Find the search of an equal plan that has ended, answered by `known` measurements; None where
+    there may be more to do.
 
     There is where the user adds seeds, where a measurement no longer counts (one that was cut by a
     shorter timeout, for example), and where tests are missing: a run that was merged, or whose
@@ -104,14 +98,16 @@ def find_ended(search: InputSearch, options: SearchOptions) -> EndedSearch | Non
     if run is None or (run.state, run.test_limit) != ("complete", plan.test_limit):
         return None
     why, ids = run.notes.get("ended"), store.answers(run.id)
-    by_id = {stored.id: stored.measurement for stored in search.known.values()}
-    answers = [by_id[row_id] for row_id in ids if row_id in by_id]
+    row_of = dict(zip(known.of(known.columns.ids).tolist(), known.selected.tolist(), strict=True))
+    answers = known.take(np.array([row_of[i] for i in ids if i in row_of], dtype=np.intp))
     is_whole = len(answers) == len(ids)
     has_all_seeds = _starts(run.seeds, options.seeds, search.space) == list(run.seeds)
     if not (is_whole and has_all_seeds and why in set(EndReason)) or options.results_log:
         return None
     ended = EndReason(why)
-    counted = sum(measurement.outcome not in options.free_outcomes for measurement in answers)
+    outcomes = known.columns.outcomes
+    free = list(map(outcomes.code, options.free_outcomes))
+    counted = len(ids) - int(np.isin(answers.of(outcomes.codes), free).sum())
     is_spent = counted >= search.space.budget(search.plan.test_limit)
     is_done = is_spent or ended in (EndReason.REFUSED, EndReason.TECHNIQUE)
     return EndedSearch(run.id, ended, answers) if is_done else None

@@ -51,7 +51,7 @@ class Campaign(State):
         self._searching = Searching(self, self.note, is_crossed=is_crossed)
         self.validation: Validation | None = None
         self.ablations: Mapping[Input, Ablation] = {}
-        self.best_after: dict[Input, dict[int, Measurement | None]] = {}  # each test of this run
+        self.best_after: dict[Input, dict[int, Measurement | None]] = {}  # by tests
         self._failed_defaults: dict[Input, Outcome] = {}
         self._first_tests: list[tuple[float, float]] = []  # when each ended, seconds of samples
         self._warned: set[str] = {*self.pool.notices}
@@ -64,7 +64,7 @@ class Campaign(State):
             self._estimate(progress)
         self.best_after.setdefault(progress.plan.problem, {})[progress.ordinal] = progress.best
         test = progress.measurement.input, progress.measurement.config
-        self.replayed += progress.replayed and test not in self.crossed
+        self.replayed += 0 if test in self.crossed else progress.replayed
         self.display.test(progress)
 
     def _estimate(self, progress: Progress) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from harness.core.records import Config, Input, Measurement, Outcome
@@ -48,7 +48,7 @@ def _missing(state: State, configs: Iterable[Config]) -> list[tuple[Input, Confi
         for problem in state.spec.inputs
         for config in dict.fromkeys(map(state.space(problem).canonical, configs))
         if problem in state.runs
-        and config not in state.known(problem)
+        and config not in state.measured(problem)
         and state.space(problem).is_legal(config)
     ]
 
@@ -94,7 +94,7 @@ def _wanted(state: State) -> Iterator[tuple[Input, list[Config]]]:
             yield problem, configs
 
 
-def searched_inputs(state: State) -> dict[Input, dict[Config, Measurement]]:
+def searched_inputs(state: State) -> dict[Input, Mapping[Config, Measurement]]:
     """Return the measurements of each input that was searched and on which anything works."""
     searched = [p for p in state.spec.inputs if p in state.runs and state.best(p)]
     return {problem: state.measured(problem) for problem in searched}
@@ -129,7 +129,7 @@ def _is_measured(state: State, problem: Input, configs: Sequence[Config]) -> boo
     """Whether these were measured interleaved. One that failed later by what may be chance, or
     that shares no configuration with later measurements, must be measured again."""
     groups = state.interleaved(problem, CANDIDATE)
-    searched, rounds = state.known(problem), _rounds(state)
+    searched, rounds = state.measured(problem), _rounds(state)
     merged = merge_sessions(groups)
     return any(
         is_complete(group, configs, rounds=rounds, known=searched) for group in groups

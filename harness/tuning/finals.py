@@ -77,8 +77,7 @@ def _final(state: State, problem: Input, count: int | None, single: Config | Non
     finals: Interleaved = []
     if _has_finalists(state, problem):
         with state.leaving_out(problem):
-            failed = {config for config, m in measured.items() if m.outcome is not Outcome.OK}
-            beside = [config for config in named.values() if config not in failed]
+            beside = [c for c in named.values() if c not in measured or measured[c].timing]
             finalists = _finalists(state, problem, space, count)
             hopeful = [config for config in beside if _may_win(state, problem, config)]
             shared = [single] if single is not None else []
@@ -103,7 +102,7 @@ def _finalists(state: State, problem: Input, space: Space, count: int | None) ->
     measured = state.measured(problem)
     candidates = state.interleaved(problem, CANDIDATE)
     last = candidates[-1] if candidates else ()
-    finalists = choose_finalists(measured.values(), space.default, count, last)
+    finalists = choose_finalists(measured, space.default, count, last)
     wanted = dict.fromkeys([*finalists, space.default])
     return [c for c in wanted if c in measured and measured[c].outcome is Outcome.OK]
 
@@ -178,7 +177,7 @@ def _measured(
     seeds: Sequence[int] = ONE_OCCASION,
 ) -> Interleaved:
     """Measure interleaved; results stored by an earlier command are used again."""
-    stored, known = state.interleaved(problem, stage), state.known(problem)
+    stored, known = state.interleaved(problem, stage), state.measured(problem)
     if stored and is_complete(stored[-1], configs, rounds=rounds, known=known):
         return stored[-1]
     return measure_interleaved(state, problem, configs, stage=stage, rounds=rounds, seeds=seeds)

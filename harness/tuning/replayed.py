@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 from rich.console import Group
 
@@ -38,7 +39,7 @@ def replay_result(campaign: Campaign, recording: Recording) -> Group:
     """Render the searches of a recording for a console: a row for each input with the best
     configuration found and the recorded optimum, and the best configurations."""
     after, is_sampled = campaign.best_after, campaign.validation is not None
-    reached = [n for n in MILESTONES if any(n in of_input for of_input in after.values())]
+    reached = [n for n in MILESTONES if any(n <= max(of_input) for of_input in after.values())]
     rows, lines = [], list[str]()
     names = [p.name for p in recording.parameters if len(p.values) > 1]
     for problem in campaign.spec.inputs:
@@ -55,7 +56,7 @@ def replay_result(campaign: Campaign, recording: Recording) -> Group:
                 format_time(optimum.time_s) if optimum else "-",
                 _fraction(optimum, best),
                 f"{tests:,} of {len(recording.tables[problem].legal):,}",
-                *(_fraction(optimum, of_input.get(n)) for n in reached),
+                *(_fraction(optimum, _best_after(of_input, n)) for n in reached),
             ]
         )
         if best:
@@ -68,6 +69,12 @@ def replay_result(campaign: Campaign, recording: Recording) -> Group:
         as_text("\n".join(lines)),
         as_text(_LEGEND + _AFTER * bool(reached), "dim"),
     )
+
+
+def _best_after(bests: Mapping[int, Measurement | None], tests: int) -> Measurement | None:
+    """Return the best after so many tests; None where nothing worked, or fewer were made."""
+    before = [ordinal for ordinal in bests if ordinal <= tests]
+    return bests[max(before)] if before and tests <= max(bests) else None
 
 
 def _fraction(optimum: Measurement | None, best: Measurement | None) -> str:

@@ -11,15 +11,20 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import islice
 
+import numpy as np
+
+from harness.core.arrays import Flags
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input
 from harness.core.text import counted, first_few
 from harness.models.encoding.columns import nearest_first
 from harness.models.transfer_prior import TransferData
 from harness.search import (
+    EndedSearch,
     EndReason,
     InputSearch,
     Progress,
@@ -110,7 +115,7 @@ class Searching:
     def _say_what_is_missing(self) -> None:
         """Warn of the inputs on which nothing was measured yet."""
         inputs = self.state.spec.inputs
-        missing = [f"({problem})" for problem in inputs if not self.state.known(problem)]
+        missing = [f"({problem})" for problem in inputs if not self.state.measured(problem)]
         if missing:
             self.state.display.warn(
                 f"nothing is measured yet on {len(missing)} of {counted(len(inputs), 'input')}: "
@@ -129,22 +134,24 @@ class Searching:
             space,
             state.measurer,
             state.store,
-            state.known(problem),
+            {},
             self._note,
         )
-        ended = find_ended(search, options)
+        rows = state.known_rows(problem)
+        ended = find_ended(search, options, rows)
         budget = space.budget(options.test_limit)
         steps = 0 if state.is_time_up() or ended else budget
-        stored = min(steps, len(state.known(problem)))
+        stored = min(steps, len(rows))
         state.display.begin_stage(f"[{number}/{count}] {problem}", steps, stored)
         if state.is_empty(problem):
             return
         if ended:
-            searched = ended.report(search, options)
+            searched = self._report(ended, search, options)
         else:
             prepared = dataclasses.replace(
                 search,
                 measurer=state.measurer_for(problem),
+                known=state.known(problem),
                 seeds=self.seeds(problem, before),
                 transfer=self.transfer_data(problem, before),
                 notes=state.stored_sources.notes(search.plan),
@@ -156,6 +163,31 @@ class Searching:
                 f"({problem}) has {searched.tests} of {options.test_limit} samples: after them "
                 f"compiler or device refused {MAX_FREE_IN_A_ROW} configurations in a row"
             )
+
+    def _report(self, ended: EndedSearch, search: InputSearch, options: SearchOptions) -> Searched:
+        """Report a search that has ended, up to the limit: each new best, and the last test."""
+        answers, total = ended.answers, search.space.budget(search.plan.test_limit)
+        columns, outcomes = answers.columns, answers.columns.outcomes
+        free = list(map(outcomes.code, options.free_outcomes))
+        counted = ~np.isin(answers.of(outcomes.codes), free)
+        if ended.ended is EndReason.LIMIT:  # a run with a higher limit has made the rest
+            own: Flags = np.less(np.cumsum(counted) - counted, total)
+            answers, counted = answers.where(own), counted[own]
+        ordinals, times_s = [0, *np.cumsum(counted).tolist()], answers.of(columns.time_s)
+        is_best = times_s < np.minimum.accumulate(np.append(np.inf, times_s))[:-1]
+        reported, best = 0, None
+        for count in range(1, len(times_s) + 1):
+            if not is_best[count - 1] and count < len(times_s):
+                continue
+            made = answers.selected[:count]
+            last = columns.measurement(int(made[-1]))
+            best = last if is_best[count - 1] else best
+            outcomes_so_far = Counter(outcomes.values[code] for code in outcomes.codes[made])
+            shared = int((columns.shared_with.codes[made] != columns.shared_with.code(None)).sum())
+            replayed, reported = count - reported, count
+            counts = replayed, outcomes_so_far, shared
+            self._note(Progress(search.plan, ordinals[count], total, last, best, *counts))
+        return Searched(ended.run_id, ordinals[-1], ended.ended)
 
     def seeds(self, problem: Input, before: Sequence[Input]) -> list[Config]:
         """Return the configurations that a search starts from: the default, the user's own, and

@@ -8,7 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
 
+import numpy as np
+
 from harness.analysis.inputs import fastest
+from harness.analysis.search_counts import SearchCounts
+from harness.core.arrays import Flags
 from harness.core.errors import HostModuleError
 from harness.core.machine import notes
 from harness.core.records import (
@@ -30,8 +34,10 @@ from harness.results import (
     MeasurementRows,
     RunPlan,
     Store,
+    as_rows,
     interleaved_groups,
 )
+from harness.results.measured import Measured, MeasuredConfigs, measured_by_input
 from harness.results.notes import device_facts
 from harness.search.transfer import StoredSources, TransferSources
 from harness.space import ConstrainedSpace, Space
@@ -63,7 +69,8 @@ class State:
         self._spaces: dict[Input, Space] = {}
         self._recalled: set[tuple[SharedDevice, Input]] = set()
         self._noted_devices: set[tuple[int, str]] = set()
-        self._stored: dict[Input, dict[Config, MeasurementRow]] = {}
+        self._searched: dict[Input, MeasuredConfigs] = {}
+        self._known: dict[Input, dict[Config, MeasurementRow]] = {}
         self._interleaved: dict[tuple[Input, str], list[Interleaved]] = {}
 
     @property
@@ -138,37 +145,50 @@ class State:
         """What earlier commands measured, read at once: a query for each input takes longer."""
         return self.store.measured(self.run_plan(self.spec.inputs[0]))
 
-    def _earlier_rows(self, problem: Input, stages: Sequence[str]) -> Sequence[MeasurementRow]:
-        return self.earlier[problem].of_stages(stages) if problem in self.earlier else ()
+    def _earlier_rows(self, problem: Input, stages: Sequence[str]) -> MeasurementRows:
+        rows = self.earlier.get(problem)
+        return as_rows(()) if rows is None else rows.of_stages(stages)
 
-    def known(self, problem: Input) -> dict[Config, MeasurementRow]:
-        """Return an input's searched measurements, by earlier commands and by this one.
+    def _stored(self, problem: Input) -> MeasuredConfigs:
+        """Return an input's searched measurements by earlier commands.
 
         The store may hold measurements from before the space changed; they are dropped where the
         configuration is illegal now.
         """
-        if problem not in self._stored:
-            rows, space = self._earlier_rows(problem, SEARCHED), self.space(problem)
-            earlier = {
-                row.measurement.config: row
-                for row in rows
-                if not self._may_end_otherwise(row.measurement)
-            }
-            legal = space.legal_among(list(earlier))
-            self._stored[problem] = {config: earlier[config] for config in legal}
-        return self._stored[problem]
+        if problem not in self._searched:
+            rows = self._earlier_rows(problem, SEARCHED)
+            rows = rows.where(~self._may_end_otherwise(rows))
+            rows = measured_by_input(rows).get(problem, MeasuredConfigs(rows)).rows
+            settings = rows.columns.config_table.settings(rows.of(rows.columns.configs.codes))
+            legal = self.space(problem).legal_among(settings, len(rows))
+            self._searched[problem] = MeasuredConfigs(rows.where(legal))
+        return self._searched[problem]
 
-    def _may_end_otherwise(self, m: Measurement) -> bool:
-        """Whether a configuration timed out under a shorter deadline than the present one, or
+    def _may_end_otherwise(self, rows: MeasurementRows) -> Flags:
+        """Say which configurations timed out under a shorter deadline than the present one, or
         found no memory on the device, which other programs may have held."""
         if self.measurer.is_replay:  # a recording would answer the same again
-            return False
-        if m.outcome is Outcome.OUT_OF_MEMORY:
-            return True
-        program = self.spec.program
+            return np.zeros(len(rows), dtype=np.bool_)
+        program, columns = self.spec.program, rows.columns
         deadline_s = program.limits.deadline_s if program else None
         allowed_s = min(self.spec.measure.timeout_s, deadline_s or math.inf)
-        return m.outcome is Outcome.TIMEOUT and m.wall_s < allowed_s
+        outcomes, wall_s = rows.of(columns.outcomes.codes), rows.of(columns.others["wall_s"].values)
+        timed_out = (outcomes == columns.outcomes.code(Outcome.TIMEOUT)) & (wall_s < allowed_s)
+        may: Flags = timed_out | (outcomes == columns.outcomes.code(Outcome.OUT_OF_MEMORY))
+        return may
+
+    def known(self, problem: Input) -> dict[Config, MeasurementRow]:
+        """Return an input's searched measurements, by earlier commands and by this one, to which
+        new ones are added."""
+        if problem not in self._known:
+            rows = self._stored(problem).rows
+            self._known[problem] = {row.measurement.config: row for row in rows}
+        return self._known[problem]
+
+    def known_rows(self, problem: Input) -> MeasurementRows:
+        """Return what `known` does as columns, in which no record is made before it is read."""
+        known = self._known.get(problem)
+        return self._stored(problem).rows if known is None else as_rows(known.values())
 
     def interleaved(self, problem: Input, stage: str) -> list[Interleaved]:
         """Return the interleaved measurements of a stage on an input, oldest first."""
@@ -206,13 +226,17 @@ class State:
             store.transact(partial(store.note_run, run_id, {"facts": {**facts, **added}}))
         self._noted_devices.add(device)
 
-    def measured(self, problem: Input) -> dict[Config, Measurement]:
+    def measured(self, problem: Input) -> Measured:
         """Return each configuration's measurement by the search."""
+        if problem not in self._known:
+            return self._stored(problem)
         return {config: stored.measurement for config, stored in self.known(problem).items()}
 
     def best(self, problem: Input) -> Measurement | None:
         """Return the fastest measurement; None where nothing worked."""
-        return fastest(self.measured(problem).values())
+        if problem in self._known:
+            return fastest(self.measured(problem).values())
+        return SearchCounts(self._stored(problem)).fastest
 
     # ---------------------------------------------------------- inputs left out
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import pytest
 
@@ -121,47 +122,56 @@ def test_a_baseline_that_failed_is_kept_with_how_it_failed_last() -> None:
 NONE = Config({"BLOCK": 0})  # a default that was not measured
 
 
+def finalists(
+    measured: list[Measurement],
+    default: Config,
+    count: int | None = None,
+    interleaved: Sequence[Measurement] = (),
+) -> list[Config]:
+    return choose_finalists({m.config: m for m in measured}, default, count, interleaved)
+
+
 def test_finalists_are_the_two_fastest() -> None:
     measured = [ok(D, 4.0), ok(B, 2.0), failed(C), ok(A, 1.0)]
-    assert choose_finalists(measured, NONE) == [A, B]
-    assert choose_finalists(measured, NONE, 3) == [A, B, D]
-    assert choose_finalists(measured, NONE, 9) == [A, B, D]
+    assert finalists(measured, NONE) == [A, B]
+    assert finalists(measured, NONE, 3) == [A, B, D]
+    assert finalists(measured, NONE, 9) == [A, B, D]
 
 
 def test_a_third_is_a_finalist_where_it_may_be_the_fastest() -> None:
     """Of those within noise of the fastest, the one with the fewest changes from the default and
     then the smallest values."""
     close = [ok(D, 1.0), ok(C, 1.002), ok(B, 1.003), ok(A, 1.004)]
-    assert choose_finalists(close, NONE) == [D, C, A]
-    assert choose_finalists(close, A) == [D, C, B], "the default is measured in any case"
-    assert choose_finalists([ok(A, 1.0), ok(B, 1.001), ok(C, 1.5)], NONE) == [A, B]
+    assert finalists(close, NONE) == [D, C, A]
+    assert finalists(close, A) == [D, C, B], "the default is measured in any case"
+    assert finalists([ok(A, 1.0), ok(B, 1.001), ok(C, 1.5)], NONE) == [A, B]
 
 
 def test_of_equal_machine_code_the_default_is_the_finalist_or_else_what_was_measured() -> None:
     one, other = ok(A, 1.0), ok(C, 2.0)
     measured = [shared(B, one), other, one, shared(D, other)]
-    assert choose_finalists(measured, D) == [A, D]
-    assert choose_finalists(measured, B) == [B, C]
+    assert finalists(measured, D) == [A, D]
+    assert finalists(measured, B) == [B, C]
     # Where the origin is not there any more, one of those that share it stands for it.
-    assert choose_finalists([shared(B, one), shared(C, one)], D) == [B]
+    assert finalists([shared(B, one), shared(C, one)], D) == [B]
 
 
 def test_what_won_interleaved_is_a_finalist_though_the_search_thought_little_of_it() -> None:
     measured = [ok(A, 1.0), ok(B, 2.0), ok(C, 3.0), ok(D, 4.0)]
     interleaved = [ok(B, 1.2), ok(D, 1.1), ok(C, 1.3), failed(A)]
-    assert choose_finalists(measured, NONE, None, interleaved) == [A, B, D]
-    assert choose_finalists(measured, NONE, 1, interleaved[:1]) == [A, B]
-    assert choose_finalists(measured[:3], NONE, None, interleaved) == [A, B], "no longer known"
+    assert finalists(measured, NONE, None, interleaved) == [A, B, D]
+    assert finalists(measured, NONE, 1, interleaved[:1]) == [A, B]
+    assert finalists(measured[:3], NONE, None, interleaved) == [A, B], "no longer known"
     one = ok(C, 3.0)
     twins = [ok(A, 1.0), ok(B, 2.0), one, shared(D, one)]
-    assert choose_finalists(twins, NONE, None, interleaved) == [A, B, C], "D is the code of C"
-    assert choose_finalists(twins, D, None, interleaved) == [A, B, D]
+    assert finalists(twins, NONE, None, interleaved) == [A, B, C], "D is the code of C"
+    assert finalists(twins, D, None, interleaved) == [A, B, D]
 
 
 def test_there_are_no_more_finalists_than_what_worked() -> None:
-    assert choose_finalists([failed(A), ok(B, 1.0)], NONE) == [B]
-    assert choose_finalists([failed(A)], NONE) == []
-    assert choose_finalists([], NONE) == []
+    assert finalists([failed(A), ok(B, 1.0)], NONE) == [B]
+    assert finalists([failed(A)], NONE) == []
+    assert finalists([], NONE) == []
 
 
 def test_best_in_turn_is_never_slower_than_the_default() -> None:

@@ -30,6 +30,7 @@ from harness.dispatch.package import (
     MANIFEST,
     KernelFile,
     cuda_kernels,
+    dispatcher_of,
     opencl_kernels,
     write_dispatcher,
     write_files,
@@ -81,7 +82,7 @@ def write_for_opencl(folder: Path, spec: Spec, program: DispatchProgram) -> None
     device = OpenClDevice(usable_devices()[0])
     where, limits = provenance(device.environment("a compiler")), device.limits.names()
     kernels = opencl_kernels(spec, program)
-    write_dispatcher(folder, program, spec, where, kernels, limits)
+    write_dispatcher(folder, dispatcher_of(program, spec, where, kernels, limits))
 
 
 def write_for_cuda(
@@ -90,7 +91,7 @@ def write_for_cuda(
     """Write a dispatcher for a device of CUDA; return its kernels."""
     where = provenance(Environment("cuda", tuned_on, "CUDA 13.0", "580", "nvcc 13.0 sm_90"))
     kernels = cuda_kernels(spec, program, Nvcc("sm_90").compile)
-    write_dispatcher(folder, program, spec, where, kernels)
+    write_dispatcher(folder, dispatcher_of(program, spec, where, kernels))
     return kernels
 
 
@@ -281,7 +282,7 @@ def test_another_device_gets_the_static_configuration_and_one_warning(
 ) -> None:
     program = mvmul_program()
     kernels = opencl_kernels(spec, program)
-    write_dispatcher(tmp_path / "out", program, spec, PROVENANCE, kernels)
+    write_dispatcher(tmp_path / "out", dispatcher_of(program, spec, PROVENANCE, kernels))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         kernel = imported(tmp_path / "out").load(queue.context)

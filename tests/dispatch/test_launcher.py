@@ -21,7 +21,7 @@ from harness.commands import dispatch
 from harness.core.records import Config, Environment, Input
 from harness.dispatch.choice import Choice, DispatchProgram, Leaf, Split
 from harness.dispatch.launcher import make_launcher
-from harness.dispatch.package import write_dispatcher
+from harness.dispatch.package import dispatcher_of, write_dispatcher
 from harness.dispatch.program_files import file_name, program_files
 from harness.dispatch.study import DISPATCHERS, STATIC
 from harness.measure.programs import building
@@ -107,7 +107,8 @@ def every(tmp_path_factory: pytest.TempPathFactory) -> Path:
     provenance = dataclasses.replace(PROVENANCE, environment=environment)
     launcher = make_launcher(spec.program, spec.features)
     files = program_files(spec, program)
-    write_dispatcher(folder / "out", program, spec, provenance, files, launcher=launcher)
+    dispatcher = dispatcher_of(program, spec, provenance, files, launcher=launcher)
+    write_dispatcher(folder / "out", dispatcher, launcher)
     (folder / "out").rename(folder / "moved")  # everything is found next to the launcher
     (folder / "5 bytes").write_text("12345")
     return folder

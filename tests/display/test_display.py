@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import math
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -303,7 +304,9 @@ def make_progress(folder: Path, *found: Measurement) -> list[Progress]:
     for ordinal, measurement in enumerate(found, start=1):
         if best is None or measurement.time_s < best.time_s:
             best = measurement if measurement.timing else best
-        progress.append(Progress(plan, ordinal, len(found), measurement, best, False))
+        counts = Counter(m.outcome for m in found[:ordinal])
+        shared = sum(m.shared_with is not None for m in found[:ordinal])
+        progress.append(Progress(plan, ordinal, len(found), measurement, best, 0, counts, shared))
     return progress
 
 

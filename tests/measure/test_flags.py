@@ -21,7 +21,7 @@ from harness.core.errors import BuildFailed, SpecError, UsageError
 from harness.core.program import Binary, Program
 from harness.core.records import Build, Config, Measurement, Outcome, Timing
 from harness.dispatch.choice import Choice, DispatchProgram
-from harness.dispatch.package import write_dispatcher
+from harness.dispatch.package import dispatcher_of, write_dispatcher
 from harness.measure.cuda.nvcc import Nvcc
 from harness.measure.flags import ProbedCommand, fitted_to_backend, fitted_to_program
 from harness.measure.kernels.runner import BIT_EXACT
@@ -511,7 +511,7 @@ def test_dispatcher_has_the_files_of_its_configurations(loaded, tmp_path: Path) 
     )
     tuned = (TunedRange("n", 1, 4096),)
     program = DispatchProgram((), tuned, portfolio, Choice.in_order(2), ((), ()))
-    write_dispatcher(tmp_path / "out", program, spec, PROVENANCE)
+    write_dispatcher(tmp_path / "out", dispatcher_of(program, spec, PROVENANCE))
     file = flag_of(spec).files["fast.acf"]
     assert [path.name for path in (tmp_path / "out/scale/flag_files").iterdir()] == [file.mark]
     assert (tmp_path / "out/scale/flag_files" / file.mark).read_text() == "fast"

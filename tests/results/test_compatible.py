@@ -5,6 +5,7 @@ from __future__ import annotations
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
 from harness.results import MeasurementRow, MeasurementRows, as_rows
 from harness.results.compatible import compatible
+from harness.results.measured import by_input
 
 SMALL, LARGE = Input({"n": 8}), Input({"n": 64})
 
@@ -34,13 +35,13 @@ def test_rows_with_other_parameters_than_the_space_are_left_out_and_named() -> N
     found = compatible(rows, ["BLOCK", "TILE"])
     assert found.names == {"BLOCK", "TILE"}
     assert [row.uuid for row in found.rows] == [rows[0].uuid, rows[2].uuid]
-    assert found.left_out.count == 2
-    assert found.left_out.inputs == {LARGE}
-    assert found.left_out.names == ("OLD", "TILE")
+    assert len(found.left_out) == 2
+    assert by_input(found.left_out).keys() == {LARGE}
+    assert found.differing == ("OLD", "TILE")
 
 
 def test_flags_of_a_compiler_that_was_not_used_leave_no_row_out() -> None:
     rows = rows_of((SMALL, {"BLOCK": 16}), (SMALL, {"BLOCK": 32}))
     found = compatible(rows, ["BLOCK", "maxrregcount"])
     assert found.names == {"BLOCK"}
-    assert (len(found.rows), found.left_out.count, found.left_out.names) == (2, 0, ())
+    assert (len(found.rows), len(found.left_out), found.differing) == (2, 0, ())
