@@ -337,19 +337,13 @@ class Judgement:
         """The share of inputs that take at most 5 % longer than with the best."""
         return float((self.inputs["fraction"] >= 1 / _NEAR).mean())
 
-    @property
-    def not_candidates(self) -> float:
-        """The share of predictions that were not candidates, and were replaced by the nearest
-        one."""
-        return float((~self.inputs["candidate"]).mean())
-
     def __str__(self) -> str:
         return (
             f"the best configuration on {self.accuracy:.1%} of {len(self.inputs)} inputs; "
             f"{self.mean_fraction:.1%} of the best performance in geometric mean, "
             f"{self.worst_fraction:.1%} at worst; within 5 % on {self.within_5_percent:.1%}; "
-            f"{self.not_candidates:.1%} of the predictions were not candidates and were replaced "
-            "by the nearest one"
+            f"{(~self.inputs['candidate']).mean():.1%} of the predictions were not "
+            "candidates and were replaced by the nearest one"
         )
 
 

@@ -277,8 +277,22 @@ def find_include(
 def read_text(path: Path, max_bytes: int = _MAX_SOURCE_BYTES) -> str:
     """Read a UTF-8 file; every line of the result ends in a plain newline.
 
-    Only regular files are opened, as a pipe or a device may never end. Raises OSError for a file
-    that cannot be read, ValueError with the reason for one that is not text.
+    Raises OSError for a file that cannot be read, ValueError with the reason for one that is not
+    text.
+    """
+    content = read_bytes(path, max_bytes)
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ValueError(f"is not UTF-8 text (line {line}, byte {error.start})") from None
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def read_bytes(path: Path, max_bytes: int) -> bytes:
+    """Read a regular file: a pipe or a device may never end.
+
+    Raises OSError for a file that cannot be read, ValueError with the reason for another.
     """
     if "\0" in str(path):
         raise ValueError("is not a file name")
@@ -287,13 +301,11 @@ def read_text(path: Path, max_bytes: int = _MAX_SOURCE_BYTES) -> str:
         raise ValueError("is a folder; name a file in it")
     if not stat.S_ISREG(mode):
         raise ValueError("is not a regular file")
-    with path.open("rb") as file:
-        content = file.read(max_bytes + 1)
+    # Some files of /proc, such as kmsg, would keep a reader waiting for ever.
+    with open(path, "rb", opener=lambda name, how: os.open(name, how | os.O_NONBLOCK)) as file:
+        content: bytes | None = file.read(max_bytes + 1)
+    if content is None:
+        raise ValueError("has no content yet")
     if len(content) > max_bytes:
         raise ValueError(f"is longer than {max_bytes:,} bytes")
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise ValueError(f"is not UTF-8 text (line {line}, byte {error.start})") from None
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    return content

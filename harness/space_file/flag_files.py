@@ -17,6 +17,7 @@ from pathlib import Path
 from harness.core.files import CACHE_ADVICE, cache_folder, mark_used, trim_folder, write_file
 from harness.core.flag_file import FlagFile
 from harness.core.text import counted, escaped
+from harness.source.kernel_source import read_bytes
 from harness.space_file.document import Document, Location
 from harness.space_file.files import reason
 from harness.space_file.tuned import MAX_FLAG_VALUES
@@ -101,16 +102,7 @@ def _read(document: Document, location: Location, path: Path) -> FlagFile | None
     try:
         if not path.name.isprintable():
             raise ValueError("has a name that is not printable; rename it")
-        if path.exists() and not path.is_file():
-            raise ValueError("is not a regular file")
-        # Some files of /proc, such as kmsg, would keep a reader waiting for ever.
-        with open(path, "rb", opener=lambda name, how: os.open(name, how | os.O_NONBLOCK)) as file:
-            content = file.read(MAX_FILE_BYTES + 1)
-        if content is None:
-            raise ValueError("has no content yet")
-        if len(content) > MAX_FILE_BYTES:
-            most = f"a flag's file has at most {MAX_FILE_BYTES >> 20} MiB"
-            raise ValueError(f"is too large: {most}")
+        content = read_bytes(path, MAX_FILE_BYTES)
     except (OSError, ValueError) as error:
         document.fault(location, f"{escaped(str(path))} {reason(error, path)}")
         return None

@@ -141,12 +141,13 @@ def _kernel_parts(
     files = check_files(document, model)
     launch = model.launch if isinstance(model.launch, LaunchPlan) else None
     in_opencl = files is not None and "opencl" in files.sources
-    if launch is not None and launch.cooperative and in_opencl:
-        message = "OpenCL has no cooperative launches: write `source: {cuda: FILE}` in kernel"
-        document.fault(("launch", "cooperative"), message)
-    if launch is not None and launch.carveout is not None and in_opencl:
-        message = "OpenCL cannot prefer shared memory: write `source: {cuda: FILE}` in kernel"
-        document.fault(("launch", "carveout"), message)
+    for key, message in (
+        ("cooperative", "OpenCL has no cooperative launches"),
+        ("carveout", "OpenCL cannot prefer shared memory"),
+    ):
+        if in_opencl and getattr(launch, key, None) not in (None, False):
+            text = f"{message}: write `source: {{cuda: FILE}}` in kernel"
+            document.fault(("launch", key), text)
     if document.faults or files is None:
         raise SpecError(document.faults)
     sizes = [expression for at, expression in written if at[0] == "launch"]

@@ -86,11 +86,6 @@ class KernelModel(StrictModel):
     source: Source = Field(description="one file for CUDA and OpenCL, or one for each")
     host: StrictStr = Field(description="Python file with arguments() and reference()")
 
-    @property
-    def functions(self) -> tuple[str, ...]:
-        """The kernels that a run launches."""
-        return (self.function,) if isinstance(self.function, str) else tuple(self.function)
-
 
 FlagGroup = Annotated[
     Annotated[dict[FlagName, Flag], Field(max_length=MAX_PARAMETERS), Tag("<declared>")]
@@ -338,11 +333,7 @@ class SpaceFile(AnySpaceFile):
         return {"nvcc": self.flags.nvcc, "opencl": self.flags.opencl}
 
     @property
-    def is_cooperative(self) -> bool:
-        """Whether the groups of a launch may wait for each other."""
-        return isinstance(self.launch, LaunchPlan) and self.launch.cooperative
-
-    @property
     def functions(self) -> tuple[str, ...]:
         """The kernels that a run launches."""
-        return self.kernel.functions
+        named = self.kernel.function
+        return (named,) if isinstance(named, str) else tuple(named)

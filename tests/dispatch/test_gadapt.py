@@ -149,7 +149,7 @@ def test_a_choice_that_fails_reaches_nothing() -> None:
     found = gadapt.judge(features, candidates, time_s)
     assert (found.worst_fraction, found.mean_fraction) == (0.0, 0.0)
     masked = gadapt.judge(features, candidates, time_s, np.isfinite(time_s))
-    assert (masked.worst_fraction, masked.not_candidates) == (1.0, 0.25)
+    assert (masked.worst_fraction, masked.inputs["candidate"].mean()) == (1.0, 0.75)
     with pytest.raises(UsageError, match="no candidate worked on one of the inputs"):
         gadapt.judge(features, candidates, np.full((4, 2), np.inf))
 

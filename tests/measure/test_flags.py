@@ -361,7 +361,7 @@ def test_files_of_one_content_are_one_value_with_a_notice(loaded, packs: Path) -
         ("controls: {files: packs/gone.lnk}", r"gone.lnk does not exist"),
         ("controls: {files: packs/*.lnk}", r"gone.lnk does not exist"),
         ("controls: {files: packs/pipe}", r"pipe is not a regular file"),
-        ("controls: {files: packs/large}", r"large is too large: a flag's file has at most 0 MiB"),
+        ("controls: {files: packs/large}", r"large is longer than 100 bytes"),
         ("controls: {files: packs/odd*}", r"odd\\nname has a name that is not printable"),
         ('controls: {files: "a\\0b"}', r"is no pattern: it must be a text of one line"),
         ("controls: {files: '**/**/*.acf'}", r"has `\*\*` more than once"),
