@@ -171,14 +171,14 @@ class ProgramRunner:
         if reference is None or self._shape is None or measured.outcome is not Outcome.OK:
             return measured
         if self._has_other_shape and reference.has_same_shape:
-            return without_time(
+            return _without_time(
                 measured, "it does not write what the default writes, as if it had ended early"
             )
         too_fast = why_too_fast(measured.time_s, reference.time_s)
         if too_fast is None or reference.has_words:
             return measured
         reason = f"{too_fast}, and since the default writes nothing, it may have ended early"
-        return without_time(measured, f"{reason}; verify an output")
+        return _without_time(measured, f"{reason}; verify an output")
 
     def run_once(self, keeps_output: bool = False) -> OneRun:
         """Run and verify once; return the output as well where it `keeps_output`.
@@ -303,7 +303,7 @@ class ProgramRunner:
         return time_s
 
 
-def without_time(measured: Measurement, reason: str) -> Measurement:
+def _without_time(measured: Measurement, reason: str) -> Measurement:
     """Return a measurement whose time does not count, and why."""
     message = f"its time does not count: {reason}"
     return dataclasses.replace(measured, outcome=Outcome.IMPLAUSIBLE, timing=None, message=message)
