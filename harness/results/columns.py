@@ -374,6 +374,13 @@ class MeasurementRows(Sequence[MeasurementRow]):
         known = table.values[column]
         return [known[code] for code in found[np.argsort(first)].tolist() if code >= 0]
 
+    @property
+    def is_shared(self) -> Flags:
+        """Which rows have the measurement of another configuration, shape (rows,)."""
+        shared = self.columns.shared_with
+        flags: Flags = self.of(shared.codes) != shared.code(None)
+        return flags
+
     def of(self, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return these rows of a column, shape (rows,)."""
         return column[self.selected]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
 
 import numpy as np
 
 from harness.core.arrays import Indices
-from harness.core.records import Config, Input, Interleaved, Measurement
+from harness.core.records import Config, Input, Interleaved, Measurement, Outcome
 from harness.results.columns import MeasurementColumns, MeasurementRow, MeasurementRows
 from harness.results.gathering import as_rows
+from harness.stats.samples import within_noise
 
 Measured = Mapping[Config, Measurement]
 
@@ -50,6 +52,52 @@ class MeasuredConfigs(Mapping[Config, Measurement]):
             codes = [code for code in wanted if code is not None]
             failed = failed.where(np.isin(failed.of(self.columns.configs.codes), codes))
         return failed.measurements()
+
+    @property
+    def outcomes(self) -> Counter[Outcome]:
+        """The number of configurations by outcome."""
+        outcomes = self.columns.outcomes
+        counts = np.bincount(self.rows.of(outcomes.codes), minlength=len(outcomes.values)).tolist()
+        return Counter(
+            {outcome: n for outcome, n in zip(outcomes.values, counts, strict=True) if n}
+        )
+
+    @property
+    def shared(self) -> int:
+        """The number of configurations that have the measurement of another one."""
+        return int(self.rows.is_shared.sum())
+
+    @property
+    def fastest(self) -> Measurement | None:
+        """The measurement with the least time; None if none is ok."""
+        if not self.works():
+            return None
+        fastest = self.rows.of(self.columns.time_s).argmin()
+        return self.columns.measurement(int(self.rows.selected[fastest]))
+
+    def ties(self, best: Config, confidence: float) -> int:
+        """Count the other configurations within noise of the best, once per machine code."""
+        if len(self) < 2:
+            return 0
+        own, columns = self.find(best), self.columns
+        if own is None or not columns.works[own]:
+            return 0
+        others = self.one_per_code(best)
+        others = others[columns.origins[others] != columns.origins[own]]
+        others = others[columns.works[others]]
+        return int(within_noise(columns.statistics, own, others, confidence).sum())
+
+    def one_per_code(self, preferred: Config) -> Indices:
+        """Return a row for each machine code, in the order in which codes appear: that of the
+        preferred configuration, or of the one that was measured, if it is here."""
+        rows = self.rows
+        place = np.where(rows.selected == self.find(preferred), -1, rows.is_shared)
+        order = np.argsort(place, kind="stable")
+        origins = rows.of(rows.columns.origins)
+        _, appears = np.unique(origins, return_index=True)
+        _, first = np.unique(origins[order], return_index=True)
+        chosen: Indices = rows.selected[order[first[np.argsort(appears)]]]
+        return chosen
 
     def __getitem__(self, config: Config) -> Measurement:
         row = self.find(config)

@@ -183,7 +183,7 @@ class Searching:
             last = columns.measurement(int(made[-1]))
             best = last if is_best[count - 1] else best
             outcomes_so_far = Counter(outcomes.values[code] for code in outcomes.codes[made])
-            shared = int((columns.shared_with.codes[made] != columns.shared_with.code(None)).sum())
+            shared = int(answers.take(made).is_shared.sum())
             replayed, reported = count - reported, count
             counts = replayed, outcomes_so_far, shared
             self._note(Progress(search.plan, ordinals[count], total, last, best, *counts))

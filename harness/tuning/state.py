@@ -11,7 +11,6 @@ from functools import cached_property, partial
 import numpy as np
 
 from harness.analysis.inputs import fastest
-from harness.analysis.search_counts import SearchCounts
 from harness.core.arrays import Flags
 from harness.core.errors import HostModuleError
 from harness.core.machine import notes
@@ -236,7 +235,7 @@ class State:
         """Return the fastest measurement; None where nothing worked."""
         if problem in self._known:
             return fastest(self.measured(problem).values())
-        return SearchCounts(self._stored(problem)).fastest
+        return self._stored(problem).fastest
 
     # ---------------------------------------------------------- inputs left out
 
