@@ -84,7 +84,7 @@ def report_input(
 
     `hold_discoveries` judges the speed-ups of several inputs.
     """
-    counts, final, note = MeasuredConfigs.of(measured), {m.config: m for m in finals}, ""
+    configs, final, note = MeasuredConfigs.of(measured), {m.config: m for m in finals}, ""
     winner, judged = _winner(final, has_choice, default)
     best, baseline = final.get(winner) if winner else None, final.get(default)
 
@@ -98,7 +98,7 @@ def report_input(
     speedup = speedup_over(default)
     if speedup and speedup.value < 1:
         best, speedup = baseline, time_ratio(judged[default], judged[default], confidence)
-    elif not best and (best := counts.fastest):
+    elif not best and (best := configs.fastest):
         # The best of a search was lucky, so its time gives no speed-up.
         baseline, note = measured.get(default), "not measured again"
     return InputReport(
@@ -106,11 +106,11 @@ def report_input(
         best,
         baseline,
         speedup,
-        counts.ties(best.config, confidence) if best else 0,
-        counts.outcomes,
+        configs.ties(best.config, confidence) if best else 0,
+        configs.rows.outcomes,
         legal,
         note,
-        counts.shared,
+        int(configs.rows.is_shared.sum()),
         {name: ratio for name, config in baselines.items() if (ratio := speedup_over(config))},
         {
             name: last

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
 
 import numpy as np
 
 from harness.core.arrays import Indices
-from harness.core.records import Config, Input, Interleaved, Measurement, Outcome
+from harness.core.records import Config, Input, Interleaved, Measurement
 from harness.results.columns import MeasurementColumns, MeasurementRow, MeasurementRows
 from harness.results.gathering import as_rows
 from harness.stats.samples import within_noise
@@ -52,20 +51,6 @@ class MeasuredConfigs(Mapping[Config, Measurement]):
             codes = [code for code in wanted if code is not None]
             failed = failed.where(np.isin(failed.of(self.columns.configs.codes), codes))
         return failed.measurements()
-
-    @property
-    def outcomes(self) -> Counter[Outcome]:
-        """The number of configurations by outcome."""
-        outcomes = self.columns.outcomes
-        counts = np.bincount(self.rows.of(outcomes.codes), minlength=len(outcomes.values)).tolist()
-        return Counter(
-            {outcome: n for outcome, n in zip(outcomes.values, counts, strict=True) if n}
-        )
-
-    @property
-    def shared(self) -> int:
-        """The number of configurations that have the measurement of another one."""
-        return int(self.rows.is_shared.sum())
 
     @property
     def fastest(self) -> Measurement | None:

@@ -69,8 +69,8 @@ def test_counts_over_columns_are_those_over_records() -> None:
     measured = {row.measurement.config: row.measurement for row in rows}
     counts, records = MeasuredConfigs.of(measured), list(measured.values())
     assert counts.fastest == fastest(records)
-    assert counts.outcomes == Counter(m.outcome for m in records)
-    assert counts.shared == 1
+    assert counts.rows.outcomes == Counter(m.outcome for m in records)
+    assert counts.rows.is_shared.sum() == 1
     origins_last = sorted(records, key=lambda m: m.shared_with is None)
     of_code = {m.shared_with or m.config.digest: m for m in origins_last}
     for best in records:
