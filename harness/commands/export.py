@@ -42,8 +42,7 @@ def run(options: ExportOptions) -> int:
     name, environment = campaign.space_name, campaign.environment
     first = rows[0].measurement
     features, names = list(first.input), list(first.config)
-    shared_with = rows.columns.shared_with
-    shared = int((rows.of(shared_with.codes) != shared_with.code(None)).sum())
+    shared = int(rows.is_shared.sum())
     note = f", {shared:,} of them shared by equal machine code" if shared else ""
     done = f"{path}: {len(rows):,} measurements of {name} on {environment}{note}"
     found, asked = rows.measurements(), _techniques(rows)

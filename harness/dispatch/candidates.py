@@ -20,7 +20,6 @@ from harness.results.measured import Measured, MeasuredConfigs
 from harness.results.schema import CROSS
 from harness.stats.interleaved import (
     merge_sessions,
-    merged_unscaled,
     refuted,
     unshown_gains,
 )
@@ -101,7 +100,7 @@ def interleaved_matrix(
         | {c: m for c, m in refuted(every[problem]).items() if c not in unshown[problem]}
         for problem, row in known.items()
     }
-    worked = {p: {**merged_unscaled(sessions[p]), **failed[p]} for p in known}
+    worked = {p: {**merge_sessions(sessions[p], is_scaled=False), **failed[p]} for p in known}
     common = _interleaved_everywhere(worked, sessions, applies)
     if not common:
         return None

@@ -23,9 +23,8 @@ from harness.tuning.ablation_stage import ablate_winners
 from harness.tuning.crossing import cross_measure, measure_candidates, measure_defaults
 from harness.tuning.devices import DevicePool
 from harness.tuning.finals import final_reports
-from harness.tuning.plan import CampaignPlan
 from harness.tuning.searching import Searching
-from harness.tuning.state import State
+from harness.tuning.state import CampaignPlan, State
 from harness.tuning.validation import UniformSampling, Validation, describe_validation
 
 _FIRST_TESTS = 4
