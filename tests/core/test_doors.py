@@ -51,7 +51,6 @@ DOORS = {
     "jinja2": ("harness/core/text.py", "harness/dispatch/c_code.py", "harness/report/page.py"),
     "matplotlib": ("harness/models/starchart/drawing.py", "harness/report/plots.py"),
     "joblib": ("harness/core/kept.py",),
-    "pcpp": ("harness/source/live_text.py",),
     "filelock": ("harness/core/locks.py",),
     "platformdirs": ("harness/core/files.py",),
     "tree_sitter": ("harness/source/syntax_tree.py",),
