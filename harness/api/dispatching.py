@@ -41,7 +41,7 @@ from harness.dispatch.weighted import Coverage, weigh
 from harness.display.progress import Display
 from harness.display.recommendation import recommendation
 from harness.measure.cuda.gpus import NVCC, name_of, open_cuda_compiler
-from harness.models.encoding.columns import tuned_range
+from harness.models.columns import tuned_range
 from harness.results import MeasurementRows, without_password
 from harness.results.caveats import record_lines
 from harness.results.compatible import with_known_values

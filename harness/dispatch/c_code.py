@@ -18,7 +18,7 @@ from harness.dispatch.features import Feature, Type
 from harness.dispatch.guards import TRUE
 from harness.dispatch.spelling import c_comment, c_real, c_string, c_whole, member, wrapped
 from harness.dispatch.text import comment_on
-from harness.models.encoding.columns import LOG2_DIGITS, Column, ColumnKind, LinearTerm, TunedRange
+from harness.models.columns import LOG2_DIGITS, Column, ColumnKind, LinearTerm, TunedRange
 
 _MAX_NESTED = 40  # conditions; C guarantees 127 blocks. A deeper tree becomes a table.
 _INT32 = range(-(2**31) + 1, 2**31)

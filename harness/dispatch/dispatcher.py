@@ -16,7 +16,7 @@ from harness.dispatch.features import Feature, Type
 from harness.dispatch.guards import FALSE, TRUE, Formula, Translator, conjunction
 from harness.dispatch.spelling import INT64_MAX
 from harness.dispatch.verdict import Slowdowns
-from harness.models.encoding.columns import ColumnKind
+from harness.models.columns import ColumnKind
 from harness.space_file import LaunchPlan
 
 

@@ -18,7 +18,7 @@ from harness.dispatch.dispatcher import Dispatcher
 from harness.dispatch.features import Feature
 from harness.dispatch.launcher import Launcher, launcher_data
 from harness.dispatch.verdict import Slowdowns
-from harness.models.encoding.columns import Column, TunedRange
+from harness.models.columns import Column, TunedRange
 from harness.space_file import LaunchPlan
 
 _FORMAT = 2

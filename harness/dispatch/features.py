@@ -13,7 +13,7 @@ from harness.core.errors import UsageError
 from harness.core.records import Value
 from harness.dispatch.choice import DispatchProgram
 from harness.dispatch.spelling import variable
-from harness.models.encoding.columns import ColumnKind
+from harness.models.columns import ColumnKind
 
 
 class Type(Enum):

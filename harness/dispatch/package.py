@@ -42,7 +42,7 @@ from harness.dispatch.launcher import Launcher, launcher_files
 from harness.dispatch.loaders import module_files
 from harness.dispatch.matrix import Matrix
 from harness.measure.cuda.cubin import kernel_symbol
-from harness.models.encoding.columns import tuned_range
+from harness.models.columns import tuned_range
 from harness.source.inlining import inlined
 from harness.space import ConstrainedSpace
 from harness.space.launches import make_program

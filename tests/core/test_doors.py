@@ -49,7 +49,7 @@ DOORS = {
     "pynvml": ("harness/measure/sensors/nvml.py",),
     "sklearn": ("harness/models/", "harness/dispatch/", "harness/stencil/predicted.py"),
     "jinja2": ("harness/core/text.py", "harness/dispatch/c_code.py", "harness/report/page.py"),
-    "matplotlib": ("harness/models/starchart/drawing.py", "harness/report/plots.py"),
+    "matplotlib": ("harness/models/starchart/reading.py", "harness/report/plots.py"),
     "joblib": ("harness/core/kept.py",),
     "filelock": ("harness/core/locks.py",),
     "platformdirs": ("harness/core/files.py",),

@@ -32,7 +32,7 @@ from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.package import files_of
 from harness.dispatch.spelling import member, variable
 from harness.dispatch.tree import TreeLearner
-from harness.models.encoding.columns import Column, ColumnKind, LinearTerm, TunedRange
+from harness.models.columns import Column, ColumnKind, LinearTerm, TunedRange
 from harness.space_file import LaunchPlan
 from tests.helpers.dispatch_examples import (
     COLUMNS,

@@ -26,7 +26,7 @@ from harness.dispatch.program_files import file_name, program_files
 from harness.dispatch.study import DISPATCHERS, STATIC
 from harness.measure.programs import building
 from harness.measure.programs.building import backend_of
-from harness.models.encoding.columns import Column, ColumnKind, TunedRange
+from harness.models.columns import Column, ColumnKind, TunedRange
 from harness.results.view import Results
 from harness.space_file import Spec, load_spec
 from tests.dispatch.test_dispatch import fill
