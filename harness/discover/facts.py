@@ -16,9 +16,9 @@ from harness.discover.suggestions import Suggestion, is_number_type, suggest
 from harness.discover.syntax import Argument, KernelSignature, find_kernels
 from harness.discover.types import NumpyType, numpy_type
 from harness.source.kernel_source import read_source
-from harness.source.parser_text import CUDA, OPENCL, prepare
 from harness.source.pragmas import Pragma
 from harness.source.preprocessor import macros_of
+from harness.source.syntax_tree import CUDA, OPENCL, prepare
 
 _SHOWN_NAMES = 12
 GUESSED_TYPE = "float"

@@ -19,8 +19,8 @@ from harness.discover.types import numpy_type
 from harness.measure.kernels.data import KernelData
 from harness.measure.opencl.module import KernelParameter, why_unfit
 from harness.source.kernel_source import Source
-from harness.source.parser_text import CUDA, ParserText, prepare
 from harness.source.preprocessor import macros_of
+from harness.source.syntax_tree import CUDA, ParserText, prepare
 from harness.space_file import Spec
 
 _C_NAMES = {

@@ -20,7 +20,7 @@ from harness.discover.facts import Facts
 from harness.discover.suggestions import Suggestion
 from harness.discover.syntax import Argument
 from harness.discover.types import UNKNOWN_TYPE
-from harness.source.parser_text import OPENCL
+from harness.source.syntax_tree import OPENCL
 
 FILL_IN, CONFIRM = "# FILL IN: ", "# CONFIRM: "
 _WORDS_OF_YAML = ("null", "true", "false", "yes", "no", "on", "off", "y", "n")

@@ -10,10 +10,9 @@ from harness.discover.binding import constants_of, guessed_role
 from harness.discover.scope import KernelScope
 from harness.discover.syntax import KernelSignature, unroll_factors
 from harness.discover.types import numpy_type
-from harness.source.parser_text import CUDA, ParserText
 from harness.source.pragmas import number
 from harness.source.preprocessor import WORD, Scan
-from harness.source.syntax_tree import captured, parsed, text_of
+from harness.source.syntax_tree import CUDA, ParserText, captured, parsed, text_of
 
 MAX_GROUP = 1024
 MAX_FACTOR = 8

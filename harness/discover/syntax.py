@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from harness.source.parser_text import (
+from harness.source.pragmas import unroll_factor
+from harness.source.syntax_tree import (
     CONST_WORDS,
     CUDA,
     KERNEL_WORDS,
     LOCAL_WORDS,
     Blanked,
+    Node,
     ParserText,
-    dimensions,
+    ancestors,
+    captured,
     group_sizes,
+    line_of,
+    parsed,
+    text_of,
 )
-from harness.source.pragmas import unroll_factor
-from harness.source.syntax_tree import Node, ancestors, captured, line_of, parsed, text_of
 
 _HEADS = """
 (function_declarator declarator: [(identifier) (field_identifier) (operator_name)
@@ -26,6 +31,12 @@ _HEADS = """
 
 _DECLARATORS = ("pointer_declarator", "array_declarator", "reference_declarator",
                 "parenthesized_declarator")  # fmt: skip
+
+# Thread ids in CUDA, in OpenCL and in the words of portable.h.
+_THREAD_IDS = re.compile(
+    r"\b(?:(?:threadIdx|blockIdx)\s*\.\s*([xyz])\b"
+    r"|get_(?:global|local|group)_id\s*\(\s*([012])\s*\)|(?:THREAD|BLOCK)_([XYZ])\b)"
+)
 
 
 @dataclass(frozen=True)
@@ -152,9 +163,15 @@ def _kernel(
         arguments=arguments,
         unreadable=unreadable,
         sizes=sizes[0] if sizes else (),
-        dimensions=dimensions(prepared.text[slice(*span)].decode()),
+        dimensions=_dimensions(prepared.text[slice(*span)].decode()),
         template=tuple(_template(around)),
     )
+
+
+def _dimensions(body: str) -> int:
+    """Count the dimensions of thread ids that a kernel uses, from 1 to 3."""
+    axes = (found[1] or found[2] or found[3] for found in _THREAD_IDS.finditer(body))
+    return max((1 + "x0y1z2".index(letter.lower()) // 2 for letter in axes), default=1)
 
 
 def _namespace(around: Sequence[Node]) -> str:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from harness.core.errors import Fault, SpecError
 from harness.core.records import Value
-from harness.source.parser_text import prepare
 from harness.source.pragmas import TILE, is_ours, is_unroll, typing_error, unroll_names
 from harness.source.preprocessor import Directive, Scan, macros_of, scan, valued_operands
 
@@ -58,7 +57,7 @@ class Source:
         if not texts:
             return frozenset()
         # The parser is loaded for sources that need it alone.
-        from harness.source.syntax_tree import captured, parsed, text_of
+        from harness.source.syntax_tree import captured, parsed, prepare, text_of
 
         trees = (parsed(prepare(text, ".cu")) for text in texts)
         return frozenset(text_of(n) for tree in trees for _, n in captured(_TEMPLATE_NAMES, tree))
