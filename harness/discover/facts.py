@@ -10,11 +10,9 @@ from harness.constraints.expression import Expression
 from harness.core.errors import Fault, SpecError, UsageError
 from harness.core.records import LIMIT_NAMES
 from harness.core.text import escaped, nearest, suggestion
-from harness.discover.binding import Declared, read_pragmas
+from harness.discover.parameters import Declared, Suggestion, is_number_type, read_pragmas, suggest
 from harness.discover.scope import scope_of
-from harness.discover.suggestions import Suggestion, is_number_type, suggest
-from harness.discover.syntax import Argument, KernelSignature, find_kernels
-from harness.discover.types import NumpyType, numpy_type
+from harness.discover.syntax import Argument, KernelSignature, NumpyType, find_kernels, numpy_type
 from harness.source.kernel_source import read_source
 from harness.source.pragmas import Pragma
 from harness.source.preprocessor import macros_of

@@ -14,8 +14,7 @@ import numpy as np
 from harness.core.errors import LaunchFailed
 from harness.core.kernel_name import plain_name
 from harness.core.program import Launch
-from harness.discover.syntax import Argument, KernelSignature, find_kernels
-from harness.discover.types import numpy_type
+from harness.discover.syntax import Argument, KernelSignature, find_kernels, numpy_type
 from harness.measure.kernels.data import KernelData
 from harness.measure.opencl.module import KernelParameter, why_unfit
 from harness.source.kernel_source import Source
