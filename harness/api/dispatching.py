@@ -42,7 +42,7 @@ from harness.display.progress import Display
 from harness.display.recommendation import recommendation
 from harness.measure.cuda.gpus import NVCC, name_of, open_cuda_compiler
 from harness.measure.programs.building import backend_of
-from harness.models.encoding.columns import tuned_range
+from harness.models.columns import tuned_range
 from harness.results import MeasurementRows, without_password
 from harness.results.caveats import record_lines
 from harness.results.provenance import EVERY

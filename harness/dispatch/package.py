@@ -48,7 +48,7 @@ from harness.measure.builds.queue import BuildQueue
 from harness.measure.cuda.cubin import kernel_symbol
 from harness.measure.opencl import pocl_cpu
 from harness.measure.programs.building import backend_of, command_build
-from harness.models.encoding.columns import tuned_range
+from harness.models.columns import tuned_range
 from harness.source.inlining import inlined
 from harness.space import ConstrainedSpace
 from harness.space.launches import make_program
