@@ -17,7 +17,7 @@ from harness.measure.programs.building import backend_of, command_build
 from harness.space import ConstrainedSpace
 from harness.space_file import ProgramPlan, Spec
 from harness.space_file.command_line import SOURCE, why_not_built_once
-from harness.space_file.program import LISTS
+from harness.space_file.program import LISTS, names_of
 
 _MOST_NAME = 80
 _NO_INPUT = Input({})
@@ -45,7 +45,7 @@ def program_files(spec: Spec, program: DispatchProgram) -> tuple[KernelFile, ...
     plan = backend.plan
     if not plan.build:
         return _sources(plan, program)
-    used = frozenset[str]().union(*(template.names for template in plan.build))
+    used = names_of(plan.build)
     built = [p for p in spec.tuned_for(backend.compiler) if p.role == "flag" or p.name in used]
     defaults = {parameter.name: parameter.default for parameter in built}
     space = ConstrainedSpace(spec.tuned_for(backend.compiler))
@@ -78,8 +78,7 @@ def file_name(index: int, config: Config, defaults: Mapping[str, Value]) -> str:
 
 
 def _sources(plan: ProgramPlan, program: DispatchProgram) -> tuple[KernelFile, ...]:
-    named = frozenset[str]().union(*(template.names for template in plan.run))
-    if not named & {SOURCE, *LISTS} or len(plan.sources) != 1:
+    if not names_of(plan.run) & {SOURCE, *LISTS} or len(plan.sources) != 1:
         return ()
     path = plan.sources[0].path
     file = KernelFile(path.name, path.read_bytes())
