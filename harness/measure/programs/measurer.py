@@ -150,7 +150,7 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
     # ------------------------------------------------------------------------------- preparing
 
     def _program(self, space: Space, config: Config, problem: Input) -> CommandBuild:
-        device = self.environment.device if self._plan.device is not None else ""
+        device = self.environment.device if self._plan.model.device is not None else ""
         return command_build(self._spec, space, config, problem, device)
 
     def _job(

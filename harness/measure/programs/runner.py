@@ -113,12 +113,12 @@ class ProgramRunner:
         self._shape: Expected | None = None  # its words alone are compared
         file, against = plan.expected_file(job.input), plan.verify.against
         if file is not None:
-            self._expected = Expected(file.read_bytes(), plan.verify, plan.time)
+            self._expected = Expected(file.read_bytes(), plan.verify, plan.model.time)
         elif job.reference is not None and against == "baseline":
-            self._expected = Expected(job.reference.output, plan.verify, plan.time)
+            self._expected = Expected(job.reference.output, plan.verify, plan.model.time)
         elif job.reference is not None and against == "nothing" and not job.is_default:
             # The default itself seems fast where the machine was busy when it was taken.
-            self._shape = Expected(job.reference.output, plan.verify, plan.time)
+            self._shape = Expected(job.reference.output, plan.verify, plan.model.time)
 
     def prepare(self) -> Iterator[float]:
         """Make the warm-up runs, which are verified like all others."""
@@ -149,7 +149,7 @@ class ProgramRunner:
         left = max(each.left for each in ended)
         if left:
             self._observed["left_running"] = left
-        if self._plan.time is not None:
+        if self._plan.model.time is not None:
             self._observed["process_s"] = statistics.median(each.wall_s for each in ended)
             untimed_s = [found.ended.wall_s - found.time_s for found in self._samples]
             self._observed[UNTIMED] = statistics.median(untimed_s)
@@ -236,7 +236,7 @@ class ProgramRunner:
         job, plan = self.job, self._plan
         seeded = [word.replace(SEED_MARK, str(seed)) for word in self._words]
         set_by_space = {name: text.replace(SEED_MARK, str(seed)) for name, text in self._variables}
-        limits = plan.limits
+        limits = plan.model.limits
         left_s = job.timeout_s - self.wall_s
         deadline_s = max(0.0, min(left_s, limits.deadline_s or left_s))
         try:
@@ -292,13 +292,13 @@ class ProgramRunner:
             self._has_other_shape = True
 
     def _time_s(self, written: Written, result: CommandResult) -> float:
-        if self._plan.time is None:
+        if self._plan.model.time is None:
             return result.wall_s
-        time_s = reported_s(self._plan.time, written)
+        time_s = reported_s(self._plan.model.time, written)
         if time_s > _CLOCKS_APART * result.wall_s + _CLOCKS_APART_S:
             raise LaunchFailed(
                 f"the program reports {time_s:.3g} s, but ended after {result.wall_s:.3g} s; is "
-                f"`unit: {self._plan.time.unit}` of program.time right?"
+                f"`unit: {self._plan.model.time.unit}` of program.time right?"
             )
         return time_s
 
