@@ -98,7 +98,7 @@ def _print_json(found: Sequence[Results], options: AnalyseOptions) -> int:
     all_findings = [findings_of(results) for results in found]
     summary = summarize((findings.results, findings.reports) for findings in all_findings)
     analyses = [describe_analysis(findings) for findings in all_findings]
-    print_json(AnalyseDocument(analyses, describe_summary(summary)))
+    print_json(AnalyseDocument(analyses=analyses, summary=describe_summary(summary)))
     return 0
 
 
