@@ -17,6 +17,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
+import yaml
 
 import harness.commands
 import harness.commands.analyse
@@ -284,3 +285,8 @@ def test_the_wheel_has_the_files_of_the_examples() -> None:
         for file in example.files:
             assert (ROOT / "harness/examples" / file).is_file()
             assert any(fnmatch(f"examples/{file}", pattern) for pattern in patterns)
+
+
+def test_the_citation_names_this_version() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation["version"] == harness.__version__
