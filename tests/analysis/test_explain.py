@@ -25,7 +25,7 @@ from harness.dispatch.learners import gadapt_judgement
 from harness.models.starchart import Accuracy, TreeTarget, cross_validate, importance
 from harness.results import MeasurementRow
 from harness.results.view import Results, read_results, the_one
-from tests.helpers.replays import FormulaMeasurer, make_spec, opened
+from tests.helpers.replays import FormulaMeasurer, make_spec, ran
 
 Capture = pytest.CaptureFixture[str]
 
@@ -53,8 +53,7 @@ def time_s(problem: Input, config: Config) -> float:
 @pytest.fixture(scope="module")
 def database(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("results")
-    with opened(make_spec(folder, SPACE), folder / "r.db", FormulaMeasurer(time_s)) as (run, _):
-        run.run()
+    ran(make_spec(folder, SPACE), folder / "r.db", FormulaMeasurer(time_s))
     return str(folder / "r.db")
 
 
