@@ -17,7 +17,7 @@ from harness.display.inputs import claims_lines
 from harness.recordings.csv_file import csv_lines
 from harness.recordings.csv_mapping import mapping_text
 from harness.recordings.files import mapping_beside
-from harness.recordings.t4 import t4_texts
+from harness.recordings.json_file import t4_texts
 from harness.results import (
     SEARCHED,
     MeasurementRows,
@@ -29,7 +29,7 @@ from harness.results import (
     without_password,
 )
 from harness.results.measured import measured_by_input
-from harness.results.versions import of_version
+from harness.results.provenance import of_version
 from harness.results.view import Results
 
 main = main_of("export")

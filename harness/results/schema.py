@@ -34,8 +34,16 @@ from sqlalchemy import (
 
 from harness.core.observations import WorstElement
 from harness.core.records import COLD, WARM, Outcome, StopReason
-from harness.results.notes import Notes
-from harness.results.shapes import Features, Line, Number, StoredParameter, Time, Values, Whole
+from harness.results.notes import (
+    Features,
+    Line,
+    Notes,
+    Number,
+    StoredParameter,
+    Time,
+    Values,
+    Whole,
+)
 
 VERSION = 13
 
