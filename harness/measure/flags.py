@@ -24,7 +24,7 @@ from harness.core.kept import Kept, content_key
 from harness.core.machine import find_program
 from harness.core.program import Binary, Program, family
 from harness.core.records import Value
-from harness.measure.builds.compiled import conflicts
+from harness.measure.builds import conflicts
 from harness.measure.cuda.gpus import NVRTC, name_of
 from harness.measure.cuda.nvcc import ENVIRONMENT, find_nvcc, run_in_group, supported_archs
 from harness.space_file import Notice, Parameter, ProgramPlan, Spec
@@ -58,10 +58,10 @@ def fitted_to_backend(
     program.
     """
 
-    def probed() -> ProbedCompiler:
+    def probed() -> _ProbedCompiler:
         if arch is not None and name_of(identity) != NVRTC:
             return ProbedCommand(compiler, find_nvcc(), arch)
-        return ProbedBackend(compiler, identity, build)
+        return _ProbedBackend(compiler, identity, build)
 
     return _fitted(spec, compiler, probed)
 
@@ -78,7 +78,7 @@ def fitted_to_program(spec: Spec) -> Spec:
     return _fitted(spec, compiler, partial(_probed, plan, compiler))
 
 
-def _probed(plan: ProgramPlan, compiler: str) -> ProbedCompiler | None:
+def _probed(plan: ProgramPlan, compiler: str) -> _ProbedCompiler | None:
     words = [word for template in plan.build for word in shlex.split(template.text)]
     if plan.model.shell or not words or family(Path(words[0]).name) != family(compiler):
         return None
@@ -103,7 +103,7 @@ def _flags_of_files(spec: Spec, compiler: str) -> Iterator[Parameter]:
             yield parameter
 
 
-def _fitted(spec: Spec, compiler: str, open_compiler: Callable[[], ProbedCompiler | None]) -> Spec:
+def _fitted(spec: Spec, compiler: str, open_compiler: Callable[[], _ProbedCompiler | None]) -> Spec:
     """Return the narrowed space; its notices say which flags were removed, and why.
 
     The compiler is opened where some flags depend on what it knows, and harness can ask it.
@@ -120,7 +120,7 @@ def _fitted(spec: Spec, compiler: str, open_compiler: Callable[[], ProbedCompile
 
 
 def _with_known_flags(
-    spec: Spec, compiler: str, selected: SelectedFlags, probed: ProbedCompiler | None
+    spec: Spec, compiler: str, selected: SelectedFlags, probed: _ProbedCompiler | None
 ) -> Spec:
     """Keep of the flags that are selected from a catalogue those that the compiler knows."""
     catalogue = catalogue_of(compiler)
@@ -137,7 +137,7 @@ def _with_known_flags(
     return _with_flags(spec, compiler, narrowed, known.notices)
 
 
-def _without_unread_files(spec: Spec, compiler: str, probed: ProbedCompiler) -> Spec:
+def _without_unread_files(spec: Spec, compiler: str, probed: _ProbedCompiler) -> Spec:
     """Remove the flags whose files the compiler does not read.
 
     Measurements show what it makes of each file.
@@ -186,7 +186,7 @@ def _narrowed(parameter: Parameter, accepted: Sequence[Value]) -> Parameter:
 # ------------------------------------------------------------------------------ the compiler
 
 
-class ProbedCompiler(ABC):
+class _ProbedCompiler(ABC):
     """A compiler that can be probed: `at_once` settings at a time.
 
     `identity` is the key of its answers: compilers with different identities share none.
@@ -223,7 +223,7 @@ def _file_option(setting: Setting) -> str:
     return re.sub("^--", "-", words[-1])
 
 
-class ProbedCommand(ProbedCompiler):
+class ProbedCommand(_ProbedCompiler):
     """gcc, clang or nvcc as a program on this machine; `compiler` is the name in its catalogue.
 
     `arch` is the architecture that nvcc compiles for, such as `sm_90`. Raises BackendUnavailable
@@ -276,7 +276,7 @@ def _empty_ptx(arch: str) -> str:
     return _PTX.format(version=version, target=target)
 
 
-class ProbedBackend(ProbedCompiler):
+class _ProbedBackend(_ProbedCompiler):
     """The compiler of a backend, such as OpenCL's for one device, or NVRTC for flags of nvcc.
 
     `build` builds a program, in another process where a driver's compiler may crash; `identity`
@@ -298,7 +298,7 @@ class ProbedBackend(ProbedCompiler):
         return None
 
 
-def answers(compiler: ProbedCompiler, settings: Sequence[Setting]) -> dict[Setting, str | None]:
+def answers(compiler: _ProbedCompiler, settings: Sequence[Setting]) -> dict[Setting, str | None]:
     """Return for each setting why the compiler refuses or ignores it; None where it obeys it.
 
     Raises BackendUnavailable where the compiler refuses even a program without any flag.
@@ -308,7 +308,7 @@ def answers(compiler: ProbedCompiler, settings: Sequence[Setting]) -> dict[Setti
     return Kept.in_cache().recall(key, partial(_asked, compiler, different))
 
 
-def _asked(compiler: ProbedCompiler, settings: Sequence[Setting]) -> dict[Setting, str | None]:
+def _asked(compiler: _ProbedCompiler, settings: Sequence[Setting]) -> dict[Setting, str | None]:
     reason = compiler.try_out(Setting(())) if settings else None
     if reason is not None:
         raise BackendUnavailable(

@@ -15,7 +15,7 @@ from benchmarks.nvcc_flags import RECORD, FlagRow, findings, read, write
 from harness.constraints.expression import Expression
 from harness.core.errors import BackendUnavailable, UsageError
 from harness.core.records import Value
-from harness.measure.builds.compiled import conflicts
+from harness.measure.builds import conflicts
 from harness.measure.cuda.nvcc import find_nvcc
 from harness.measure.flags import ProbedCommand, answers
 from harness.space_file.flags import selection as selections
