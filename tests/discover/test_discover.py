@@ -12,14 +12,12 @@ import pytest
 from harness.commands import check, tune
 from harness.commands.discover import main
 from harness.core.errors import BackendUnavailable, SpecError, UsageError
-from harness.core.program import Program
 from harness.core.records import Input
 from harness.discover.facts import Facts, discover
 from harness.discover.space_file import host_text, space_text, to_do
 from harness.discover.syntax import Argument
-from harness.measure.cuda.nvcc import Nvcc, find_nvcc
+from harness.measure.cuda.nvcc import find_nvcc
 from harness.measure.kernels.data import make_kernel_data
-from harness.source.kernel_source import Source
 from harness.source.pragmas import EXAMPLES
 from harness.space_file import load_spec
 from tests.helpers.results_examples import query
@@ -726,12 +724,9 @@ def test_files_are_written_once_and_the_rest_is_listed(tmp_path: Path, capsys: C
     ],
 )
 def test_an_impossible_command_is_refused(
-    arguments: list[str],
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: Capture,
-) -> None:
+) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
     Path("empty.cu").touch()
     Path("binary.cu").write_bytes(b"\x7fE\n\xff\0")
@@ -782,16 +777,3 @@ def test_the_space_of_a_template_compiles_at_once(tmp_path: Path) -> None:
     space, host = _discovered(tmp_path, source, "cu")
     host.write_text(re.sub("raise .*", 'return {"y": arguments["y"]}', host.read_text()))
     assert check.main([str(space), "--arch", "sm_90", "--sample", "0"]) == 0
-
-
-@pytest.mark.skipif(bool(NO_NVCC), reason=NO_NVCC)
-def test_a_source_with_pragmas_builds_unchanged_and_each_value_differently(tmp_path: Path) -> None:
-    nvcc = Nvcc("sm_90")
-    text = (DATA / "scale.cu").read_text()
-    plain = nvcc.compile(Program(text, (), ())).build
-    source = Source(tmp_path / "scale.cu", text, {})
-    tuned = [
-        nvcc.compile(Program(source.with_macros(macros), (), ())).build
-        for macros in ({"BLKSZ": 256, "UNROLL_1": 2}, {"BLKSZ": 64, "UNROLL_1": 2})
-    ]
-    assert plain.binary_sha256 == tuned[0].binary_sha256 != tuned[1].binary_sha256
