@@ -23,7 +23,7 @@ from harness.core.arrays import Array
 from harness.core.records import Config
 from harness.models.gadapt import judge
 from harness.models.starchart import Growth, grow
-from harness.search.techniques.self_contained import steps_up
+from harness.search.techniques import steps_up
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
 from harness.stencil import grid, join, map_global, map_seq, split, user_fun

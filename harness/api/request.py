@@ -18,8 +18,8 @@ from harness.core.errors import ExpressionError, UsageError
 from harness.core.files import check_output
 from harness.core.records import Config
 from harness.recordings.files import recording_name
-from harness.recordings.formats import read_recordings
 from harness.recordings.recording import Recording
+from harness.recordings.replay import read_recordings
 from harness.recordings.space import recording_spec
 from harness.results import check_database, sqlite_path
 from harness.search import SearchOptions, resolve_techniques

@@ -201,9 +201,8 @@ class TuneResults:
     def to_dict(self) -> dict[str, Any]:
         """Return the results as plain data, as `analyse --json` prints them."""
         from harness.api.describing import describe_results
-        from harness.api.schemas import to_dict
 
-        return to_dict(describe_results(self.findings))
+        return describe_results(self.findings).model_dump(mode="json")
 
     # ---------------------------------------------------------------------------- shown
 

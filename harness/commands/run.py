@@ -16,12 +16,15 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from harness.core.errors import HarnessError, SpecError, Terminated, UsageError
 from harness.core.invocation import command_line
 from harness.core.options import Options, add_options, from_command_line
 from harness.core.text import counted, escaped, suggestion
+
+if TYPE_CHECKING:
+    from harness.api.documents import Document
 
 _HOMES = {
     "analyse": "harness.commands.result_options",
@@ -224,19 +227,17 @@ def _discard_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def print_json(document: object) -> None:
+def print_json(document: Document) -> None:
     """Print a document on standard output."""
-    from harness.api.schemas import to_json  # here: it takes a while to load
-
-    print(to_json(document), flush=True)
+    print(document.model_dump_json(indent=2), flush=True)
 
 
 def print_error(message: str) -> None:
     """Print an error as a document on standard output."""
-    from harness.api.documents import ErrorDocument
+    from harness.api.documents import ErrorDocument  # here: it takes a while to load
 
     try:
-        print_json(ErrorDocument(message))
+        print_json(ErrorDocument(error=message))
     except OSError:  # standard output may be what failed
         _discard_output()
 

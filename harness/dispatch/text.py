@@ -71,12 +71,6 @@ def _node_lines(
         yield f"{indent}{_name(names, node)}" + (f"   ({counted(count, 'input')})" if count else "")
 
 
-def comment_on(program: DispatchProgram, split: Split) -> str:
-    """Render what holds on the low side, where generated code does not show it; else nothing."""
-    is_twos = program.columns[split.column].kind is ColumnKind.TWOS
-    return conditions(program, split)[0] if is_twos else ""
-
-
 def conditions(program: DispatchProgram, split: Split) -> tuple[str, str]:
     """Render what holds for inputs on the low side of a split, and on its high side."""
     column = program.columns[split.column]

@@ -20,8 +20,7 @@ from harness.dispatch.learners import Nearest
 from harness.dispatch.matrix import Matrix
 from harness.models.columns import TunedRange, tuned_range
 from harness.space_file.workload import Workload
-from harness.stats import Estimate
-from harness.stats.proportions import clopper_pearson
+from harness.stats import Estimate, clopper_pearson
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from harness.core.config_diff import difference
 from harness.core.observations import ENERGY_SPREAD
 from harness.core.records import Config, Measurement
 from harness.core.text import format_energy
-from harness.dispatch.by_input import InputSlowdowns, geometric_means
+from harness.dispatch.study import InputSlowdowns, geometric_means
 from harness.display.inputs import MOST_SHOWN, not_shown
 from harness.display.text import Section, SectionTable
 from harness.measure.sensors.energy import ENERGY, POWER

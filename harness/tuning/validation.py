@@ -26,7 +26,7 @@ from harness.models.folds import ErrorSummary, relative_errors
 from harness.models.starchart import Axis, Growth, TreeTarget, grow
 from harness.search import InputSearch, Progress, search_input
 from harness.search.driver import MAX_FREE_IN_A_ROW
-from harness.search.techniques.self_contained import REFUSALS
+from harness.search.techniques import REFUSALS
 from harness.tuning.state import State
 
 RESERVED = 200

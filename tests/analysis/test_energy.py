@@ -14,7 +14,6 @@ from harness.analysis.coverage import input_reports, reservations
 from harness.analysis.energy import input_energies
 from harness.analysis.explain import explain, samples
 from harness.api.describing import describe_results
-from harness.api.documents import ObservedDocument
 from harness.commands.analyse import main
 from harness.commands.analyse.tree import print_tree
 from harness.commands.result_options import AnalyseOptions
@@ -116,8 +115,9 @@ def test_energies_stand_in_the_json(results: Results) -> None:
     (found, *_) = describe_results(Findings(results)).inputs
     energy_j = power_w(Config(found.best)) * found.time_s
     spread_j = energy_j / 100
-    assert found.energy_j == ObservedDocument(pytest.approx(energy_j), pytest.approx(spread_j))
-    assert found.default_energy_j == ObservedDocument(pytest.approx(0.048), pytest.approx(48e-5))
+    observed = [dict(energy or ()) for energy in (found.energy_j, found.default_energy_j)]
+    assert observed[0] == pytest.approx({"value": energy_j, "spread": spread_j})
+    assert observed[1] == pytest.approx({"value": 0.048, "spread": 48e-5})
 
 
 def test_energy_that_is_not_known_of_the_default_is_a_dash(results: Results) -> None:

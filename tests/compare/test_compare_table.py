@@ -8,7 +8,6 @@ import xml.etree.ElementTree as ET
 import pytest
 from rich.console import Console
 
-from harness.api.schemas import to_dict
 from harness.commands.compare import comparison_document
 from harness.compare.comparison import ComparedRow, Comparison, Ending, Rules
 from harness.compare.matching import Matched, check_last, match, matching_notes
@@ -132,7 +131,7 @@ def test_a_sentence_has_the_limit_where_nothing_is_clear() -> None:
 
 
 def test_json_has_figures_where_there_are_any() -> None:
-    data = to_dict(comparison_document(comparison(row(1, high=1.2), missing(2)), status=0))
+    data = comparison_document(comparison(row(1, high=1.2), missing(2)), status=0).model_dump()
     assert (data["tested"], data["upper_limit"]) == (1, 1.2)
     tested, untested = data["comparisons"]
     assert (tested["low"], tested["high"], tested["p_value"]) == (0.9, 1.2, 0.5)

@@ -25,7 +25,7 @@ from harness.display.summary import summary_sections
 from harness.display.text import print_line, print_lines, print_section
 from harness.report.sections import by_input as by_input_section
 from harness.results import without_password
-from harness.results.versions import NEWEST, set_aside_lines
+from harness.results.provenance import NEWEST, set_aside_lines
 from harness.results.view import Results, read_results
 
 main = main_of("analyse")
@@ -98,7 +98,7 @@ def _print_json(found: Sequence[Results], options: AnalyseOptions) -> int:
     all_findings = [findings_of(results) for results in found]
     summary = summarize((findings.results, findings.reports) for findings in all_findings)
     analyses = [describe_analysis(findings) for findings in all_findings]
-    print_json(AnalyseDocument(analyses, describe_summary(summary)))
+    print_json(AnalyseDocument(analyses=analyses, summary=describe_summary(summary)))
     return 0
 
 

@@ -13,7 +13,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from harness.api.documents import SpaceDocument, TargetDocument
+from harness.api.documents import TargetDocument
 from harness.api.options import CheckOptions
 from harness.commands.check.default_run import DefaultRun, run_default
 from harness.commands.check.inspection import (
@@ -67,6 +67,11 @@ class TargetCheck:
         digests = (result.build.binary_sha256 for result in self.results if result.build)
         return {sha256 for sha256 in digests if sha256 is not None}
 
+    @property
+    def failed(self) -> int:
+        """The number of configurations that failed."""
+        return sum(bool(result.failure) for result in self.results)
+
     def passes(self, is_strict: bool) -> bool:
         """Whether the default, or every configuration, compiles."""
         return not any(r.failure for r in (self.results if is_strict else self.results[:1]))
@@ -111,39 +116,24 @@ class SpaceCheck:
         """Whether all that was tried works."""
         return self.builds(is_strict) and not self.why_host_failed and not self.why_run_failed
 
-    def document(self) -> SpaceDocument:
-        """Describe it for scripts."""
-        # Flags are of one compiler: the size with them is the larger one.
-        size = max(self.sizes.values(), key=lambda size: size.points)
-        targets = [_target(target) for target in self.targets]
-        if self.why_unbuilt:
-            targets = [TargetDocument("command", False, self.why_unbuilt, 0, 0, 0, None)]
-        return SpaceDocument(
-            name=self.spec.name,
-            path=str(self.spec.path),
-            points=size.points,
-            inputs=[dict(problem) for problem in self.spec.inputs],
-            legal=[size.legal.get(i) for i in self.spec.inputs] if size.legal else None,
-            default=dict(self.default),
-            targets=targets,
-            why_host_failed=self.why_host_failed,
-            why_run_failed=self.why_run_failed,
-            feature_sources=dict(self.launcher),
-            why_no_launcher=self.why_no_launcher,
-        )
+    @property
+    def size(self) -> SpaceSize:
+        """The larger size of several: the one with more flags, which are of one compiler."""
+        return max(self.sizes.values(), key=lambda size: size.points)
 
+    @property
+    def legal(self) -> Sequence[int | None] | None:
+        """The number of legal configurations of each input; None where one is too large."""
+        legal = self.size.legal
+        return [legal.get(problem) for problem in self.spec.inputs] if legal else None
 
-def _target(target: TargetCheck) -> TargetDocument:
-    failure, no_effect = target.results[0].failure, target.without_effect
-    return TargetDocument(
-        target=target.inspection.name,
-        is_default_ok=not failure,
-        why_failed=failure,
-        compiled=len(target.results),
-        failed=sum(bool(result.failure) for result in target.results),
-        machine_codes=len(target.codes),
-        without_effect=None if no_effect is None else dict(no_effect),
-    )
+    @property
+    def documents(self) -> Sequence[object]:
+        """The targets as `check --json` has them; a program that cannot be built has one."""
+        failed = {"target": "command", "is_default_ok": False, "why_failed": self.why_unbuilt}
+        nothing = {"compiled": 0, "failed": 0, "machine_codes": 0, "without_effect": None}
+        unbuilt = TargetDocument.model_construct(**failed, **nothing)  # type: ignore[arg-type]
+        return [unbuilt] if self.why_unbuilt else self.targets
 
 
 def check_spaces(specs: Sequence[Spec], options: CheckOptions) -> Iterator[SpaceCheck]:

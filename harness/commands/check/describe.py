@@ -204,7 +204,7 @@ def _notes(inspection: Inspection) -> Iterator[str]:
 
 def _version_hint(spec: Spec) -> str:
     """Explain `version:` where the first word of the build may not be the compiler."""
-    if spec.program is None or not spec.program.build or spec.program.version is not None:
+    if spec.program is None or not spec.program.build or spec.program.model.version is not None:
         return ""
     return (
         "; a change of that file or of its version rebuilds everything. If it starts another "
@@ -297,8 +297,7 @@ def _number(value: int | None, unit: str = "") -> str:
 def _totals(target: TargetCheck) -> str:
     results = target.results
     builds = [result.build for result in results if result.build]
-    failed = sum(bool(result.failure) for result in results)
-    facts = [f"{counted(len(results), 'configuration')} compiled, {failed} failed"]
+    facts = [f"{counted(len(results), 'configuration')} compiled, {target.failed} failed"]
     registers = [build.registers for build in builds if build.registers is not None]
     if target.codes:
         most = "" if registers else "at most "  # PoCL's digest is of the source, not of the code
