@@ -75,10 +75,8 @@ def _total(results: Results, name: str) -> int:
 def _observed(results: Results, name: str) -> Array:
     """Return the observations of measurements that were really made, of those that have any."""
     rows = results.rows
-    columns = rows.columns
-    if name not in columns.observed:
+    if name not in rows.columns.observed:
         return np.empty(0)
-    is_own = rows.of(columns.shared_with.codes) == columns.shared_with.code(None)
-    values = rows.of(columns.observed[name])[is_own]
+    values = rows.of(rows.columns.observed[name])[~rows.is_shared]
     observed: Array = values[~np.isnan(values)]
     return observed

@@ -90,7 +90,7 @@ def space_option(what: str = "only the space of this name") -> Any:
 
 
 def version_option(default: str = "newest") -> Any:
-    """Make the option that chooses a version of an edited kernel (harness.results.versions)."""
+    """Make the option that chooses a version of an edited kernel (harness.results.provenance)."""
     return option(
         TEXT,
         "VERSION",

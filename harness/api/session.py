@@ -24,8 +24,8 @@ from harness.measure.choose import fitted_to, open_measurers
 from harness.measure.measurer import Measurer
 from harness.recordings.replay import ReplayMeasurer, open_replay
 from harness.results import Store, writing
+from harness.results.provenance import set_aside_lines
 from harness.results.url import shown_database
-from harness.results.versions import set_aside_lines
 from harness.search import make_opentuner_tables
 from harness.space_file import Spec
 from harness.tuning import Campaign

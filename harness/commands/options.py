@@ -75,6 +75,60 @@ Exit code: 0 on success, 2 for an error in a pragma or in the command.
             raise UsageError(f"{host} is not a Python file; its name must end in .py")
 
 
+# ---------------------------------------------------------------------------------- example
+
+
+@dataclass(frozen=True)
+class Example:
+    """What an example shows, and its files: first the space."""
+
+    summary: str
+    files: tuple[str, ...]
+
+
+def _kernel_example(summary: str, space: str, *kernels: str) -> Example:
+    return Example(summary, (f"spaces/{space}", *(f"kernels/{file}" for file in kernels)))
+
+
+EXAMPLES = {
+    "mvmul": _kernel_example(
+        "a matrix-vector product for OpenCL and CUDA, over matrices of many shapes",
+        *("mvmul.yaml", "mvmul.cl", "mvmul.py", "portable.h"),
+    ),
+    "transpose": _kernel_example(
+        "a matrix transpose with four configurations",
+        *("transpose.yaml", "transpose.cl", "transpose.py", "portable.h"),
+    ),
+    "softmax": _kernel_example(
+        "a softmax in half precision, in C++ for CUDA and in C for OpenCL",
+        *("modern/softmax.yaml", "softmax.cu", "softmax.cl", "softmax.py"),
+    ),
+    "blur": Example(
+        "a C program and gcc's flags; needs no GPU", ("spaces/blur_gcc.yaml", "examples/blur.c")
+    ),
+}
+
+
+def _examples() -> str:
+    return "; ".join(f"{name}: {example.summary}" for name, example in EXAMPLES.items())
+
+
+@dataclass(frozen=True)
+class ExampleOptions(Options):
+    """Write an example to tune: a space, and the kernel or program that it names."""
+
+    name: str = argument(TEXT, None, _examples, choices=tuple(EXAMPLES))
+    output: Path = option(
+        PATH, "FOLDER", "where to write it (default: here)", "-o", "--output", default=Path()
+    )
+
+    def check(self) -> None:
+        """Refuse to overwrite a file, before any is written."""
+        for file in EXAMPLES[self.name].files:
+            if (path := self.output / file).exists():
+                raise UsageError(f"{path} already exists; name another folder with --output")
+
+
 # ----------------------------------------------------------------------------------- export
 
 

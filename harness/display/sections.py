@@ -14,7 +14,7 @@ from harness.core.config_diff import DEFAULT, difference
 from harness.core.observations import ENERGY_SPREAD
 from harness.core.records import Config, Measurement, Statistic
 from harness.core.text import counted, format_energy
-from harness.dispatch.by_input import InputSlowdowns, geometric_means
+from harness.dispatch.study import InputSlowdowns, geometric_means
 from harness.display.formats import format_share
 from harness.display.inputs import MOST_SHOWN, not_shown
 from harness.display.text import Section, SectionTable

@@ -80,7 +80,7 @@ def fitted_to_program(spec: Spec) -> Spec:
 
 def _probed(plan: ProgramPlan, compiler: str) -> ProbedCompiler | None:
     words = [word for template in plan.build for word in shlex.split(template.text)]
-    if plan.shell or not words or family(Path(words[0]).name) != family(compiler):
+    if plan.model.shell or not words or family(Path(words[0]).name) != family(compiler):
         return None
     path = find_program(words[0], plan.folder)
     if path is None:

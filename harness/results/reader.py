@@ -18,7 +18,7 @@ from harness.core.plain_pickle import UnsafePickle, load_compressed
 from harness.core.text import printable
 from harness.results import schema
 from harness.results.database import shown_name
-from harness.results.shapes import Number
+from harness.results.notes import Number
 
 T = TypeVar("T")
 Row = dict[str, Any]

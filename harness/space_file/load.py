@@ -25,8 +25,8 @@ from harness.space_file.legality import (
 from harness.space_file.messages import validated
 from harness.space_file.model import LaunchPlan, SpaceFile
 from harness.space_file.parameters import Parameter, Placed, parameters_of
+from harness.space_file.program import ProgramSpaceFile
 from harness.space_file.program_checks import check_program
-from harness.space_file.program_model import ProgramSpaceFile
 from harness.space_file.spec import Constraint, Spec
 
 

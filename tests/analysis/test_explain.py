@@ -22,7 +22,8 @@ from harness.core.kept import Kept
 from harness.core.records import Config, Environment, Input
 from harness.dispatch.candidates import matrix_of
 from harness.dispatch.learners import gadapt_judgement
-from harness.models.starchart import Accuracy, TreeTarget, cross_validate, importance
+from harness.models.folds import Accuracy, cross_validate
+from harness.models.starchart import TreeTarget, importance
 from harness.results import MeasurementRow
 from harness.results.view import Results, read_results, the_one
 from tests.helpers.replays import FormulaMeasurer, make_spec, opened

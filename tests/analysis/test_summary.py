@@ -20,7 +20,7 @@ from harness.report.findings import Findings
 from harness.results.view import Results, read_results
 from harness.space_file.baselines import level_of
 from harness.stats.timing import TimeRatio
-from harness.tuning.plan import Stages
+from harness.tuning import Stages
 from tests.helpers.replays import FormulaMeasurer, make_spec, opened
 
 Capture = pytest.CaptureFixture[str]

@@ -14,17 +14,21 @@ import subprocess
 import sys
 import time
 import weakref
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
+import yaml
 
 import harness.commands
 import harness.commands.analyse
 from harness.__main__ import COMMANDS, main
+from harness.commands.options import EXAMPLES
 from harness.commands.run import EXIT_ERROR, guarded
 from harness.core.errors import UsageError
 from harness.core.invocation import command_words
 from harness.display.formats import make_console
+from harness.space_file import load_spec
 
 Capture = pytest.CaptureFixture[str]
 
@@ -271,3 +275,32 @@ def test_analyse_collects_rarely_and_then_as_before(
     assert during[0][0] >= 1_000_000 > before[0]
     assert gc.get_threshold() == before
     assert "no runs yet" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_is_written_once_and_can_be_checked(
+    name: str, tmp_path: Path, capsys: Capture
+) -> None:
+    words = ["example", name, "--output", str(tmp_path)]
+    assert main(words) == 0
+    line = capsys.readouterr().out
+    space = tmp_path / EXAMPLES[name].files[0]
+    assert line == f"to tune it: {' '.join(command_words('tune', str(space)))}\n"
+    assert load_spec(space).inputs
+    assert main(words) == 2
+    assert f"{space} already exists; name another folder" in capsys.readouterr().err
+
+
+def test_the_wheel_has_the_files_of_the_examples() -> None:
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    patterns = setup["options.package_data"]["harness"].split()
+    for example in EXAMPLES.values():
+        for file in example.files:
+            assert (ROOT / "harness/examples" / file).is_file()
+            assert any(fnmatch(f"examples/{file}", pattern) for pattern in patterns)
+
+
+def test_the_citation_names_this_version() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation["version"] == harness.__version__

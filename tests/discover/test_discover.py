@@ -15,8 +15,7 @@ from harness.core.errors import BackendUnavailable, SpecError, UsageError
 from harness.core.program import Program
 from harness.core.records import Input
 from harness.discover.facts import Facts, discover
-from harness.discover.host_file import host_text
-from harness.discover.space_file import space_text, to_do
+from harness.discover.space_file import host_text, space_text, to_do
 from harness.discover.syntax import Argument
 from harness.measure.cuda.nvcc import Nvcc, find_nvcc
 from harness.measure.kernels.data import make_kernel_data

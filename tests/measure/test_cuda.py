@@ -152,33 +152,30 @@ def imports(monkeypatch):
 BROKEN = ImportError("libcurand.so.10: cannot open shared object file")
 
 
-def test_missing_packages_are_reported_with_the_next_step(imports):
-    imports("pycuda")
-    imports("cuda")
-    with pytest.raises(BackendUnavailable, match=r"pip install -e '\.\[cuda\]'.*no CUDA toolkit"):
-        load_driver()
+NAMED = r", which is not installed (.*): pip install "
 
 
 @pytest.mark.parametrize(
-    ("named", "message"),
+    ("named", "pycuda", "message"),
     [
-        ("cupy", "HARNESS_CUDA_PACKAGE is 'cupy', but must be pycuda or cuda-bindings, or unset"),
-        ("cuda-bindings", r"cuda-bindings, which is not installed (.*): pip install cuda-bindings"),
-        ("pycuda", r"pycuda, which is not installed (.*): pip install pycuda"),
+        ("", None, r"pip install -e '\.\[cuda\]'.*no CUDA toolkit"),
+        ("", BROKEN, "cannot be imported: libcurand.*Rebuild"),
+        (
+            "cupy",
+            None,
+            "HARNESS_CUDA_PACKAGE is 'cupy', but must be pycuda or cuda-bindings, or un",
+        ),
+        ("cuda-bindings", None, f"cuda-bindings{NAMED}cuda-bindings"),
+        ("pycuda", None, f"pycuda{NAMED}pycuda"),
     ],
 )
-def test_named_package_must_be_there(named, message, imports, monkeypatch):
+def test_package_that_is_missing_or_broken_is_reported_with_the_next_step(
+    named, pycuda, message, imports, monkeypatch
+):
     monkeypatch.setenv(cuda.PACKAGE, named)
-    imports("pycuda")
+    imports("pycuda", pycuda)
     imports("cuda")
     with pytest.raises(BackendUnavailable, match=message):
-        load_driver()
-
-
-def test_broken_pycuda_is_reported_with_its_error(imports):
-    imports("pycuda", BROKEN)
-    imports("cuda")
-    with pytest.raises(BackendUnavailable, match=r"cannot be imported: libcurand.*Rebuild"):
         load_driver()
 
 

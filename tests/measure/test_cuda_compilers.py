@@ -508,13 +508,12 @@ def test_file_in_the_processs_own_folder_is_no_header(by_nvrtc, tmp_path, monkey
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("name", ["parts/outer.h", "cooperative_groups.h"])
-def test_header_includes_one_of_its_own_folder(by_nvrtc, name, tmp_path):
+def test_header_includes_one_of_its_own_folder(by_nvrtc, tmp_path):
     parts = tmp_path / "parts"
     parts.mkdir()
     (parts / "outer.h").write_text('#include "inner.h"\n')
     (parts / "inner.h").touch()
-    by_nvrtc.compile(program(f"#include <{name}>\n", include_dirs=(str(tmp_path),)))
+    by_nvrtc.compile(program("#include <parts/outer.h>\n", include_dirs=(str(tmp_path),)))
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 from sklearn.tree import DecisionTreeRegressor
 
 from harness.core.errors import UsageError
+from harness.models.folds import cross_validate, relative_errors
 from harness.models.starchart import (
     Axis,
     Growth,
@@ -18,14 +19,12 @@ from harness.models.starchart import (
     Tree,
     TreeNode,
     TreeTarget,
-    cross_validate,
     describe,
     draw,
     grow,
     importance,
     settings_below,
 )
-from harness.models.starchart.judging import relative_errors
 from harness.models.starchart.regions import Part
 from harness.models.starchart.tree import Regression
 from harness.stats import Estimate
@@ -133,7 +132,10 @@ def test_published_samples_are_predicted_as_well_as_published(
     target: str, least_r2: float, most_error: float
 ) -> None:
     found = cross_validate(
-        lambda part: grow(part, target, KMEANS_PARAMETERS, Growth(folds=5)), KMEANS, target, 5
+        lambda part: grow(part, target, KMEANS_PARAMETERS, Growth(folds=5)).predict,
+        KMEANS,
+        target,
+        5,
     )
     assert found.r2 >= least_r2
     assert found.error.median.value <= most_error
@@ -152,12 +154,12 @@ def test_size_is_chosen_by_validation() -> None:
 def test_a_target_that_is_the_same_everywhere_cannot_be_judged(actual: float) -> None:
     table = pd.DataFrame({"A": range(9), "occupancy": actual})
     with pytest.raises(UsageError, match=f"column occupancy is {actual:g} in every row"):
-        cross_validate(lambda part: grow(part, "occupancy", ["A"]), table, "occupancy")
+        cross_validate(lambda part: grow(part, "occupancy", ["A"]).predict, table, "occupancy")
 
 
 def test_samples_that_are_0_have_no_relative_error() -> None:
     table = pd.DataFrame({"A": [0, 1] * 20, "spilled": [0.0, 64.0] * 20})
-    found = cross_validate(lambda part: grow(part, "spilled", ["A"]), table, "spilled")
+    found = cross_validate(lambda part: grow(part, "spilled", ["A"]).predict, table, "spilled")
     assert (found.r2, found.error.ninth_decile, found.error.count) == (1.0, 0.0, 20)
 
 
@@ -358,8 +360,10 @@ def test_words_of_a_larger_table_are_predicted_by_the_mean() -> None:
     with pytest.raises(UsageError, match="`D` was not among the samples; known are A, B, C"):
         grow(part, "time_s", ["platform"], Growth(threshold=0.1)).predict(table)
     found = cross_validate(
-        lambda rows: grow(
-            rows, "time_s", [Axis.of(table, "platform"), "TILE"], Growth(threshold=0.1)
+        lambda rows: (
+            grow(
+                rows, "time_s", [Axis.of(table, "platform"), "TILE"], Growth(threshold=0.1)
+            ).predict
         ),
         table,
         "time_s",

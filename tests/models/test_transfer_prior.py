@@ -11,7 +11,7 @@ import pytest
 from harness.constraints.expression import Expression
 from harness.core.records import Input
 from harness.models import transfer_prior
-from harness.models.encoding.configs import ConfigEncoder
+from harness.models.config_points import ConfigEncoder
 from harness.models.transfer_prior import Prior, SourceTask, TransferData
 from harness.space import ConstrainedSpace, PointArray, Space
 from harness.space_file import Parameter

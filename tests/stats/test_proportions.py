@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from harness.stats.multiple_tests import benjamini_hochberg, holm, holm_levels
-from harness.stats.proportions import clopper_pearson
+from harness.stats import clopper_pearson
+from harness.stats.claims import benjamini_hochberg, holm, holm_levels
 
 
 @pytest.mark.parametrize("alpha", [0.05, 0.2])

@@ -24,7 +24,7 @@ from harness.display.sections import energy_section, failures_section, summary_s
 from harness.display.text import print_line, print_lines, print_section
 from harness.report.sections import by_input as by_input_section
 from harness.results import without_password
-from harness.results.versions import NEWEST, set_aside_lines
+from harness.results.provenance import NEWEST, set_aside_lines
 from harness.results.view import Results, read_results
 
 main = main_of("analyse")

@@ -204,7 +204,7 @@ def _notes(inspection: Inspection) -> Iterator[str]:
 
 def _version_hint(spec: Spec) -> str:
     """Explain `version:` where the first word of the build may not be the compiler."""
-    if spec.program is None or not spec.program.build or spec.program.version is not None:
+    if spec.program is None or not spec.program.build or spec.program.model.version is not None:
         return ""
     return (
         "; a change of that file or of its version rebuilds everything. If it starts another "

@@ -35,6 +35,7 @@ from harness.measure.programs.worker import ProgramWorker
 from harness.space import ConstrainedSpace
 from harness.space.launches import make_program
 from harness.space_file import Parameter, Spec
+from harness.space_file.program import names_of
 
 ALIKE = 3
 """So many configurations that fail with one message show that the message is that of all."""
@@ -319,7 +320,7 @@ class ProgramInspection(Inspection):
     @property
     def built_with(self) -> Sequence[Parameter]:
         """The parameters that the build names; others may act in `run` or `environment` alone."""
-        named = frozenset().union(*(template.names for template in self._backend.plan.build))
+        named = names_of(self._backend.plan.build)
         return [p for p in self.space.parameters if p.role == "flag" or p.name in named]
 
     def close(self) -> None:

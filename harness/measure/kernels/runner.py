@@ -11,10 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.core.errors import HostTooSlow, LaunchFailed, OutOfDeviceMemory
-from harness.core.observations import HOST_RETRIES
+from harness.core.observations import HOST_RETRIES, WorstElement
 from harness.core.program import Fill, Launch
 from harness.core.records import Measurement, Outcome
-from harness.core.worst_element import WorstElement
 from harness.measure.clocks import SampleClocks, delay_randomly
 from harness.measure.device.base import Device
 from harness.measure.kernels.checks import CheckTime, same_bytes, why_added, why_astray

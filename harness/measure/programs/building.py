@@ -97,10 +97,10 @@ def command_build(
         words=words,
         options=tuple(options),
         texts=tuple(t for s in plan.sources for t in (s.path.name, s.text, *s.includes.values())),
-        shell=plan.shell,
+        shell=plan.model.shell,
         device=device if is_native else "",
         files=files,
-        timeout_s=plan.limits.build_timeout_s,
+        timeout_s=plan.model.limits.build_timeout_s,
     )
 
 
@@ -134,8 +134,8 @@ class CommandBackend:
         compiler is missing."""
         identity = self.identity
         device = f"{processor() or platform.machine()}, {usable_cores()} cores"
-        if self.plan.device is not None:
-            device = self._named_device(self.plan.device)
+        if self.plan.model.device is not None:
+            device = self._named_device(self.plan.model.device)
         system = f"{platform.system()} {platform.machine()}"
         return Environment("command", device, system, platform.release(), identity, notes=notes())
 
@@ -143,7 +143,9 @@ class CommandBackend:
     def device_here(self) -> str:
         """The device that program.device names; empty without one, and where the command fails."""
         try:
-            return "" if self.plan.device is None else self._named_device(self.plan.device)
+            return (
+                "" if self.plan.model.device is None else self._named_device(self.plan.model.device)
+            )
         except BackendUnavailable:
             return ""
 
@@ -175,7 +177,7 @@ class CommandBackend:
         if not self.plan.build:
             return "no compiler"
         first = self.plan.build[0].text
-        words = shlex.split(first) if self.plan.shell else [first]
+        words = shlex.split(first) if self.plan.model.shell else [first]
         name = words[0] if words else ""
         path = find_program(name, self.plan.folder)
         if path is None:
@@ -184,8 +186,8 @@ class CommandBackend:
                 "another compiler"
             )
         named = f"{Path(path).name} {digest_of(Path(path))[:12]}"
-        if self.plan.version is not None:
-            return f"{_answer(self.plan.version, 'program.version').splitlines()[0]} {named}"
+        if self.plan.model.version is not None:
+            return f"{_answer(self.plan.model.version, 'program.version').splitlines()[0]} {named}"
         if "/" not in name:  # a script might do anything with --version
             return f"{_version(path)} {named}".strip()
         return named
@@ -250,14 +252,14 @@ def run_filled(
     It runs in the first of `folders`, and its streams are in the second one. A first word with a
     slash is relative to the space's folder. Raises CannotStart.
     """
-    if plan.shell:
+    if plan.model.shell:
         text = words[0].replace(OUTPUT_MARK, shlex.quote(str(program)))
         filled = ["/bin/sh", "-c", text]
     else:
         filled = [word.replace(OUTPUT_MARK, str(program)) for word in words]
         if "/" in filled[0]:
             filled[0] = str((plan.folder / filled[0]).absolute())
-    limits = plan.limits
+    limits = plan.model.limits
     bounds = Bounds(limits.memory_mb << 20, limits.output_mb << 20, deadline_s)
     return run_command(filled, *folders, bounds, variables)
 

@@ -113,12 +113,12 @@ class ProgramRunner:
         self._shape: Expected | None = None  # its words alone are compared
         file, against = plan.expected_file(job.input), plan.verify.against
         if file is not None:
-            self._expected = Expected(file.read_bytes(), plan.verify, plan.time)
+            self._expected = Expected(file.read_bytes(), plan.verify, plan.model.time)
         elif job.reference is not None and against == "baseline":
-            self._expected = Expected(job.reference.output, plan.verify, plan.time)
+            self._expected = Expected(job.reference.output, plan.verify, plan.model.time)
         elif job.reference is not None and against == "nothing" and not job.is_default:
             # The default itself seems fast where the machine was busy when it was taken.
-            self._shape = Expected(job.reference.output, plan.verify, plan.time)
+            self._shape = Expected(job.reference.output, plan.verify, plan.model.time)
 
     def prepare(self) -> Iterator[float]:
         """Make the warm-up runs, which are verified like all others."""
@@ -149,7 +149,7 @@ class ProgramRunner:
         left = max(each.left for each in ended)
         if left:
             self._observed["left_running"] = left
-        if self._plan.time is not None:
+        if self._plan.model.time is not None:
             self._observed["process_s"] = statistics.median(each.wall_s for each in ended)
             untimed_s = [found.ended.wall_s - found.time_s for found in self._samples]
             self._observed[UNTIMED] = statistics.median(untimed_s)
@@ -171,14 +171,14 @@ class ProgramRunner:
         if reference is None or self._shape is None or measured.outcome is not Outcome.OK:
             return measured
         if self._has_other_shape and reference.has_same_shape:
-            return without_time(
+            return _without_time(
                 measured, "it does not write what the default writes, as if it had ended early"
             )
         too_fast = why_too_fast(measured.time_s, reference.time_s)
         if too_fast is None or reference.has_words:
             return measured
         reason = f"{too_fast}, and since the default writes nothing, it may have ended early"
-        return without_time(measured, f"{reason}; verify an output")
+        return _without_time(measured, f"{reason}; verify an output")
 
     def run_once(self, keeps_output: bool = False) -> OneRun:
         """Run and verify once; return the output as well where it `keeps_output`.
@@ -236,7 +236,7 @@ class ProgramRunner:
         job, plan = self.job, self._plan
         seeded = [word.replace(SEED_MARK, str(seed)) for word in self._words]
         set_by_space = {name: text.replace(SEED_MARK, str(seed)) for name, text in self._variables}
-        limits = plan.limits
+        limits = plan.model.limits
         left_s = job.timeout_s - self.wall_s
         deadline_s = max(0.0, min(left_s, limits.deadline_s or left_s))
         try:
@@ -292,18 +292,18 @@ class ProgramRunner:
             self._has_other_shape = True
 
     def _time_s(self, written: Written, result: CommandResult) -> float:
-        if self._plan.time is None:
+        if self._plan.model.time is None:
             return result.wall_s
-        time_s = reported_s(self._plan.time, written)
+        time_s = reported_s(self._plan.model.time, written)
         if time_s > _CLOCKS_APART * result.wall_s + _CLOCKS_APART_S:
             raise LaunchFailed(
                 f"the program reports {time_s:.3g} s, but ended after {result.wall_s:.3g} s; is "
-                f"`unit: {self._plan.time.unit}` of program.time right?"
+                f"`unit: {self._plan.model.time.unit}` of program.time right?"
             )
         return time_s
 
 
-def without_time(measured: Measurement, reason: str) -> Measurement:
+def _without_time(measured: Measurement, reason: str) -> Measurement:
     """Return a measurement whose time does not count, and why."""
     message = f"its time does not count: {reason}"
     return dataclasses.replace(measured, outcome=Outcome.IMPLAUSIBLE, timing=None, message=message)

@@ -73,7 +73,7 @@ class ProgramWorker:
                 f"{default} does not work, so that no other can be compared with it: "
                 f"{outcome_of(error)}: {error}{home}"
             ) from None
-        expected = Expected(first.output, plan.verify, plan.time)
+        expected = Expected(first.output, plan.verify, plan.model.time)
         if plan.verify.against == "baseline":
             try:
                 expected.check(second.output)
@@ -99,7 +99,7 @@ class ProgramWorker:
 
 def _about_home(job: ProgramJob) -> str:
     """Return what a program misses that works for its user, for a message."""
-    if "HOME" in dict(job.plan.environment):
+    if "HOME" in job.plan.model.environment:
         return ""
     home = os.environ.get("HOME", "/home/me")
     return (

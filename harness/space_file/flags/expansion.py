@@ -14,7 +14,7 @@ from harness.space_file.flags.catalogue import catalogue_of
 from harness.space_file.flags.selection import Notice, SelectedFlags, own_flags, resolve
 from harness.space_file.model import FlagGroup, SpaceFile
 from harness.space_file.parameters import Parameter, Placed, flag_name, flag_of
-from harness.space_file.program_model import ProgramSpaceFile
+from harness.space_file.program import ProgramSpaceFile
 from harness.space_file.tuned import Flag, FlagPatterns, Selection
 
 
