@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.api.documents import CheckDocument, SpaceDocument
 from harness.api.options import CheckOptions
+from harness.api.schemas import CheckDocument, SpaceDocument
 from harness.commands.check.checking import SpaceCheck, check_spaces
 from harness.commands.check.describe import print_check, print_reasons
 from harness.commands.run import EXIT_ERROR, main_of, print_json
