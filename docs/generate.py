@@ -109,16 +109,16 @@ def fresh(text: str) -> str:
 
 def main() -> int:
     """Write the pages anew, or with --check say which are not fresh."""
-    stale = []
+    is_check, stale = "--check" in sys.argv, []
     for page in sorted(PAGES.rglob("*.md")):
         text = page.read_text(encoding="utf-8")
         if fresh(text) != text:
             stale.append(page)
-            if "--check" not in sys.argv:
+            if not is_check:
                 page.write_text(fresh(text), encoding="utf-8")
-    is_wrong = bool(stale) and "--check" in sys.argv
-    print(*(f"{page}: {'is not fresh; run python docs/generate.py' if is_wrong else 'written'}" for page in stale), sep="\n")
-    return int(is_wrong)
+    for page in stale:
+        print(f"{page} is not fresh: run python docs/generate.py" if is_check else page)
+    return int(is_check and bool(stale))
 
 
 if __name__ == "__main__":
