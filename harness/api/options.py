@@ -70,7 +70,7 @@ def device_option(more: str = "") -> Any:
 def json_flag() -> Any:
     """Make the option that prints a document for scripts (harness.api.documents)."""
     return flag(
-        "print one JSON document; progress and warnings go to standard error (docs/python.md)",
+        "print one JSON document (docs/reference/json.md); all else goes to standard error",
         in_python=False,
     )
 
@@ -142,7 +142,7 @@ class DispatchOptions(Options):
         PATH,
         "FILE",
         "a workload: learn and judge by how often its inputs come, and say how many calls the "
-        "tuned range covers (docs/dispatch.md)",
+        "tuned range covers (docs/explanation/dispatch.md)",
     )
     seed: int = option(
         whole(0, 2**32 - 1, "2^32 - 1"), None, "seed of the folds and trees (default 0)", default=0

@@ -60,7 +60,7 @@ class AnalyseOptions(Options):
     """Print what a database holds: the best configuration of every input, the parameters that
     times depend on, and which configuration to use for which input. It measures nothing."""
 
-    groups: ClassVar = {"target": "importance and trees (docs/analysis.md)"}
+    groups: ClassVar = {"target": "importance and trees (docs/howto/find_what_matters.md)"}
 
     database: Sequence[str] = databases_argument()
     space: str | None = space_option()

@@ -39,7 +39,7 @@ _templates.filters |= {f.__name__: f for f in (c_comment, c_string, member)}
 
 
 def c_header(dispatcher: Dispatcher) -> str:
-    """Write the header; `docs/dispatch.md` describes its contents."""
+    """Write the header; `docs/reference/dispatcher.md` describes its contents."""
     writer, program = _CWriter(dispatcher), dispatcher.program
     choice, portfolio = program.choice, program.portfolio
     is_nested = choice.tree is not None and _nested(choice.tree) <= _MAX_NESTED
