@@ -45,7 +45,8 @@ def options(command: str) -> Iterator[str]:
         names = ", ".join(f"`{f'{name} {value}'.strip()}`" for name in action.option_strings)
         long = max(action.option_strings, key=len, default="").strip("-").replace("-", "_")
         argument = f"{action.dest}{'=False' * (action.const is False)}"
-        renamed = f" (Python: `{argument}`)" if long and long != argument else ""
+        is_renamed = command in ("check", "tune") and long not in ("", argument)
+        renamed = f" (Python: `{argument}`)" if is_renamed else ""
         yield f"- {names or f'`{value}`'}{renamed}: {str(action.help).replace('%%', '%')}"
 
 
@@ -102,7 +103,7 @@ def fresh(text: str) -> str:
 
     def block(found: re.Match[str]) -> str:
         lines = _MAKERS[found[2]](*found[3].split())
-        return "\n".join((found[1], *lines, "", found[4]))
+        return found[1] + "".join(f"{line}\n" for line in lines) + found[4]
 
     return _BLOCK.sub(block, text)
 

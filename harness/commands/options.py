@@ -165,7 +165,7 @@ class StencilOptions(Options):
 
     epilog: ClassVar = """\
 A stencil is a Python file that defines an expression and a reference
-(docs/reference/stencil.md).
+(kernels/stencils/README.md).
 Exit code: 0 if the space is written, 2 for an error in the stencil or in the command.
 """
 
