@@ -20,6 +20,7 @@ from pydantic import BaseModel
 from harness.api import documents
 from harness.commands.run import make_parser, model_of
 from harness.core.records import Outcome, StopReason
+from harness.dispatch import document as dispatcher
 from harness.results.schema import STAGES, VERSION, metadata
 from harness.search.techniques import OFFERED, OWN
 from harness.space_file import compiler, input_ranges, model, program_model, tuned
@@ -71,13 +72,20 @@ def document(name: str) -> Iterator[str]:
 
 def tables() -> Iterator[str]:
     """List the tables of a database with their columns."""
-    yield f"This is version {VERSION} of the schema.\n"
     for table in metadata.sorted_tables:
         columns = []
         for column in table.columns:
             to = "".join(f" to `{key.column.table.name}`" for key in column.foreign_keys)
             columns.append(f"`{column.name}`{to}")
         yield f"- **`{table.name}`**: {', '.join(columns)}"
+
+
+def versions() -> Iterator[str]:
+    """Name the versions of what is written."""
+    yield (
+        f"In this version, `format` is {documents.FORMAT} in documents of `--json` and "
+        f"{dispatcher._FORMAT} in dispatchers, and `schema_version` of databases is {VERSION}."
+    )
 
 
 def words(which: str) -> Iterator[str]:
@@ -94,7 +102,7 @@ def words(which: str) -> Iterator[str]:
 
 
 _MAKERS: dict[str, Callable[..., Iterator[str]]] = {
-    made.__name__: made for made in (options, keys, document, tables, words)
+    made.__name__: made for made in (options, keys, document, tables, versions, words)
 }
 
 
