@@ -27,6 +27,7 @@ from harness.space_file import compiler, input_ranges, model, program_model, tun
 
 PAGES = Path(__file__).parent
 _BLOCK = re.compile(r"(<!-- generated: (\w+)(.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
+_LISTED: dict[tuple[str | None, ...], str] = {}
 _MODULES = (model, program_model, compiler, input_ranges, tuned, documents)
 
 
@@ -36,10 +37,14 @@ def _prose(thing: object) -> str:
 
 def options(command: str) -> Iterator[str]:
     """List the options of a command; of one with a function in Python, also the arguments there."""
-    parser = make_parser(command, model_of(command))
+    parser, repeated = make_parser(command, model_of(command)), []
     yield f"{_prose(model_of(command))}\n"
     for action in parser._actions:
         if action.dest in ("help", "json"):
+            continue
+        first = _LISTED.setdefault((*action.option_strings, action.help), command)
+        if first != command and action.option_strings:
+            repeated.append(f"`{action.option_strings[-1]}`")
             continue
         value = action.metavar or ("|".join(action.choices) if action.choices else "")
         value = value or (action.dest.upper() if action.nargs != 0 else "")
@@ -49,6 +54,8 @@ def options(command: str) -> Iterator[str]:
         is_renamed = command in ("check", "tune") and long not in ("", argument)
         renamed = f" (Python: `{argument}`)" if is_renamed else ""
         yield f"- {names or f'`{value}`'}{renamed}: {str(action.help).replace('%%', '%')}"
+    if repeated:
+        yield f"- as above: {', '.join(repeated)}"
 
 
 def keys(name: str) -> Iterator[str]:
