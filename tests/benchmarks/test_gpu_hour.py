@@ -76,10 +76,7 @@ time.sleep(60)
 
 def test_step_whose_module_is_missing_or_that_has_no_time_is_left_out(modules: Path) -> None:
     missing = run(modules, "", needs="no_such_module")
-    assert missing == {
-        "status": "left out",
-        "reason": "the module no_such_module is not installed",
-    }
+    assert missing == {"status": "left out", "reason": "the module no_such_module is not installed"}
     assert run(modules, "", most_s=-1) == {"status": "left out", "reason": "no time was left"}
 
 

@@ -25,12 +25,7 @@ from harness.measure.builds import sections
 from harness.measure.builds.queue import BuildCache, digests
 from harness.measure.cuda import binary, cubin, nvcc, nvrtc
 from harness.measure.cuda.binary import parse_resources, readable_log
-from harness.measure.cuda.cubin import (
-    kernel_symbol,
-    packed_arguments,
-    parameter_places,
-    readable,
-)
+from harness.measure.cuda.cubin import kernel_symbol, packed_arguments, parameter_places, readable
 from harness.measure.cuda.nvcc import Nvcc, find_nvcc
 from harness.measure.cuda.nvrtc import Nvrtc, load_nvrtc
 from tests.helpers.compilers import BOTH, fake_nvcc, needs_nvcc, needs_nvrtc
