@@ -52,12 +52,9 @@ def text_of(*rows: ComparedRow) -> str:
     return captured.get()
 
 
-@pytest.mark.parametrize(
-    ("ratio", "shown"),
-    [(1.05, "1.050x"), (999.96, "999.960x"), (1000, "1e+03x"), (4567, "4.57e+03x")],
-)
-def test_large_ratios_lose_their_decimals(ratio: float, shown: str) -> None:
-    assert times(ratio) == shown
+def test_large_ratios_lose_their_decimals() -> None:
+    shown = list(map(times, (1.05, 999.96, 1000, 4567)))
+    assert shown == ["1.050x", "999.960x", "1e+03x", "4.57e+03x"]
 
 
 def test_four_inputs_that_are_not_compared_are_listed_and_more_are_counted() -> None:
@@ -94,7 +91,6 @@ def test_summary_counts_regressions_first() -> None:
 @pytest.mark.parametrize(
     ("high", "missed", "advice"),
     [
-        (0.99, "no slowdown could have been missed", False),
         (1.0, "no slowdown could have been missed", False),
         (1.1, "slowdowns of up to 1.100x could have been missed (small, n=1, best)", False),
         (1.11, "slowdowns of up to 1.110x could have been missed (small, n=1, best)", True),
