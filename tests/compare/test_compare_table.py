@@ -10,7 +10,7 @@ from rich.console import Console
 
 from harness.commands.compare import comparison_document
 from harness.compare.comparison import ComparedRow, Comparison, Ending, Rules
-from harness.compare.matching import Matched, check_last, match, matching_notes
+from harness.compare.matching import check_last, match, matching_notes
 from harness.compare.reading import KernelResults
 from harness.compare.reports import as_junit
 from harness.compare.statistics import Change, ChangeVerdict
@@ -161,18 +161,11 @@ def results(kernel: str = "mvmul", driver: str = "1", program: str = "p" * 9) ->
     return KernelResults(kernel, environment, program, {})
 
 
-def pairs(
-    base: list[KernelResults], candidate: list[KernelResults], across: bool = False
-) -> list[Matched]:
-    return list(match(base, candidate, across))
-
-
 OLD, NEW, STENCIL = results(driver="1"), results(driver="2"), results("stencil")
 
 
 def test_across_environments_those_tuned_last_are_paired() -> None:
-    (found,) = pairs([STENCIL, OLD, NEW], [NEW, OLD], across=True)
-    assert found == (OLD, NEW)
+    assert list(match([STENCIL, OLD, NEW], [NEW, OLD], True)) == [(OLD, NEW)]
 
 
 def test_notes_name_what_only_one_side_has_and_which_sources_differ() -> None:

@@ -25,7 +25,7 @@ CONFIG, GIVEN = Config({"BLOCK": 64, "FAST": True, "REGS": None}), Input({"m": 3
 
 
 def worst(**changes: object) -> WorstElement:
-    return replace(WorstElement("y", (1, 2), 1.0, 2.0, 0.1, 3, 1200), **changes)  # type: ignore[arg-type]
+    return replace(WorstElement("y", (1, 2), 1.0, 2.0, 0.1, 3, 1200), **changes)
 
 
 @pytest.mark.parametrize("outcome", [Outcome.TIMEOUT, Outcome.CRASHED, Outcome.BUILD_FAILED])
@@ -45,7 +45,7 @@ def test_equal_values_in_another_order_are_equal_and_hash_alike() -> None:
 def test_values_that_python_calls_alike_are_different_configurations(
     values: tuple[object, object],
 ) -> None:
-    one, other = (Config({"A": value}) for value in values)  # type: ignore[dict-item]
+    one, other = (Config({"A": value}) for value in values)
     assert one != other
     assert one.digest != other.digest
 
@@ -59,7 +59,7 @@ def test_only_plain_finite_values_are_taken(value: object) -> None:
     kind = type(value).__name__
     expected = "A must be finite" if kind == "float" else f"A must be .* but got a {kind}"
     with pytest.raises((TypeError, ValueError), match=expected):
-        Config({"A": value})  # type: ignore[dict-item]
+        Config({"A": value})
 
 
 def test_config_survives_the_way_to_another_process() -> None:
