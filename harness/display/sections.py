@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 
 from harness.analysis.causes import FAILURES_HEAD, causes, causes_lines, failures_rows
-from harness.analysis.energy import InputEnergy
 from harness.analysis.failures import describe_failures
+from harness.analysis.sensors import InputEnergy
 from harness.core.config_diff import difference
 from harness.core.observations import ENERGY_SPREAD
 from harness.core.records import Config, Measurement

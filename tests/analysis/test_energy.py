@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from harness.analysis.clocks import throttled_lines
 from harness.analysis.coverage import input_reports, reservations
-from harness.analysis.energy import input_energies
 from harness.analysis.explain import explain, samples
+from harness.analysis.sensors import input_energies, throttled_lines
 from harness.api.describing import describe_results
 from harness.commands.analyse import main
 from harness.commands.analyse.tree import print_tree

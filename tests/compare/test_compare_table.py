@@ -12,9 +12,8 @@ from harness.commands.compare import comparison_document
 from harness.compare.comparison import ComparedRow, Comparison, Ending, Rules
 from harness.compare.matching import check_last, match, matching_notes
 from harness.compare.reading import KernelResults
-from harness.compare.reports import as_junit
 from harness.compare.statistics import Change, ChangeVerdict
-from harness.compare.table import comparison_table, sentence, summary, times
+from harness.compare.table import as_junit, comparison_table, sentence, summary, times
 from harness.core.errors import UsageError
 from harness.core.records import Config, Environment, Input, Measurement, Outcome, Timing
 from harness.stats import Estimate

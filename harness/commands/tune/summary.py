@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from harness.analysis.clocks import clock_lines
 from harness.analysis.failures import describe_failures
+from harness.analysis.sensors import clock_lines
 from harness.api.session import Tuned
 from harness.commands.tune.next_step import dispatch_words
 from harness.core.invocation import command_line
