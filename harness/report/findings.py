@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from harness.analysis.coverage import input_reports
-from harness.analysis.energy import InputEnergy, input_energies
 from harness.analysis.explain import Explanation, explain, samples
 from harness.analysis.inputs import InputReport
+from harness.analysis.sensors import InputEnergy, input_energies
 from harness.core.errors import UsageError
 from harness.core.kept import Kept, content_key
 from harness.core.records import Config
