@@ -32,7 +32,7 @@ from harness.core.config_diff import DEFAULT
 from harness.core.observations import ENERGY_SPREAD
 from harness.core.records import Config, Input, Measurement
 from harness.dispatch.single import Single
-from harness.dispatch.study import Study, sentence
+from harness.dispatch.study import Study
 from harness.dispatch.text import rule_lines
 from harness.dispatch.weighted import Coverage
 from harness.display.inputs import noise_warning, refused_lines
@@ -130,7 +130,7 @@ def describe_choice(found: Study, name: str) -> ChoiceDocument:
         speedup=_ratio(gain.ratio.inverse, gain.is_better),
         inputs=len(found.matrix.features),
         rule=list(rule_lines(found)),
-        sentence=sentence(found, name),
+        sentence=found.sentence(name),
         judged=[
             JudgedDocument(one.name, _ratio(one.mean, False), one.worst, one.near)
             for one in found.slowdowns.values()

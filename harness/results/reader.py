@@ -129,6 +129,7 @@ def _parser(column: Column[Any]) -> Callable[[Sequence[Any]], Sequence[object]]:
     if column.nullable:
         shape |= None
     if not _is_json(column):
-        return partial(TypeAdapter(tuple[shape, ...]).validate_python, strict=True)
+        batch = tuple[shape, ...]  # type: ignore[valid-type]
+        return partial(TypeAdapter(batch).validate_python, strict=True)
     parse, none = TypeAdapter(shape).validator.validate_json, (None,) if column.nullable else ()
     return lambda cells: [None if cell in none else parse(cell) for cell in cells]
