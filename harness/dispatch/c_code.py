@@ -18,7 +18,7 @@ from harness.dispatch.dispatcher import Dispatcher
 from harness.dispatch.features import INT64_MAX, Feature, Type, c_real, member
 from harness.dispatch.guards import TRUE
 from harness.dispatch.text import conditions
-from harness.models.encoding.columns import LOG2_DIGITS, Column, ColumnKind, LinearTerm, TunedRange
+from harness.models.columns import LOG2_DIGITS, Column, ColumnKind, LinearTerm, TunedRange
 
 _MAX_NESTED = 40  # conditions; C guarantees 127 blocks. A deeper tree becomes a table.
 _INT32 = range(-(2**31) + 1, 2**31)

@@ -15,7 +15,7 @@ from harness.dispatch.choice import DispatchProgram
 from harness.dispatch.features import INT64_MAX, Feature, Type
 from harness.dispatch.guards import FALSE, TRUE, Formula, Translator, conjunction
 from harness.dispatch.verdict import Slowdowns
-from harness.models.encoding.columns import ColumnKind
+from harness.models.columns import ColumnKind
 from harness.space_file import LaunchPlan
 
 

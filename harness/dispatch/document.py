@@ -19,7 +19,7 @@ from harness.dispatch.dispatcher import Dispatcher
 from harness.dispatch.features import Feature
 from harness.dispatch.launcher import Launcher
 from harness.dispatch.verdict import Slowdowns
-from harness.models.encoding.columns import Column, TunedRange
+from harness.models.columns import Column, TunedRange
 from harness.space_file import LaunchPlan
 from harness.space_file.command_line import SOURCE
 from harness.space_file.program import OUTPUT, texts_of

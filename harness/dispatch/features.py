@@ -14,7 +14,7 @@ from harness.constraints.expression import Expression
 from harness.core.errors import UsageError
 from harness.core.records import Value
 from harness.dispatch.choice import DispatchProgram
-from harness.models.encoding.columns import ColumnKind
+from harness.models.columns import ColumnKind
 
 INT64_MAX = 2**63 - 1
 

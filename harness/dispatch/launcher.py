@@ -40,7 +40,7 @@ class Launcher:
     folder, by those in the space, and the contents."""
 
     line: CommandLine
-    device: tuple[str, ...] | None
+    device: Sequence[str] | None
     own: Mapping[str, str]
     contents: Mapping[str, bytes] = field(repr=False)
 
@@ -62,7 +62,7 @@ def make_launcher(plan: ProgramPlan, features: Sequence[str]) -> Launcher:
                 contents[own[first]] = (plan.folder / first).read_bytes()
             except OSError as error:
                 raise UsageError(f"{plan.folder / first}: {error.strerror}") from None
-    return Launcher(line, plan.device, own, contents)
+    return Launcher(line, plan.model.device, own, contents)
 
 
 def launcher_files(name: str, launcher: Launcher) -> dict[str, bytes]:

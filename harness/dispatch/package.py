@@ -48,13 +48,13 @@ from harness.measure.builds.queue import BuildQueue
 from harness.measure.cuda.cubin import kernel_symbol
 from harness.measure.opencl import pocl_cpu
 from harness.measure.programs.building import backend_of, command_build
-from harness.models.encoding.columns import tuned_range
+from harness.models.columns import tuned_range
 from harness.source.inlining import inlined
 from harness.space import ConstrainedSpace
 from harness.space.launches import make_program
 from harness.space_file import ProgramPlan, Spec
 from harness.space_file.command_line import SOURCE
-from harness.space_file.program import LISTS
+from harness.space_file.program import LISTS, names_of
 
 MANIFEST = "dispatch.json"
 _ADVICE = "name another folder with -o"
@@ -281,7 +281,7 @@ def program_files(spec: Spec, program: DispatchProgram) -> tuple[KernelFile, ...
     plan = backend.plan
     if not plan.build:
         return _sources(plan, program)
-    used = frozenset[str]().union(*(template.names for template in plan.build))
+    used = names_of(plan.build)
     built = [p for p in spec.tuned_for(backend.compiler) if p.role == "flag" or p.name in used]
     defaults = {parameter.name: parameter.default for parameter in built}
     space = ConstrainedSpace(spec.tuned_for(backend.compiler))
@@ -314,8 +314,7 @@ def file_name(index: int, config: Config, defaults: Mapping[str, Value]) -> str:
 
 
 def _sources(plan: ProgramPlan, program: DispatchProgram) -> tuple[KernelFile, ...]:
-    named = frozenset[str]().union(*(template.names for template in plan.run))
-    if not named & {SOURCE, *LISTS} or len(plan.sources) != 1:
+    if not names_of(plan.run) & {SOURCE, *LISTS} or len(plan.sources) != 1:
         return ()
     path = plan.sources[0].path
     file = KernelFile(path.name, path.read_bytes())

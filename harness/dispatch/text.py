@@ -13,7 +13,7 @@ from harness.core.text import counted
 from harness.dispatch.choice import DispatchProgram, LearntSelector, Node, Split
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.study import TREE, Study
-from harness.models.encoding.columns import Column, ColumnKind
+from harness.models.columns import Column, ColumnKind
 from harness.models.folds import ENOUGH_INPUTS, FEWEST_INPUTS
 
 _MOST_IN_LINE = 3  # configurations that a line names

@@ -17,7 +17,7 @@ from harness.dispatch.choice import Choice, Leaf, LearntSelector, Node
 from harness.dispatch.growing import Grown, Ranks, grow
 from harness.dispatch.matrix import Matrix, first_applicable
 from harness.dispatch.portfolio import greedy_portfolio, node_orders, static_order
-from harness.models.encoding.columns import (
+from harness.models.columns import (
     Column,
     ColumnKind,
     column_values,

@@ -20,7 +20,7 @@ from harness.core.arrays import Flags
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input
 from harness.core.text import counted, first_few
-from harness.models.encoding.columns import nearest_first
+from harness.models.columns import nearest_first
 from harness.models.transfer_prior import TransferData
 from harness.search import (
     EndedSearch,

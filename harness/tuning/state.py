@@ -205,7 +205,7 @@ class State:
         if self.measurer.is_replay:  # a recording would answer the same again
             return np.zeros(len(rows), dtype=np.bool_)
         program, columns = self.spec.program, rows.columns
-        deadline_s = program.limits.deadline_s if program else None
+        deadline_s = program.model.limits.deadline_s if program else None
         allowed_s = min(self.spec.measure.timeout_s, deadline_s or math.inf)
         outcomes, wall_s = rows.of(columns.outcomes.codes), rows.of(columns.others["wall_s"].values)
         timed_out = (outcomes == columns.outcomes.code(Outcome.TIMEOUT)) & (wall_s < allowed_s)

@@ -31,7 +31,7 @@ from harness.dispatch.guards import Translator, check_exact
 from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.package import files_of
 from harness.dispatch.tree import TreeLearner
-from harness.models.encoding.columns import Column, ColumnKind, LinearTerm, TunedRange
+from harness.models.columns import Column, ColumnKind, LinearTerm, TunedRange
 from harness.space_file import LaunchPlan
 from tests.helpers.dispatch_examples import (
     COLUMNS,

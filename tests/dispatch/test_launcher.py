@@ -25,7 +25,7 @@ from harness.dispatch.package import dispatcher_of, file_name, program_files, wr
 from harness.dispatch.study import DISPATCHERS, STATIC
 from harness.measure.programs import building
 from harness.measure.programs.building import backend_of
-from harness.models.encoding.columns import Column, ColumnKind, TunedRange
+from harness.models.columns import Column, ColumnKind, TunedRange
 from harness.results.view import Results
 from harness.space_file import Spec, load_spec
 from tests.dispatch.test_dispatch import fill

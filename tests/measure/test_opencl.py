@@ -96,7 +96,6 @@ def test_macro_that_no_live_line_names_leaves_the_code_what_it_is(compiler: Open
         return compiler.compile(Program(text, options, ())).build.binary_sha256
 
     assert sha256(0, 1) == sha256(0, 2) is not None
-    assert sha256(1, 1) == sha256(0, 1)  # another branch of the same text
     assert len({sha256(0, 1), sha256(1, 2), sha256(0, 1, "-cl-mad-enable")}) == 3
 
 
@@ -317,7 +316,7 @@ def test_options_of_the_environment_are_part_of_the_identity(
 
 
 BUILD = """
-from harness.measure.device.base import Program
+from harness.measure.device import Program
 from harness.measure.opencl.driver import OpenClCompiler, usable_devices
 from harness.measure.opencl.device import OpenClDevice
 text = "kernel void f(global float *y) { y[get_global_id(0)] = 1; }"

@@ -28,8 +28,9 @@ import pytest
 from harness.commands.check import main as check
 from harness.core.errors import BackendUnavailable, HostModuleError, LaunchFailed, UsageError
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
+from harness.measure import energy as rapl
 from harness.measure.choose import open_measurer
-from harness.measure.programs import runner, worker
+from harness.measure.programs import runner
 from harness.measure.programs.building import backend_of, command_build
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.measure.programs.outputs import Expected, Written, WrongOutput, reported_s
@@ -41,11 +42,9 @@ from harness.measure.programs.sandbox import (
     end_programs_when_terminated,
     run_command,
 )
-from harness.measure.sensors import energy as rapl
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
-from harness.space_file.program_model import ProgramVerify, TimeField, TimePattern
-from harness.space_file.templates import Template, filled_words
+from harness.space_file.program import ProgramVerify, Template, TimeField, TimePattern
 from tests.helpers.compilers import needs_gcc
 from tests.helpers.fake_kernels import measure_programs_here
 from tests.helpers.fakes import HereChild
@@ -153,11 +152,10 @@ HOST_CHECK, NOTHING = verifying("against: {host: check.py}"), verifying("against
 # ------------------------------------------------------------------------------- placeholders
 
 
-def test_words_are_filled_and_a_list_becomes_words_of_its_own() -> None:
-    words = [Template(text) for text in ("{flags}", "-D{A}={B}", "{{x}}", "{A}")]
+def test_placeholders_are_filled_with_any_text() -> None:
     values = {"A": "a b", "B": "$(touch x)"}
-    filled = list(filled_words(words, values, {"flags": ["-O2", "-g"]}))
-    assert filled == ["-O2", "-g", "-Da b=$(touch x)", "{x}", "a b"]
+    filled = [Template(text).filled(values) for text in ("-D{A}={B}", "{{x}}", "{A}")]
+    assert filled == ["-Da b=$(touch x)", "{x}", "a b"]
 
 
 @pytest.mark.parametrize("text", ["{A", "A}", "{A{B}}", "{{A}"])
@@ -504,9 +502,9 @@ ENERGY = ("precision: 0}", "precision: 0, energy: true}")
 def test_energy_of_a_program_is_that_of_its_samples(
     measure: Measure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (worker, runner):  # a processor that takes 3 J between two readings
-        readings = SimpleNamespace(read_j=itertools.count(3.0, 3.0).__next__)
-        monkeypatch.setattr(module, "RaplCounter", lambda readings=readings: readings)
+    # A processor that takes 3 J between two readings.
+    readings = SimpleNamespace(read_j=itertools.count(3.0, 3.0).__next__)
+    monkeypatch.setattr(runner, "RaplCounter", lambda: readings)
     assert measure("slow", ENERGY).observed["energy_j"] == 3
     assert "energy_j" not in measure("slow").observed, "nobody asked"
 
@@ -997,6 +995,6 @@ def test_matrix_product_program_verifies_itself(tmp_path: Path) -> None:
     plan = backend_of(load_spec(ROOT / "spaces" / "matmul_4_nvcc.yaml")).plan
     assert status == 0
     assert "sum 312514\n" in printed
-    assert read_s(tmp_path, printed, plan.time) == pytest.approx(1.5e-3)
+    assert read_s(tmp_path, printed, plan.model.time) == pytest.approx(1.5e-3)
     assert ended("37", FAKE_CUDA_FLAW="1")[::2] == (1, "the product is wrong\n")
     assert ended("0")[0] == ended()[0] == 2
