@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from harness.core.errors import Fault, SpecError
 from harness.core.records import Value
 from harness.source.pragmas import TILE, is_ours, is_unroll, typing_error, unroll_names
-from harness.source.preprocessor import Directive, Scan, macros_of, scan, valued_operands
+from harness.source.preprocessor import Directive, Scan, macros_of, scan, valued_operands, words_of
 
 if TYPE_CHECKING:
     from harness.source.tiling import TiledNest
@@ -200,12 +200,8 @@ class Source:
 
 
 def _uses(found: Scan, word: str) -> bool:
-    tokens = [*found.code, *(token for d in found.directives for token in valued_operands(d))]
-    is_pasted = re.compile(rf"\b{re.escape(word)}\b")  # in a text: _Pragma("unroll WORD")
-    return any(
-        token.text == word or (token.kind == "text" and is_pasted.search(token.text))
-        for token in tokens
-    )
+    values = (token for directive in found.directives for token in valued_operands(directive))
+    return word in words_of(found.code) or word in words_of(values)
 
 
 def macro_lines(macros: Mapping[str, Value]) -> list[str]:
