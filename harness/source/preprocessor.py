@@ -32,6 +32,16 @@ _TOKEN = re.compile(
 WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 """A name that is neither a field of a structure nor the suffix of a number."""
 
+C_WORDS = """
+alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl const
+const_cast constexpr continue decltype default delete do double dynamic_cast else enum explicit
+export extern false float for friend goto if inline int long mutable namespace new noexcept not
+not_eq nullptr operator or or_eq private protected public register reinterpret_cast restrict return
+short signed sizeof static static_assert static_cast struct switch template this thread_local throw
+true try typedef typeid typename union unsigned using virtual void volatile wchar_t while xor xor_eq
+"""
+"""The words that C or C++ reserves."""
+
 _BLANK = ("comment", "splice", "space")
 
 
