@@ -124,18 +124,16 @@ class Source:
 
         return read_nests(self.path, self.text, self.includes.values())
 
-    def nest_faults(self) -> tuple[Fault, ...]:
-        """Return what prevents the loops below each `#pragma tile` from being tiled."""
+    def pragma_faults(self) -> tuple[Fault, ...]:
+        """Return the pragmas that resemble one of ours, which compilers would ignore, and what
+        prevents the loops below each `#pragma tile` from being tiled."""
+        texts = [(directive.line, typing_error(directive)) for directive in self._directives]
+        misspelt = tuple(Fault(str(self.path), line, text) for line, text in texts if text)
         try:
             _ = self.nests
         except SpecError as error:
-            return error.faults
-        return ()
-
-    def misspelt_pragmas(self) -> tuple[Fault, ...]:
-        """Return the pragmas that resemble one of ours, which compilers would ignore."""
-        found = [(directive.line, typing_error(directive)) for directive in self._directives]
-        return tuple(Fault(str(self.path), line, text) for line, text in found if text)
+            return (*misspelt, *error.faults)
+        return misspelt
 
     @cached_property
     def _scan(self) -> Scan:
