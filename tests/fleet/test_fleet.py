@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from harness.api.checks import check_options
 from harness.api.tune_options import TuneOptions
+from harness.api.tuning import check_options
 from harness.core.errors import BackendUnavailable, DeviceBusy, HarnessError, UsageError
 from harness.fleet.agent import FleetDevice, OpenedDevice
 from harness.fleet.cluster import WorkerLost
@@ -103,9 +103,7 @@ def fleet_of(tmp_path: Path) -> Join:
     spec = write_program(tmp_path)
 
     def opened(
-        cluster: FakeCluster,
-        names: Sequence[str] = ("GPU",),
-        most: int = 9,
+        cluster: FakeCluster, names: Sequence[str] = ("GPU",), most: int = 9
     ) -> tuple[Fleet, Callable[[], set[str]]]:
         request = FleetRequest("tcp://127.0.0.1:1", names, most, False, "this", print)
         fleet = Fleet(spec, request, cast(Any, cluster))

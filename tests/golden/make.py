@@ -39,7 +39,7 @@ HERE = Path(__file__).parent
 INPUTS, OUTPUTS = HERE / "inputs", HERE / "outputs"
 DATA = HERE.parent / "data"
 OTHER_GPUS = {"tune_changed": FormulaGpu("one", slower=1.2), "tune_elsewhere": FormulaGpu("two")}
-OPENED = "harness.api.devices.open_measurers"
+OPENED = "harness.api.session.open_measurers"
 AGAIN = "python -m tests.golden.make"
 
 CASES: dict[str, Sequence[str]] = {
@@ -90,10 +90,7 @@ CASES: dict[str, Sequence[str]] = {
         "check missing.yaml",
     ],
     "check_json": ["check rows.yaml SPACES/blur_gcc.yaml --no-compile --json"],
-    "export": [
-        "export times.db --format csv --output t.csv",
-        "export times.db --output t4.json",
-    ],
+    "export": ["export times.db --format csv --output t.csv", "export times.db --output t4.json"],
     "report": ["report rows.db -o page.html"],
     "dispatch": [
         "dispatch rows.db -o out --spec rows.yaml",
