@@ -102,8 +102,12 @@ def _shape(document: Document) -> type[SpaceFile] | type[ProgramSpaceFile]:
         return SpaceFile
     for key in ("kernel", "launch"):
         if key in document.data:
-            text = f"a space tunes either a program or a kernel: remove `program`, or `{key}`"
-            document.fault((), text, key)
+            here, there = ("program", key) if key in document.inherited else (key, "program")
+            remedy = f"remove `program`, or `{key}`"
+            if (base := document.path_of((there,))) != document.path_of((here,)):
+                remedy = f"remove `{here}`, or extend another space than {base}, with its `{there}`"
+            text = f"a space tunes either a program or a kernel: {remedy}"
+            document.fault((), text, here)
             raise SpecError(document.faults)
     return ProgramSpaceFile
 

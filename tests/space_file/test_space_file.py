@@ -465,6 +465,13 @@ def test_faults_name_the_file_and_line_that_they_stand_in(folder: Path) -> None:
         load_spec(path)
 
 
+def test_program_that_extends_a_kernel_is_told_where_the_kernel_is(folder: Path) -> None:
+    path = extending(folder, "program: {run: [sh, x.sh], time: wall}\n")
+    fault = r"space\.yaml:3: .* remove `program`, or extend .*base\.yaml, with its `kernel`"
+    with pytest.raises(SpecError, match=fault):
+        load_spec(path)
+
+
 @pytest.mark.parametrize(
     ("named", "message"),
     [

@@ -24,7 +24,7 @@ from harness.space_file.flag_files import files_of
 from harness.space_file.flags.catalogue import Catalogue, catalogue_of
 from harness.space_file.flags.catalogue import chosen as flags_chosen
 from harness.space_file.model import FlagGroup, SpaceFile
-from harness.space_file.parameters import Parameter, Placed, flag_name, flag_of
+from harness.space_file.parameters import Parameter, Placed, declared_flag, flag_name
 from harness.space_file.program import ProgramSpaceFile
 from harness.space_file.tuned import Flag, FlagPatterns, Narrowing, Selection
 
@@ -126,13 +126,13 @@ def _flag(
 ) -> Parameter:
     compiler = str(location[1])
     if not isinstance(flag, FlagPatterns):
-        return flag_of(name, flag, compiler)
+        return declared_flag(name, flag, compiler)
     if compiler == "opencl":
         text = "OpenCL's compiler reads no files; `files` is for nvcc, and the flags of programs"
         document.fault(location, text)
     files, notices = files_of(document, (*location, "files"), flag.files)
     flags.notices += (Notice(compiler, text, lasting=True) for text in notices)
-    return flag_of(name, flag, compiler, files, _catalogued(compiler, name))
+    return declared_flag(name, flag, compiler, files, _catalogued(compiler, name))
 
 
 def _catalogued(compiler: str, name: str) -> str | None:
