@@ -25,8 +25,8 @@ from harness.results import check_database, sqlite_path
 from harness.search import SearchOptions, resolve_techniques
 from harness.search.techniques import DEFAULT_TECHNIQUE
 from harness.space_file import Spec, load_spec
-from harness.space_file.inputs import select_inputs
 from harness.space_file.model import Search
+from harness.space_file.spec import select_inputs
 from harness.tuning import CampaignPlan, Stages
 from harness.tuning.searching import check_seeds_used
 

@@ -36,7 +36,9 @@ def with_inputs_of(
     A choice is learnt only from configurations that were measured on every input, so these are
     measured on the earlier inputs as well.
     """
-    workload, refused = _usable(read_workload(choice.path, spec), spec)
+    workload, refused = _usable(
+        read_workload(choice.path, spec.name, spec.features, spec.inputs), spec
+    )
     chosen = workload.most_frequent(choice.cover or COVER)[: choice.most]
     stored = [] if fresh else stored_inputs(database, spec)
     taken = set(chosen)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator
-from pathlib import Path
 from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field, StrictBool, StrictFloat, StrictInt, StrictStr
@@ -83,17 +82,6 @@ class CompilersModel(StrictModel):
         fixed = [json.dumps(["options", *options])] if options else []
         is_specific = language == "cuda" and self.nvcc.arch_specific
         return [*fixed, *["arch_specific"] * is_specific]
-
-
-def include_folders(document: Document, model: CompilersModel, language: str) -> tuple[Path, ...]:
-    """Return the include folders of a language, and note those that are no folders."""
-    compiler, folder = COMPILERS[language], document.folder_of("compiler")
-    folders = [folder / name for name in model.of(language).include]
-    for index, path in enumerate(folders):
-        if not path.is_dir():
-            text = f"{path} is not a folder; paths are relative to the space file"
-            document.fault(("compiler", compiler, "include", index), text)
-    return tuple(path for path in folders if path.is_dir())
 
 
 def check_compiler_options(

@@ -8,15 +8,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 
 from harness.constraints.expression import Expression
-from harness.constraints.parts import Domains, TooLarge
-from harness.constraints.solutions import Solutions, constraint_table
+from harness.constraints.parts import Domains, TooLarge, truth_table
+from harness.constraints.solutions import Solutions
 from harness.core.errors import ExpressionError
 from harness.core.records import LIMIT_NAMES, Input, Value, shown
 from harness.space_file.document import Document, Location
 from harness.space_file.parameters import Parameter, Placed
 
 # The limits of some device: with them only the types of what constraints compute are checked.
-SOME_LIMITS = dict(zip(LIMIT_NAMES, (1024, 48 << 10, 16, 32, 99 << 10), strict=True))
+_SOME_LIMITS = dict(zip(LIMIT_NAMES, (1024, 48 << 10, 16, 32, 99 << 10), strict=True))
 
 _EXPLAINED = 20
 
@@ -24,17 +24,20 @@ _EXPLAINED = 20
 PlacedExpression = tuple[Location, Expression]
 
 
-def check_solutions(
+def check_legality(
     document: Document,
-    parameters: Sequence[Parameter],
+    placed: Sequence[Placed],
     constraints: Sequence[PlacedExpression],
     sizes: Sequence[PlacedExpression],
     inputs: Sequence[Input],
 ) -> None:
-    """Check that on every input the default is legal and can be launched with these sizes.
+    """Check that every `when` is of use, and that on every input the default is legal and can be
+    launched with these sizes.
 
     Constraints over device limits are checked later, where there is a device.
     """
+    _check_relevance(document, placed, inputs)
+    parameters = [parameter for _, parameter in placed]
     for tuned in by_compiler(parameters):
         faults: dict[int, str] = {}
         names = {name for _, constraint in constraints for name in constraint.names}
@@ -124,11 +127,12 @@ def _conflict(
 def _holds_somewhere(condition: Expression, domains: Domains, problem: Input) -> bool | str | None:
     """Whether a condition holds for some configuration, or why it cannot be computed; None where
     too little is known, or it connects too many configurations."""
-    given: dict[str, Value] = {**SOME_LIMITS, **problem}
+    given: dict[str, Value] = {**_SOME_LIMITS, **problem}
     if not condition.names <= {*domains, *given}:
         return None
     try:
-        return bool(constraint_table(condition, domains, given).any())
+        named = {name: values for name, values in domains.items() if name in condition.names}
+        return bool(truth_table(condition.holds, named, given).any())
     except ExpressionError as error:
         return str(error)
     except TooLarge:
@@ -194,7 +198,7 @@ def conditional(parameters: Sequence[Parameter]) -> list[tuple[Parameter, Expres
     return [(by_name[name], whens[name]) for name in sorter.static_order()]
 
 
-def check_relevance(document: Document, placed: Sequence[Placed], inputs: Sequence[Input]) -> None:
+def _check_relevance(document: Document, placed: Sequence[Placed], inputs: Sequence[Input]) -> None:
     """Check that every `when` can be computed, is true somewhere, and is not circular."""
     places = {id(parameter): (*location, "when") for location, parameter in placed}
     faults: dict[Location, str] = {}

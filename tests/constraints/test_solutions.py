@@ -17,8 +17,8 @@ from scipy.stats import chisquare
 
 from benchmarks.space import read_cases
 from harness.constraints.expression import Expression
-from harness.constraints.parts import TooLarge
-from harness.constraints.solutions import Solutions, constraint_table
+from harness.constraints.parts import TooLarge, truth_table
+from harness.constraints.solutions import Solutions
 from harness.core.errors import ExpressionError
 from harness.core.records import Config, Value
 
@@ -301,7 +301,7 @@ def test_what_cannot_be_held_is_left_out_and_told() -> None:
 def test_too_large_is_said_before_the_work_is_done(domains: Domains, text: str) -> None:
     began = time.process_time()
     with pytest.raises(TooLarge):
-        constraint_table(Expression(text), domains, {})
+        truth_table(Expression(text).holds, domains, {})
     assert [constraint.text for constraint in solve(domains, [text]).left_out] == [text]
     assert time.process_time() - began < 10
 
@@ -317,4 +317,4 @@ def test_of_small_constraints_that_tie_much_together_some_are_left_out() -> None
 
 def test_what_no_scalar_can_compute_either_is_an_error() -> None:
     with pytest.raises(ExpressionError, match="no order"):
-        constraint_table(Expression("A < 3"), {"A": (1, 2, "x")}, {})
+        truth_table(Expression("A < 3").holds, {"A": (1, 2, "x")}, {})
