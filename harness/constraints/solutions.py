@@ -23,10 +23,9 @@ import numpy.typing as npt
 
 from harness.constraints import parts
 from harness.constraints.arithmetic import numbers_of
-from harness.constraints.bounds import Table
 from harness.constraints.diagram import MAX_IN_64_BITS, Diagram
 from harness.constraints.expression import Expression
-from harness.constraints.parts import Domains, TooLarge
+from harness.constraints.parts import Domains, Table, TooLarge
 from harness.core.errors import ExpressionError
 from harness.core.records import Value
 

@@ -45,7 +45,7 @@ from harness.measure.cuda.cubin import kernel_symbol
 from harness.models.encoding.columns import tuned_range
 from harness.source.inlining import inlined
 from harness.space import ConstrainedSpace
-from harness.space.launches import make_program
+from harness.space.constrained import make_program
 from harness.space_file import Spec
 
 MANIFEST = "dispatch.json"

@@ -13,7 +13,7 @@ from harness.core.records import DEVICE_UUID, OTHER_PROCESSES, Config, DeviceLim
 from harness.core.text import escaped
 from harness.results.ablation import Ablation
 from harness.results.shapes import Line, Values, Whole
-from harness.space.launches import launch_constraints
+from harness.space.constrained import launch_constraints
 from harness.space_file import Spec
 
 RERUN = "rerun"

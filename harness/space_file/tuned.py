@@ -212,13 +212,13 @@ def _needs_value(option: str) -> str:
     return option
 
 
+ValueOption = Annotated[StrictStr, AfterValidator(plain), AfterValidator(_needs_value)]
+
+
 class _ValuedModel(_ConditionalModel):
-    option: Annotated[StrictStr, AfterValidator(plain), AfterValidator(_needs_value)] | None = (
-        Field(
-            default=None,
-            description="how the flag is spelled, where --NAME={value} (nvcc) or -NAME={value} is "
-            "wrong",
-        )
+    option: ValueOption | None = Field(
+        default=None,
+        description="how the flag is spelled, where --NAME={value} (nvcc) or -NAME={value} is wrong",
     )
 
 

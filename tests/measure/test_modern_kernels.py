@@ -18,7 +18,7 @@ from harness.measure.devices import Backend
 from harness.measure.kernels.data import make_kernel_data
 from harness.measure.trial.verify import Tolerance, verify
 from harness.space import ConstrainedSpace
-from harness.space.launches import make_program
+from harness.space.constrained import make_program
 from harness.space_file import load_spec
 from tests.helpers.compilers import BOTH
 from tests.helpers.planted import measured

@@ -28,7 +28,7 @@ from harness.measure.devices import Backend
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.results import campaigns, read_measurements, reading
 from harness.space import ConstrainedSpace, Space
-from harness.space.launches import make_program
+from harness.space.constrained import make_program
 from harness.space_file import Spec, load_spec
 from tests.helpers.compilers import needs_nvcc
 

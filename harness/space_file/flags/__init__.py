@@ -91,10 +91,9 @@ def flags_of(document: Document, model: SpaceFile | ProgramSpaceFile) -> SpaceFl
 
 
 def _select(
-    document: Document, compiler: str, group: str | Selection, linked: bool, flags: SpaceFlags
+    document: Document, compiler: str, selection: Selection, linked: bool, flags: SpaceFlags
 ) -> None:
     location: Location = ("flags", compiler)
-    selection: Selection = [group] if isinstance(group, str) else group
     try:
         catalogue = catalogue_of(compiler)
         found = resolve(catalogue, selection, linked=linked)
@@ -115,10 +114,10 @@ def _declared(compiler: str, group: FlagGroup) -> Iterator[tuple[Location, str, 
     """Yield the flags that a space declares itself, with their places."""
     if isinstance(group, dict):
         yield from ((("flags", compiler, name), name, flag) for name, flag in group.items())
-    elif not isinstance(group, str):
-        for index, item in enumerate(group):
-            for name, flag in _own_flags([item]).items():
-                yield ("flags", compiler, index, name), name, flag
+        return
+    for index, item in enumerate(group):
+        for name, flag in _own_flags([item]).items():
+            yield ("flags", compiler, index, name), name, flag
 
 
 def _flag(
