@@ -218,7 +218,8 @@ ValueOption = Annotated[StrictStr, AfterValidator(plain), AfterValidator(_needs_
 class _ValuedModel(_ConditionalModel):
     option: ValueOption | None = Field(
         default=None,
-        description="how the flag is spelled, where --NAME={value} (nvcc) or -NAME={value} is wrong",
+        description="how the flag is spelled, where --NAME={value} (nvcc) or -NAME={value} is "
+        "wrong",
     )
 
 
