@@ -27,8 +27,8 @@ from harness.results.campaigns import read_runs
 from harness.search import SearchOptions, resolve_techniques
 from harness.search.techniques import DEFAULT_TECHNIQUE
 from harness.space_file import Spec, load_spec
-from harness.space_file.inputs import select_inputs
 from harness.space_file.model import Search
+from harness.space_file.spec import select_inputs
 from harness.space_file.workload import Workload, read_workload
 from harness.tuning import CampaignPlan, Stages
 from harness.tuning.searching import check_seeds_used
@@ -218,7 +218,9 @@ def with_inputs_of(
     A choice is learnt only from configurations that were measured on every input, so these are
     measured on the earlier inputs as well.
     """
-    workload, refused = _usable(read_workload(workload_path, spec), spec)
+    workload, refused = _usable(
+        read_workload(workload_path, spec.name, spec.features, spec.inputs), spec
+    )
     chosen = workload.most_frequent(options.cover or COVER)[: options.most_inputs]
     stored = [] if options.fresh else _stored_inputs(database, spec)
     taken = set(chosen)

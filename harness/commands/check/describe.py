@@ -28,7 +28,7 @@ from harness.display.text import make_table, print_line, print_lines
 from harness.measure.cuda.gpus import name_of
 from harness.models.folds import ENOUGH_INPUTS, FEWEST_INPUTS
 from harness.space_file import Parameter, Spec
-from harness.space_file.inputs import feature_ranges
+from harness.space_file.spec import feature_ranges
 
 _LISTED_VALUES = 10
 _LISTED_INPUTS = 3

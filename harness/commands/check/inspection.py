@@ -33,7 +33,7 @@ from harness.measure.process.child import Child, ChildLost
 from harness.measure.programs.building import CommandBackend, backend_of, command_build
 from harness.measure.programs.runner import ProgramWorker
 from harness.space import ConstrainedSpace
-from harness.space.launches import make_program
+from harness.space.constrained import make_program
 from harness.space_file import Parameter, Spec
 from harness.space_file.program import names_of
 
