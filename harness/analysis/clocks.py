@@ -12,7 +12,7 @@ from harness.core.arrays import Array
 from harness.core.observations import HOST_RETRIES, SM_CLOCK_MHZ, THROTTLED_SAMPLES
 from harness.core.text import counted
 from harness.measure.clocks import LOW_CLOCK
-from harness.measure.sensors.nvml import THROTTLED, THROTTLED_BY
+from harness.measure.nvml import THROTTLED, THROTTLED_BY
 
 if TYPE_CHECKING:
     from harness.results.view import Results

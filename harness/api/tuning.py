@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 def tune(space: str | Path | Spec | None = None, **arguments: Any) -> TuneResults:
     """Find the fastest configuration of a kernel for each input, and return the results.
 
-    docs/python.md describes the arguments. What the database holds is not measured again.
+    docs/reference/commands.md describes the arguments. What the database holds is not measured
+    again.
 
     Raises HarnessError, and on Ctrl-C KeyboardInterrupt, whose message says how to continue.
     """

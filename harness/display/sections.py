@@ -18,7 +18,7 @@ from harness.dispatch.study import InputSlowdowns, geometric_means
 from harness.display.formats import format_share
 from harness.display.inputs import MOST_SHOWN, not_shown
 from harness.display.text import Section, SectionTable
-from harness.measure.sensors.energy import ENERGY, POWER
+from harness.measure.energy import ENERGY, POWER
 from harness.results.view import Results
 
 

@@ -22,15 +22,15 @@ from harness.core.machine import usable_cores
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import Build, Config, Input
 from harness.display.progress import ProgressDisplay
+from harness.measure.bound import why_unloadable
 from harness.measure.builds.queue import BuildQueue
 from harness.measure.cuda.cubin import kernel_symbol, packed_arguments, parameter_places
 from harness.measure.cuda.occupancy import Occupancy, occupancy
-from harness.measure.device.bound import why_unloadable
 from harness.measure.flags import fitted_to_backend, fitted_to_program
 from harness.measure.kernels.data import KernelData
 from harness.measure.process.child import Child, ChildLost
 from harness.measure.programs.building import CommandBackend, backend_of, command_build
-from harness.measure.programs.worker import ProgramWorker
+from harness.measure.programs.runner import ProgramWorker
 from harness.space import ConstrainedSpace
 from harness.space.launches import make_program
 from harness.space_file import Parameter, Spec

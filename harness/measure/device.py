@@ -17,8 +17,7 @@ import numpy.typing as npt
 from harness.core.errors import LaunchFailed, OutOfDeviceMemory
 from harness.core.program import Argument, Binary, Contents, Fill, Launch, Program
 from harness.core.records import COLD, DeviceLimits, Environment
-from harness.measure.clocks import MOST_WORK, ClockWatch, find_tick
-from harness.measure.device.bound import (
+from harness.measure.bound import (
     Bound,
     BoundArray,
     BoundSet,
@@ -29,6 +28,7 @@ from harness.measure.device.bound import (
     zone_bytes,
     zone_content,
 )
+from harness.measure.clocks import MOST_WORK, ClockWatch, find_tick
 
 _FILLED_BYTES = 1 << 18  # at most, to see the clock's tick
 

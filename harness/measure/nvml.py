@@ -15,7 +15,7 @@ from typing import Any
 
 from harness.core.records import Environment
 from harness.core.text import first_few, printable
-from harness.measure.sensors.energy import (
+from harness.measure.energy import (
     EnergyCounter,
     RaplCounter,
     SensorUnavailable,
@@ -49,7 +49,7 @@ _POWER_CALL = "nvmlDeviceGetPowerUsage"
 _PROCESSES_CALL = "nvmlDeviceGetComputeRunningProcesses"
 
 
-def load_nvml() -> Any:
+def _load_nvml() -> Any:
     """Import NVML and start it; raises SensorUnavailable."""
     try:
         import pynvml
@@ -64,7 +64,7 @@ def load_nvml() -> Any:
     return pynvml
 
 
-class NvmlGpu:
+class _NvmlGpu:
     """A GPU as NVML sees it. `denied` has what this user may not read, and NVML's reason."""
 
     def __init__(self, library: Any, pci_bus_id: str, instance: str = "") -> None:
@@ -192,7 +192,7 @@ def other_processes(bus_id: str, uuid: str = "") -> tuple[str, ...]:
     those that they have there, so this process would not know itself.
     """
     with contextlib.suppress(SensorUnavailable):
-        return NvmlGpu(load_nvml(), bus_id, uuid).processes() if bus_id else ()
+        return _NvmlGpu(_load_nvml(), bus_id, uuid).processes() if bus_id else ()
     return ()
 
 
@@ -220,7 +220,7 @@ class Sensors:
     read.
     """
 
-    gpu: NvmlGpu | None = None
+    gpu: _NvmlGpu | None = None
     counter: EnergyCounter | None = None
     no_energy: str | None = None
     denied: tuple[str, ...] = ()
@@ -242,7 +242,7 @@ def open_sensors(environment: Environment, shares_cpu: bool) -> Sensors:
         elif PCI_BUS_ID not in environment.notes:
             no_energy = "harness reads it from GPUs with --backend cuda, and from processors"
         else:
-            gpu = NvmlGpu(load_nvml(), environment.notes[PCI_BUS_ID])
+            gpu = _NvmlGpu(_load_nvml(), environment.notes[PCI_BUS_ID])
             counter = gpu.counter()
     except SensorUnavailable as error:
         no_energy = str(error)
