@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from harness.analysis.coverage import input_reports
-from harness.analysis.energy import InputEnergy, input_energies
 from harness.analysis.explain import Explanation, explain, samples
 from harness.analysis.inputs import InputReport
+from harness.analysis.sensors import InputEnergy, input_energies
 from harness.core.errors import UsageError
 from harness.core.kept import Kept, content_key
 from harness.core.records import Config
@@ -19,7 +19,7 @@ from harness.dispatch.candidates import matrix_of
 from harness.dispatch.learners import Learner
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.single import Single, single_of
-from harness.dispatch.study import Study, learners, sentence
+from harness.dispatch.study import Study, learners
 from harness.dispatch.text import rule_lines, why_nothing
 from harness.dispatch.weighted import Coverage, weigh
 from harness.display.recommendation import recommendation
@@ -97,7 +97,7 @@ class Findings:
     @property
     def verdict(self) -> str:
         """Say whether choosing by input is worth it, or why that is not known."""
-        return sentence(self.across, self.across.best) if self.across else self.why_no_choice
+        return self.across.sentence(self.across.best) if self.across else self.why_no_choice
 
     @property
     def why_no_choice(self) -> str:

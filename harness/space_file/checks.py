@@ -130,8 +130,7 @@ def _check_template_names(
 def _check_pragmas(document: Document, source: Source, parameters: Mapping[str, Parameter]) -> None:
     """Check that no pragma has a typing error, since compilers would ignore it, and that the loops
     of each `#pragma tile` can be tiled, by whole sizes from 0."""
-    document.faults += source.misspelt_pragmas()
-    faults = source.nest_faults()
+    faults = source.pragma_faults()
     document.faults += faults
     for nest in () if faults else source.nests:
         for size in sorted({loop.size for loop in nest.loops}):

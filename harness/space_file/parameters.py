@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from harness.constraints.expression import Expression
-from harness.core.flag_file import FlagFile
+from harness.core.program import FlagFile
 from harness.core.records import Value, shown
 from harness.space_file.document import Location
 from harness.space_file.tuned import (

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from harness.constraints.expression import Expression
 from harness.core.errors import UsageError
-from harness.core.flag_file import FlagFile
+from harness.core.program import FlagFile
 from harness.core.records import Config, Input, Statistic, Value
 from harness.source.kernel_source import Source
 from harness.space_file import messages
