@@ -88,7 +88,10 @@ class TuneRequest:
 def read_request(options: TuneOptions) -> TuneRequest:
     """Read what the options name. Raises UsageError, and errors of reading a space or recording."""
     seeds = tuple(map(_read_seed, options.seed_configurations))
-    _check_condition(options.inputs)
+    try:
+        Expression(options.inputs or "True")
+    except ExpressionError as error:
+        raise UsageError(f"--inputs: {error}") from None
     resolve_techniques([name for name in options.technique if name != PREDICTED])
     alone = options.replays_alone
     loaded = load_spec(options.space) if isinstance(options.space, Path) else options.space
@@ -136,14 +139,6 @@ def _read_seed(seed: Path | Mapping[str, Any]) -> Mapping[str, Any]:
             f"--seed-configuration {seed}: needs a JSON object of parameters and values: {error}"
         ) from None
     return values
-
-
-def _check_condition(condition: str | None) -> None:
-    try:
-        if condition is not None:
-            Expression(condition)
-    except ExpressionError as error:
-        raise UsageError(f"--inputs: {error}") from None
 
 
 def _techniques(options: TuneOptions, search: Search) -> tuple[str, ...]:
