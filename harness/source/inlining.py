@@ -17,7 +17,13 @@ from harness.core.errors import BuildFailed
 from harness.core.program import Program
 from harness.source.kernel_source import INCLUDE, find_include, read_text
 from harness.source.pragmas import number
-from harness.source.preprocessor import scan, spaced, valued_operands, words_of
+from harness.source.preprocessor import (
+    scan,
+    spaced,
+    valued_operands,
+    without_decided,
+    words_of,
+)
 
 # Other spellings of # and of \, raw strings, joined and cut words, saved macros, what depends on
 # the line: with these, more may be named than is read.
@@ -103,13 +109,14 @@ def live_text(text: str) -> str:
     live = scan(text, values)
     if _UNCLEAR.search(text) or any("include" in d.name for d in live.directives):
         return text
-    macros = [d for d in live.directives if d.name == "define"]
+    directives = tuple(without_decided(live.directives, values))
+    macros = [d for d in directives if d.name == "define"]
     used = words_of(live.code)
-    used |= words_of(t for d in live.directives if d.name != "define" for t in valued_operands(d))
+    used |= words_of(t for d in directives if d.name != "define" for t in valued_operands(d))
     while more := words_of(t for d in macros if d.word in used for t in d.operands) - used:
         used |= more
     parts = [(token.start, token.text) for token in live.code]
-    for directive in live.directives:
+    for directive in directives:
         is_unused = directive.name == "define" and directive.word not in used
         operands = directive.word if is_unused else directive.text
         parts.append((directive.start, f"\n#{directive.name} {operands}\n"))

@@ -157,6 +157,29 @@ def scan(text: str, values: Mapping[str, object] = MappingProxyType({})) -> Scan
     return Scan(tuple(directives), tuple(code), lines)
 
 
+def without_decided(
+    directives: Iterable[Directive], values: Mapping[str, object]
+) -> Iterator[Directive]:
+    """Yield live directives without the conditions that the macros' values decide, and without the
+    `#else` and `#endif` of these."""
+    open_: list[bool] = []  # whether a directive of each condition is yielded
+    for directive in directives:
+        name, is_yielded = directive.name, True
+        if "if" in name and name != "endif":
+            here, otherwise = _branches(name.removeprefix("el"), directive.text, values)
+            if not name.startswith("el"):
+                open_.append(False)
+            if open_:
+                open_[-1] |= not (here.is_dead or otherwise.is_dead)
+                is_yielded = open_[-1]
+        elif name in ("else", "endif") and open_:
+            is_yielded = open_[-1]
+        if name == "endif" and open_:
+            open_.pop()
+        if is_yielded:
+            yield directive
+
+
 def spaced(tokens: Sequence[Token]) -> str:
     """Join tokens to one line, with a space where there was white space or a comment."""
     parts = []
