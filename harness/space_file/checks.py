@@ -17,7 +17,7 @@ from harness.space_file.input_ranges import draw_inputs
 from harness.space_file.legality import PlacedExpression
 from harness.space_file.model import Inputs, SpaceFile
 from harness.space_file.parameters import Placed
-from harness.space_file.program import ProgramSpaceFile
+from harness.space_file.program_model import ProgramSpaceFile
 
 
 def check_names(

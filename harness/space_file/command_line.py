@@ -9,15 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.space_file.program import (
-    OUTPUT,
-    SEED,
-    FeatureSource,
-    ProgramPlan,
-    Template,
-    is_argument,
-    names_of,
-)
+from harness.space_file.program import OUTPUT, SEED, ProgramPlan, names_of
+from harness.space_file.program_model import FeatureSource, Template, is_argument
 
 SOURCE = "source"
 _LISTS = "sources"

@@ -18,8 +18,8 @@ from harness.space_file.legality import PlacedExpression, check_legality
 from harness.space_file.messages import validated
 from harness.space_file.model import LaunchPlan, SpaceFile
 from harness.space_file.parameters import Placed, parameters_of
-from harness.space_file.program import ProgramSpaceFile
 from harness.space_file.program_checks import program_parts
+from harness.space_file.program_model import ProgramSpaceFile
 from harness.space_file.spec import Constraint, Spec
 
 

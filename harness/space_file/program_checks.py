@@ -20,14 +20,11 @@ from harness.space_file.program import (
     OUTPUT,
     RESERVED,
     SEED,
-    AgainstFile,
-    AgainstHost,
     ProgramPlan,
-    ProgramSpaceFile,
-    Template,
     digest_of,
     names_of,
 )
+from harness.space_file.program_model import AgainstFile, AgainstHost, ProgramSpaceFile, Template
 
 CHECK = "check"
 """The function of a host module that decides whether a run is right."""

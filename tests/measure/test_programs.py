@@ -44,7 +44,7 @@ from harness.measure.programs.sandbox import (
 )
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
-from harness.space_file.program import ProgramVerify, Template, TimeField, TimePattern
+from harness.space_file.program_model import ProgramVerify, Template, TimeField, TimePattern
 from tests.helpers.compilers import needs_gcc
 from tests.helpers.fake_kernels import measure_programs_here
 from tests.helpers.fakes import HereChild

@@ -23,7 +23,7 @@ from harness.measure.programs.sandbox import STDERR, STDOUT
 from harness.measure.trial.host_module import load_host
 from harness.measure.trial.trial import RunFailed
 from harness.measure.trial.verify import Tolerance, verify
-from harness.space_file.program import ProgramVerify, TimeField, TimePattern
+from harness.space_file.program_model import ProgramVerify, TimeField, TimePattern
 
 _TICK_S = 1e-9
 """No clock of a program counts in smaller steps."""

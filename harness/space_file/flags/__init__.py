@@ -25,7 +25,7 @@ from harness.space_file.flags.catalogue import Catalogue, catalogue_of
 from harness.space_file.flags.catalogue import chosen as flags_chosen
 from harness.space_file.model import FlagGroup, SpaceFile
 from harness.space_file.parameters import Parameter, Placed, declared_flag, flag_name
-from harness.space_file.program import ProgramSpaceFile
+from harness.space_file.program_model import ProgramSpaceFile
 from harness.space_file.tuned import Flag, FlagPatterns, Narrowing, Selection
 
 NO_FLAG = "the selection leaves no flag to tune"

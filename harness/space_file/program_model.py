@@ -1,0 +1,391 @@
+"""The shape of a space that tunes a program instead of a kernel, and words with placeholders.
+
+Like `harness.space_file.model`, this checks each value by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    Tag,
+    model_validator,
+)
+
+from harness.space_file.messages import StrictModel
+from harness.space_file.model import MAX_PARAMETERS, AnySpaceFile, FlagGroup, Inputs, Number, Verify
+from harness.space_file.tuned import (
+    CompilerName,
+    Name,
+    Parameter,
+    by_shape,
+    by_tag,
+    plain,
+    read_by,
+)
+
+_PART = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+
+
+@dataclass(frozen=True)
+class Template:
+    """A text with `{NAME}` where a value goes; `{{` and `}}` are braces.
+
+    Raises ValueError for a brace that belongs to no pair.
+    """
+
+    text: str
+
+    def __post_init__(self) -> None:
+        for found in _PART.finditer(self.text):
+            if found[0] in "{}":
+                raise ValueError(
+                    f"`{self.text}` has a `{found[0]}` that belongs to no pair; write "
+                    f"`{found[0] * 2}` for a brace"
+                )
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of the placeholders."""
+        found = (match[1] for match in _PART.finditer(self.text))
+        return frozenset(name for name in found if name is not None)
+
+    @property
+    def whole(self) -> str | None:
+        """The name of the placeholder that is the whole text; None for any other text."""
+        found = _PART.fullmatch(self.text)
+        return found[1] if found else None
+
+    def filled(self, values: Mapping[str, str]) -> str:
+        """Return the text with the values filled in."""
+        return _PART.sub(lambda found: _value(found, values), self.text)
+
+
+def _value(found: re.Match[str], values: Mapping[str, str]) -> str:
+    return found[0][0] if found[1] is None else values[found[1]]
+
+
+Word = Annotated[StrictStr | StrictInt | StrictFloat, AfterValidator(plain)]
+Words = Annotated[list[Annotated[str, read_by(str, Word)]], Field(min_length=1)]
+TemplateWord = Annotated[Template, read_by(lambda word: Template(str(word)), Word)]
+TemplateText = Annotated[Template, read_by(Template, StrictStr)]
+
+Command = Annotated[
+    Annotated[TemplateText, Tag("as_text")]
+    | Annotated[Annotated[list[TemplateWord], Field(min_length=1)], Tag("as_words")],
+    by_shape(
+        'a list of words such as [gcc, -o, "{output}"], or with `shell: true` a text',
+        as_text=str,
+        as_words=list,
+    ),
+]
+
+
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"`{text}` is not a regular expression: {error}") from None
+    return text
+
+
+def _pattern_of_one(text: str) -> str:
+    groups = re.compile(_pattern(text)).groups
+    if groups != 1:
+        raise ValueError(
+            f"`{text}` needs one pair of brackets, around the number, but has {groups}; "
+            "brackets that only group are written (?:..)"
+        )
+    return text
+
+
+def _inside(name: str) -> str:
+    path = PurePosixPath(plain(name))
+    if path.is_absolute() or ".." in path.parts or not path.parts:
+        raise ValueError(f"must be a file in the run's own folder, but got '{name}'")
+    return name
+
+
+Pattern = Annotated[StrictStr, Field(min_length=1), AfterValidator(_pattern)]
+Written = Annotated[StrictStr, AfterValidator(_inside)]
+_WRITTEN_HELP = "stdout, stderr, or a file that the run writes"
+Unit = Literal["s", "ms", "us", "ns"]
+
+
+class TimePattern(StrictModel):
+    """The time is a number in the program's output, found by a regular expression."""
+
+    pattern: Annotated[StrictStr, AfterValidator(_pattern_of_one)] = Field(
+        description="a regular expression with one group, the number; it must match once"
+    )
+    unit: Unit = Field(description="of the number: s, ms, us or ns")
+    read: Written = Field(default="stdout", description=f"what is searched: {_WRITTEN_HELP}")
+
+
+class TimeField(StrictModel):
+    """The time is a field of a JSON object that the program writes."""
+
+    json_field: StrictStr = Field(
+        min_length=1, description="the field's name; a dot leads into an object, as in run.seconds"
+    )
+    unit: Unit = Field(description="of the number: s, ms, us or ns")
+    read: Written = Field(
+        default="stdout",
+        description=f"what is JSON, whole or in its last line: {_WRITTEN_HELP}",
+    )
+
+
+def _time_type(value: Any) -> str | None:
+    if value == "wall":
+        return "by_wall"
+    if not isinstance(value, dict):
+        return None
+    return "by_field" if "json_field" in value else "by_pattern"
+
+
+Time = Annotated[
+    Annotated[None, read_by(lambda _: None, Literal["wall"]), Tag("by_wall")]
+    | Annotated[TimePattern, Tag("by_pattern")]
+    | Annotated[TimeField, Tag("by_field")],
+    by_tag("`wall`, `{pattern: .., unit: s}` or `{json_field: .., unit: s}`", _time_type),
+]
+
+
+class Limits(StrictModel):
+    """The limits of a build or a run, which is ended or refused beyond them."""
+
+    memory_mb: StrictInt = Field(
+        default=4096, ge=1, le=2**30, description="MiB of memory of its own that a process may have"
+    )
+    output_mb: StrictInt = Field(
+        default=64, ge=1, le=2**20, description="MiB that each file it writes may have"
+    )
+    build_timeout_s: Number | None = Field(
+        default=None, gt=0, le=86_400, description="seconds that one build may take; by default 120"
+    )
+    deadline_s: Number | None = Field(
+        default=None, gt=0, le=86_400, description="seconds that one run may take"
+    )
+
+
+_OPTION = re.compile(r"-[^\s=]*[^\s=-]=?|[^\s={}-][^\s={}]*=")
+_MOST = 65_535  # arguments of a command line, and words of an output
+_KINDS = ("argument", "file_size", "command", "environment")
+
+
+def is_argument(text: str) -> bool:
+    """Say whether a text is an option, such as `--size`, or a prefix, such as `size=`."""
+    return _OPTION.fullmatch(text) is not None
+
+
+def _argument(value: Any) -> Any:
+    """Check a position or an option of the command line."""
+    if isinstance(value, int) and not 1 <= value <= _MOST:
+        raise ValueError(f"arguments count from 1 to {_MOST:,}, but got {value}")
+    if isinstance(value, str) and not is_argument(plain(value)):
+        raise ValueError(
+            f"`{value}` is neither a position such as 1 nor an option such as --size or size="
+        )
+    return value
+
+
+def _source_word(word: str) -> str:
+    """Check a word of a command: a text, or `{1}` or `{--size}` alone."""
+    template = Template(str(plain(word)))
+    for name in sorted(template.names):
+        if template.whole is None:
+            raise ValueError(f"`{{{name}}}` in `{word}` must be a word of its own")
+        if name.isascii() and name.isdigit():
+            _argument(int(name))
+        elif not is_argument(name):
+            raise ValueError(
+                f"`{{{name}}}` is not known here; write {{1}} for the first argument, or "
+                "{--size} for the value of an option"
+            )
+    return word
+
+
+Argument = Annotated[StrictInt | StrictStr, AfterValidator(_argument)]
+"""A position from 1, an option `--size` (also `--size=5`), or a prefix such as `size=`."""
+
+SourceWords = Annotated[
+    list[Annotated[StrictStr, AfterValidator(_source_word)]], Field(min_length=1)
+]
+
+
+class FeatureSource(StrictModel):
+    """Where a launcher finds one feature."""
+
+    argument: Argument | None = Field(
+        default=None, description="a position from 1, or an option such as --size"
+    )
+    file_size: Argument | None = Field(
+        default=None, description="the bytes of the file that this argument names"
+    )
+    command: SourceWords | None = Field(
+        default=None, description="a command that prints it, with {1} or {--size} for arguments"
+    )
+    environment: Name | None = Field(default=None, description="an environment variable")
+    field: Annotated[StrictInt, Field(ge=1, le=_MOST)] = Field(
+        default=1, description="which word of the command's output"
+    )
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> FeatureSource:
+        kinds = [kind for kind in _KINDS if getattr(self, kind) is not None]
+        if len(kinds) != 1:
+            got = " and ".join(f"`{kind}`" for kind in kinds) or "none"
+            listed = ", ".join(f"`{kind}`" for kind in _KINDS)
+            raise ValueError(f"needs exactly one of {listed}, but has {got}")
+        if self.command is None and "field" in self.model_fields_set:
+            raise ValueError("`field` chooses a word of a command's output: it needs `command`")
+        return self
+
+    def __str__(self) -> str:
+        """Describe the source, as in `n is argument 1`."""
+        if self.command is not None:
+            return f"word {self.field} of the output of `{' '.join(self.command)}`"
+        if self.environment is not None:
+            return f"the environment variable {self.environment}"
+        if self.file_size is not None:
+            return f"the size in bytes of the file that {_named(self.file_size)} names"
+        return _named(self.argument)
+
+
+def _named(argument: int | str | None) -> str:
+    if isinstance(argument, int):
+        return f"argument {argument}"
+    text = str(argument)
+    return f"the rest of the argument {text}..." if text.endswith("=") else f"the option {text}"
+
+
+class ProgramModel(StrictModel):
+    """The program that is built and run. Paths are relative to the space file."""
+
+    sources: list[StrictStr] = Field(
+        default_factory=list,
+        description="source files, with what they include in quotes",
+    )
+    build: Command | None = Field(
+        default=None, description="the compiler's words, with {flags}, {output}, {source}, {NAME}"
+    )
+    run: Command = Field(description="the program's words, with {output} and {NAME}")
+    shell: StrictBool = Field(
+        default=False, description="true: build and run are texts for /bin/sh"
+    )
+    environment: dict[Name, TemplateWord] = Field(
+        default_factory=dict, description="variables of the run, which may contain {NAME}"
+    )
+    files: list[TemplateText] = Field(
+        default_factory=list, description="files that every run finds in its folder; {FEATURE} too"
+    )
+    time: Time = Field(
+        description="`wall`, `{pattern: .., unit: ..}` or `{json_field: .., unit: ..}`"
+    )
+    limits: Limits = Field(default_factory=Limits, description="what a build or a run may use")
+    version: Words | None = Field(
+        default=None,
+        description="words of a command that prints the compiler's version",
+    )
+    device: Words | None = Field(
+        default=None, description="words of a command that names the device"
+    )
+    features: dict[Name, FeatureSource] = Field(
+        default_factory=dict,
+        description="where the launcher of a dispatcher finds the features of an input",
+    )
+
+
+def _template(text: str) -> str:
+    return Template(text).text
+
+
+class AgainstFile(StrictModel):
+    """The output must equal a file's content."""
+
+    file: Annotated[StrictStr, AfterValidator(_template)] = Field(
+        min_length=1, description="the file, whose name may contain {FEATURE}"
+    )
+
+
+class AgainstHost(StrictModel):
+    """A function decides whether a run is right."""
+
+    host: StrictStr = Field(min_length=1, description="Python file with check(run)")
+
+
+def _against_type(value: Any) -> str | None:
+    if isinstance(value, str):
+        return "by_word"
+    if isinstance(value, AgainstFile | AgainstHost):  # pydantic asks as well when it writes one
+        return "by_host" if isinstance(value, AgainstHost) else "by_file"
+    if not isinstance(value, dict):
+        return None
+    return "by_host" if "host" in value else "by_file"
+
+
+Against = Annotated[
+    Annotated[Literal["baseline", "nothing"], Tag("by_word")]
+    | Annotated[AgainstFile, Tag("by_file")]
+    | Annotated[AgainstHost, Tag("by_host")],
+    by_tag("`baseline`, `nothing`, `{file: ..}` or `{host: ..}`", _against_type),
+]
+Dtype = Literal[
+    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+    "float16", "float32", "float64", "complex64", "complex128",
+]  # fmt: skip
+
+
+class ProgramVerify(Verify):
+    """The conditions under which a run is right; texts are compared word by word, numbers by rtol
+    and atol."""
+
+    exit_status: StrictInt = Field(default=0, ge=0, le=255, description="what the run ends with")
+    output: Written = Field(default="stdout", description=f"what is compared: {_WRITTEN_HELP}")
+    dtype: Dtype | None = Field(
+        default=None, description="of an output that is no text: the type of its numbers"
+    )
+    against: Against = Field(
+        default="baseline",
+        description="`baseline` (the default's output), `{file: ..}`, `{host: ..}` or `nothing`",
+    )
+    ignore: Pattern | None = Field(
+        default=None, description="lines of a text that this regular expression is found in"
+    )
+
+
+class ProgramSpaceFile(AnySpaceFile):
+    """A tuning space of a program: how it is built and run, its parameters, and its inputs."""
+
+    model_config = ConfigDict(title="harness space of a program")
+
+    program: ProgramModel = Field(description="how it is built, run and timed")
+    parameters: dict[Name, Parameter] = Field(
+        default_factory=dict, max_length=MAX_PARAMETERS, description="what is tuned; {NAME}s"
+    )
+    flags: dict[CompilerName, FlagGroup] = Field(
+        default_factory=dict, description="the compiler, and its flags to tune"
+    )
+    inputs: Inputs = Field(description="the problems that the program is run on")
+    verify: ProgramVerify = Field(default_factory=ProgramVerify, description="when a run is right")
+
+    @property
+    def flag_groups(self) -> dict[str, FlagGroup]:
+        """The flags by compiler."""
+        return self.flags
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """No kernels."""
+        return ()
