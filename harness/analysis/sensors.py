@@ -14,8 +14,8 @@ from harness.core.observations import HOST_RETRIES, SM_CLOCK_MHZ, THROTTLED_SAMP
 from harness.core.records import Input, Measurement
 from harness.core.text import counted
 from harness.measure.clocks import LOW_CLOCK
-from harness.measure.sensors.energy import ENERGY, LAUNCH_SHARE, LEAST_SHARE
-from harness.measure.sensors.nvml import THROTTLED, THROTTLED_BY
+from harness.measure.energy import ENERGY, LAUNCH_SHARE, LEAST_SHARE
+from harness.measure.nvml import THROTTLED, THROTTLED_BY
 from harness.results.measured import MeasuredConfigs, measured_by_input
 from harness.results.view import Results
 

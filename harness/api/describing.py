@@ -23,7 +23,7 @@ from harness.core.records import Input, Measurement
 from harness.dispatch.study import Study, sentence
 from harness.dispatch.text import rule_lines
 from harness.display.inputs import noise_warning, refused_lines
-from harness.measure.sensors.energy import ENERGY
+from harness.measure.energy import ENERGY
 from harness.models.starchart import importance
 from harness.report.findings import Findings
 from harness.results import without_password

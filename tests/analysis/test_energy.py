@@ -13,9 +13,9 @@ from harness.analysis.coverage import input_reports, reservations
 from harness.analysis.explain import explain, samples
 from harness.analysis.sensors import input_energies, throttled_lines
 from harness.api.describing import describe_results
+from harness.api.options import AnalyseOptions
 from harness.commands.analyse import main
 from harness.commands.analyse.tree import print_tree
-from harness.commands.result_options import AnalyseOptions
 from harness.core.kept import Kept
 from harness.core.records import Config, Input, Measurement
 from harness.core.text import format_energy

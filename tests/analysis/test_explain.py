@@ -15,8 +15,8 @@ from rich.console import Console
 
 from harness.analysis import explain as explanation
 from harness.analysis.explain import Samples, explain, pooled, samples
+from harness.api.options import AnalyseOptions
 from harness.commands.analyse import main, tree
-from harness.commands.result_options import AnalyseOptions
 from harness.core.errors import UsageError
 from harness.core.kept import Kept
 from harness.core.records import Config, Environment, Input

@@ -206,7 +206,7 @@ def test_gain_that_first_runs_do_not_show_is_not_significant_and_nobody_is_accus
     assert {m.outcome for m in finals} == {Outcome.OK}
     assert list(claims_lines([report])) == [
         "No speed-up is significant.",
-        "A gain is not claimed on 1 of 1 input, such as (n=8): its first runs are slow.",
+        "A gain is not claimed on 1 of 1 input, (n=8): its first runs are slow.",
     ]
 
 

@@ -18,7 +18,7 @@ import jsonschema
 import pytest
 import yaml
 
-from harness.api.documents import document_schema
+from harness.api.schemas import document_schema
 from harness.commands.compare import main
 from harness.commands.export import main as export
 from harness.commands.tune import main as tune

@@ -270,7 +270,7 @@ def test_a_machine_without_a_device_offers_programs(monkeypatch: pytest.MonkeyPa
     def nothing(*_: object) -> None:
         raise BackendUnavailable("no OpenCL here")
 
-    monkeypatch.setattr("harness.fleet.agent.choose_offered", nothing)
+    monkeypatch.setattr("harness.fleet.agent.choose_devices", nothing)
     offer = make_offer((), 1)
     assert [device.backend for device in offer.devices] == [None]
     assert "no OpenCL here" in offer.unavailable[0]

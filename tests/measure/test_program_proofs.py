@@ -23,8 +23,7 @@ from harness.core.records import (
     Timing,
 )
 from harness.measure.programs.measurer import ProgramMeasurer, without_unshown_gain
-from harness.measure.programs.runner import ProgramJob, Reference
-from harness.measure.programs.worker import ProgramWorker
+from harness.measure.programs.runner import ProgramJob, ProgramWorker, Reference
 from harness.measure.trial.occasions import Block
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec

@@ -28,8 +28,9 @@ import pytest
 from harness.commands.check import main as check
 from harness.core.errors import BackendUnavailable, HostModuleError, LaunchFailed, UsageError
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
+from harness.measure import energy as rapl
 from harness.measure.choose import open_measurer
-from harness.measure.programs import runner, worker
+from harness.measure.programs import runner
 from harness.measure.programs.building import backend_of, command_build
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.measure.programs.outputs import Expected, Written, WrongOutput, reported_s
@@ -41,7 +42,6 @@ from harness.measure.programs.sandbox import (
     end_programs_when_terminated,
     run_command,
 )
-from harness.measure.sensors import energy as rapl
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
 from harness.space_file.program import ProgramVerify, Template, TimeField, TimePattern
@@ -502,9 +502,9 @@ ENERGY = ("precision: 0}", "precision: 0, energy: true}")
 def test_energy_of_a_program_is_that_of_its_samples(
     measure: Measure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (worker, runner):  # a processor that takes 3 J between two readings
-        readings = SimpleNamespace(read_j=itertools.count(3.0, 3.0).__next__)
-        monkeypatch.setattr(module, "RaplCounter", lambda readings=readings: readings)
+    # A processor that takes 3 J between two readings.
+    readings = SimpleNamespace(read_j=itertools.count(3.0, 3.0).__next__)
+    monkeypatch.setattr(runner, "RaplCounter", lambda: readings)
     assert measure("slow", ENERGY).observed["energy_j"] == 3
     assert "energy_j" not in measure("slow").observed, "nobody asked"
 

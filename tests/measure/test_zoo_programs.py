@@ -15,7 +15,7 @@ import pytest
 
 from harness.core.errors import HostModuleError
 from harness.core.records import Config, Input, Measurement, Outcome
-from harness.measure.programs import building, runner
+from harness.measure.programs import building
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.measure.programs.sandbox import Bounds, CommandResult, run_command
 from harness.space import ConstrainedSpace, Space
@@ -247,6 +247,6 @@ def test_home_folder_of_a_run_also_holds_what_desktops_keep_there(
 ) -> None:
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", "/home/user/.cache")
-    found = runner.home_variables(tmp_path)
+    found = building.home_variables(tmp_path)
     assert found["HOME"] == found["XDG_CACHE_HOME"] == str(tmp_path)
     assert "XDG_DATA_HOME" not in found

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from harness.core.errors import HostModuleError
 from harness.core.program import Argument, Fill
 from harness.core.records import Input
-from harness.measure.device.base import Device
+from harness.measure.device import Device
 from harness.measure.kernels.data import KernelData, make_arguments
 from harness.measure.trial.host_module import Array
 from harness.measure.trial.verify import Tolerance, verify
@@ -156,7 +156,7 @@ def why_added(name: str, found: Array, expected: Array, before: Fill, rtol: floa
     return (
         f". {name} looks like what was there before plus the expected value: does the kernel "
         f'add to it? Then write in the host module INOUT = ("{name}",) '
-        "(docs/spaces.md#the-host-module)"
+        "(docs/reference/space.md#the-host-module)"
     )
 
 

@@ -20,7 +20,7 @@ from harness.core.files import cache_folder
 from harness.core.program import Binary, Program
 from harness.core.records import Build
 from harness.core.text import counted
-from harness.measure.builds.compiled import require_obeyed
+from harness.measure.builds import require_obeyed
 from harness.measure.opencl.pocl_cpu import name_processor
 from harness.source.inlining import inlined, live_text
 

@@ -21,7 +21,7 @@ from harness.core.invocation import command_line
 from harness.core.machine import find_program, notes, processor, usable_cores
 from harness.core.program import Binary, FlagFile, with_copies, with_marks
 from harness.core.records import Build, Config, DeviceLimits, Environment, Input
-from harness.measure.builds.compiled import executed_sha256, require_obeyed
+from harness.measure.builds import executed_sha256, require_obeyed
 from harness.measure.programs.sandbox import (
     STDERR,
     STDOUT,
@@ -41,6 +41,7 @@ _MORE_TIME = (
     "give it more with `program: {limits: {build_timeout_s: SECONDS}}`, and tune with --fresh"
 )
 _MOST_LOG = 10_000
+_IN_HOME = re.compile(r"HOME|XDG_\w+_(HOME|DIR)")
 _NATIVE = re.compile(r"(?:^|[=\s])native\b")
 
 # Compilers obey these variables: builds under different values must not be mixed up.
@@ -108,7 +109,7 @@ def backend_of(spec: Spec) -> CommandBackend:
     if spec.program is None:
         raise UsageError(
             f"{spec.path} tunes a kernel; the command backend runs programs, with `program:` in "
-            "place of `kernel:` and `launch:` (docs/programs.md)"
+            "place of `kernel:` and `launch:` (docs/reference/program.md)"
         )
     return CommandBackend(spec.program, spec.program_compiler)
 
@@ -261,6 +262,25 @@ def run_filled(
     limits = plan.model.limits
     bounds = Bounds(limits.memory_mb << 20, limits.output_mb << 20, deadline_s)
     return run_command(filled, *folders, bounds, variables)
+
+
+def home_variables(home: Path) -> dict[str, str]:
+    """Return the variables that make a folder the user's home.
+
+    A run could otherwise leave files at home for later runs, also for those of the default.
+    """
+    return dict.fromkeys(("HOME", *filter(_IN_HOME.fullmatch, os.environ)), str(home))
+
+
+def home_advice(plan: ProgramPlan) -> str:
+    """Return what a program misses that works for its user, for a message."""
+    if "HOME" in plan.model.environment:
+        return ""
+    home = os.environ.get("HOME", "/home/me")
+    return (
+        "; HOME is an empty folder in each run: where the program needs files of yours, write "
+        f"`environment: {{HOME: {home}}}` under `program`"
+    )
 
 
 def _log(logs: Path, made: Path) -> str:

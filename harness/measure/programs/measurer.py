@@ -18,18 +18,17 @@ from harness.core.program import Binary
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.core.text import format_time
 from harness.measure.builds.queue import BuildQueue
+from harness.measure.energy import ENERGY_S
 from harness.measure.flags import fitted_to_program
 from harness.measure.measurer import LocalMeasurer
+from harness.measure.nvml import energy_notices
 from harness.measure.process.child import Child, ChildLost
 from harness.measure.programs.building import (
     CommandBuild,
     backend_of,
     command_build,
 )
-from harness.measure.programs.runner import ProgramJob, Reference
-from harness.measure.programs.worker import ProgramWorker
-from harness.measure.sensors.energy import ENERGY_S
-from harness.measure.sensors.nvml import energy_notices
+from harness.measure.programs.runner import ProgramJob, ProgramWorker, Reference
 from harness.measure.trial.occasions import Block, unclaimed
 from harness.space import Space
 from harness.space_file import Spec

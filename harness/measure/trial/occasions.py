@@ -25,7 +25,7 @@ from typing import TypeVar
 from harness.core.observations import CLOCK_ERROR, COUNTS, UNCLAIMED
 from harness.core.records import Measurement, Outcome, StopReason, Timing
 from harness.core.text import format_time
-from harness.measure.sensors.nvml import THROTTLED
+from harness.measure.nvml import THROTTLED
 from harness.measure.trial.trial import Job
 
 J = TypeVar("J", bound=Job)
