@@ -17,27 +17,19 @@ from harness.tuning.state import State
 _DEFAULTS = "defaults"  # the name of the stage
 
 
-def cross_measure(state: State) -> None:
-    """Measure the default and every input's winner on each other input, where missing and legal."""
-    best = filter(None, map(state.best, state.spec.inputs))
+def cross_measure(state: State, *, winners: bool) -> None:
+    """Measure the default on each input where that is missing and legal, since winners are compared
+    with it; with `winners`, every input's winner as well."""
+    best = filter(None, map(state.best, state.spec.inputs)) if winners else ()
     configs = [state.space(state.spec.inputs[0]).default, *(m.config for m in best)]
-    what = "the default and winners on other inputs"
-    _measure_missing(state, CROSS, "default and winners on the other inputs", configs, what)
-
-
-def measure_defaults(state: State) -> None:
-    """Measure the default on each input where no search did: winners are compared with it."""
-    configs = [state.space(state.spec.inputs[0]).default]
-    if _missing(state, configs):
-        _measure_missing(state, _DEFAULTS, "default on the inputs", configs, "the default")
-
-
-def _measure_missing(
-    state: State, stage: str, title: str, configs: Iterable[Config], what: str
-) -> None:
     missing = _missing(state, configs)
-    step = partial(_measure, state)
-    run_stage(state, stage, title, missing, step, lambda left: f"{left} measurements of {what}")
+    stage, title, what = _DEFAULTS, "default on the inputs", "the default"
+    if winners:
+        stage, title = CROSS, "default and winners on the other inputs"
+        what = "the default and winners on other inputs"
+    if winners or missing:
+        step = partial(_measure, state)
+        run_stage(state, stage, title, missing, step, lambda left: f"{left} measurements of {what}")
 
 
 def _missing(state: State, configs: Iterable[Config]) -> list[tuple[Input, Config]]:
