@@ -77,15 +77,15 @@ def _rounds(state: State) -> int:
 
 def _wanted(state: State) -> Iterator[tuple[Input, list[Config]]]:
     """Yield inputs with the working candidates, unless these were measured interleaved."""
-    searched = searched_inputs(state)
-    candidates = shortlist(searched, state.space(state.spec.inputs[0]).default, applies_on(state))
+    searched = _searched_inputs(state)
+    candidates = shortlist(searched, state.space(state.spec.inputs[0]).default, _applies_on(state))
     for problem, row in searched.items():
         configs = [c for c in candidates if c in row and row[c].outcome is Outcome.OK]
         if configs and not _is_measured(state, problem, configs):
             yield problem, configs
 
 
-def searched_inputs(state: State) -> dict[Input, Mapping[Config, Measurement]]:
+def _searched_inputs(state: State) -> dict[Input, Mapping[Config, Measurement]]:
     """Return the measurements of each input that was searched and on which anything works."""
     searched = [p for p in state.spec.inputs if p in state.runs and state.best(p)]
     return {problem: state.measured(problem) for problem in searched}
@@ -95,20 +95,20 @@ def single_on(state: State) -> dict[Input, Config]:
     """Return, for each input, the configuration to use where one serves all inputs: the best single
     candidate or, where that is illegal, the next. Empty where candidates were not measured on
     every input."""
-    searched = searched_inputs(state)
+    searched = _searched_inputs(state)
     sessions = {p: groups for p in searched if (groups := state.interleaved(p, CANDIDATE))}
     stages = (CHOICE, FINAL, CANDIDATE)
     every = {
         p: [group for stage in stages for group in state.interleaved(p, stage)] for p in searched
     }
     default = state.space(state.spec.inputs[0]).default
-    matrix = interleaved_matrix(searched, every, sessions, default, applies_on(state))
+    matrix = interleaved_matrix(searched, every, sessions, default, _applies_on(state))
     if matrix is None:
         return {}
     return {p: config for p, config in zip(searched, single_configs(matrix), strict=True) if config}
 
 
-def applies_on(state: State) -> Applies:
+def _applies_on(state: State) -> Applies:
     """Return a test of whether a configuration may be chosen on an input."""
     limits = state.measurer.limits
     constraints = [constraint.expression for constraint in state.spec.constraints]
