@@ -123,7 +123,7 @@ def _is_measured(state: State, problem: Input, configs: Sequence[Config]) -> boo
     searched, rounds = state.measured(problem), _rounds(state)
     merged = merge_sessions(groups)
     return any(
-        is_complete(group, configs, rounds=rounds, known=searched) for group in groups
+        is_complete(group, configs, rounds=rounds, searched=searched) for group in groups
     ) and all(
         config in merged and (merged[config].timing or merged[config].outcome.settles)
         for config in configs
@@ -135,17 +135,17 @@ def is_complete(
     configs: Sequence[Config],
     *,
     rounds: int,
-    known: Mapping[Config, object],
+    searched: Mapping[Config, object],
 ) -> bool:
     """Whether stored results are of exactly these configurations, each with all its rounds.
 
-    `known` holds the configurations that the search measured. Results in which nothing worked are
-    incomplete, since that may have been the device's fault.
+    `searched` holds the configurations that the search measured. Results in which nothing worked
+    are incomplete, since that may have been the device's fault.
     """
     return (
         {measured.config for measured in stored} == set(configs)
         and any(measured.timing for measured in stored)
-        and all(_is_final(measured, rounds, measured.config in known) for measured in stored)
+        and all(_is_final(measured, rounds, measured.config in searched) for measured in stored)
     )
 
 

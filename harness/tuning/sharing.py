@@ -121,11 +121,11 @@ class Baton:
         self._free.release()
 
     def _save(self) -> None:
-        self._states.kept = random.getstate(), np.random.get_state()
+        self._states.generators = random.getstate(), np.random.get_state()
 
     def _restore(self) -> None:
-        if hasattr(self._states, "kept"):
-            state, numpy_state = self._states.kept
+        if hasattr(self._states, "generators"):
+            state, numpy_state = self._states.generators
             random.setstate(state)
             np.random.set_state(numpy_state)
 
