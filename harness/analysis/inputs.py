@@ -89,8 +89,8 @@ def report_input(
     best, baseline = final.get(winner) if winner else None, final.get(default)
 
     def speedup_over(config: Config) -> TimeRatio | None:
-        one, other = judged.get(best.config) if best else None, judged.get(config)
-        ratio = time_ratio(other, one, confidence) if one and other else None
+        of_best, slower = judged.get(best.config) if best else None, judged.get(config)
+        ratio = time_ratio(slower, of_best, confidence) if of_best and slower else None
         if ratio and best and UNCLAIMED in best.observed:  # nothing speaks for its gain
             return dataclasses.replace(ratio, p_value=1.0, may_be_chance=True)
         return ratio

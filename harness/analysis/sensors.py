@@ -90,13 +90,13 @@ def _observed(results: Results, name: str) -> Array:
 @dataclass(frozen=True)
 class InputEnergy:
     """The measurements with an energy of the default, of the configuration to use, and of the one
-    that takes the least; None where it is not known. `known` counts all of the input."""
+    that takes the least; None where it is not known. `count` is the number of all of the input."""
 
     problem: Input
     default: Measurement | None
     best: Measurement | None
     least: Measurement
-    known: int
+    count: int
 
     @property
     def slowdown(self) -> float | None:

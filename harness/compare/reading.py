@@ -92,10 +92,7 @@ def read_kernel_results(
         stored = [c for c in campaigns(connection) if kernel in (None, c.space_name)]
         read = partial(read_measurements, connection)
         results = [
-            dataclasses.replace(
-                _of_campaigns(database, read, same),
-                broken=_broken(read_commands(connection, same[0])),
-            )
+            _of_campaigns(database, read, same, _broken(read_commands(connection, same[0])))
             for same in _versions(stored, programs or {})
         ]
     lost = sorted(set(programs or {}) - {of_kernel.kernel for of_kernel in results})
@@ -129,7 +126,10 @@ def _versions(
 
 
 def _of_campaigns(
-    database: str, read: Callable[..., MeasurementRows], same: Sequence[StoredCampaign]
+    database: str,
+    read: Callable[..., MeasurementRows],
+    same: Sequence[StoredCampaign],
+    broken: Mapping[Input, str],
 ) -> KernelResults:
     """Read the last campaign, and the noise between runs from the finals of earlier ones too."""
     last = same[0]
@@ -151,13 +151,8 @@ def _of_campaigns(
         )
         for problem in results.measured
     }
-    return KernelResults(
-        last.space_name,
-        last.environment,
-        last.key.program_sha256,
-        inputs,
-        statistic=last.statistic,
-    )
+    name, environment, key = last.space_name, last.environment, last.key
+    return KernelResults(name, environment, key.program_sha256, inputs, broken, last.statistic)
 
 
 def _broken(commands: Iterable[Command]) -> dict[Input, str]:

@@ -104,11 +104,13 @@ class _InputRerun:
     problem: Input
     run_id: int
     configs: list[Config]
-    found: dict[Config, list[Measurement]] = field(default_factory=dict)
+    measured: dict[Config, list[Measurement]] = field(default_factory=dict)
 
     def measure(self, rounds: int, shuffle: Callable[[list[Config]], None]) -> list[Measurement]:
         """Measure an occasion; what fails is not measured again."""
-        failed = {c for c, measured in self.found.items() if any(not m.timing for m in measured)}
+        failed = {
+            c for c, of_config in self.measured.items() if any(not m.timing for m in of_config)
+        }
         configs = [config for config in self.configs if config not in failed]
         if not configs:
             return []
@@ -118,13 +120,13 @@ class _InputRerun:
             space, self.problem, configs, rounds, _RELOADED
         )
         for measurement in measured:
-            self.found.setdefault(measurement.config, []).append(measurement)
+            self.measured.setdefault(measurement.config, []).append(measurement)
         return measured
 
     def results(self) -> InputResults:
         """Return the input's results with the new measurements in place of the old ones."""
         old = self.side.results.inputs[self.problem]
-        joined = {config: join(measured_again) for config, measured_again in self.found.items()}
+        joined = {config: join(of_config) for config, of_config in self.measured.items()}
         measured = {subject: joined.get(m.config, m) for subject, m in old.measured.items()}
         return InputResults(measured, True, (), old.tried, is_rerun=True)
 

@@ -53,7 +53,7 @@ def trim_folder(folder: Path, most_bytes: int) -> None:
     many bytes. Files that cannot be removed stay."""
     files = [(path, status) for path in folder.rglob("*") if (status := _status(path)) is not None]
     size_bytes = sum(status.st_size for _, status in files)
-    for path, status in sorted(files, key=lambda one: one[1].st_mtime_ns):
+    for path, status in sorted(files, key=lambda file: file[1].st_mtime_ns):
         if size_bytes <= most_bytes:
             return
         with contextlib.suppress(OSError):

@@ -28,7 +28,7 @@ _FILE = "kernel.function"
 
 def check_kernel_name(text: str) -> str:
     """Return a kernel's name; raises ValueError for a text that is none."""
-    if not is_kernel_name(text):
+    if len(text) > _MAX_LENGTH or "\n" in text or not _NAME.fullmatch(text):
         unclosed = text.count("<") > text.count(">") or text.count("(") > text.count(")")
         raise ValueError(
             f"`{text[:100]}` names no kernel: write its name, such as `scale`, or in CUDA "
@@ -36,11 +36,6 @@ def check_kernel_name(text: str) -> str:
             + ("; a bracket is open: in a list, a name with a comma needs quotes" * unclosed)
         )
     return text
-
-
-def is_kernel_name(text: str) -> bool:
-    """Whether a text is the name of a kernel as a space writes it."""
-    return len(text) <= _MAX_LENGTH and "\n" not in text and _NAME.fullmatch(text) is not None
 
 
 def plain_name(function: str) -> str:

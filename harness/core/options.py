@@ -236,12 +236,12 @@ def from_arguments(model: type[Model], function: str, arguments: Mapping[str, ob
 
     Raises TypeError for an unknown argument, UsageError for one that may not have its value.
     """
-    known = {member.name: (member, o) for member, o in _declared(model) if o.in_python}
+    allowed = {member.name: (member, o) for member, o in _declared(model) if o.in_python}
     values = {}
     for name, value in arguments.items():
-        if name not in known:
-            raise TypeError(f"{function}() has no argument `{name}`; {suggestion(name, known)}")
-        values[name] = _taken(*known[name], value)
+        if name not in allowed:
+            raise TypeError(f"{function}() has no argument `{name}`; {suggestion(name, allowed)}")
+        values[name] = _taken(*allowed[name], value)
     return model(**values)
 
 
@@ -301,11 +301,11 @@ def in_python(message: str, model: type[Options], **renamed: str) -> str:
         for name in _names(member, declared)
     }
 
-    def respell(found: re.Match[str]) -> str:
-        if found[1] not in spelled:
-            return found[0]
-        value = f"={found[2].strip()}" if found[2] else ""
-        return f"`{spelled[found[1]]}{value}`"
+    def respell(word: re.Match[str]) -> str:
+        if word[1] not in spelled:
+            return word[0]
+        value = f"={word[2].strip()}" if word[2] else ""
+        return f"`{spelled[word[1]]}{value}`"
 
     return _COMMAND_OR_OPTION.sub(respell, message)
 

@@ -84,7 +84,7 @@ def load_plain(data: bytes, classes: Collection[str] = ()) -> Any:
     """
     try:
         _check_opcodes(data)
-        found = _Unpickler(data, classes).load()
+        value = _Unpickler(data, classes).load()
     except UnsafePickle:
         raise
     except (
@@ -92,8 +92,8 @@ def load_plain(data: bytes, classes: Collection[str] = ()) -> Any:
         *(EOFError, OverflowError, MemoryError),
     ) as error:
         raise UnsafePickle(f"a pickle that cannot be read: {error}") from None
-    _check_data(found)
-    return found
+    _check_data(value)
+    return value
 
 
 def _check_opcodes(data: bytes) -> None:

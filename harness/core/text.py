@@ -80,12 +80,12 @@ def printable(text: str) -> str:
     return escaped(cut)
 
 
-def escaped(text: str, kept: str = "") -> str:
-    """Return a text with its unprintable characters escaped, except those in `kept`."""
+def escaped(text: str, allowed: str = "") -> str:
+    """Return a text with its unprintable characters escaped, except those in `allowed`."""
     if text.isprintable():
         return text
     return "".join(
-        c if c.isprintable() or c in kept else c.encode("unicode_escape").decode() for c in text
+        c if c.isprintable() or c in allowed else c.encode("unicode_escape").decode() for c in text
     )
 
 

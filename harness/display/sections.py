@@ -43,7 +43,7 @@ def energy_section(energies: Sequence[InputEnergy], default: Config) -> Section 
         return None
     texts = [
         "Energy of the launches of a run, and power of the device meanwhile, with its idle power. "
-        f"It is known of {sum(energy.known for energy in energies):,} measurements. Each was "
+        f"It is known of {sum(energy.count for energy in energies):,} measurements. Each was "
         "measured once, +- half the 95 % confidence interval of its parts, and the least is the "
         "luckiest of many: a difference of a few percent may be chance.",
         *not_shown(len(energies)),

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
+from harness.analysis import SLOWDOWN
 from harness.analysis.coverage import input_reports
 from harness.analysis.explain import Explanation, explain, samples
 from harness.analysis.inputs import InputReport
@@ -107,11 +108,7 @@ class Findings:
     @cached_property
     def explanation(self) -> Explanation | None:
         """The tree of slowdowns and its accuracy; None where there are too few samples."""
-        try:
-            target = TreeTarget("slowdown", log=True)
-            return explain(samples(self.results), target, self.kept)
-        except UsageError:
-            return None
+        return self._explained(TreeTarget(SLOWDOWN, log=True))
 
     @cached_property
     def energies(self) -> list[InputEnergy]:
@@ -121,10 +118,11 @@ class Findings:
     @cached_property
     def power(self) -> Explanation | None:
         """The tree of the power and its accuracy; None where it is known of too few samples."""
-        if not self.energies:
-            return None
+        return self._explained(TreeTarget(POWER)) if self.energies else None
+
+    def _explained(self, target: TreeTarget) -> Explanation | None:
         try:
-            return explain(samples(self.results), TreeTarget(POWER), self.kept)
+            return explain(samples(self.results), target, self.kept)
         except UsageError:
             return None
 

@@ -237,15 +237,16 @@ def trimmed_ratio(numerator: Timing, denominator: Timing, confidence: float = 0.
     population variances", Biometrika 1974): on a busy machine this finds the same fastest
     configuration far more often. With few rounds, and where means are compared, it is `time_ratio`.
     """
-    one, other = numerator, denominator
-    if not (_is_trimmed(one) and _is_trimmed(other) and one.count == other.count):
-        return time_ratio(one, other, confidence)
-    logs = [math.log(a / b) for a, b in zip(one.samples_s, other.samples_s, strict=True)]
+    is_trimmed = _is_trimmed(numerator) and _is_trimmed(denominator)
+    if not is_trimmed or numerator.count != denominator.count:
+        return time_ratio(numerator, denominator, confidence)
+    pairs = zip(numerator.samples_s, denominator.samples_s, strict=True)
+    logs = [math.log(a / b) for a, b in pairs]
     inner = _inner(logs)
     cut = (len(logs) - len(inner)) // 2
     winsorized = [inner[0]] * cut + inner + [inner[-1]] * cut
     error = math.sqrt(variance(winsorized) * len(logs)) / len(inner)
-    clock_error = relative_clock_error(one, other)
+    clock_error = relative_clock_error(numerator, denominator)
     difference = LogDifference(statistics.fmean(inner), error, len(inner) - 1, clock_error)
     return _time_ratio(difference, confidence, len(logs))
 

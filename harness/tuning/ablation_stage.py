@@ -87,7 +87,8 @@ def _ablated(state: State, report: InputReport, flags: Sequence[str]) -> Ablatio
         return canonical if space.is_legal(canonical) else None
 
     winner = report.best.config
-    bare = without_flags(winner, space.default, flags)
+    unset = {name: space.default[name] for name in flags if name in space.default}
+    bare = Config({**winner, **unset})
     return ablate(winner, bare, measure, legal, state.spec.measure.confidence)
 
 
@@ -148,11 +149,6 @@ def ablate(
         steps.append(AblationStep(name, shown(winner[name]), StepResult.PUT_BACK, ratio))
         ratio = None
     return Ablation(winner, here, default, tuple(steps), ratio)
-
-
-def without_flags(winner: Config, default: Config, flags: Sequence[str]) -> Config:
-    """Return the winner with its flags at their defaults."""
-    return Config({**winner, **{name: default[name] for name in flags if name in default}})
 
 
 class WinnerFailed(Exception):

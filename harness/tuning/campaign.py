@@ -20,7 +20,7 @@ from harness.results.provenance import KernelVersion, kernel_versions
 from harness.results.read import with_known_values
 from harness.search import EndReason, Progress, Searched
 from harness.tuning.ablation_stage import ablate_winners
-from harness.tuning.crossing import cross_measure, measure_candidates, measure_defaults
+from harness.tuning.crossing import cross_measure, measure_candidates
 from harness.tuning.devices import DevicePool
 from harness.tuning.finals import final_reports
 from harness.tuning.searching import Searching
@@ -181,11 +181,9 @@ class Campaign(State):
         else:
             self.validation = UniformSampling(self).run(self.plan.target)
         self._note_limits()
+        cross_measure(self, winners=stages.cross)
         if stages.cross:
-            cross_measure(self)
             measure_candidates(self)
-        else:
-            measure_defaults(self)
         reports = final_reports(self, stages.finalists)
         self._show_notices()
         if stages.ablate:
@@ -200,16 +198,10 @@ class Campaign(State):
 
     def _note_limits(self) -> None:
         """Store the device's limits with the runs, since generated code may need them."""
-        limits, store = self.measurer.limits, self.store
-        if limits is None:
-            return
-        notes, run_ids = limit_notes(self.spec, limits), self.runs.values()
-
-        def note() -> None:
-            for run_id in run_ids:
-                store.note_run(run_id, notes)
-
-        store.transact(note)
+        limits, note = self.measurer.limits, self.store.note_run
+        if limits is not None:
+            notes = limit_notes(self.spec, limits)
+            self.store.transact(lambda: [note(run_id, notes) for run_id in self.runs.values()])
 
     # ------------------------------------------------------------ results
 

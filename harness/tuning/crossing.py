@@ -17,27 +17,19 @@ from harness.tuning.state import State
 _DEFAULTS = "defaults"  # the name of the stage
 
 
-def cross_measure(state: State) -> None:
-    """Measure the default and every input's winner on each other input, where missing and legal."""
-    best = filter(None, map(state.best, state.spec.inputs))
+def cross_measure(state: State, *, winners: bool) -> None:
+    """Measure the default on each input where that is missing and legal, since winners are compared
+    with it; with `winners`, every input's winner as well."""
+    best = filter(None, map(state.best, state.spec.inputs)) if winners else ()
     configs = [state.space(state.spec.inputs[0]).default, *(m.config for m in best)]
-    what = "the default and winners on other inputs"
-    _measure_missing(state, CROSS, "default and winners on the other inputs", configs, what)
-
-
-def measure_defaults(state: State) -> None:
-    """Measure the default on each input where no search did: winners are compared with it."""
-    configs = [state.space(state.spec.inputs[0]).default]
-    if _missing(state, configs):
-        _measure_missing(state, _DEFAULTS, "default on the inputs", configs, "the default")
-
-
-def _measure_missing(
-    state: State, stage: str, title: str, configs: Iterable[Config], what: str
-) -> None:
     missing = _missing(state, configs)
-    step = partial(_measure, state)
-    run_stage(state, stage, title, missing, step, lambda left: f"{left} measurements of {what}")
+    stage, title, what = _DEFAULTS, "default on the inputs", "the default"
+    if winners:
+        stage, title = CROSS, "default and winners on the other inputs"
+        what = "the default and winners on other inputs"
+    if winners or missing:
+        step = partial(_measure, state)
+        run_stage(state, stage, title, missing, step, lambda left: f"{left} measurements of {what}")
 
 
 def _missing(state: State, configs: Iterable[Config]) -> list[tuple[Input, Config]]:
@@ -85,15 +77,15 @@ def _rounds(state: State) -> int:
 
 def _wanted(state: State) -> Iterator[tuple[Input, list[Config]]]:
     """Yield inputs with the working candidates, unless these were measured interleaved."""
-    searched = searched_inputs(state)
-    candidates = shortlist(searched, state.space(state.spec.inputs[0]).default, applies_on(state))
+    searched = _searched_inputs(state)
+    candidates = shortlist(searched, state.space(state.spec.inputs[0]).default, _applies_on(state))
     for problem, row in searched.items():
         configs = [c for c in candidates if c in row and row[c].outcome is Outcome.OK]
         if configs and not _is_measured(state, problem, configs):
             yield problem, configs
 
 
-def searched_inputs(state: State) -> dict[Input, Mapping[Config, Measurement]]:
+def _searched_inputs(state: State) -> dict[Input, Mapping[Config, Measurement]]:
     """Return the measurements of each input that was searched and on which anything works."""
     searched = [p for p in state.spec.inputs if p in state.runs and state.best(p)]
     return {problem: state.measured(problem) for problem in searched}
@@ -103,20 +95,20 @@ def single_on(state: State) -> dict[Input, Config]:
     """Return, for each input, the configuration to use where one serves all inputs: the best single
     candidate or, where that is illegal, the next. Empty where candidates were not measured on
     every input."""
-    searched = searched_inputs(state)
+    searched = _searched_inputs(state)
     sessions = {p: groups for p in searched if (groups := state.interleaved(p, CANDIDATE))}
     stages = (CHOICE, FINAL, CANDIDATE)
     every = {
         p: [group for stage in stages for group in state.interleaved(p, stage)] for p in searched
     }
     default = state.space(state.spec.inputs[0]).default
-    matrix = interleaved_matrix(searched, every, sessions, default, applies_on(state))
+    matrix = interleaved_matrix(searched, every, sessions, default, _applies_on(state))
     if matrix is None:
         return {}
     return {p: config for p, config in zip(searched, single_configs(matrix), strict=True) if config}
 
 
-def applies_on(state: State) -> Applies:
+def _applies_on(state: State) -> Applies:
     """Return a test of whether a configuration may be chosen on an input."""
     limits = state.measurer.limits
     constraints = [constraint.expression for constraint in state.spec.constraints]
@@ -131,7 +123,7 @@ def _is_measured(state: State, problem: Input, configs: Sequence[Config]) -> boo
     searched, rounds = state.measured(problem), _rounds(state)
     merged = merge_sessions(groups)
     return any(
-        is_complete(group, configs, rounds=rounds, known=searched) for group in groups
+        is_complete(group, configs, rounds=rounds, searched=searched) for group in groups
     ) and all(
         config in merged and (merged[config].timing or merged[config].outcome.settles)
         for config in configs
@@ -143,17 +135,17 @@ def is_complete(
     configs: Sequence[Config],
     *,
     rounds: int,
-    known: Mapping[Config, object],
+    searched: Mapping[Config, object],
 ) -> bool:
     """Whether stored results are of exactly these configurations, each with all its rounds.
 
-    `known` holds the configurations that the search measured. Results in which nothing worked are
-    incomplete, since that may have been the device's fault.
+    `searched` holds the configurations that the search measured. Results in which nothing worked
+    are incomplete, since that may have been the device's fault.
     """
     return (
         {measured.config for measured in stored} == set(configs)
         and any(measured.timing for measured in stored)
-        and all(_is_final(measured, rounds, measured.config in known) for measured in stored)
+        and all(_is_final(measured, rounds, measured.config in searched) for measured in stored)
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from harness.core.errors import BackendUnavailable, UsageError
 from harness.core.records import (
@@ -22,6 +22,8 @@ from harness.space import Space
 
 if TYPE_CHECKING:  # it brings Dask, which few campaigns need
     from harness.fleet.measurers import Fleet
+
+T = TypeVar("T")
 
 MOST_FAULTS = 3
 """A device that fails so often in a row is not used any more."""
@@ -81,9 +83,9 @@ class SharedDevice:
         Raises BackendUnavailable where the device fails again and again, and also with a
         configuration that worked before.
         """
-        self._pool.home[problem] = self
-        measured = self._measure(space, problem, config, best_s)
-        self.faults = 0
+        measured = self._measured(
+            problem, lambda: self.measurer.measure(space, problem, config, best_s)
+        )
         if measured.outcome is Outcome.OK and measured.shared_with is None:
             self._pool.worked[problem] = space, config
             self.failed.clear()
@@ -101,23 +103,20 @@ class SharedDevice:
         seeds: Sequence[int] = ONE_OCCASION,
     ) -> list[Measurement]:
         """Measure several; see `Measurer`."""
-        self._pool.home[problem] = self
-        measured: list[Measurement] = self.wait_for(
-            lambda: self.measurer.measure_interleaved(space, problem, configs, rounds, seeds)
+        return self._measured(
+            problem,
+            lambda: self.measurer.measure_interleaved(space, problem, configs, rounds, seeds),
         )
-        self.faults = 0
-        return measured
 
     def close(self) -> None:
         """End the worker processes."""
         self.measurer.close()
 
-    def _measure(
-        self, space: Space, problem: Input, config: Config, best_s: float | None
-    ) -> Measurement:
-        measured: Measurement = self.wait_for(
-            lambda: self.measurer.measure(space, problem, config, best_s)
-        )
+    def _measured(self, problem: Input, call: Callable[[], T]) -> T:
+        """Measure on this device, where the input stays then; that it could is no fault."""
+        self._pool.home[problem] = self
+        measured: T = self.wait_for(call)
+        self.faults = 0
         return measured
 
     def _check(self, problem: Input, last: Measurement) -> None:
@@ -128,7 +127,7 @@ class SharedDevice:
             return
         tried = problem if problem in pool.worked else next(reversed(pool.worked))
         space, config = pool.worked[tried]
-        again = self._measure(space, tried, config, None)
+        again = self.wait_for(lambda: self.measurer.measure(space, tried, config, None))
         if again.outcome is not Outcome.OK:
             self.faults = MOST_FAULTS
             raise BackendUnavailable(

@@ -176,7 +176,7 @@ def _measured(
     seeds: Sequence[int] = ONE_OCCASION,
 ) -> Interleaved:
     """Measure interleaved; results stored by an earlier command are used again."""
-    stored, known = state.interleaved(problem, stage), state.measured(problem)
-    if stored and is_complete(stored[-1], configs, rounds=rounds, known=known):
+    stored, searched = state.interleaved(problem, stage), state.measured(problem)
+    if stored and is_complete(stored[-1], configs, rounds=rounds, searched=searched):
         return stored[-1]
     return state.measure_interleaved(problem, configs, stage=stage, rounds=rounds, seeds=seeds)

@@ -128,14 +128,8 @@ class Searching:
         before it."""
         state, count = self.state, len(self.state.spec.inputs)
         space = state.space(problem)
-        search = InputSearch(
-            state.run_plan(problem),
-            space,
-            state.measurer,
-            state.store,
-            {},
-            self._note,
-        )
+        plan, measurer = state.run_plan(problem), state.measurer
+        search = InputSearch(plan, space, measurer, state.store, {}, self._note)
         rows = state.known_rows(problem)
         ended = find_ended(search, options, rows)
         budget = space.budget(options.test_limit)

@@ -63,7 +63,7 @@ def do_work(
     """Do a step for each piece of work, in order or shared out over the devices, until it
     `is_over`; return how much is left."""
     if state.pool.is_shared:
-        return SharedWork(state, work, step, is_over).run()
+        return _SharedWork(state, work, step, is_over).run()
     for number, (problem, item) in enumerate(work):
         if is_over():
             return len(work) - number
@@ -121,20 +121,20 @@ class Baton:
         self._free.release()
 
     def _save(self) -> None:
-        self._states.kept = random.getstate(), np.random.get_state()
+        self._states.generators = random.getstate(), np.random.get_state()
 
     def _restore(self) -> None:
-        if hasattr(self._states, "kept"):
-            state, numpy_state = self._states.kept
+        if hasattr(self._states, "generators"):
+            state, numpy_state = self._states.generators
             random.setstate(state)
             np.random.set_state(numpy_state)
 
 
-class Stopped(BaseException):
+class _Stopped(BaseException):
     """The campaign ends, so this thread ends as well; like KeyboardInterrupt no error."""
 
 
-class SharedWork(Generic[Work]):
+class _SharedWork(Generic[Work]):
     """Work on inputs that is shared out over devices; an input is with one device at a time."""
 
     def __init__(
@@ -228,7 +228,7 @@ class SharedWork(Generic[Work]):
                     self._work_off(device)
                 finally:
                     self._baton.notify()
-        except Stopped:
+        except _Stopped:
             pass
         except BaseException as raised:
             error = raised
@@ -260,7 +260,7 @@ class SharedWork(Generic[Work]):
         device that fails."""
         while self._left and not self._is_over():
             if self._is_stopping:
-                raise Stopped
+                raise _Stopped
             for problem in self._left:
                 home = self._pool.home.get(problem)
                 if problem not in self._taken and home in (None, device):
@@ -285,10 +285,10 @@ class SharedWork(Generic[Work]):
         )
 
     def _wait_for(self, call: Callable[[], Any]) -> Any:
-        """Hand the baton on during a call that waits. Raises Stopped where the campaign ended
+        """Hand the baton on during a call that waits. Raises _Stopped where the campaign ended
         before the call did."""
         if self._is_stopping:
-            raise Stopped
+            raise _Stopped
         self._state.store.commit()
         result, error = None, None
         with self._baton.handed_on():
@@ -299,7 +299,7 @@ class SharedWork(Generic[Work]):
             # Devices that were closed fail in every way: none of that is the kernel's fault.
             is_late = self._is_stopping
         if is_late:
-            raise Stopped
+            raise _Stopped
         if error is not None:
             raise error
         return result

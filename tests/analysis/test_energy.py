@@ -81,7 +81,7 @@ def test_each_input_has_the_energy_of_the_default_of_the_best_and_the_least(
         n = float(str(one.problem["n"]))
         assert one.default.observed["energy_j"] == pytest.approx(300 * 2e-5 * n)
         assert one.least.config == Config({"BLOCK": 16, "TILE": 2})
-        assert one.known == 6, "two blocks of 64 have no energy"
+        assert one.count == 6, "two blocks of 64 have no energy"
         assert one.slowdown == pytest.approx(1)
 
 

@@ -255,7 +255,7 @@ def complete(*stored: Measurement, known: tuple[int, ...] = ()) -> bool:
     """Whether 16 and 32 are completely measured, in 20 rounds."""
     configs = [Config({"BLOCK": value}) for value in (16, 32)]
     worked = {Config({"BLOCK": value}): None for value in known}
-    return is_complete(stored, configs, rounds=20, known=worked)
+    return is_complete(stored, configs, rounds=20, searched=worked)
 
 
 def test_stored_results_are_complete_with_just_these_configurations_in_all_their_rounds() -> None:
