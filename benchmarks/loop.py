@@ -133,7 +133,8 @@ def record(folder: Path, calls: Sequence[tuple[int, int]]) -> tuple[Program, Wor
     for shape in calls:
         program.call(shape)
     program.dispatcher.count_calls(None)
-    return program, read_workload(file, load_spec(SPACE))
+    spec = load_spec(SPACE)
+    return program, read_workload(file, spec.name, spec.features, spec.inputs)
 
 
 def slowdowns(

@@ -193,7 +193,9 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
     reports = input_reports(results)
     coverage = None
     if options.weights is not None and len(matrix.comparable().features):
-        matrix, coverage = weigh(matrix, read_workload(options.weights, spec))
+        matrix, coverage = weigh(
+            matrix, read_workload(options.weights, spec.name, spec.features, spec.inputs)
+        )
     single = single_of(matrix, reports, results.finals, results.default)
     if single is None:
         why = why_nothing(matrix) or "No configuration worked on any input."

@@ -74,7 +74,7 @@ def device_option(more: str = "") -> Any:
 def json_flag() -> Any:
     """Make the option that prints a document for scripts (harness.api.documents)."""
     return flag(
-        "print one JSON document; progress and warnings go to standard error (docs/python.md)",
+        "print one JSON document (docs/reference/json.md); all else goes to standard error",
         in_python=False,
     )
 
@@ -146,7 +146,7 @@ class DispatchOptions(Options):
         PATH,
         "FILE",
         "a workload: learn and judge by how often its inputs come, and say how many calls the "
-        "tuned range covers (docs/dispatch.md)",
+        "tuned range covers (docs/explanation/dispatch.md)",
     )
     seed: int = option(
         whole(0, 2**32 - 1, "2^32 - 1"), None, "seed of the folds and trees (default 0)", default=0
@@ -264,7 +264,7 @@ class AnalyseOptions(Options):
     """Print what a database holds: the best configuration of every input, the parameters that
     times depend on, and which configuration to use for which input. It measures nothing."""
 
-    groups: ClassVar = {"target": "importance and trees (docs/analysis.md)"}
+    groups: ClassVar = {"target": "importance and trees (docs/howto/find_what_matters.md)"}
 
     database: Sequence[str] = databases_argument()
     space: str | None = space_option()

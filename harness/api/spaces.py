@@ -29,7 +29,7 @@ def load_space(path: str | Path) -> Spec:
 
 
 def make_space(*, folder: str | Path = ".", **keys: Any) -> Spec:
-    """Build a space from the keys of a space file (docs/spaces.md).
+    """Build a space from the keys of a space file (docs/reference/space.md).
 
     Paths are relative to `folder`. In Python these are allowed as well:
 

@@ -70,8 +70,8 @@ class TuneOptions(Options):
     inputs_from: Path | None = option(
         PATH,
         "FILE",
-        "tune the inputs of a workload that matter (docs/dispatch.md), in place of the space's, "
-        "and measure the candidates on those that the database holds",
+        "tune the inputs of a workload that matter (docs/howto/tune_the_inputs_you_meet.md), in "
+        "place of the space's, and measure the candidates on those that the database holds",
     )
     cover: float | None = option(
         number("a share of the calls above 0, up to 1", lambda share: 0 < share <= 1),

@@ -51,7 +51,7 @@ A pragma declares a parameter, above a #define or above a loop:
   #pragma unroll_range 1,8
   for (int k = 0; k < 16; k++) ...
 
-docs/pragmas.md explains all pragmas. Without pragmas, harness suggests values for #defines.
+docs/reference/pragmas.md explains all pragmas. Without them, harness suggests values of #defines.
 Exit code: 0 on success, 2 for an error in a pragma or in the command.
 """
 
@@ -124,6 +124,7 @@ class ExampleOptions(Options):
 
     def check(self) -> None:
         """Refuse to overwrite a file, before any is written."""
+        check_writable(self.output, "name another folder with --output", parents=True)
         for file in EXAMPLES[self.name].files:
             if (path := self.output / file).exists():
                 raise UsageError(f"{path} already exists; name another folder with --output")
@@ -222,7 +223,8 @@ class StencilOptions(Options):
     thread configurations."""
 
     epilog: ClassVar = """\
-A stencil is a Python file that defines an expression and a reference; see docs/stencil.md.
+A stencil is a Python file that defines an expression and a reference
+(kernels/stencils/README.md).
 Exit code: 0 if the space is written, 2 for an error in the stencil or in the command.
 """
 

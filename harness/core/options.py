@@ -1,7 +1,7 @@
 """Options, declared once: of a command, and of a function in Python.
 
 A model is a frozen dataclass whose fields are made by `argument`, `option` and `flag`. The parser,
-the checks of Python's arguments, their names in messages and the table of the documentation all
+the checks of Python's arguments, their names in messages and the lists of docs/reference all
 follow from it. Nothing here loads pydantic: `--help` would wait a quarter of a second for it.
 """
 
@@ -326,14 +326,3 @@ def signature_of(model: type[Options], **positional: str) -> inspect.Signature:
             if declared.in_python
         ]
     )
-
-
-def arguments_table(model: type[Options]) -> str:
-    """Describe the arguments of Python as the rows of a Markdown table."""
-    lines = ["| argument | option | meaning |", "|---|---|---|"]
-    for member, declared in _declared(model):
-        if declared.in_python:
-            names = "".join(f"`{name}`" for name in _names(member, declared)[-1:])
-            name = f"{member.name}{'=False' * (member.default is True)}"
-            lines.append(f"| `{name}` | {names} | {declared.words.replace('|', chr(92) + '|')} |")
-    return "\n".join(lines)

@@ -51,7 +51,7 @@ from harness.measure.programs.building import backend_of, command_build
 from harness.models.columns import tuned_range
 from harness.source.inlining import inlined
 from harness.space import ConstrainedSpace
-from harness.space.launches import make_program
+from harness.space.constrained import make_program
 from harness.space_file import ProgramPlan, Spec
 from harness.space_file.command_line import SOURCE
 from harness.space_file.program import LISTS, names_of

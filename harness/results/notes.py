@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 
 from harness.core.records import DEVICE_UUID, OTHER_PROCESSES, Config, DeviceLimits, Statistic
 from harness.results.ablation import Ablation
-from harness.space.launches import launch_constraints
+from harness.space.constrained import launch_constraints
 from harness.space_file import Spec
 
 Whole = Annotated[int, Field(strict=True)]

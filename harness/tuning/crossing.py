@@ -9,7 +9,7 @@ from harness.core.records import Config, Input, Interleaved, Measurement, Outcom
 from harness.dispatch.candidates import Applies, applies_where, interleaved_matrix, shortlist
 from harness.dispatch.single import single_configs
 from harness.results import CANDIDATE, CHOICE, CROSS, FINAL, MeasurementRow
-from harness.space.launches import launch_constraints
+from harness.space.constrained import launch_constraints
 from harness.stats.interleaved import merge_sessions
 from harness.tuning.sharing import run_stage
 from harness.tuning.state import State

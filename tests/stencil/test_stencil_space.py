@@ -53,7 +53,7 @@ def reference(arguments):
 
 @pytest.fixture
 def documented(tmp_path: Path) -> Path:
-    """Write the example stencil of docs/stencil.md."""
+    """Write the example stencil of docs/howto/tune_a_stencil.md."""
     page = (Path(__file__).parents[2] / "docs" / "stencil.md").read_text(encoding="utf-8")
     path = tmp_path / "smooth.py"
     path.write_text(page.split("```python\n")[1].split("```")[0])

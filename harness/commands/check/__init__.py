@@ -24,7 +24,7 @@ main = main_of("check")
 def check(space: str | Path | Spec, **arguments: Any) -> SpaceDocument:
     """Check a space as the command does, and return what `check --json` prints of it.
 
-    docs/python.md describes the arguments. Raises SpecError for the faults of a space.
+    docs/reference/commands.md describes the arguments. Raises SpecError for the faults of a space.
     """
     if "spaces" in arguments:
         raise TypeError("check() takes one space, as its first argument")

@@ -1,0 +1,148 @@
+"""What sensors say of a campaign: at which clocks of the device it ran, and its energy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.analysis.inputs import InputReport
+from harness.constraints.arithmetic import MAX_EXACT
+from harness.core.arrays import Array
+from harness.core.observations import HOST_RETRIES, SM_CLOCK_MHZ, THROTTLED_SAMPLES
+from harness.core.records import Input, Measurement
+from harness.core.text import counted
+from harness.measure.clocks import LOW_CLOCK
+from harness.measure.energy import ENERGY, LAUNCH_SHARE, LEAST_SHARE
+from harness.measure.nvml import THROTTLED, THROTTLED_BY
+from harness.results.measured import MeasuredConfigs, measured_by_input
+from harness.results.view import Results
+
+
+def clock_lines(results: Results) -> Iterator[str]:
+    """Yield a sentence on runs that were thrown away for their low clock, one on those for which
+    the host was too slow, and one on measurements that ran at a low clock all the same."""
+    thrown = _total(results, THROTTLED_SAMPLES)
+    if thrown:
+        runs, share = counted(thrown, "timed run"), f"{100 * LOW_CLOCK:g} %"
+        yield f"{runs} met a GPU clock under {share} of the full one: thrown away, and taken again."
+    late = _total(results, HOST_RETRIES)
+    if late:
+        yield (
+            f"The host was too slow for {counted(late, 'timed run')}: thrown away, and taken again."
+        )
+    clocks_mhz = _observed(results, SM_CLOCK_MHZ)
+    low_mhz = clocks_mhz[clocks_mhz < LOW_CLOCK * clocks_mhz.max(initial=0)]
+    if len(low_mhz):
+        yield (
+            f"In {len(low_mhz):,} of {counted(len(clocks_mhz), 'measurement')} the GPU's clock was "
+            f"low ({low_mhz.min():,.0f} MHz at the lowest, {clocks_mhz.max():,.0f} MHz in others): "
+            "their times are those of a slower GPU. Power or temperature limits it; cool it, or "
+            "lock a lower clock (nvidia-smi --lock-gpu-clocks), and tune with --fresh."
+        )
+
+
+def throttled_lines(results: Results) -> Iterator[str]:
+    """Yield a sentence where the driver says that a GPU was throttled around samples."""
+    throttled = _observed(results, THROTTLED)
+    count = _total(results, THROTTLED)
+    if not count:
+        return
+    names = [name for name in results.rows.columns.observed if name.startswith(THROTTLED_BY)]
+    counts = {name.removeprefix(THROTTLED_BY): len(_observed(results, name)) for name in names}
+    reasons = ", ".join(f"{reason} in {number:,}" for reason, number in counts.items() if number)
+    yield (
+        f"The GPU held its clocks back in {count:,} of {counted(len(throttled), 'measurement')} "
+        f"({reasons}): their times may be too long."
+    )
+
+
+def clock_range(results: Results) -> str:
+    """Return the clocks of the measurements, such as `1,980 MHz (1,410 to 1,995)`; empty where none
+    is known."""
+    clocks_mhz = _observed(results, SM_CLOCK_MHZ)
+    if not len(clocks_mhz):
+        return ""
+    low, median, high = (f"{mhz:,.0f}" for mhz in np.quantile(clocks_mhz, [0, 0.5, 1]))
+    return f"{median} MHz" if low == high else f"{median} MHz ({low} to {high})"
+
+
+def _total(results: Results, name: str) -> int:
+    """Return the sum of counts; numbers that harness never writes, in a damaged file, are none."""
+    counts = _observed(results, name)
+    return int(counts[(counts > 0) & (counts <= MAX_EXACT)].sum())
+
+
+def _observed(results: Results, name: str) -> Array:
+    """Return the observations of measurements that were really made, of those that have any."""
+    rows = results.rows
+    if name not in rows.columns.observed:
+        return np.empty(0)
+    values = rows.of(rows.columns.observed[name])[~rows.is_shared]
+    observed: Array = values[~np.isnan(values)]
+    return observed
+
+
+# ------------------------------------------------------------------------ energy
+
+
+@dataclass(frozen=True)
+class InputEnergy:
+    """The measurements with an energy of the default, of the configuration to use, and of the one
+    that takes the least; None where it is not known. `known` counts all of the input."""
+
+    problem: Input
+    default: Measurement | None
+    best: Measurement | None
+    least: Measurement
+    known: int
+
+    @property
+    def slowdown(self) -> float | None:
+        """The time of the one of least energy, over that of the configuration to use."""
+        return None if self.best is None else self.least.time_s / self.best.time_s
+
+
+def input_energies(results: Results, reports: Sequence[InputReport]) -> list[InputEnergy]:
+    """Return the energies on each input on which any is known."""
+    energy_j = results.searched.columns.observed.get(ENERGY)
+    if energy_j is None:
+        return []
+    rows = results.searched
+    has_energy = np.isfinite(rows.of(energy_j)) & rows.of(rows.columns.works)
+    by_input = measured_by_input(rows.where(has_energy))
+    return [
+        _input_energy(report, own)
+        for report in reports
+        if (own := by_input.get(report.problem)) is not None
+    ]
+
+
+def unknown_energy_lines(results: Results) -> Iterator[str]:
+    """Yield a sentence where the energy was asked for and stays unknown."""
+    rows = results.searched
+    share = rows.columns.observed.get(LAUNCH_SHARE)
+    if share is None:
+        return
+    asked = np.isfinite(rows.of(share))
+    energy_j = rows.columns.observed.get(ENERGY)
+    has_energy = asked & (False if energy_j is None else np.isfinite(rows.of(energy_j)))
+    unknown = int(asked.sum() - has_energy.sum())
+    if unknown:
+        yield (
+            f"The energy of {unknown:,} of {counted(int(asked.sum()), 'measurement')} is unknown: "
+            f"the launches take less than {LEAST_SHARE:.0%} of the time of a run, which restores "
+            "arguments and may empty caches, or the counter of energy moves too seldom. Tune for "
+            "larger inputs, or with `measure: {cache: warm}`."
+        )
+
+
+def _input_energy(report: InputReport, own: MeasuredConfigs) -> InputEnergy:
+    energy_j = own.rows.of(own.columns.observed[ENERGY])
+    least = int(own.rows.selected[int(np.argmin(energy_j))])
+    default, best = (
+        None if measurement is None else own.get(measurement.config)
+        for measurement in (report.baseline, report.recommended)
+    )
+    return InputEnergy(report.problem, default, best, own.columns.measurement(least), len(own))
