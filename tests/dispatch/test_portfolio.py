@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from harness.analysis.inputs import InputReport
 from harness.core.arrays import Array, Flags, Indices
-from harness.core.records import Config
+from harness.core.records import Config, Input, Measurement, Outcome, Timing
+from harness.dispatch import most as module
+from harness.dispatch.ensemble import EnsembleLearner
 from harness.dispatch.growing import Grown
 from harness.dispatch.matrix import Matrix, make_matrix
+from harness.dispatch.most import best_portfolio, limited, portfolio_rows, portfolios
 from harness.dispatch.portfolio import greedy_portfolio, node_orders, static_order
+from harness.dispatch.single import Single, single_of
+from harness.dispatch.study import QUICK, Study
+from harness.dispatch.tree import TreeLearner
 
 
 def table(time_s: Array, applies: Flags | None = None) -> Matrix:
@@ -140,3 +148,168 @@ def test_a_gain_of_one_group_is_not_clear_and_one_of_two_may_be() -> None:
     assert orders(logs, static, np.zeros(9, dtype=np.intp)) == [[0, 1]] * 5
     assert orders(logs, static, np.arange(9) % 2) == [[1, 0]] * 5
     assert orders(logs, np.zeros(9), np.arange(9)) == [[0, 1]] * 5, "there is no gain"
+
+
+# ---------- which configuration is advised for all inputs, and by which rounds it is judged
+
+
+DEFAULT, CHOSEN, OTHER = (Config({"BLOCK": block}) for block in (256, 16, 64))
+
+
+def measured(problem: Input, config: Config, time_s: float) -> Measurement:
+    return Measurement(config, problem, Outcome.OK, Timing((time_s, time_s * 1.01)))
+
+
+def single(in_finals: dict[Config, float], other_s: float) -> Single:
+    """Return the advice for four inputs: CHOSEN takes 1 s in the candidates' rounds, the default
+    2 s. The finals have these times."""
+    inputs = [Input({"n": n}) for n in range(4)]
+    time_s = np.tile([2.0, 1.0, other_s], (4, 1))
+    matrix = make_matrix(pd.DataFrame({"n": range(4)}), (DEFAULT, CHOSEN, OTHER), time_s, default=0)
+    finals = {p: [measured(p, config, t) for config, t in in_finals.items()] for p in inputs}
+    reports = [
+        InputReport(
+            p, measured(p, OTHER, other_s), measured(p, DEFAULT, 2.0), None, 0, {Outcome.OK: 3}, 3
+        )
+        for p in inputs
+    ]
+    found = single_of(matrix, reports, finals, DEFAULT)
+    assert found is not None
+    return found
+
+
+def test_what_the_finals_timed_on_every_input_is_advised_with_its_speed_up() -> None:
+    found = single({DEFAULT: 2.0, CHOSEN: 1.0}, other_s=0.9)
+    assert (found.config, found.inputs) == (CHOSEN, 4)
+    assert found.speedup is not None
+    assert found.speedup.value == pytest.approx(2.0)
+
+
+def test_without_finals_the_candidates_rounds_choose() -> None:
+    assert (single({}, other_s=0.9).config, single({}, other_s=1.1).config) == (OTHER, CHOSEN)
+    assert single({DEFAULT: 2.0}, other_s=0.9).config == OTHER
+
+
+# ---------- the table of times that dispatchers are learnt from
+
+
+INF, NAN = math.inf, math.nan
+
+
+def matrix(time_s: list[list[float]], **known: object) -> Matrix:
+    times = np.array(time_s)
+    features = pd.DataFrame({"n": range(10, 10 + len(times))}, index=range(5, 5 + len(times)))
+    candidates = [Config({"BLOCK": index}) for index in range(times.shape[1])]
+    return make_matrix(features, candidates, times, **known)  # type: ignore[arg-type]
+
+
+def test_slowdowns_are_logarithms_where_a_candidate_applies() -> None:
+    made = matrix(
+        [[2.0, 6.0, INF, NAN], [1.0, 9.0, INF, 1.0]],
+        applies=np.array([[True, True, True, True], [True, False, True, True]]),
+    )
+    logs = [[0, math.log(3), math.log(6), NAN], [0, NAN, math.log(2), 0]]
+    np.testing.assert_allclose(made.log_slowdown, logs)
+    np.testing.assert_allclose(made.failed_log, [math.log(6), math.log(2)])
+    assert made.best.tolist() == [0, 0]
+
+
+def test_slowdown_is_over_the_best_known_and_a_tie_is_none() -> None:
+    tied = np.array([[False, True, False]])
+    made = matrix([[2.0, 2.02, 6.0]], best_s=np.array([1.0]), tied=tied)
+    assert made.slowdown.tolist() == [[2.0, 1.0, 6.0]]
+
+
+def test_rows_keep_all_that_belongs_to_an_input() -> None:
+    made = matrix([[1.0, 2.0], [3.0, 4.0], [6.0, 5.0]], groups=[7, 8, 7], default=1, note="it")
+    kept = made.rows(np.array([2, 0]))
+    assert kept.features.to_dict("list") == {"n": [12, 10]}
+    assert kept.features.index.tolist() == [0, 1]
+    assert kept.time_s.tolist() == [[6, 5], [1, 2]]
+    assert (kept.best_s.tolist(), kept.groups.tolist()) == ([5, 1], [0, 0])
+    assert (kept.candidates, kept.default, kept.note) == (made.candidates, 1, "it")
+
+
+def test_what_lacks_a_measurement_where_it_applies_cannot_be_judged() -> None:
+    made = matrix(
+        [[1.0, NAN, NAN], [NAN, 2.0, 1.0], [NAN, NAN, NAN]],
+        applies=np.array([[True, False, True], [True, True, True], [True, False, False]]),
+        best_s=np.ones(3),
+    )
+    assert made.complete().applies.tolist() == [
+        [False, False, False], [False, True, False], [False, False, False]
+    ]  # fmt: skip
+    judged = made.comparable()
+    assert judged.features["n"].tolist() == [11]
+    assert judged.applies.tolist() == [[False, True, False]]
+
+
+# ---------- dispatchers of at most so many configurations
+
+
+def drawn(seed: int, inputs: int = 24, candidates: int = 9) -> Matrix:
+    """Each candidate suits sizes about its own."""
+    rng = np.random.default_rng(seed)
+    sizes = np.sort(rng.uniform(0, 12, inputs))
+    logs = 0.1 * np.abs(sizes[:, None] - np.linspace(0, 12, candidates))
+    features = pd.DataFrame({"n": (2**sizes).astype(int)})
+    configs = [Config({"BLOCK": index}) for index in range(candidates)]
+    return make_matrix(features, configs, np.exp(logs + rng.normal(0, 0.02, logs.shape)), default=4)
+
+
+def mean_log(matrix: Matrix, portfolio: tuple[int, ...]) -> float:
+    return float(matrix.log_slowdown[:, portfolio].min(axis=1).mean())
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_portfolio_is_the_best_of_its_size(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    matrix = drawn(most)
+    best = min(itertools.combinations(range(9), most), key=lambda p: mean_log(matrix, p))
+    assert sorted(best_portfolio(matrix, most)) == sorted(best)
+    monkeypatch.setattr(module, "_MOST_TRIED", 0)
+    exchanged = tuple(best_portfolio(matrix, most))
+    assert mean_log(matrix, exchanged) <= mean_log(matrix, best) * 1.05, "and by exchanges nearly"
+
+
+def test_dispatcher_has_no_more_configurations() -> None:
+    matrix = drawn(0)
+    for learner in (TreeLearner(), EnsembleLearner()):
+        assert len(learner.fit(matrix, 0).portfolio) > 2
+        learnt = limited(learner, 2).fit(matrix, 0)
+        assert len(learnt.portfolio) == 2
+        assert set(learnt.indices(matrix.features, matrix.applies)) == set(learnt.portfolio)
+
+
+def test_inputs_that_nothing_serves_are_left_to_the_caller() -> None:
+    matrix = drawn(0)
+    matrix.applies[0, 1:] = False
+    matrix.applies[1:, 0] = False
+    (one,) = limited(TreeLearner(), 1).fit(matrix, 0).portfolio
+    found = limited(TreeLearner(), 1).fit(matrix, 0).indices(matrix.features, matrix.applies)
+    assert found.tolist() == [-1, *[one] * 23]
+
+
+def test_each_more_gains_on_held_out_inputs_until_it_gains_nothing() -> None:
+    matrix = drawn(1)
+    found = list(portfolios(matrix))
+    means = [one.slowdowns.mean.value for one in found]
+    assert [len(one.configs) for one in found] == [1, 2, 3, 4, 5]
+    assert means == sorted(means, reverse=True)
+    assert means[-1] > 1
+    assert means[0] == pytest.approx(Study.of(matrix, QUICK).slowdowns["best static"].mean.value)
+    head, *_ = portfolio_rows(found, matrix.candidates[4])
+    assert (head[0], head[1].split()[0]) == ("1", f"{means[0]:.3f}")
+    two = make_matrix(matrix.features, matrix.candidates[:1], matrix.time_s[:, :1])
+    assert len(list(portfolios(two))) == 1
+
+
+def test_study_limits_its_dispatchers_alone() -> None:
+    matrix = drawn(2)
+    found, limited = Study.of(matrix, QUICK), Study.of(matrix, QUICK, most=1)
+    assert limited.slowdowns["tree"].mean.value == pytest.approx(
+        limited.slowdowns["best static"].mean.value
+    )
+    assert found.slowdowns["tree"].mean.value < limited.slowdowns["tree"].mean.value
+    assert len(limited.learnt("tree").portfolio) == 1
+    for name in ("default", "best static", "oracle"):
+        assert (found.slowdowns[name].logs == limited.slowdowns[name].logs).all()

@@ -16,14 +16,32 @@ from harness.analysis import sampling
 from harness.analysis.coverage import reservations
 from harness.analysis.explain import samples
 from harness.analysis.inputs import fastest
-from harness.core.records import Config, Input, Measurement, Outcome
-from harness.results import MeasurementRow, as_rows, read_measurements, reader, reading
+from harness.core.records import Config, Input, Measurement, Outcome, Timing
+from harness.results import (
+    MeasurementRow,
+    MeasurementRows,
+    as_rows,
+    by_configs,
+    interleaved_groups,
+    read_measurements,
+    reader,
+    reading,
+)
 from harness.results.columns import ConfigTable
-from harness.results.measured import MeasuredConfigs, measured_by_input
+from harness.results.measured import MeasuredConfigs, by_input, measured_by_input
+from harness.results.read import compatible
 from harness.results.view import Results, read_results, the_one
 from tests.helpers.noise import is_within_noise
 from tests.helpers.replays import FormulaMeasurer, make_spec, opened
-from tests.helpers.results_examples import KEY, SPEC, make_config, make_failed, make_ok, write
+from tests.helpers.results_examples import (
+    KEY,
+    SPEC,
+    make_build,
+    make_config,
+    make_failed,
+    make_ok,
+    write,
+)
 
 FIRST, SECOND = SPEC.inputs[0], SPEC.inputs[1]
 
@@ -153,3 +171,89 @@ def test_a_sample_keeps_each_measurements_slowdown(
 
 
 # ------------------------------------------------------------------------------ trees
+
+
+# ---------- measurements from before the space was edited are left out, and said to be
+
+
+SMALL, LARGE = Input({"n": 8}), Input({"n": 64})
+
+
+def rows_of(*found: tuple[Input, dict[str, int]]) -> MeasurementRows:
+    return as_rows(
+        MeasurementRow(
+            number,
+            "search",
+            Measurement(Config(values), problem, Outcome.OK, Timing((1e-3, 2e-3))),
+            None,
+            f"{number:032x}",
+            "UniformRandom",
+            "2026-01-01",
+        )
+        for number, (problem, values) in enumerate(found)
+    )
+
+
+def test_rows_with_other_parameters_than_the_space_are_left_out_and_named() -> None:
+    rows = rows_of(
+        (SMALL, {"BLOCK": 16, "TILE": 1}),
+        (LARGE, {"BLOCK": 16}),
+        (SMALL, {"BLOCK": 32, "TILE": 2}),
+        (LARGE, {"BLOCK": 16, "TILE": 1, "OLD": 3}),
+    )
+    found = compatible(rows, ["BLOCK", "TILE"])
+    assert found.names == {"BLOCK", "TILE"}
+    assert [row.uuid for row in found.rows] == [rows[0].uuid, rows[2].uuid]
+    assert len(found.left_out) == 2
+    assert by_input(found.left_out).keys() == {LARGE}
+    assert found.differing == ("OLD", "TILE")
+
+
+def test_flags_of_a_compiler_that_was_not_used_leave_no_row_out() -> None:
+    rows = rows_of((SMALL, {"BLOCK": 16}), (SMALL, {"BLOCK": 32}))
+    found = compatible(rows, ["BLOCK", "maxrregcount"])
+    assert found.names == {"BLOCK"}
+    assert (len(found.rows), len(found.left_out), found.differing) == (2, 0, ())
+
+
+# ---------- stored measurements: with their builds or without, and in their interleaved groups
+
+
+BUILD = make_build(1)
+
+
+def measured(n: int, block: int, *, time_s: float = 1e-3) -> Measurement:
+    timing = Timing((time_s, 2 * time_s))
+    return Measurement(Config({"BLOCK": block}), Input({"n": n}), Outcome.OK, timing, BUILD)
+
+
+def test_measurements_have_their_builds_unless_these_are_left_out(tmp_path: Path) -> None:
+    place = tmp_path / "r.db"
+    write(place, make_ok(1), dataclasses.replace(make_ok(2), build=BUILD))
+    with reading(str(place)) as engine, engine.connect() as connection:
+        for rows, build in (
+            (read_measurements(connection, KEY), BUILD),
+            (read_measurements(connection, KEY, builds=False), None),
+        ):
+            assert {row.measurement.build for row in rows} == {build}
+
+
+def stored(number: int, block: int, moment: str, group: str | None = None) -> MeasurementRow:
+    found = measured(8, block)
+    return MeasurementRow(number, "final", found, group, f"{number:032x}", None, moment)
+
+
+def test_interleaved_measurements_are_grouped_and_the_group_that_ended_first_comes_first() -> None:
+    rows = [
+        stored(1, 16, "2026-01-03", "late"),
+        stored(2, 16, "2026-01-01", "early"),
+        stored(3, 64, "2026-01-01", "late"),
+        stored(4, 64, "2026-01-02", "early"),
+        stored(5, 16, "2026-01-04"),
+        stored(6, 16, "2026-01-05"),
+    ]
+    groups = interleaved_groups(rows)
+    assert [[m.config["BLOCK"] for m in group] for group in groups] == [[16, 64]] * 2 + [[16]] * 2
+    assert groups[0] == [rows[1].measurement, rows[3].measurement]
+    pair = (Config({"BLOCK": 16}), Config({"BLOCK": 64}))
+    assert by_configs(groups) == {pair: groups[:2], pair[:1]: groups[2:]}
