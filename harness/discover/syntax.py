@@ -53,7 +53,7 @@ class Argument:
 
 
 @dataclass(frozen=True)
-class TemplateParameter:
+class _TemplateParameter:
     """A parameter of a kernel's template, with its default; `type_name` is empty for a type."""
 
     name: str
@@ -80,7 +80,7 @@ class KernelSignature:
     unreadable: tuple[str, ...]
     sizes: tuple[str, ...]
     dimensions: int
-    template: tuple[TemplateParameter, ...]
+    template: tuple[_TemplateParameter, ...]
 
 
 def find_kernels(prepared: ParserText) -> tuple[KernelSignature, ...]:
@@ -181,14 +181,14 @@ def _namespace(around: Sequence[Node]) -> str:
     return "".join(f"{text_of(name)}::" for name in reversed([n for n in names if n]))
 
 
-def _template(around: Sequence[Node]) -> Iterator[TemplateParameter]:
+def _template(around: Sequence[Node]) -> Iterator[_TemplateParameter]:
     for head in (n for n in around if n.type == "template_declaration"):
         listed = head.child_by_field_name("parameters")
         for node in listed.named_children if listed else ():
             yield _template_parameter(node)
 
 
-def _template_parameter(node: Node) -> TemplateParameter:
+def _template_parameter(node: Node) -> _TemplateParameter:
     """Read a parameter; a pack and a template have the type `...`, which no number has."""
     name: Node | None = node.named_children[0]
     kind, default = "", node.child_by_field_name("default_type")
@@ -196,7 +196,7 @@ def _template_parameter(node: Node) -> TemplateParameter:
         name, default = (node.child_by_field_name(f) for f in ("declarator", "default_value"))
         is_number = name is not None and name.type == "identifier"
         kind = text_of(node.child_by_field_name("type")) if is_number else "..."
-    return TemplateParameter(text_of(name), line_of(node), kind, text_of(default))
+    return _TemplateParameter(text_of(name), line_of(node), kind, text_of(default))
 
 
 def _arguments(prepared: ParserText, head: Node) -> tuple[tuple[Argument, ...], tuple[str, ...]]:

@@ -81,7 +81,7 @@ class Surrogate:
     def predict(self, points: Array) -> tuple[Array, Array]:
         """Predict mean and standard deviation at points, each of shape (points,)."""
         covariance = self._covariance(self._scaled(points), self._points)
-        return self._means(covariance), self._deviations(covariance, self._rounded())
+        return self._means(covariance), self._deviations(covariance)
 
     def means(self, points: Array) -> Array:
         """Predict the mean at points; deviations take most of the time of `predict`."""
@@ -100,11 +100,11 @@ class Surrogate:
         nearest = covariance.max(axis=1).astype(np.float64)
         most = np.sqrt(np.maximum(variance - nearest**2 / (variance + noise), _LEAST_VARIANCE))
         bounds = expected_improvement(means, most, best) * (1 + _ROUNDING)
-        gains, factor = np.full(len(points), -np.inf), self._rounded()
+        gains = np.full(len(points), -np.inf)
         order = np.argsort(-bounds)
         for rows in (order[:_FIRST_BOUNDS], order[_FIRST_BOUNDS:]):
             left = rows[bounds[rows] >= gains.max()]
-            deviations = self._deviations(covariance[left], factor)
+            deviations = self._deviations(covariance[left])
             gains[left] = expected_improvement(means[left], deviations, best)
         return int(gains.argmax()), float(gains.max())
 
@@ -112,11 +112,8 @@ class Surrogate:
         means: Singles = covariance @ self._weights.astype(np.float32)
         return means.astype(np.float64)
 
-    def _rounded(self) -> Singles:
-        """Return the factor in single precision."""
-        return self._factor.astype(np.float32)
-
-    def _deviations(self, covariance: Singles, factor: Singles) -> Array:
+    def _deviations(self, covariance: Singles) -> Array:
+        factor = self._factor.astype(np.float32)
         explained, _ = scipy.linalg.lapack.strtrs(factor, covariance.T, lower=True)
         rest: Singles = float(np.exp(self._logs[-2])) - np.einsum("ij,ij->j", explained, explained)
         return np.sqrt(np.maximum(rest, _LEAST_VARIANCE)).astype(np.float64)
