@@ -2,8 +2,8 @@
 
 The folder of recordings has spaces/ with Kernel Tuner's caches of its benchmark_hub (MIT licence),
 and flags/ with the logs of the authors who tuned nvcc's flags (github.com/phrb/gpu-autotuning,
-LGPL-3) as CSV: docs/reproduction.md has its columns. Each function takes that folder, and returns
-the figure's text and its rows. All take a minute together.
+LGPL-3) as CSV: results/reproduction.md has its columns. Each function takes that folder, and
+returns the figure's text and its rows. All take a minute together.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ the tables of results/papers.md, and computes nothing:
 
 `--compute` computes all figures again, or those of the named claims, keeps them, and writes the
 tables to results/papers.md, below its head. Each figure takes a minute at most. Those from public
-measurements of GPUs need the folder that docs/reproduction.md describes:
+measurements of GPUs need the folder that results/reproduction.md describes:
 
     python -m benchmarks.published --compute starchart-share lift-split
     python -m benchmarks.published --compute --data FOLDER
@@ -221,7 +221,7 @@ def main(args: argparse.Namespace) -> Figures:
         if public and not (args.data and args.data.is_dir()):
             raise UsageError(
                 f"no folder {args.data or ''} of public data for {', '.join(public)}: give --data "
-                "FOLDER (docs/reproduction.md), or name other claims"
+                "FOLDER (results/reproduction.md), or name other claims"
             )
         compute(names, args.data, record)
     print("\n\n".join(tables(record)))

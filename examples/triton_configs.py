@@ -1,7 +1,7 @@
 """Choose the configuration of a Triton kernel with a dispatcher.
 
-Tune the kernel as a program (docs/programs.md), write the dispatcher, and put this file beside your
-kernel. `blocks` stands for the module that was written, `m` and `n` for its features:
+Tune the kernel as a program (docs/howto/tune_a_program.md), write the dispatcher, and put this file
+beside your kernel. `blocks` stands for the module that was written, `m` and `n` for its features:
 
     import blocks
     from triton_configs import configs_of, prune_by

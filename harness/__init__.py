@@ -1,6 +1,6 @@
 """Find the fastest configuration of a CUDA or OpenCL kernel for each input shape.
 
-In Python (docs/python.md):
+In Python (docs/reference/python.md):
 
     space = harness.load_space("spaces/mvmul.yaml")
     results = harness.tune(space, test_limit=50)

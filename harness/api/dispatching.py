@@ -187,7 +187,7 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
     notices = [f"Learnt from {describe(results)}; left out: {'; '.join(others)}"] if others else []
     notices += record_lines(results)
     launcher, of_program = program_launcher(spec, results)
-    results, of_space = in_current_space(results, spec)
+    results, of_space = _in_current_space(results, spec)
     notices += [*of_space, *of_program]
     matrix = matrix_of(results)
     reports = input_reports(results)
@@ -336,7 +336,7 @@ def _kernels(
     return program_files(spec, program) if is_built_once else ()
 
 
-def in_current_space(results: Results, spec: Spec) -> tuple[Results, list[str]]:
+def _in_current_space(results: Results, spec: Spec) -> tuple[Results, list[str]]:
     """Keep the results that the space allows as it is now, under its current constraints; also
     return notices of what is left out. The kernel must be the measured one."""
     kept, gone = with_known_values(results.rows, {p.name: p.allows for p in spec.parameters})

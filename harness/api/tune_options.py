@@ -70,8 +70,8 @@ class TuneOptions(Options):
     inputs_from: Path | None = option(
         PATH,
         "FILE",
-        "tune the inputs of a workload that matter (docs/dispatch.md), in place of the space's, "
-        "and measure the candidates on those that the database holds",
+        "tune the inputs of a workload that matter (docs/howto/tune_the_inputs_you_meet.md), in "
+        "place of the space's, and measure the candidates on those that the database holds",
     )
     cover: float | None = option(
         number("a share of the calls above 0, up to 1", lambda share: 0 < share <= 1),
@@ -143,10 +143,7 @@ class TuneOptions(Options):
         several=True,
     )
     validate: float | None = option(
-        number(
-            "a share between 0 and 1 (to use the default, put --validate last)",
-            lambda share: 0 < share < 1,
-        ),
+        number("a share between 0 and 1", lambda share: 0 < share < 1),
         "TARGET",
         "instead of a search, sample uniformly until a tree predicts held-out times with a "
         f"median relative error below this (default TARGET: {DEFAULT_TARGET:g})",

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from harness.api.documents import CompareDocument
-from harness.commands.result_options import CompareOptions
+from harness.api.schemas import CompareDocument
+from harness.commands.options import CompareOptions
 from harness.commands.run import main_of, print_json
 from harness.compare import reports
 from harness.compare.comparison import Comparison, Rules, compare
@@ -37,7 +37,7 @@ main = main_of("compare")
 
 
 @dataclass(frozen=True)
-class Sides:
+class _Sides:
     """The results of both sides, and what to note."""
 
     base: Sequence[KernelResults]
@@ -78,15 +78,15 @@ def _write_junit(options: CompareOptions, console: Console, junit: str) -> None:
         print_line(console, f"{options.junit}: the comparison as JUnit XML")
 
 
-def _read(options: CompareOptions) -> Sides:
+def _read(options: CompareOptions) -> _Sides:
     """Read both sides: all of their kernels or one."""
     kernel, specs = options.space, [load_spec(path) for path in options.spec]
     programs = {s.name: s.program_sha256 for s in specs if kernel in (None, s.name)}
     old = read_kernel_results(options.base, kernel)
-    return Sides(old, read_kernel_results(options.candidate, kernel, programs))
+    return _Sides(old, read_kernel_results(options.candidate, kernel, programs))
 
 
-def _rerun(options: CompareOptions, spaces: Sequence[Path]) -> Sides:
+def _rerun(options: CompareOptions, spaces: Sequence[Path]) -> _Sides:
     """Measure the best and the default of both databases now, side by side; store what was
     measured."""
     base, candidate, database = options.base, options.candidate, options.rerun_database
@@ -114,7 +114,7 @@ def _rerun(options: CompareOptions, spaces: Sequence[Path]) -> Sides:
                 notes += rerun_notes((old, new), options.occasions)
             results.append(found)
     stored = f"the measurements of this comparison are in {without_password(database)}"
-    return Sides([old for old, _ in results], [new for _, new in results], [*notes, stored])
+    return _Sides([old for old, _ in results], [new for _, new in results], [*notes, stored])
 
 
 def comparison_document(comparison: Comparison, status: int) -> CompareDocument:

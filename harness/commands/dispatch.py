@@ -7,8 +7,8 @@ from rich.console import Console
 
 from harness.api.describing import describe_choice
 from harness.api.dispatching import LearntDispatcher, learn
-from harness.api.documents import DispatchDocument
 from harness.api.options import DispatchOptions
+from harness.api.schemas import DispatchDocument
 from harness.commands.run import main_of, print_json
 from harness.display.across import verdict_section
 from harness.display.formats import make_console

@@ -45,20 +45,18 @@ def run(options: ExportOptions) -> int:
     shared = int(rows.is_shared.sum())
     note = f", {shared:,} of them shared by equal machine code" if shared else ""
     done = f"{path}: {len(rows):,} measurements of {name} on {environment}{note}"
-    found, asked = rows.measurements(), _techniques(rows)
+    measured, asked = rows.measurements(), _techniques(rows)
     if options.format == "t4":
-        write_output(path, t4_texts(name, environment, found, asked))
-        print(escaped(done))
+        write_output(path, t4_texts(name, environment, measured, asked))
     else:
         mapping = mapping_beside(path)
         for file in (path, mapping):
             check_output(file)  # both or none
         values = {name: rows.values_of(name) for name in names}
-        write_output(path, csv_lines(found, features, values, asked))
-        print(escaped(done))
+        write_output(path, csv_lines(measured, features, values, asked))
         write_output(mapping, mapping_text(name, environment.device, features, values))
-        print(escaped(f"{mapping}: what the columns of {path.name} mean"))
-    for line in notes:
+        notes = [f"{mapping}: what the columns of {path.name} mean", *notes]
+    for line in (done, *notes):
         print(escaped(line))
     return 0
 

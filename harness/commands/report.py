@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.api.documents import ReportDocument
+from harness.api.schemas import ReportDocument
 from harness.commands.options import ReportOptions
 from harness.commands.run import main_of, print_json
 from harness.display.formats import make_console

@@ -95,7 +95,7 @@ _templates.filters |= {"c_comment": _c_comment, "c_string": _c_string, "member":
 
 
 def c_header(dispatcher: Dispatcher) -> str:
-    """Write the header; `docs/dispatch.md` describes its contents."""
+    """Write the header; `docs/reference/dispatcher.md` describes its contents."""
     writer, program = _CWriter(dispatcher), dispatcher.program
     choice, portfolio = program.choice, program.portfolio
     is_nested = choice.tree is not None and _nested(choice.tree) <= _MAX_NESTED

@@ -1,7 +1,7 @@
 """Write a dispatcher as NAME.json, which `loaders/runtime.py` and programs in any language read.
 
-`docs/dispatch.md` describes the file and how to choose with it. New keys may be added; `format`
-changes where one is removed or changes its meaning.
+`docs/reference/dispatcher.md` describes the file and how to choose with it. New keys may be added;
+`format` changes where one is removed or changes its meaning.
 """
 
 from __future__ import annotations

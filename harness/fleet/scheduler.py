@@ -38,8 +38,8 @@ def check_address(address: str, insecure: bool = False) -> None:
         return
     raise UsageError(
         f"{address} is not encrypted, and whoever reaches a scheduler can run programs on its "
-        "workers. Use tls:// with certificates (docs/fleet.md), or add --insecure on a network "
-        "that you trust"
+        "workers. Use tls:// with certificates (docs/howto/use_several_machines.md), or add "
+        "--insecure on a network that you trust"
     )
 
 
@@ -86,7 +86,8 @@ def check_certificates(address: str, role: str) -> None:
             found = "is not set" if path is None else f"names {path}, which is no file"
             raise UsageError(
                 f"{address} needs a certificate, but `distributed.comm.tls.{name}` of Dask's "
-                f"settings {found}; docs/fleet.md shows the file, such as ~/.config/dask/fleet.yaml"
+                f"settings {found}; docs/howto/use_several_machines.md shows the file, such as "
+                "~/.config/dask/fleet.yaml"
             )
 
 

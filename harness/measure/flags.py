@@ -18,19 +18,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from harness.core.errors import BackendUnavailable, BuildFailed
 from harness.core.kept import Kept, content_key
 from harness.core.machine import find_program
 from harness.core.program import Binary, Program, family
-from harness.core.records import Value
+from harness.core.records import Value, shown
 from harness.measure.builds import conflicts
 from harness.measure.cuda.gpus import NVRTC, name_of
 from harness.measure.cuda.nvcc import ENVIRONMENT, find_nvcc, run_in_group, supported_archs
 from harness.space_file import Notice, Parameter, ProgramPlan, Spec
-from harness.space_file.flags.catalogue import ANY_FILE, COMPILERS, Setting, catalogue_of
-from harness.space_file.flags.selection import SelectedFlags, own_flags, resolve
-from harness.space_file.parameters import flag_name
+from harness.space_file.flags import NO_FLAG, SelectedFlags
+from harness.space_file.flags.catalogue import COMPILERS, catalogue_of
 
 TIMEOUT_S = 60.0
 
@@ -46,6 +46,25 @@ _OF_BACKENDS = {"opencl": _OPENCL, "nvcc": _CUDA}
 
 
 # ------------------------------------------------------------------------------ the space
+
+ANY_FILE = "{file}"
+"""The path of any file in the words of a setting."""
+
+
+class Setting(NamedTuple):
+    """The words of a command line that set one flag to one value.
+
+    What it does shows only when a program is `linked`, or in every build. Words with ANY_FILE ask
+    whether the compiler reads such a file, whatever is in it.
+    """
+
+    words: tuple[str, ...]
+    linked: bool = False
+
+    @property
+    def takes_file(self) -> bool:
+        """Whether the words name a file."""
+        return any(ANY_FILE in word for word in self.words)
 
 
 def fitted_to_backend(
@@ -113,28 +132,50 @@ def _fitted(spec: Spec, compiler: str, open_compiler: Callable[[], _ProbedCompil
     if selected is None and not has_files:
         return spec
     probed = open_compiler()
-    fitted = spec
-    if selected is not None:
-        fitted = _with_known_flags(spec, compiler, selected, probed)
-    return fitted if probed is None else _without_unread_files(fitted, compiler, probed)
+    if probed is None:
+        return spec
+    fitted = spec if selected is None else _with_known_flags(spec, compiler, selected, probed)
+    return _without_unread_files(fitted, compiler, probed)
 
 
 def _with_known_flags(
-    spec: Spec, compiler: str, selected: SelectedFlags, probed: _ProbedCompiler | None
+    spec: Spec, compiler: str, selected: SelectedFlags, probed: _ProbedCompiler
 ) -> Spec:
-    """Keep of the flags that are selected from a catalogue those that the compiler knows."""
-    catalogue = catalogue_of(compiler)
-    ask = None if probed is None else partial(answers, probed)
-    known = resolve(catalogue, selected.selection, ask, linked=selected.linked)
-    own = {flag_name(name) for name in own_flags(selected.selection)}
+    """Keep of the flags that are selected from a catalogue those that the compiler knows; of a
+    range, only its ends are tried."""
+    flags = catalogue_of(compiler).flags
+    asked = {
+        name: {
+            value: Setting(flags[name].words(value), flags[name].needs == "linking")
+            for value in ((values[0], values[-1]) if isinstance(values, range) else values)
+        }
+        for name, values in selected.values.items()
+    }
+    said = answers(probed, [setting for tried in asked.values() for setting in tried.values()])
+    accepted, notices = dict[str, Sequence[Value]](), list[str]()
+    for name, values in selected.values.items():
+        refused = {v: message for v, s in asked[name].items() if (message := said[s]) is not None}
+        if not refused:
+            accepted[name] = values
+        elif isinstance(values, range) or len(refused) == len(values):
+            value, message = next(iter(refused.items()))
+            spelled = " ".join(flags[name].words(value))
+            notices.append(f"`{name}` is left out: the compiler refuses {spelled}: {message}")
+        else:
+            accepted[name] = tuple(value for value in values if value not in refused)
+            for value, message in refused.items():
+                notices.append(f"`{name}` is left without {shown(value)}: {message}")
+    own = [p for p in spec.parameters if p.compiler == compiler and p.name not in asked]
+    if asked and not accepted and not own:
+        notices.append(NO_FLAG)
     narrowed = {
-        p.name: _narrowed(p, known.values.get(p.name, ()))
+        p.name: _narrowed(p, accepted.get(p.name, ()))
         for p in spec.parameters
-        if p.compiler == compiler and p.name in catalogue.flags.keys() - own
+        if p.compiler == compiler and p.name in asked
     }
     others = tuple(n for n in spec.notices if n.lasting or n.compiler != compiler)
     spec = dataclasses.replace(spec, notices=others)
-    return _with_flags(spec, compiler, narrowed, known.notices)
+    return _with_flags(spec, compiler, narrowed, notices)
 
 
 def _without_unread_files(spec: Spec, compiler: str, probed: _ProbedCompiler) -> Spec:

@@ -112,7 +112,7 @@ def example_mapping(header: Sequence[str]) -> str:
         "    times: {columns: [], unit: ms}  # move here the times; the unit may be s, us or ns\n"
         "    outcome: {column: null}  # move here the column that says what failed\n"
         "    ignore: []  # move here all other columns\n"
-        "\ndocs/recordings.md explains each key."
+        "\ndocs/reference/recordings.md explains each key."
     )
 
 

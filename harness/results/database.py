@@ -99,10 +99,10 @@ _ADVICE = (
         "no password supplied|password authentication failed",
         "harness finds passwords where psql does: in PGPASSWORD, ~/.pgpass or a service file",
     ),
-    ("permission denied", "docs/ci.md shows which rights a reader and a writer need"),
+    ("permission denied", "docs/howto/share_a_server.md shows the rights of readers and writers"),
     (
         '(database|role) ".*" does not exist',
-        "docs/ci.md shows how to create the database and its roles",
+        "docs/howto/share_a_server.md shows how to create the database and its roles",
     ),
 )
 """What may be said of a server's errors, and what helps."""

@@ -30,7 +30,7 @@ MAX_BYTES = 32 << 20
 MAX_DIGITS = 100
 MAX_TEXT = 1000
 
-PAGE = "docs/spaces.md shows what a space looks like"
+PAGE = "docs/reference/space.md shows what a space looks like"
 
 Location = tuple[str | int, ...]
 """The keys and list indices that lead to a value in a document."""

@@ -1,6 +1,6 @@
 """Read a workload: the inputs that a program meets, and how often it calls the kernel with each.
 
-Dispatchers record it (docs/dispatch.md); a person can write it as well:
+Dispatchers record it (docs/reference/dispatcher.md); a person can write it as well:
 
     m,n,calls
     4096,512,120

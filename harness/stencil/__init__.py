@@ -1,4 +1,4 @@
-"""The language that a stencil's file is written in; docs/stencil.md explains it.
+"""The language that a stencil's file is written in; kernels/stencils/README.md explains it.
 
 Its words are the paper's primitives and their 2-D compositions. A function is a Python function of
 nodes. `x` is the array that a word works on. Words that are also Python builtins end in `_`.

@@ -15,8 +15,8 @@ from rich.console import Console
 
 from harness.analysis import explain as explanation
 from harness.analysis.explain import Samples, explain, pooled, samples
+from harness.api.options import AnalyseOptions
 from harness.commands.analyse import main, tree
-from harness.commands.result_options import AnalyseOptions
 from harness.core.errors import UsageError
 from harness.core.kept import Kept
 from harness.core.records import Config, Environment, Input
@@ -26,7 +26,7 @@ from harness.models.folds import Accuracy, cross_validate
 from harness.models.starchart import TreeTarget, importance
 from harness.results import MeasurementRow
 from harness.results.view import Results, read_results, the_one
-from tests.helpers.replays import FormulaMeasurer, make_spec, opened
+from tests.helpers.replays import FormulaMeasurer, make_spec, ran
 
 Capture = pytest.CaptureFixture[str]
 
@@ -54,8 +54,7 @@ def time_s(problem: Input, config: Config) -> float:
 @pytest.fixture(scope="module")
 def database(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("results")
-    with opened(make_spec(folder, SPACE), folder / "r.db", FormulaMeasurer(time_s)) as (run, _):
-        run.run()
+    ran(make_spec(folder, SPACE), folder / "r.db", FormulaMeasurer(time_s))
     return str(folder / "r.db")
 
 

@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 
 import harness
-from harness.api.documents import DOCUMENTS, FORMAT, document_schema
+from harness.api.schemas import DOCUMENTS, FORMAT, document_schema
 from harness.commands import analyse, check, compare, dispatch, report, schema
 from harness.commands import tune as tune_command
 from harness.commands.options import WITH_JSON

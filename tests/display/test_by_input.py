@@ -111,7 +111,7 @@ def test_the_table_is_printed_where_it_is_asked_for(
     with pytest.raises(SystemExit):
         main(["--by-input", database])
     assert (
-        f"must be {', '.join(CHOICES)} (databases stand before it), got {database!r}"
+        f"must be {', '.join(CHOICES)}, got {database!r}; to use the default, put --by-input last"
         in capsys.readouterr().err
     )
 

@@ -23,14 +23,19 @@ from harness.core.records import Build, Config, Measurement, Outcome, Timing
 from harness.dispatch.choice import Choice, DispatchProgram
 from harness.dispatch.package import dispatcher_of, write_dispatcher
 from harness.measure.cuda.nvcc import Nvcc
-from harness.measure.flags import ProbedCommand, fitted_to_backend, fitted_to_program
+from harness.measure.flags import (
+    ANY_FILE,
+    ProbedCommand,
+    Setting,
+    fitted_to_backend,
+    fitted_to_program,
+)
 from harness.measure.kernels.runner import BIT_EXACT
 from harness.models.columns import TunedRange
 from harness.results.notes import Notes, file_lines, files_of_flags
 from harness.space import ConstrainedSpace
 from harness.space.launches import make_program
 from harness.space_file import Parameter, Spec, flag_files, load_spec
-from harness.space_file.flags.catalogue import ANY_FILE, Setting
 from tests.helpers.compilers import fake_nvcc, needs_gcc, needs_nvcc
 from tests.helpers.dispatch_examples import PROVENANCE
 from tests.helpers.fake_kernels import OpenFake, measure_programs_here, write_fake
@@ -161,7 +166,7 @@ def building(refused: Sequence[str]) -> Callable[[Program], Binary]:
 
     def build(program: Program) -> Binary:
         for word in refused:
-            if word in program.options:
+            if f" {word} " in f" {' '.join(program.options)} ":
                 raise BuildFailed(f"nvcc ended with status 1\nunknown option {word}")
         return Binary(Build("key", "", "fake", 0.1), b"")
 
@@ -183,6 +188,24 @@ def test_what_the_compiler_does_not_know_is_absent_and_not_tuned(load) -> None:
     assert space.count == 5, "the constraint sees that it is absent"
     assert left.program_sha256 == spec.program_sha256, "what is measured is the same"
     assert fitted_to_backend(spec, "nvcc", "sm_90", "", refused) is spec
+
+
+def test_refused_value_is_left_out_and_a_refused_end_takes_its_whole_range(load) -> None:
+    spec = load(KERNEL, "flags: {opencl: [cl_nv_opt_level, cl_nv_maxrregcount]}")
+    refused = building(["-cl-nv-opt-level 2", "-cl-nv-maxrregcount 248"])
+    left = fitted_to_backend(spec, "opencl", None, "fake", refused)
+    assert {name: p.values for name, p in flags_of(left, "opencl").items()} == {
+        "cl_nv_opt_level": (None, 0, 1, 3)
+    }
+    assert [notice.text for notice in left.notices] == [
+        "`cl_nv_maxrregcount` is left out: the compiler refuses -cl-nv-maxrregcount 248: "
+        "unknown option -cl-nv-maxrregcount 248",
+        "`cl_nv_opt_level` is left without 2: unknown option -cl-nv-opt-level 2",
+    ]
+    everything = building(["-cl-nv-opt-level", "-cl-nv-maxrregcount"])
+    left = fitted_to_backend(spec, "opencl", None, "all refused", everything)
+    assert flags_of(left, "opencl") == {}
+    assert left.notices[-1].text == "the selection leaves no flag to tune"
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not on PATH")

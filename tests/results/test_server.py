@@ -223,7 +223,7 @@ def test_a_role_that_only_reads_reads(postgres: str, postgres_server: Server) ->
         assert len(campaigns(connection)) == 1
     with (
         pytest.raises(
-            ResultsError, match=r"viewer:\*\*\*@.* permission denied.*; docs/ci\.md"
+            ResultsError, match=r"viewer:\*\*\*@.* permission denied.*; docs/howto/share_a_s"
         ) as error,
         opened(url) as store,
     ):

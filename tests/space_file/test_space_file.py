@@ -110,13 +110,13 @@ def test_bad_space_is_refused_with_these_words(
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"", ": is empty; docs/spaces.md shows what a space looks like"),
+        (b"", ": is empty; docs/reference/space.md shows what a space looks like"),
         (b"# Latin-1\ntitle: caf\xe9\n", ": is not UTF-8 text (line 2, byte 20)"),
         (bytes(range(256)), ": is not UTF-8 text (line 2, byte 128)"),
         (
             b"scale\n",
-            ":1: must be a mapping of keys to values, but is a single value; docs/spaces.md shows "
-            "what a space looks like",
+            ":1: must be a mapping of keys to values, but is a single value; "
+            "docs/reference/space.md shows what a space looks like",
         ),
         (b"a:\n  b: " + b"9" * 1000, ":2: a number of 1,000 digits is too large"),
         (

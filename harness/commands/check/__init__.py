@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.api.documents import CheckDocument, SpaceDocument
 from harness.api.options import CheckOptions
+from harness.api.schemas import CheckDocument, SpaceDocument
 from harness.commands.check.checking import SpaceCheck, check_spaces
 from harness.commands.check.describe import print_check, print_reasons
 from harness.commands.run import EXIT_ERROR, main_of, print_json
@@ -24,7 +24,7 @@ main = main_of("check")
 def check(space: str | Path | Spec, **arguments: Any) -> SpaceDocument:
     """Check a space as the command does, and return what `check --json` prints of it.
 
-    docs/python.md describes the arguments. Raises SpecError for the faults of a space.
+    docs/reference/commands.md describes the arguments. Raises SpecError for the faults of a space.
     """
     if "spaces" in arguments:
         raise TypeError("check() takes one space, as its first argument")

@@ -13,8 +13,8 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from harness.api.documents import TargetDocument
 from harness.api.options import CheckOptions
+from harness.api.schemas import TargetDocument
 from harness.commands.check.default_run import DefaultRun, run_default
 from harness.commands.check.inspection import (
     Compiled,
@@ -23,6 +23,7 @@ from harness.commands.check.inspection import (
     ProgramInspection,
     SpaceSize,
     size_of,
+    without_effect,
 )
 from harness.commands.check.targets import (
     CompileTarget,
@@ -31,7 +32,6 @@ from harness.commands.check.targets import (
     device_target,
     target_of,
 )
-from harness.commands.check.without_effect import without_effect
 from harness.core.errors import BackendUnavailable, HostModuleError, LaunchFailed, UsageError
 from harness.core.machine import usable_cores
 from harness.core.program import Launch, Program, Read

@@ -26,7 +26,7 @@ _FORMAT = 2
 
 try:
     DATA: dict[str, Any] = json.loads(_FILES[0].read_text(encoding="utf-8"))
-    """The file; docs/dispatch.md of harness describes it."""
+    """The file; docs/reference/dispatcher.md of harness describes it."""
 except ValueError as error:
     raise ImportError(f"{_FILES[0]} is damaged: {error}; write it again") from None
 if not isinstance(DATA, dict) or DATA.get("format") != _FORMAT:

@@ -156,7 +156,7 @@ def why_added(name: str, found: Array, expected: Array, before: Fill, rtol: floa
     return (
         f". {name} looks like what was there before plus the expected value: does the kernel "
         f'add to it? Then write in the host module INOUT = ("{name}",) '
-        "(docs/spaces.md#the-host-module)"
+        "(docs/reference/space.md#the-host-module)"
     )
 
 

@@ -110,7 +110,7 @@ def backend_of(spec: Spec) -> CommandBackend:
     if spec.program is None:
         raise UsageError(
             f"{spec.path} tunes a kernel; the command backend runs programs, with `program:` in "
-            "place of `kernel:` and `launch:` (docs/programs.md)"
+            "place of `kernel:` and `launch:` (docs/reference/program.md)"
         )
     return CommandBackend(spec.program, spec.program_compiler)
 

@@ -1,0 +1,141 @@
+"""Write the tables of docs/reference from the models of harness, so that they cannot be stale.
+
+A page has `<!-- generated: NAME ... -->`, and what this writes until `<!-- end -->`. With --check,
+nothing is written, and the exit code is 1 where a page is not fresh.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel
+
+from harness.api import documents
+from harness.commands.run import make_parser, model_of
+from harness.core.records import Outcome, StopReason
+from harness.dispatch import document as dispatcher
+from harness.results.schema import STAGES, VERSION, metadata
+from harness.search.techniques import OFFERED, OWN
+from harness.space_file import compiler, input_ranges, model, program_model, tuned
+
+PAGES = Path(__file__).parent
+_BLOCK = re.compile(r"(<!-- generated: (\w+)(.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
+_LISTED: dict[tuple[str | None, ...], str] = {}
+_MODULES = (model, program_model, compiler, input_ranges, tuned, documents)
+
+
+def _prose(thing: object) -> str:
+    return " ".join(inspect.cleandoc(getattr(thing, "__doc__", None) or "").split())
+
+
+def options(command: str) -> Iterator[str]:
+    """List the options of a command; of one with a function in Python, also the arguments there."""
+    parser, repeated = make_parser(command, model_of(command)), []
+    yield f"{_prose(model_of(command))}\n"
+    for action in parser._actions:
+        if action.dest in ("help", "json"):
+            continue
+        first = _LISTED.setdefault((*action.option_strings, action.help), command)
+        if first != command and action.option_strings:
+            repeated.append(f"`{action.option_strings[-1]}`")
+            continue
+        value = action.metavar or ("|".join(action.choices) if action.choices else "")
+        value = value or (action.dest.upper() if action.nargs != 0 else "")
+        names = ", ".join(f"`{f'{name} {value}'.strip()}`" for name in action.option_strings)
+        long = max(action.option_strings, key=len, default="").strip("-").replace("-", "_")
+        argument = f"{action.dest}{'=False' * (action.const is False)}"
+        is_renamed = command in ("check", "tune") and long not in ("", argument)
+        renamed = f" (Python: `{argument}`)" if is_renamed else ""
+        yield f"- {names or f'`{value}`'}{renamed}: {str(action.help).replace('%%', '%')}"
+    if repeated:
+        yield f"- as above: {', '.join(repeated)}"
+
+
+def keys(name: str) -> Iterator[str]:
+    """List the keys of a part of a space, each with its default in brackets."""
+    part = next(getattr(m, name) for m in _MODULES if hasattr(m, name))
+    assert issubclass(part, BaseModel)
+    for key, field in part.model_fields.items():
+        default = None if field.is_required() else field.get_default(call_default_factory=True)
+        note = ", required" * field.is_required()
+        if default not in (None, "", [], {}) and not isinstance(default, BaseModel):
+            note = f" (`{json.dumps(getattr(default, 'value', default))}`)".replace('"', "")
+        yield f"- `{key}`{note}: {field.description}"
+
+
+def document(name: str) -> Iterator[str]:
+    """List the keys of a JSON document."""
+    part = getattr(documents, name)
+    own = [field.name for field in fields(part) if field.name not in ("harness", "format")]
+    yield f"{_prose(part)} Keys: {', '.join(f'`{key}`' for key in own)}."
+
+
+def tables() -> Iterator[str]:
+    """List the tables of a database with their columns."""
+    for table in metadata.sorted_tables:
+        columns = []
+        for column in table.columns:
+            to = "".join(f" to `{key.column.table.name}`" for key in column.foreign_keys)
+            columns.append(f"`{column.name}`{to}")
+        yield f"- **`{table.name}`**: {', '.join(columns)}"
+
+
+def versions() -> Iterator[str]:
+    """Name the versions of what is written."""
+    yield (
+        f"In this version, `format` is {documents.FORMAT} in documents of `--json` and "
+        f"{dispatcher._FORMAT} in dispatchers, and `schema_version` of databases is {VERSION}."
+    )
+
+
+def words(which: str) -> Iterator[str]:
+    """List the words that a column, or an option, may have."""
+    lists: dict[str, Any] = {
+        "stages": STAGES,
+        "outcomes": [outcome.value for outcome in Outcome],
+        "stops": [reason.value for reason in StopReason],
+        "own_techniques": [own.name for own in OWN],
+        "opentuner_techniques": OFFERED,
+        "dtypes": get_args(program_model.Dtype),
+    }
+    yield ", ".join(f"`{word}`" for word in lists[which])
+
+
+_MAKERS: dict[str, Callable[..., Iterator[str]]] = {
+    made.__name__: made for made in (options, keys, document, tables, versions, words)
+}
+
+
+def fresh(text: str) -> str:
+    """Return the text of a page with what the models say now."""
+
+    def block(found: re.Match[str]) -> str:
+        lines = _MAKERS[found[2]](*found[3].split())
+        return found[1] + "".join(f"{line}\n" for line in lines) + found[4]
+
+    return _BLOCK.sub(block, text)
+
+
+def main() -> int:
+    """Write the pages anew, or with --check say which are not fresh."""
+    is_check, stale = "--check" in sys.argv, []
+    for page in sorted(PAGES.rglob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        if fresh(text) != text:
+            stale.append(page)
+            if not is_check:
+                page.write_text(fresh(text), encoding="utf-8")
+    for page in stale:
+        print(f"{page} is not fresh: run python docs/generate.py" if is_check else page)
+    return int(is_check and bool(stale))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,58 @@
+"""What the reference and the troubleshooting of docs/ say is what the code does."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import re
+import runpy
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+REFERENCE = ROOT / "docs" / "reference"
+
+
+def _texts(folder: Path) -> Iterator[str]:
+    """All texts in the code of a folder, joined as Python joins them."""
+    for path in folder.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
+
+
+@pytest.mark.parametrize("page", sorted(REFERENCE.glob("*.md")), ids=lambda page: str(page.stem))
+def test_tables_are_those_of_the_models(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert runpy.run_path(str(ROOT / "docs/generate.py"))["fresh"](text) == text, (
+        "run python docs/generate.py"
+    )
+
+
+def test_each_message_of_the_troubleshooting_is_written_somewhere() -> None:
+    page = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
+    messages = re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE)
+    assert len(messages) > 30
+    written = "\n".join(_texts(ROOT / "harness"))
+    for message in messages:
+        for part in message.split("..."):
+            assert part.strip() in written, message
+
+
+def test_all_variables_of_harness_are_on_the_page_and_no_others() -> None:
+    pattern = r"HARNESS_[A-Z_]+[A-Z]\b"
+    page = (REFERENCE / "environment.md").read_text(encoding="utf-8")
+    obeyed = {name for text in _texts(ROOT / "harness") for name in re.findall(pattern, text)}
+    templates = (ROOT / "harness/dispatch/templates").glob("*.j2")
+    for template in templates:
+        obeyed.update(re.findall(pattern, template.read_text(encoding="utf-8")))
+    assert set(re.findall(pattern, page)) == obeyed - {"HARNESS_ONCE"}
+
+
+def test_examples_of_python_do_what_the_page_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    found = doctest.testfile(str(REFERENCE / "python.md"), module_relative=False)
+    assert found.attempted
+    assert not found.failed
