@@ -20,7 +20,7 @@ from harness.measure.builds.queue import BuildCache, BuildQueue, digests
 from harness.measure.devices import Backend
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.space import ConstrainedSpace
-from harness.space.launches import make_program
+from harness.space.constrained import make_program
 from harness.space_file import Spec, load_spec
 from tests.helpers.fake_kernels import FIVE, FOUR, OpenFake, write_fake
 from tests.helpers.fakes import FakeBackend, read_journal

@@ -34,7 +34,7 @@ from harness.measure.kernels.runner import BIT_EXACT
 from harness.models.columns import TunedRange
 from harness.results.notes import Notes, file_lines, files_of_flags
 from harness.space import ConstrainedSpace
-from harness.space.launches import make_program
+from harness.space.constrained import make_program
 from harness.space_file import Parameter, Spec, flag_files, load_spec
 from tests.helpers.compilers import fake_nvcc, needs_gcc, needs_nvcc
 from tests.helpers.dispatch_examples import PROVENANCE

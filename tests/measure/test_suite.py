@@ -36,7 +36,7 @@ from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.trial.verify import Tolerance, verify
 from harness.results import campaigns, read_measurements, reading
 from harness.space import ConstrainedSpace, Space
-from harness.space.launches import make_program
+from harness.space.constrained import make_program
 from harness.space_file import Spec, load_spec
 from tests.helpers.compilers import BOTH, needs_nvcc
 from tests.helpers.planted import measured as measured_changes
