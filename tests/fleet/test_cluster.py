@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import harness
 from harness.core.errors import BackendUnavailable, DeviceBusy, UsageError
 from harness.fleet import agent
 from harness.fleet.agent import FleetDevice, Offer
@@ -23,7 +24,7 @@ distributed = pytest.importorskip("distributed")
 
 WAITS = threading.Event()
 ASKED = threading.Event()
-OFFER = Offer("0.1.0", (FleetDevice("cpu", "a CPU", "here", None),))
+OFFER = Offer(harness.__version__, (FleetDevice("cpu", "a CPU", "here", None),))
 Two = tuple[Any, Cluster, list[str]]
 
 

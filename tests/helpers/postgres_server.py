@@ -51,20 +51,8 @@ class Server:
             user = next(u for u in pwd.getpwall() if u.pw_name in ("postgres", "nobody"))
             self._as = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
             os.chown(folder, user.pw_uid, user.pw_gid)
-        self._run(
-            "initdb",
-            "-D",
-            str(self._data),
-            "-U",
-            "harness",
-            "-A",
-            "trust",
-            "--no-sync",
-            "-E",
-            "UTF8",
-            "--no-locale",
-            "--wal-segsize=1",
-        )
+        words = "-U harness -A trust --no-sync -E UTF8 --no-locale --wal-segsize=1"
+        self._run("initdb", "-D", str(self._data), *words.split())
 
     def _run(self, program: str, *words: str) -> None:
         done = subprocess.run(

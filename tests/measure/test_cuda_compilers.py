@@ -268,23 +268,19 @@ def bare(monkeypatch, tmp_path):
     return tmp_path
 
 
-def test_missing_nvcc_says_where_was_looked_and_what_to_install(bare):
+def test_nvcc_is_where_cudacxx_says_or_in_its_wheel(bare, monkeypatch):
     with pytest.raises(BackendUnavailable) as missing:
         find_nvcc()
     for words in ("CUDACXX", "PATH", "CUDA toolkit", "pip install nvidia-cuda-nvcc"):
         assert words in str(missing.value)
-
-
-def test_cudacxx_that_names_no_program_is_not_ignored(bare, monkeypatch):
+    pathfinder = SimpleNamespace(find_nvidia_binary_utility=lambda name: f"/site-packages/{name}")
+    monkeypatch.setitem(sys.modules, "cuda.pathfinder", pathfinder)
+    assert find_nvcc() == Path("/site-packages/nvcc")
+    monkeypatch.setenv("CUDACXX", str(executable := fake_nvcc(bare)))
+    assert find_nvcc() == executable
     monkeypatch.setenv("CUDACXX", "/nowhere/nvcc")
     with pytest.raises(BackendUnavailable, match="CUDACXX is '/nowhere/nvcc'"):
         find_nvcc()
-
-
-def test_cudacxx_comes_first(bare, monkeypatch):
-    executable = fake_nvcc(bare)
-    monkeypatch.setenv("CUDACXX", str(executable))
-    assert find_nvcc() == executable
 
 
 def test_cuda_home_comes_before_path(monkeypatch, tmp_path):
@@ -293,12 +289,6 @@ def test_cuda_home_comes_before_path(monkeypatch, tmp_path):
     monkeypatch.delenv("CUDACXX", raising=False)
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
     assert find_nvcc() == executable
-
-
-def test_wheel_is_found_where_cuda_pathfinder_is(bare, monkeypatch):
-    pathfinder = SimpleNamespace(find_nvidia_binary_utility=lambda name: f"/site-packages/{name}")
-    monkeypatch.setitem(sys.modules, "cuda.pathfinder", pathfinder)
-    assert find_nvcc() == Path("/site-packages/nvcc")
 
 
 def test_missing_host_compiler_is_reported_before_any_build(bare, monkeypatch):

@@ -157,6 +157,7 @@ def test_interleaved_measurement_keeps_order_and_a_crash_is_a_failure_of_that_on
     assert {m.timing.count for m in found if m.timing} == {4}
 
 
+@pytest.mark.slow
 def test_interleaved_measurement_that_hangs_leaves_the_only_other_one_measured(
     fake: OpenFake, tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -138,36 +139,24 @@ def test_slow_reference_is_not_computed_again(
     assert not found(tmp_path, "2 * x")
 
 
-@pytest.fixture
-def space(tmp_path: Path) -> str:
-    (tmp_path / "weighted.py").write_text(HOST.format(result="2 * x", dtype="float32"))
-    (tmp_path / "weighted.cl").write_text(SOURCE)
-    (tmp_path / "weighted.yaml").write_text(SPACE)
-    return str(tmp_path / "weighted.yaml")
-
-
 UNREAD = "warning: verify is weak on n=64: a kernel that does not read w would pass: "
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("opencl")
-def test_check_warns_of_a_weak_test_and_passes(
-    space: str, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [(check, "--run --sample 0"), (tune, "--test-limit 2 --database r.db")],
+    ids=["check", "tune"],
+)
+def test_command_warns_of_a_weak_test_once_and_passes(
+    command: ModuleType, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert check.main([space, "--run", "--sample", "0", "--backend", "opencl"]) == 0
-    printed = " ".join(capsys.readouterr().out.split())
-    assert printed.count("verify is weak") == 1
-    assert UNREAD in printed
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("opencl")
-def test_tune_warns_of_a_weak_test_once(
-    space: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = [space, "--backend", "opencl", "--test-limit", "2"]
-    assert tune.main([*words, "--database", str(tmp_path / "r.db")]) == 0
-    shown = capsys.readouterr()
-    printed = " ".join((shown.out + shown.err).split())
+    (tmp_path / "weighted.py").write_text(HOST.format(result="2 * x", dtype="float32"))
+    (tmp_path / "weighted.cl").write_text(SOURCE)
+    (space := tmp_path / "weighted.yaml").write_text(SPACE)
+    more = words.replace("r.db", str(tmp_path / "r.db")).split()
+    assert command.main([str(space), "--backend", "opencl", *more]) == 0
+    printed = " ".join("".join(capsys.readouterr()).split())
     assert printed.count("verify is weak") == 1
     assert UNREAD in printed

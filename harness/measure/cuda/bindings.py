@@ -230,7 +230,7 @@ class BindingsDriver:
         self._call("cuFuncSetAttribute", function[1], attribute, percent)
 
     def launch(self, function: Any, shape: LaunchShape, arguments: bytes) -> None:
-        packed = _packed(arguments).address
+        packed, _ = _packed(arguments)
         grid, group, shared_bytes, is_cooperative = shape
         if not is_cooperative:
             numbers = (*grid, *group, shared_bytes, _DEFAULT_STREAM)
@@ -256,19 +256,15 @@ class BindingsDriver:
         return float(self._call("cuEventElapsedTime", start, stop)) * 1e-3
 
 
-class _PackedArguments:
-    """The list by which a launch finds its arguments in one piece of memory."""
-
-    def __init__(self, arguments: bytes) -> None:
-        self._bytes = ctypes.create_string_buffer(arguments, max(1, len(arguments)))
-        self._size = ctypes.c_size_t(len(arguments))
-        buffer, size = ctypes.addressof(self._bytes), ctypes.addressof(self._size)
-        self._list = (ctypes.c_void_p * 5)(_BUFFER, buffer, _BUFFER_BYTES, size, _END)
-        self.address = ctypes.addressof(self._list)
-
-
 @lru_cache(maxsize=64)
-def _packed(arguments: bytes) -> _PackedArguments:
-    """Return the list of these arguments, which launches repeat: to make one takes longer than to
-    launch. The driver copies the arguments while it queues a launch."""
-    return _PackedArguments(arguments)
+def _packed(arguments: bytes) -> tuple[int, object]:
+    """Return the address of the list by which a launch finds its arguments, and what must stay.
+
+    Launches repeat their arguments: to make the list takes longer than to launch. The driver copies
+    the arguments while it queues a launch.
+    """
+    content = ctypes.create_string_buffer(arguments, max(1, len(arguments)))
+    size = ctypes.c_size_t(len(arguments))
+    begin, size_begin = ctypes.addressof(content), ctypes.addressof(size)
+    listed = (ctypes.c_void_p * 5)(_BUFFER, begin, _BUFFER_BYTES, size_begin, _END)
+    return ctypes.addressof(listed), (content, size, listed)
