@@ -25,7 +25,7 @@ from harness.models.starchart import (
     importance,
     settings_below,
 )
-from harness.models.starchart.regions import Part
+from harness.models.starchart.regions import AxisPart
 from harness.models.starchart.tree import Regression
 from harness.stats import Estimate
 
@@ -216,7 +216,7 @@ def test_shares_have_three_digits_and_no_exponent() -> None:
 )  # fmt: skip
 def test_ranges_are_told_by_the_values_they_hold(values: tuple[int, ...], text: str) -> None:
     axis = Axis("T", (1, 2, 4, 8, 16, 32), is_number=True)
-    assert str(Part(axis, np.isin(axis.values, values))) == text
+    assert str(AxisPart(axis, np.isin(axis.values, values))) == text
 
 
 def test_a_value_between_two_known_ones_falls_where_its_box_says() -> None:

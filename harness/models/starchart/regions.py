@@ -111,7 +111,7 @@ def _are_numbers(words: Collection[Value]) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class AxisPart:
     """Some values of an axis: those that `mask` marks."""
 
     axis: Axis
@@ -139,14 +139,14 @@ class Region:
     """The settings of which each parameter lies in its part; parameters that are not named are
     free. As text, the parameter that was split on first comes first."""
 
-    parts: Mapping[str, Part] = field(default_factory=dict)
+    parts: Mapping[str, AxisPart] = field(default_factory=dict)
 
     def both(self, other: Region) -> Region:
         """Intersect with another region of the same axes."""
         parts = dict(self.parts)
         for name, part in other.parts.items():
             own = parts.get(name)
-            parts[name] = part if own is None else Part(part.axis, own.mask & part.mask)
+            parts[name] = part if own is None else AxisPart(part.axis, own.mask & part.mask)
         return Region(parts)
 
     @property

@@ -20,7 +20,7 @@ from harness.core.arrays import Array, Flags, Indices
 from harness.core.errors import UsageError
 from harness.models.columns import is_number, must_have
 from harness.models.folds import group_numbers, grouped_folds
-from harness.models.starchart.regions import Axis, Part, Region
+from harness.models.starchart.regions import Axis, AxisPart, Region
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -280,7 +280,7 @@ class Tree:
             axis, ranks = self.axes[tree.feature[index]], self.ranks[tree.feature[index]]
             is_low = ranks <= tree.threshold[index]
             for side, mask in zip(sides[index], (is_low, ~is_low), strict=True):
-                boxes[side] = boxes[index].both(Region({axis.name: Part(axis, mask)}))
+                boxes[side] = boxes[index].both(Region({axis.name: AxisPart(axis, mask)}))
         reached = found.leaves(_encoded(self.ranks, _codes(self.axes, self.samples)))
         most = np.full(tree.node_count, -np.inf)
         np.maximum.at(most, reached, self.target.of(self.samples))
