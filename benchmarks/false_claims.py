@@ -47,7 +47,7 @@ from benchmarks.equal_code import PARTS, POCL, Effect, Tally, trials
 from benchmarks.frame import JOBS, Figures, benchmark, in_processes, option, show
 from benchmarks.noise import MODELS
 from harness.compare import LEVEL
-from harness.stats.proportions import clopper_pearson
+from harness.stats import clopper_pearson
 
 STATED = {"tune": 0.025, "tune campaigns": 0.05, "dispatch": 0.025, "single": 0.025}
 """The largest rate that is promised; LEVEL for what is not named."""

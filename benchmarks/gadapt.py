@@ -42,7 +42,7 @@ from harness.measure.choose import with_cache
 from harness.measure.devices import choose
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.models.gadapt import judge
-from harness.search.techniques.self_contained import steps_up
+from harness.search.techniques import steps_up
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec, load_spec
 from harness.stats import Estimate

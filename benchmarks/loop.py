@@ -40,8 +40,7 @@ from harness.core.records import Config
 from harness.dispatch.verdict import Slowdowns, compare
 from harness.space_file import load_spec
 from harness.space_file.workload import Workload, read_workload
-from harness.stats import Estimate
-from harness.stats.proportions import clopper_pearson
+from harness.stats import Estimate, clopper_pearson
 
 SPACE = Path(__file__).resolve().parents[1] / "spaces" / "mvmul.yaml"
 WIDE = [(16 * k, 65536 // (16 * k)) for k in (1, 2, 3, 4, 6, 8, 10, 12, 14, 16)]

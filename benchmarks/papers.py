@@ -23,15 +23,15 @@ from harness.core.arrays import Array
 from harness.core.records import Config
 from harness.models.gadapt import judge
 from harness.models.starchart import Growth, grow
-from harness.search.techniques.self_contained import steps_up
+from harness.search.techniques import steps_up
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
 from harness.stencil import grid, join, map_global, map_seq, split, user_fun
-from harness.stencil.definition import load_definition
 from harness.stencil.explore import explore
 from harness.stencil.features import features
 from harness.stencil.lower import lower
 from harness.stencil.nest import NdRange
+from harness.stencil.space_files import load_definition
 
 ROOT = Path(__file__).resolve().parents[1]
 KMEANS = ["ppb", "tpp", "consec"]

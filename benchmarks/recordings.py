@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.recordings.files import FileKind, file_kind
-from harness.recordings.formats import read_recording
 from harness.recordings.recording import Recording
+from harness.recordings.replay import read_recording
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from harness.dispatch.choice import WORTH_A_TRY, LearntSelector, tuned_rows
 from harness.dispatch.learners import Selector
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.verdict import Slowdowns
-from harness.models.encoding.columns import column_values
+from harness.models.columns import column_values
 from harness.models.folds import Fold
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ import pandas as pd
 
 from benchmarks.stencil_campaign import PROGRAMS
 from harness.results.view import Results
-from harness.stencil.definition import load_definition
 from harness.stencil.emit import OPENCL, emit
 from harness.stencil.explore import explore
 from harness.stencil.features import features
 from harness.stencil.lower import lower
 from harness.stencil.predicted import GROUP
+from harness.stencil.space_files import load_definition
 
 _POINTS_TO_TIME = 50
 

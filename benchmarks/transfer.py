@@ -49,7 +49,7 @@ from harness.search import Progress, SearchOptions, make_opentuner_tables, resol
 from harness.space_file import Spec
 from harness.space_file.inputs import select_inputs
 from harness.stats import Estimate
-from harness.tuning.plan import CampaignPlan
+from harness.tuning import CampaignPlan
 from harness.tuning.searching import Searching
 from harness.tuning.state import State
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from harness.core.errors import HarnessError as HarnessError
     from harness.space_file import Spec as Spec
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "HarnessError": "harness.core.errors",

@@ -10,6 +10,7 @@ from harness.core.invocation import command_line
 from harness.core.text import suggestion
 
 COMMANDS = {
+    "example": "write an example to tune",
     "discover": "write a space from the source of a kernel",
     "check": "validate spaces, count their configurations, compile their defaults",
     "tune": "tune a kernel or a program over its inputs",

@@ -12,7 +12,7 @@ from harness.core.arrays import Array
 from harness.core.observations import HOST_RETRIES, SM_CLOCK_MHZ, THROTTLED_SAMPLES
 from harness.core.text import counted
 from harness.measure.clocks import LOW_CLOCK
-from harness.measure.sensors.nvml import THROTTLED, THROTTLED_BY
+from harness.measure.nvml import THROTTLED, THROTTLED_BY
 
 if TYPE_CHECKING:
     from harness.results.view import Results
@@ -75,10 +75,8 @@ def _total(results: Results, name: str) -> int:
 def _observed(results: Results, name: str) -> Array:
     """Return the observations of measurements that were really made, of those that have any."""
     rows = results.rows
-    columns = rows.columns
-    if name not in columns.observed:
+    if name not in rows.columns.observed:
         return np.empty(0)
-    is_own = rows.of(columns.shared_with.codes) == columns.shared_with.code(None)
-    values = rows.of(columns.observed[name])[is_own]
+    values = rows.of(rows.columns.observed[name])[~rows.is_shared]
     observed: Array = values[~np.isnan(values)]
     return observed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from harness.analysis.clocks import clock_lines, throttled_lines
 from harness.analysis.energy import unknown_energy_lines
@@ -47,7 +47,7 @@ def input_report(results: Results, problem: Input) -> InputReport:
 
 def not_measured(results: Results) -> dict[Input, str]:
     """Return the requested inputs that have no measurement, with the reason as far as known."""
-    last, reasons = _last_runs(results), _noted_reasons(results)
+    last, reasons = _last_runs(results), noted_reasons(results.commands)
     return {
         problem: reasons.get(problem) or NOT_MEASURED + _reason(results, problem, last.get(problem))
         for problem in {**reasons, **last}
@@ -78,19 +78,18 @@ def _last_runs(results: Results) -> dict[Input, Run]:
     return {run.problem: run for run in sorted(results.runs, key=lambda run: run.last_at)}
 
 
-def _noted_reasons(results: Results) -> dict[Input, str]:
+def noted_reasons(commands: Iterable[Command]) -> dict[Input, str]:
     """Return why the last command on each input left it out; empty if it did not, or was stopped
     before it could note a reason."""
     return {
         problem: command.left_out.get(problem, "")
-        for command in _commands(results)
+        for command in sorted(commands, key=_start)
         for problem in command.inputs
     }
 
 
-def _commands(results: Results) -> list[Command]:
-    """Sort the commands by their start."""
-    return sorted(results.commands, key=lambda command: command.started_at)
+def _start(command: Command) -> str:
+    return command.started_at
 
 
 def _reason(results: Results, problem: Input, run: Run | None) -> str:
@@ -113,7 +112,7 @@ def reservations(results: Results) -> Iterator[str]:
     yield from clock_lines(results)
     yield from throttled_lines(results)
     yield from unknown_energy_lines(results)
-    reasons, last = _noted_reasons(results), _last_runs(results)
+    reasons, last = noted_reasons(results.commands), _last_runs(results)
     started = [problem for problem in results.measured if problem in last]
     stopped = [problem for problem in started if last[problem].state != "complete"]
     unexplained = [f"({problem})" for problem in stopped if not reasons.get(problem)]
@@ -137,7 +136,8 @@ def _notices(results: Results) -> list[str]:
     """
     later: dict[str, set[frozenset[Input]]] = {}
     notices: list[str] = []
-    for command in reversed(_commands(results)):
+    in_order = sorted(results.commands, key=_start)
+    for command in reversed(in_order):
         inputs = frozenset(command.inputs)
         for stage, text in command.stages.items():
             covering = later.setdefault(stage, set())

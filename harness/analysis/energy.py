@@ -10,7 +10,7 @@ import numpy as np
 from harness.analysis.inputs import InputReport
 from harness.core.records import Input, Measurement
 from harness.core.text import counted
-from harness.measure.sensors.energy import ENERGY, LAUNCH_SHARE, LEAST_SHARE
+from harness.measure.energy import ENERGY, LAUNCH_SHARE, LEAST_SHARE
 from harness.results.measured import MeasuredConfigs, measured_by_input
 from harness.results.view import Results
 

@@ -21,17 +21,9 @@ from harness.core.kept import Kept, content_key
 from harness.core.observations import HOW_TIMED
 from harness.core.records import Value
 from harness.core.text import first_few
-from harness.models.encoding.columns import must_have, values_of
-from harness.models.starchart import (
-    Accuracy,
-    Axis,
-    Growth,
-    Tree,
-    TreeTarget,
-    cross_validate,
-    grow,
-    importance,
-)
+from harness.models.columns import must_have, values_of
+from harness.models.folds import Accuracy, cross_validate
+from harness.models.starchart import Axis, Growth, Tree, TreeTarget, grow, importance
 from harness.results import MeasurementRows
 from harness.results.view import Results
 
@@ -288,7 +280,11 @@ def _explain(
 ) -> Explanation:
     in_fold = replace(growth, folds=_FOLDS)
     accuracy = cross_validate(
-        lambda part: grow(part, target, axes, in_fold), usable, target.column, _FOLDS, MEASUREMENT
+        lambda part: grow(part, target, axes, in_fold).predict,
+        usable,
+        target.column,
+        _FOLDS,
+        MEASUREMENT,
     )
     return Explanation(
         grow(usable, target, axes, growth),

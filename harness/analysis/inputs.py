@@ -13,15 +13,13 @@ from types import MappingProxyType
 
 import numpy as np
 
-from harness.analysis.search_counts import SearchCounts
 from harness.core.config_diff import DEFAULT, preference
 from harness.core.observations import UNCLAIMED
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
+from harness.results.measured import Measured, MeasuredConfigs
 from harness.stats.claims import hold_false_discoveries
 from harness.stats.samples import within_noise
 from harness.stats.timing import TimeRatio, log_time, time_ratio, trimmed_ratio
-
-Measured = Mapping[Config, Measurement]
 
 
 @dataclass(frozen=True)
@@ -86,7 +84,7 @@ def report_input(
 
     `hold_discoveries` judges the speed-ups of several inputs.
     """
-    counts, final, note = SearchCounts.of(measured), {m.config: m for m in finals}, ""
+    configs, final, note = MeasuredConfigs.of(measured), {m.config: m for m in finals}, ""
     winner, judged = _winner(final, has_choice, default)
     best, baseline = final.get(winner) if winner else None, final.get(default)
 
@@ -100,7 +98,7 @@ def report_input(
     speedup = speedup_over(default)
     if speedup and speedup.value < 1:
         best, speedup = baseline, time_ratio(judged[default], judged[default], confidence)
-    elif not best and (best := counts.fastest):
+    elif not best and (best := configs.fastest):
         # The best of a search was lucky, so its time gives no speed-up.
         baseline, note = measured.get(default), "not measured again"
     return InputReport(
@@ -108,11 +106,11 @@ def report_input(
         best,
         baseline,
         speedup,
-        counts.ties(best.config, confidence) if best else 0,
-        counts.outcomes,
+        configs.ties(best.config, confidence) if best else 0,
+        configs.rows.outcomes,
         legal,
         note,
-        counts.shared,
+        int(configs.rows.is_shared.sum()),
         {name: ratio for name, config in baselines.items() if (ratio := speedup_over(config))},
         {
             name: last
@@ -216,9 +214,8 @@ def choose_finalists(
     of a search, is added (see `ranked`). Each machine code counts once: the default, or the
     configuration that was measured.
     """
-    counts = SearchCounts.of(measured)
-    find, columns = counts.configs.find, counts.configs.columns
-    working = counts.one_per_code(default)
+    configs = MeasuredConfigs.of(measured)
+    columns, working = configs.columns, configs.one_per_code(default)
     working = working[columns.works[working]]
     order = working[np.argsort(columns.time_s[working], kind="stable")]
     leading = list(map(columns.configs.at, order[: count or 2].tolist()))
@@ -227,11 +224,8 @@ def choose_finalists(
         others = [config for config in map(columns.configs.at, tied) if config != default]
         leading += sorted(others, key=lambda config: preference(config, default))[:1]
     row_of = dict(zip(columns.origins[working].tolist(), working.tolist(), strict=True))
-    stands_for = {
-        m.config: columns.configs.at(row_of[code])
-        for m in interleaved
-        if (row := find(m.config)) is not None and (code := int(columns.origins[row])) in row_of
-    }
-    again = [m for m in interleaved if m.config in stands_for]
-    leaders = [stands_for[leader] for leader in ranked(again, default)[:1]]
+    rows = {m.config: configs.find(m.config) for m in interleaved}
+    codes = {config: int(columns.origins[row]) for config, row in rows.items() if row is not None}
+    again = [m for m in interleaved if codes.get(m.config) in row_of]
+    leaders = [columns.configs.at(row_of[codes[c]]) for c in ranked(again, default)[:1]]
     return list(dict.fromkeys([*leading, *leaders]))

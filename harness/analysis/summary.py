@@ -127,13 +127,8 @@ def _program_names(all_results: Sequence[Results]) -> list[str]:
 
 def _failures(results: Results) -> tuple[int, Mapping[Outcome, int]]:
     """Return the number of tests, and of failed ones by kind, the most frequent first."""
-    outcomes = results.searched.columns.outcomes
-    counts: Counter[Outcome] = Counter()
-    for code, count in Counter(results.searched.of(outcomes.codes).tolist()).most_common():
-        counts[outcomes.values[code]] += count
-    tests = counts.total()
-    counts.pop(Outcome.OK, None)
-    return tests, dict(counts)
+    counts = results.searched.outcomes
+    return counts.total(), {o: n for o, n in counts.most_common() if o is not Outcome.OK}
 
 
 def _speedups(reports: Sequence[InputReport]) -> Mapping[str, MeanSpeedup]:

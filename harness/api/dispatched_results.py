@@ -10,7 +10,7 @@ from harness.api.options import DispatchOptions
 from harness.core.errors import UsageError
 from harness.core.records import Environment
 from harness.core.text import counted
-from harness.results.tuned_space import TunedSpace
+from harness.results.provenance import TunedSpace
 from harness.results.view import Results, the_one
 from harness.space_file import Parameter, Spec, load_spec
 

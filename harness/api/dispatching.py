@@ -31,9 +31,9 @@ from harness.dispatch.package import (
     dispatcher_of,
     earlier_inputs,
     opencl_kernels,
+    program_files,
     write_dispatcher,
 )
-from harness.dispatch.program_files import compiler_identity, program_files, why_no_programs
 from harness.dispatch.single import Single, single_of
 from harness.dispatch.study import AUTO, AUTOMATIC, CHOICES, Study, fits, learners, sentence
 from harness.dispatch.text import verdict_lines, why_nothing
@@ -41,14 +41,15 @@ from harness.dispatch.weighted import Coverage, weigh
 from harness.display.progress import Display
 from harness.display.recommendation import recommendation
 from harness.measure.cuda.gpus import NVCC, name_of, open_cuda_compiler
-from harness.models.encoding.columns import tuned_range
+from harness.measure.programs.building import backend_of
+from harness.models.columns import tuned_range
 from harness.results import MeasurementRows, without_password
 from harness.results.caveats import record_lines
-from harness.results.compatible import with_known_values
-from harness.results.versions import EVERY
+from harness.results.provenance import EVERY
+from harness.results.read import with_known_values
 from harness.results.view import Results, read_results
 from harness.space_file import Spec
-from harness.space_file.command_line import NoLauncher
+from harness.space_file.command_line import NoLauncher, why_not_built_once
 from harness.space_file.workload import read_workload
 
 
@@ -186,7 +187,7 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
     notices = [f"Learnt from {describe(results)}; left out: {'; '.join(others)}"] if others else []
     notices += record_lines(results)
     launcher, of_program = program_launcher(spec, results)
-    results, of_space = in_current_space(results, spec)
+    results, of_space = _in_current_space(results, spec)
     notices += [*of_space, *of_program]
     matrix = matrix_of(results)
     reports = input_reports(results)
@@ -259,13 +260,13 @@ def program_launcher(spec: Spec, results: Results) -> tuple[Launcher | None, lis
     if spec.program is None or environment.backend != "command":
         return None, []
     notices = []
-    here = compiler_identity(spec)
+    here = backend_of(spec).identity
     if here != environment.compiler:
         notices.append(
             f"The programs are built with {here}, but were measured with {environment.compiler}: "
             "tune again if times matter."
         )
-    launcher, why = None, why_no_programs(spec)
+    launcher, why = None, why_not_built_once(spec.program, spec.features)
     if why:
         notices.append(f"Only the choice is written, no programs: {why}.")
     try:
@@ -330,12 +331,12 @@ def _kernels(
     if backend == "cuda":
         name = name_of(results.campaign.environment.compiler) or NVCC
         return cuda_kernels(spec, program, open_cuda_compiler(name, arch).compile)
-    if backend == "command" and not why_no_programs(spec):
-        return program_files(spec, program)
-    return ()
+    plan = spec.program if backend == "command" else None
+    is_built_once = plan is not None and not why_not_built_once(plan, spec.features)
+    return program_files(spec, program) if is_built_once else ()
 
 
-def in_current_space(results: Results, spec: Spec) -> tuple[Results, list[str]]:
+def _in_current_space(results: Results, spec: Spec) -> tuple[Results, list[str]]:
     """Keep the results that the space allows as it is now, under its current constraints; also
     return notices of what is left out. The kernel must be the measured one."""
     kept, gone = with_known_values(results.rows, {p.name: p.allows for p in spec.parameters})

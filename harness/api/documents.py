@@ -1,4 +1,4 @@
-"""The JSON documents that commands print with --json, as types (schemas: harness.api.schemas).
+"""The parts of the JSON documents that commands print with --json.
 
 Times are in seconds. A bound that is infinite, and a number that is not known, is null. New keys
 may be added; `format` changes where one is removed or changes its meaning.
@@ -6,28 +6,78 @@ may be added; `format` changes where one is removed or changes its meaning.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from types import SimpleNamespace
+from typing import Annotated, Any, TypeVar
 
-from harness import __version__
+from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
 
-FORMAT = 3
+from harness.analysis.failures import informative_line
 
-JsonValue = bool | int | float | str | None
-JsonConfig = dict[str, JsonValue]
+D = TypeVar("D", bound="JsonDocument")
 
 
-@dataclass(frozen=True)
-class RatioDocument:
-    """A ratio with its confidence interval; `is_faster` where it is significantly above 1."""
+class JsonDocument(BaseModel):
+    """A document, or a part of one. A value is the attribute of a record that has its name, or
+    the one to which `value_of` leads."""
+
+    model_config = ConfigDict(
+        from_attributes=True,
+        populate_by_name=True,
+        frozen=True,
+        defer_build=True,
+        json_schema_serialization_defaults_required=True,
+    )
+
+    @classmethod
+    def describe(cls: type[D], **records: object) -> D:
+        """Describe records."""
+        return cls.model_validate(SimpleNamespace(**records))
+
+
+def value_of(*path: str | int) -> Any:
+    """Take a value from where a path of attributes leads."""
+    return Field(validation_alias=AliasPath(*path))  # type: ignore[arg-type]
+
+
+def perhaps_of(*path: str | int) -> Any:
+    """Take a value from where a path of attributes leads; null where a record on it is None."""
+    return Field(None, validation_alias=AliasPath(*path))  # type: ignore[arg-type]
+
+
+def _finite(number: float | None) -> float | None:
+    return number if number is not None and math.isfinite(number) else None
+
+
+def _spread_s(timing: Any) -> float | None:
+    """Return half the confidence interval of a time, as the table of inputs has it."""
+    from harness.stats.timing import half_width_of  # here: not every document needs SciPy
+
+    return None if timing is None or timing.count == 1 else _finite(half_width_of(timing))
+
+
+JsonConfig = dict[str, bool | int | float | str | None]
+Number = Annotated[float | None, BeforeValidator(_finite)]
+_Spread = Annotated[float | None, BeforeValidator(_spread_s)]
+Count = Annotated[int, BeforeValidator(len)]
+Text = Annotated[str, BeforeValidator(str)]
+
+
+class EstimateDocument(JsonDocument):
+    """A share or a ratio with its 95 % confidence interval."""
 
     value: float
     low: float
-    high: float | None
-    is_faster: bool
+    high: Number
 
 
-@dataclass(frozen=True)
-class ObservedDocument:
+class RatioDocument(EstimateDocument):
+    """A ratio with its confidence interval; `is_faster` where it is significantly above 1."""
+
+    is_faster: bool = False
+
+
+class ObservedDocument(JsonDocument):
     """An observation of a measurement, with half its 95 % confidence interval, null where that is
     not known."""
 
@@ -35,8 +85,7 @@ class ObservedDocument:
     spread: float | None
 
 
-@dataclass(frozen=True)
-class InputDocument:
+class InputDocument(JsonDocument):
     """The result of one input. `best` was the fastest; `recommended` is the default where the best
     is not significantly faster. `time_s` and `energy_j`, of one launch or run, are of the
     recommended configuration, and null where they were not measured. Spreads are half the 95 %
@@ -44,46 +93,43 @@ class InputDocument:
     failed, with its `default_message`; null where it was not measured. `speedup` is over the
     default, `outcomes` counts configurations."""
 
-    input: JsonConfig
-    best: JsonConfig | None
-    recommended: JsonConfig | None
-    time_s: float | None
-    time_spread_s: float | None
-    default_s: float | None
-    default_spread_s: float | None
-    default_outcome: str | None
+    input: JsonConfig = value_of("report", "problem")
+    best: JsonConfig | None = perhaps_of("report", "best", "config")
+    recommended: JsonConfig | None = perhaps_of("report", "recommended", "config")
+    time_s: Number = perhaps_of("report", "recommended", "time_s")
+    time_spread_s: _Spread = perhaps_of("report", "recommended", "timing")
+    default_s: Number = perhaps_of("report", "baseline", "time_s")
+    default_spread_s: _Spread = perhaps_of("report", "baseline", "timing")
+    default_outcome: str | None = perhaps_of("default", "outcome")
     default_message: str
-    speedup: RatioDocument | None
-    ties: int
-    measured: int
+    speedup: RatioDocument | None = value_of("report", "speedup")
+    ties: int = value_of("report", "within_noise")
+    measured: int = value_of("report", "measured")
     legal: int | None
-    outcomes: dict[str, int]
-    note: str
+    outcomes: dict[str, int] = value_of("report", "outcomes")
+    note: str = value_of("report", "note")
     energy_j: ObservedDocument | None
     default_energy_j: ObservedDocument | None
 
 
-@dataclass(frozen=True)
-class JudgedDocument:
+class JudgedDocument(JsonDocument):
     """One way to choose: its slowdown against the best known, on held-out inputs."""
 
     name: str
-    slowdown: RatioDocument
+    slowdown: RatioDocument = value_of("mean")
     worst: float
-    within_5_percent: float
+    within_5_percent: float = value_of("near")
 
 
-@dataclass(frozen=True)
-class PortfolioDocument:
+class PortfolioDocument(JsonDocument):
     """Configurations that together suit all inputs best, and the slowdown of the best of as many on
     held-out inputs."""
 
     configs: list[JsonConfig]
-    slowdown: RatioDocument
+    slowdown: RatioDocument = value_of("slowdowns", "mean")
 
 
-@dataclass(frozen=True)
-class ChoiceDocument:
+class ChoiceDocument(JsonDocument):
     """What was learnt across inputs; `speedup` is over one configuration for all."""
 
     name: str
@@ -95,19 +141,17 @@ class ChoiceDocument:
     judged: list[JudgedDocument]
 
 
-@dataclass(frozen=True)
-class SingleDocument:
+class SingleDocument(JsonDocument):
     """The configuration to use on every input, and those `where_illegal`, in order. `speedup` is
     over the default on the `inputs` that the finals judged; null for the default."""
 
     config: JsonConfig
-    where_illegal: list[JsonConfig]
+    where_illegal: list[JsonConfig] = value_of("others")
     speedup: RatioDocument | None
     inputs: int
 
 
-@dataclass(frozen=True)
-class FlagFileDocument:
+class FlagFileDocument(JsonDocument):
     """A file that a value of a flag passes to the compiler: by an option, with its path."""
 
     flag: str
@@ -116,78 +160,44 @@ class FlagFileDocument:
     sha256: str
 
 
-@dataclass(frozen=True)
-class ResultsDocument:
+class ResultsDocument(JsonDocument):
     """The results of one space on one device; `advice` says in a sentence what to use, and
     `statistic` whether times are medians or means. `warnings` are sentences: what was left out, on
     how many inputs the default failed or times are noisy. `flag_files` are those of
     configurations."""
 
-    space: str
-    device: str
-    backend: str
-    platform: str
-    driver: str
-    compiler: str
-    cache: str
-    program_sha256: str
-    campaign: int
-    statistic: str
+    space: str = value_of("campaign", "space_name")
+    device: str = value_of("campaign", "environment", "device")
+    backend: str = value_of("campaign", "environment", "backend")
+    platform: str = value_of("campaign", "environment", "platform")
+    driver: str = value_of("campaign", "environment", "driver")
+    compiler: str = value_of("campaign", "environment", "compiler")
+    cache: str = value_of("campaign", "environment", "cache")
+    program_sha256: str = value_of("campaign", "key", "program_sha256")
+    campaign: int = value_of("campaign", "key", "campaign")
+    statistic: str = value_of("campaign", "statistic")
     databases: list[str]
-    default: JsonConfig
-    advice: str
+    default: JsonConfig = value_of("findings", "results", "default")
+    advice: str = value_of("findings", "advice")
     inputs: list[InputDocument]
     warnings: list[str]
-    single: SingleDocument | None
+    single: SingleDocument | None = value_of("findings", "single")
     choice: ChoiceDocument | None
     why_no_choice: str
     flag_files: list[FlagFileDocument]
 
 
-@dataclass(frozen=True)
-class HeadedDocument:
-    """What every document begins with."""
-
-    harness: str = field(default=__version__, kw_only=True)
-    format: int = field(default=FORMAT, kw_only=True)
-
-
-@dataclass(frozen=True)
-class ErrorDocument(HeadedDocument):
-    """What every command prints with --json when it ends with exit code 2."""
-
-    error: str
-
-
-@dataclass(frozen=True)
-class TuneDocument(HeadedDocument):
-    """What `tune --json` prints. `has_failed` is true where the exit code is not 0: nothing was
-    measured, or nothing worked on an input. A default that fails while others work
-    is in `results.warnings`. `warnings` are those of the run, as on standard error. `next` has the
-    commands to run next, each as a list of words: `analyse` shows the results again, and `tune`
-    continues the search."""
-
-    database: str
-    has_failed: bool
-    warnings: list[str]
-    report: str | None
-    results: ResultsDocument | None
-    next: list[list[str]]
-
-
-@dataclass(frozen=True)
-class FailureDocument:
+class FailureDocument(JsonDocument):
     """Failed configurations with one reason; `example` is one of them, on `input`."""
 
-    outcome: str
-    reason: str
-    count: int
-    example: JsonConfig
-    input: JsonConfig
+    outcome: str = value_of("kind")
+    reason: Annotated[str, BeforeValidator(informative_line)] = value_of("members", 0, "message")
+    count: Count = value_of("members")
+    example: JsonConfig = value_of("members", 0, "config")
+    input: JsonConfig = value_of("members", 0, "input")
 
 
-@dataclass(frozen=True)
-class AnalysisDocument:
+class AnalysisDocument(JsonDocument):
     """One space on one device; `importance` has the share of the squared error that a tree's splits
     on a parameter remove, `r2` the tree's accuracy on held-out samples. `portfolios` say what each
     further configuration gains, where there is a choice by input."""
@@ -195,12 +205,11 @@ class AnalysisDocument:
     results: ResultsDocument
     failures: list[FailureDocument]
     importance: dict[str, float] | None
-    r2: float | None
+    r2: Number = perhaps_of("explanation", "accuracy", "r2")
     portfolios: list[PortfolioDocument]
 
 
-@dataclass(frozen=True)
-class ProgramDocument:
+class ProgramDocument(JsonDocument):
     """One program on one device: `failures` counts failed tests by kind, `speedups` has the best
     configurations' geometric mean over the inputs, by baseline; `inputs` counts these inputs.
     `statistic` says whether configurations were compared by the median or the mean."""
@@ -212,171 +221,3 @@ class ProgramDocument:
     speedups: dict[str, RatioDocument]
     inputs: dict[str, int]
     statistic: str
-
-
-@dataclass(frozen=True)
-class AnalyseDocument(HeadedDocument):
-    """What `analyse --json` prints; `summary` has each program on each device."""
-
-    analyses: list[AnalysisDocument]
-    summary: list[ProgramDocument]
-
-
-@dataclass(frozen=True)
-class FaultDocument:
-    """A fault of a space; line 0 is the file as a whole."""
-
-    path: str
-    line: int
-    text: str
-
-
-@dataclass(frozen=True)
-class TargetDocument:
-    """The compilation for one device or architecture; `why_failed` is of the default, and empty
-    where it compiles. `without_effect` has the parameters that change no build, each with the
-    number of builds that were tried; null without --compile."""
-
-    target: str
-    is_default_ok: bool
-    why_failed: str
-    compiled: int
-    failed: int
-    machine_codes: int
-    without_effect: dict[str, int] | None
-
-
-@dataclass(frozen=True)
-class SpaceDocument:
-    """A valid space; `legal` is the number of legal configurations by input, null where it is too
-    large to count; of more than 100 inputs, only the first and those with the least and the
-    greatest value of a feature are counted. `why_host_failed` and, with --run and of a program,
-    `why_run_failed` are empty where the host module and the default work, or were not run.
-    `feature_sources` says where the launcher of a program finds each feature; it is empty for
-    kernels, and where `why_no_launcher` says why."""
-
-    name: str
-    path: str
-    points: int
-    inputs: list[JsonConfig]
-    legal: list[int | None] | None
-    default: JsonConfig
-    targets: list[TargetDocument]
-    why_host_failed: str
-    why_run_failed: str
-    feature_sources: dict[str, str]
-    why_no_launcher: str
-
-
-@dataclass(frozen=True)
-class CheckDocument(HeadedDocument):
-    """What `check --json` prints; with `faults` there are no spaces."""
-
-    is_ok: bool
-    spaces: list[SpaceDocument]
-    faults: list[FaultDocument]
-
-
-@dataclass(frozen=True)
-class ComparedMeasurementDocument:
-    """One side of a comparison; `statistic` says whether `time_s` is the median or the mean."""
-
-    configuration: JsonConfig
-    median_s: float
-    time_s: float
-    statistic: str
-    samples: int
-
-
-@dataclass(frozen=True)
-class ComparedDocument:
-    """One row: `of` is `best` or `default`, `ratio` CANDIDATE's time over BASE's. The ratio, its
-    interval and its `p_value` are null where nothing was tested. `upper_limit` is the largest
-    slowdown that may have been missed, null where the verdict is clear."""
-
-    kernel: str
-    device: str
-    cache: str
-    input: JsonConfig
-    of: str
-    verdict: str
-    base: ComparedMeasurementDocument | None
-    candidate: ComparedMeasurementDocument | None
-    ratio: float | None
-    low: float | None
-    high: float | None
-    p_value: float | None
-    upper_limit: float | None
-    notes: list[str]
-
-
-@dataclass(frozen=True)
-class CompareDocument(HeadedDocument):
-    """What `compare --json` prints. `status` is the exit code, `tested` counts the rows that were
-    measured on both sides, `upper_limit` is the largest of all rows, `counts` is by verdict."""
-
-    status: int
-    level: float
-    threshold: float
-    tested: int
-    upper_limit: float | None
-    summary: str
-    counts: dict[str, int]
-    notes: list[str]
-    comparisons: list[ComparedDocument]
-
-
-@dataclass(frozen=True)
-class ShareDocument:
-    """A share with its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
-class WeightsDocument:
-    """The workload that weighs the inputs, and the shares of its calls with inputs that were
-    measured, that lie between measured ones, and that lie outside of the tuned range."""
-
-    workload: str
-    calls: int
-    inputs: int
-    measured: ShareDocument
-    between: ShareDocument
-    outside: ShareDocument
-
-
-@dataclass(frozen=True)
-class DispatchDocument(HeadedDocument):
-    """What `dispatch --json` prints; `why_not_written` is empty where `files` were written, and
-    `weights` null without --weights."""
-
-    space: str
-    device: str
-    single: SingleDocument
-    choice: ChoiceDocument | None
-    why_no_choice: str
-    notices: list[str]
-    folder: str
-    files: list[str]
-    why_not_written: str
-    weights: WeightsDocument | None
-
-
-@dataclass(frozen=True)
-class ReportedDocument:
-    """One part of a report."""
-
-    space: str
-    device: str
-    inputs: int
-
-
-@dataclass(frozen=True)
-class ReportDocument(HeadedDocument):
-    """What `report --json` prints."""
-
-    report: str
-    results: list[ReportedDocument]

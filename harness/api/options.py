@@ -1,14 +1,17 @@
-"""The options of the commands that Python has as functions too."""
+"""The options of the commands that Python has as functions too, and of analyse."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from harness.analysis import SLOWDOWN
 from harness.core.errors import UsageError
+from harness.core.files import check_writable
 from harness.core.invocation import command_line
 from harness.core.options import (
     BACKENDS,
@@ -19,6 +22,7 @@ from harness.core.options import (
     Options,
     argument,
     flag,
+    number,
     option,
     path,
     whole,
@@ -86,7 +90,7 @@ def space_option(what: str = "only the space of this name") -> Any:
 
 
 def version_option(default: str = "newest") -> Any:
-    """Make the option that chooses a version of an edited kernel (harness.results.versions)."""
+    """Make the option that chooses a version of an edited kernel (harness.results.provenance)."""
     return option(
         TEXT,
         "VERSION",
@@ -233,3 +237,115 @@ configuration; 2 for a fault in a space or in the command.
         drawn = self.sample if self.compile is None else self.compile
         default = DEFAULT_SAMPLE if self.names_target else 0
         return default if drawn is None else drawn
+
+
+_AUTO = "auto"
+_CHOICES = (_AUTO, "tree", "ensemble", "gadapt")  # as harness.dispatch.study, which loads slowly
+
+
+def _choice(value: Any) -> str:
+    if value not in _CHOICES:
+        raise ValueError
+    return str(value)
+
+
+def _limit(word: str) -> tuple[str, float]:
+    name, _, limit = word.partition("=")
+    if not math.isfinite(float(limit)):
+        raise ValueError
+    return name.strip(), float(limit)
+
+
+_OF_TREES = ("target", "per", "depth", "threshold", "picture", "inside", "limits")
+
+
+@dataclass(frozen=True)
+class AnalyseOptions(Options):
+    """Print what a database holds: the best configuration of every input, the parameters that
+    times depend on, and which configuration to use for which input. It measures nothing."""
+
+    groups: ClassVar = {"target": "importance and trees (docs/howto/find_what_matters.md)"}
+
+    database: Sequence[str] = databases_argument()
+    space: str | None = space_option()
+    all_campaigns: bool = flag("include campaigns that a later --fresh replaced")
+    summary: bool = flag(
+        "only print programs by devices: failures, and speed-ups over each baseline"
+    )
+    by_input: str | None = option(
+        Kind(", ".join(_CHOICES), _choice),
+        "CHOICE",
+        "print the worst, default and predicted time of each input; predicted by tree, ensemble "
+        "or gadapt (G-ADAPT's model), without this input (default: the one that "
+        "harness.dispatch writes)",
+        nargs="?",
+        const=_AUTO,
+    )
+    kernel_version: str = version_option()
+    json: bool = json_flag()
+    target: str = option(
+        TEXT,
+        "NAME",
+        "predict slowdown (default), time_s, or an observed quantity",
+        default=SLOWDOWN,
+    )
+    per: Sequence[str] = option(
+        TEXT, "FEATURE", "divide the target by this feature; may be repeated", several=True
+    )
+    depth: int | None = option(
+        whole(1, 50, "50"),
+        "DEPTH",
+        "print the tree down to this depth (default 4)",
+        "--tree",
+        nargs="?",
+        const=4,
+    )
+    threshold: float | None = option(
+        number("a number from 0 to below 1", lambda share: 0 <= share < 1),
+        "SHARE",
+        "grow trees by the published rule, until no split removes this share of the squared "
+        "error, such as 0 or 1e-6 (default: prune them by cross-validation)",
+    )
+    picture: Path | None = option(
+        path(".png", ".svg", ".pdf"),
+        "FILE",
+        "draw the tree as PNG, SVG or PDF; several trees get a number in the file name",
+    )
+    inside: str | None = option(
+        TEXT, "CONDITION", "print the importance in a part of the space, such as 'BLOCK >= 256'"
+    )
+    limits: Sequence[tuple[str, float]] = option(
+        Kind("TARGET=LIMIT, such as time_s=0.01", tuple, _limit),
+        "TARGET=LIMIT",
+        "list settings with the target below a limit, such as time_s=0.01; may be repeated",
+        "--below",
+        several=True,
+    )
+    platforms: bool = flag("grow one tree for all devices, with the platform as a parameter")
+
+    def check(self) -> None:
+        """Refuse options that exclude each other, and a picture that cannot be written."""
+        has_more = self.platforms or self.by_input or self.asks_of_trees
+        if self.json and (self.summary or has_more):
+            raise UsageError(
+                "--json has the same content always; leave out --summary, --by-input and the "
+                "options of trees"
+            )
+        if self.summary and has_more:
+            raise UsageError(
+                "--summary prints nothing else; leave out --by-input and the options of trees"
+            )
+        if self.picture is not None:
+            check_writable(self.picture, "name another file with --picture")
+
+    @property
+    def asks_of_trees(self) -> bool:
+        """Whether anything was asked of trees that is not always printed."""
+        defaults = AnalyseOptions(())
+        return any(getattr(self, name) != getattr(defaults, name) for name in _OF_TREES)
+
+    def with_picture_of(self, name: str) -> AnalyseOptions:
+        """Put a name into that of the picture, so that several trees have a file each."""
+        if self.picture is None:
+            return self
+        return replace(self, picture=self.picture.with_stem(f"{self.picture.stem}-{name}"))

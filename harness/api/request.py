@@ -5,33 +5,37 @@ Cheap checks come before a recording is read, which may take a minute.
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.api.tune_options import DATABASE, TuneOptions
-from harness.api.workload import WorkloadChoice, with_inputs_of
+from harness.api.tune_options import COVER, DATABASE, TuneOptions
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError, UsageError
 from harness.core.files import check_output
-from harness.core.records import Config
+from harness.core.records import Config, Input
+from harness.core.text import counted
 from harness.recordings.files import recording_name
-from harness.recordings.formats import read_recordings
 from harness.recordings.recording import Recording
+from harness.recordings.replay import read_recordings
 from harness.recordings.space import recording_spec
-from harness.results import check_database, sqlite_path
+from harness.results import campaigns, check_database, reading, sqlite_path
+from harness.results.campaigns import read_runs
 from harness.search import SearchOptions, resolve_techniques
 from harness.search.techniques import DEFAULT_TECHNIQUE
 from harness.space_file import Spec, load_spec
 from harness.space_file.inputs import select_inputs
 from harness.space_file.model import Search
+from harness.space_file.workload import Workload, read_workload
 from harness.tuning import CampaignPlan, Stages
 from harness.tuning.searching import check_seeds_used
 
 if TYPE_CHECKING:
     from harness.stencil.predicted import StencilPredictor
+
 
 PREDICTED = "Predicted"
 """The technique that tests a stencil's configurations in a predicted order, then uses `auto`."""
@@ -100,8 +104,7 @@ def read_request(options: TuneOptions) -> TuneRequest:
     assert whole is not None  # check_options refuses a command line without both
     whole, notices = whole.with_measure(options.measure), list[str]()
     if options.inputs_from is not None:
-        workload = WorkloadChoice(options.inputs_from, options.cover, options.most_inputs)
-        whole, notices = with_inputs_of(whole, workload, database, options.fresh)
+        whole, notices = with_inputs_of(options.inputs_from, whole, options, database)
     spec = whole if options.inputs is None else select_inputs(whole, options.inputs)
     search = search_options(spec, options, techniques)
     for log in search.logs(len(spec.inputs)):
@@ -204,3 +207,93 @@ def search_options(spec: Spec, options: TuneOptions, techniques: tuple[str, ...]
         parallelism=options.parallelism or parallelism,
         results_log=options.results_log,
     )
+
+
+def with_inputs_of(
+    workload_path: Path, spec: Spec, options: TuneOptions, database: str
+) -> tuple[Spec, list[str]]:
+    """Replace the inputs of a space by those of a workload that are the fewest to make up a share
+    of the calls, and those that a database already holds; also say which.
+
+    A choice is learnt only from configurations that were measured on every input, so these are
+    measured on the earlier inputs as well.
+    """
+    workload, refused = _usable(read_workload(workload_path, spec), spec)
+    chosen = workload.most_frequent(options.cover or COVER)[: options.most_inputs]
+    stored = [] if options.fresh else _stored_inputs(database, spec)
+    taken = set(chosen)
+    earlier = [problem for problem in stored if problem not in taken]
+    notices = [*refused, *_describe(workload, chosen, earlier)]
+    return dataclasses.replace(spec, inputs=(*chosen, *earlier)), notices
+
+
+def _usable(workload: Workload, spec: Spec) -> tuple[Workload, list[str]]:
+    """Leave out inputs on which the default cannot be launched: all others are compared with it.
+    Also say so. Raises UsageError where no input is left."""
+    reasons = ((problem, _why_not(spec, problem)) for problem in workload.calls)
+    refused = {problem: why for problem, why in reasons if why}
+    if not refused:
+        return workload, []
+    problem, why = next(iter(refused.items()))
+    if len(refused) == len(workload.calls):
+        path = workload.path
+        raise UsageError(
+            f"{path}: the default does not apply to any input, such as ({problem}): {why}"
+        )
+    calls = {problem: k for problem, k in workload.calls.items() if problem not in refused}
+    left_out = sum(workload.calls.values()) - sum(calls.values())
+    notice = (
+        f"{counted(len(refused), 'input')} with {left_out / workload.total:.1%} of the calls left "
+        f"out, to which the default does not apply, such as ({problem}): {why}"
+    )
+    # They still count among all calls, of which a share is covered.
+    unnamed = workload.unnamed + left_out
+    return dataclasses.replace(workload, calls=calls, unnamed=unnamed), [notice]
+
+
+def _why_not(spec: Spec, problem: Input) -> str:
+    """Say why the default cannot be launched on an input, as far as that does not depend on the
+    device; empty if it can."""
+    values = {p.name: p.default for p in spec.parameters} | dict(problem)
+    try:
+        for constraint in spec.constraints:
+            expression = constraint.expression
+            if expression.names <= values.keys() and (why := expression.why_false(values)):
+                return why
+        group, grid, *_ = spec.launch.sizes if spec.launch else ((), ())
+        for size in (*group, *grid):
+            if size.names <= values.keys() and size(values) < 1:
+                return f"the launch has `{size.text}` = {size(values)}"
+    except ExpressionError as error:
+        return str(error)
+    return ""
+
+
+def _describe(workload: Workload, chosen: list[Input], earlier: list[Input]) -> Iterator[str]:
+    yield from workload.notes
+    share = sum(workload.weights(chosen))
+    make_up = "makes" if len(chosen) == 1 else "make"
+    yield (
+        f"{workload.path}: {len(chosen)} of {counted(len(workload.calls), 'input')} {make_up} up "
+        f"{share:.1%} of {counted(workload.total, 'call')}; these are tuned"
+    )
+    if earlier:
+        takes = "takes" if len(earlier) == 1 else "take"
+        yield f"{counted(len(earlier), 'earlier input')} of the database {takes} part in the choice"
+
+
+def _stored_inputs(database: str, spec: Spec) -> list[Input]:
+    """Return the inputs of a space that a database holds, in the order of their searches; none
+    where there is no database yet, and none of another version of the kernel."""
+    path = sqlite_path(database)
+    if path is not None and not path.exists():
+        return []
+    with reading(database) as engine, engine.connect() as connection:
+        found = [
+            run.problem
+            for campaign in campaigns(connection)
+            if (campaign.space_name, campaign.key.program_sha256)
+            == (spec.name, spec.program_sha256)
+            for run in read_runs(connection, campaign)
+        ]
+    return [problem for problem in dict.fromkeys(found) if set(problem) == set(spec.features)]

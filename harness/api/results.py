@@ -128,30 +128,21 @@ class TuneResults:
         """
         if name not in PLOTS:
             raise UsageError(f"no plot `{name}`; {suggestion(name, PLOTS)}")
-        svg = self._svg(name)
-        if svg is None:
-            has_failed = not any(row.works() for row in self.stored.measured.values())
-            why = "every configuration failed" if has_failed else "tune more"
-            raise UsageError(f"there is nothing to draw for the plot `{name}`: {why}")
-        return Picture(svg)
-
-    def _svg(self, name: str) -> str | None:
         from harness.models.starchart import importance
         from harness.report import figures, plots  # here: they load what draws
 
-        if name == "speed-ups":
-            gains = figures.speed_ups(self.inputs)
-            return plots.gains(gains) if gains else None
-        if name == "search":
-            curves = figures.search_curves(self.stored)
-            return plots.best_over_time(curves) if curves else None
-        found = self.findings.explanation
-        if found is None:
-            return None
-        is_tree = name == "tree"
-        return (
-            plots.tree_picture(found.tree) if is_tree else plots.importances(importance(found.tree))
-        )
+        explanation = self.findings.explanation if name in ("importance", "tree") else None
+        if name == "speed-ups" and (gains := figures.speed_ups(self.inputs)):
+            return Picture(plots.gains(gains))
+        if name == "search" and (curves := figures.search_curves(self.stored)):
+            return Picture(plots.best_over_time(curves))
+        if name == "importance" and explanation:
+            return Picture(plots.importances(importance(explanation.tree)))
+        if name == "tree" and explanation:
+            return Picture(plots.tree_picture(explanation.tree))
+        has_failed = not any(row.works() for row in self.stored.measured.values())
+        why = "every configuration failed" if has_failed else "tune more"
+        raise UsageError(f"there is nothing to draw for the plot `{name}`: {why}")
 
     def report(self, path: str | Path) -> Path:
         """Write the HTML report; return its path."""
@@ -201,9 +192,8 @@ class TuneResults:
     def to_dict(self) -> dict[str, Any]:
         """Return the results as plain data, as `analyse --json` prints them."""
         from harness.api.describing import describe_results
-        from harness.api.schemas import to_dict
 
-        return to_dict(describe_results(self.findings))
+        return describe_results(self.findings).model_dump(mode="json")
 
     # ---------------------------------------------------------------------------- shown
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import platform
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -12,19 +13,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from harness.analysis.inputs import InputReport
-from harness.api.devices import open_devices
 from harness.api.request import PREDICTED, TuneRequest
 from harness.api.tune_options import DATABASE
-from harness.core.errors import DatabaseBusy
+from harness.core.errors import DatabaseBusy, UsageError
 from harness.core.records import Config
 from harness.core.text import counted, first_few
 from harness.display.progress import ProgressDisplay
-from harness.measure.choose import fitted_to
+from harness.fleet.measurers import Fleet, FleetRequest, open_fleet
+from harness.measure.choose import fitted_to, open_measurers
 from harness.measure.measurer import Measurer
 from harness.recordings.replay import ReplayMeasurer, open_replay
 from harness.results import Store, writing
+from harness.results.provenance import set_aside_lines
 from harness.results.url import shown_database
-from harness.results.versions import set_aside_lines
 from harness.search import make_opentuner_tables
 from harness.space_file import Spec
 from harness.tuning import Campaign
@@ -34,9 +35,47 @@ from harness.tuning.replayed import describe_recording
 if TYPE_CHECKING:
     from harness.results.view import Results
 
+
 T = TypeVar("T")
 
 _AGAIN_S = 1.0  # between two attempts to write
+
+
+def _open_devices(
+    request: TuneRequest, opened: ExitStack, say: Callable[[str], None]
+) -> tuple[DevicePool, str]:
+    """Open the devices; return them and why they were chosen. `opened` keeps a cluster
+    open, and `say` shows what is waited for.
+
+    Raises UsageError for several devices that differ, and for several where one input after
+    another is sampled.
+    """
+    options, most = request.options, len(request.spec.inputs)  # an input is with one device
+    measurers: Mapping[str, Measurer]
+    joining: Fleet | None = None
+    if options.cluster is None:
+        measurers, why = open_measurers(request.whole, options.backend, options.device, most)
+    else:
+        driver = f"{platform.node()}: {shown_database(request.database)}"
+        asked = FleetRequest(options.cluster, options.device, most, options.insecure, driver, say)
+        fleet = opened.enter_context(open_fleet(request.whole, asked))
+        measurers, why = (
+            fleet.measurers,
+            "; ".join([f"--cluster {options.cluster}", *fleet.skipped]),
+        )
+        joining = fleet if most > 1 and options.validate is None else None
+    try:
+        if options.validate is not None and len(measurers) > 1:
+            raise UsageError(
+                f"--validate samples all inputs on one device, and --device names {len(measurers)};"
+                " name one of them"
+            )
+        pool = DevicePool(measurers, joining)
+    except UsageError:
+        for measurer in reversed([*measurers.values()]):
+            measurer.close()
+        raise
+    return pool, f"{why}; {pool.describe()}" if pool.is_shared else why
 
 
 @dataclass(frozen=True)
@@ -119,9 +158,8 @@ def _campaign(
     campaign = Campaign(plan, pool, store, display)
     campaign.check_seeds()
     database = shown_database(request.database)
-    for line in set_aside_lines(campaign.set_aside(), [database]):
-        display.note(f"note: {line}")
-    for line in _values_gone(campaign, database):
+    set_aside = set_aside_lines(campaign.set_aside(), [database])
+    for line in (*set_aside, *_values_gone(campaign, database)):
         display.note(f"note: {line}")
     lines = list(campaign.describe_warm_start())
     for recording, line in zip(request.warm_start, lines, strict=True):
@@ -188,7 +226,7 @@ def _opened(request: TuneRequest, display: ProgressDisplay) -> Iterator[DevicePo
             pool = DevicePool({"": replay})
             line = f"replaying {options.replay}: {count:,} measurements from {device}; none is new"
         else:
-            pool, why = open_devices(request, opened, display.say)
+            pool, why = _open_devices(request, opened, display.say)
             environment = pool.left[0].environment
             line = f"backend {environment.backend}: {environment}{f'; {why}' if why else ''}"
         opened.callback(pool.close)

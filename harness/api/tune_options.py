@@ -143,10 +143,7 @@ class TuneOptions(Options):
         several=True,
     )
     validate: float | None = option(
-        number(
-            "a share between 0 and 1 (to use the default, put --validate last)",
-            lambda share: 0 < share < 1,
-        ),
+        number("a share between 0 and 1", lambda share: 0 < share < 1),
         "TARGET",
         "instead of a search, sample uniformly until a tree predicts held-out times with a "
         f"median relative error below this (default TARGET: {DEFAULT_TARGET:g})",

@@ -8,10 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.api.checks import check_options
 from harness.api.tune_options import TuneOptions
-from harness.core.errors import ResultsError
+from harness.core.errors import ResultsError, UsageError
+from harness.core.files import check_output, check_writable, nearest_file
+from harness.core.invocation import command_line
 from harness.core.options import from_arguments, naming_arguments, signature_of
+from harness.recordings.files import FileKind, file_kind
 
 if TYPE_CHECKING:
     from harness.api.results import TuneResults
@@ -79,3 +81,101 @@ def _own_random() -> Iterator[None]:
     finally:
         random.setstate(state)
         np.random.set_state(numpy_state)
+
+
+def check_options(options: TuneOptions) -> None:
+    """Raise HarnessError for options that exclude each other, and for missing or wrong files."""
+    if options.space is None and options.replay is None:
+        raise UsageError("name a space, for example spaces/mvmul.yaml, or --replay FILE")
+    _check_replay(options)
+    _check_validation(options)
+    if options.cover is not None and options.inputs_from is None:
+        raise UsageError("--cover needs --inputs-from FILE, whose calls it counts")
+    if options.insecure and options.cluster is None:
+        raise UsageError("--insecure needs --cluster ADDRESS, whose encryption it concerns")
+    if options.most_inputs is not None and options.inputs_from is None:
+        raise UsageError("--most-inputs needs --inputs-from FILE, whose inputs it counts")
+    for option, path in _files(options):
+        _check_file(option, path)
+    if isinstance(options.space, Path):
+        _check_space(options.space)
+    if options.results_log is not None:
+        check_writable(options.results_log, "name another file with --results-log")
+    if options.report is not None:
+        check_output(options.report)
+
+
+def _check_replay(options: TuneOptions) -> None:
+    """Refuse options that a replay cannot obey."""
+    if options.replay is not None and options.backend != "auto":
+        raise UsageError("--replay takes the place of a device; leave out --backend")
+    if options.replay is not None and options.device:
+        raise UsageError("--replay takes the place of a device; leave out --device")
+    if options.replay is not None and options.cluster is not None:
+        raise UsageError("--replay takes the place of a device; leave out --cluster")
+    if options.mapping is not None and not (options.warm_recordings or options.replays_alone):
+        raise UsageError("--mapping needs --warm-start FILE, or --replay FILE without a space")
+    if options.measure and options.replay:
+        name = next(iter(options.measure)).replace("_", "-")
+        raise UsageError(
+            f"--{name} says how launches are timed, but a recording is not timed again; leave it "
+            "out"
+        )
+
+
+def _check_validation(options: TuneOptions) -> None:
+    """Refuse options of a search, since a validation samples uniformly."""
+    if options.validate is None:
+        return
+    others = set(options.technique) - {"UniformRandom"}
+    if others:
+        raise UsageError(
+            "--validate samples with --technique UniformRandom alone, got "
+            f"{', '.join(sorted(others))}; leave --technique out"
+        )
+    if options.results_log is not None:
+        raise UsageError("--results-log does not go with --validate, which seeks no best")
+
+
+def _files(options: TuneOptions) -> Iterator[tuple[str, Path]]:
+    """Yield the files that must exist, with their options.
+
+    A missing --mapping is reported later, with a suggestion made from its recording.
+    """
+    if isinstance(options.space, Path):
+        yield "", options.space
+    if options.inputs_from is not None:
+        yield "--inputs-from ", options.inputs_from
+    if options.replay is not None:
+        yield "--replay ", options.replay
+    yield from (("--warm-start ", path) for path in options.warm_recordings)
+    seeds = (seed for seed in options.seed_configurations if isinstance(seed, Path))
+    yield from (("--seed-configuration ", path) for path in seeds)
+
+
+def _check_file(option: str, path: Path) -> None:
+    try:
+        if path.is_file():
+            return
+        if path.exists():
+            raise UsageError(f"{option}{path} is not a file; name a file")
+        near = nearest_file(path)
+    except OSError as error:
+        raise UsageError(f"{option}{path} cannot be read: {error.strerror}") from None
+    hint = f"; did you mean `{near}`?" if near else ""
+    raise UsageError(f"{option}{path} does not exist{hint}")
+
+
+def _check_space(path: Path) -> None:
+    """Refuse another known file in place of a space, often a recording."""
+    kind = file_kind(path)
+    if kind is FileKind.DATABASE:
+        raise UsageError(
+            f"{path} is {kind.value}, not a space; to see its results, run: "
+            f"{command_line('analyse', str(path))}"
+        )
+    if kind is not FileKind.YAML:
+        raise UsageError(
+            f"{path} is {kind.value}, not a space; to search recorded measurements, use "
+            f"--replay {path}"
+        )

@@ -12,18 +12,17 @@ from pathlib import Path
 
 from rich.console import Console
 
-from harness.api.documents import ComparedDocument, ComparedMeasurementDocument, CompareDocument
-from harness.commands.result_options import CompareOptions
+from harness.api.schemas import CompareDocument
+from harness.commands.options import CompareOptions
 from harness.commands.run import main_of, print_json
 from harness.compare import reports
-from harness.compare.comparison import ComparedRow, Comparison, Rules, compare
+from harness.compare.comparison import Comparison, Rules, compare
 from harness.compare.reading import KernelResults, read_kernel_results
 from harness.compare.rerun import opened_sides, rerun_kernel, rerun_notes
 from harness.compare.rerun_plan import check_rerun_database, plan_rerun
 from harness.compare.table import comparison_table, summary
 from harness.core.errors import HarnessError
 from harness.core.files import write_output
-from harness.core.records import Measurement
 from harness.display.formats import make_console
 from harness.display.progress import ProgressDisplay
 from harness.display.text import print_line
@@ -38,7 +37,7 @@ main = main_of("compare")
 
 
 @dataclass(frozen=True)
-class Sides:
+class _Sides:
     """The results of both sides, and what to note."""
 
     base: Sequence[KernelResults]
@@ -79,15 +78,15 @@ def _write_junit(options: CompareOptions, console: Console, junit: str) -> None:
         print_line(console, f"{options.junit}: the comparison as JUnit XML")
 
 
-def _read(options: CompareOptions) -> Sides:
+def _read(options: CompareOptions) -> _Sides:
     """Read both sides: all of their kernels or one."""
     kernel, specs = options.space, [load_spec(path) for path in options.spec]
     programs = {s.name: s.program_sha256 for s in specs if kernel in (None, s.name)}
     old = read_kernel_results(options.base, kernel)
-    return Sides(old, read_kernel_results(options.candidate, kernel, programs))
+    return _Sides(old, read_kernel_results(options.candidate, kernel, programs))
 
 
-def _rerun(options: CompareOptions, spaces: Sequence[Path]) -> Sides:
+def _rerun(options: CompareOptions, spaces: Sequence[Path]) -> _Sides:
     """Measure the best and the default of both databases now, side by side; store what was
     measured."""
     base, candidate, database = options.base, options.candidate, options.rerun_database
@@ -115,53 +114,10 @@ def _rerun(options: CompareOptions, spaces: Sequence[Path]) -> Sides:
                 notes += rerun_notes((old, new), options.occasions)
             results.append(found)
     stored = f"the measurements of this comparison are in {without_password(database)}"
-    return Sides([old for old, _ in results], [new for _, new in results], [*notes, stored])
+    return _Sides([old for old, _ in results], [new for _, new in results], [*notes, stored])
 
 
 def comparison_document(comparison: Comparison, status: int) -> CompareDocument:
     """Describe a comparison and the exit code of its command."""
-    least_certain = comparison.least_certain
-    return CompareDocument(
-        status=status,
-        level=comparison.rules.level,
-        threshold=comparison.rules.threshold,
-        tested=comparison.tested,
-        upper_limit=least_certain[1] if least_certain else None,
-        summary=summary(comparison),
-        counts=dict(comparison.counts),
-        notes=list(comparison.notes),
-        comparisons=list(map(_row, comparison.rows)),
-    )
-
-
-def _row(row: ComparedRow) -> ComparedDocument:
-    change = row.change
-    return ComparedDocument(
-        kernel=row.kernel,
-        device=row.environment.device,
-        cache=row.environment.cache,
-        input=dict(row.problem),
-        of=row.subject,
-        verdict=row.verdict.value,
-        base=_measured(row.base),
-        candidate=_measured(row.candidate),
-        ratio=change.ratio.value if change else None,
-        low=change.ratio.low if change else None,
-        high=change.ratio.high if change else None,
-        p_value=change.p_value if change else None,
-        upper_limit=row.upper_limit,
-        notes=list(row.notes),
-    )
-
-
-def _measured(measurement: Measurement | None) -> ComparedMeasurementDocument | None:
-    if measurement is None or measurement.timing is None:
-        return None
-    timing = measurement.timing
-    return ComparedMeasurementDocument(
-        configuration=dict(measurement.config),
-        median_s=timing.median_s,
-        time_s=timing.time_s,
-        statistic=timing.statistic.value,
-        samples=timing.count,
-    )
+    text = summary(comparison)
+    return CompareDocument.describe(comparison=comparison, status=status, summary=text)

@@ -9,8 +9,7 @@ from harness.commands.options import DiscoverOptions
 from harness.commands.run import main_of
 from harness.core.files import write_file
 from harness.discover.facts import discover
-from harness.discover.host_file import host_text
-from harness.discover.space_file import space_text, to_do
+from harness.discover.space_file import host_text, space_text, to_do
 
 main = main_of("discover")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from harness.api.describing import describe_choice, describe_single, describe_weights
+from harness.api.describing import describe_choice
 from harness.api.dispatching import LearntDispatcher, learn
-from harness.api.documents import DispatchDocument
 from harness.api.options import DispatchOptions
+from harness.api.schemas import DispatchDocument
 from harness.commands.run import main_of, print_json
 from harness.display.across import verdict_section
 from harness.display.formats import make_console
@@ -51,16 +51,10 @@ def _print(console: Console, learnt: LearntDispatcher, loss: str, files: list[st
 
 
 def _document(learnt: LearntDispatcher, loss: str, files: list[str]) -> DispatchDocument:
-    campaign, found = learnt.results.campaign, learnt.found
-    return DispatchDocument(
-        space=campaign.space_name,
-        device=campaign.environment.device,
-        single=describe_single(learnt.single),
-        choice=describe_choice(found, learnt.name or found.best) if found else None,
-        why_no_choice=learnt.why_no_choice,
-        notices=[*learnt.notices, *([loss] if loss else [])],
-        folder=str(learnt.options.output),
+    study = learnt.found
+    return DispatchDocument.describe(
+        learnt=learnt,
+        choice=describe_choice(study, learnt.name or study.best) if study else None,
+        notices=[*learnt.notices, *filter(None, [loss])],
         files=files,
-        why_not_written=learnt.why_not_written,
-        weights=describe_weights(learnt.coverage) if learnt.coverage else None,
     )

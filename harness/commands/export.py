@@ -17,7 +17,7 @@ from harness.display.inputs import claims_lines
 from harness.recordings.csv_file import csv_lines
 from harness.recordings.csv_mapping import mapping_text
 from harness.recordings.files import mapping_beside
-from harness.recordings.t4 import t4_texts
+from harness.recordings.json_file import t4_texts
 from harness.results import (
     SEARCHED,
     MeasurementRows,
@@ -29,7 +29,7 @@ from harness.results import (
     without_password,
 )
 from harness.results.measured import measured_by_input
-from harness.results.versions import of_version
+from harness.results.provenance import of_version
 from harness.results.view import Results
 
 main = main_of("export")
@@ -42,24 +42,21 @@ def run(options: ExportOptions) -> int:
     name, environment = campaign.space_name, campaign.environment
     first = rows[0].measurement
     features, names = list(first.input), list(first.config)
-    shared_with = rows.columns.shared_with
-    shared = int((rows.of(shared_with.codes) != shared_with.code(None)).sum())
+    shared = int(rows.is_shared.sum())
     note = f", {shared:,} of them shared by equal machine code" if shared else ""
     done = f"{path}: {len(rows):,} measurements of {name} on {environment}{note}"
-    found, asked = rows.measurements(), _techniques(rows)
+    measured, asked = rows.measurements(), _techniques(rows)
     if options.format == "t4":
-        write_output(path, t4_texts(name, environment, found, asked))
-        print(escaped(done))
+        write_output(path, t4_texts(name, environment, measured, asked))
     else:
         mapping = mapping_beside(path)
         for file in (path, mapping):
             check_output(file)  # both or none
         values = {name: rows.values_of(name) for name in names}
-        write_output(path, csv_lines(found, features, values, asked))
-        print(escaped(done))
+        write_output(path, csv_lines(measured, features, values, asked))
         write_output(mapping, mapping_text(name, environment.device, features, values))
-        print(escaped(f"{mapping}: what the columns of {path.name} mean"))
-    for line in notes:
+        notes = [f"{mapping}: what the columns of {path.name} mean", *notes]
+    for line in (done, *notes):
         print(escaped(line))
     return 0
 

@@ -1,4 +1,4 @@
-"""The options of the commands that write files, merge databases or measure for others."""
+"""The options of the commands that Python has not as functions."""
 
 from __future__ import annotations
 
@@ -10,19 +10,23 @@ from typing import ClassVar
 from harness.api.options import (
     PAGE,
     databases_argument,
+    device_option,
     json_flag,
     space_option,
     version_option,
 )
+from harness.compare import FEWEST_OCCASIONS, LEVEL, MOST_OCCASIONS, OCCASIONS, RUN_NOISE, THRESHOLD
 from harness.core.errors import UsageError
 from harness.core.files import check_output, check_writable
 from harness.core.options import (
+    BACKENDS,
     PATH,
     SEED,
     TEXT,
     Options,
     argument,
     flag,
+    number,
     option,
     whole,
 )
@@ -69,6 +73,60 @@ Exit code: 0 on success, 2 for an error in a pragma or in the command.
             check_writable(new, "name a file in another folder")
         if host and host.suffix != ".py":
             raise UsageError(f"{host} is not a Python file; its name must end in .py")
+
+
+# ---------------------------------------------------------------------------------- example
+
+
+@dataclass(frozen=True)
+class Example:
+    """What an example shows, and its files: first the space."""
+
+    summary: str
+    files: tuple[str, ...]
+
+
+def _kernel_example(summary: str, space: str, *kernels: str) -> Example:
+    return Example(summary, (f"spaces/{space}", *(f"kernels/{file}" for file in kernels)))
+
+
+EXAMPLES = {
+    "mvmul": _kernel_example(
+        "a matrix-vector product for OpenCL and CUDA, over matrices of many shapes",
+        *("mvmul.yaml", "mvmul.cl", "mvmul.py", "portable.h"),
+    ),
+    "transpose": _kernel_example(
+        "a matrix transpose with four configurations",
+        *("transpose.yaml", "transpose.cl", "transpose.py", "portable.h"),
+    ),
+    "softmax": _kernel_example(
+        "a softmax in half precision, in C++ for CUDA and in C for OpenCL",
+        *("modern/softmax.yaml", "softmax.cu", "softmax.cl", "softmax.py"),
+    ),
+    "blur": Example(
+        "a C program and gcc's flags; needs no GPU", ("spaces/blur_gcc.yaml", "examples/blur.c")
+    ),
+}
+
+
+def _examples() -> str:
+    return "; ".join(f"{name}: {example.summary}" for name, example in EXAMPLES.items())
+
+
+@dataclass(frozen=True)
+class ExampleOptions(Options):
+    """Write an example to tune: a space, and the kernel or program that it names."""
+
+    name: str = argument(TEXT, None, _examples, choices=tuple(EXAMPLES))
+    output: Path = option(
+        PATH, "FOLDER", "where to write it (default: here)", "-o", "--output", default=Path()
+    )
+
+    def check(self) -> None:
+        """Refuse to overwrite a file, before any is written."""
+        for file in EXAMPLES[self.name].files:
+            if (path := self.output / file).exists():
+                raise UsageError(f"{path} already exists; name another folder with --output")
 
 
 # ----------------------------------------------------------------------------------- export
@@ -126,7 +184,7 @@ class DevicesOptions(Options):
 class SchemaOptions(Options):
     """Print the JSON Schema of spaces, or of what a command prints with --json."""
 
-    of: str | None = argument(
+    command: str | None = argument(
         TEXT, None, "a command; without one, spaces", nargs="?", choices=WITH_JSON
     )
 
@@ -213,3 +271,108 @@ class WorkerOptions(Options):
     )
     insecure: bool = flag("allow an address without encryption")
     quiet: bool = flag("print errors alone")
+
+
+# ---------------------------------------------------------------------------------- compare
+
+
+def _fraction(word: str) -> float:
+    return float(word.removesuffix("%")) / (100 if word.endswith("%") else 1)
+
+
+def _change(word: str) -> float:
+    """Read a change as a fraction: 0.02 for 1.02x, 2% and 0.02."""
+    return float(word[:-1]) - 1 if word.endswith("x") else _fraction(word)
+
+
+@dataclass(frozen=True)
+class CompareOptions(Options):
+    """Say whether CANDIDATE is slower or faster than BASE, or within noise, for each kernel and
+    input. Exit code: 0 if nothing became slower; 1 if something did, or works no more; 2 if no
+    comparison is possible."""
+
+    groups: ClassVar = {
+        "threshold": "test",
+        "rerun": "rerun: measure both sides again, interleaved",
+        "json": "output, besides the text",
+    }
+
+    base: str = argument(TEXT, "BASE", "results database")
+    candidate: str = argument(TEXT, "CANDIDATE", "results database")
+    space: str | None = space_option("only the kernel of this space")
+    spec: Sequence[Path] = option(
+        PATH,
+        "FILE",
+        "space file: compare only CANDIDATE's results of its current sources; may be repeated",
+        several=True,
+    )
+    of: str = option(
+        TEXT,
+        None,
+        "compare the best of each side, the default of each side, or both (default both)",
+        default="both",
+        choices=("both", "best", "default"),
+    )
+    across_environments: bool = flag("compare even if device, driver or compiler differ")
+    threshold: float = option(
+        number("a ratio below 2 such as 1.02x, or 2% or 0.02", lambda x: 0 <= x < 1, _change),
+        "X",
+        "ignore smaller changes; a ratio or a fraction, such as 1.02x, 2% or 0.02 "
+        f"(default {1 + THRESHOLD:.3f}x)",
+        default=THRESHOLD,
+    )
+    level: float = option(
+        number("above 0 and below 1, or a percentage", lambda p: 0 < p < 1, _fraction),
+        "P",
+        "probability of any false `slower` or `faster`, and of any missed slowdown above its "
+        f"limit (default {LEVEL})",
+        default=LEVEL,
+    )
+    run_noise: float = option(
+        number("from 0 to below 1, or a percentage", lambda p: 0 <= p < 1, _fraction),
+        "P",
+        "noise between runs, as a fraction of the time, if nothing was measured twice "
+        f"(default {RUN_NOISE})",
+        default=RUN_NOISE,
+    )
+    rerun: Sequence[Path] | None = option(
+        PATH,
+        "SPACE",
+        "measure the best and the default of both sides now, and compare only these "
+        "measurements. SPACE: space files of CANDIDATE's sources (default: those of --spec, else "
+        "spaces/NAME.yaml of each kernel)",
+        nargs="*",
+    )
+    base_space: Sequence[Path] = option(
+        PATH,
+        "SPACE",
+        "space file of BASE's sources, if they differ from CANDIDATE's; may be repeated",
+        several=True,
+    )
+    rerun_database: str = option(
+        TEXT,
+        "DATABASE",
+        "database for the new measurements (default results/rerun.db)",
+        default="results/rerun.db",
+    )
+    occasions: int = option(
+        whole(FEWEST_OCCASIONS, MOST_OCCASIONS, str(MOST_OCCASIONS)),
+        "N",
+        f"how often both sides are loaded and measured, in random order (default {OCCASIONS})",
+        default=OCCASIONS,
+    )
+    backend: str = option(
+        TEXT, None, "where kernels run (default auto)", default="auto", choices=BACKENDS
+    )
+    device: Sequence[str] = device_option()
+    json: bool = json_flag()
+    junit: Path | None = option(PATH, "FILE", "write JUnit XML, for CI's pages")
+
+    def check(self) -> None:
+        """Refuse options that need --rerun, and an output that cannot be written."""
+        if self.rerun is None and self.base_space:
+            raise UsageError("--base-space goes with --rerun, which builds the sources of BASE")
+        if self.rerun is None and self.device:
+            raise UsageError("--device goes with --rerun, which measures; leave it out")
+        if self.junit is not None:
+            check_output(self.junit)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.api.documents import ReportDocument, ReportedDocument
+from harness.api.schemas import ReportDocument
 from harness.commands.options import ReportOptions
 from harness.commands.run import main_of, print_json
 from harness.display.formats import make_console
@@ -22,13 +22,5 @@ def run(options: ReportOptions) -> int:
     if not options.json:
         print_line(make_console(), f"{options.output}: the report")
         return 0
-    parts = [
-        ReportedDocument(
-            results.campaign.space_name,
-            results.campaign.environment.device,
-            len(results.measured),
-        )
-        for results in found
-    ]
-    print_json(ReportDocument(report=str(options.output), results=parts))
+    print_json(ReportDocument.describe(report=options.output, results=found))
     return 0

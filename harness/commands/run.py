@@ -16,17 +16,19 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from harness.core.errors import HarnessError, SpecError, Terminated, UsageError
 from harness.core.invocation import command_line
 from harness.core.options import Options, add_options, from_command_line
 from harness.core.text import counted, escaped, suggestion
 
+if TYPE_CHECKING:
+    from harness.api.documents import JsonDocument
+
 _HOMES = {
-    "analyse": "harness.commands.result_options",
+    "analyse": "harness.api.options",
     "check": "harness.api.options",
-    "compare": "harness.commands.result_options",
     "dispatch": "harness.api.options",
     "tune": "harness.api.tune_options",
 }
@@ -138,13 +140,9 @@ def guarded(body: Callable[[], int], is_json: bool = False, when_interrupted: st
         _discard_output()
         return EXIT_ERROR
     except (HarnessError, MemoryError, OSError) as error:
-        message = _message(error)
-        print(
-            format_error(error) if isinstance(error, HarnessError) else f"error: {message}",
-            file=sys.stderr,
-        )
+        print(format_error(error), file=sys.stderr)
         if is_json and not isinstance(error, MemoryError):
-            print_error(message)
+            _print_error(_message(error))
         if isinstance(error, OSError):
             _discard_output()
         return EXIT_ERROR
@@ -224,35 +222,33 @@ def _discard_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def print_json(document: object) -> None:
+def print_json(document: JsonDocument) -> None:
     """Print a document on standard output."""
-    from harness.api.schemas import to_json  # here: it takes a while to load
-
-    print(to_json(document), flush=True)
+    print(document.model_dump_json(indent=2), flush=True)
 
 
-def print_error(message: str) -> None:
+def _print_error(message: str) -> None:
     """Print an error as a document on standard output."""
-    from harness.api.documents import ErrorDocument
+    from harness.api.schemas import ErrorDocument  # here: it takes a while to load
 
     try:
-        print_json(ErrorDocument(message))
+        print_json(ErrorDocument(error=message))
     except OSError:  # standard output may be what failed
         _discard_output()
 
 
 def _refuse(parser: argparse.ArgumentParser, message: str) -> NoReturn:
     """Print what is wrong with a command line, also as a document, and exit."""
-    print_error(message)
+    _print_error(message)
     argparse.ArgumentParser.error(parser, message)
 
 
-def format_error(error: HarnessError) -> str:
+def format_error(error: Exception) -> str:
     """Format an error as `error: MESSAGE`; the faults of a space come before their count.
 
     What could control a terminal is escaped: names in a message may come from any file.
     """
-    text = escaped(str(error), "\n\t")
+    text = escaped(_message(error), "\n\t")
     if isinstance(error, SpecError):
         return f"{text}\nerror: {counted(len(error.faults), 'fault')} found"
     return f"error: {text}"
@@ -264,4 +260,6 @@ def _unknown(words: Sequence[str], parser: argparse.ArgumentParser) -> str:
     options = re.findall(r"--?[a-z][a-z-]*", parser.format_usage())
     known = options if option.startswith("-") else []
     hint = suggestion(option, known, "--help lists the options")
+    if option == "--devices":
+        hint = f"`{command_line('devices')}` lists this machine's devices"
     return f"unrecognized arguments: {' '.join(words)}; {hint}"

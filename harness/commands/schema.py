@@ -15,5 +15,7 @@ main = main_of("schema")
 def run(options: SchemaOptions) -> int:
     """Print the schema; return the exit code."""
     space = {"$schema": SCHEMA_DIALECT, **space_schema()}
-    print(json.dumps(space if options.of is None else document_schema(options.of), indent=2))
+    print(
+        json.dumps(space if options.command is None else document_schema(options.command), indent=2)
+    )
     return 0

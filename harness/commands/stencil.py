@@ -12,9 +12,8 @@ from harness.core.files import check_writable, write_folder
 from harness.core.invocation import command_line
 from harness.core.text import counted
 from harness.space_file.document import MAX_BYTES
-from harness.stencil.definition import Definition, load_definition
 from harness.stencil.explore import Variant, explore
-from harness.stencil.space_files import SpaceFolder
+from harness.stencil.space_files import Definition, SpaceFolder, load_definition
 
 main = main_of("stencil")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, field
 from functools import partial
 
-from harness.analysis.coverage import NOT_MEASURED, input_report
+from harness.analysis.coverage import NOT_MEASURED, input_report, noted_reasons
 from harness.core.errors import UsageError
 from harness.core.invocation import command_line
 from harness.core.records import Config, Environment, Input, Measurement, Statistic
@@ -165,14 +165,9 @@ def _broken(commands: Iterable[Command]) -> dict[Input, str]:
 
     An input that the command had no time for may work.
     """
-    reasons = {
-        problem: command.left_out.get(problem, "")
-        for command in sorted(commands, key=lambda command: command.started_at)
-        for problem in command.inputs
-    }
     return {
         problem: reason.removeprefix(LEFT_OUT)
-        for problem, reason in reasons.items()
+        for problem, reason in noted_reasons(commands).items()
         if reason and not reason.startswith(NOT_MEASURED)
     }
 

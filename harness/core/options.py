@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, Field, dataclass, field, fields
+from functools import partial
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -42,12 +43,13 @@ class Kind:
     accept: Callable[[Any], Any]
     convert: Callable[[str], Any] = str
 
-    def parse(self, word: str) -> Any:
-        """Read a word of a command line."""
+    def parse(self, hint: str, word: str) -> Any:
+        """Read a word of a command line; a message ends with `hint`."""
         try:
             return self.accept(self.convert(word))
         except (ValueError, OverflowError):
-            raise argparse.ArgumentTypeError(f"must be {self.expected}, got {word!r}") from None
+            message = f"must be {self.expected}, got {word!r}{hint}"
+            raise argparse.ArgumentTypeError(message) from None
 
 
 def whole(least: int, most: int = _LARGEST, shown: str = "10^9") -> Kind:
@@ -203,11 +205,13 @@ def add_options(parser: argparse.ArgumentParser, model: type[Options]) -> None:
         if member.name in model.groups:
             group = parser.add_argument_group(model.groups[member.name])
         settings = {**declared.settings, "help": declared.words.replace("%", "%%")}
+        names = _names(member, declared)
         if declared.kind is not None:
-            settings["type"] = declared.kind.parse
+            has_default = names and settings.get("nargs") == "?"
+            hint = f"; to use the default, put {names[-1]} last" if has_default else ""
+            settings["type"] = partial(declared.kind.parse, hint)
         if member.default is not MISSING:
             settings["default"] = [] if declared.several else member.default
-        names = _names(member, declared)
         if names:
             group.add_argument(*names, dest=member.name, **settings)
         else:
@@ -248,9 +252,8 @@ def _taken(member: Field[Any], declared: Option, value: object) -> Any:
     try:
         if not declared.several:
             return kind.accept(value)
-        if not isinstance(value, Sequence) or isinstance(value, str | bytes):
-            value = [value]
-        return tuple(map(kind.accept, value))
+        is_list = isinstance(value, Sequence) and not isinstance(value, str | bytes)
+        return tuple(map(kind.accept, value if is_list else [value]))  # type: ignore[call-overload]
     except (ValueError, OverflowError):
         expected = kind.expected + ", or a list of them" * declared.several
         raise UsageError(f"{member.name}: must be {expected}, but is {_described(value)}") from None
@@ -287,12 +290,15 @@ def naming_arguments(model: type[Options], **renamed: str) -> Iterator[None]:
 
 
 def in_python(message: str, model: type[Options], **renamed: str) -> str:
-    """Replace the options that a message names by arguments, but not those of whole commands."""
+    """Replace the options that a message names by arguments, but not those of whole commands; an
+    option that Python lacks is named with its command."""
+    command = model.__name__.removesuffix("Options").lower()
     spelled = {
         name: renamed.get(member.name, member.name) + "=False" * (member.default is True)
+        if declared.in_python
+        else f"python -m harness {command} {name}"
         for member, declared in _declared(model)
         for name in _names(member, declared)
-        if declared.in_python
     }
 
     def respell(found: re.Match[str]) -> str:

@@ -10,15 +10,13 @@ from harness.constraints.expression import Expression
 from harness.core.errors import Fault, SpecError, UsageError
 from harness.core.records import LIMIT_NAMES
 from harness.core.text import escaped, nearest, suggestion
-from harness.discover.binding import Declared, read_pragmas
+from harness.discover.parameters import Declared, Suggestion, is_number_type, read_pragmas, suggest
 from harness.discover.scope import scope_of
-from harness.discover.suggestions import Suggestion, is_number_type, suggest
-from harness.discover.syntax import Argument, KernelSignature, find_kernels
-from harness.discover.types import NumpyType, numpy_type
+from harness.discover.syntax import Argument, KernelSignature, NumpyType, find_kernels, numpy_type
 from harness.source.kernel_source import read_source
-from harness.source.parser_text import CUDA, OPENCL, prepare
 from harness.source.pragmas import Pragma
 from harness.source.preprocessor import macros_of
+from harness.source.syntax_tree import CUDA, OPENCL, prepare
 
 _SHOWN_NAMES = 12
 GUESSED_TYPE = "float"

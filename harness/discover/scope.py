@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from harness.discover.syntax import KernelSignature, find_host_functions
-from harness.source.parser_text import ParserText
 from harness.source.pragmas import is_ours, tile_sizes
 from harness.source.preprocessor import WORD, Scan, Token, expanded, macros_of, valued_operands
-from harness.source.syntax_tree import captured, parsed, text_of
+from harness.source.syntax_tree import ParserText, captured, parsed, text_of
 
 _UPPER_CASE = re.compile(r"[A-Z][A-Z0-9_]*")
 _STANDARD = re.compile(

@@ -14,13 +14,12 @@ import numpy as np
 from harness.core.errors import LaunchFailed
 from harness.core.kernel_name import plain_name
 from harness.core.program import Launch
-from harness.discover.syntax import Argument, KernelSignature, find_kernels
-from harness.discover.types import numpy_type
+from harness.discover.syntax import Argument, KernelSignature, find_kernels, numpy_type
 from harness.measure.kernels.data import KernelData
 from harness.measure.opencl.module import KernelParameter, why_unfit
 from harness.source.kernel_source import Source
-from harness.source.parser_text import CUDA, ParserText, prepare
 from harness.source.preprocessor import macros_of
+from harness.source.syntax_tree import CUDA, ParserText, prepare
 from harness.space_file import Spec
 
 _C_NAMES = {

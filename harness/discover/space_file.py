@@ -1,6 +1,7 @@
-"""Facts -> the text of a space file.
+"""Facts -> the text of a space file, and the skeleton of a host module.
 
-`# FILL IN:` marks facts that only a person can know, `# CONFIRM:` marks guesses.
+`# FILL IN:` marks facts that only a person can know, `# CONFIRM:` marks guesses. The reference is
+left to a person: a guessed one would verify nothing.
 """
 
 from __future__ import annotations
@@ -15,12 +16,10 @@ from pathlib import Path
 from harness.constraints.expression import FUNCTIONS, WORDS, Expression
 from harness.core.records import LIMIT_NAMES, Value
 from harness.core.text import escaped, template
-from harness.discover.binding import DeclaredParameter
 from harness.discover.facts import Facts
-from harness.discover.suggestions import Suggestion
-from harness.discover.syntax import Argument
-from harness.discover.types import UNKNOWN_TYPE
-from harness.source.parser_text import OPENCL
+from harness.discover.parameters import DeclaredParameter, Suggestion
+from harness.discover.syntax import UNKNOWN_TYPE, Argument, NumpyType
+from harness.source.syntax_tree import OPENCL
 
 FILL_IN, CONFIRM = "# FILL IN: ", "# CONFIRM: "
 _WORDS_OF_YAML = ("null", "true", "false", "yes", "no", "on", "off", "y", "n")
@@ -35,11 +34,11 @@ _ALONG = (("n", "width", "w", "cols", "columns", "nx", "wb"),
 def space_text(facts: Facts, folder: Path, host: Path) -> str:
     """Write the whole file, with paths relative to the folder."""
     active, offered = _suggested(facts)
-    source = quoted(_relative(facts.path, folder))
+    source = _quoted(_relative(facts.path, folder))
     if len(facts.languages) == 1:
         source = f"{{{facts.languages[0]}: {source}}}"
     group, group_mark = _group(facts)
-    names = list(features(facts))
+    names = list(_features(facts))
     along = zip(_along(names, len(group)), group, strict=True)
     left_out = (f"{t.name} (line {t.pragma.line})" for t in facts.declared.left_out)
     return template("harness.discover", "space.yaml").render(
@@ -52,7 +51,7 @@ def space_text(facts: Facts, folder: Path, host: Path) -> str:
         types=", ".join(p.name for p in facts.kernel.template if not p.type_name),
         obstacles=_obstacles(facts),
         source=source,
-        host=quoted(_relative(host, folder)),
+        host=_quoted(_relative(host, folder)),
         has_host=host.exists(),
         tuned=[line for tuned in facts.declared.tuned for line in _tuned_lines(tuned)],
         active=[(s.line, escaped(s.origin), _entry(s), _mark(s)) for s in active],
@@ -78,16 +77,16 @@ def to_do(text: str) -> list[str]:
     ]
 
 
-def feature_name(name: str, taken: Sequence[str]) -> str:
+def _feature_name(name: str, taken: Sequence[str]) -> str:
     """Name the feature of an argument; append `_` to words that expressions reserve."""
     reserved = (*LIMIT_NAMES, *FUNCTIONS, *WORDS, *keyword.kwlist, *taken)
     return f"{name}_" if name in reserved else name
 
 
-def features(facts: Facts) -> dict[str, str]:
+def _features(facts: Facts) -> dict[str, str]:
     """Map each feature to its argument; without integer arguments, map `n` to nothing."""
     taken = (facts.kernel.name,)
-    return {feature_name(a.name, taken): a.name for a in facts.counts} or {"n": ""}
+    return {_feature_name(a.name, taken): a.name for a in facts.counts} or {"n": ""}
 
 
 # ---------------------------------------------------------------------- name and kernel
@@ -184,10 +183,10 @@ def _are_powers_of_two(values: Sequence[Value]) -> bool:
 
 
 def _value(value: Value) -> str:
-    return quoted(value) if isinstance(value, str) else str(value)
+    return _quoted(value) if isinstance(value, str) else str(value)
 
 
-def quoted(text: str) -> str:
+def _quoted(text: str) -> str:
     """Write a text as YAML, without quotes only if every reader reads it as text."""
     plain = re.fullmatch(r"(?:\.\./)*[A-Za-z_][A-Za-z0-9_./-]*", text)
     return text if plain and text.lower() not in _WORDS_OF_YAML else json.dumps(text)
@@ -258,3 +257,56 @@ def _along(names: list[str], dimensions: int) -> Iterator[str]:
         yield name
         if len(left) > 1:
             left.remove(name)
+
+
+# ------------------------------------------------------------------------- host module
+
+
+def host_text(facts: Facts) -> str:
+    """Write the whole module."""
+    written = [a.name for a in facts.passed if a.is_pointer and not a.is_const]
+    by_argument = {argument: feature for feature, argument in _features(facts).items() if argument}
+    local = {a: f"features[{json.dumps(f)}]" for a, f in by_argument.items()}
+    return template("harness.discover", "host.py").render(
+        kernel=facts.kernel,
+        written=written,
+        outputs=", ".join(written) or "all outputs",
+        has_arrays=any(a.is_pointer for a in facts.passed),
+        size=" * ".join(local.values()) or 'features["n"]',
+        arguments=[(a.name, _argument_value(facts, a, local)) for a in facts.passed],
+        unreadable=map(escaped, facts.kernel.unreadable),
+    )
+
+
+def _argument_value(facts: Facts, argument: Argument, local: dict[str, str]) -> str:
+    """Write one argument's value, with a mark for its unknown parts."""
+    known = facts.type_of(argument)
+    kind = known or UNKNOWN_TYPE
+    mark = "" if known else f"  # FILL IN: the dtype of {escaped(argument.type_name)}"
+    if argument.is_pointer and argument.is_const and kind.is_integer:
+        # Random numbers would run, but offsets and counts decide how much work there is.
+        example = f"rng.integers(0, 100, {_shape(kind)}, np.{kind.name})"
+        return f"None,  # FILL IN: offsets, counts or indices? Or numbers, as in {example}"
+    if argument.is_pointer:
+        return f"{_array(kind, argument.is_const)},{mark}"
+    if argument.name in local and kind.width == 1:
+        return f"np.{kind.name}({local[argument.name]}),{mark}"
+    mark = mark or "  # FILL IN: its value"
+    if kind.width > 1:
+        return f"np.zeros(1, np.dtype((np.{kind.name}, {kind.width}))),{mark}"
+    return f"np.{kind.name}(1),{mark}"
+
+
+def _array(kind: NumpyType, is_read: bool) -> str:
+    shape = _shape(kind)
+    if not is_read:
+        return f"np.zeros({shape}, np.{kind.name})"
+    if kind.name in ("float32", "float64"):
+        return f"rng.random({shape}, np.{kind.name})"
+    if kind.name == "float16":
+        return f"rng.random({shape}, np.float32).astype(np.float16)"
+    return f"rng.integers(0, 2, {shape}).astype(np.bool_)"
+
+
+def _shape(kind: NumpyType) -> str:
+    return "size" if kind.width == 1 else f"(size, {kind.width})"

@@ -1,22 +1,29 @@
-"""Kernel source -> its kernels and loops."""
+"""Kernel source -> its kernels, and the numpy types of their arguments."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.source.parser_text import (
+import numpy as np
+
+from harness.source.pragmas import unroll_factor
+from harness.source.syntax_tree import (
     CONST_WORDS,
     CUDA,
     KERNEL_WORDS,
     LOCAL_WORDS,
     Blanked,
+    Node,
     ParserText,
-    dimensions,
+    ancestors,
+    captured,
     group_sizes,
+    line_of,
+    parsed,
+    text_of,
 )
-from harness.source.pragmas import unroll_factor
-from harness.source.syntax_tree import Node, ancestors, captured, line_of, parsed, text_of
 
 _HEADS = """
 (function_declarator declarator: [(identifier) (field_identifier) (operator_name)
@@ -26,6 +33,12 @@ _HEADS = """
 
 _DECLARATORS = ("pointer_declarator", "array_declarator", "reference_declarator",
                 "parenthesized_declarator")  # fmt: skip
+
+# Thread ids in CUDA, in OpenCL and in the words of portable.h.
+_THREAD_IDS = re.compile(
+    r"\b(?:(?:threadIdx|blockIdx)\s*\.\s*([xyz])\b"
+    r"|get_(?:global|local|group)_id\s*\(\s*([012])\s*\)|(?:THREAD|BLOCK)_([XYZ])\b)"
+)
 
 
 @dataclass(frozen=True)
@@ -152,9 +165,15 @@ def _kernel(
         arguments=arguments,
         unreadable=unreadable,
         sizes=sizes[0] if sizes else (),
-        dimensions=dimensions(prepared.text[slice(*span)].decode()),
+        dimensions=_dimensions(prepared.text[slice(*span)].decode()),
         template=tuple(_template(around)),
     )
+
+
+def _dimensions(body: str) -> int:
+    """Count the dimensions of thread ids that a kernel uses, from 1 to 3."""
+    axes = (found[1] or found[2] or found[3] for found in _THREAD_IDS.finditer(body))
+    return max((1 + "x0y1z2".index(letter.lower()) // 2 for letter in axes), default=1)
 
 
 def _namespace(around: Sequence[Node]) -> str:
@@ -209,3 +228,67 @@ def _argument(node: Node, words: set[str]) -> Argument | None:
     qualifiers = {text_of(c) for c in node.children if c.type == "type_qualifier"} | words
     is_const = not qualifiers.isdisjoint(CONST_WORDS)
     return Argument(text_of(inner), kind, depth == 1, is_const, bool(words & LOCAL_WORDS))
+
+
+# ------------------------------------------------------------------------------ types
+
+_SCALARS = {
+    "bool": "bool_", "_Bool": "bool_",
+    "char": "int8", "signed char": "int8", "int8_t": "int8",
+    "unsigned char": "uint8", "uchar": "uint8", "uint8_t": "uint8",
+    "short": "int16", "short int": "int16", "int16_t": "int16",
+    "unsigned short": "uint16", "unsigned short int": "uint16", "ushort": "uint16",
+    "uint16_t": "uint16",
+    "int": "int32", "signed": "int32", "signed int": "int32", "int32_t": "int32",
+    "unsigned": "uint32", "unsigned int": "uint32", "uint": "uint32", "uint32_t": "uint32",
+    "long": "int64", "long int": "int64", "long long": "int64", "long long int": "int64",
+    "longlong": "int64", "int64_t": "int64", "ptrdiff_t": "int64",
+    "unsigned long": "uint64", "unsigned long int": "uint64", "ulong": "uint64",
+    "unsigned long long": "uint64", "unsigned long long int": "uint64", "ulonglong": "uint64",
+    "uint64_t": "uint64", "size_t": "uint64",
+    "half": "float16", "__half": "float16", "float": "float32", "double": "float64",
+}  # fmt: skip
+_VECTOR = re.compile(r"([a-z]+?)(2|3|4|8|16)")
+_ALIASES = 20
+
+
+@dataclass(frozen=True)
+class NumpyType:
+    """A numpy scalar type by name; `width` is 1, or the number of scalars in a vector."""
+
+    name: str
+    width: int = 1
+
+    @property
+    def is_integer(self) -> bool:
+        """Return whether the scalar is an integer."""
+        return self.name.startswith(("int", "uint"))
+
+    @property
+    def size_bytes(self) -> int:
+        """Return the size of an element."""
+        return np.dtype(self.name.rstrip("_")).itemsize * self.width
+
+
+UNKNOWN_TYPE = NumpyType("float32")
+"""The guess for a kernel's own types."""
+
+
+def numpy_type(type_name: str, aliases: Mapping[str, str], dialect: str) -> NumpyType | None:
+    """Return the numpy type of a C type; None for the kernel's own types.
+
+    `aliases` are macros that stand for type names, such as `#define REAL float`.
+    """
+    for _ in range(_ALIASES):
+        if type_name not in aliases:
+            break
+        type_name = aliases[type_name]
+    name = type_name.removeprefix("std::")
+    if name in _SCALARS:
+        return NumpyType(_SCALARS[name])
+    vector = _VECTOR.fullmatch(name)
+    if vector is None or vector[1] not in _SCALARS:
+        return None
+    width = int(vector[2])
+    # OpenCL's vectors of three are stored like vectors of four.
+    return NumpyType(_SCALARS[vector[1]], 4 if width == 3 and dialect != "cuda" else width)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -14,28 +15,83 @@ from harness.core.records import Value, shown
 from harness.core.text import counted
 from harness.dispatch.choice import WORTH_A_TRY, CostTree, Leaf, Node, Split
 from harness.dispatch.dispatcher import Dispatcher
-from harness.dispatch.features import Feature, Type
+from harness.dispatch.features import INT64_MAX, Feature, Type, c_real, member
 from harness.dispatch.guards import TRUE
-from harness.dispatch.spelling import c_comment, c_real, c_string, c_whole, member, wrapped
-from harness.dispatch.text import comment_on
-from harness.models.encoding.columns import LOG2_DIGITS, Column, ColumnKind, LinearTerm, TunedRange
+from harness.dispatch.text import conditions
+from harness.models.columns import LOG2_DIGITS, Column, ColumnKind, LinearTerm, TunedRange
 
 _MAX_NESTED = 40  # conditions; C guarantees 127 blocks. A deeper tree becomes a table.
 _INT32 = range(-(2**31) + 1, 2**31)
+_WIDTH = 96
+
+# ------------------------------------------------------------------- texts and numbers
+#
+# Device names, titles and words come from outside: whatever they hold, they stay inside the comment
+# or literal that they are written into.
+
+
+def _c_string(text: str) -> str:
+    """Make a literal of the text's UTF-8 bytes, in octal where they are not plain ASCII."""
+    return '"' + "".join(_c_byte(byte) for byte in text.encode()) + '"'
+
+
+def _c_byte(byte: int) -> str:
+    character = chr(byte)
+    return character if " " <= character <= "~" and character not in '"\\?' else f"\\{byte:03o}"
+
+
+def _c_whole(number: int) -> str:
+    """Make a literal of a 64-bit integer."""
+    if abs(number) > INT64_MAX:
+        raise ValueError(f"{number} is not a 64-bit integer")
+    text = str(number) if number in _INT32 else f"INT64_C({number})"
+    return f"({text})" if number < 0 else text
+
+
+def _c_comment(text: str) -> str:
+    """Make one line for a C comment: it neither ends the comment nor begins another, and has no
+    trigraph, which could hide a backslash at its end."""
+    escaped = _plain(text).replace("*/", "*\\x2f").replace("/*", "/\\x2a")
+    return escaped.replace("??", "?\\x3f")
+
+
+def _plain(text: str) -> str:
+    """Make one line of printable ASCII; anything else, and the backslash, is escaped."""
+    return "".join(c if " " <= c <= "~" and c != "\\" else _escape(c) for c in text)
+
+
+def _escape(character: str) -> str:
+    code = ord(character)
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _wrapped(lines: Iterable[str]) -> Iterator[str]:
+    """Break long lines at spaces; indents and tables stay."""
+    wrapper = textwrap.TextWrapper(
+        _WIDTH, break_long_words=False, break_on_hyphens=False, replace_whitespace=False
+    )
+    for line in lines:
+        wrapper.subsequent_indent = " " * (len(line) - len(line.lstrip()))
+        yield from (part.rstrip() for part in wrapper.wrap(line) or [""])
+
+
+# ------------------------------------------------------------------------- the header
 
 _templates, _comments = (
     jinja2.Environment(
         loader=jinja2.PackageLoader("harness.dispatch"),
         undefined=jinja2.StrictUndefined,
-        autoescape=False,  # not HTML; harness.dispatch.spelling escapes
+        autoescape=False,  # not HTML; the filters escape
         finalize=finalize,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    for finalize in (None, lambda value: c_comment(str(value)))
+    for finalize in (None, lambda value: _c_comment(str(value)))
 )
-_templates.filters |= {f.__name__: f for f in (c_comment, c_string, member)}
+_templates.filters |= {"c_comment": _c_comment, "c_string": _c_string, "member": member}
 
 
 def c_header(dispatcher: Dispatcher) -> str:
@@ -72,7 +128,7 @@ def _comment(dispatcher: Dispatcher) -> str:
         environment=dispatcher.provenance.environment,
         tuned="; ".join(map(_range, dispatcher.program.tuned)),
     )
-    return "\n".join(f" * {line}".rstrip() for line in wrapped(text.splitlines()))[3:]
+    return "\n".join(f" * {line}".rstrip() for line in _wrapped(text.splitlines()))[3:]
 
 
 def _range(tuned: TunedRange) -> str:
@@ -119,11 +175,11 @@ def _tables(trees: Sequence[CostTree], columns: int) -> dict[str, Any]:
     return {**lines, "depth": deepest, "count": len(trees)}
 
 
-def _in_lines(items: Iterable[str], width: int = 96) -> list[str]:
+def _in_lines(items: Iterable[str]) -> list[str]:
     """Join items, each with a comma behind it, into lines."""
     lines: list[str] = []
     for item in items:
-        if lines and len(lines[-1]) + len(item) + 2 <= width:
+        if lines and len(lines[-1]) + len(item) + 2 <= _WIDTH:
             lines[-1] += f" {item},"
         else:
             lines.append(f"{item},")
@@ -161,7 +217,7 @@ class _CWriter:
     def numbers(self) -> Iterator[str]:
         """Write the columns as an array, with one below all thresholds behind them."""
         for column, text in zip(self._dispatcher.program.columns, self.columns, strict=True):
-            yield f"{text}, /* {c_comment(str(column))} */"
+            yield f"{text}, /* {_c_comment(str(column))} */"
         yield "-DBL_MAX"
 
     def _column(self, column: Column) -> str:
@@ -192,7 +248,7 @@ class _CWriter:
             if feature.type is Type.REAL:
                 return f"{name} == {c_real(word)}"
             if word == int(word):
-                return f"{name} == {c_whole(int(word))}"
+                return f"{name} == {_c_whole(int(word))}"
         return "0"
 
     # ----------------------------------------------------------------------------- choice
@@ -200,8 +256,10 @@ class _CWriter:
     def tree(self, node: Node, indent: str) -> Iterator[str]:
         """Write a tree as _nested conditions."""
         while isinstance(node, Split):
-            comment = comment_on(self._dispatcher.program, node)
-            said = f" /* {c_comment(comment)} */" if comment else ""
+            column = self._dispatcher.program.columns[node.column]
+            is_plain = column.kind is not ColumnKind.TWOS  # the code shows what holds
+            comment = "" if is_plain else conditions(self._dispatcher.program, node)[0]
+            said = f" /* {_c_comment(comment)} */" if comment else ""
             yield f"{indent}if ({self._condition(node)}) {{{said}"
             yield from self.tree(node.low, indent + "    ")
             yield f"{indent}}}"
@@ -238,8 +296,8 @@ class _CWriter:
                 yield f"({' || '.join(self._equals(feature, word) for word in tuned.words)})"
             else:
                 is_real = feature.type is Type.REAL
-                low = c_real(tuned.low) if is_real else c_whole(math.ceil(tuned.low))
-                high = c_real(tuned.high) if is_real else c_whole(math.floor(tuned.high))
+                low = c_real(tuned.low) if is_real else _c_whole(math.ceil(tuned.low))
+                high = c_real(tuned.high) if is_real else _c_whole(math.floor(tuned.high))
                 yield f"{feature.variable} >= {low} && {feature.variable} <= {high}"
 
 
@@ -256,9 +314,9 @@ def _member_type(values: Sequence[Value]) -> str:
 
 _WRITERS: Mapping[str, Callable[[Any], str]] = {
     "bool": lambda value: "true" if value else "false",
-    "int": c_whole,
-    "int64_t": c_whole,
+    "int": _c_whole,
+    "int64_t": _c_whole,
     "double": c_real,
-    "const char *": lambda value: "NULL" if value is None else c_string(shown(value)),
+    "const char *": lambda value: "NULL" if value is None else _c_string(shown(value)),
 }
 """What writes a value of a member, by the member's type."""

@@ -17,7 +17,7 @@ import numpy as np
 from harness.core.arrays import Array, Flags, Indices
 from harness.core.records import Config
 from harness.dispatch.matrix import first_applicable
-from harness.models.encoding.columns import Column, TunedRange, column_values
+from harness.models.columns import Column, TunedRange, column_values
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,11 +12,10 @@ from harness.core.errors import UsageError
 from harness.core.flag_file import FlagFile
 from harness.core.records import Environment, Value
 from harness.dispatch.choice import DispatchProgram
-from harness.dispatch.features import Feature, Type
+from harness.dispatch.features import INT64_MAX, Feature, Type
 from harness.dispatch.guards import FALSE, TRUE, Formula, Translator, conjunction
-from harness.dispatch.spelling import INT64_MAX
 from harness.dispatch.verdict import Slowdowns
-from harness.models.encoding.columns import ColumnKind
+from harness.models.columns import ColumnKind
 from harness.space_file import LaunchPlan
 
 

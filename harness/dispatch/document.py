@@ -12,14 +12,17 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from harness.core.config_diff import difference
 from harness.core.records import ENVIRONMENT_FIELDS
 from harness.dispatch.choice import WORTH_A_TRY, CostTree, Leaf
 from harness.dispatch.dispatcher import Dispatcher
 from harness.dispatch.features import Feature
-from harness.dispatch.launcher import Launcher, launcher_data
+from harness.dispatch.launcher import Launcher
 from harness.dispatch.verdict import Slowdowns
-from harness.models.encoding.columns import Column, TunedRange
+from harness.models.columns import Column, TunedRange
 from harness.space_file import LaunchPlan
+from harness.space_file.command_line import SOURCE
+from harness.space_file.program import OUTPUT, texts_of
 
 _FORMAT = 2
 _WIDTH = 100
@@ -28,7 +31,7 @@ _DIGITS = 6  # of a figure of the verdict
 
 def document_text(dispatcher: Dispatcher, launcher: Launcher | None = None) -> str:
     """Write the file, with a line for each part that fits one, as a person would."""
-    data = None if launcher is None else launcher_data(dispatcher, launcher)
+    data = None if launcher is None else _launcher(dispatcher, launcher)
     return _text({**_document(dispatcher), "launcher": data}) + "\n"
 
 
@@ -134,3 +137,55 @@ def _figures(one: Slowdowns) -> dict[str, Any]:
     figures["within_5_percent"] = one.near
     rounded = {k: round(v, _DIGITS) if math.isfinite(v) else None for k, v in figures.items()}
     return {"name": one.name, **rounded}
+
+
+# ----------------------------------------------------------------------- programs
+
+
+def _launcher(dispatcher: Dispatcher, launcher: Launcher) -> dict[str, Any]:
+    """Return what `loaders/command.py` reads."""
+    line = launcher.line
+    return {
+        "features": [_launcher_feature(feature, launcher) for feature in dispatcher.features],
+        "configurations": [
+            {
+                "before": [
+                    None if template.whole in (OUTPUT, SOURCE) else template.filled(texts)
+                    for template in line.before
+                ],
+                "inserted": [(count, template.filled(texts)) for count, template in line.inserted],
+                "variables": {
+                    name: template.filled(texts) for name, template in line.set_variables
+                },
+                "shown": difference(config, dispatcher.constants),
+            }
+            for config in dispatcher.program.portfolio
+            for texts in [texts_of(config)]
+        ],
+        "fixed_variables": {name: text.filled({}) for name, text in line.fixed_variables},
+        "feature_variables": dict(line.feature_variables),
+        "device_command": launcher.device,
+    }
+
+
+def _launcher_feature(feature: Feature, launcher: Launcher) -> dict[str, Any]:
+    source = launcher.line.sources[feature.name]
+    first, *others = source.command or [""]
+    command = [
+        {"file": f"features/{launcher.own[first]}"} if first in launcher.own else _word(first)
+    ]
+    return {
+        **source.model_dump(),
+        "name": feature.name,
+        "type": feature.type.name.lower(),
+        "command": [*command, *map(_word, others)] if source.command else None,
+        "source": str(source),
+    }
+
+
+def _word(word: str) -> str | dict[str, int | str]:
+    """Return a word of a command: a text or, for `{1}` and `{--size}`, an argument."""
+    if word.startswith("{") and word.endswith("}") and not word.startswith("{{"):
+        name = word[1:-1]
+        return {"argument": int(name) if name.isdigit() else name}
+    return word.replace("{{", "{").replace("}}", "}")

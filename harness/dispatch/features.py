@@ -1,10 +1,12 @@
-"""The features of a dispatcher as code takes them: whole numbers, real numbers, or words."""
+"""The features of a dispatcher as code takes them, whole numbers, real numbers, or words, and names
+and numbers as C and C++ read them."""
 
 from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -12,8 +14,52 @@ from harness.constraints.expression import Expression
 from harness.core.errors import UsageError
 from harness.core.records import Value
 from harness.dispatch.choice import DispatchProgram
-from harness.dispatch.spelling import variable
-from harness.models.encoding.columns import ColumnKind
+from harness.models.columns import ColumnKind
+
+INT64_MAX = 2**63 - 1
+
+_C_WORDS = """
+    alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t
+    class compl const const_cast constexpr continue decltype default delete do double dynamic_cast
+    else enum explicit export extern false float for friend goto if inline int long mutable
+    namespace new noexcept not not_eq nullptr operator or or_eq private protected public register
+    reinterpret_cast restrict return short signed sizeof static static_assert static_cast struct
+    switch template this thread_local throw true try typedef typeid typename union unsigned using
+    virtual void volatile wchar_t while xor xor_eq asm typeof
+    int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t size_t NULL EOF errno
+    linux unix I
+"""
+# Names that generated functions use besides features; a test keeps this complete.
+_OWN_WORDS = """
+    DBL_MAX INT64_C costs count depth grid group i index least more most next nodes numbers offsets
+    order size sizes sqrt top tree
+"""
+_RESERVED_IN_C = frozenset(_C_WORDS.split())
+_RESERVED = _RESERVED_IN_C | {*_OWN_WORDS.split()}
+
+
+def variable(name: str) -> str:
+    """Make a feature's name a variable of C and C++; different names stay different."""
+    return _apart(name, _RESERVED)
+
+
+def member(name: str) -> str:
+    """Make a parameter's name a member of a C struct; different names stay different."""
+    return _apart(name, _RESERVED_IN_C)
+
+
+def _apart(name: str, reserved: Collection[str]) -> str:
+    # Names that begin with an underscore are the generated code's own.
+    return f"{name}_" if name.rstrip("_") in reserved or name.startswith("_") else name
+
+
+def c_real(number: float) -> str:
+    """Make a literal of exactly this double: compilers round to nearest, as Python's repr
+    expects."""
+    text = repr(float(number))
+    if not math.isfinite(number):
+        raise ValueError(f"{text} has no literal")
+    return f"({text})" if text.startswith("-") else text
 
 
 class Type(Enum):

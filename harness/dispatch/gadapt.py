@@ -28,7 +28,7 @@ from harness.dispatch.learners import candidate_table
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.tree import TrainingSet
 from harness.models import gadapt
-from harness.models.encoding.columns import (
+from harness.models.columns import (
     Column,
     ColumnKind,
     LinearTerm,

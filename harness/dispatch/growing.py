@@ -59,13 +59,28 @@ class Grown:
         sides = self.root(leaf, count, low), self.root(leaf, count, high)
         return Split(int(self.column[node]), float(self.threshold[node]), *sides)
 
+    def sums(self, paths: Indices, rows: Array) -> Array:
+        """Sum the rows of the inputs that pass each node, shape (nodes, outputs); `rows` has the
+        shape (inputs, outputs)."""
+        inputs, levels = np.nonzero(paths != _NOWHERE)
+        nodes = paths[inputs, levels]
+        sums = [
+            np.bincount(nodes, weights=column[inputs], minlength=len(self.low)) for column in rows.T
+        ]
+        return np.stack(sums, axis=1)
 
-def reached_at(paths: Indices, leaves: int) -> Indices:
-    """Return the node that each input reaches in the tree with this many leaves, shape
-    (inputs,)."""
-    last = (paths < 2 * leaves - 1).sum(axis=1) - 1
-    reached: Indices = paths[np.arange(len(paths)), last]
-    return reached
+    def passing(self, paths: Indices) -> Indices:
+        """Count the inputs that pass each node, shape (nodes,)."""
+        counts: Indices = np.bincount(paths[paths != _NOWHERE], minlength=len(self.low))
+        return counts
+
+    def parents(self) -> Indices:
+        """Return the parent of each node, shape (nodes,); -1 for the root."""
+        parent = np.full(len(self.low), -1, dtype=np.intp)
+        inner = np.flatnonzero(self.low >= 0)
+        parent[self.low[inner]] = inner
+        parent[self.high[inner]] = inner
+        return parent
 
 
 @dataclass(frozen=True)
@@ -77,16 +92,16 @@ class Ranks:
     levels: tuple[Array, ...]
     indices: npt.NDArray[np.float32]
 
-
-def ranked(values: Array) -> Ranks:
-    """Rank finite values, shape (inputs, columns)."""
-    indices = np.empty(values.shape, dtype=np.float32)
-    levels = []
-    for index, column in enumerate(values.T):
-        level = np.unique(column)
-        indices[:, index] = np.searchsorted(level, column)
-        levels.append(level)
-    return Ranks(tuple(levels), indices)
+    @classmethod
+    def of(cls, values: Array) -> Ranks:
+        """Rank finite values, shape (inputs, columns)."""
+        indices = np.empty(values.shape, dtype=np.float32)
+        levels = []
+        for index, column in enumerate(values.T):
+            level = np.unique(column)
+            indices[:, index] = np.searchsorted(level, column)
+            levels.append(level)
+        return cls(tuple(levels), indices)
 
 
 def grow(
@@ -195,29 +210,3 @@ def between(low: float, high: float) -> float:
         if least <= rounded <= most and (rounded.is_integer() or not whole):
             return rounded
     return float(math.floor(middle)) if whole else middle
-
-
-def sums_by_node(grown: Grown, paths: Indices, rows: Array) -> Array:
-    """Sum the rows of the inputs that pass each node, shape (nodes, outputs); `rows` has the shape
-    (inputs, outputs)."""
-    inputs, levels = np.nonzero(paths != _NOWHERE)
-    nodes = paths[inputs, levels]
-    sums = [
-        np.bincount(nodes, weights=column[inputs], minlength=len(grown.low)) for column in rows.T
-    ]
-    return np.stack(sums, axis=1)
-
-
-def passing(grown: Grown, paths: Indices) -> Indices:
-    """Count the inputs that pass each node, shape (nodes,)."""
-    counts: Indices = np.bincount(paths[paths != _NOWHERE], minlength=len(grown.low))
-    return counts
-
-
-def parents(grown: Grown) -> Indices:
-    """Return the parent of each node, shape (nodes,); -1 for the root."""
-    parent = np.full(len(grown.low), -1, dtype=np.intp)
-    inner = np.flatnonzero(grown.low >= 0)
-    parent[grown.low[inner]] = inner
-    parent[grown.high[inner]] = inner
-    return parent

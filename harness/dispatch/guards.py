@@ -21,8 +21,7 @@ from harness.constraints.arithmetic import MAX_EXACT
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError
 from harness.core.records import Value
-from harness.dispatch.features import Feature, Type
-from harness.dispatch.spelling import c_real
+from harness.dispatch.features import Feature, Type, c_real
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,15 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from harness.core.config_diff import difference
 from harness.core.errors import UsageError
-from harness.dispatch.dispatcher import Dispatcher
-from harness.dispatch.features import Feature
 from harness.space_file import ProgramPlan
-from harness.space_file.command_line import SOURCE, CommandLine, command_line
-from harness.space_file.program import OUTPUT, texts_of
+from harness.space_file.command_line import CommandLine, command_line
 
 _MAIN = '''\
 """Run {name} on an input: `python {name} ARGUMENTS`."""
@@ -45,7 +40,7 @@ class Launcher:
     folder, by those in the space, and the contents."""
 
     line: CommandLine
-    device: tuple[str, ...] | None
+    device: Sequence[str] | None
     own: Mapping[str, str]
     contents: Mapping[str, bytes] = field(repr=False)
 
@@ -67,7 +62,7 @@ def make_launcher(plan: ProgramPlan, features: Sequence[str]) -> Launcher:
                 contents[own[first]] = (plan.folder / first).read_bytes()
             except OSError as error:
                 raise UsageError(f"{plan.folder / first}: {error.strerror}") from None
-    return Launcher(line, plan.device, own, contents)
+    return Launcher(line, plan.model.device, own, contents)
 
 
 def launcher_files(name: str, launcher: Launcher) -> dict[str, bytes]:
@@ -76,52 +71,3 @@ def launcher_files(name: str, launcher: Launcher) -> dict[str, bytes]:
         f"{name}/__main__.py": _MAIN.format(name=name).encode(),
         **{f"{name}/features/{own}": content for own, content in launcher.contents.items()},
     }
-
-
-def launcher_data(dispatcher: Dispatcher, launcher: Launcher) -> dict[str, Any]:
-    """Return what `loaders/command.py` reads, as JSON."""
-    line = launcher.line
-    return {
-        "features": [_feature(feature, launcher) for feature in dispatcher.features],
-        "configurations": [
-            {
-                "before": [
-                    None if template.whole in (OUTPUT, SOURCE) else template.filled(texts)
-                    for template in line.before
-                ],
-                "inserted": [(count, template.filled(texts)) for count, template in line.inserted],
-                "variables": {
-                    name: template.filled(texts) for name, template in line.set_variables
-                },
-                "shown": difference(config, dispatcher.constants),
-            }
-            for config in dispatcher.program.portfolio
-            for texts in [texts_of(config)]
-        ],
-        "fixed_variables": {name: text.filled({}) for name, text in line.fixed_variables},
-        "feature_variables": dict(line.feature_variables),
-        "device_command": launcher.device,
-    }
-
-
-def _feature(feature: Feature, launcher: Launcher) -> dict[str, Any]:
-    source = launcher.line.sources[feature.name]
-    first, *others = source.command or [""]
-    command = [
-        {"file": f"features/{launcher.own[first]}"} if first in launcher.own else _word(first)
-    ]
-    return {
-        **source.model_dump(),
-        "name": feature.name,
-        "type": feature.type.name.lower(),
-        "command": [*command, *map(_word, others)] if source.command else None,
-        "source": str(source),
-    }
-
-
-def _word(word: str) -> str | dict[str, int | str]:
-    """Return a word of a command: a text or, for `{1}` and `{--size}`, an argument."""
-    if word.startswith("{") and word.endswith("}") and not word.startswith("{{"):
-        name = word[1:-1]
-        return {"argument": int(name) if name.isdigit() else name}
-    return word.replace("{{", "{").replace("}}", "}")

@@ -18,7 +18,7 @@ from harness.core.records import shown
 from harness.dispatch.matrix import Matrix, first_applicable
 from harness.dispatch.portfolio import static_order
 from harness.models import gadapt
-from harness.models.encoding.columns import InputScale, is_number, values_of
+from harness.models.columns import InputScale, is_number, values_of
 from harness.models.folds import FEWEST_INPUTS
 from harness.models.starchart import Axis, Growth, Tree, TreeTarget, grow
 

@@ -23,15 +23,19 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from types import MappingProxyType
 
+from harness.core.config_diff import difference
 from harness.core.errors import BuildFailed, ExpressionError, UsageError
 from harness.core.files import check_writable, write_folder
 from harness.core.kernel_name import plain_name
+from harness.core.machine import usable_cores
 from harness.core.program import Binary, Program
-from harness.core.records import Environment
+from harness.core.records import Config, Environment, Input, Value
 from harness.dispatch.c_code import c_header
 from harness.dispatch.choice import Choice, DispatchProgram
 from harness.dispatch.dispatcher import Dispatcher, KernelFile, Provenance
@@ -39,17 +43,35 @@ from harness.dispatch.document import document_text
 from harness.dispatch.features import features_of
 from harness.dispatch.guards import check_exact
 from harness.dispatch.launcher import Launcher, launcher_files
-from harness.dispatch.loaders import module_files
 from harness.dispatch.matrix import Matrix
+from harness.measure.builds.queue import BuildQueue
 from harness.measure.cuda.cubin import kernel_symbol
-from harness.models.encoding.columns import tuned_range
+from harness.measure.opencl import pocl_cpu
+from harness.measure.programs.building import backend_of, command_build
+from harness.models.columns import tuned_range
 from harness.source.inlining import inlined
 from harness.space import ConstrainedSpace
 from harness.space.launches import make_program
-from harness.space_file import Spec
+from harness.space_file import ProgramPlan, Spec
+from harness.space_file.command_line import SOURCE
+from harness.space_file.program import LISTS, names_of
 
 MANIFEST = "dispatch.json"
 _ADVICE = "name another folder with -o"
+
+_LOADERS = Path(__file__).parent / "loaders"
+_MODULES = {
+    "__init__.py": "runtime",
+    "_expressions.py": "expressions",
+    "_workload.py": "workload",
+    "torch_op.py": "torch_op",
+}
+_OF_BACKEND = {
+    "opencl": (_LOADERS / "opencl.py", Path(pocl_cpu.__file__), _LOADERS / "trying.py"),
+    "cuda": (_LOADERS / "cuda.py", _LOADERS / "trying.py"),
+    "command": (_LOADERS / "command.py",),
+}
+_IMPORT = re.compile(r"^from harness\.[\w.]*?(\w+) import", re.MULTILINE)
 
 _NOWHERE = Provenance(
     Environment("", "", "", "", ""), "", (), 0, "", "", ()
@@ -123,7 +145,7 @@ def dispatcher_of(
 def files_of(dispatcher: Dispatcher, launcher: Launcher | None = None) -> dict[str, bytes]:
     """Return the content of each file, by its path in the folder."""
     name, backend = dispatcher.name, dispatcher.provenance.environment.backend
-    modules = module_files(backend if dispatcher.has_loader else None)
+    modules = _module_files(backend if dispatcher.has_loader else "")
     files = {
         f"{name}.h": c_header(dispatcher).encode(),
         f"{name}/{name}.json": document_text(dispatcher, launcher).encode(),
@@ -135,6 +157,16 @@ def files_of(dispatcher: Dispatcher, launcher: Launcher | None = None) -> dict[s
     files |= {f"{folder}/{kernel.name}": kernel.content for kernel in dispatcher.kernels}
     passed = dispatcher.flag_files
     return files | {f"{name}/flag_files/{file.mark}": file.copy.read_bytes() for file in passed}
+
+
+def _module_files(backend: str) -> dict[str, bytes]:
+    """Return the content of a dispatcher's modules, by the names in its folder: what chooses, what
+    counts its calls, what makes operators of PyTorch, and the loader of a backend with what it
+    imports."""
+    paths = {file: _LOADERS / f"{name}.py" for file, name in _MODULES.items()}
+    paths |= {f"_{path.name}": path for path in _OF_BACKEND.get(backend, ())}
+    texts = {file: path.read_text(encoding="utf-8") for file, path in paths.items()}
+    return {file: _IMPORT.sub(r"from ._\1 import", text).encode() for file, text in texts.items()}
 
 
 def write_files(
@@ -229,3 +261,60 @@ def _programs(
     space = ConstrainedSpace(spec.tuned_for(compiler))
     for config in program.portfolio:
         yield make_program(spec, space, config, language)
+
+
+# ---------------------------------------------------------------------------- programs
+
+_MOST_NAME = 80
+_NO_INPUT = Input({})
+
+
+def program_files(spec: Spec, program: DispatchProgram) -> tuple[KernelFile, ...]:
+    """Make the file that each configuration runs: a build, from the build cache where it is there,
+    or the source of a program that is not built; none if `run` names neither.
+
+    Several programs are built at once. Raises BackendUnavailable without the compiler, and
+    BuildFailed.
+    """
+    backend = backend_of(spec)
+    plan = backend.plan
+    if not plan.build:
+        return _sources(plan, program)
+    used = names_of(plan.build)
+    built = [p for p in spec.tuned_for(backend.compiler) if p.role == "flag" or p.name in used]
+    defaults = {parameter.name: parameter.default for parameter in built}
+    space = ConstrainedSpace(spec.tuned_for(backend.compiler))
+    device, identity = backend.device_here, backend.identity
+    builds = [command_build(spec, space, config, _NO_INPUT, device) for config in program.portfolio]
+    names: dict[str, str] = {}
+    files = []
+    with closing(BuildQueue(backend, identity, at_once=usable_cores())) as queue:
+        for build in builds:
+            queue.start(build)
+        contents: dict[str, bytes] = {}
+        for index, (config, build) in enumerate(zip(program.portfolio, builds, strict=True)):
+            key = build.key(identity)
+            names.setdefault(key, file_name(index, config, defaults))
+            if key not in contents:
+                try:
+                    contents[key] = queue.finish(build).data
+                except BuildFailed as error:
+                    raise BuildFailed(f"({config}) does not build: {error}") from None
+            files.append(KernelFile(names[key], contents[key], build.options))
+    return tuple(files)
+
+
+def file_name(index: int, config: Config, defaults: Mapping[str, Value]) -> str:
+    """Name a program by its number and its changes from the default: `2-TILE=16-level=3`."""
+    own = Config({name: value for name, value in config.items() if name in defaults})
+    words = re.sub(r"[^A-Za-z0-9_.=+]+", "-", difference(own, defaults)).strip("-")
+    name = f"{index}-{words}"
+    return name if len(name) <= _MOST_NAME else name[:_MOST_NAME].rpartition("-")[0]
+
+
+def _sources(plan: ProgramPlan, program: DispatchProgram) -> tuple[KernelFile, ...]:
+    if not names_of(plan.run) & {SOURCE, *LISTS} or len(plan.sources) != 1:
+        return ()
+    path = plan.sources[0].path
+    file = KernelFile(path.name, path.read_bytes())
+    return (file,) * len(program.portfolio)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from harness.core.arrays import Array, Flags, Indices
-from harness.dispatch.growing import Grown, parents, sums_by_node
+from harness.dispatch.growing import Grown
 from harness.dispatch.matrix import Matrix, first_applicable
 from harness.stats.timing import NEGLIGIBLE
 
@@ -141,8 +141,8 @@ def node_orders(
     counts, shape (inputs,).
     """
     applies: Flags = ~np.isnan(costs)
-    counts = sums_by_node(grown, paths, applies * weights[:, None])
-    sums = sums_by_node(grown, paths, np.where(applies, costs, 0.0) * weights[:, None])
+    counts = grown.sums(paths, applies * weights[:, None])
+    sums = grown.sums(paths, np.where(applies, costs, 0.0) * weights[:, None])
     orders: Indices = np.argsort(_shrunk_to_parents(grown, sums, counts), axis=1, kind="stable")
     gains = np.where(applies, static[:, None] - costs, 0.0)
     orders[~_is_clear(orders[:, 0], paths, gains, groups, weights)] = np.arange(costs.shape[1])
@@ -153,7 +153,7 @@ def _shrunk_to_parents(grown: Grown, sums: Array, counts: Array) -> Array:
     overall = sums[0].sum() / max(counts[0].sum(), 1.0)
     means = np.empty_like(sums)
     means[0] = (sums[0] + _PRIOR * overall) / (counts[0] + _PRIOR)
-    for node, parent in enumerate(parents(grown)):
+    for node, parent in enumerate(grown.parents()):
         if parent >= 0:
             means[node] = (sums[node] + _PRIOR * means[parent]) / (counts[node] + _PRIOR)
     return means

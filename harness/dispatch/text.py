@@ -13,7 +13,7 @@ from harness.core.text import counted
 from harness.dispatch.choice import DispatchProgram, LearntSelector, Node, Split
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.study import TREE, Study
-from harness.models.encoding.columns import Column, ColumnKind
+from harness.models.columns import Column, ColumnKind
 from harness.models.folds import ENOUGH_INPUTS, FEWEST_INPUTS
 
 _MOST_IN_LINE = 3  # configurations that a line names
@@ -69,12 +69,6 @@ def _node_lines(
     else:
         count = sum(leaf.rows for leaf in node.leaves())
         yield f"{indent}{_name(names, node)}" + (f"   ({counted(count, 'input')})" if count else "")
-
-
-def comment_on(program: DispatchProgram, split: Split) -> str:
-    """Render what holds on the low side, where generated code does not show it; else nothing."""
-    is_twos = program.columns[split.column].kind is ColumnKind.TWOS
-    return conditions(program, split)[0] if is_twos else ""
 
 
 def conditions(program: DispatchProgram, split: Split) -> tuple[str, str]:

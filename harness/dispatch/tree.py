@@ -14,10 +14,10 @@ import numpy as np
 
 from harness.core.arrays import Array, Indices
 from harness.dispatch.choice import Choice, Leaf, LearntSelector, Node
-from harness.dispatch.growing import Grown, Ranks, grow, passing, ranked, reached_at
+from harness.dispatch.growing import Grown, Ranks, grow
 from harness.dispatch.matrix import Matrix, first_applicable
 from harness.dispatch.portfolio import greedy_portfolio, node_orders, static_order
-from harness.models.encoding.columns import (
+from harness.models.columns import (
     Column,
     ColumnKind,
     column_values,
@@ -33,7 +33,7 @@ _CENTRED_CAP = 16.0
 
 
 @dataclass(frozen=True)
-class Shape:
+class _Shape:
     """The size of a tree: candidates, leaves, and the least number of inputs in a leaf."""
 
     members: int
@@ -114,7 +114,7 @@ class TrainingSet:
     @cached_property
     def ranks(self) -> Ranks:
         """The column values as ranks, on which trees are grown."""
-        return ranked(self.values)
+        return Ranks.of(self.values)
 
     @cached_property
     def logs(self) -> Array:
@@ -158,7 +158,7 @@ class TrainingSet:
             choice.among(kept),
         )
 
-    def grown(self, shape: Shape, seed: int) -> tuple[Grown, Indices]:
+    def grown(self, shape: _Shape, seed: int) -> tuple[Grown, Indices]:
         """Grow a tree; also return the members by preference for each of its nodes."""
         logs = self.logs[:, self.members(shape.members)]
         weights, targets = self.matrix.learning_weights, filled(capped(logs))
@@ -166,7 +166,7 @@ class TrainingSet:
         static, groups = self.logs_of(self.static), self.matrix.groups
         return tree, node_orders(tree, tree.paths(self.values), logs, static, groups, weights)
 
-    def root(self, shape: Shape, seed: int) -> Node:
+    def root(self, shape: _Shape, seed: int) -> Node:
         """Grow a tree and return its root, whose leaves have the place of each member in their
         order; where every candidate applies to all inputs, the best has 0, all others 1."""
         if not self.values.shape[1]:
@@ -176,7 +176,7 @@ class TrainingSet:
         tree, orders = self.grown(shape, seed)
         places = np.argsort(orders, axis=1).astype(float)
         costs = (np.minimum(places, 1) if self.matrix.applies.all() else places).tolist()
-        rows = passing(tree, tree.paths(self.values)).tolist()
+        rows = tree.passing(tree.paths(self.values)).tolist()
         return tree.root(lambda node: Leaf(tuple(costs[node]), rows[node]), 2 * shape.leaves - 1)
 
     def least_costs(self, members: int, test: TrainingSet) -> float:
@@ -191,7 +191,7 @@ class TrainingSet:
         """Return log slowdowns, each times its input's weight, shape (inputs,)."""
         return logs * self.matrix.learning_weights
 
-    def trial(self, shape: Shape, counts: Sequence[int], seed: int, test: TrainingSet) -> Array:
+    def trial(self, shape: _Shape, counts: Sequence[int], seed: int, test: TrainingSet) -> Array:
         """Compute the weighted log slowdowns on other inputs for each number of leaves, shape
         (counts, inputs)."""
         tree, orders = self.grown(shape, seed)
@@ -201,10 +201,18 @@ class TrainingSet:
         rows = np.arange(len(paths))
         logs = []
         for leaves in counts:
-            wanted = members[orders[reached_at(paths, leaves)]]
+            wanted = members[orders[_reached_at(paths, leaves)]]
             chosen = first_applicable(wanted, test.matrix.applies)
             logs.append(test.weighted(test.logs[rows, np.where(chosen >= 0, chosen, static)]))
         return np.stack(logs)
+
+
+def _reached_at(paths: Indices, leaves: int) -> Indices:
+    """Return the node that each input reaches in the tree with this many leaves, shape
+    (inputs,)."""
+    last = (paths < 2 * leaves - 1).sum(axis=1) - 1
+    reached: Indices = paths[np.arange(len(paths)), last]
+    return reached
 
 
 _MOST_COLUMNS = 48
@@ -231,13 +239,13 @@ class TreeLearner:
         return training.selector(columns, training.members(shape.members), choice)
 
 
-def _choose_shape(training: TrainingSet, most_leaves: int, seed: int) -> Shape:
+def _choose_shape(training: TrainingSet, most_leaves: int, seed: int) -> _Shape:
     """Choose the smallest shape whose cost on held-out inputs is within one standard error of the
     least (Breiman et al., Classification and Regression Trees, 1984)."""
     groups = training.matrix.groups
     folds = grouped_folds(groups, fold_count(groups), seed)
     if not folds or not training.values.shape[1]:
-        return Shape(1, 1, 1)
+        return _Shape(1, 1, 1)
     if len(training.values) >= _MANY:
         folds = folds[: _FEW_FOLDS if len(training.values) < _VERY_MANY else 1]
     pairs = [(training.part(fold.fit), training.part(fold.test)) for fold in folds]
@@ -258,7 +266,7 @@ def _is_near(losses: Array, groups: Indices) -> bool:
 
 def _tried(
     pairs: list[tuple[TrainingSet, TrainingSet]], portfolio: int, most_leaves: int, seed: int
-) -> Iterator[tuple[Shape, Array]]:
+) -> Iterator[tuple[_Shape, Array]]:
     """Try shapes: learn on the first of each pair, and yield the log slowdowns on the second, shape
     (inputs,)."""
     inputs = max(len(fit.values) for fit, _ in pairs)
@@ -269,10 +277,10 @@ def _tried(
         if sum(fit.least_costs(members, test) for fit, test in pairs) >= least_cost:
             return
         for least in _LEAST_IN_LEAF[int(inputs >= _MANY) :]:
-            shape = Shape(members, counts[-1], least)
+            shape = _Shape(members, counts[-1], least)
             trials = [fit.trial(shape, counts, seed, test) for fit, test in pairs]
             for leaves, costs in zip(counts, np.concatenate(trials, axis=1), strict=True):
-                yield Shape(members, leaves, least), costs
+                yield _Shape(members, leaves, least), costs
                 least_cost = min(least_cost, float(costs.sum()))
 
 

@@ -18,10 +18,9 @@ from harness.core.records import Input, shown
 from harness.core.text import counted, first_few
 from harness.dispatch.learners import Nearest
 from harness.dispatch.matrix import Matrix
-from harness.models.encoding.columns import TunedRange, tuned_range
+from harness.models.columns import TunedRange, tuned_range
 from harness.space_file.workload import Workload
-from harness.stats import Estimate
-from harness.stats.proportions import clopper_pearson
+from harness.stats import Estimate, clopper_pearson
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,10 @@ class _PlainConsole(Console):
     def _render_buffer(self, buffer: Iterable[Segment]) -> str:
         return re.sub(" +(?=\n)", "", super()._render_buffer(buffer))
 
+    def on_broken_pipe(self) -> None:
+        """Leave it to the caller: rich would end the process with 1."""
+        raise BrokenPipeError
+
 
 def make_console(stderr: bool = False) -> Console:
     """Make a console that does not cut tables where neither a terminal nor COLUMNS sets a width."""

@@ -125,17 +125,13 @@ def not_shown(inputs: int) -> Iterator[str]:
 
 def times_note(default: Config, reports: Sequence[InputReport]) -> str:
     """Explain the configurations and the times of a table."""
+    timings = (m.timing for r in reports for m in (r.best, r.baseline) if m and m.timing)
+    statistic = next((timing.statistic for timing in timings), Statistic.MEDIAN)
     return (
         f"Configurations list only changes from the default ({default_text(default)}). "
-        f"Times are {statistic_of(reports).value}s +- half the 95 % confidence interval; speed-ups "
-        "are over the default."
+        f"Times are {statistic.value}s +- half the 95 % confidence interval; speed-ups are over "
+        "the default."
     )
-
-
-def statistic_of(reports: Sequence[InputReport]) -> Statistic:
-    """Return by what the configurations of reports are compared, which all have in common."""
-    timings = (m.timing for r in reports for m in (r.best, r.baseline) if m and m.timing)
-    return next((timing.statistic for timing in timings), Statistic.MEDIAN)
 
 
 def claims_lines(reports: Sequence[InputReport]) -> Iterator[str]:
@@ -158,10 +154,10 @@ def claims_lines(reports: Sequence[InputReport]) -> Iterator[str]:
         )
     unshown = [report for report in reports if report.best and UNCLAIMED in report.best.observed]
     if unshown:
-        where = f"{len(unshown)} of {counted(len(reports), 'input')}, such as"
         first = unshown[0]
         reason = headline(first.best.message) if first.best else ""
-        yield f"A gain is not claimed on {where} ({first.problem}): {reason}."
+        where = _where([report.problem for report in unshown], reports)
+        yield f"A gain is not claimed on {where}: {reason}."
 
 
 def noise_warning(reports: Sequence[InputReport]) -> str | None:
@@ -252,11 +248,16 @@ def refused_lines(reports: Sequence[InputReport]) -> Iterator[str]:
     failed = [(r, name, measured) for r in reports for name, measured in r.failed_baselines.items()]
     groups = group_failures(failed, lambda at: at[2].message, lambda at: (at[1], at[2].outcome))
     for group in groups:
-        report, name, measured = group.members[0]
+        _, name, measured = group.members[0]
         failing = "The default" if name == DEFAULT else f"The baseline {name}"
-        where = f"{len(group.members)} of {counted(len(reports), 'input')}"
-        example = f"{'such as ' if len(group.members) > 1 else ''}({report.problem})"
-        yield f"{failing} failed on {where}, {example}: {measured.outcome}: {group.headline}"
+        where = _where([at[0].problem for at in group.members], reports)
+        yield f"{failing} failed on {where}: {measured.outcome}: {group.headline}"
+
+
+def _where(problems: Sequence[Input], reports: Sequence[InputReport]) -> str:
+    """Say on how many inputs of all something happened, with an example."""
+    example = f"{'such as ' if len(problems) > 1 else ''}({problems[0]})"
+    return f"{len(problems)} of {counted(len(reports), 'input')}, {example}"
 
 
 def baselines_section(

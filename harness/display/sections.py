@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from harness.analysis.causes import FAILURES_HEAD, causes, causes_lines, failures_rows
 from harness.analysis.energy import InputEnergy
 from harness.analysis.failures import describe_failures
-from harness.core.config_diff import difference
+from harness.analysis.summary import ProgramSummary, Summary
+from harness.core.config_diff import DEFAULT, difference
 from harness.core.observations import ENERGY_SPREAD
-from harness.core.records import Config, Measurement
-from harness.core.text import format_energy
-from harness.dispatch.by_input import InputSlowdowns, geometric_means
+from harness.core.records import Config, Measurement, Statistic
+from harness.core.text import counted, format_energy
+from harness.dispatch.study import InputSlowdowns, geometric_means
+from harness.display.formats import format_share
 from harness.display.inputs import MOST_SHOWN, not_shown
 from harness.display.text import Section, SectionTable
-from harness.measure.sensors.energy import ENERGY, POWER
+from harness.measure.energy import ENERGY, POWER
 from harness.results.view import Results
 
 
@@ -105,3 +108,56 @@ def _slowdown(number: float) -> str:
     if math.isnan(number):
         return "-"
     return f"{number:.2f}x" if math.isfinite(number) else "failed"
+
+
+_SPEEDUPS = (
+    "Speed-ups are of the best configuration of each input, judged by other launches than those "
+    "that chose it, with their 95 % interval; over several inputs, geometric means."
+)
+
+
+def _speedups_note(summary: Summary) -> str:
+    """Explain the speed-ups, and name what was compared by means; empty without any."""
+    if not summary.baselines:
+        return ""
+    means = [f"{c.program} on {c.device}" for c in summary.cells if c.statistic is Statistic.MEAN]
+    named = "all programs" if len(means) == len(summary.cells) else "; ".join(means)
+    return f"{_SPEEDUPS} By means of samples, not medians: {named}." if means else _SPEEDUPS
+
+
+def summary_sections(summary: Summary) -> Iterator[Section]:
+    """Show a row for each program and a column for each device: failed tests, and speed-ups over
+    each baseline, -O2 first."""
+    note = _speedups_note(summary)
+    yield Section("summary", "Programs and devices", [note] if note else [])
+    yield _section("Failed tests", summary, _failures)
+    for name in summary.baselines:
+        over = "the default" if name == DEFAULT else name
+        yield _section(f"Speed-up over {over}", summary, partial(_speedup, name))
+
+
+def _section(title: str, summary: Summary, text: Callable[[ProgramSummary], str]) -> Section:
+    rows = []
+    for program in summary.programs:
+        cells = (summary.at(program, device) for device in summary.devices)
+        rows.append((program, *("not tuned" if cell is None else text(cell) for cell in cells)))
+    head = ("program", *summary.devices)
+    return Section("", title, table=SectionTable(head, rows, range(len(head))))
+
+
+def _failures(cell: ProgramSummary) -> str:
+    failed = sum(cell.failures.values())
+    if not failed:
+        return f"none of {cell.tests:,}"
+    kinds = ", ".join(f"{count:,} {outcome}" for outcome, count in cell.failures.items())
+    return f"{failed:,} of {cell.tests:,} ({format_share(failed / cell.tests)}): {kinds}"
+
+
+def _speedup(name: str, cell: ProgramSummary) -> str:
+    """Format a speed-up with its interval, and the number of inputs where there are several."""
+    speedup = cell.speedups.get(name)
+    if speedup is None:
+        return "not measured"
+    noise = "" if speedup.is_significant else " within noise"
+    inputs = "" if speedup.count == 1 else f", {counted(speedup.count, 'input')}"
+    return f"{speedup.text('.2f', 'x')}{noise}{inputs}"

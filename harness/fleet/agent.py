@@ -33,7 +33,7 @@ from harness.core.machine import processor, usable_cores
 from harness.core.records import Config, DeviceLimits, Environment, Input, Measurement
 from harness.fleet.bundle import Bundle
 from harness.measure.choose import fitted_backend
-from harness.measure.devices import Backend, choose_offered
+from harness.measure.devices import ALL, AUTO, Backend, choose_devices
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.process.locks import locked
 from harness.measure.programs.measurer import ProgramMeasurer
@@ -101,7 +101,7 @@ def make_offer(names: Sequence[str], builders: int | None) -> Offer:
     unavailable: tuple[str, ...] = ()
     devices: list[FleetDevice] = []
     try:
-        for backend in choose_offered(names):
+        for backend in choose_devices(AUTO, names or [ALL]):
             device = backend.device
             assert device is not None, "a device of this machine has a name"
             uuid = device.uuid or f"{machine}/{backend.language}:{device.index}"

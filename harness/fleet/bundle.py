@@ -68,7 +68,8 @@ def _moved(spec: Spec, move: Callable[[Path], Path]) -> Spec:
     plan = spec.program
     if plan is not None:
         sources = tuple(map(moved, plan.sources))
-        plan = replace(plan, folder=move(plan.folder), sources=sources)
+        folder, verify_folder = move(plan.folder), move(plan.verify_folder)
+        plan = replace(plan, folder=folder, verify_folder=verify_folder, sources=sources)
     return replace(
         spec,
         path=move(spec.path),
@@ -154,8 +155,8 @@ def _travels(path: Path, spec: Spec) -> bool:
 def _own_commands(plan: ProgramPlan) -> Iterator[str]:
     """Yield the programs that commands begin with by a path, relative to the space's folder."""
     first = [template.text.split() for each in (plan.build, plan.run) for template in each[:1]]
-    sources = (source.command for _, source in plan.features)
-    for words in (*first, plan.version, plan.device, *sources):
+    sources = (source.command for source in plan.model.features.values())
+    for words in (*first, plan.model.version, plan.model.device, *sources):
         yield from (str(word) for word in (words or ())[:1] if "/" in str(word))
 
 

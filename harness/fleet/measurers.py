@@ -3,23 +3,27 @@ that join during a campaign."""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import queue
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
 from harness.core.errors import BackendUnavailable, DeviceBusy, HarnessError, UsageError
+from harness.core.records import Config, Input, Measurement
 from harness.core.text import counted
-from harness.fleet.agent import Agent, FleetDevice
+from harness.fleet.agent import Agent, FleetDevice, OpenedDevice
 from harness.fleet.bundle import pack
 from harness.fleet.cluster import Actor, Cluster, NoWorker
-from harness.fleet.remote import RemoteMeasurer
 from harness.fleet.scheduler import check_address
 from harness.measure.devices import names_in
 from harness.measure.measurer import Measurer
+from harness.measure.trial.occasions import ONE_OCCASION
+from harness.space import Space
 from harness.space_file import Spec
 
 T = TypeVar("T")
@@ -175,14 +179,14 @@ class Fleet:
         is_named = not self._names or any(name in words for name in self._names)
         return self._is_kind(device) and has_source and is_named
 
-    def _opened(self, device: FleetDevice) -> RemoteMeasurer:
+    def _opened(self, device: FleetDevice) -> _RemoteMeasurer:
         """Open the measurer of a device; those of one worker share an agent."""
         agent = self._agents.get(device.address)
         if agent is None or agent.is_lost:
             agent = self._cluster.start(device.address, Agent, self._request.driver)
             agent.call("run", "store", self._bundle)
             self._agents[device.address] = agent
-        measurer = RemoteMeasurer(agent, device.uuid)
+        measurer = _RemoteMeasurer(agent, device.uuid)
         self._used[device.uuid] = device.address
         return measurer
 
@@ -259,3 +263,77 @@ class Fleet:
                     f"{device.name} has joined and is not used: it is a {device.model}, and this "
                     f"command tunes {self._model}"
                 )
+
+
+class _RemoteMeasurer:
+    """The measurer of a worker's device; a `harness.measure.measurer.Measurer`."""
+
+    is_replay = False
+
+    def __init__(self, agent: Actor, uuid: str) -> None:
+        """Open the device; raises BackendUnavailable, DeviceBusy where another campaign measures on
+        it."""
+        self._agent = agent
+        self._uuid = uuid
+        opened = agent.call("run", "open", uuid)
+        if not isinstance(opened, OpenedDevice):
+            raise BackendUnavailable(f"the worker answered with a {type(opened).__name__}")
+        self.environment = opened.environment
+        self.limits = opened.limits
+        self.compiler = opened.compiler
+        self.notices = opened.notices
+        self._fitted = opened.fitted
+        # Sent with the next call, since a message costs the driver a millisecond.
+        self._recalled: list[tuple[Input, tuple[Measurement, ...]]] = []
+        self._expected: list[Config] = []
+
+    def fitted(self, spec: Spec) -> Spec:
+        narrowed = {name: getattr(self._fitted, name) for name in ("parameters", "baselines")}
+        return dataclasses.replace(spec, notices=self._fitted.notices, **narrowed)
+
+    def expect(self, space: Space, configs: Iterable[Config]) -> None:
+        self._expected += configs
+
+    def recall(self, problem: Input, measured: Iterable[Measurement]) -> None:
+        self._recalled.append((problem, tuple(measured)))
+
+    def measure(
+        self, space: Space, problem: Input, config: Config, best_s: float | None
+    ) -> Measurement:
+        """Measure a configuration on the worker; raises BackendUnavailable where it is lost."""
+        return self._asked(problem, [config], "measure", config, best_s)[0]
+
+    def measure_interleaved(
+        self,
+        space: Space,
+        problem: Input,
+        configs: Sequence[Config],
+        rounds: int,
+        seeds: Sequence[int] = ONE_OCCASION,
+    ) -> list[Measurement]:
+        """Measure several on the worker, interleaved."""
+        asked = "measure_interleaved", tuple(configs), rounds, tuple(seeds)
+        return self._asked(problem, configs, *asked)
+
+    def close(self) -> None:
+        """Leave the device to others; a worker that is lost has left it."""
+        with contextlib.suppress(HarnessError):
+            self._agent.call("run", "close", self._uuid)
+
+    def _asked(
+        self, problem: Input, configs: Sequence[Config], method: str, *args: object
+    ) -> list[Measurement]:
+        """Return the measurements of configurations; raises BackendUnavailable for others."""
+        announced = self._recalled, self._expected
+        self._recalled, self._expected = [], []
+        asked = self._uuid, announced, method, problem, *args
+        answer = self._agent.call("run", "measure", *asked)
+        try:
+            found, self.notices = answer
+            measured = [found] if isinstance(found, Measurement) else list(found)
+            given = [(each.config, each.input) for each in measured]
+        except (AttributeError, TypeError, ValueError):
+            raise BackendUnavailable(f"the worker answered with {answer!r:.100}") from None
+        if given != [(config, problem) for config in configs]:
+            raise BackendUnavailable("the worker answered for other configurations or inputs")
+        return measured

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Protocol, runtime_checkable
 
 from harness.core.errors import BackendUnavailable, UsageError
 from harness.core.invocation import command_line
@@ -17,7 +18,7 @@ from harness.measure.devices import (
     choose_one,
 )
 from harness.measure.kernels.measurer import KernelMeasurer
-from harness.measure.measurer import Fitting, Measurer
+from harness.measure.measurer import Measurer
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.space_file import Spec
 from harness.space_file.compiler import AUTO
@@ -191,10 +192,18 @@ def _missing_source(spec: Spec, backend: Backend) -> str:
     return f"{message}. Write --backend {languages}, or add a source to kernel.source"
 
 
+@runtime_checkable
+class _Fitting(Protocol):
+    """A measurer whose compiler may not know all flags of a space."""
+
+    def fitted(self, spec: Spec) -> Spec:
+        """Return the space without the flags that the compiler does not know."""
+
+
 def fitted_to(spec: Spec, measurer: Measurer) -> Spec:
     """Return the space without the catalogue's flags that the measurer's compiler does not know.
 
     The notices of the space name them. Raises BackendUnavailable where the compiler refuses even an
     empty program.
     """
-    return measurer.fitted(spec) if isinstance(measurer, Fitting) else spec
+    return measurer.fitted(spec) if isinstance(measurer, _Fitting) else spec

@@ -26,11 +26,11 @@ from harness.measure.cuda import gpus
 from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.gpus import MIG, NVCC, VISIBLE, CudaGpu, first_usable, open_cuda_compiler
 from harness.measure.cuda.nvcc import ENVIRONMENT
-from harness.measure.device.base import Compiler, Device
+from harness.measure.device import Compiler, Device
+from harness.measure.nvml import other_processes
 from harness.measure.opencl import device as opencl_device
 from harness.measure.opencl import driver as opencl
 from harness.measure.process.locks import holder_of
-from harness.measure.sensors.nvml import other_processes
 
 AUTO = "auto"
 ALL = "all"
@@ -186,12 +186,6 @@ def _require_equal(devices: Sequence[ListedDevice]) -> None:
             "compared; name equal ones, and run the command once for each model:\n"
             f"{_listed(devices)}"
         )
-
-
-def choose_offered(names: Sequence[str]) -> Sequence[Backend]:
-    """Return the devices that a worker offers: all equal ones without names; see
-    `choose_devices`."""
-    return choose_devices(AUTO, names or [ALL])
 
 
 def choose_one(requested: str, names: Sequence[str] = ()) -> Backend:

@@ -18,19 +18,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from harness.core.errors import BackendUnavailable, BuildFailed
 from harness.core.kept import Kept, content_key
 from harness.core.machine import find_program
 from harness.core.program import Binary, Program, family
-from harness.core.records import Value
-from harness.measure.builds.compiled import conflicts
+from harness.core.records import Value, shown
+from harness.measure.builds import conflicts
 from harness.measure.cuda.gpus import NVRTC, name_of
 from harness.measure.cuda.nvcc import ENVIRONMENT, find_nvcc, run_in_group, supported_archs
 from harness.space_file import Notice, Parameter, ProgramPlan, Spec
-from harness.space_file.flags.catalogue import ANY_FILE, COMPILERS, Setting, catalogue_of
-from harness.space_file.flags.selection import SelectedFlags, own_flags, resolve
-from harness.space_file.parameters import flag_name
+from harness.space_file.flags import NO_FLAG, SelectedFlags
+from harness.space_file.flags.catalogue import COMPILERS, catalogue_of
 
 TIMEOUT_S = 60.0
 
@@ -47,6 +47,25 @@ _OF_BACKENDS = {"opencl": _OPENCL, "nvcc": _CUDA}
 
 # ------------------------------------------------------------------------------ the space
 
+ANY_FILE = "{file}"
+"""The path of any file in the words of a setting."""
+
+
+class Setting(NamedTuple):
+    """The words of a command line that set one flag to one value.
+
+    What it does shows only when a program is `linked`, or in every build. Words with ANY_FILE ask
+    whether the compiler reads such a file, whatever is in it.
+    """
+
+    words: tuple[str, ...]
+    linked: bool = False
+
+    @property
+    def takes_file(self) -> bool:
+        """Whether the words name a file."""
+        return any(ANY_FILE in word for word in self.words)
+
 
 def fitted_to_backend(
     spec: Spec, compiler: str, arch: str | None, identity: str, build: Callable[[Program], Binary]
@@ -58,10 +77,10 @@ def fitted_to_backend(
     program.
     """
 
-    def probed() -> ProbedCompiler:
+    def probed() -> _ProbedCompiler:
         if arch is not None and name_of(identity) != NVRTC:
             return ProbedCommand(compiler, find_nvcc(), arch)
-        return ProbedBackend(compiler, identity, build)
+        return _ProbedBackend(compiler, identity, build)
 
     return _fitted(spec, compiler, probed)
 
@@ -78,9 +97,9 @@ def fitted_to_program(spec: Spec) -> Spec:
     return _fitted(spec, compiler, partial(_probed, plan, compiler))
 
 
-def _probed(plan: ProgramPlan, compiler: str) -> ProbedCompiler | None:
+def _probed(plan: ProgramPlan, compiler: str) -> _ProbedCompiler | None:
     words = [word for template in plan.build for word in shlex.split(template.text)]
-    if plan.shell or not words or family(Path(words[0]).name) != family(compiler):
+    if plan.model.shell or not words or family(Path(words[0]).name) != family(compiler):
         return None
     path = find_program(words[0], plan.folder)
     if path is None:
@@ -103,7 +122,7 @@ def _flags_of_files(spec: Spec, compiler: str) -> Iterator[Parameter]:
             yield parameter
 
 
-def _fitted(spec: Spec, compiler: str, open_compiler: Callable[[], ProbedCompiler | None]) -> Spec:
+def _fitted(spec: Spec, compiler: str, open_compiler: Callable[[], _ProbedCompiler | None]) -> Spec:
     """Return the narrowed space; its notices say which flags were removed, and why.
 
     The compiler is opened where some flags depend on what it knows, and harness can ask it.
@@ -113,31 +132,53 @@ def _fitted(spec: Spec, compiler: str, open_compiler: Callable[[], ProbedCompile
     if selected is None and not has_files:
         return spec
     probed = open_compiler()
-    fitted = spec
-    if selected is not None:
-        fitted = _with_known_flags(spec, compiler, selected, probed)
-    return fitted if probed is None else _without_unread_files(fitted, compiler, probed)
+    if probed is None:
+        return spec
+    fitted = spec if selected is None else _with_known_flags(spec, compiler, selected, probed)
+    return _without_unread_files(fitted, compiler, probed)
 
 
 def _with_known_flags(
-    spec: Spec, compiler: str, selected: SelectedFlags, probed: ProbedCompiler | None
+    spec: Spec, compiler: str, selected: SelectedFlags, probed: _ProbedCompiler
 ) -> Spec:
-    """Keep of the flags that are selected from a catalogue those that the compiler knows."""
-    catalogue = catalogue_of(compiler)
-    ask = None if probed is None else partial(answers, probed)
-    known = resolve(catalogue, selected.selection, ask, linked=selected.linked)
-    own = {flag_name(name) for name in own_flags(selected.selection)}
+    """Keep of the flags that are selected from a catalogue those that the compiler knows; of a
+    range, only its ends are tried."""
+    flags = catalogue_of(compiler).flags
+    asked = {
+        name: {
+            value: Setting(flags[name].words(value), flags[name].needs == "linking")
+            for value in ((values[0], values[-1]) if isinstance(values, range) else values)
+        }
+        for name, values in selected.values.items()
+    }
+    said = answers(probed, [setting for tried in asked.values() for setting in tried.values()])
+    accepted, notices = dict[str, Sequence[Value]](), list[str]()
+    for name, values in selected.values.items():
+        refused = {v: message for v, s in asked[name].items() if (message := said[s]) is not None}
+        if not refused:
+            accepted[name] = values
+        elif isinstance(values, range) or len(refused) == len(values):
+            value, message = next(iter(refused.items()))
+            spelled = " ".join(flags[name].words(value))
+            notices.append(f"`{name}` is left out: the compiler refuses {spelled}: {message}")
+        else:
+            accepted[name] = tuple(value for value in values if value not in refused)
+            for value, message in refused.items():
+                notices.append(f"`{name}` is left without {shown(value)}: {message}")
+    own = [p for p in spec.parameters if p.compiler == compiler and p.name not in asked]
+    if asked and not accepted and not own:
+        notices.append(NO_FLAG)
     narrowed = {
-        p.name: _narrowed(p, known.values.get(p.name, ()))
+        p.name: _narrowed(p, accepted.get(p.name, ()))
         for p in spec.parameters
-        if p.compiler == compiler and p.name in catalogue.flags.keys() - own
+        if p.compiler == compiler and p.name in asked
     }
     others = tuple(n for n in spec.notices if n.lasting or n.compiler != compiler)
     spec = dataclasses.replace(spec, notices=others)
-    return _with_flags(spec, compiler, narrowed, known.notices)
+    return _with_flags(spec, compiler, narrowed, notices)
 
 
-def _without_unread_files(spec: Spec, compiler: str, probed: ProbedCompiler) -> Spec:
+def _without_unread_files(spec: Spec, compiler: str, probed: _ProbedCompiler) -> Spec:
     """Remove the flags whose files the compiler does not read.
 
     Measurements show what it makes of each file.
@@ -186,7 +227,7 @@ def _narrowed(parameter: Parameter, accepted: Sequence[Value]) -> Parameter:
 # ------------------------------------------------------------------------------ the compiler
 
 
-class ProbedCompiler(ABC):
+class _ProbedCompiler(ABC):
     """A compiler that can be probed: `at_once` settings at a time.
 
     `identity` is the key of its answers: compilers with different identities share none.
@@ -223,7 +264,7 @@ def _file_option(setting: Setting) -> str:
     return re.sub("^--", "-", words[-1])
 
 
-class ProbedCommand(ProbedCompiler):
+class ProbedCommand(_ProbedCompiler):
     """gcc, clang or nvcc as a program on this machine; `compiler` is the name in its catalogue.
 
     `arch` is the architecture that nvcc compiles for, such as `sm_90`. Raises BackendUnavailable
@@ -276,7 +317,7 @@ def _empty_ptx(arch: str) -> str:
     return _PTX.format(version=version, target=target)
 
 
-class ProbedBackend(ProbedCompiler):
+class _ProbedBackend(_ProbedCompiler):
     """The compiler of a backend, such as OpenCL's for one device, or NVRTC for flags of nvcc.
 
     `build` builds a program, in another process where a driver's compiler may crash; `identity`
@@ -298,7 +339,7 @@ class ProbedBackend(ProbedCompiler):
         return None
 
 
-def answers(compiler: ProbedCompiler, settings: Sequence[Setting]) -> dict[Setting, str | None]:
+def answers(compiler: _ProbedCompiler, settings: Sequence[Setting]) -> dict[Setting, str | None]:
     """Return for each setting why the compiler refuses or ignores it; None where it obeys it.
 
     Raises BackendUnavailable where the compiler refuses even a program without any flag.
@@ -308,7 +349,7 @@ def answers(compiler: ProbedCompiler, settings: Sequence[Setting]) -> dict[Setti
     return Kept.in_cache().recall(key, partial(_asked, compiler, different))
 
 
-def _asked(compiler: ProbedCompiler, settings: Sequence[Setting]) -> dict[Setting, str | None]:
+def _asked(compiler: _ProbedCompiler, settings: Sequence[Setting]) -> dict[Setting, str | None]:
     reason = compiler.try_out(Setting(())) if settings else None
     if reason is not None:
         raise BackendUnavailable(

@@ -16,7 +16,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
-from typing import Generic, Protocol, TypeVar, runtime_checkable
+from typing import Generic, Protocol, TypeVar
 
 from harness.core.errors import ExpressionError
 from harness.core.records import Build, Config, DeviceLimits, Environment, Input, Measurement
@@ -81,14 +81,6 @@ class Measurer(Protocol):
 
     def close(self) -> None:
         """End the worker processes; a call that waits for them in another thread raises."""
-
-
-@runtime_checkable
-class Fitting(Protocol):
-    """A measurer whose compiler may not know all flags of a space."""
-
-    def fitted(self, spec: Spec) -> Spec:
-        """Return the space without the flags that the compiler does not know."""
 
 
 J = TypeVar("J", bound=Job)

@@ -23,7 +23,7 @@ import numpy as np
 from harness.core.arrays import Array, Flags, Indices
 from harness.core.errors import UsageError
 from harness.core.records import Value
-from harness.models.encoding.columns import (
+from harness.models.columns import (
     Column,
     ColumnKind,
     column_values,

@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from harness.core.arrays import Array
 from harness.core.records import Input
-from harness.models.encoding.columns import InputScale
-from harness.models.encoding.configs import ConfigEncoder
+from harness.models.columns import InputScale
+from harness.models.config_points import ConfigEncoder
 from harness.space import PointArray, Space
 
 MOST_ROWS = 10_000

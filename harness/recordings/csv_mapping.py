@@ -23,8 +23,8 @@ from harness.core.files import WRITTEN_BY
 from harness.core.records import Outcome, Value
 from harness.core.text import printable
 from harness.recordings.files import printable_lines
+from harness.recordings.json_file import UNITS
 from harness.recordings.recording import RecordedOutcome
-from harness.recordings.t4 import UNITS
 from harness.space_file import read_document
 from harness.space_file.messages import StrictModel, validated
 from harness.space_file.model import Number

@@ -119,7 +119,7 @@ class Recording:
 
     def config(self, table: RecordedTable, row: int) -> Config:
         """Build the configuration of a row."""
-        return Config(self.points.decode(table.positions[row].tolist()))
+        return self.points.decode(table.positions[row].tolist())
 
     def measurement(self, problem: Input, row: int) -> Measurement:
         """Build the measurement of a row."""

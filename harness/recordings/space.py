@@ -48,8 +48,7 @@ class ListedSpace(Space):
     def __init__(self, recording: Recording, problem: Input) -> None:
         self._recording, self._table = recording, recording.tables[problem]
         self._varying = [k for k, p in enumerate(recording.parameters) if len(p.values) > 1]
-        self.parameters = tuple(recording.parameters[k] for k in self._varying)
-        self.points = Points(self.parameters)
+        super().__init__([recording.parameters[k] for k in self._varying])
 
     @cached_property
     def solutions(self) -> _Rows:
@@ -87,7 +86,7 @@ class ListedSpace(Space):
     def decode(self, positions: Sequence[int]) -> Config:
         """Return the whole configuration with these indices of the varying parameters."""
         whole = self._whole(np.array([positions], np.int32))[0]
-        return Config(self._recording.points.decode(whole.tolist()))
+        return self._recording.points.decode(whole.tolist())
 
     def _whole(self, points: PointArray) -> PointArray:
         """Add the parameters that have one value."""

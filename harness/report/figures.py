@@ -11,12 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.analysis.inputs import InputReport
-from harness.analysis.search_counts import SearchCounts
-from harness.core.arrays import Array, Flags
+from harness.core.arrays import Array
 from harness.core.config_diff import difference
 from harness.core.records import Config, Outcome
 from harness.dispatch.matrix import Matrix
-from harness.results import MeasurementRows
 from harness.results.measured import MeasuredConfigs, measured_by_input
 from harness.results.view import Results
 from harness.stats.timing import TimeRatio
@@ -39,7 +37,7 @@ def distinct_code(results: Results) -> str:
     rows = results.rows.take(np.concatenate([*parts, np.empty(0, dtype=np.intp)]))
     outcomes = rows.columns.outcomes
     built = rows.where(~np.isin(rows.of(outcomes.codes), list(map(outcomes.code, _NOT_BUILT))))
-    shared = int(_is_shared(built).sum())
+    shared = int(built.is_shared.sum())
     counts = f"{len(built) - shared:,} of {len(built):,} builds"
     if not shared:
         return f"{counts}; no two are known to have the same machine code"
@@ -49,21 +47,12 @@ def distinct_code(results: Results) -> str:
 def sample_count(results: Results) -> int:
     """Count the samples; configurations of equal machine code share theirs."""
     rows = results.rows
-    return int(rows.of(rows.columns.samples_s.counts)[~_is_shared(rows)].sum())
+    return int(rows.of(rows.columns.samples_s.counts)[~rows.is_shared].sum())
 
 
 def outcome_counts(results: Results) -> Counter[Outcome]:
     """Count the configurations on all inputs by outcome."""
-    counts: Counter[Outcome] = Counter()
-    for configs in results.measured.values():
-        counts.update(SearchCounts(configs).outcomes)
-    return counts
-
-
-def _is_shared(rows: MeasurementRows) -> Flags:
-    shared = rows.columns.shared_with
-    flags: Flags = rows.of(shared.codes) != shared.code(None)
-    return flags
+    return sum((configs.rows.outcomes for configs in results.measured.values()), Counter())
 
 
 # ------------------------------------------------------------------------------ the search

@@ -15,7 +15,7 @@ from harness.analysis.summary import summarize
 from harness.core.errors import UsageError
 from harness.core.kept import Kept
 from harness.display.inputs import claims_lines, noise_warning
-from harness.display.summary import summary_sections
+from harness.display.sections import summary_sections
 from harness.report import figures, reproducing
 from harness.report.findings import Findings
 from harness.report.sections import sections

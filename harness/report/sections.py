@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from harness.analysis.explain import Explanation, explanation_lines
 from harness.core.text import counted
-from harness.dispatch.by_input import slowdowns_by_input
-from harness.dispatch.study import AUTO
+from harness.dispatch.study import AUTO, slowdowns_by_input
 from harness.display.across import choice_sections
 from harness.display.inputs import (
     INPUTS_HEAD,

@@ -1,4 +1,4 @@
-"""The campaigns of a database, with their runs and commands."""
+"""The campaigns of a database, with their runs and commands, and those of other devices."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 
+from pydantic import TypeAdapter
 from sqlalchemy import Connection, Table, func, select
 
 from harness.core.records import ENVIRONMENT_FIELDS, Config, Environment, Input, Statistic, Value
 from harness.results import schema
 from harness.results.columns import MeasurementRows
-from harness.results.notes import Notes, last_moment
+from harness.results.measured import by_input
+from harness.results.notes import DeviceResults, Notes, last_moment
 from harness.results.read import CampaignKey, read_measurements
 from harness.results.reader import Row, read_rows, referred, refusing_damage
+from harness.space_file import Spec
 
 
 @dataclass(frozen=True)
@@ -207,3 +210,46 @@ def read_commands(connection: Connection, campaign: StoredCampaign) -> list[Comm
             for row in with_space(partial(read_rows, connection), schema.commands)
             if (_key(row), row["space"]["name"]) == (campaign.key, campaign.space_name)
         ]
+
+
+# --------------------------------------------------------------------- other devices
+
+
+_FIELDS = ("device", "fingerprint", "campaign", "until")
+_DEVICES = TypeAdapter(list[DeviceResults])
+
+
+def other_devices(
+    connection: Connection, spec: Spec, environment: Environment
+) -> tuple[DeviceResults, ...]:
+    """Return the last campaign of each other device that measured this space's program.
+
+    Raises ResultsError where the database is damaged.
+    """
+    until: dict[tuple[str, str, int], str] = {}
+    same = (
+        campaign
+        for campaign in campaigns(connection)
+        if (campaign.space_name, campaign.key.program_sha256) == (spec.name, spec.program_sha256)
+        and campaign.environment.device != environment.device
+    )
+    for campaign, _, last_at in measured_campaigns(connection, same):
+        key = campaign.key
+        until[campaign.environment.device, key.fingerprint, key.campaign] = last_at
+    with refusing_damage(connection):
+        rows = [dict(zip(_FIELDS, (*key, until[key]), strict=True)) for key in sorted(until)]
+        devices = _DEVICES.validate_python(rows)
+    return tuple({device.fingerprint: device for device in devices}.values())
+
+
+def read_device(
+    connection: Connection, spec: Spec, source: DeviceResults
+) -> Mapping[Input, MeasurementRows]:
+    """Return what the searches on another device measured by then, by input.
+
+    Raises ResultsError where the database is damaged.
+    """
+    key = CampaignKey(spec.program_sha256, source.fingerprint, source.campaign)
+    rows = read_measurements(connection, key, schema.SEARCHED, spec.name, builds=False)
+    by_then = rows.of(rows.columns.measured_at) <= source.until.encode()
+    return by_input(rows.where(by_then).by(spec.measure.statistic))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -373,6 +374,20 @@ class MeasurementRows(Sequence[MeasurementRow]):
         found, first = np.unique(codes, return_index=True)
         known = table.values[column]
         return [known[code] for code in found[np.argsort(first)].tolist() if code >= 0]
+
+    @property
+    def outcomes(self) -> Counter[Outcome]:
+        """The number of rows by outcome."""
+        outcomes = self.columns.outcomes
+        counts = np.bincount(self.of(outcomes.codes), minlength=len(outcomes.values)).tolist()
+        return Counter({o: n for o, n in zip(outcomes.values, counts, strict=True) if n})
+
+    @property
+    def is_shared(self) -> Flags:
+        """Which rows have the measurement of another configuration, shape (rows,)."""
+        shared = self.columns.shared_with
+        flags: Flags = self.of(shared.codes) != shared.code(None)
+        return flags
 
     def of(self, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return these rows of a column, shape (rows,)."""

@@ -10,6 +10,7 @@ from harness.core.arrays import Indices
 from harness.core.records import Config, Input, Interleaved, Measurement
 from harness.results.columns import MeasurementColumns, MeasurementRow, MeasurementRows
 from harness.results.gathering import as_rows
+from harness.stats.samples import within_noise
 
 Measured = Mapping[Config, Measurement]
 
@@ -50,6 +51,38 @@ class MeasuredConfigs(Mapping[Config, Measurement]):
             codes = [code for code in wanted if code is not None]
             failed = failed.where(np.isin(failed.of(self.columns.configs.codes), codes))
         return failed.measurements()
+
+    @property
+    def fastest(self) -> Measurement | None:
+        """The measurement with the least time; None if none is ok."""
+        if not self.works():
+            return None
+        fastest = self.rows.of(self.columns.time_s).argmin()
+        return self.columns.measurement(int(self.rows.selected[fastest]))
+
+    def ties(self, best: Config, confidence: float) -> int:
+        """Count the other configurations within noise of the best, once per machine code."""
+        if len(self) < 2:
+            return 0
+        own, columns = self.find(best), self.columns
+        if own is None or not columns.works[own]:
+            return 0
+        others = self.one_per_code(best)
+        others = others[columns.origins[others] != columns.origins[own]]
+        others = others[columns.works[others]]
+        return int(within_noise(columns.statistics, own, others, confidence).sum())
+
+    def one_per_code(self, preferred: Config) -> Indices:
+        """Return a row for each machine code, in the order in which codes appear: that of the
+        preferred configuration, or of the one that was measured, if it is here."""
+        rows = self.rows
+        place = np.where(rows.selected == self.find(preferred), -1, rows.is_shared)
+        order = np.argsort(place, kind="stable")
+        origins = rows.of(rows.columns.origins)
+        _, appears = np.unique(origins, return_index=True)
+        _, first = np.unique(origins[order], return_index=True)
+        chosen: Indices = rows.selected[order[first[np.argsort(appears)]]]
+        return chosen
 
     def __getitem__(self, config: Config) -> Measurement:
         row = self.find(config)

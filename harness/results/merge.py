@@ -38,11 +38,11 @@ from harness.results.inserting import (
 )
 from harness.results.notes import last_moment
 from harness.results.opentuner import stock_rows
+from harness.results.provenance import EVERY, of_version
 from harness.results.read import check_measurements
 from harness.results.reader import Row, read_rows, referred, refusing_damage
 from harness.results.schema import OPENTUNER_KEYS, is_stock
 from harness.results.server import is_repeatable, lock_shared_rows, repeated
-from harness.results.versions import EVERY, of_version
 
 _CHUNK = 1_000
 """Rows that are looked up in one query."""
@@ -77,7 +77,7 @@ class Added:
 def merge_database(engine: Engine, database: str, kernel_version: str = EVERY) -> Added:
     """Add the rows of `database` that the engine's database lacks; the engine is open for writing,
     and its database has OpenTuner's tables. Of a kernel that was edited only `kernel_version` is
-    added (see `harness.results.versions`).
+    added (see `harness.results.provenance`).
 
     Raises ResultsError, and then adds nothing at all, where the other database cannot be read or
     holds anything that nobody writes.

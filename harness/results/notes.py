@@ -1,20 +1,63 @@
-"""The notes of a run: what is known of it besides its plan, as JSON that pydantic checks."""
+"""The shapes of JSON in a database, as types that pydantic checks: above all the notes of a run,
+what is known of it besides its plan."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
 from harness.core.records import DEVICE_UUID, OTHER_PROCESSES, Config, DeviceLimits, Statistic
 from harness.core.text import escaped
 from harness.results.ablation import Ablation
-from harness.results.shapes import Line, Values, Whole
 from harness.space.launches import launch_constraints
 from harness.space_file import Spec
+
+Whole = Annotated[int, Field(strict=True)]
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Flag = Annotated[bool, Field(strict=True)]
+Scalar = Flag | Whole | Number | str | None
+Values = dict[str, Scalar]
+"""A configuration's values or an input's features."""
+
+Time = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError(f"{text[:60]!r} is not printable")
+    return text
+
+
+Line = Annotated[str, AfterValidator(_printable)]
+"""A text that cannot control a terminal."""
+
+Features = dict[Line, Flag | Whole | Number | Line | None]
+"""An input that a command names."""
+
+
+class _Range(TypedDict):
+    """The values of a parameter that are a range: its ends and its step."""
+
+    min: Whole
+    max: Whole
+    step: Whole
+
+
+class StoredParameter(TypedDict):
+    """A parameter of a space; other programs read it."""
+
+    kind: str
+    role: str
+    default: Scalar
+    values: list[Scalar] | _Range
+
+
+# ------------------------------------------------------------------------- notes
 
 RERUN = "rerun"
 """The technique of the runs of `harness.compare --rerun`, which searches nothing."""

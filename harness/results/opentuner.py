@@ -9,28 +9,37 @@ the same uuids, so that it can be merged again after it has grown.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
+from math import isfinite
 from typing import Any
 
 from harness.core.plain_pickle import PlainObject, load_compressed
-from harness.core.records import Config
-from harness.results import schema
-from harness.results.keyed_rows import environment_row, measurement_row
-from harness.results.notes import LOST, OPENTUNER
-from harness.results.opentuner_values import (
-    UNKNOWN,
-    config_of,
-    digest_of,
-    environment_of,
-    features_of,
-    iso,
-    measurement_of,
-    parameter_of,
+from harness.core.records import (
+    Config,
+    Environment,
+    Input,
+    Measurement,
+    Outcome,
+    StopReason,
+    Timing,
+    Value,
+    shown,
 )
+from harness.results import schema
+from harness.results.notes import LOST, OPENTUNER
 from harness.results.reader import Row, referred
+from harness.results.writer import environment_row, measurement_row
 
+_UNKNOWN = "not recorded"
+_OUTCOMES = {"TIMEOUT": Outcome.TIMEOUT, "ERROR": Outcome.CRASHED}
+_OBSERVED = ("accuracy", "energy", "size", "confidence")
+_NO_SIZE = -1
+_MOST_VALUES = 10_000  # of a configuration
 _EPOCH = datetime(1970, 1, 1)
 _STATES = {"COMPLETE": "complete", "RUNNING": "running"}
 
@@ -55,15 +64,13 @@ class _RecordedRun:
     machine_id: int
     results: Sequence[Row]
 
-    @property
-    def began(self) -> datetime:
-        """When it began."""
-        began: datetime = self.tuning_run["start_date"] or min(self._dates, default=_EPOCH)
-        return began
-
-    @property
-    def _dates(self) -> list[datetime]:
-        return [row["collection_date"] for row in self.results if row["collection_date"]]
+    @cached_property
+    def dates(self) -> tuple[datetime, datetime]:
+        """When it began and ended, as far as that is recorded."""
+        run, found = self.tuning_run, [row["collection_date"] for row in self.results]
+        dates = list(filter(None, found))
+        began = run["start_date"] or min(dates, default=_EPOCH)
+        return began, run["end_date"] or max(dates, default=began)
 
     def uuid(self, *parts: object) -> str:
         """Return the uuid of a row, the same whenever the record is read."""
@@ -74,9 +81,10 @@ class _RecordedRun:
         """Return the row of the run."""
         args = _plain(self.tuning_run["args"])
         options = args.attributes if args else {}
-        techniques, limit, parallelism = map(options.get, _OPTIONS)
+        limit, parallelism = options.get("test_limit"), options.get("parallelism")
+        techniques = options.get("technique") or [_UNKNOWN]
         objective = _plain(self.tuning_run["objective"])
-        goal = objective.class_name.rpartition(".")[2] if objective else UNKNOWN
+        goal = objective.class_name.rpartition(".")[2] if objective else _UNKNOWN
         return {
             "id": self.id,
             "uuid": self.uuid("input", self.input_id, "machine", self.machine_id),
@@ -86,20 +94,17 @@ class _RecordedRun:
             "input_id": self.input_id,
             "campaign": 1,
             "label": self.tuning_run["name"] or "",
-            "technique": ", ".join(map(str, techniques)) if techniques else UNKNOWN,
+            "technique": ", ".join(map(str, techniques)),
             "seed": 0,
             "test_limit": limit if type(limit) is int and limit > 0 else len(self.results),
             "parallelism": parallelism if type(parallelism) is int and parallelism > 0 else 1,
             "state": _STATES.get(self.tuning_run["state"], "interrupted"),
-            "started_at": iso(self.began),
-            "ended_at": iso(self.tuning_run["end_date"] or max(self._dates, default=self.began)),
+            "started_at": _iso(self.dates[0]),
+            "ended_at": _iso(self.dates[1]),
             "harness_version": OPENTUNER,
             "seeds": [],
             "notes": {"record": record, "objective": goal},
         }
-
-
-_OPTIONS = ("technique", "test_limit", "parallelism")
 
 
 def _plain(data: bytes | None) -> PlainObject | None:
@@ -111,16 +116,20 @@ class _Import:
     def __init__(self, tables: Mapping[str, _RowsById]) -> None:
         self._tables = tables
         self._configs = {key: config_of(row) for key, row in tables["configuration"].items()}
+        self._inputs = {
+            key: features_of(row, self._row("input_class", row["input_class_id"]))
+            for key, row in tables["input"].items()
+        }
         self._requestors: dict[int, str] = {}
         for asked in tables["desired_result"].values():
             if asked["result_id"] is not None:
-                self._requestors.setdefault(asked["result_id"], asked["requestor"] or UNKNOWN)
+                self._requestors.setdefault(asked["result_id"], asked["requestor"] or _UNKNOWN)
 
     def rows(self) -> dict[str, list[Row]]:
         """Return the rows by table; those that OpenTuner has too keep its ids."""
         made: dict[str, list[Row]] = {name: [] for name in schema.metadata.tables}
         for row in self._tables["machine"].values():
-            environment = environment_of(row)
+            environment = _environment_of(row)
             own = {"id": row["id"], "fingerprint": environment.fingerprint}
             made["environments"].append(own | environment_row(environment))
         made["inputs"] = list(map(self._input, self._tables["input"].values()))
@@ -128,29 +137,15 @@ class _Import:
             {"id": row_id, "digest": config.digest, "parameters": dict(config)}
             for row_id, config in self._configs.items()
         ]
-        searches = self._searches()
-        keys = [self._space_key(search) for search in searches]
-        space_ids = {key: number for number, key in enumerate(dict.fromkeys(keys), 1)}
-        for key, space_id in space_ids.items():
-            own_searches = (s for s, own in zip(searches, keys, strict=True) if own == key)
-            results = [row for search in own_searches for row in search.results]
-            made["spaces"].append({"id": space_id, **self._space(key[0], results)})
-        for search, key in zip(searches, keys, strict=True):
-            program = self._program(search.tuning_run["program_version_id"])
-            record = LOST if program["project"] == "harness" else OPENTUNER
-            made["runs"].append(search.row(space_ids[key], record))
-            made["measurements"] += (self._measurement(search, row) for row in search.results)
-            made["tests"] += (
-                {
-                    "id": row["id"],
-                    "result_id": row["id"],
-                    "run_id": search.id,
-                    "measurement_id": row["id"],
-                    "ordinal": ordinal,
-                    "requestor": self._requestors.get(row["id"], UNKNOWN),
-                }
-                for ordinal, row in enumerate(search.results)
-            )
+        for space_id, (version_id, searches) in enumerate(self._searches(), 1):
+            results = [row for search in searches for row in search.results]
+            made["spaces"].append({"id": space_id, **self._space(version_id, results)})
+            is_ours = self._program(version_id)["project"] == "harness"
+            for search in searches:
+                made["runs"].append(search.row(space_id, LOST if is_ours else OPENTUNER))
+                for ordinal, row in enumerate(search.results):
+                    made["measurements"].append(self._measurement(search, row))
+                    made["tests"].append(self._test(search, ordinal, row["id"]))
         return made
 
     def _row(self, table: str, row_id: int) -> Row:
@@ -159,29 +154,28 @@ class _Import:
     def _config(self, result: Row) -> Config:
         return referred("configuration", self._configs, result["configuration_id"])
 
-    def _searches(self) -> list[_RecordedRun]:
-        found: dict[tuple[Any, ...], list[Row]] = {}
+    def _searches(self) -> Iterable[tuple[int, list[_RecordedRun]]]:
+        """Group the searches by version of a program and the names of its parameters."""
+        found: dict[tuple[int, int, int], list[Row]] = {}
         for row in self._tables["result"].values():
             key = row["tuning_run_id"], row["input_id"], row["machine_id"]
             found.setdefault(key, []).append(row)
-        return [
-            _RecordedRun(number, self._row("tuning_run", run_id), input_id, machine_id, results)
-            for number, ((run_id, input_id, machine_id), results) in enumerate(found.items(), 1)
-        ]
+        spaces: dict[tuple[int, frozenset[str]], list[_RecordedRun]] = {}
+        for number, ((run_id, input_id, machine_id), rows) in enumerate(found.items(), 1):
+            run, names = self._row("tuning_run", run_id), frozenset(self._config(rows[0]))
+            search = _RecordedRun(number, run, input_id, machine_id, rows)
+            spaces.setdefault((run["program_version_id"], names), []).append(search)
+        return ((version_id, searches) for (version_id, _), searches in spaces.items())
 
     def _input(self, row: Row) -> Row:
         input_class = self._row("input_class", row["input_class_id"])
-        problem = features_of(row, input_class)
         space_name = _name(self._row("program", input_class["program_id"]))
-        own = {"id": row["id"], "space_name": space_name}
-        return own | {"digest": problem.digest, "features": dict(problem)}
+        problem = self._inputs[row["id"]]
+        own = {"digest": problem.digest, "features": dict(problem)}
+        return {"id": row["id"], "space_name": space_name, **own}
 
     def _program(self, version_id: int) -> Row:
         return self._row("program", self._row("program_version", version_id)["program_id"])
-
-    def _space_key(self, search: _RecordedRun) -> tuple[int, frozenset[str]]:
-        """Return a version of a program, and the names of its parameters."""
-        return search.tuning_run["program_version_id"], frozenset(self._config(search.results[0]))
 
     def _space(self, version_id: int, results: Iterable[Row]) -> Row:
         version, program = self._row("program_version", version_id), self._program(version_id)
@@ -191,8 +185,8 @@ class _Import:
         configs = dict.fromkeys(config for config, _ in asked)
         identity = [program["project"], program["name"], version["version"]]
         return {
-            "sha256": digest_of([*identity, sorted(default)]),
-            "program_sha256": digest_of(identity),
+            "sha256": _digest_of([*identity, sorted(default)]),
+            "program_sha256": _digest_of(identity),
             "name": _name(program),
             "title": f"{_name(program)}, recorded by OpenTuner",
             "parameters": {
@@ -202,11 +196,13 @@ class _Import:
             "constraints": [],
         }
 
+    def _test(self, search: _RecordedRun, ordinal: int, row_id: int) -> Row:
+        requestor = self._requestors.get(row_id, _UNKNOWN)
+        ids = {"id": row_id, "result_id": row_id, "measurement_id": row_id, "run_id": search.id}
+        return {**ids, "ordinal": ordinal, "requestor": requestor}
+
     def _measurement(self, search: _RecordedRun, result: Row) -> Row:
-        problem = features_of(
-            self._row("input", search.input_id),
-            self._row("input_class", self._row("input", search.input_id)["input_class_id"]),
-        )
+        problem = referred("input", self._inputs, search.input_id)
         return {
             "id": result["id"],
             "uuid": search.uuid("result", result["id"]),
@@ -215,7 +211,7 @@ class _Import:
             "configuration_id": result["configuration_id"],
             "build_id": None,
             "stage": "search",
-            "measured_at": iso(result["collection_date"] or search.began),
+            "measured_at": _iso(result["collection_date"] or search.dates[0]),
             "group_uuid": None,
             **measurement_row(measurement_of(self._config(result), problem, result)),
         }
@@ -223,3 +219,130 @@ class _Import:
 
 def _name(program: Row) -> str:
     return program["name"] or "unnamed"
+
+
+# ---------------------------------------------------------------------------- the cells of a row
+
+
+def _environment_of(machine: Row) -> Environment:
+    """Return the environment of a machine; OpenTuner records neither driver nor compiler."""
+    facts = [machine["name"], machine["cores"] and f"{machine['cores']} cores"]
+    if machine["memory_gb"]:
+        facts.append(f"{machine['memory_gb']:.0f} GB")
+    device = machine["cpu"] or "unknown processor"
+    return Environment(
+        "opentuner", device, ", ".join(filter(None, facts)) or _UNKNOWN, _UNKNOWN, _UNKNOWN
+    )
+
+
+def features_of(input_row: Row, input_class: Row) -> Input:
+    """Return the features of an input: the size of its class, its path, and what `extra` holds.
+
+    A path that is a JSON object of plain values, as harness writes it, is its features. An input
+    without all of these is known by the name of its class.
+    """
+    found: dict[str, Value] = {}
+    if input_class["size"] not in (None, _NO_SIZE):
+        found["size"] = input_class["size"]
+    path = input_row["path"]
+    if path:
+        stored = _object(path)
+        found |= {"path": path} if stored is None else stored
+    extra = load_compressed(input_row["extra"]) if input_row["extra"] else None
+    if isinstance(extra, dict):
+        found |= {str(name): value for name, value in extra.items() if _is_plain(value)}
+    elif extra is not None and _is_plain(extra):
+        found["extra"] = extra
+    named = {_identifier(name): value for name, value in found.items()}
+    return Input(named or {"input": input_class["name"] or "unnamed"})
+
+
+def _object(text: str) -> dict[str, Value] | None:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) and all(map(_is_plain, found.values())) else None
+
+
+def _is_plain(value: object) -> bool:
+    return type(value) in (bool, int, str) or (type(value) is float and isfinite(value))
+
+
+def measurement_of(config: Config, problem: Input, result: Row) -> Measurement:
+    """Return a result as a measurement with one sample. A failure has no reason; where the state is
+    OK but there is no time, the result counts as a crash."""
+    state, time_s = result["state"], result["time"]
+    numbers = {name: result[name] for name in _OBSERVED if result[name] is not None}
+    observed = {name: float(number) for name, number in numbers.items() if isfinite(number)}
+    cost_s = result["collection_cost"] or 0.0
+    wall_s = float(cost_s) if isfinite(cost_s) else 0.0
+    if state == "OK" and time_s is not None and isfinite(time_s) and time_s > 0:
+        timing = Timing((float(time_s),), StopReason.RECORDED)
+        return Measurement(config, problem, Outcome.OK, timing, wall_s=wall_s, observed=observed)
+    outcome = _OUTCOMES.get(state, Outcome.CRASHED)
+    message = f"OpenTuner recorded {state or 'no state'}"
+    message += f" with the time {time_s}" if outcome.value != "timeout" and state == "OK" else ""
+    return Measurement(config, problem, outcome, message=message, wall_s=wall_s, observed=observed)
+
+
+def parameter_of(found: Iterable[Value], default: Value) -> dict[str, object]:
+    """Describe a parameter by the values that were tried: OpenTuner records no ranges."""
+    values = list({(type(value), value): value for value in found}.values())
+    words = [value for value in values if type(value) not in (int, float)]
+    numbers = sorted(value for value in values if type(value) in (int, float))  # type: ignore[type-var]
+    kind = "enum" if words else "ordered"
+    if words and all(type(value) is bool for value in values):
+        kind = "boolean"
+    ordered = [*sorted(words, key=shown), *numbers]
+    return {"kind": kind, "role": "source", "default": default, "values": ordered}
+
+
+def _digest_of(identity: object) -> str:
+    """Return the SHA-256 of JSON data, hexadecimal."""
+    return hashlib.sha256(json.dumps(identity).encode()).hexdigest()
+
+
+def _iso(date: datetime) -> str:
+    """Return a date as harness stores it. OpenTuner's have no time zone, and are taken for UTC."""
+    return f"{date.isoformat(timespec='milliseconds')}+00:00"
+
+
+def config_of(row: Row) -> Config:
+    """Read the configuration of a row of `configuration`. The elements of a list, such as the order
+    of a permutation, become parameters of their own: `order_0`. Names are made identifiers, which
+    generated code needs: `unroll-loops` becomes `unroll_loops`.
+
+    Raises ValueError or TypeError for one that is no mapping from names to plain values.
+    """
+    data = load_compressed(row["data"])
+    if not isinstance(data, dict) or not all(type(name) is str for name in data):
+        raise ValueError(f"configuration {row['id']} is no mapping from names to values")
+    values: dict[str, Value] = {}
+    for name, value in _flat("", data):
+        if _identifier(name) in values:
+            raise ValueError(f"configuration {row['id']} has two values of {_identifier(name)}")
+        values[_identifier(name)] = value
+        if len(values) > _MOST_VALUES:
+            raise ValueError(f"configuration {row['id']} has more than {_MOST_VALUES:,} values")
+    try:
+        return Config(values)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"configuration {row['id']}: {error}") from None
+
+
+def _identifier(name: str) -> str:
+    """Turn a name into an _identifier; a flag's dashes become underscores."""
+    text = re.sub(r"\W", "_", name, flags=re.ASCII)
+    return f"_{text}" if text[:1].isdigit() or not text else text
+
+
+def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for key, one in value.items():
+            yield from _flat(f"{name}_{key}" if name else str(key), one)
+    elif isinstance(value, (list, tuple)):
+        for index, one in enumerate(value):
+            yield from _flat(f"{name}_{index}", one)
+    else:
+        yield name, value

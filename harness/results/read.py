@@ -1,8 +1,8 @@
-"""Read the measurements of a campaign as columns."""
+"""Read the measurements of a campaign as columns, and select those that fit a space."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Column, ColumnElement, Connection, Select, Table, func, select
 
-from harness.core.records import Build, Config, Input, Measurement, Outcome, Value
+from harness.core.records import Build, Config, Input, Measurement, Outcome, Value, shown
 from harness.results import schema
 from harness.results.columns import ConfigTable, MeasurementRows
-from harness.results.compatible import with_known_values
 from harness.results.gathering import READ, Gatherer
 from harness.results.reader import Cells, read_cells, read_rows, referred, refusing_damage
 
@@ -182,7 +181,57 @@ def _is_among(ranges: Iterable[Container[Value]], value: Value) -> bool:
 
 
 def _known_values(stored: Any) -> Container[Value]:
-    """Return a parameter's values from what `space_row` wrote."""
+    """Return a parameter's values from what `harness.results.writer` wrote."""
     if isinstance(stored, dict):
         return range(stored["min"], stored["max"] + stored["step"], stored["step"])
     return list(stored)
+
+
+# --------------------------------------------------------------------- an edited space
+
+
+@dataclass(frozen=True)
+class Compatible:
+    """Measurements whose configurations set exactly the parameters of these names; those that are
+    left out, and the parameters that only these or only the current space have."""
+
+    names: frozenset[str]
+    rows: MeasurementRows
+    left_out: MeasurementRows
+    differing: tuple[str, ...]
+
+
+def compatible(rows: MeasurementRows, known: Iterable[str]) -> Compatible:
+    """Keep the rows whose configurations set exactly the parameters of the current space.
+
+    Rows from before a parameter was added, renamed or removed cannot be compared with later ones.
+    `known` are the space's parameters. They include the flags of compilers that were not used,
+    which no configuration sets.
+    """
+    table = rows.columns.config_table
+    layout = table.layout[rows.of(rows.columns.configs.codes)]
+    found = {code: frozenset(table.layouts[code]) for code in np.unique(layout).tolist()}
+    space = frozenset(known)
+    names = frozenset().union(*(one for one in found.values() if space.issuperset(one)))
+    fits = np.array([found.get(code) == names for code in range(len(table.layouts))], dtype=bool)
+    kept = fits[layout]
+    others = {one for one in found.values() if one != names}
+    differing = {name for one in others for name in one - space | names - one}
+    return Compatible(names, rows.where(kept), rows.where(~kept), tuple(sorted(differing)))
+
+
+def with_known_values(
+    rows: MeasurementRows, known: Mapping[str, Callable[[Value], bool]]
+) -> tuple[MeasurementRows, list[str]]:
+    """Keep the rows whose values the parameters still have, as `known` says of each by its name;
+    also name the other settings."""
+    table, configs = rows.columns.config_table, rows.of(rows.columns.configs.codes)
+    is_gone, names = np.zeros(len(rows), dtype=np.bool_), list[str]()
+    for name, values, codes in zip(table.names, table.values, table.codes.T, strict=True):
+        if name not in known:
+            continue
+        gone = np.array([*(not known[name](value) for value in values), False])
+        here = codes[configs]  # -1, no value, is the last
+        is_gone |= gone[here]
+        names += [f"{name}={shown(values[code])}" for code in np.unique(here[gone[here]]).tolist()]
+    return rows.where(~is_gone), names

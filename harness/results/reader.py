@@ -18,7 +18,7 @@ from harness.core.plain_pickle import UnsafePickle, load_compressed
 from harness.core.text import printable
 from harness.results import schema
 from harness.results.database import shown_name
-from harness.results.shapes import Number
+from harness.results.notes import Number
 
 T = TypeVar("T")
 Row = dict[str, Any]
@@ -87,27 +87,30 @@ def _is_json(column: Column[Any]) -> bool:
 
 
 def _checked(column: Column[Any], cells: Sequence[Any], ids: Sequence[Any]) -> Sequence[Any]:
-    """Check the cells of a column, and parse JSON; equal cells are looked at once."""
-    parse = _parser(column)
+    """Check the cells of a column, and parse JSON, equal texts once."""
+    distinct = tuple(set(cells)) if _is_json(column) else cells
     try:
-        parsed = {cell: parse(cell) for cell in set(cells)}
+        parsed = _parser(column)(distinct)
     except (ValueError, TypeError):
         for row_id, cell in zip(ids, cells, strict=True):
             _check_cell(column, cell, row_id)
         raise
-    return [parsed[cell] for cell in cells] if _is_json(column) else cells
+    if not _is_json(column):
+        return cells
+    return list(map(dict(zip(distinct, parsed, strict=True)).__getitem__, cells))
 
 
 def _check_cell(column: Column[Any], cell: object, row_id: object) -> None:
     place, why = f"{column.table.name} {row_id!r}: {column.name}", ""
     try:
-        _parser(column)(cell)
+        _parser(column)((cell,))
         return
     except UnsafePickle as error:
         raise UnsafePickle(f"{place}: {error}") from None
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        why = printable(f" ({': '.join([*map(str, first['loc']), first['msg']])})")
+        within = first["loc"] if _is_json(column) else ()
+        why = printable(f" ({': '.join([*map(str, within), first['msg']])})")
     except (ValueError, TypeError):
         pass
     shown = repr(cell)
@@ -115,16 +118,18 @@ def _check_cell(column: Column[Any], cell: object, row_id: object) -> None:
 
 
 @lru_cache(1_000)
-def _parser(column: Column[Any]) -> Callable[[Any], object]:
-    """Return what parses a cell of a column, or raises an error; SQLite enforces no types."""
+def _parser(column: Column[Any]) -> Callable[[Sequence[Any]], Sequence[object]]:
+    """Return what parses cells of a column, or raises an error; SQLite enforces no types."""
     kind = column.type.python_type
     if kind is bytes:
-        return lambda cell: cell and load_compressed(cell)
+        return lambda cells: [cell and load_compressed(cell) for cell in cells]
     if kind is float and column.table.metadata is schema.metadata:  # OpenTuner stores infinities
         kind = Number
     shape = column.info.get("shape", kind)
-    adapter = TypeAdapter(shape | None if column.nullable else shape)
-    if _is_json(column):
-        parse = adapter.validate_json
-        return lambda cell: None if cell is None and column.nullable else parse(cell)
-    return partial(adapter.validate_python, strict=True)
+    if column.nullable:
+        shape |= None
+    if not _is_json(column):
+        batch = tuple[shape, ...]  # type: ignore[valid-type]
+        return partial(TypeAdapter(batch).validate_python, strict=True)
+    parse, none = TypeAdapter(shape).validator.validate_json, (None,) if column.nullable else ()
+    return lambda cells: [None if cell in none else parse(cell) for cell in cells]

@@ -32,10 +32,18 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
+from harness.core.observations import WorstElement
 from harness.core.records import COLD, WARM, Outcome, StopReason
-from harness.core.worst_element import WorstElement
-from harness.results.notes import Notes
-from harness.results.shapes import Features, Line, Number, StoredParameter, Time, Values, Whole
+from harness.results.notes import (
+    Features,
+    Line,
+    Notes,
+    Number,
+    StoredParameter,
+    Time,
+    Values,
+    Whole,
+)
 
 VERSION = 13
 

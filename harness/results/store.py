@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from functools import partial
 from itertools import chain
 
-from sqlalchemy import ColumnElement, Engine, Table, event, func, select
+from sqlalchemy import ColumnElement, Table, func, select
 from sqlalchemy.exc import DBAPIError
 
 from harness import __version__
@@ -19,12 +19,11 @@ from harness.results import schema
 from harness.results.columns import MeasurementRows
 from harness.results.database import hold_campaign, now
 from harness.results.inserting import insert_returning_ids, update_row
-from harness.results.keyed_rows import KeyedRows, measurement_row
 from harness.results.measured import by_input
 from harness.results.notes import Notes, device_facts, one_line, space_notes
 from harness.results.read import CampaignKey, read_measurements
 from harness.results.reader import Row, read_cells, read_rows, refusing_damage
-from harness.results.transactions import Transactions
+from harness.results.writer import Writer, measurement_row
 from harness.space_file import Spec
 
 
@@ -66,13 +65,8 @@ class StoredRun:
     notes: Notes
 
 
-class Store(Transactions):
+class Store(Writer):
     """The writer of one database."""
-
-    def __init__(self, engine: Engine) -> None:
-        super().__init__(engine)
-        self._keyed = KeyedRows(lambda: self.connection)
-        event.listen(self.factory, "after_rollback", lambda _session: self._keyed.forget())
 
     def __enter__(self) -> Store:
         return self
@@ -87,8 +81,8 @@ class Store(Transactions):
 
         def begin() -> int:
             row = {
-                "space_id": self._keyed.space_id(spec),
-                "environment_id": self._keyed.environment_id(environment),
+                "space_id": self.space_id(spec),
+                "environment_id": self.environment_id(environment),
                 "campaign": campaign,
                 "uuid": uuid.uuid4().hex,
                 "started_at": now(),
@@ -210,7 +204,7 @@ class Store(Transactions):
         query, run = select(func.max(measurements.c.id)), self._begun(plan)
         if run is not None:
             # Other writers' ids and clocks say nothing of this campaign's.
-            environment_id = self._keyed.environment_id(plan.environment)
+            environment_id = self.environment_id(plan.environment)
             own = select(runs.c.id).where(
                 runs.c.environment_id == environment_id, runs.c.campaign == plan.campaign
             )
@@ -235,8 +229,8 @@ class Store(Transactions):
 
     def _plan_ids(self, plan: RunPlan) -> dict[str, int]:
         return {
-            "space_id": self._keyed.space_id(plan.spec),
-            "environment_id": self._keyed.environment_id(plan.environment),
+            "space_id": self.space_id(plan.spec),
+            "environment_id": self.environment_id(plan.environment),
             "input_id": self.input_id(plan.spec.name, plan.problem),
         }
 
@@ -310,7 +304,7 @@ class Store(Transactions):
 
         Returns the ids of their rows, in order.
         """
-        configuration_ids = self._keyed.configuration_ids([m.config for m in found])
+        configuration_ids = self.configuration_ids([m.config for m in found])
         rows = [
             {
                 "uuid": uuid.uuid4().hex,
@@ -330,7 +324,7 @@ class Store(Transactions):
     def _build_id(self, m: Measurement, plan: RunPlan, configuration_id: int) -> int | None:
         if m.build is None:
             return None
-        return self._keyed.build_id(m.build, plan.environment, configuration_id)
+        return self.build_id(m.build, plan.environment, configuration_id)
 
     def add_tests(
         self,
@@ -359,10 +353,6 @@ class Store(Transactions):
         query = select(func.max(schema.tests.c.ordinal)).where(schema.tests.c.run_id == run_id)
         last = self.connection.execute(query).scalar()
         return 0 if last is None else last + 1
-
-    def input_id(self, space_name: str, problem: Input) -> int:
-        """Return the id of an input's row."""
-        return self._keyed.input_id(space_name, problem)
 
     def _insert(self, table: Table, rows: Sequence[Mapping[str, object]]) -> list[int]:
         return insert_returning_ids(self.connection, table, rows)

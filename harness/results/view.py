@@ -36,12 +36,17 @@ from harness.results import (
     without_password,
 )
 from harness.results.ablation import Ablation
-from harness.results.compatible import Compatible, compatible
 from harness.results.measured import MeasuredConfigs, by_input, measured_by_input
 from harness.results.notes import Notes
+from harness.results.provenance import (
+    NEWEST,
+    KernelVersion,
+    TunedSpace,
+    kernel_versions,
+    of_version,
+)
+from harness.results.read import Compatible, compatible
 from harness.results.schema import LATER
-from harness.results.tuned_space import TunedSpace
-from harness.results.versions import NEWEST, KernelVersion, kernel_versions, of_version
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,7 +87,7 @@ class Results:
 
     @cached_property
     def compatible(self) -> Compatible:
-        """The measurements that fit the current space (see harness.results.compatible)."""
+        """The measurements that fit the current space (see harness.results.read)."""
         return compatible(self.columns, self.campaign.default)
 
     @property

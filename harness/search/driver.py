@@ -29,7 +29,7 @@ from harness.search.manipulator import Cfg, SpaceManipulator
 from harness.search.options import LOG_HEAD, EndReason, InputSearch, SearchOptions, Tally
 from harness.search.patches import Request
 from harness.search.storage import RunTables
-from harness.search.techniques.self_contained import SelfContained
+from harness.search.techniques import SelfContained
 
 MAX_FREE_IN_A_ROW = 200
 """A search that does not count refusals ends after so many in a row. If one configuration in

@@ -33,15 +33,15 @@ def apply() -> None:
 
     Raises HarnessError for another version than 0.8.8.
     """
-    require_version()
-    import_quietly()
-    leave_logging_alone()
-    read_plain_pickles()
-    order_populations()
-    make_plain_requests()
+    _require_version()
+    _import_quietly()
+    _leave_logging_alone()
+    _read_plain_pickles()
+    _order_populations()
+    _make_plain_requests()
 
 
-def require_version() -> None:
+def _require_version() -> None:
     """Raise HarnessError unless the installed OpenTuner is the version that is patched here."""
     found = importlib.metadata.version("opentuner")
     if found != OPENTUNER_VERSION:
@@ -51,7 +51,7 @@ def require_version() -> None:
         )
 
 
-def import_quietly() -> None:
+def _import_quietly() -> None:
     """declarative_base() warns on import (resultsdb/models.py:47)."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=MovedIn20Warning, module=r"opentuner\.")
@@ -63,7 +63,7 @@ def import_quietly() -> None:
 # Side effects of importing OpenTuner
 
 
-def leave_logging_alone() -> None:
+def _leave_logging_alone() -> None:
     """Import replaces logging.Formatter for the whole process (tuningrunmain.py:49)."""
     from opentuner import tuningrunmain
 
@@ -75,7 +75,7 @@ def leave_logging_alone() -> None:
 # Data from elsewhere
 
 
-def read_plain_pickles() -> None:
+def _read_plain_pickles() -> None:
     """A row of the database runs code when a pickled column of it is read
     (resultsdb/models.py:30). All pickled columns share this reader."""
     from opentuner.resultsdb import models
@@ -86,7 +86,7 @@ def read_plain_pickles() -> None:
 # Techniques
 
 
-def order_populations() -> None:
+def _order_populations() -> None:
     """Differential evolution orders by time and by address, so a seed does not repeat a run
     (search/differentialevolution.py:24, :28 and :112)."""
     from opentuner.search import differentialevolution
@@ -95,7 +95,7 @@ def order_populations() -> None:
     differentialevolution.set = _Members
 
 
-def make_plain_requests() -> None:
+def _make_plain_requests() -> None:
     """A request is an SQLAlchemy object even where no session holds it, a tenth of a search's time
     (search/technique.py:103)."""
     from opentuner.search import technique

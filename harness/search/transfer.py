@@ -10,15 +10,12 @@ import numpy.typing as npt
 
 from harness.core.errors import UsageError
 from harness.core.records import Input, Measurement, Outcome, Value, shown
-from harness.models.encoding.columns import nearest_first
+from harness.models.columns import nearest_first
 from harness.models.transfer_prior import MOST_ROWS, SourceTask, TransferData
 from harness.recordings.recording import RecordedTable, Recording
 from harness.results import MeasurementRows, RunPlan, Store
+from harness.results.campaigns import other_devices, read_device
 from harness.results.notes import DeviceResults, Notes
-from harness.results.other_devices import (
-    other_devices,
-    read_device,
-)
 from harness.space import PointArray, Space
 from harness.space_file import Parameter
 

@@ -1,4 +1,4 @@
-"""Replace the includes of OpenCL source by the files' content.
+"""Replace the includes of OpenCL source by the files' content, and find equal sources.
 
 Drivers split build options at spaces, so `-I` cannot name every folder. A binary that is built
 again when it is loaded, as on PoCL, must not depend on files that may have changed.
@@ -7,14 +7,23 @@ again when it is loaded, as on PoCL, must not depend on files that may have chan
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import itertools
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.core.errors import BuildFailed
 from harness.core.program import Program
 from harness.source.kernel_source import INCLUDE, find_include, read_text
-from harness.source.preprocessor import scan
+from harness.source.pragmas import number
+from harness.source.preprocessor import Token, scan, spaced, valued_operands
+
+# Other spellings of # and of \, raw strings, joined and cut words, saved macros, what depends on
+# the line: with these, more may be named than is read.
+_UNCLEAR = re.compile(
+    r'%:|\?\?[=/]|##|\w\\\s*\n\w|R"|p(?:ush|op)_macro|__(?:LINE|FILE|COUNTER|DATE|TIME)__'
+)
 
 
 def inlined(program: Program) -> str:
@@ -76,3 +85,37 @@ class _Inliner:
         if text not in self.program.includes and not self.program.text.endswith(text):
             raise BuildFailed(f"{path} has changed since the run began; start the run again")
         return text
+
+
+def live_text(text: str) -> str:
+    """Reduce a source to the text that matters to the compiler: without comments, branches that its
+    first macros rule out, and the values of macros that nothing uses.
+
+    Sources with equal live text are equal for the compiler; others may be equal, too. Where a hash
+    of the machine code costs a second compilation, as on PoCL, this is the cheap substitute. It is
+    the whole text where something may be named that cannot be read here.
+    """
+    directives = scan(text).directives
+    first = list(itertools.takewhile(lambda directive: directive.is_constant, directives))
+    defined = (d for d in directives[len(first) :] if d.name in ("define", "undef"))
+    again = {directive.word for directive in defined if directive.word not in directive.undefined}
+    values = {d.word: number(spaced(d.operands[1:])) for d in first if d.word not in again}
+    live = scan(text, values)
+    if _UNCLEAR.search(text) or any("include" in d.name for d in live.directives):
+        return text
+    macros = [d for d in live.directives if d.name == "define"]
+    used = _words(live.code)
+    used |= _words(t for d in live.directives if d.name != "define" for t in valued_operands(d))
+    while more := _words(t for d in macros if d.word in used for t in d.operands) - used:
+        used |= more
+    parts = [(token.start, token.text) for token in live.code]
+    for directive in live.directives:
+        is_unused = directive.name == "define" and directive.word not in used
+        operands = directive.word if is_unused else directive.text
+        parts.append((directive.start, f"\n#{directive.name} {operands}\n"))
+    return " ".join(part for _, part in sorted(parts))
+
+
+def _words(tokens: Iterable[Token]) -> set[str]:
+    """Return the words in tokens, also those in texts: _Pragma("unroll WORD")."""
+    return set(re.findall(r"\w+", " ".join(token.text for token in tokens)))

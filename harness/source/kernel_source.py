@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from harness.core.errors import Fault, SpecError
 from harness.core.records import Value
-from harness.source.parser_text import prepare
 from harness.source.pragmas import TILE, is_ours, is_unroll, typing_error, unroll_names
 from harness.source.preprocessor import Directive, Scan, macros_of, scan, valued_operands
 
@@ -25,7 +24,6 @@ INCLUDE = re.compile(
 )
 """The file of an include, in quotes or in brackets, or the macro that names it."""
 _MAX_SOURCE_BYTES = 4 << 20
-_CHOICE = re.compile(r"(\w+) ?== ?(0|[1-9][0-9]*)")  # the branch of one value of a macro
 _TEMPLATE_NAMES = """
 (template_parameter_list [
   (_ . (type_identifier) @name .)
@@ -59,7 +57,7 @@ class Source:
         if not texts:
             return frozenset()
         # The parser is loaded for sources that need it alone.
-        from harness.source.syntax_tree import captured, parsed, text_of
+        from harness.source.syntax_tree import captured, parsed, prepare, text_of
 
         trees = (parsed(prepare(text, ".cu")) for text in texts)
         return frozenset(text_of(n) for tree in trees for _, n in captured(_TEMPLATE_NAMES, tree))
@@ -186,19 +184,11 @@ class Source:
                 replaces_next = False
 
     def _ruled_out(self, macros: Mapping[str, Value]) -> Iterator[tuple[int, int, str]]:
-        """Yield empty lines for includes below `#if NAME == NUMBER` where a parameter has another
-        value: of a thousand variants, one a file, a build then reads one."""
-        are_dead: list[bool] = []  # by open `#if`
-        for directive in self._directives:
-            if directive.name == "endif" or directive.name.startswith("el"):
-                del are_dead[-1:]
-            if directive.name.startswith(("if", "el")):
-                choice = _CHOICE.fullmatch(directive.text)
-                value = macros.get(choice[1]) if choice else None
-                is_number = isinstance(value, int) and directive.name in ("if", "elif")
-                are_dead.append(is_number and choice is not None and value != int(choice[2]))
-            elif directive.name == "include" and any(are_dead):
-                yield directive.start, directive.end, ""
+        """Yield empty lines for includes in branches that the parameters' values rule out: of a
+        thousand variants, one a file, a build then reads one."""
+        includes = [d for d in self._directives if d.name == "include"]
+        live = self._scan.live_offsets(macros) if includes else ()
+        return ((d.start, d.end, "") for d in includes if d.start not in live)
 
     def _value_edit(self, directive: Directive, literal: str) -> tuple[int, int, str]:
         """Replace the value of a `#define`, up to a comment after it."""

@@ -1,7 +1,6 @@
 """Spec -> the legal configurations for one input on one device."""
 
 from harness.space.constrained import ConstrainedSpace
-from harness.space.points import PointArray, Points
-from harness.space.space import Space
+from harness.space.space import PointArray, Points, Space
 
 __all__ = ["ConstrainedSpace", "PointArray", "Points", "Space"]

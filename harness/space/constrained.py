@@ -18,8 +18,7 @@ from harness.core.errors import ExpressionError
 from harness.core.program import Launch
 from harness.core.records import LIMIT_NAMES, Config, DeviceLimits, Input, Value, shown
 from harness.space.launches import launch_constraints, launch_of
-from harness.space.points import PointArray, Points
-from harness.space.space import Space
+from harness.space.space import PointArray, Space
 from harness.space_file import LaunchPlan, Parameter, Spec, conditional
 
 
@@ -59,8 +58,7 @@ class ConstrainedSpace(Space):
         limits: DeviceLimits | None = None,
         launch: LaunchPlan | None = None,
     ) -> None:
-        self.parameters = tuple(parameters)
-        self.points = Points(parameters)
+        super().__init__(parameters)
         self._given: dict[str, Value] = dict(given or {}) | (limits.names() if limits else {})
         self._launch = launch
         # Without a device, what speaks of one cannot be judged.
@@ -93,7 +91,7 @@ class ConstrainedSpace(Space):
             parameter,
             when,
             Expression.or_equal(when, parameter.name, parameter.default),
-            [self.points.axis[name] for name in named],
+            [self.axis[name] for name in named],
             Solutions(named, [when], self._given),
         )
 
@@ -106,7 +104,7 @@ class ConstrainedSpace(Space):
 
     def why_illegal(self, config: Mapping[str, Value]) -> str | None:
         """Return what is wrong with a configuration, with its values; None if it is legal."""
-        return self.points.why_no_point(config) or self._why_constrained(config)
+        return self.why_no_point(config) or self._why_constrained(config)
 
     def _why_constrained(self, config: Mapping[str, Value]) -> str | None:
         values = {**self._given, **config}
@@ -127,7 +125,7 @@ class ConstrainedSpace(Space):
         limit = self._limits.get(constraint.text)
         if limit is None:
             return ""
-        tuned = [name for name in constraint.names_in_order if name in self.points.axis]
+        tuned = [name for name in constraint.names_in_order if name in self.axis]
         return f"; {limit}: change {', '.join([*tuned, 'or ' * bool(tuned) + 'the expression'])}"
 
     def canonical(self, config: Config) -> Config:
@@ -146,7 +144,7 @@ class ConstrainedSpace(Space):
             parameter = condition.parameter
             default = parameter.position(parameter.default)
             assert default is not None
-            found[~matters, self.points.axis[parameter.name]] = default
+            found[~matters, self.axis[parameter.name]] = default
         return found
 
     @cached_property

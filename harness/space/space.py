@@ -1,4 +1,5 @@
-"""`Space`: the legal configurations of one input, as searches, measurers and models use them."""
+"""`Space`: the legal configurations of one input, as searches, measurers and models use them, and
+`Points`: configurations as the indices of their values."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +16,15 @@ import numpy.typing as npt
 from harness.core.arrays import Codes, Flags
 from harness.core.errors import UsageError
 from harness.core.program import Launch
-from harness.core.records import Config, Value
-from harness.space.points import PointArray, Points, step_size
+from harness.core.records import Config, Value, shown
 from harness.space_file import Parameter
 
+PointArray = npt.NDArray[np.signedinteger[Any]]
+"""Points as indices of values, shape (points, parameters): 32-bit integers, or 64-bit ones where a
+parameter has more values than 32 bits can count."""
+
+_NEAR = 32
+_SPREAD = 32
 _MAX_DRAWS = 200_000
 _DRAW_COST = 32  # of a draw by index, in configurations that are looked up in a set
 _ESTIMATE_DRAWS = 20_000
@@ -27,6 +33,51 @@ _REPAIR_CANDIDATES = 64
 
 Costs = Callable[[str], npt.NDArray[np.float64]]
 """From a parameter to the cost of each of its values."""
+
+
+class Points:
+    """The points of the product of some parameters' values, as indices of these."""
+
+    def __init__(self, parameters: Sequence[Parameter]) -> None:
+        self.parameters = tuple(parameters)
+        self.extents = tuple(len(p.values) for p in self.parameters)
+        self.axis = {p.name: axis for axis, p in enumerate(self.parameters)}
+        self.dtype = np.int32 if max(self.extents, default=0) < 2**31 else np.int64
+
+    def why_no_point(self, config: Mapping[str, Value]) -> str | None:
+        """Return why a configuration is no point of the product; None if it is one."""
+        for name in config:
+            if name not in self.axis:
+                return f"`{name}` is not a parameter; there are {', '.join(self.axis)}"
+        for parameter in self.parameters:
+            if parameter.name not in config:
+                return f"it has no value for {parameter.name}"
+            value = config[parameter.name]
+            if parameter.position(value) is None:
+                return f"{parameter.name}={shown(value)} is not one of its values"
+        return None
+
+    def encode(self, config: Mapping[str, Value]) -> tuple[int, ...]:
+        """Return the index of each parameter's value; raises UsageError for an unknown value."""
+        return tuple([self._index(p, config[p.name]) for p in self.parameters])
+
+    def encode_all(self, configs: Sequence[Mapping[str, Value]]) -> PointArray:
+        """Encode many configurations, shape (configs, parameters)."""
+        points = np.empty((len(configs), len(self.parameters)), dtype=self.dtype)
+        for axis, p in enumerate(self.parameters):
+            points[:, axis] = [self._index(p, config[p.name]) for config in configs]
+        return points
+
+    def decode(self, positions: Sequence[int]) -> Config:
+        """Return the configuration with these indices; the inverse of `encode`."""
+        pairs = zip(self.parameters, positions, strict=True)
+        return Config({parameter.name: parameter.values[index] for parameter, index in pairs})
+
+    def _index(self, parameter: Parameter, value: Value) -> int:
+        index = parameter.position(value)
+        if index is None:
+            raise UsageError(f"{parameter.name}={shown(value)} is not one of its values")
+        return index
 
 
 class SolutionSet(Protocol):
@@ -57,16 +108,13 @@ class SolutionSet(Protocol):
         None where there is no point."""
 
 
-class Space(ABC):
-    """The legal configurations of some parameters for one input.
+class Space(Points, ABC):
+    """The legal configurations among the points of some parameters, for one input.
 
     `ConstrainedSpace` solves the constraints of a spec, `ListedSpace` lists what a recording
-    holds. An implementation sets `parameters`, those that are searched, and `points`, their
-    product.
+    holds. `parameters` are those that are searched.
     """
 
-    parameters: tuple[Parameter, ...]
-    points: Points
     tried_values = 64
     """The most values of a parameter of which `neighbour_points` tries all."""
 
@@ -93,7 +141,7 @@ class Space(ABC):
     @property
     def named_points(self) -> Points:
         """The points of all parameters that a configuration names, searched or not."""
-        return self.points
+        return self
 
     def are_legal(self, points: PointArray) -> npt.NDArray[np.bool_]:
         """Say of many points whether they are legal, shape (points,)."""
@@ -131,8 +179,8 @@ class Space(ABC):
         legal: npt.NDArray[np.bool_] = np.all(points >= 0, axis=0)
         for name in settings.keys() - self.named_points.axis.keys():
             legal[settings[name][1] >= 0] = False
-        searched = [p.name in self.points.axis for p in parameters]
-        legal[legal] = self.are_legal(points[searched].T[legal].astype(self.points.dtype))
+        searched = [p.name in self.axis for p in parameters]
+        legal[legal] = self.are_legal(points[searched].T[legal].astype(self.dtype))
         return legal
 
     # --------------------------------------------------------------- counting
@@ -140,7 +188,7 @@ class Space(ABC):
     @property
     def raw_count(self) -> int:
         """The number of points, legal or not."""
-        return math.prod(self.points.extents)
+        return math.prod(self.extents)
 
     @property
     def count(self) -> int | None:
@@ -225,11 +273,11 @@ class Space(ABC):
         Returns fewer than `count` where nothing is legal, and, in a space that is too large to
         count, where 200,000 draws find fewer.
         """
-        batches, drawn, wanted = [self.points.encode_all([])], 0, count
+        batches, drawn, wanted = [self.encode_all([])], 0, count
         while wanted > 0 and self.solutions.count > 0 and drawn < max(count, _MAX_DRAWS):
             more = 1 if self.count is not None else 2 ** len(batches)
             batch = min(_BATCH, wanted * more)
-            points = self.solutions.draw(rng, batch).astype(self.points.dtype)
+            points = self.solutions.draw(rng, batch).astype(self.dtype)
             batches.append(self._legal(points)[:wanted])
             drawn, wanted = drawn + batch, wanted - len(batches[-1])
         return np.concatenate(batches)
@@ -243,11 +291,26 @@ class Space(ABC):
         most `tried_values`, else the 32 nearest on each side and 32 spread evenly over all.
         """
         here = self._canonical(point[None, :])[0]
-        changed, which = self.points.changes(here, self.tried_values)
+        there = [self._other_indices(axis, int(index)) for axis, index in enumerate(here)]
+        which = np.repeat(np.arange(len(here)), list(map(len, there)))
+        changed = np.repeat(here[None, :], len(which), axis=0)
+        if there:
+            changed[np.arange(len(which)), which] = np.concatenate(there)
         changed = self._canonical(changed)
         changed = changed[changed[np.arange(len(which)), which] != here[which]]
         legal: PointArray = changed[self.are_legal(changed)]
         return legal
+
+    def _other_indices(self, axis: int, here: int) -> PointArray:
+        extent = self.extents[axis]
+        if extent <= self.tried_values:
+            points = np.arange(extent - 1, dtype=self.dtype)
+            points[here:] += 1
+            return points
+        near = np.arange(max(0, here - _NEAR), min(extent, here + _NEAR + 1))
+        spread = np.arange(_SPREAD) * (extent - 1) // (_SPREAD - 1)
+        found = np.union1d(near, spread)
+        return np.array(found[found != here], dtype=self.dtype)
 
     def nearest_legal(self, config: Config, rng: random.Random) -> Config:
         """Return the legal configuration at the least distance, for techniques that propose
@@ -260,9 +323,9 @@ class Space(ABC):
         here = self._canonical(self.encode_all([config]))[0]
 
         def cost(name: str) -> npt.NDArray[np.float64]:
-            axis = self.points.axis[name]
-            indices = np.arange(self.points.extents[axis])
-            return np.asarray(step_size(self.parameters[axis], int(here[axis]), indices), float)
+            axis = self.axis[name]
+            indices = np.arange(self.extents[axis])
+            return np.asarray(_step_size(self.parameters[axis], int(here[axis]), indices), float)
 
         nearest = self.solutions.nearest(here.tolist(), cost, rng)
         if nearest is not None and self.are_legal(np.array([nearest]))[0]:
@@ -277,27 +340,19 @@ class Space(ABC):
     def distance(self, one: Config, other: Config) -> float:
         """Sum the relative steps on scales, and 1 for any other change."""
         steps = zip(self.parameters, self.encode(one), self.encode(other), strict=True)
-        return float(sum(step_size(parameter, here, there) for parameter, here, there in steps))
-
-    # --------------------------------------------------------------- encoding
-
-    def encode(self, config: Mapping[str, Value]) -> tuple[int, ...]:
-        """Return the index of each parameter's value, in the order of the parameters."""
-        return self.points.encode(config)
-
-    def encode_all(self, configs: Sequence[Mapping[str, Value]]) -> PointArray:
-        """Encode many configurations, shape (configs, parameters).
-
-        Raises UsageError for a value that a parameter does not have.
-        """
-        return self.points.encode_all(configs)
-
-    def decode(self, positions: Sequence[int]) -> Config:
-        """Return the configuration with these indices; the inverse of `encode`."""
-        return Config(self.points.decode(positions))
+        return float(sum(_step_size(parameter, here, there) for parameter, here, there in steps))
 
     # -------------------------------------------------------------- launching
 
     @abstractmethod
     def launch(self, config: Config, function: str, arguments: Sequence[str]) -> Launch:
         """Return the launch of a configuration; raises ExpressionError where a size is no int."""
+
+
+def _step_size(parameter: Parameter, here: int, there: Any) -> Any:
+    """Return the relative step on a scale, and 1 for any other change; `there` is one index or an
+    array."""
+    away = abs(there - here)
+    if parameter.kind in ("boolean", "enum"):
+        return away != 0
+    return away / max(1, len(parameter.values) - 1)

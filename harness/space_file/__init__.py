@@ -1,7 +1,7 @@
 """Read space files: YAML -> Spec. All validation happens here; later rooms rely on a Spec."""
 
 from harness.space_file.document import Document, read_document
-from harness.space_file.flags.selection import Notice
+from harness.space_file.flags import Notice
 from harness.space_file.legality import conditional
 from harness.space_file.load import load_spec, load_specs, make_spec, space_schema
 from harness.space_file.model import LaunchPlan, SpaceFile

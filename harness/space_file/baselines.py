@@ -26,9 +26,6 @@ _LEVEL = re.compile(
 )
 """Options that set a level from 0 to 3: of gcc and clang, nvcc, ptxas, or an OpenCL driver."""
 
-Levels = Mapping[tuple[str | None, str], Sequence[Value]]
-"""By compiler and name of a flag, the values that are baselines."""
-
 
 @dataclass(frozen=True)
 class Baseline:
@@ -54,11 +51,13 @@ def level_of(name: str) -> str | None:
 
 
 def baselines_of(
-    named: Mapping[str, Mapping[str, Value]], parameters: Sequence[Parameter], levels: Levels
+    named: Mapping[str, Mapping[str, Value]],
+    parameters: Sequence[Parameter],
+    levels: Mapping[tuple[str | None, str], Sequence[Value]],
 ) -> tuple[Baseline, ...]:
     """Return the baselines that the space names, then its compilers' levels that it does not name.
 
-    `levels` are those of flags from catalogues.
+    `levels` has those of flags from catalogues, by compiler and name of the flag.
     """
     found = [Baseline(name, tuple(sorted(values.items()))) for name, values in named.items()]
     known = {baseline.values for baseline in found}

@@ -9,9 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.space_file.program import OUTPUT, SEED, ProgramPlan
-from harness.space_file.program_model import FeatureSource, is_argument
-from harness.space_file.templates import Template
+from harness.space_file.program import (
+    OUTPUT,
+    SEED,
+    FeatureSource,
+    ProgramPlan,
+    Template,
+    is_argument,
+    names_of,
+)
 
 SOURCE = "source"
 _LISTS = "sources"
@@ -52,25 +58,22 @@ def command_line(plan: ProgramPlan, features: Sequence[str]) -> CommandLine:
     Raises NoLauncher where that cannot be done.
     """
     why = why_not_built_once(plan, features)
-    if why or plan.shell:
+    if why or plan.model.shell:
         raise NoLauncher(why or "a shell reads the arguments: write `run` as a list of words")
     end = next((k for k, t in enumerate(plan.run) if t.names & {OUTPUT, SOURCE}), 0) + 1
     given = [*features, SEED]  # the user gives a seed as well
     _check(plan.run, end, given)
     typed, inserted, positions = _behind(plan.run[end:], given)
     names = set(given)
-    mixed = [
-        template.text
-        for _, template in plan.environment
-        if template.names & names and template.whole is None
-    ]
+    environment = plan.model.environment
+    mixed = [t.text for t in environment.values() if t.names & names and t.whole is None]
     if mixed:
         raise NoLauncher(f"`{mixed[0]}` in `environment` has a feature within a text")
-    of_features = {n: t.whole for n, t in plan.environment if t.whole in names and t.whole}
+    of_features = {n: t.whole for n, t in environment.items() if t.whole in names and t.whole}
     from_variables = {f: FeatureSource(environment=n) for n, f in of_features.items()}
-    sources = {**from_variables, **positions, **dict(plan.features)}
+    sources = {**from_variables, **positions, **plan.model.features}
     _check_all(sources, features)
-    others = [(n, t) for n, t in plan.environment if n not in of_features]
+    others = [(n, t) for n, t in environment.items() if n not in of_features]
     return CommandLine(
         before=plan.run[:end],
         typed=tuple(typed),
@@ -86,14 +89,10 @@ def command_line(plan: ProgramPlan, features: Sequence[str]) -> CommandLine:
 
 def why_not_built_once(plan: ProgramPlan, features: Sequence[str]) -> str:
     """Say why a configuration is not one program for all inputs; empty where it is."""
-    named = sorted(set(features).intersection(*[_names(plan.build)]))
+    named = sorted(names_of(plan.build) & set(features))
     if named:
         return f"`build` names `{{{named[0]}}}`, so that each input has a program of its own"
     return ""
-
-
-def _names(templates: Sequence[Template]) -> frozenset[str]:
-    return frozenset[str]().union(*(template.names for template in templates))
 
 
 def _check(run: Sequence[Template], end: int, features: Sequence[str]) -> None:
@@ -103,7 +102,7 @@ def _check(run: Sequence[Template], end: int, features: Sequence[str]) -> None:
             raise NoLauncher(f"`{{{name}}}` stands before the program in `run`")
     programs = {OUTPUT, SOURCE, _LISTS}
     last = run[end - 1]
-    if (last.names & programs and last.whole is None) or _names(run[end:]) & programs:
+    if (last.names & programs and last.whole is None) or names_of(run[end:]) & programs:
         raise NoLauncher("`run` names the program within a word, or twice")
     first = run[0]
     if first.whole is None and "/" in first.text and not first.text.startswith("/"):

@@ -11,11 +11,11 @@ from pydantic.json_schema import models_json_schema
 from harness.core.errors import Fault, SpecError
 from harness.core.records import Input
 from harness.space_file import checks, program_checks
-from harness.space_file.baselines import Levels, baselines_of, check_baselines, normalised
+from harness.space_file.baselines import baselines_of, check_baselines, normalised
 from harness.space_file.compiler import check_compiler_options
 from harness.space_file.document import Document, python_space, read_space
 from harness.space_file.files import check_files
-from harness.space_file.flags.expansion import flags_of
+from harness.space_file.flags import flags_of
 from harness.space_file.legality import (
     PlacedExpression,
     by_compiler,
@@ -25,8 +25,8 @@ from harness.space_file.legality import (
 from harness.space_file.messages import validated
 from harness.space_file.model import LaunchPlan, SpaceFile
 from harness.space_file.parameters import Parameter, Placed, parameters_of
+from harness.space_file.program import ProgramSpaceFile
 from harness.space_file.program_checks import check_program
-from harness.space_file.program_model import ProgramSpaceFile
 from harness.space_file.spec import Constraint, Spec
 
 
@@ -58,13 +58,8 @@ def _load(document: Document, path: Path) -> Spec:
     checks.check_expressions(
         document, written, [*(p.name for p in parameters), *model.inputs.features]
     )
-    levels: Levels = {
-        (compiler, name): values
-        for compiler, selected in flags.selected.items()
-        for name, values in selected.levels.items()
-    }
     named = normalised(document, model.baselines, parameters)
-    baselines = baselines_of(named, parameters, levels)
+    baselines = baselines_of(named, parameters, flags.levels)
     if isinstance(model, ProgramSpaceFile):
         parts = _program_parts(document, model, inputs, written)
     else:

@@ -13,9 +13,19 @@ from harness.source.kernel_source import Source, read_source
 from harness.space_file.document import Document, Location
 from harness.space_file.files import check_functions, defined_in, read_python, reason
 from harness.space_file.legality import PlacedExpression
-from harness.space_file.program import LISTS, OUTPUT, RESERVED, SEED, ProgramPlan, digest_of
-from harness.space_file.program_model import AgainstFile, AgainstHost, ProgramSpaceFile, Word
-from harness.space_file.templates import Template
+from harness.space_file.program import (
+    LISTS,
+    OUTPUT,
+    RESERVED,
+    SEED,
+    AgainstFile,
+    AgainstHost,
+    ProgramPlan,
+    ProgramSpaceFile,
+    Template,
+    digest_of,
+    names_of,
+)
 
 CHECK = "check"
 """The function of a host module that decides whether a run is right."""
@@ -27,47 +37,17 @@ def check_program(
     document: Document, model: ProgramSpaceFile, inputs: Sequence[Input]
 ) -> ProgramPlan | None:
     """Return the plan of the program; note its faults and return None where it has any."""
-    folder = document.folder_of("program")
-    model = _with_verify_from(model, document.folder_of("verify"), folder)
+    folder, verify_folder = document.folder_of("program"), document.folder_of("verify")
     build, run = list(_command(document, model, "build")), list(_command(document, model, "run"))
     _check_placeholders(document, model, build, run)
     _check_features(document, model, folder)
     sources = tuple(_sources(document, model, folder))
-    digests = list(_host(document, model, folder))
+    digests = list(_host(document, model, verify_folder))
     if document.faults:
         return None
-    program = model.program
-    plan = ProgramPlan(
-        build=tuple(template for _, template in build),
-        run=tuple(template for _, template in run),
-        shell=program.shell,
-        environment=tuple(program.environment.items()),
-        sources=sources,
-        folder=folder,
-        files=tuple(program.files),
-        time=None if program.time == "wall" else program.time,
-        verify=model.verify,
-        limits=program.limits,
-        version=_plain_words(program.version),
-        device=_plain_words(program.device),
-        features=tuple(program.features.items()),
-    )
+    plan = ProgramPlan(model.program, model.verify, folder, verify_folder, sources)
     digests += _content(document, plan, inputs)
     return dataclasses.replace(plan, digests=tuple(digests))
-
-
-def _with_verify_from(model: ProgramSpaceFile, folder: Path, program: Path) -> ProgramSpaceFile:
-    """Return the model with the path under `verify` relative to the program's folder."""
-    against = model.verify.against
-    if folder == program or isinstance(against, str):
-        return model
-    ((key, name),) = against.model_dump().items()
-    moved = against.model_copy(update={key: os.path.relpath(folder / name, program)})
-    return model.model_copy(update={"verify": model.verify.model_copy(update={"against": moved})})
-
-
-def _plain_words(words: Sequence[Word] | None) -> tuple[str, ...] | None:
-    return None if words is None else tuple(map(str, words))
 
 
 # ------------------------------------------------------------------------------ placeholders
@@ -156,7 +136,7 @@ def _check_there(
 ) -> None:
     """Check for `{output}` where something is built, and for `{flags}` where flags are tuned."""
     for key, placed in (("build", build), ("run", run)):
-        names = frozenset[str]().union(*(template.names for _, template in placed))
+        names = names_of(template for _, template in placed)
         location: Location = ("program", key)
         if build and OUTPUT not in names:
             what = "where the built program goes" if key == "build" else "the built program"
@@ -183,7 +163,7 @@ def check_use(
                 "program.run nor in program.environment, so tuning it would change nothing"
             )
             document.fault(("parameters", name), text)
-    used = used.union(*(template.names for template in plan.files))
+    used |= names_of(plan.model.files)
     features = model.inputs.features
     count = model.inputs.count or len(model.inputs.values or ())
     if count > 1 and not used & set(features):

@@ -21,7 +21,7 @@ from harness.space_file import messages
 from harness.space_file.baselines import Baseline
 from harness.space_file.compiler import CompilersModel
 from harness.space_file.document import located
-from harness.space_file.flags.selection import Notice, SelectedFlags
+from harness.space_file.flags import Notice, SelectedFlags
 from harness.space_file.model import LaunchPlan, Measure, Search, Verify
 from harness.space_file.parameters import Parameter
 from harness.space_file.program import ProgramPlan

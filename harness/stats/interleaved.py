@@ -13,27 +13,23 @@ from harness.core.records import Config, Interleaved, Measurement, Outcome
 from harness.stats.timing import mean_log
 
 
-def merge_sessions(sessions: Sequence[Interleaved]) -> dict[Config, Measurement]:
+def merge_sessions(
+    sessions: Sequence[Interleaved], *, is_scaled: bool = True
+) -> dict[Config, Measurement]:
     """Return the latest measurement of each configuration; `sessions` are ordered by time.
 
     The machine's drift is removed: the samples of a round are scaled by one factor, so that every
     round has the same geometric mean over the configurations that later sessions have too, such as
     the default (in the last session: over all configurations). Times of earlier sessions are then
     on the scale of later ones. A session is left out if nothing in it worked, or if no shared
-    configurations link it to the last session, directly or through others.
+    configurations link it to the last session, directly or through others. Unless `is_scaled`, the
+    samples are as they were measured: this tells what worked, at less cost.
     """
     merged: dict[Config, Measurement] = {}
     for session in _linked(sessions):
-        factors = _round_factors(session, merged)
-        merged = {m.config: _scaled(m, factors) for m in session} | merged
-    return merged
-
-
-def merged_unscaled(sessions: Sequence[Interleaved]) -> dict[Config, Measurement]:
-    """Return the measurements of `merge_sessions` with the samples as they were measured; this
-    tells what worked, at less cost."""
-    merged: dict[Config, Measurement] = {}
-    for session in _linked(sessions):
+        if is_scaled:
+            factors = _round_factors(session, merged)
+            session = [_scaled(measurement, factors) for measurement in session]
         merged = {m.config: m for m in session} | merged
     return merged
 

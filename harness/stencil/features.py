@@ -25,20 +25,8 @@ from typing import Any
 
 import numpy as np
 
+from harness.stencil import nest
 from harness.stencil.arith import Span
-from harness.stencil.nest import (
-    Assignment,
-    Barrier,
-    Buffer,
-    Call,
-    Inside,
-    Load,
-    Loop,
-    LoopNest,
-    NdRange,
-    Statement,
-    Term,
-)
 from harness.stencil.types import ELEMENT_BYTES, size_bytes
 
 _SIZES = tuple(f"{whole}_size_{axis}" for whole in ("global", "local") for axis in "xyz")
@@ -61,7 +49,7 @@ RESIDENT_THREADS, CACHE_BYTES = 2048, 128 << 10
 """What a multiprocessor of the usual GPU has."""
 
 
-Loops = tuple[Loop, ...]
+Loops = tuple[nest.Loop, ...]
 
 
 @dataclass(frozen=True)
@@ -73,7 +61,7 @@ class _Access:
 
     kind: str
     space: str
-    target: Load | None
+    target: nest.Load | None
     loops: Loops
     times: int
 
@@ -81,7 +69,7 @@ class _Access:
 _Event = _Access | tuple[str, int]
 
 
-def features(kernel: LoopNest) -> dict[str, float]:
+def features(kernel: nest.LoopNest) -> dict[str, float]:
     """Compute the features by name, in the order of FEATURES."""
     ndrange = kernel.ndrange
     threads = math.prod(ndrange.local + ndrange.groups)
@@ -108,35 +96,35 @@ def features(kernel: LoopNest) -> dict[str, float]:
 # ------------------------------------------------------------------------------------- counting
 
 
-def _events(block: list[Statement], loops: Loops, times: int) -> Iterator[_Event]:
+def _events(block: list[nest.Statement], loops: Loops, times: int) -> Iterator[_Event]:
     """Yield the accesses and counts of a block that all threads together enter `times` times."""
     for statement in block:
-        if isinstance(statement, Loop):
+        if isinstance(statement, nest.Loop):
             iterations = times // statement.workers * statement.extent
             if statement.form == "for":
                 yield "loop_bodies", iterations
             elif statement.form == "if":
                 yield "ifs", times
             yield from _events(statement.body, (*loops, statement), iterations)
-        elif isinstance(statement, Barrier):
+        elif isinstance(statement, nest.Barrier):
             yield "barriers", times
-        elif isinstance(statement, Assignment):
+        elif isinstance(statement, nest.Assignment):
             target = statement.target
             yield _Access("stores", target.buffer.space, target, loops, times)
             yield from _of_term(statement.value, loops, times)
 
 
 def _of_term(
-    term: Term, loops: tuple[Loop, ...], times: int
+    term: nest.Term, loops: tuple[nest.Loop, ...], times: int
 ) -> Iterator[_Access | tuple[str, int]]:
-    if isinstance(term, Load):
+    if isinstance(term, nest.Load):
         yield _Access("loads", term.buffer.space, term, loops, times)
-    elif isinstance(term, Inside):
+    elif isinstance(term, nest.Inside):
         yield "ifs", times
         yield from _of_term(term.term, loops, times)
-    elif isinstance(term, Call):
+    elif isinstance(term, nest.Call):
         for argument in term.arguments:
-            if isinstance(argument, Call):
+            if isinstance(argument, nest.Call):
                 yield _Access("stores", "private", None, loops, times)
                 yield _Access("loads", "private", None, loops, times)
             yield from _of_term(argument, loops, times)
@@ -145,7 +133,7 @@ def _of_term(
 # ---------------------------------------------------------------------- cache lines, working set
 
 
-def _cache_lines(accesses: list[_Access], ndrange: NdRange) -> float:
+def _cache_lines(accesses: list[_Access], ndrange: nest.NdRange) -> float:
     """Count the cache lines of an access by distances in one warp, as the paper does."""
     linear = np.arange(min(WARP, math.prod(ndrange.local)))
     x, y, _ = ndrange.local
@@ -165,7 +153,7 @@ def _cache_lines(accesses: list[_Access], ndrange: NdRange) -> float:
 
 
 def _inner_point(
-    loops: Loops, lanes: tuple[Any, ...], ndrange: NdRange
+    loops: Loops, lanes: tuple[Any, ...], ndrange: nest.NdRange
 ) -> tuple[dict[str, Any], Any]:
     """Return the loop variables in one warp, and which of its threads are active.
 
@@ -183,13 +171,13 @@ def _inner_point(
     return values, active
 
 
-def _working_set(accesses: list[_Access], ndrange: NdRange) -> float:
+def _working_set(accesses: list[_Access], ndrange: nest.NdRange) -> float:
     """Return the bytes that the groups of a multiprocessor touch at a time, over its cache.
 
     A group touches a box of each array, in whole lines: from the least to the largest index in each
     dimension.
     """
-    boxes: dict[Buffer, list[Span]] = {}
+    boxes: dict[nest.Buffer, list[Span]] = {}
     for access in accesses:
         assert access.target is not None
         spans = {loop.variable.name: _span(loop, ndrange) for loop in access.loops}
@@ -203,7 +191,7 @@ def _working_set(accesses: list[_Access], ndrange: NdRange) -> float:
     return lines * LINE_BYTES * groups / CACHE_BYTES
 
 
-def _span(loop: Loop, ndrange: NdRange) -> Span:
+def _span(loop: nest.Loop, ndrange: nest.NdRange) -> Span:
     """Return the least and the largest value of a loop's variable in a group in the middle.
 
     What a group or a thread of the whole grid takes after its first element is left out.

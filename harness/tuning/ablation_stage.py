@@ -12,7 +12,6 @@ from harness.results import ABLATION, by_configs
 from harness.results.ablation import TOLERANCE, Ablation, AblationStep, StepResult
 from harness.stats.timing import TimeRatio, time_ratio
 from harness.tuning.finals import final_seeds
-from harness.tuning.interleaved import measure_interleaved
 from harness.tuning.sharing import run_stage
 from harness.tuning.state import State
 
@@ -64,11 +63,7 @@ def _ablated(state: State, report: InputReport, flags: Sequence[str]) -> Ablatio
     rounds = max(_ROUNDS, state.spec.measure.repeats)
     stored = state.interleaved(problem, ABLATION)
     by_pair = {
-        pair: [
-            of_time
-            for of_time in of_pair
-            if of_time[0].timing and of_time[0].timing.count == rounds
-        ]
+        pair: [group for group in of_pair if group[0].timing and group[0].timing.count == rounds]
         for pair, of_pair in by_configs(stored).items()
     }
     used = Counter[tuple[Config, ...]]()
@@ -81,8 +76,8 @@ def _ablated(state: State, report: InputReport, flags: Sequence[str]) -> Ablatio
         used[pair] += 1
         if len(of_pair) < used[pair]:  # a repeated request wants fresh samples
             of_pair.append(
-                measure_interleaved(
-                    state, problem, configs, stage=ABLATION, rounds=rounds, seeds=seeds
+                state.measure_interleaved(
+                    problem, configs, stage=ABLATION, rounds=rounds, seeds=seeds
                 )
             )
         return of_pair[used[pair] - 1]

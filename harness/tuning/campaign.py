@@ -15,17 +15,16 @@ from harness.measure.measurer import Measurer
 from harness.results import Store
 from harness.results.ablation import Ablation
 from harness.results.campaigns import campaigns
-from harness.results.compatible import with_known_values
 from harness.results.notes import limit_notes
-from harness.results.versions import KernelVersion, kernel_versions
+from harness.results.provenance import KernelVersion, kernel_versions
+from harness.results.read import with_known_values
 from harness.search import EndReason, Progress, Searched
 from harness.tuning.ablation_stage import ablate_winners
 from harness.tuning.crossing import cross_measure, measure_candidates, measure_defaults
 from harness.tuning.devices import DevicePool
 from harness.tuning.finals import final_reports
-from harness.tuning.plan import CampaignPlan
 from harness.tuning.searching import Searching
-from harness.tuning.state import State
+from harness.tuning.state import CampaignPlan, State
 from harness.tuning.validation import UniformSampling, Validation, describe_validation
 
 _FIRST_TESTS = 4

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from harness.core.records import Config, Input, Measurement, Outcome
+from harness.core.records import Config, Input, Interleaved, Measurement, Outcome, StopReason
 from harness.dispatch.candidates import Applies, applies_where, interleaved_matrix, shortlist
 from harness.dispatch.single import single_configs
 from harness.results import CANDIDATE, CHOICE, CROSS, FINAL, MeasurementRow
 from harness.space.launches import launch_constraints
 from harness.stats.interleaved import merge_sessions
-from harness.tuning.interleaved import is_complete, measure_interleaved
 from harness.tuning.sharing import run_stage
 from harness.tuning.state import State
 
@@ -75,7 +74,7 @@ def measure_candidates(state: State) -> None:
         CANDIDATE,
         "candidates on every input, interleaved",
         wanted,
-        partial(measure_interleaved, state, stage=CANDIDATE, rounds=_rounds(state)),
+        partial(state.measure_interleaved, stage=CANDIDATE, rounds=_rounds(state)),
         lambda left: f"candidates on {left} inputs",
     )
 
@@ -137,3 +136,31 @@ def _is_measured(state: State, problem: Input, configs: Sequence[Config]) -> boo
         config in merged and (merged[config].timing or merged[config].outcome.settles)
         for config in configs
     )
+
+
+def is_complete(
+    stored: Interleaved,
+    configs: Sequence[Config],
+    *,
+    rounds: int,
+    known: Mapping[Config, object],
+) -> bool:
+    """Whether stored results are of exactly these configurations, each with all its rounds.
+
+    `known` holds the configurations that the search measured. Results in which nothing worked are
+    incomplete, since that may have been the device's fault.
+    """
+    return (
+        {measured.config for measured in stored} == set(configs)
+        and any(measured.timing for measured in stored)
+        and all(_is_final(measured, rounds, measured.config in known) for measured in stored)
+    )
+
+
+def _is_final(measured: Measurement, rounds: int, has_worked: bool) -> bool:
+    """Whether a result stands. A timeout or crash of a configuration that worked in the search may
+    be chance; other failures stand."""
+    timing = measured.timing
+    if timing is None:
+        return measured.outcome.settles or not has_worked
+    return timing.count == rounds or timing.stopped is StopReason.RECORDED

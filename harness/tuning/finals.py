@@ -25,8 +25,7 @@ from harness.results import CANDIDATE, CHOICE, FINAL
 from harness.results.notes import Notes
 from harness.space import Space
 from harness.stats.interleaved import is_shown, refuted
-from harness.tuning.crossing import single_on
-from harness.tuning.interleaved import is_complete, measure_interleaved
+from harness.tuning.crossing import is_complete, single_on
 from harness.tuning.sharing import do_work
 from harness.tuning.state import State
 
@@ -180,4 +179,4 @@ def _measured(
     stored, known = state.interleaved(problem, stage), state.measured(problem)
     if stored and is_complete(stored[-1], configs, rounds=rounds, known=known):
         return stored[-1]
-    return measure_interleaved(state, problem, configs, stage=stage, rounds=rounds, seeds=seeds)
+    return state.measure_interleaved(problem, configs, stage=stage, rounds=rounds, seeds=seeds)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import islice
 
@@ -21,7 +20,7 @@ from harness.core.arrays import Flags
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input
 from harness.core.text import counted, first_few
-from harness.models.encoding.columns import nearest_first
+from harness.models.columns import nearest_first
 from harness.models.transfer_prior import TransferData
 from harness.search import (
     EndedSearch,
@@ -182,10 +181,9 @@ class Searching:
             made = answers.selected[:count]
             last = columns.measurement(int(made[-1]))
             best = last if is_best[count - 1] else best
-            outcomes_so_far = Counter(outcomes.values[code] for code in outcomes.codes[made])
-            shared = int((columns.shared_with.codes[made] != columns.shared_with.code(None)).sum())
+            so_far = answers.take(made)
             replayed, reported = count - reported, count
-            counts = replayed, outcomes_so_far, shared
+            counts = replayed, so_far.outcomes, int(so_far.is_shared.sum())
             self._note(Progress(search.plan, ordinals[count], total, last, best, *counts))
         return Searched(ended.run_id, ordinals[-1], ended.ended)
 

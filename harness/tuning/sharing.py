@@ -1,22 +1,25 @@
 """Share work on inputs out over equal devices, with a thread for each device.
 
-A thread takes the next input and runs the campaign's own code for it. One thread at a time does
-that (harness.tuning.baton); the others wait for their devices. Whatever a thread has written is
+A thread takes the next input and runs the campaign's own code for it. The search, OpenTuner, the
+database and the display are written for one thread: so the thread that has the baton runs, and
+hands it on only while it waits for its device or for builds. Whatever a thread has written is
 committed before another one goes on, so that no rollback undoes the work of another.
 """
 
 from __future__ import annotations
 
 import queue
+import random
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, Generic, TypeVar
+
+import numpy as np
 
 from harness.core.errors import BackendUnavailable
 from harness.core.records import Input
-from harness.tuning.baton import Baton
 from harness.tuning.devices import MOST_FAULTS, SharedDevice, call_now
 from harness.tuning.state import State
 
@@ -66,6 +69,65 @@ def do_work(
             return len(work) - number
         step(problem, item)
     return 0
+
+
+class Baton:
+    """Held by one thread at a time. Each thread finds Python's and numpy's global generators as it
+    left them: techniques draw from them, and a seed shall repeat a search.
+    """
+
+    def __init__(self) -> None:
+        self._free = threading.Condition(threading.Lock())
+        self._states = threading.local()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the baton."""
+        self._take()
+        try:
+            yield
+        finally:
+            self._give()
+
+    @contextmanager
+    def handed_on(self) -> Iterator[None]:
+        """Let others hold the baton, and take it back at the end."""
+        self._give()
+        try:
+            yield
+        finally:
+            self._take()
+
+    def wait(self) -> None:
+        """Hand the baton on until another thread calls `notify`."""
+        self._save()
+        self._free.wait()
+        self._restore()
+
+    def notify(self) -> None:
+        """Wake the threads that wait; this one holds the baton."""
+        self._free.notify_all()
+
+    def keep(self) -> None:
+        """Take the baton for ever, so that no other thread goes on."""
+        self._free.acquire()
+
+    def _take(self) -> None:
+        self._free.acquire()
+        self._restore()
+
+    def _give(self) -> None:
+        self._save()
+        self._free.release()
+
+    def _save(self) -> None:
+        self._states.kept = random.getstate(), np.random.get_state()
+
+    def _restore(self) -> None:
+        if hasattr(self._states, "kept"):
+            state, numpy_state = self._states.kept
+            random.setstate(state)
+            np.random.set_state(numpy_state)
 
 
 class Stopped(BaseException):
@@ -216,7 +278,7 @@ class SharedWork(Generic[Work]):
             return
         self._pool.take_out(device)
         for problem, config in device.failed:
-            self._state.forget(problem, config)
+            self._state.known(problem).pop(config, None)  # to be measured again
         self._state.warn(
             f"{device} failed {MOST_FAULTS} times in a row and is not used any more, its inputs go "
             f"to the others: {error}"

@@ -1,4 +1,4 @@
-"""The state that the stages of a campaign share: where it measures, and what is known so far."""
+"""The plan of a campaign, and the state that its stages share: where it measures, what is known."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 import numpy as np
 
 from harness.analysis.inputs import fastest
-from harness.analysis.search_counts import SearchCounts
 from harness.core.arrays import Flags
 from harness.core.errors import HostModuleError
 from harness.core.machine import notes
@@ -25,7 +25,8 @@ from harness.core.records import (
 )
 from harness.display.progress import Display
 from harness.measure.measurer import Measurer
-from harness.measure.trial.occasions import new_seed
+from harness.measure.trial.occasions import ONE_OCCASION, new_seed
+from harness.recordings.recording import Recording
 from harness.recordings.space import ListedSpace
 from harness.results import (
     LEFT_OUT,
@@ -39,10 +40,48 @@ from harness.results import (
 )
 from harness.results.measured import Measured, MeasuredConfigs, measured_by_input
 from harness.results.notes import device_facts
+from harness.search import SearchOptions
 from harness.search.transfer import StoredSources, TransferSources
 from harness.space import ConstrainedSpace, Space
+from harness.space_file import Spec
 from harness.tuning.devices import DevicePool, SharedDevice
-from harness.tuning.plan import CampaignPlan
+
+
+@dataclass(frozen=True)
+class Stages:
+    """The stages after the search.
+
+    `cross` measures every winner on every input, and a few candidates interleaved. `ablate` finds
+    the flags that a winner needs. `finalists` of each input are measured once more beside the
+    default; by default two or three.
+    """
+
+    cross: bool = True
+    ablate: bool = True
+    finalists: int | None = None
+
+
+@dataclass(frozen=True)
+class CampaignPlan:
+    """What a campaign tunes, and how.
+
+    With a `target` the inputs are not searched but sampled, until a tree predicts times with this
+    median relative error (harness.tuning.validation). `warm_start` are recordings of the same
+    kernel on other devices, to learn from; `other_devices` says whether new searches start from
+    the results of other devices in the database. `fresh` uses no earlier measurements. `arguments`
+    are the words that the user typed after `tune`, for the database. With a `recording`, its
+    configurations are searched.
+    """
+
+    spec: Spec
+    options: SearchOptions
+    stages: Stages = field(default_factory=Stages)
+    target: float | None = None
+    warm_start: Sequence[Recording] = ()
+    other_devices: bool = False
+    fresh: bool = False
+    arguments: Sequence[str] = ()
+    recording: Recording | None = None
 
 
 class State:
@@ -128,10 +167,6 @@ class State:
         """Show a problem that does not end the campaign."""
         self.display.warn(text)
 
-    def forget(self, problem: Input, config: Config) -> None:
-        """Forget a failure, so that the configuration is measured again."""
-        self.known(problem).pop(config, None)
-
     def skip_rest(self, stage: str, skipped: str) -> None:
         """Warn, and store, that a stage skipped something since the time is up."""
         notice = f"the time is up: {skipped} skipped; tune again with a longer --max-time"
@@ -170,7 +205,7 @@ class State:
         if self.measurer.is_replay:  # a recording would answer the same again
             return np.zeros(len(rows), dtype=np.bool_)
         program, columns = self.spec.program, rows.columns
-        deadline_s = program.limits.deadline_s if program else None
+        deadline_s = program.model.limits.deadline_s if program else None
         allowed_s = min(self.spec.measure.timeout_s, deadline_s or math.inf)
         outcomes, wall_s = rows.of(columns.outcomes.codes), rows.of(columns.others["wall_s"].values)
         timed_out = (outcomes == columns.outcomes.code(Outcome.TIMEOUT)) & (wall_s < allowed_s)
@@ -197,12 +232,25 @@ class State:
             self._interleaved[key] = interleaved_groups(self._earlier_rows(problem, [stage]))
         return self._interleaved[key]
 
-    def add_interleaved(self, problem: Input, stage: str, measured: Interleaved) -> None:
-        """Store interleaved measurements."""
+    def measure_interleaved(
+        self,
+        problem: Input,
+        configs: Sequence[Config],
+        *,
+        stage: str,
+        rounds: int,
+        seeds: Sequence[int] = ONE_OCCASION,
+    ) -> Interleaved:
+        """Measure configurations interleaved, so that drift affects all alike, on an occasion for
+        each seed, and store the results."""
+        measured = self.measurer_for(problem).measure_interleaved(
+            self.space(problem), problem, configs, rounds, seeds
+        )
         store, run_id, plan = self.store, self.runs[problem], self.run_plan(problem)
         store.transact(lambda: store.add_interleaved(run_id, plan, stage, measured))
         self.note_device(problem)
         self.interleaved(problem, stage).append(measured)
+        return measured
 
     def data_seed(self, problem: Input) -> int:
         """Return the seed of the new data of an input: it is drawn when it is first asked for, and
@@ -236,7 +284,7 @@ class State:
         """Return the fastest measurement; None where nothing worked."""
         if problem in self._known:
             return fastest(self.measured(problem).values())
-        return SearchCounts(self._stored(problem)).fastest
+        return self._stored(problem).fastest
 
     # ---------------------------------------------------------- inputs left out
 

@@ -22,11 +22,11 @@ import numpy as np
 
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement, Outcome, SampleRole
+from harness.models.folds import ErrorSummary, relative_errors
 from harness.models.starchart import Axis, Growth, TreeTarget, grow
-from harness.models.starchart.judging import ErrorSummary, relative_errors
 from harness.search import InputSearch, Progress, search_input
 from harness.search.driver import MAX_FREE_IN_A_ROW
-from harness.search.techniques.self_contained import REFUSALS
+from harness.search.techniques import REFUSALS
 from harness.tuning.state import State
 
 RESERVED = 200

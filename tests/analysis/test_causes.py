@@ -22,7 +22,7 @@ from harness.core.records import Config, Input, Measurement, Outcome, StopReason
 from harness.results.ablation import Ablation, AblationStep, StepResult, ablation_lines
 from harness.stats.timing import TimeRatio
 from harness.tuning.ablation_stage import ablate
-from tests.helpers.replays import FormulaMeasurer, make_spec, opened
+from tests.helpers.replays import FormulaMeasurer, make_spec, ran
 
 DEFAULT: dict[str, Value] = {
     "fast": False,
@@ -88,10 +88,7 @@ def test_the_pair_and_the_value_that_explain_failures_are_found() -> None:
     builds, wrong = tried(planted).causes()
     assert (builds.kind, conditions(builds)) == (Outcome.BUILD_FAILED, {"cache = cg"})
     assert (builds.failed, builds.others_failed) == (builds.count, 0)
-    assert (wrong.kind, conditions(wrong)) == (
-        Outcome.WRONG_RESULT,
-        {"fast = true", "ftz = false"},
-    )
+    assert (wrong.kind, conditions(wrong)) == (Outcome.WRONG_RESULT, {"fast = true", "ftz = false"})
     assert wrong.count + wrong.others == 600 - builds.count  # what did not build tells nothing
     assert wrong.failed > 0.8 * wrong.count
     assert str(builds) == (
@@ -107,10 +104,7 @@ def test_a_bound_on_numbers_and_two_causes_of_one_kind_are_found() -> None:
         return Outcome.LAUNCH_FAILED if unroll >= 4 or config["f0"] else Outcome.OK
 
     found = tried(end).causes()
-    assert list(map(conditions, found)) == [
-        {"f0 = true"},
-        {"unroll >= 4", "f0 = false"},
-    ]
+    assert list(map(conditions, found)) == [{"f0 = true"}, {"unroll >= 4", "f0 = false"}]
     assert all(cause.failed == cause.count and not cause.others_failed for cause in found)
     assert found[0].others == found[1].others == 600 - found[0].count - found[1].count
 
@@ -159,22 +153,19 @@ def test_two_causes_that_are_perfect_together_are_both_found() -> None:
     ]
 
 
-def test_the_example_of_a_failure_is_the_one_that_differs_least_from_the_default() -> None:
-    def wrong(**values: Value) -> Measurement:
-        config = Config({**DEFAULT, **values})
-        return Measurement(config, Input({"n": 1}), Outcome.WRONG_RESULT, message="off by 3")
+def failed(**values: Value) -> Measurement:
+    config = Config({**DEFAULT, **values})
+    return Measurement(config, Input({"n": 1}), Outcome.IMPLAUSIBLE, message="too fast")
 
-    failures = [wrong(fast=True, ftz=True), wrong(fast=True), wrong(f1=True), wrong(unroll=2)]
+
+def test_the_example_of_a_failure_is_the_one_that_differs_least_from_the_default() -> None:
+    failures = [failed(fast=True, ftz=True), failed(fast=True), failed(f1=True), failed(unroll=2)]
     measured = {failures[0].input: {m.config: m for m in failures}}
     lines = list(describe_failures(measured, Config(DEFAULT)))
-    assert lines[1:3] == ["    4 wrong_result: off by 3", "        for example fast=true on (n=1)"]
+    assert lines[1:3] == ["    4 implausible: too fast", "        for example fast=true on (n=1)"]
 
 
 def test_failures_after_the_search_are_listed_of_configurations_that_had_worked() -> None:
-    def failed(**values: Value) -> Measurement:
-        config = Config({**DEFAULT, **values})
-        return Measurement(config, Input({"n": 1}), Outcome.IMPLAUSIBLE, message="too fast")
-
     searched, later = failed(fast=True), failed(unroll=2)
     measured = {searched.input: {searched.config: searched}}
     lines = list(describe_failures(measured, Config(DEFAULT), [searched, later]))
@@ -184,14 +175,6 @@ def test_failures_after_the_search_are_listed_of_configurations_that_had_worked(
         "    1 implausible in interleaved measurements: too fast",
         "        for example unroll=2 on (n=1)",
     ]
-
-
-def test_failures_by_chance_have_no_cause() -> None:
-    for seed in range(10):
-        found = tried(
-            lambda _, rng: Outcome.CRASHED if rng.random() < 0.2 else Outcome.OK, seed=seed
-        )
-        assert found.causes() == []
 
 
 def by_digest(kind: Outcome, one_in: int) -> Ends:
@@ -212,7 +195,7 @@ def test_the_same_failure_on_many_inputs_is_evidence_once() -> None:
 @pytest.mark.parametrize("flips", [0, 1, 20])
 def test_one_test_that_ends_by_chance_makes_no_cause(flips: int) -> None:
     """Configurations fail at random, each alike on all its inputs but for a few tests."""
-    for seed in range(4):
+    for seed in range(2):
         found = tried(by_digest(Outcome.CRASHED, 3), count=30, inputs=24, seed=seed)
         for row in random.Random(seed).sample(range(720), flips):
             failed = found.outcomes[row] is Outcome.CRASHED
@@ -394,8 +377,7 @@ def flag_s(_: Input, config: Config) -> float:
 
 def test_analyse_prints_causes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spec, database = make_spec(tmp_path, SPACE), tmp_path / "r.db"
-    with opened(spec, database, FormulaMeasurer(flag_s), test_limit=60) as (run, _):
-        run.run()
+    ran(spec, database, FormulaMeasurer(flag_s), test_limit=60)
     assert main([str(database)]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert (

@@ -19,7 +19,7 @@ from harness.results.view import Results, read_results, the_one
 from harness.search.driver import Driver
 from harness.space_file import Spec
 from harness.tuning.state import State
-from tests.helpers.replays import SPACE, FormulaMeasurer, make_spec, opened
+from tests.helpers.replays import SPACE, FormulaMeasurer, make_spec, opened, ran
 
 THREE = SPACE.replace("{m: 4096, n: 64}]", "{m: 4096, n: 64}, {m: 512, n: 512}]")
 ILLEGAL = "no configuration is legal on this device; the default: it is too large"
@@ -39,8 +39,7 @@ def tune(spec: Spec, folder: Path, *inputs: Input, database: str = "r.db", **opt
     """A command on some of the inputs."""
     chosen = dataclasses.replace(spec, inputs=inputs)
     measurer = FormulaMeasurer(**options)
-    with opened(chosen, folder / database, measurer, test_limit=6) as (campaign, _):
-        campaign.run()
+    ran(chosen, folder / database, measurer, test_limit=6)
 
 
 class BrokenHost(FormulaMeasurer):
@@ -83,8 +82,7 @@ def test_what_the_time_did_not_suffice_for_is_reported_until_it_is_done(
     assert others[:2] == [stopped, cut]
     assert ("inputs", "1 of 2 requested") in facts_of(results)
 
-    with opened(spec, tmp_path / "r.db", measurer) as (campaign, _):
-        campaign.run()
+    ran(spec, tmp_path / "r.db", measurer)
     assert not not_measured(read(tmp_path))
     assert not list(reservations(read(tmp_path)))
 
@@ -112,8 +110,7 @@ def test_after_ctrl_c_the_inputs_that_were_still_to_come_are_named(tmp_path: Pat
     ],
 )
 def test_a_run_that_measured_nothing_has_a_reason(tmp_path: Path, state: str, why: str) -> None:
-    with opened(make_spec(tmp_path), tmp_path / "r.db", FormulaMeasurer()) as (campaign, _):
-        campaign.run()
+    ran(make_spec(tmp_path), tmp_path / "r.db", FormulaMeasurer())
     results = read(tmp_path)
     problem = results.runs[0].problem
     run = Run("u", problem, "t", 0, 1, "2026-01-01", "2026-01-01", state)
@@ -166,8 +163,7 @@ def test_a_space_with_nothing_legal_at_all_is_known_and_has_a_page(tmp_path: Pat
     spec, inputs = three(tmp_path)
     measurer = FormulaMeasurer()
     measurer.limits = DeviceLimits(1, (1, 1, 1), (1, 1, 1), 1, 1, 1)
-    with opened(spec, tmp_path / "r.db", measurer) as (campaign, _):
-        reports = campaign.run()
+    reports = ran(spec, tmp_path / "r.db", measurer).reports
     assert measurer.asked == []
     assert not any(report.is_exhausted for report in reports)
     results = read(tmp_path)
@@ -181,8 +177,7 @@ def test_a_broken_host_module_is_the_reported_reason(tmp_path: Path) -> None:
     spec = make_spec(tmp_path)
     first, second = spec.inputs
     for after in ({first: 0, second: 0}, {first: 0, second: 3}):
-        with opened(spec, tmp_path / "r.db", BrokenHost(after)) as (campaign, _):
-            campaign.run()
+        ran(spec, tmp_path / "r.db", BrokenHost(after))
         why = {problem: f"left out: {BROKEN}" for problem, tests in after.items() if tests == 0}
         assert not_measured(read(tmp_path)) == why
     notice = f"Not completely measured: ({second}): left out: {BROKEN}."

@@ -14,10 +14,9 @@ from harness.analysis.coverage import input_reports, reservations
 from harness.analysis.energy import input_energies
 from harness.analysis.explain import explain, samples
 from harness.api.describing import describe_results
-from harness.api.documents import ObservedDocument
+from harness.api.options import AnalyseOptions
 from harness.commands.analyse import main
 from harness.commands.analyse.tree import print_tree
-from harness.commands.result_options import AnalyseOptions
 from harness.core.kept import Kept
 from harness.core.records import Config, Input, Measurement
 from harness.core.text import format_energy
@@ -28,7 +27,7 @@ from harness.models.starchart import TreeTarget, importance
 from harness.report.findings import Findings
 from harness.report.sections import sections
 from harness.results.view import Results, read_results, the_one
-from tests.helpers.replays import FormulaMeasurer, make_spec, opened
+from tests.helpers.replays import FormulaMeasurer, make_spec, ran
 
 SPACE = """\
 name: small
@@ -75,8 +74,7 @@ class PoweredMeasurer(FormulaMeasurer):
 @pytest.fixture(scope="module")
 def database(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("energy")
-    with opened(make_spec(folder, SPACE), folder / "r.db", PoweredMeasurer(time_s)) as (run, _):
-        run.run()
+    ran(make_spec(folder, SPACE), folder / "r.db", PoweredMeasurer(time_s))
     return str(folder / "r.db")
 
 
@@ -116,8 +114,9 @@ def test_energies_stand_in_the_json(results: Results) -> None:
     (found, *_) = describe_results(Findings(results)).inputs
     energy_j = power_w(Config(found.best)) * found.time_s
     spread_j = energy_j / 100
-    assert found.energy_j == ObservedDocument(pytest.approx(energy_j), pytest.approx(spread_j))
-    assert found.default_energy_j == ObservedDocument(pytest.approx(0.048), pytest.approx(48e-5))
+    observed = [dict(energy or ()) for energy in (found.energy_j, found.default_energy_j)]
+    assert observed[0] == pytest.approx({"value": energy_j, "spread": spread_j})
+    assert observed[1] == pytest.approx({"value": 0.048, "spread": 48e-5})
 
 
 def test_energy_that_is_not_known_of_the_default_is_a_dash(results: Results) -> None:
@@ -188,8 +187,7 @@ def test_the_report_has_the_energy_and_the_tree_of_power(results: Results, kept:
 
 def test_without_sensors_nothing_is_said(tmp_path: Path) -> None:
     measurer = FormulaMeasurer(time_s)
-    with opened(make_spec(tmp_path, SPACE), tmp_path / "r.db", measurer, test_limit=2) as (run, _):
-        run.run()
+    ran(make_spec(tmp_path, SPACE), tmp_path / "r.db", measurer, test_limit=2)
     plain = the_one(read_results([str(tmp_path / "r.db")]))
     assert list(throttled_lines(plain)) == []
     assert not any("GPU" in line for line in reservations(plain))

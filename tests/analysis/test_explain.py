@@ -15,17 +15,18 @@ from rich.console import Console
 
 from harness.analysis import explain as explanation
 from harness.analysis.explain import Samples, explain, pooled, samples
+from harness.api.options import AnalyseOptions
 from harness.commands.analyse import main, tree
-from harness.commands.result_options import AnalyseOptions
 from harness.core.errors import UsageError
 from harness.core.kept import Kept
 from harness.core.records import Config, Environment, Input
 from harness.dispatch.candidates import matrix_of
 from harness.dispatch.learners import gadapt_judgement
-from harness.models.starchart import Accuracy, TreeTarget, cross_validate, importance
+from harness.models.folds import Accuracy, cross_validate
+from harness.models.starchart import TreeTarget, importance
 from harness.results import MeasurementRow
 from harness.results.view import Results, read_results, the_one
-from tests.helpers.replays import FormulaMeasurer, make_spec, opened
+from tests.helpers.replays import FormulaMeasurer, make_spec, ran
 
 Capture = pytest.CaptureFixture[str]
 
@@ -53,8 +54,7 @@ def time_s(problem: Input, config: Config) -> float:
 @pytest.fixture(scope="module")
 def database(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("results")
-    with opened(make_spec(folder, SPACE), folder / "r.db", FormulaMeasurer(time_s)) as (run, _):
-        run.run()
+    ran(make_spec(folder, SPACE), folder / "r.db", FormulaMeasurer(time_s))
     return str(folder / "r.db")
 
 

@@ -19,9 +19,9 @@ from harness.display.inputs import claims_lines
 from harness.measure.trial.occasions import DATA_SETS, ONE_OCCASION
 from harness.results.view import Results, read_results, the_one
 from harness.tuning import Stages
+from harness.tuning.crossing import is_complete
 from harness.tuning.finals import FINAL_OCCASIONS
-from harness.tuning.interleaved import is_complete
-from tests.helpers.replays import FormulaMeasurer, in_occasions, make_spec, opened
+from tests.helpers.replays import FormulaMeasurer, in_occasions, make_spec, ran
 from tests.helpers.results_examples import query, tamper
 
 SPACE = """\
@@ -103,8 +103,7 @@ def tuned(
     """The report of the first input, and what is stored."""
     spec, database = make_spec(folder, text), folder / "r.db"
     stages = Stages(cross=text != SPACE)
-    with opened(spec, database, measurer, stages=stages, test_limit=test_limit) as (campaign, _):
-        (report, *_) = campaign.run()
+    (report, *_) = ran(spec, database, measurer, stages=stages, test_limit=test_limit).reports
     return report, the_one(read_results([str(database)]))
 
 
@@ -161,13 +160,16 @@ def test_the_choice_and_the_finals_have_as_many_rounds_as_repeats(
     assert measurer.rounds == rounds
 
 
-def test_winner_that_is_not_faster_when_it_is_judged_gives_way_to_the_default(
-    tmp_path: Path,
+@pytest.mark.parametrize(
+    ("measurer", "speedup"),
+    [(Staged(final_s={16: 3.0, 32: 3.3}), 1), (Staged(wrong=(32, 64)), 1)],
+)
+def test_default_is_best_where_no_finalist_is_faster_or_right_when_it_is_judged(
+    tmp_path: Path, measurer: Staged, speedup: int
 ) -> None:
-    report, _ = tuned(tmp_path, Staged(final_s={16: 3.0, 32: 3.3}))
+    report, _ = tuned(tmp_path, measurer)
     assert best_block(report) == 16
-    assert report.speedup is not None
-    assert report.speedup.value == 1
+    assert report.speedup.value == speedup
 
 
 def test_baseline_that_the_search_would_give_up_is_judged_but_no_rival(tmp_path: Path) -> None:
@@ -179,34 +181,23 @@ def test_baseline_that_the_search_would_give_up_is_judged_but_no_rival(tmp_path:
 
 
 def test_stored_results_give_the_same_report(tmp_path: Path) -> None:
-    report, results = tuned(tmp_path, Staged(choice_s={16: 3.0, 32: 1.2, 64: 1.1}))
+    measurer = Staged(choice_s={16: 3.0, 32: 1.2, 64: 1.1})
+    report, results = tuned(tmp_path, measurer)
     (stored,) = input_reports(results)
     assert (stored.best, stored.speedup) == (report.best, report.speedup)
+    count = len(measurer.turns)
+    tuned(tmp_path, measurer)
+    assert len(measurer.turns) == count, "nothing is measured again"
     occasions = [len(m.timing.by_occasion) for m in results.finals[report.problem] if m.timing]
     assert occasions == [FINAL_OCCASIONS] * 2
 
 
-def test_judged_winner_is_not_measured_again(tmp_path: Path) -> None:
-    measurer = Staged()
-    tuned(tmp_path, measurer)
-    count = len(measurer.turns)
-    tuned(tmp_path, measurer)
-    assert len(measurer.turns) == count
-
-
-def test_winner_that_is_wrong_on_other_data_gives_way_to_the_next(tmp_path: Path) -> None:
-    measurer = Staged(wrong=(32,))
+@pytest.mark.parametrize("measurer", [Staged(wrong=(32,)), Staged(slow_first=(32,))])
+def test_winner_that_is_wrong_or_slow_at_first_on_other_data_gives_way_to_the_next(
+    tmp_path: Path, measurer: Staged
+) -> None:
     report, _ = tuned(tmp_path, measurer)
     assert measurer.turns[1:] == [({16, 32}, "finals"), ({16, 64}, "finals")]
-    assert best_block(report) == 64
-    again, _ = tuned(tmp_path, measurer)
-    assert len(measurer.turns) == 3, "it is not tried again"
-    assert best_block(again) == 64
-
-
-def test_winner_whose_first_runs_do_not_show_its_gain_gives_way_to_the_next(tmp_path: Path) -> None:
-    measurer = Staged(slow_first=(32,))
-    report, _ = tuned(tmp_path, measurer)
     assert best_block(report) == 64
     assert report.speedup.is_faster
     again, _ = tuned(tmp_path, measurer)
@@ -226,13 +217,8 @@ def test_gain_that_first_runs_do_not_show_is_not_significant_and_nobody_is_accus
     assert {m.outcome for m in finals} == {Outcome.OK}
     assert list(claims_lines([report])) == [
         "No speed-up is significant.",
-        "A gain is not claimed on 1 of 1 input, such as (n=8): its first runs are slow.",
+        "A gain is not claimed on 1 of 1 input, (n=8): its first runs are slow.",
     ]
-
-
-def test_default_is_best_where_all_finalists_are_wrong_on_other_data(tmp_path: Path) -> None:
-    report, _ = tuned(tmp_path, Staged(wrong=(32, 64)))
-    assert best_block(report) == 16
 
 
 def test_a_named_baseline_is_in_the_finals_unless_it_failed_in_the_search(tmp_path: Path) -> None:
@@ -288,6 +274,8 @@ def test_stored_results_are_complete_with_just_these_configurations_in_all_their
     assert not complete(timed(16))
     assert not complete(timed(16), timed(32), timed(64))
     assert not complete(timed(16), timed(32, rounds=19))
+    recorded = Timing((1.0,) * 3, StopReason.RECORDED)
+    assert complete(*(dataclasses.replace(timed(value), timing=recorded) for value in (16, 32)))
 
 
 def test_a_crash_of_what_worked_in_the_search_is_measured_again_and_other_failures_stand() -> None:
@@ -297,11 +285,6 @@ def test_a_crash_of_what_worked_in_the_search_is_measured_again_and_other_failur
     assert complete(timed(16), failed(32, Outcome.CRASHED))
     nothing_works = [failed(value, Outcome.WRONG_RESULT) for value in (16, 32)]
     assert not complete(*nothing_works)
-
-
-def test_a_recording_has_the_rounds_that_it_has() -> None:
-    recorded = Timing((1.0,) * 3, StopReason.RECORDED)
-    assert complete(*(dataclasses.replace(timed(value), timing=recorded) for value in (16, 32)))
 
 
 def test_what_is_wrong_on_other_data_is_not_chosen_by_input_either(tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ from harness.report.findings import Findings
 from harness.results.view import Results, read_results
 from harness.space_file.baselines import level_of
 from harness.stats.timing import TimeRatio
-from harness.tuning.plan import Stages
-from tests.helpers.replays import FormulaMeasurer, make_spec, opened
+from harness.tuning import Stages
+from tests.helpers.replays import FormulaMeasurer, make_spec, ran
 
 Capture = pytest.CaptureFixture[str]
 
@@ -55,8 +55,7 @@ def fill(folder: Path, name: str, device: str, inputs: str = "[{n: 8}]") -> Path
     measurer.environment = dataclasses.replace(measurer.environment, device=device)
     stages = Stages(cross=False, ablate=False)
     path = folder / f"{name} {device}.db"
-    with opened(spec, path, measurer, stages=stages) as (campaign, _):
-        campaign.run()
+    ran(spec, path, measurer, stages=stages)
     return path
 
 

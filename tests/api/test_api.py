@@ -157,7 +157,7 @@ def test_a_space_is_checked_as_by_the_command(
     space, _ = recorded
     checked = harness.check(space, no_compile=True)
     assert check_command([str(space), "--no-compile", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["spaces"] == [dataclasses.asdict(checked)]
+    assert json.loads(capsys.readouterr().out)["spaces"] == [checked.model_dump()]
     assert harness.check(harness.load_space(space), no_compile=True) == checked
     with pytest.raises(harness.HarnessError, match=r"^`no_compile` does not go with `backend`, "):
         harness.check(space, no_compile=True, run=True)

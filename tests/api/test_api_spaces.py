@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 from numpy import float32
 
-from harness.api.host_text import host_text
-from harness.api.spaces import load_space, make_space
+from harness.api.spaces import host_text, load_space, make_space
 from harness.core.errors import SpecError, UsageError
 from harness.core.records import Input
 from harness.measure.trial.host_module import HostModule

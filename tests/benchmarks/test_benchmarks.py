@@ -26,7 +26,7 @@ from benchmarks.search_figures import (
     padded,
 )
 from harness.core.errors import UsageError
-from harness.recordings.formats import read_recording
+from harness.recordings.replay import read_recording
 from harness.recordings.space import ListedSpace
 
 INF = math.inf

@@ -17,9 +17,8 @@ from rich.console import Console
 from harness.analysis.failures import group_failures
 from harness.commands.check import main
 from harness.commands.check.checking import TargetCheck, describe_host
-from harness.commands.check.describe import print_target
+from harness.commands.check.describe import _rows, print_target
 from harness.commands.check.inspection import Compiled, KernelInspection
-from harness.commands.check.sweep import _rows
 from harness.commands.check.targets import (
     ARCHITECTURE_LIMITS,
     CompileTarget,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import configparser
 import gc
 import importlib
+import io
 import os
 import pkgutil
 import re
@@ -13,16 +14,21 @@ import subprocess
 import sys
 import time
 import weakref
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
+import yaml
 
 import harness.commands
 import harness.commands.analyse
 from harness.__main__ import COMMANDS, main
+from harness.commands.options import EXAMPLES
 from harness.commands.run import EXIT_ERROR, guarded
 from harness.core.errors import UsageError
 from harness.core.invocation import command_words
+from harness.display.formats import make_console
+from harness.space_file import load_spec
 
 Capture = pytest.CaptureFixture[str]
 
@@ -135,15 +141,17 @@ def test_a_command_like_no_other_is_answered_with_where_they_are_listed(
     assert capsys.readouterr().err.endswith("harness --help` lists the commands\n")
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_help_loads_no_slow_libraries(name: str) -> None:
+def test_help_loads_no_slow_libraries() -> None:
     code = (
-        "import sys; from harness.__main__ import main\n"
-        f"try: main([{name!r}, '--help'])\n"
-        "finally: print('loaded:', *{'jinja2', 'matplotlib', 'opentuner', 'pandas', 'pydantic', "
+        "import sys; from harness.__main__ import COMMANDS, main\n"
+        "for name in COMMANDS:\n"
+        "    try: main([name, '--help'])\n"
+        "    except SystemExit: pass\n"
+        "print('loaded:', *{'jinja2', 'matplotlib', 'opentuner', 'pandas', 'pydantic', "
         "'rich', 'scipy', 'sklearn', 'sqlalchemy', 'yaml'} & set(sys.modules))"
     )
     done = python("-c", code)
+    assert done.stdout.count("usage: ") == len(COMMANDS)
     assert done.stdout.endswith("\nloaded:\n")
 
 
@@ -184,10 +192,8 @@ def test_a_signal_whose_exception_python_ignored_is_sent_again(capsys: Capture) 
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not limit addresses")
-@pytest.mark.parametrize("name", ["tune", "check", "analyse"])
-def test_too_few_addresses_for_the_libraries_are_one_clear_error(name: str) -> None:
-    space = "spaces/mvmul.yaml"
-    limited = f'ulimit -v 400000; exec "{sys.executable}" -m harness.{name} {space}'
+def test_too_few_addresses_for_the_libraries_are_one_clear_error() -> None:
+    limited = f'ulimit -v 400000; exec "{sys.executable}" -m harness.tune spaces/mvmul.yaml'
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(
         ["sh", "-c", limited],
@@ -203,6 +209,18 @@ def test_too_few_addresses_for_the_libraries_are_one_clear_error(name: str) -> N
         "error: this shell limits the addresses of a process to 400,000 KiB, and harness needs "
         "2,179,072 KiB with 1 thread: raise the limit, for example with `ulimit -v unlimited`\n"
     )
+
+
+def test_a_reader_that_has_gone_ends_a_command_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Gone(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+        def fileno(self) -> int:
+            raise OSError
+
+    monkeypatch.setattr("sys.stdout", Gone())
+    assert guarded(lambda: make_console().print("a table") or 0) == EXIT_ERROR
 
 
 def test_memory_that_runs_out_is_one_clear_error(capsys: Capture) -> None:
@@ -257,3 +275,32 @@ def test_analyse_collects_rarely_and_then_as_before(
     assert during[0][0] >= 1_000_000 > before[0]
     assert gc.get_threshold() == before
     assert "no runs yet" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_is_written_once_and_can_be_checked(
+    name: str, tmp_path: Path, capsys: Capture
+) -> None:
+    words = ["example", name, "--output", str(tmp_path)]
+    assert main(words) == 0
+    line = capsys.readouterr().out
+    space = tmp_path / EXAMPLES[name].files[0]
+    assert line == f"to tune it: {' '.join(command_words('tune', str(space)))}\n"
+    assert load_spec(space).inputs
+    assert main(words) == 2
+    assert f"{space} already exists; name another folder" in capsys.readouterr().err
+
+
+def test_the_wheel_has_the_files_of_the_examples() -> None:
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    patterns = setup["options.package_data"]["harness"].split()
+    for example in EXAMPLES.values():
+        for file in example.files:
+            assert (ROOT / "harness/examples" / file).is_file()
+            assert any(fnmatch(f"examples/{file}", pattern) for pattern in patterns)
+
+
+def test_the_citation_names_this_version() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation["version"] == harness.__version__

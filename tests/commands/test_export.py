@@ -25,9 +25,8 @@ from harness.core.records import (
     Value,
 )
 from harness.recordings.csv_file import csv_lines
-from harness.recordings.formats import read_recording
-from harness.recordings.replay import open_replay
-from harness.recordings.t4 import t4_texts
+from harness.recordings.json_file import t4_texts
+from harness.recordings.replay import open_replay, read_recording
 from harness.results import FINAL
 from tests.helpers.results_examples import (
     ENVIRONMENT,

@@ -12,7 +12,7 @@ from harness.commands.run import make_parser, model_of
 from harness.core.errors import UsageError
 from harness.core.files import check_output, write_output
 from harness.dispatch import ensemble
-from harness.recordings.formats import read_recording
+from harness.recordings.replay import read_recording
 from tests.helpers.replays import write_recording
 from tests.helpers.stencil_kernels import path_of
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from harness.commands import tune
-from harness.commands.tune.next_step import dispatch_words
+from harness.commands.tune.running import dispatch_words
 from harness.core.errors import UsageError
 from harness.core.records import Config, Environment, Input
 from harness.results import CampaignKey, StoredCampaign
@@ -134,13 +134,10 @@ def test_test_limit_technique_label_and_seed_reach_opentuner(replayed: list[str]
     asked = _rows(replayed, "select distinct requestor from desired_result")
     assert asked == [("seed",), ("PureRandom",)]
     assert _rows(replayed, "select distinct technique, seed from runs") == [("PureRandom", 3)]
-
-
-def test_two_techniques_alternate(replayed: list[str]) -> None:
     options = ["-t", "PureRandom", "-t", "UniformGreedyMutation05", "--test-limit", "15"]
     assert tune.main([*replayed, *options]) == 0
-    asked = {row[0] for row in _rows(replayed, "select distinct requestor from desired_result")}
-    assert {"PureRandom", "UniformGreedyMutation05"} <= asked
+    asked = _rows(replayed, "select distinct requestor from desired_result")
+    assert {("PureRandom",), ("UniformGreedyMutation05",)} <= {*asked}, "two alternate"
 
 
 def test_what_had_no_time_to_measure_anything_ends_in_time_and_is_no_success(
@@ -185,9 +182,15 @@ def test_results_log_holds_each_new_best_of_each_input(replayed: list[str], tmp_
 
 
 def test_no_space_is_needed_to_list_what_can_be_asked_for(capsys: Capture) -> None:
+    """The command runs as with nohup, which is obeyed."""
     assert tune.main([]) == 2
     assert "name a space" in capsys.readouterr().err
-    assert tune.main(["--list-techniques"]) == 0
+    ignored = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert tune.main(["--list-techniques"]) == 0
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, ignored)
     listed = capsys.readouterr().out.split()
     assert listed == sorted([*techniques(), "auto", "Predicted"])
 
@@ -440,20 +443,9 @@ def test_interrupted_it_says_how_to_go_on_and_a_second_one_who_measures(
     assert "Best so far, by the times of the search:\n    m=" in shown
     assert "all measurements are kept; run the same command again to continue" in errors
     assert "Traceback" not in errors + refused
-
-
-def test_a_signal_that_ends_it_is_like_ctrl_c_and_leaves_only_the_database(tmp_path: Path) -> None:
-    pytest.importorskip("pyopencl")
-    first = _start(_endless_arguments(tmp_path))
-    _wait_for_measurements(first, tmp_path / "r.db", 1)
-    os.kill(first.pid, signal.SIGTERM)
-    _, errors = first.communicate(timeout=60)
-    assert first.returncode == 143
-    assert "all measurements are kept; run the same command again to continue" in errors
-    assert "Traceback" not in errors
     left = {path.name for path in tmp_path.iterdir()}
     assert left - {"__pycache__"} == {"mvmul.yaml", "patient.py", "r.db"}
-    with sqlite3.connect(tmp_path / "r.db") as connection:
+    with sqlite3.connect(database) as connection:
         states = connection.execute("select distinct state from runs").fetchall()
     assert states == [("interrupted",)]
 
@@ -463,15 +455,6 @@ def test_words_of_a_feature_are_listed_where_a_condition_selects_no_input() -> N
     inputs = tuple(Input({"m": word, "n": 7}) for word in ("narrow", "wide"))
     with pytest.raises(UsageError, match="m is narrow or wide, n is 7"):
         select_inputs(dataclasses.replace(spec, inputs=inputs), "n > 90")
-
-
-def test_nohup_is_obeyed(tmp_path: Path) -> None:
-    ignored = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        assert tune.main(["--list-techniques"]) == 0
-        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGHUP, ignored)
 
 
 def test_of_several_devices_the_dispatcher_is_asked_for_the_one_that_was_tuned() -> None:

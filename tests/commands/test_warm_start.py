@@ -14,8 +14,6 @@ import pytest
 from harness.api.request import search_options
 from harness.api.tune_options import TuneOptions
 from harness.commands import export, tune
-from harness.commands.run import make_parser
-from harness.core.options import from_command_line
 from harness.space_file import load_spec
 from tests.helpers.replays import write_space
 
@@ -142,14 +140,6 @@ def test_every_input_of_a_space_has_the_warm_start(measuring: list[str], cache: 
     assert tune.main([*measuring, "--warm-start", str(cache)]) == 0
     assert BEST in configs_of(measuring, 1)[:2]
     assert BEST in configs_of(measuring, 2)[:2]
-
-
-def test_rows_with_a_mapping_beside_them_are_read_as_well(
-    measuring: list[str], tmp_path: Path
-) -> None:
-    csv = write_csv(tmp_path / "times.csv", lambda b, t: time_ms(b, t) / 7, 4096, 128)
-    assert tune.main([*measuring, "--warm-start", str(csv)]) == 0
-    assert configs_of(measuring)[1] == BEST
 
 
 def test_of_several_devices_what_is_good_on_all_comes_first(
@@ -424,19 +414,18 @@ def test_beside_others_the_one_that_learns_has_the_warm_start(
 # ------------------------------------------------------------------------- parallelism
 
 
-def test_where_nothing_is_built_each_proposal_knows_all_results(
-    measuring: list[str], replaying: list[str]
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, 4),
+        ({"parallelism": 2}, 2),
+        ({"replay": Path("r.csv")}, 1),
+        ({"replay": Path("r.csv"), "parallelism": 3}, 3),
+    ],
+)
+def test_four_proposals_are_built_at_once_but_nothing_is_built_for_a_recording(
+    options: Mapping[str, Any], expected: int, tmp_path: Path
 ) -> None:
-    for command, technique in ((measuring, "PureRandom"), (replaying, "AUCBanditMetaTechniqueB")):
-        assert tune.main([*command, "-t", technique]) == 0
-        assert tune.main([*command, "-t", technique, "--parallelism", "3"]) == 0
-        query = f"select distinct parallelism from runs where technique = '{technique}'"
-        assert rows(command, query) == [(1,), (3,)]
-
-
-def test_builds_of_four_proposals_run_side_by_side(tmp_path: Path) -> None:
     spec = load_spec(write_space(tmp_path, SPACE))
-    for options, expected in (([], 4), (["--parallelism", "2"], 2)):
-        args = make_parser("tune", TuneOptions).parse_args([str(spec.path), *options])
-        parsed = from_command_line(TuneOptions, args)
-        assert search_options(spec, parsed, ("auto",)).parallelism == expected
+    found = search_options(spec, TuneOptions(**options), ("auto",))
+    assert found.parallelism == expected

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.api.workload import WorkloadChoice, with_inputs_of
+from harness.api.request import with_inputs_of
+from harness.api.tune_options import TuneOptions
 from harness.commands import tune
 from harness.constraints.expression import Expression
 from harness.core.errors import UsageError
@@ -157,9 +158,9 @@ def test_inputs_to_which_the_default_does_not_apply_are_left_out(
 ) -> None:
     refusing = (Constraint(Expression("BLOCK <= m * n"), 1, spec.path),)
     spec, calls = dataclasses.replace(spec, constraints=refusing), tmp_path / "calls.csv"
-    choice, none = WorkloadChoice(calls, 1), str(tmp_path / "none.db")
+    options, none = TuneOptions(cover=1.0), str(tmp_path / "none.db")
     calls.write_text("m,n,calls\n64,64,6\n1,1,3\n64,0,1\n")
-    found, notices = with_inputs_of(spec, choice, none, False)
+    found, notices = with_inputs_of(calls, spec, options, none)
     assert found.inputs == (Input({"m": 64, "n": 64}),)
     assert notices[0].startswith(
         "2 inputs with 40.0% of the calls left out, to which the default does not apply, "
@@ -168,7 +169,7 @@ def test_inputs_to_which_the_default_does_not_apply_are_left_out(
     assert "make up 60.0% of 10 calls" in notices[1].replace("makes", "make")
     calls.write_text("m,n,calls\n64,0,1\n")
     with pytest.raises(UsageError, match="the default does not apply to any input"):
-        with_inputs_of(spec, choice, none, False)
+        with_inputs_of(calls, spec, options, none)
 
 
 def test_at_most_so_many_of_the_most_frequent_inputs_that_can_be_launched_are_tuned(
@@ -176,8 +177,8 @@ def test_at_most_so_many_of_the_most_frequent_inputs_that_can_be_launched_are_tu
 ) -> None:
     calls = tmp_path / "calls.csv"
     calls.write_text("m,n,calls\n64,64,2\n64,128,5\n64,256,3\n64,0,10\n")
-    choice = WorkloadChoice(calls, 1.0, 2)
-    found, notices = with_inputs_of(spec, choice, str(tmp_path / "none.db"), False)
+    options = TuneOptions(cover=1.0, most_inputs=2)
+    found, notices = with_inputs_of(calls, spec, options, str(tmp_path / "none.db"))
     assert "the launch has `ceil_div(n, BLOCK)` = 0" in notices[0]
     assert [problem["n"] for problem in found.inputs] == [128, 256]
     assert "2 of 3 inputs make up 40.0% of 20 calls; these are tuned" in notices[-1]

@@ -356,11 +356,6 @@ def test_copies_beside_results_of_a_new_environment_alone_are_no_comparison(
     assert "driver: 1.0 -> 2.0" in data["error"]
 
 
-def test_equal_samples_of_two_measurements_are_compared(base: str, tmp_path: Path) -> None:
-    again = tuned(tmp_path, "again.db", seed=1)
-    assert run(base, again)[1]["counts"] == {"within noise": 8}
-
-
 @pytest.mark.parametrize(("backend", "occasions"), [("replay", 1), ("opencl", 2)])
 def test_equal_samples_are_one_occasion_where_they_are_replayed(
     tmp_path: Path, backend: str, occasions: int

@@ -32,10 +32,11 @@ def test_new_file_gets_the_usual_mode(tmp_path: Path) -> None:
     assert len(modes) == 1
 
 
-def test_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(_: int) -> None:
-        raise OSError(28, "No space left on device")
+def full(_: int) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
+
+def test_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.txt"
     path.write_text("old")
     monkeypatch.setattr(os, "fsync", full)
@@ -68,49 +69,31 @@ def test_missing_folder_is_an_error_unless_asked_for(tmp_path: Path) -> None:
         write_file(tmp_path / "no" / "a.txt", "text")
 
 
-def test_new_file_never_overwrites_another(tmp_path: Path) -> None:
-    path, dangling = tmp_path / "a.txt", tmp_path / "link"
+def test_new_file_or_folder_never_replaces_another(tmp_path: Path) -> None:
+    path, folder, dangling = (tmp_path / name for name in ("a.txt", "out", "link"))
     write_file(path, "first", replace=False)
-    dangling.symlink_to(tmp_path / "nowhere")
-    for taken in (path, dangling):
-        with pytest.raises(UsageError, match=f"{taken.name} already exists; name a new file"):
-            write_file(taken, "second", replace=False)
-    assert path.read_text() == "first"
-    assert sorted(os.listdir(tmp_path)) == ["a.txt", "link"]
-
-
-def test_new_folder_never_replaces_another(tmp_path: Path) -> None:
-    folder, dangling = tmp_path / "out", tmp_path / "link"
     write_folder(folder, {"a": b"1"}, replace=False)
     (tmp_path / "empty").mkdir()
     dangling.symlink_to(tmp_path / "nowhere")
-    for taken in (folder, tmp_path / "empty", dangling):
+    for taken in (path, folder, tmp_path / "empty", dangling):
+        with pytest.raises(UsageError, match=f"{taken.name} already exists; name a new file"):
+            write_file(taken, "second", replace=False)
         with pytest.raises(UsageError, match=f"{taken.name} already exists; name a new folder"):
             write_folder(taken, {"b": b"2"}, replace=False)
-    assert sorted(p.name for p in tmp_path.rglob("*")) == ["a", "empty", "link", "out"]
+    assert path.read_text() == "first"
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["a", "a.txt", "empty", "link", "out"]
 
 
-def test_a_full_disk_is_said_of_the_folder_which_stays(
+def test_folder_is_replaced_as_a_whole_or_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "out"
-    write_folder(folder, {"a": b"old"})
-
-    def full(_: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr("os.fsync", full)
+    write_folder(folder, {"a": b"1", "sub/b": b"2"})
+    write_folder(folder, {"c": b"3"})
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(UsageError) as refused:
         write_folder(folder, {"sub/a": b"new"})
     assert str(refused.value) == f"{folder} cannot be written: No space left on device"
-    assert (folder / "a").read_bytes() == b"old"
-    assert list(tmp_path.iterdir()) == [folder]
-
-
-def test_folder_is_replaced_as_a_whole(tmp_path: Path) -> None:
-    folder = tmp_path / "out"
-    write_folder(folder, {"a": b"1", "sub/b": b"2"})
-    write_folder(folder, {"c": b"3"})
     assert [p.name for p in folder.rglob("*")] == ["c"]
     assert os.listdir(tmp_path) == ["out"]
 

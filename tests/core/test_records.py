@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from harness.core.observations import WorstElement
 from harness.core.records import (
     Config,
     DeviceLimits,
@@ -19,7 +20,6 @@ from harness.core.records import (
     Timing,
     shown,
 )
-from harness.core.worst_element import WorstElement
 
 CONFIG, GIVEN = Config({"BLOCK": 64, "FAST": True, "REGS": None}), Input({"m": 3, "n": 4.5})
 

@@ -20,9 +20,14 @@ from harness.core.records import (
     StopReason,
     Timing,
 )
-from harness.dispatch.candidates import applies_where, interleaved_matrix, shortlist
+from harness.dispatch.candidates import (
+    Times,
+    applies_where,
+    interleaved_matrix,
+    searched_times,
+    shortlist,
+)
 from harness.dispatch.matrix import Matrix
-from harness.dispatch.times import Times, searched_times
 
 ONE, TWO = Input({"n": 1}), Input({"n": 2})
 

@@ -25,14 +25,13 @@ from harness.dispatch.c_code import c_header
 from harness.dispatch.choice import Choice, DispatchProgram, Leaf, Split
 from harness.dispatch.dispatcher import Dispatcher
 from harness.dispatch.ensemble import EnsembleLearner
-from harness.dispatch.features import Feature, Type, features_of
+from harness.dispatch.features import Feature, Type, features_of, member, variable
 from harness.dispatch.gadapt import GAdapt
 from harness.dispatch.guards import Translator, check_exact
 from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.package import files_of
-from harness.dispatch.spelling import member, variable
 from harness.dispatch.tree import TreeLearner
-from harness.models.encoding.columns import Column, ColumnKind, LinearTerm, TunedRange
+from harness.models.columns import Column, ColumnKind, LinearTerm, TunedRange
 from harness.space_file import LaunchPlan
 from tests.helpers.dispatch_examples import (
     COLUMNS,

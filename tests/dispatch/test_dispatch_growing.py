@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 
 from harness.core.arrays import Array
 from harness.dispatch.growing import (
+    Ranks,
     between,
     grow,
     grow_forest,
-    passing,
-    ranked,
 )
 
 
@@ -59,7 +58,7 @@ def stairs() -> Array:
 
 
 def test_a_tree_has_the_best_splits_first_and_no_more_leaves_than_it_may() -> None:
-    ranks = ranked(STEPS)
+    ranks = Ranks.of(STEPS)
     whole = grow(ranks, stairs(), leaves=9, least=2, seed=0)
     assert whole.threshold[whole.low >= 0] == pytest.approx([3, 1])
     assert (whole.low < 0).sum() == 3, "nothing is split where nothing is gained"
@@ -68,17 +67,17 @@ def test_a_tree_has_the_best_splits_first_and_no_more_leaves_than_it_may() -> No
 
 
 def test_a_leaf_has_the_least_number_of_inputs() -> None:
-    tree = grow(ranked(STEPS), stairs(), leaves=9, least=9, seed=0)
-    assert passing(tree, tree.paths(STEPS)).min() >= 9
+    tree = grow(Ranks.of(STEPS), stairs(), leaves=9, least=9, seed=0)
+    assert tree.passing(tree.paths(STEPS)).min() >= 9
 
 
 def test_a_forest_is_as_large_as_asked_for_and_predicts_means() -> None:
     values = np.column_stack([STEPS[:, 0], np.arange(32.0) % 5])
     weights = np.ones(len(values))
-    trees = grow_forest(ranked(values), stairs(), 4, 3, share=1.0, seed=0, weights=weights)
+    trees = grow_forest(Ranks.of(values), stairs(), 4, 3, share=1.0, seed=0, weights=weights)
     assert len(trees) == 4
     for tree, means in trees:
         assert means.shape == (len(tree.low), 2)
         assert tree.threshold[0] > 0
-    again = grow_forest(ranked(values), stairs(), 4, 3, share=1.0, seed=0, weights=weights)
+    again = grow_forest(Ranks.of(values), stairs(), 4, 3, share=1.0, seed=0, weights=weights)
     assert [t.threshold.tolist() for t, _ in again] == [t.threshold.tolist() for t, _ in trees]

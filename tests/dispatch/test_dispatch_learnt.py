@@ -18,7 +18,7 @@ from harness.dispatch.choice import DispatchProgram, LearntSelector
 from harness.dispatch.ensemble import EnsembleLearner, fit_boosted
 from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.tree import TreeLearner
-from harness.models.encoding.columns import Column, ColumnKind, column_values, derive_columns
+from harness.models.columns import Column, ColumnKind, column_values, derive_columns
 from tests.helpers.dispatch_examples import column_number, order_of
 
 Row = dict[str, Value]

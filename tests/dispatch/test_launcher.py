@@ -21,12 +21,11 @@ from harness.commands import dispatch
 from harness.core.records import Config, Environment, Input
 from harness.dispatch.choice import Choice, DispatchProgram, Leaf, Split
 from harness.dispatch.launcher import make_launcher
-from harness.dispatch.package import dispatcher_of, write_dispatcher
-from harness.dispatch.program_files import file_name, program_files
+from harness.dispatch.package import dispatcher_of, file_name, program_files, write_dispatcher
 from harness.dispatch.study import DISPATCHERS, STATIC
 from harness.measure.programs import building
 from harness.measure.programs.building import backend_of
-from harness.models.encoding.columns import Column, ColumnKind, TunedRange
+from harness.models.columns import Column, ColumnKind, TunedRange
 from harness.results.view import Results
 from harness.space_file import Spec, load_spec
 from tests.dispatch.test_dispatch import fill

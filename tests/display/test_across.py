@@ -33,7 +33,7 @@ from harness.dispatch.text import shown_tree, tree_lines, why_nothing
 from harness.dispatch.verdict import PairedComparison, Slowdowns, compare
 from harness.display.across import choice_sections, print_rule
 from harness.display.text import print_section
-from harness.models.encoding.columns import Column, ColumnKind, TunedRange, tuned_range
+from harness.models.columns import Column, ColumnKind, TunedRange, tuned_range
 from harness.results.campaigns import Command
 from harness.stats import Estimate
 from tests.helpers.matrices import DEFAULT, LARGE, SMALL, shapes

@@ -12,9 +12,16 @@ import pytest
 from harness.commands.analyse import main
 from harness.core.kept import Kept
 from harness.core.records import Config, Input
-from harness.dispatch.by_input import InputSlowdowns, geometric_means, slowdowns_by_input
 from harness.dispatch.learners import Default, Static
-from harness.dispatch.study import CHOICES, DISPATCHERS, TREE, Study
+from harness.dispatch.study import (
+    CHOICES,
+    DISPATCHERS,
+    TREE,
+    InputSlowdowns,
+    Study,
+    geometric_means,
+    slowdowns_by_input,
+)
 from harness.display.sections import by_input_section
 from harness.report.findings import Findings
 from harness.report.sections import sections
@@ -104,7 +111,7 @@ def test_the_table_is_printed_where_it_is_asked_for(
     with pytest.raises(SystemExit):
         main(["--by-input", database])
     assert (
-        f"must be {', '.join(CHOICES)} (databases stand before it), got {database!r}"
+        f"must be {', '.join(CHOICES)}, got {database!r}; to use the default, put --by-input last"
         in capsys.readouterr().err
     )
 

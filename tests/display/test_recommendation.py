@@ -16,7 +16,7 @@ from harness.dispatch.single import Single
 from harness.dispatch.study import DISPATCHERS, STATIC, Study
 from harness.dispatch.text import rule
 from harness.display.recommendation import recommendation
-from harness.models.encoding.columns import Column, ColumnKind, TunedRange
+from harness.models.columns import Column, ColumnKind, TunedRange
 from harness.stats.timing import TimeRatio
 
 DEFAULT, SMALL, LARGE = (Config({"BLOCK": block}) for block in (256, 16, 64))

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from harness.api.checks import check_options
 from harness.api.tune_options import TuneOptions
+from harness.api.tuning import check_options
 from harness.core.errors import BackendUnavailable, DeviceBusy, HarnessError, UsageError
 from harness.fleet.agent import FleetDevice, OpenedDevice
 from harness.fleet.cluster import WorkerLost

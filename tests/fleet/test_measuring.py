@@ -31,6 +31,7 @@ from harness.measure.programs.measurer import ProgramMeasurer
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec, load_spec
 from tests.helpers.dask_workers import local_workers, worker_process
+from tests.helpers.fake_kernels import measure_programs_here
 from tests.helpers.fleet_program import write_program
 from tests.helpers.planted import FAULTS, GIVEN, fault, space_of, until
 
@@ -91,7 +92,6 @@ def remote(faults: Spec, scheduler: str) -> Iterator[Measurer]:
     [
         ("none", Outcome.OK, ""),
         ("wrong_element", Outcome.WRONG_RESULT, "y[5] is"),
-        ("null_write", Outcome.CRASHED, "SIG"),
         ("build_error", Outcome.BUILD_FAILED, "faults.cl"),
     ],
 )
@@ -250,6 +250,7 @@ def test_a_worker_builds_runs_and_verifies_a_program_without_the_users_files(
 def test_an_agent_takes_over_the_devices_that_it_opens_alone(
     monkeypatch: pytest.MonkeyPatch, own_cache: None, tmp_path: Path
 ) -> None:
+    measure_programs_here(monkeypatch)
     devices = tuple(FleetDevice(uuid, "a CPU", uuid, None) for uuid in ("one", "two"))
     monkeypatch.setattr(agent, "_offers", [Offer(harness.__version__, devices, 1)])
     bundle = pack(write_program(tmp_path))
@@ -269,7 +270,7 @@ def test_a_machine_without_a_device_offers_programs(monkeypatch: pytest.MonkeyPa
     def nothing(*_: object) -> None:
         raise BackendUnavailable("no OpenCL here")
 
-    monkeypatch.setattr("harness.fleet.agent.choose_offered", nothing)
+    monkeypatch.setattr("harness.fleet.agent.choose_devices", nothing)
     offer = make_offer((), 1)
     assert [device.backend for device in offer.devices] == [None]
     assert "no OpenCL here" in offer.unavailable[0]

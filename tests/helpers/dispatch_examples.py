@@ -23,7 +23,7 @@ from harness.dispatch.choice import Choice, CostTree, DispatchProgram, Leaf, Nod
 from harness.dispatch.dispatcher import Dispatcher, Provenance
 from harness.dispatch.features import Feature, Type, features_of
 from harness.dispatch.package import files_of
-from harness.models.encoding.columns import (
+from harness.models.columns import (
     Column,
     ColumnKind,
     LinearTerm,

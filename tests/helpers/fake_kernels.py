@@ -123,6 +123,6 @@ def measure_programs_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this process build and run programs, which takes no time to start."""
     for module in ("programs.measurer", "builds.queue"):
         monkeypatch.setattr(f"harness.measure.{module}.Child", HereChild)
-    for module in ("building", "worker"):
+    for module in ("building", "runner"):
         ends = f"harness.measure.programs.{module}.end_programs_when_terminated"
         monkeypatch.setattr(ends, lambda: None)

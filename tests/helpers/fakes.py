@@ -24,10 +24,10 @@ import numpy.typing as npt
 from harness.core.errors import BuildFailed, LaunchFailed, OutOfDeviceMemory
 from harness.core.program import Argument, Binary, Launch, Program
 from harness.core.records import WARM, Build, DeviceLimits, Environment
+from harness.measure.bound import BoundArray, StrayWrite, values_of, why_unlaunchable
 from harness.measure.clocks import ClockWatch
 from harness.measure.cuda.nvcc import Nvcc
-from harness.measure.device.base import Compiler, Device
-from harness.measure.device.bound import BoundArray, StrayWrite, values_of, why_unlaunchable
+from harness.measure.device import Compiler, Device
 from harness.measure.devices import Backend
 
 Kernel = Callable[..., None]

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from harness.measure.programs.sandbox import STATE, status_field
+from tests.helpers.planted import is_running
 
 ADVICE = "no PostgreSQL server here (Debian: apt-get install postgresql)"
 
@@ -126,8 +126,7 @@ class Server:
                 os.kill(pid, signal.SIGKILL)
         self._process.wait(_PATIENCE_S)
         end = time.monotonic() + _PATIENCE_S
-        # A zombie has ended; nobody may ever wait for it.
-        while any(status_field(int(pid), STATE) not in (None, "Z") for pid in children):
+        while any(map(is_running, map(int, children))):
             assert time.monotonic() < end
             time.sleep(0.01)
 

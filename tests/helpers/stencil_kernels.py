@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from harness.measure.opencl.driver import build_program, device_of, load_pyopencl, usable_devices
-from harness.stencil.definition import Definition, load_definition
 from harness.stencil.emit import OPENCL, emit
 from harness.stencil.nest import LoopNest
+from harness.stencil.space_files import Definition, load_definition
 
 Arrays = Mapping[str, np.ndarray]
 

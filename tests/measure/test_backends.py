@@ -10,11 +10,11 @@ import pytest
 
 from harness.core.errors import BuildFailed, LaunchFailed
 from harness.core.program import Binary, Fill, Launch, Program
+from harness.measure.bound import StrayWrite
 from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.gpus import BINDINGS, PACKAGE, PYCUDA, list_gpus
 from harness.measure.cuda.nvcc import Nvcc
-from harness.measure.device.base import Compiler, Device
-from harness.measure.device.bound import StrayWrite
+from harness.measure.device import Compiler, Device
 from harness.measure.opencl.device import OpenClDevice
 from harness.measure.opencl.driver import OpenClCompiler, usable_devices
 from harness.measure.trial.verify import NAN

@@ -12,7 +12,7 @@ import pytest
 from harness.core.errors import LaunchFailed
 from harness.core.program import Argument, Contents, Launch
 from harness.core.records import Outcome
-from harness.measure.device.bound import (
+from harness.measure.bound import (
     ZONE_BYTES,
     StrayWrite,
     stray_write,
@@ -20,7 +20,8 @@ from harness.measure.device.bound import (
     zone_content,
 )
 from harness.measure.kernels.data import KernelJob
-from harness.measure.kernels.device_process import DataLost, DeviceWorker
+from harness.measure.kernels.device_process import DeviceWorker
+from harness.measure.process.child import ChildLost
 from harness.measure.trial.occasions import Block
 from tests.helpers.fake_kernels import fake_job, fake_worker
 from tests.helpers.fakes import Array, FakeDevice
@@ -174,7 +175,7 @@ def test_device_that_takes_the_data_no_more_is_replaced(
     monkeypatch.setattr(device, "bind", refuses)
     assert outcome_of(worker, "overruns") is Outcome.WRONG_RESULT
     assert worker.is_spoilt
-    with pytest.raises(DataLost):
+    with pytest.raises(ChildLost):
         worker.run_interleaved([job_of("right")], Block(rounds=2))
 
 

@@ -13,9 +13,10 @@ import pytest
 from harness.core.errors import BackendUnavailable
 from harness.core.program import Launch
 from harness.core.records import DeviceLimits
+from harness.measure.bound import why_unlaunchable
 from harness.measure.cuda import gpus as cuda
 from harness.measure.cuda import probe
-from harness.measure.cuda.cubin import pack_arguments
+from harness.measure.cuda.cubin import packed_arguments
 from harness.measure.cuda.gpus import (
     CudaGpu,
     describe_package,
@@ -25,7 +26,6 @@ from harness.measure.cuda.gpus import (
     list_gpus,
     load_driver,
 )
-from harness.measure.device.bound import why_unlaunchable
 from harness.measure.devices import choose
 from harness.measure.opencl import driver as opencl
 from tests.helpers.compilers import needs_nvcc
@@ -66,10 +66,14 @@ def test_cooperative_launch_needs_a_device_that_has_them():
 
 
 def test_each_argument_lies_at_a_multiple_of_its_own_size():
-    packed = pack_arguments([np.int32(1), np.uintp(2), np.bool_(True), np.float16(1.5)])
-    assert packed == bytes.fromhex("01000000 00000000 0200000000000000 01 00 003e")
-    assert len(pack_arguments([np.int32(1), np.complex64(1j)])) == 16, "as CUDA's float2"
-    assert pack_arguments([]) == b""
+    def packed(*values):
+        launch = Launch("f", (1,), (1,), values)
+        return packed_arguments(launch, values, [False] * len(values), None)
+
+    four = packed(np.int32(1), np.uintp(2), np.bool_(True), np.float16(1.5))
+    assert four == bytes.fromhex("01000000 00000000 0200000000000000 01 00 003e")
+    assert len(packed(np.int32(1), np.complex64(1j))) == 16, "as CUDA's float2"
+    assert packed() == b""
 
 
 # ------------------------------------------------------------------------- what is missing here
@@ -152,33 +156,30 @@ def imports(monkeypatch):
 BROKEN = ImportError("libcurand.so.10: cannot open shared object file")
 
 
-def test_missing_packages_are_reported_with_the_next_step(imports):
-    imports("pycuda")
-    imports("cuda")
-    with pytest.raises(BackendUnavailable, match=r"pip install -e '\.\[cuda\]'.*no CUDA toolkit"):
-        load_driver()
+NAMED = r", which is not installed (.*): pip install "
 
 
 @pytest.mark.parametrize(
-    ("named", "message"),
+    ("named", "pycuda", "message"),
     [
-        ("cupy", "HARNESS_CUDA_PACKAGE is 'cupy', but must be pycuda or cuda-bindings, or unset"),
-        ("cuda-bindings", r"cuda-bindings, which is not installed (.*): pip install cuda-bindings"),
-        ("pycuda", r"pycuda, which is not installed (.*): pip install pycuda"),
+        ("", None, r"pip install -e '\.\[cuda\]'.*no CUDA toolkit"),
+        ("", BROKEN, "cannot be imported: libcurand.*Rebuild"),
+        (
+            "cupy",
+            None,
+            "HARNESS_CUDA_PACKAGE is 'cupy', but must be pycuda or cuda-bindings, or un",
+        ),
+        ("cuda-bindings", None, f"cuda-bindings{NAMED}cuda-bindings"),
+        ("pycuda", None, f"pycuda{NAMED}pycuda"),
     ],
 )
-def test_named_package_must_be_there(named, message, imports, monkeypatch):
+def test_package_that_is_missing_or_broken_is_reported_with_the_next_step(
+    named, pycuda, message, imports, monkeypatch
+):
     monkeypatch.setenv(cuda.PACKAGE, named)
-    imports("pycuda")
+    imports("pycuda", pycuda)
     imports("cuda")
     with pytest.raises(BackendUnavailable, match=message):
-        load_driver()
-
-
-def test_broken_pycuda_is_reported_with_its_error(imports):
-    imports("pycuda", BROKEN)
-    imports("cuda")
-    with pytest.raises(BackendUnavailable, match=r"cannot be imported: libcurand.*Rebuild"):
         load_driver()
 
 

@@ -77,17 +77,6 @@ def test_the_compiler_that_a_space_names_is_used_and_printed(
     assert "NVRTC compiles: the space says so" in " ".join(capfd.readouterr().out.split())
 
 
-def test_driver_older_than_the_toolkit_ends_the_command_with_the_cure(
-    stub: StubDriver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CUDA_STUB_DRIVER", "12040")
-    cure = (
-        r"empty kernel .* compiled does not run .* up to CUDA 12\.4, .* update the driver, or set"
-    )
-    with pytest.raises(BackendUnavailable, match=cure):
-        KernelMeasurer(load_spec(MVMUL), choose("cuda"))
-
-
 def measured(failing: str, once: Path, monkeypatch: pytest.MonkeyPatch) -> list[Measurement]:
     """Measure the default three times; somewhere, the stand-in fails once."""
     monkeypatch.setenv("CUDA_STUB_FAIL", failing)
@@ -107,32 +96,26 @@ def measured(failing: str, once: Path, monkeypatch: pytest.MonkeyPatch) -> list[
     ],
 )
 def test_kernel_that_fails_costs_one_measurement_and_one_process(
-    failing: str,
-    outcome: Outcome,
-    message: str,
-    stub: StubDriver,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    failing: str, outcome: Outcome, message: str, stub: StubDriver,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     failed, *following = measured(failing, tmp_path / "once", monkeypatch)
     assert failed.outcome is outcome, failed.message
     assert re.search(message, failed.message)
     assert [each.outcome for each in following] == [Outcome.OK] * 2
 
 
-COOPERATIVE = """\
+TWICE = """\
 name: twice
 kernel: {function: twice, source: {cuda: twice.cu}, host: twice.py}
 parameters:
   BLOCKS: {values: [1, 2, 4], role: launch, default: 1}
-launch: {group: [1024], grid: [compute_units * BLOCKS], cooperative: true}
+launch: {group: [1024], LAUNCH}
 inputs: {features: [n], values: [{n: 1}]}
 """
-SUMMED = """\
-#include <cooperative_groups.h>
+SOURCE = """\
 extern "C" __global__ void twice(const float *x, float *y) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
-    cooperative_groups::this_grid().sync();
     y[i] = 2 * x[i];
 }
 """
@@ -146,57 +129,40 @@ def reference(arguments):
 """
 
 
+@pytest.mark.parametrize(
+    ("launch", "passed"),
+    [
+        ("grid: [compute_units * BLOCKS], cooperative: true", {1: "cooperative"}),
+        ("grid: [132], carveout: 100 - 25 * BLOCKS", {1: "carveout 75", 4: "carveout 0"}),
+    ],
+    ids=["cooperative", "carveout"],
+)
 @pytest.mark.usefixtures("kernels_here")
-def test_cooperative_space_is_launched_so_and_says_which_grid_is_too_large(
-    stub: StubDriver, package: str, tmp_path: Path
+def test_space_says_how_its_kernels_are_launched_and_what_the_driver_refuses(
+    stub: StubDriver, package: str, tmp_path: Path, launch: str, passed: dict[int, str]
 ) -> None:
-    for file, text in (("s.yaml", COOPERATIVE), ("twice.cu", SUMMED), ("twice.py", HOST)):
+    for file, text in (("s.yaml", TWICE.replace("LAUNCH", launch)), ("twice.cu", SOURCE)):
         (tmp_path / file).write_text(text)
-    spec = load_spec(tmp_path / "s.yaml")
-    if package == PYCUDA:
+    (tmp_path / "twice.py").write_text(HOST)
+    spec, problem = load_spec(tmp_path / "s.yaml"), Input({"n": 1})
+    if package == PYCUDA and "cooperative" in launch:
         with pytest.raises(BackendUnavailable, match=r"cooperative, but PyCUDA .* no call"):
             open_measurer(spec, "cuda")
         return
-    problem = Input({"n": 1})
     measurer, _ = open_measurer(spec.with_measure({"repeats": 3}), "cuda")
     with contextlib.closing(measurer):
         space = ConstrainedSpace.of(spec, problem, measurer.limits, "nvcc")
-        found = [measurer.measure(space, problem, Config({"BLOCKS": b}), None) for b in (1, 4)]
-    assert [each.outcome for each in found] == [Outcome.OK, Outcome.LAUNCH_FAILED]
-    assert "too many blocks in cooperative launch" in found[1].message
-    launches = [call for call in stub.calls() if call.startswith("cuLaunchKernel twice")]
-    assert launches
-    assert all(call.endswith(" group 1024 1 1 cooperative") for call in launches)
-
-
-PREFERRING = """\
-name: twice
-kernel: {function: twice, source: {cuda: twice.cu}, host: twice.py}
-parameters:
-  LARGE_L1: {values: [0, 1], role: launch, default: 0}
-launch: {group: [1024], grid: [132], carveout: 75 - 50 * LARGE_L1}
-inputs: {features: [n], values: [{n: 1}]}
-"""
-
-
-@pytest.mark.usefixtures("kernels_here")
-def test_space_says_how_much_shared_memory_its_launches_prefer(
-    stub: StubDriver, package: str, tmp_path: Path
-) -> None:
-    source = SUMMED.replace("cooperative_groups::this_grid().sync();", "")
-    for file, text in (("s.yaml", PREFERRING), ("twice.cu", source), ("twice.py", HOST)):
-        (tmp_path / file).write_text(text)
-    spec, problem = load_spec(tmp_path / "s.yaml"), Input({"n": 1})
-    measurer, _ = open_measurer(spec.with_measure({"repeats": 3}), "cuda")
-    with contextlib.closing(measurer):
-        space = ConstrainedSpace.of(spec, problem, measurer.limits, "nvcc")
-        for large, percent in ((0, 75), (1, 25)):
+        for blocks in (1, 4):
             stub.calls()
-            found = measurer.measure(space, problem, Config({"LARGE_L1": large}), None)
+            found = measurer.measure(space, problem, Config({"BLOCKS": blocks}), None)
+            if blocks not in passed:
+                assert found.outcome is Outcome.LAUNCH_FAILED
+                assert "too many blocks in cooperative launch" in found.message
+                continue
             assert found.outcome is Outcome.OK, found.message
             launches = [call for call in stub.calls() if call.startswith("cuLaunchKernel twice")]
             assert launches
-            assert all(call.endswith(f" group 1024 1 1 carveout {percent}") for call in launches)
+            assert all(call.endswith(f" group 1024 1 1 {passed[blocks]}") for call in launches)
 
 
 def test_named_gpu_is_opened_and_others_that_use_it_are_noted(

@@ -21,15 +21,15 @@ from harness.core.errors import (
 from harness.core.kernel_name import reference_lines
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import DEVICE_UUID, Build
+from harness.measure.bound import ZONE_BYTES
 from harness.measure.cuda.bindings import BindingsDriver, CudaDriver, SharedWords
 from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.gpus import BINDINGS, PACKAGE, PYCUDA, list_gpus, require_cooperative
 from harness.measure.cuda.nvcc import Nvcc
 from harness.measure.cuda.pycuda import PyCudaDriver
 from harness.measure.cuda.stream import HELD_AT_ONCE, LIMIT_NS
-from harness.measure.device.bound import ZONE_BYTES
 from harness.measure.devices import Backend, choose_one
-from harness.measure.sensors.nvml import open_sensors
+from harness.measure.nvml import open_sensors
 from harness.measure.trial.verify import NAN
 from tests.helpers.stub_driver import StubDriver, needs_pycuda
 from tests.helpers.stub_nvml import BUS, Script

@@ -23,14 +23,19 @@ from harness.core.records import Build, Config, Measurement, Outcome, Timing
 from harness.dispatch.choice import Choice, DispatchProgram
 from harness.dispatch.package import dispatcher_of, write_dispatcher
 from harness.measure.cuda.nvcc import Nvcc
-from harness.measure.flags import ProbedCommand, fitted_to_backend, fitted_to_program
+from harness.measure.flags import (
+    ANY_FILE,
+    ProbedCommand,
+    Setting,
+    fitted_to_backend,
+    fitted_to_program,
+)
 from harness.measure.kernels.runner import BIT_EXACT
-from harness.models.encoding.columns import TunedRange
+from harness.models.columns import TunedRange
 from harness.results.notes import Notes, file_lines, files_of_flags
 from harness.space import ConstrainedSpace
 from harness.space.launches import make_program
 from harness.space_file import Parameter, Spec, flag_files, load_spec
-from harness.space_file.flags.catalogue import ANY_FILE, Setting
 from tests.helpers.compilers import fake_nvcc, needs_gcc, needs_nvcc
 from tests.helpers.dispatch_examples import PROVENANCE
 from tests.helpers.fake_kernels import OpenFake, measure_programs_here, write_fake
@@ -161,7 +166,7 @@ def building(refused: Sequence[str]) -> Callable[[Program], Binary]:
 
     def build(program: Program) -> Binary:
         for word in refused:
-            if word in program.options:
+            if f" {word} " in f" {' '.join(program.options)} ":
                 raise BuildFailed(f"nvcc ended with status 1\nunknown option {word}")
         return Binary(Build("key", "", "fake", 0.1), b"")
 
@@ -183,6 +188,24 @@ def test_what_the_compiler_does_not_know_is_absent_and_not_tuned(load) -> None:
     assert space.count == 5, "the constraint sees that it is absent"
     assert left.program_sha256 == spec.program_sha256, "what is measured is the same"
     assert fitted_to_backend(spec, "nvcc", "sm_90", "", refused) is spec
+
+
+def test_refused_value_is_left_out_and_a_refused_end_takes_its_whole_range(load) -> None:
+    spec = load(KERNEL, "flags: {opencl: [cl_nv_opt_level, cl_nv_maxrregcount]}")
+    refused = building(["-cl-nv-opt-level 2", "-cl-nv-maxrregcount 248"])
+    left = fitted_to_backend(spec, "opencl", None, "fake", refused)
+    assert {name: p.values for name, p in flags_of(left, "opencl").items()} == {
+        "cl_nv_opt_level": (None, 0, 1, 3)
+    }
+    assert [notice.text for notice in left.notices] == [
+        "`cl_nv_maxrregcount` is left out: the compiler refuses -cl-nv-maxrregcount 248: "
+        "unknown option -cl-nv-maxrregcount 248",
+        "`cl_nv_opt_level` is left without 2: unknown option -cl-nv-opt-level 2",
+    ]
+    everything = building(["-cl-nv-opt-level", "-cl-nv-maxrregcount"])
+    left = fitted_to_backend(spec, "opencl", None, "all refused", everything)
+    assert flags_of(left, "opencl") == {}
+    assert left.notices[-1].text == "the selection leaves no flag to tune"
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not on PATH")
@@ -286,13 +309,6 @@ def program_of(spec: Spec, value: object) -> Program:
 # --------------------------------------------------------------------------------- the values
 
 
-def test_values_are_absent_and_the_names_of_the_files(loaded) -> None:
-    flag = flag_of(loaded())
-    assert flag.values == (None, "fast.acf", "slow.acf")
-    assert flag.default is None
-    assert flag.role == "flag"
-
-
 @pytest.mark.parametrize(
     ("flags", "option"),
     [
@@ -308,7 +324,8 @@ def test_option_is_the_catalogue_s_or_that_of_the_name_or_the_space_s_own(
 ) -> None:
     spec = loaded(f"flags: {{nvcc: {flags}}}")
     flag = next(p for p in spec.parameters if p.role == "flag" and None in p.values)
-    assert (flag.option, len(flag.values)) == (option, 3)
+    assert (flag.option, flag.default) == (option, None)
+    assert flag.values == (None, "fast.acf", "slow.acf")
 
 
 def test_files_of_a_catalogue_exclude_each_other(loaded) -> None:
@@ -351,27 +368,37 @@ def test_files_of_one_content_are_one_value_with_a_notice(loaded, packs: Path) -
     ("flags", "message"),
     [
         (
-            "controls: {files: nowhere/*.acf}",
-            r"`nowhere/\*.acf` matches no file; patterns are relative",
+            "{controls: {files: nowhere/*.acf}}",
+            r"`nowhere/\*.acf` matches no file; patterns",
         ),
-        ("controls: {files: packs/folde*}", r"`packs/folde\*` matches no file, only 1 folder"),
-        ("controls: {files: packs/fats.acf}", r"fats.acf does not exist \(did you mean .*fast.acf"),
-        ("controls: {files: packs/}", r"such as `packs/\*`"),
-        ("controls: {files: packs}", r"packs is a folder; name its files, such as `packs/\*`"),
-        ("controls: {files: packs/gone.lnk}", r"gone.lnk does not exist"),
-        ("controls: {files: packs/*.lnk}", r"gone.lnk does not exist"),
-        ("controls: {files: packs/pipe}", r"pipe is not a regular file"),
-        ("controls: {files: packs/large}", r"large is longer than 100 bytes"),
-        ("controls: {files: packs/odd*}", r"odd\\nname has a name that is not printable"),
-        ('controls: {files: "a\\0b"}', r"is no pattern: it must be a text of one line"),
-        ("controls: {files: '**/**/*.acf'}", r"has `\*\*` more than once"),
-        ("controls: {files: 'packs/circle/**'}", r"matches more than 30 files; narrow it"),
-        ("controls: {files: []}", r"files: must not be empty"),
-        ("controls: {files: 3}", r"must be a pattern such as packs/\*.acf, or a list of"),
-        ("controls: {files: [3]}", r"controls.files.0: must be a text"),
-        ("controls: {file: packs/*.acf}", r"must be `boolean`, .* or `{files: ..}`, but got {\""),
-        ("controls: {files: packs/*.acf, value: 3}", r"`value` is not a key here"),
-        ("controls: {files: packs/*.acf, option: -x}", r"must contain {value}"),
+        ("{controls: {files: packs/folde*}}", r"`packs/folde\*` matches no file, only 1 folder"),
+        (
+            "{controls: {files: packs/fats.acf}}",
+            r"fats.acf does not exist \(did you mean .*fast.",
+        ),
+        ("{controls: {files: packs/}}", r"such as `packs/\*`"),
+        ("{controls: {files: packs}}", r"packs is a folder; name its files, such as `packs/\*`"),
+        ("{controls: {files: packs/gone.lnk}}", r"gone.lnk does not exist"),
+        ("{controls: {files: packs/*.lnk}}", r"gone.lnk does not exist"),
+        ("{controls: {files: packs/pipe}}", r"pipe is not a regular file"),
+        ("{controls: {files: packs/large}}", r"large is longer than 100 bytes"),
+        ("{controls: {files: packs/odd*}}", r"odd\\nname has a name that is not printable"),
+        ('{controls: {files: "a\\0b"}}', r"is no pattern: it must be a text of one line"),
+        ("{controls: {files: '**/**/*.acf'}}", r"has `\*\*` more than once"),
+        ("{controls: {files: 'packs/circle/**'}}", r"matches more than 30 files; narrow it"),
+        ("{controls: {files: []}}", r"files: must not be empty"),
+        ("{controls: {files: 3}}", r"must be a pattern such as packs/\*.acf, or a list of"),
+        ("{controls: {files: [3]}}", r"controls.files.0: must be a text"),
+        ("{controls: {file: packs/*.acf}}", r"must be `boolean`, .* or `{files: ..}`, but got {\""),
+        ("{controls: {files: packs/*.acf, value: 3}}", r"`value` is not a key here"),
+        ("{controls: {files: packs/*.acf, option: -x}}", r"must contain {value}"),
+        (
+            "{controls: {files: 'packs/**/*.txt'}}",
+            r"same\.txt and .*same\.txt have one name and",
+        ),
+        ("[controls]", r"`controls` needs files; write `{controls: {files: PATTERN}}`"),
+        ("[{fmad: {files: packs/*.acf}}]", "`fmad` takes no files"),
+        ("[{contrls: {files: packs/*.acf}}]", r"did you mean `controls`\?"),
     ],
 )
 def test_what_cannot_be_is_one_error_at_its_line(
@@ -384,10 +411,12 @@ def test_what_cannot_be_is_one_error_at_its_line(
     (packs / "circle" / "again").symlink_to(".")
     (packs / "large").write_bytes(b"0" * 101)
     (packs / "odd\nname").write_text("odd")
+    (packs / "same.txt").write_text("one content")
+    (packs / "folder" / "same.txt").write_text("another")
     monkeypatch.setattr(flag_files, "MAX_FILE_BYTES", 100)
     monkeypatch.setattr(flag_files, "_MOST_MATCHES", 30)
     with pytest.raises(SpecError, match=rf"^[^\n]*space.yaml:5: [^\n]*{message}[^\n]*$"):
-        loaded(f"flags: {{nvcc: {{{flags}}}}}")
+        loaded(f"flags: {{nvcc: {flags}}}")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
@@ -402,20 +431,6 @@ def test_opencl_has_no_files(loaded) -> None:
         loaded("flags: {opencl: {cl-x: {files: packs/*.acf}}}")
 
 
-@pytest.mark.parametrize(
-    ("selection", "message"),
-    [
-        ("[controls]", "`controls` needs files; write `{controls: {files: PATTERN}}`"),
-        ("[{fmad: {files: packs/*.acf}}]", "`fmad` takes no files"),
-        ("[{contrls: {files: packs/*.acf}}]", "did you mean `controls`?"),
-    ],
-)
-def test_selection_that_does_not_fit_files_says_why(loaded, selection: str, message: str) -> None:
-    with pytest.raises(SpecError) as error:
-        loaded(f"flags: {{nvcc: {selection}}}")
-    assert message in str(error.value)
-
-
 def test_expressions_and_baselines_name_a_file(loaded, packs: Path) -> None:
     rest = """\
 constraints: ["controls != 'slow.acf' or BLOCK in [64, 128]"]
@@ -426,13 +441,6 @@ baselines: {nvidia: {controls: fast.acf}}
     assert not space.is_legal({**space.default, "controls": "slow.acf", "BLOCK": 32})
     assert space.is_legal({**space.default, "controls": "fast.acf", "BLOCK": 32})
     assert spec.baselines_for("nvcc")["nvidia"]["controls"] == "fast.acf"
-
-
-def test_two_files_of_one_name_are_refused(loaded, packs: Path) -> None:
-    (packs / "more").mkdir()
-    (packs / "more" / "slow.acf").write_text("slower")
-    with pytest.raises(SpecError, match=r"slow\.acf and .*slow\.acf have one name and two content"):
-        loaded("flags: {nvcc: {controls: {files: 'packs/**/*.acf'}}}")
 
 
 # ------------------------------------------------------------------------------- the identity
@@ -591,16 +599,13 @@ def script(path: Path, text: str) -> Path:
 # -------------------------------------------------------------------------------- a campaign
 
 PACK = {
-    "hang1": "hang",
-    "hang2": "hang in another way",
+    "hang": "hang",
     "crash": "crash",
     "wrong": "wrong",
     "equal1": "ms=60",
     "equal2": "ms=60, by other means",
     "fast": "ms=40",
     "slow": "ms=200",
-    "slower": "ms=300",
-    "slowest": "ms=400",
 }
 # A compiler of shell scripts, which reads files of controls.
 NVCC = r"""
@@ -641,44 +646,40 @@ search: {test_limit: 30}
 """
 
 
-@pytest.fixture
-def campaign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a space that tunes ten files of controls, and its database."""
-    measure_programs_here(monkeypatch)
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "packs").mkdir()
-    for name, controls in PACK.items():
-        (tmp_path / "packs" / f"{name}.acf").write_text(f"{controls}\n")
-    (tmp_path / "sum.yaml").write_text(SUM)
-    script(tmp_path / "nvcc", NVCC)
-    return tmp_path
-
-
 @pytest.mark.slow
 def test_files_that_hang_crash_and_miscompile_are_a_safe_search(
-    campaign: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    measure_programs_here(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    Path("packs").mkdir()
+    for name, controls in PACK.items():
+        Path(f"packs/{name}.acf").write_text(f"{controls}\n")
+    Path("sum.yaml").write_text(SUM)
+    script(tmp_path / "nvcc", NVCC)
     assert tune(["sum.yaml"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert re.search(r"Use controls=fast.acf, g=true: 2.50x", printed)
     assert re.search(r"controls=fast.acf is --apply-controls=packs/fast.acf; the", printed)
     assert "1 of 2 settings is needed: controls=fast.acf" in printed, "g is not"
-    measured = by_file("results/sum.db")
-    for name in ("hang1", "hang2"):
-        assert measured[name].outcome is Outcome.BUILD_FAILED
-        assert measured[name].message.startswith("the build did not finish within 1.5 s and was")
-    assert measured["crash"].outcome is Outcome.BUILD_FAILED
-    assert measured["crash"].message.endswith("nvcc error   : 'cicc' died due to signal 11")
-    assert measured["wrong"].outcome is Outcome.WRONG_RESULT
-    assert measured["wrong"].message.startswith("line 1, word 2 of stdout is 56, expected 55")
-    one, other = measured["equal1"], measured["equal2"]
-    assert [one.shared_with, other.shared_with].count(None) == 1, "equal code is measured once"
-    works = {name for name in measured if measured[name].outcome is Outcome.OK}
-    assert works == {"", "equal1", "equal2", "fast", "slow", "slower", "slowest"}
-    for name in ("crash.acf", r"hang\d.acf", "wrong.acf"):
-        assert re.search(f"for example controls={name}", printed)
+    (found,) = open_results("results/sum.db")
+    (rows,) = found.stored.measured.values()
+    measured = {config["controls"]: row for config, row in rows.items() if not config["g"]}
+    for name, outcome, message in (
+        ("hang", Outcome.BUILD_FAILED, "the build did not finish within 1.5 s and was killed"),
+        ("crash", Outcome.BUILD_FAILED, "nvcc error   : 'cicc' died due to signal 11"),
+        ("wrong", Outcome.WRONG_RESULT, "line 1, word 2 of stdout is 56, expected 55"),
+    ):
+        failed = measured.pop(f"{name}.acf")
+        assert failed.outcome is outcome
+        assert message in failed.message
+        assert f"for example controls={name}.acf" in printed
+    equal = [measured[f"equal{number}.acf"].shared_with for number in (1, 2)]
+    assert equal.count(None) == 1, "equal code is measured once"
+    assert {row.outcome for row in measured.values()} == {Outcome.OK}
+    assert len(measured) == len(PACK) - 3 + 1
 
-    (campaign / "packs" / "fast.acf").write_text("ms=90\n")
+    Path("packs/fast.acf").write_text("ms=90\n")
     assert tune(["sum.yaml"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert re.search(r"Use controls=equal\d.acf(, g=true)?: 1.67x", printed)
@@ -687,19 +688,5 @@ def test_files_that_hang_crash_and_miscompile_are_a_safe_search(
     assert files["fast.acf"] == "--apply-controls=packs/fast.acf"
     assert len(files) == len(PACK)
     report(["results/sum.db", "-o", "sum.html"])
-    page = (campaign / "sum.html").read_text()
+    page = Path("sum.html").read_text()
     assert re.search(r"controls=equal\d.acf is --apply-controls=packs/equal\d.acf", page)
-
-
-def by_file(database: str) -> dict[str, Measurement]:
-    """What the search measured, by the name of the file; without g."""
-    (found,) = open_results(database)
-    (measured,) = found.stored.measured.values()
-    return {
-        str(config["controls"] or "").removesuffix(".acf"): measurement
-        for config, measurement in measured.items()
-        if not config["g"]
-    }
-
-
-# nvcc, with the words that a file of controls holds.

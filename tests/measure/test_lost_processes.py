@@ -16,7 +16,7 @@ import pytest
 from harness.core.errors import UsageError
 from harness.core.program import Binary, Program
 from harness.core.records import Config, Measurement, Outcome
-from harness.measure.device.base import Compiler
+from harness.measure.device import Compiler
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.space import ConstrainedSpace
 from tests.helpers.fake_kernels import FOUR, write_fake

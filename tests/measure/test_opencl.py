@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import os
 import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,6 +26,7 @@ from harness.measure.opencl.pocl_cpu import name_processor
 from harness.source.inlining import inlined
 
 Write = Callable[..., Program]
+Run = Callable[[Launch, Mapping[str, Argument]], None]
 
 KERNEL = """\
 kernel void f(global float *y, int n, float a) {
@@ -64,8 +67,16 @@ def device() -> OpenClDevice:
 
 
 @pytest.fixture(scope="module")
-def module(device: OpenClDevice, compiler: OpenClCompiler) -> object:
-    return device.load(compiler.compile(Program(KERNEL, (), ())))
+def run(device: OpenClDevice, compiler: OpenClCompiler) -> Run:
+    """Binds the arguments, and launches a kernel with them unless the launch names others."""
+    module = device.load(compiler.compile(Program(KERNEL, (), ())))
+
+    def launched(launch: Launch, arguments: Mapping[str, Argument]) -> None:
+        device.bind(arguments)
+        named = launch.arguments or tuple(arguments)
+        device.launch(module, [dataclasses.replace(launch, arguments=named)])
+
+    return launched
 
 
 # ---------------------------------------------------------------------------------- equal code
@@ -85,7 +96,6 @@ def test_macro_that_no_live_line_names_leaves_the_code_what_it_is(compiler: Open
         return compiler.compile(Program(text, options, ())).build.binary_sha256
 
     assert sha256(0, 1) == sha256(0, 2) is not None
-    assert sha256(1, 1) == sha256(0, 1)  # another branch of the same text
     assert len({sha256(0, 1), sha256(1, 2), sha256(0, 1, "-cl-mad-enable")}) == 3
 
 
@@ -191,124 +201,84 @@ def test_binary_needs_no_file_any_more(
 # ----------------------------------------------------------------------------------- arguments
 
 
-def launch(
-    device: OpenClDevice, module: object, function: str, arguments: dict[str, Argument]
-) -> None:
-    device.bind(arguments)
-    device.launch(module, [Launch(function, (8,), (1,), tuple(arguments))])
+def launch_of(function: str, *group: int, **more: Any) -> Launch:
+    """A launch of one group, by default of 8, with all that is bound."""
+    return Launch(function, group or (8,), (1,) * max(1, len(group)), (), **more)
 
 
-UNFIT: dict[str, tuple[dict[str, Argument], str]] = {
-    "too few": ({"y": Y, "n": np.int32(2)}, r"f takes 3 arguments.*passes 2: y, n"),
-    "number for an array": (
-        FITTING | {"y": np.int64(1)},
-        r"1 of f, y, is float\*, .* single int64",
-    ),
-    "array for a number": (FITTING | {"n": Y}, r"argument 2 of f, n, is int, .* an array"),
-    "wide number": (FITTING | {"n": np.int64(2)}, r"n, is int,.*passes int64"),
-    "integer for a float": (FITTING | {"a": np.int32(3)}, r"3 of f, a, is float, .* passes int32"),
-    "array of doubles": (FITTING | {"y": np.zeros(16)}, r"y, is float\*, .* passes float64"),
-}
+F, VECTORS, TILE = launch_of("f"), launch_of("vectors", 4), launch_of("neighbours", shared_bytes=64)
+COMPLEX = {"y": Y, "c": np.complex64(1 + 2j), "b": np.bool_(1), "u": np.array([4], np.int32)}
+WITH_N = {"y": Y, "n": np.int32(10)}
+NO_VECTOR = r"c, is float2, .* passes {}; .* np\.void\("
 
 
-@pytest.mark.parametrize(("arguments", "reason"), UNFIT.values(), ids=UNFIT)
-def test_argument_that_does_not_fit_is_a_failed_launch(
-    device: OpenClDevice, module: object, arguments: dict[str, Argument], reason: str
+@pytest.mark.parametrize(
+    ("launch", "arguments", "reason"),
+    [
+        (F, {"y": Y, "n": np.int32(2)}, r"f takes 3 arguments.*passes 2: y, n"),
+        (F, FITTING | {"y": np.int64(1)}, r"1 of f, y, is float\*, .* single int64"),
+        (F, FITTING | {"n": Y}, r"argument 2 of f, n, is int, .* an array"),
+        (F, FITTING | {"n": np.int64(2)}, r"n, is int,.*passes int64"),
+        (F, FITTING | {"a": np.int32(3)}, r"3 of f, a, is float, .* passes int32"),
+        (F, FITTING | {"y": np.zeros(16)}, r"y, is float\*, .* passes float64"),
+        (VECTORS, COMPLEX | {"c": np.float32(1)}, NO_VECTOR.format("float32")),
+        (
+            VECTORS,
+            COMPLEX | {"c": np.void((1, 2, 3), "f4, f4, f4")},
+            NO_VECTOR.format("structure of 12 bytes"),
+        ),
+        (VECTORS, COMPLEX | {"c": np.array([1, 2], np.float32)}, NO_VECTOR.format("an array")),
+        (launch_of("large"), {"y": Y}, r"needs 16,777,216 bytes.*device has [\d,]+"),
+        (launch_of("neighbours"), WITH_N, r"parameter 2 .* needs a size: .*shared"),
+        (
+            launch_of("two", shared_bytes=8),
+            {"y": Y},
+            r"2 `local` pointer parameters.* join them",
+        ),
+        (
+            launch_of("neighbours", shared_bytes=1 << 40),
+            WITH_N,
+            r"4 static, 1,099,511,627,776 dyn",
+        ),
+        (TILE, {"y": Y}, r"takes 2 arguments.* passes 1: y"),
+        (launch_of("sized", 8, 2, carveout=75), {"y": Y}, "a carveout, which OpenCL cannot set"),
+        (launch_of("sized"), {"y": Y}, r"for groups of \(8, 2, 1\), but.* are \(8, 1, 1\)"),
+    ],
+)
+def test_launch_that_does_not_fit_the_kernel_fails_and_the_next_one_works(
+    device: OpenClDevice, run: Run, launch: Launch, arguments: dict[str, Argument], reason: str
 ) -> None:
     with pytest.raises(LaunchFailed, match=reason):
-        launch(device, module, "f", arguments)
-    launch(device, module, "f", FITTING)
+        run(launch, arguments)
+    run(F, FITTING)
     assert (device.read("y")[:8] == 6).all()
 
 
 def test_a_launch_is_checked_again_where_other_arguments_are_bound(
-    device: OpenClDevice, module: object
+    device: OpenClDevice, run: Run
 ) -> None:
-    launch = Launch("f", (16,), (1,), ("y", np.int32(3), np.float32(2)))
-    for place in (Y.copy(), Y.copy()):
-        device.bind({"y": place})
-        for _ in range(2):
-            device.launch(module, [launch])
-        assert device.read("y").tolist() == [6] * 16
-    device.bind({"y": Y.astype(np.int32)})
+    launch = dataclasses.replace(F, arguments=("y", np.int32(3), np.float32(2)))
+    for _ in range(2):
+        run(launch, {"y": Y.copy()})
+        assert device.read("y")[:8].tolist() == [6] * 8
     with pytest.raises(LaunchFailed, match="argument 1 of f, y, is float"):
-        device.launch(module, [launch])
+        run(launch, {"y": Y.astype(np.int32)})
 
 
 def test_vectors_complex_numbers_and_booleans_fit_their_elements(
-    device: OpenClDevice, module: object
+    device: OpenClDevice, run: Run
 ) -> None:
-    given = {"y": Y, "c": np.complex64(1 + 2j), "b": np.bool_(1), "u": np.array([4], np.int32)}
-    device.bind(given)
-    device.launch(module, [Launch("vectors", (4,), (1,), tuple(given))])
-    np.testing.assert_array_equal(device.read("y").reshape(4, 4), [[1, 2, 1, 4]] * 4)
+    for number in (np.complex64(1 + 2j), np.void((1, 2), "f4, f4")):
+        run(VECTORS, COMPLEX | {"c": number})
+        np.testing.assert_array_equal(device.read("y").reshape(4, 4), [[1, 2, 1, 4]] * 4)
 
 
-@pytest.mark.parametrize(
-    ("passed", "shown"),
-    [
-        (np.float32(1), "float32"),
-        (np.void((1, 2, 3), "f4, f4, f4"), "structure of 12 bytes"),
-        (np.array([1, 2], np.float32), "an array"),
-    ],
-)
-def test_vector_needs_a_value_of_its_size(
-    passed: Argument, shown: str, device: OpenClDevice, module: object
-) -> None:
-    given: dict[str, Argument] = {"y": Y, "c": passed, "b": np.bool_(1), "u": Y.view(np.uint32)}
-    with pytest.raises(LaunchFailed, match=rf"c, is float2, .* passes {shown}; .* np\.void\("):
-        launch(device, module, "vectors", given)
-    given["c"] = np.void((1, 2), "f4, f4")
-    launch(device, module, "vectors", given)
-
-
-def test_too_much_local_memory_is_reported_with_both_figures(
-    device: OpenClDevice, module: object
-) -> None:
-    there = f"{device.limits.max_local_bytes:,}"
-    with pytest.raises(LaunchFailed, match=rf"needs 16,777,216 bytes.*device has {there}"):
-        launch(device, module, "large", {"y": Y})
-
-
-def test_local_pointer_gets_the_launchs_shared_memory(device: OpenClDevice, module: object) -> None:
-    device.bind({"y": Y, "n": np.int32(10)})
-    most = device.limits.max_local_bytes
-    for shared_bytes in (64, most - 4):
-        device.launch(module, [Launch("neighbours", (16,), (1,), ("y", "n"), shared_bytes)])
+def test_local_pointer_gets_the_launchs_shared_memory(device: OpenClDevice, run: Run) -> None:
+    for shared_bytes in (64, device.limits.max_local_bytes - 4):
+        run(launch_of("neighbours", 16, shared_bytes=shared_bytes), WITH_N)
         np.testing.assert_array_equal(device.read("y"), np.roll(np.arange(16), -1) + 10)
-    device.launch(module, [Launch("f", (16,), (1,), ("y", "n", np.float32(1)), 64)])
-
-
-@pytest.mark.parametrize(
-    ("launch", "reason"),
-    [
-        (Launch("neighbours", (8,), (1,), ("y", "n")), r"parameter 2 .* needs a size: .*shared"),
-        (Launch("two", (8,), (1,), ("y",), 8), r"2 `local` pointer parameters.* join them"),
-        (Launch("neighbours", (8,), (1,), ("y", "n"), 1 << 40), r"4 static, 1,099,511,627,776 dyn"),
-        (Launch("neighbours", (8,), (1,), ("y",), 64), r"takes 2 arguments.* passes 1: y"),
-    ],
-)
-def test_shared_memory_that_does_not_fit_the_kernel_is_a_failed_launch(
-    device: OpenClDevice, module: object, launch: Launch, reason: str
-) -> None:
-    device.bind({"y": Y, "n": np.int32(10)})
-    with pytest.raises(LaunchFailed, match=reason):
-        device.launch(module, [launch])
-
-
-def test_carveout_is_a_failed_launch(device: OpenClDevice, module: object) -> None:
-    preferring = Launch("sized", (8, 2), (1, 1), ("y",), carveout=75)
-    device.bind({"y": Y})
-    with pytest.raises(LaunchFailed, match="sized has a carveout, which OpenCL cannot set"):
-        device.launch(module, [preferring])
-
-
-def test_group_that_the_kernel_is_not_compiled_for_is_reported(
-    device: OpenClDevice, module: object
-) -> None:
-    with pytest.raises(LaunchFailed, match=r"for groups of \(8, 2, 1\), but.* are \(8, 1, 1\)"):
-        launch(device, module, "sized", {"y": Y})
-    device.launch(module, [Launch("sized", (8, 2), (1, 1), ("y",))])
+    run(launch_of("f", shared_bytes=64), FITTING)
+    run(launch_of("sized", 8, 2), {"y": Y})
 
 
 # ------------------------------------------------------------------------------ logs and caches
@@ -346,7 +316,7 @@ def test_options_of_the_environment_are_part_of_the_identity(
 
 
 BUILD = """
-from harness.measure.device.base import Program
+from harness.measure.device import Program
 from harness.measure.opencl.driver import OpenClCompiler, usable_devices
 from harness.measure.opencl.device import OpenClDevice
 text = "kernel void f(global float *y) { y[get_global_id(0)] = 1; }"
@@ -409,7 +379,8 @@ def test_parts_of_a_cpu_are_equal_devices_that_work_side_by_side(
     assert [each.notes[DEVICE_UUID] for each in environments] == ["0:0", "0:1"]
     for name, device in ((first, one), (second, other)):
         binary = OpenClCompiler(name).compile(Program(KERNEL, (), ()))
-        launch(device, device.load(binary), "f", FITTING)
+        device.bind(FITTING)
+        device.launch(device.load(binary), [Launch("f", (8,), (1,), tuple(FITTING))])
         assert device.read("y")[:8].tolist() == [6.0] * 8
     monkeypatch.setenv("HARNESS_CPU_PARTS", "1024")
     with pytest.raises(UsageError, match=f"HARNESS_CPU_PARTS=1024, but .* has only {whole} core"):

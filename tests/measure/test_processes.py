@@ -291,28 +291,31 @@ def spins(pids: set[int], before: dict[int, float]) -> bool:
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
 def test_killed_parent_leaves_no_process_behind_though_a_kernel_hangs(tmp_path: Path) -> None:
-    script = tmp_path / "parent.py"
+    script, temporary, cache = tmp_path / "parent.py", tmp_path / "temporary", tmp_path / "cache"
     script.write_text(PARENT)
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
+    temporary.mkdir()
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)}
     parent = subprocess.Popen(
         [sys.executable, str(script), str(FAULTS / "faults.yaml")],
         stdout=subprocess.PIPE,
         text=True,
-        env=environment,
+        env=environment | {"HARNESS_CACHE_DIR": str(cache)},  # so that it starts a builder
     )
-    with parent.stdout:
-        assert [parent.stdout.readline() for _ in range(2)] == ["next\n", "next\n"]
-    before = {pid: cpu_s(pid) for pid in descendants(parent.pid)}
-    assert until(lambda: spins(descendants(parent.pid), before)), "the kernel that never ends"
-    workers = descendants(parent.pid)
-    assert len(workers) >= 2, "the device's process, and a builder's"
-    parent.kill()
-    parent.wait()
+    try:
+        with parent.stdout:
+            assert [parent.stdout.readline() for _ in range(2)] == ["next\n", "next\n"]
+        before = {pid: cpu_s(pid) for pid in descendants(parent.pid)}
+        assert until(lambda: spins(descendants(parent.pid), before)), "the kernel that never ends"
+        workers = descendants(parent.pid)
+        assert len(workers) >= 2, "the device's process, and a builder's"
+    finally:
+        parent.kill()
+        parent.wait()
     ended = until(lambda: not any(map(is_running, workers)))
     for worker in filter(is_running, workers):
         os.kill(worker, signal.SIGKILL)
     assert ended
-    (folder,) = set(tmp_path.iterdir()) - {script}
+    (folder,) = temporary.iterdir()
     assert folder.name.startswith(f"harness-run-{parent.pid}-"), "the next run removes it"
 
 

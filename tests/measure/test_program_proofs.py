@@ -23,11 +23,11 @@ from harness.core.records import (
     Timing,
 )
 from harness.measure.programs.measurer import ProgramMeasurer, without_unshown_gain
-from harness.measure.programs.runner import ProgramJob, Reference
-from harness.measure.programs.worker import ProgramWorker
+from harness.measure.programs.runner import ProgramJob, ProgramWorker, Reference
 from harness.measure.trial.occasions import Block
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
+from harness.stats.interleaved import is_shown
 from harness.stats.timing import time_ratio
 from harness.tuning.finals import FINAL_OCCASIONS
 from tests.helpers.fake_kernels import measure_programs_here
@@ -163,10 +163,10 @@ def test_made_up_times_are_no_claim_also_on_a_busy_machine(
         searched, final, default = judge(mode, burden, seed)
         assert searched.outcome is Outcome.OK, "the finals judge it"
         assert default.timing is not None
-        if final.timing is not None:
+        assert final.timing is not None
+        if is_shown(final):
             assert not time_ratio(default.timing, final.timing).is_faster, f"with seed {seed}"
         else:
-            assert final.outcome is Outcome.IMPLAUSIBLE
             assert "but its process ends " in final.message
 
 
@@ -202,12 +202,13 @@ def test_a_process_must_save_half_of_the_seconds_that_the_program_reports(
     time_s: float, process_s: float, is_claimed: bool
 ) -> None:
     found = beside(time_s, process_s)
-    assert found.outcome is (Outcome.OK if is_claimed else Outcome.IMPLAUSIBLE), found.message
+    assert is_shown(found) == is_claimed, found.message
+    assert found.timing is not None, "it may be chance"
 
 
 def test_the_message_says_what_was_reported_and_what_was_seen() -> None:
     assert beside(0.2, 1.61).message.startswith(
-        "its time does not count: the program reports that it saves 800 ms a run, but its process "
+        "the program reports that it saves 800 ms a run, but its process "
         "ends 390 ms sooner than the default's"
     )
     assert "its process ends no sooner than the default's" in beside(0.2, 2.1).message
@@ -252,4 +253,5 @@ def test_a_made_up_clock_wins_no_campaign(
     said = " ".join(capsys.readouterr().out.split())
     assert "n=1 default" in said
     assert "1.77x" not in said
-    assert "its time does not count: the program reports that it saves" in said
+    assert "A gain is not claimed on" in said
+    assert "the program reports that it saves" in said

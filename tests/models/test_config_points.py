@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pytest
 
 from harness.core.records import Input, Value
-from harness.models.encoding.columns import InputScale, nearest_first
-from harness.models.encoding.configs import ConfigEncoder
+from harness.models.columns import InputScale, nearest_first
+from harness.models.config_points import ConfigEncoder
 from harness.space_file import Parameter
 
 

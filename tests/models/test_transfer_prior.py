@@ -11,7 +11,7 @@ import pytest
 from harness.constraints.expression import Expression
 from harness.core.records import Input
 from harness.models import transfer_prior
-from harness.models.encoding.configs import ConfigEncoder
+from harness.models.config_points import ConfigEncoder
 from harness.models.transfer_prior import Prior, SourceTask, TransferData
 from harness.space import ConstrainedSpace, PointArray, Space
 from harness.space_file import Parameter
@@ -82,12 +82,6 @@ def test_leaders_are_legal_where_the_search_is(
     assert space.are_legal(found).all()
 
 
-def test_two_devices_that_disagree_are_averaged() -> None:
-    one, other = SourceTask(ALL, times_s(ALL, 0)), SourceTask(ALL, times_s(ALL, 2))
-    mean = (one.slowdowns + other.slowdowns) / 2
-    np.testing.assert_allclose(learnt(one, other).expect(ALL), mean, atol=1e-6)
-
-
 # ------------------------------------------------------------------------------ inputs
 
 
@@ -103,11 +97,13 @@ def test_the_input_that_is_more_like_this_one_counts(given: tuple[int, int], bes
     assert found.leaders[0].tolist() == [best, 2, 1]
 
 
-def test_where_one_source_has_no_input_inputs_do_not_count() -> None:
-    known = of_input(HERE, 0)
-    found = learnt(known, of_input(None, 2))
-    mean = (known.slowdowns + of_input(None, 2).slowdowns) / 2
-    np.testing.assert_allclose(found.expect(ALL), mean, atol=1e-6)
+@pytest.mark.parametrize("given", [HERE, None])
+def test_where_a_source_has_no_input_sources_that_disagree_are_averaged(
+    given: Input | None,
+) -> None:
+    one, other = of_input(given, 0), of_input(None, 2)
+    mean = (one.slowdowns + other.slowdowns) / 2
+    np.testing.assert_allclose(learnt(one, other).expect(ALL), mean, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from harness.commands import tune
 from harness.core.errors import RecordingError, SpecError, UsageError
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing, Value
 from harness.recordings import files
-from harness.recordings.formats import read_recording
 from harness.recordings.recording import Recording
+from harness.recordings.replay import read_recording
 from harness.recordings.space import ListedSpace, recording_spec
 
 Capture = pytest.CaptureFixture[str]

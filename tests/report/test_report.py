@@ -25,7 +25,7 @@ from harness.report.page import facts_of, warnings_of
 from harness.report.reproducing import commands, when
 from harness.report.sections import sections
 from harness.results.view import Results, read_results, the_one
-from tests.helpers.replays import FormulaMeasurer, make_spec, opened
+from tests.helpers.replays import FormulaMeasurer, make_spec, ran
 
 SPACE = """\
 name: small
@@ -51,8 +51,7 @@ def time_s(problem: Input, config: Config) -> float:
 @pytest.fixture(scope="module")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
-    with opened(make_spec(folder, SPACE), folder / "r.db", FormulaMeasurer(time_s)) as (run, _):
-        run.run()
+    ran(make_spec(folder, SPACE), folder / "r.db", FormulaMeasurer(time_s))
     return folder / "r.db"
 
 
@@ -170,8 +169,7 @@ def test_tree_and_verdict_are_shown_only_where_choosing_by_input_pays(
         tmp_path,
         f"{SPACE[: SPACE.index('inputs:')]}inputs: {{features: [n], values: [{values}]}}\n",
     )
-    with opened(spec, tmp_path / "r.db", FormulaMeasurer(formula_s), test_limit=8) as (run, _):
-        run.run()
+    ran(spec, tmp_path / "r.db", FormulaMeasurer(formula_s), test_limit=8)
     findings = Findings(the_one(read_results([str(tmp_path / "r.db")])))
     found = {section.anchor: section for section in sections(findings) if section is not None}
     assert ("verdict" in found) == bool(found["choice"].lines) == pays
@@ -324,10 +322,7 @@ def test_long_configurations_and_inputs_fit_the_page_and_no_label_is_cut(
         return 7.345e-3 * (1 + 1.5 * list(config.values()).count(1))
 
     every = tuple(Config({"BLOCK": 16, **dict.fromkeys(names, number)}) for number in (1, 16))
-    with opened(
-        make_spec(tmp_path, text), tmp_path / "r.db", FormulaMeasurer(formula_s), seeds=every
-    ) as (run, _):
-        run.run()
+    ran(make_spec(tmp_path, text), tmp_path / "r.db", FormulaMeasurer(formula_s), seeds=every)
     page = tmp_path / "r.html"
     assert main([str(tmp_path / "r.db"), "-o", str(page)]) == 0
     opened_page = browser.new_page(viewport={"width": 1280, "height": 800})

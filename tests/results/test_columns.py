@@ -16,7 +16,6 @@ from harness.analysis import sampling
 from harness.analysis.coverage import reservations
 from harness.analysis.explain import samples
 from harness.analysis.inputs import fastest
-from harness.analysis.search_counts import SearchCounts
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.results import MeasurementRow, as_rows, read_measurements, reader, reading
 from harness.results.columns import ConfigTable
@@ -68,10 +67,10 @@ def test_statistics_of_all_samples_are_those_of_each_timing() -> None:
 def test_counts_over_columns_are_those_over_records() -> None:
     rows = [row for row in assorted() if row.measurement.input == FIRST]
     measured = {row.measurement.config: row.measurement for row in rows}
-    counts, records = SearchCounts.of(measured), list(measured.values())
+    counts, records = MeasuredConfigs.of(measured), list(measured.values())
     assert counts.fastest == fastest(records)
-    assert counts.outcomes == Counter(m.outcome for m in records)
-    assert counts.shared == 1
+    assert counts.rows.outcomes == Counter(m.outcome for m in records)
+    assert counts.rows.is_shared.sum() == 1
     origins_last = sorted(records, key=lambda m: m.shared_with is None)
     of_code = {m.shared_with or m.config.digest: m for m in origins_last}
     for best in records:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
 from harness.results import MeasurementRow, MeasurementRows, as_rows
-from harness.results.compatible import compatible
 from harness.results.measured import by_input
+from harness.results.read import compatible
 
 SMALL, LARGE = Input({"n": 8}), Input({"n": 64})
 

@@ -11,8 +11,8 @@ import pytest
 
 from harness.commands.merge import main
 from harness.core.errors import ResultsError
+from harness.core.observations import WorstElement
 from harness.core.records import Measurement, Outcome
-from harness.core.worst_element import WorstElement
 from harness.results import (
     Added,
     MeasurementRow,

@@ -21,9 +21,8 @@ from sqlalchemy import event
 from sqlalchemy.exc import IntegrityError
 
 from harness.core.errors import DatabaseBusy, ResultsError
-from harness.core.observations import CLOCK_ERROR
+from harness.core.observations import CLOCK_ERROR, WorstElement
 from harness.core.records import Input, Measurement, Outcome, StopReason, Timing
-from harness.core.worst_element import WorstElement
 from harness.results import (
     FINAL,
     SEARCHED,

@@ -27,7 +27,7 @@ from harness.core.errors import ResultsError
 from harness.core.records import Config, Input, Outcome
 from harness.results import reading, schema, writing
 from harness.results.caveats import record_lines
-from harness.results.opentuner_values import (
+from harness.results.opentuner import (
     config_of,
     features_of,
     measurement_of,

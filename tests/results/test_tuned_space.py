@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.results.tuned_space import TunedSpace
+from harness.results.provenance import TunedSpace
 
 
 @pytest.fixture

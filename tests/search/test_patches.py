@@ -61,7 +61,7 @@ def test_apply_twice_patches_once() -> None:
 def test_another_opentuner_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.metadata, "version", lambda _: "0.8.9")
     with pytest.raises(HarnessError, match=r"0\.8\.8 is needed, found 0\.8\.9.*pip install"):
-        patches.require_version()
+        patches.apply.__wrapped__()
 
 
 def test_import_leaves_logging_alone_and_warns_of_nothing(tmp_path: Path) -> None:

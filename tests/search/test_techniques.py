@@ -15,7 +15,7 @@ from harness.core.records import Config, Input, Measurement, Outcome
 from harness.search import EndReason, techniques
 from harness.search.driver import MAX_FREE_IN_A_ROW
 from harness.search.manipulator import SpaceManipulator
-from harness.search.techniques.self_contained import UniformRandom, steps_up
+from harness.search.techniques import UniformRandom, steps_up
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec
 from tests.helpers.replays import FormulaMeasurer, Ran, make_spec, opened, ran

@@ -17,7 +17,7 @@ from scipy.stats import chisquare
 from harness.commands.check import main as check
 from harness.constraints.expression import Expression
 from harness.core.records import Config, DeviceLimits, Input, Value
-from harness.search.techniques.self_contained import steps_up
+from harness.search.techniques import steps_up
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Parameter
 from tests.helpers.replays import FormulaMeasurer, make_spec, opened, write_space

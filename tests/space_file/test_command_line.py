@@ -99,10 +99,10 @@ def test_the_space_may_say_where_a_feature_is(tmp_path: Path) -> None:
 
 
 def test_the_sources_of_features_change_no_measurement(tmp_path: Path) -> None:
-    plan = plan_of(tmp_path, '"{output}", "{T}", "{n}"')
+    plan = plan_of(tmp_path, '"{output}", "{T}", "{n}"', "")
     other = plan_of(tmp_path, '"{output}", "{T}", "{n}"', "features: {n: {argument: 2}}")
-    assert other.features
-    assert dataclasses.replace(plan, environment=()).sha256_parts() == other.sha256_parts()
+    assert other.model.features
+    assert plan.sha256_parts() == other.sha256_parts()
 
 
 @pytest.mark.parametrize(
@@ -128,8 +128,9 @@ def test_a_program_for_each_input_has_no_launcher(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, '"{output}", "{n}", "{m}"')
     with pytest.raises(NoLauncher, match=r"`build` names `\{TILE\}`, so that each input"):
         command_line(plan, ("TILE",))
+    in_shell = plan.model.model_copy(update={"shell": True})
     with pytest.raises(NoLauncher, match="a shell reads the arguments"):
-        command_line(dataclasses.replace(plan, shell=True), ("n", "m"))
+        command_line(dataclasses.replace(plan, model=in_shell), ("n", "m"))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,18 +14,16 @@ from benchmarks.nvcc_flags import RECORD, FlagRow, findings, read, write
 from harness.constraints.expression import Expression
 from harness.core.errors import BackendUnavailable, UsageError
 from harness.core.records import Value
-from harness.measure.builds.compiled import conflicts
+from harness.measure.builds import conflicts
 from harness.measure.cuda.nvcc import find_nvcc
-from harness.measure.flags import ProbedCommand, answers
-from harness.space_file.flags import selection as selections
+from harness.measure.flags import ProbedCommand, Setting, answers
+from harness.space_file import flags
 from harness.space_file.flags.catalogue import (
     COMPILERS,
     Catalogue,
-    Setting,
     catalogue_of,
     load_catalogue,
 )
-from harness.space_file.flags.selection import Ask, SelectedFlags
 from harness.space_file.tuned import Selection
 from tests.helpers.compilers import needs_gcc, needs_nvcc
 
@@ -79,12 +76,12 @@ def written(folder: Path, text: str) -> Path:
 
 
 def resolve(
-    catalogue: Catalogue, selection: object, ask: Ask | None = None, *, linked: bool = False
-) -> SelectedFlags:
+    catalogue: Catalogue, selection: object, *, linked: bool = False
+) -> flags.SelectedFlags:
     """Resolve a selection as it stands in a space file."""
     listed = [selection] if isinstance(selection, str) else selection
     chosen: Selection = TypeAdapter(Selection).validate_python(listed)
-    return selections.resolve(catalogue, chosen, ask, linked=linked)
+    return flags.resolve(catalogue, chosen, linked=linked)
 
 
 # ------------------------------------------------------------------------- what is shipped
@@ -200,33 +197,15 @@ def test_constraints_speak_of_the_selected_flags_alone(small: Catalogue) -> None
 # ------------------------------------------------------------------------- asking a compiler
 
 
-def test_what_the_compiler_does_not_know_is_left_out_with_a_notice(small: Catalogue) -> None:
-    compiler = Pretended("old", ["--fast", "--width=4", "--limit=64"])
-    found = resolve(small, "default", partial(answers, compiler), linked=True)
-    assert list(found.values) == ["width", "unroll", "link"]
-    assert found.values["width"] == (1, 2)
-    assert found.notices == (
-        "`fast` is left out: the compiler refuses --fast: unknown option --fast",
-        "`width` is left without 4: unknown option --width=4",
-        "`limit` is left out: the compiler refuses -X --limit=64: unknown option --limit=64",
-    )
-
-
-def test_compiler_that_is_not_here_leaves_every_flag_and_says_so(small: Catalogue) -> None:
+def test_flag_that_acts_on_linked_programs_is_left_out_of_kernels(small: Catalogue) -> None:
     found = resolve(small, "default")
     assert list(found.values) == ["fast", "width", "limit", "unroll"]
-    assert found.notices == (
-        "`link` acts only on a program that is linked; it is left out",
-        "no compiler was asked which of these flags it knows",
-    )
+    assert found.notices == ("`link` acts only on a program that is linked; it is left out",)
 
 
-def test_each_compiler_is_asked_once(small: Catalogue) -> None:
+def test_each_compiler_is_asked_once() -> None:
     first, again, other = Pretended("one", ["--fast"]), Pretended("one"), Pretended("other")
-    printed = [
-        resolve(small, "default", partial(answers, compiler)).notices
-        for compiler in (first, again, other)
-    ]
+    printed = [answers(compiler, [Setting(("--fast",))]) for compiler in (first, again, other)]
     assert printed[0] == printed[1] != printed[2]
     assert not again.asked
     assert len(other.asked) == len(first.asked) > 0

@@ -27,7 +27,7 @@ from harness.space_file import (
 )
 from harness.space_file import document as document_module
 from harness.space_file.model import KernelMeasure, Measure, Search, Verify
-from harness.space_file.program_model import ProgramSpaceFile
+from harness.space_file.program import ProgramSpaceFile
 
 ROOT = Path(__file__).parents[2]
 BAD = Path(__file__).parents[1] / "data" / "bad_specs"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
-from harness.stats.interleaved import merge_sessions, merged_unscaled, refuted
+from harness.stats.interleaved import merge_sessions, refuted
 
 GIVEN = Input({"n": 8})
 
@@ -114,7 +114,9 @@ def test_a_failure_beside_others_that_worked_stands_unless_it_may_be_chance() ->
 def test_unscaled_sessions_merge_to_the_same_configurations_with_their_own_samples() -> None:
     first, last = [ok(16, 1.0), ok(32, 4.0)], [ok(32, 2.0), failing(16), ok(64, 4.0)]
     for sessions in ([first, last], [last, first], [[ok(256, 0.1)], first, last], [[failing(16)]]):
-        scaled, unscaled = merge_sessions(sessions), merged_unscaled(sessions)
+        scaled, unscaled = (
+            merge_sessions(sessions, is_scaled=is_scaled) for is_scaled in (True, False)
+        )
         assert list(unscaled) == list(scaled)
         assert [m.outcome for m in unscaled.values()] == [m.outcome for m in scaled.values()]
         assert all(m in [m for one in sessions for m in one] for m in unscaled.values())

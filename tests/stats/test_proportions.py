@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from harness.stats.multiple_tests import benjamini_hochberg, holm, holm_levels
-from harness.stats.proportions import clopper_pearson
+from harness.stats import clopper_pearson
+from harness.stats.claims import benjamini_hochberg, holm, holm_levels
 
 
 @pytest.mark.parametrize("alpha", [0.05, 0.2])
@@ -28,26 +28,35 @@ def test_a_share_need_not_be_of_whole_successes() -> None:
 # ---------------------------------------------------------------------------------- several tests
 
 
-def test_p_values_count_by_how_many_are_not_smaller() -> None:
-    assert holm(np.array([0.01, 0.02, 0.03])) == pytest.approx([0.03, 0.04, 0.04])
-    assert holm(np.array([0.03, 0.01])) == pytest.approx([0.03, 0.02])
-    # 2 x 0.04, 4 x 0.01, 0.6, 3 x 0.013 and no less than before
-    assert holm(np.array([0.04, 0.01, 0.6, 0.013])) == pytest.approx([0.08, 0.04, 0.6, 0.04])
+@pytest.mark.parametrize(
+    ("p_values", "adjusted"),
+    [
+        ([0.01, 0.02, 0.03], [0.03, 0.04, 0.04]),
+        ([0.03, 0.01], [0.03, 0.02]),
+        # 2 x 0.04, 4 x 0.01, 0.6, 3 x 0.013 and no less than before
+        ([0.04, 0.01, 0.6, 0.013], [0.08, 0.04, 0.6, 0.04]),
+        ([0.9, 0.6, 0.4], [1.0, 1.0, 1.0]),
+        ([0.01, 0.9], [0.02, 0.9]),
+    ],
+)
+def test_p_values_count_by_how_many_are_not_smaller(
+    p_values: list[float], adjusted: list[float]
+) -> None:
+    assert holm(np.array(p_values)) == pytest.approx(adjusted)
 
 
-def test_no_adjusted_p_value_exceeds_1() -> None:
-    assert holm(np.array([0.9, 0.6, 0.4])).tolist() == [1.0, 1.0, 1.0]
-    assert holm(np.array([0.01, 0.9])) == pytest.approx([0.02, 0.9])
-
-
-def test_levels_stop_where_the_first_is_not_rejected() -> None:
-    found = holm_levels(np.array([0.04, 0.001, 0.03, 0.5]), 0.06)
-    assert found == pytest.approx([0.06 / 3, 0.06 / 4, 0.06 / 3, 0.06 / 3])
-
-
-def test_a_p_value_at_its_level_is_rejected() -> None:
-    assert holm_levels(np.array([0.025, 0.9]), 0.05) == pytest.approx([0.025, 0.05])
-    assert holm_levels(np.array([0.01, 0.02]), 0.05) == pytest.approx([0.025, 0.05])
+@pytest.mark.parametrize(
+    ("p_values", "level", "levels"),
+    [
+        ([0.04, 0.001, 0.03, 0.5], 0.06, [0.06 / 3, 0.06 / 4, 0.06 / 3, 0.06 / 3]),
+        ([0.025, 0.9], 0.05, [0.025, 0.05]),  # one at its level is rejected
+        ([0.01, 0.02], 0.05, [0.025, 0.05]),
+    ],
+)
+def test_levels_stop_where_the_first_is_not_rejected(
+    p_values: list[float], level: float, levels: list[float]
+) -> None:
+    assert holm_levels(np.array(p_values), level) == pytest.approx(levels)
 
 
 def test_false_discoveries_count_by_how_many_are_not_larger() -> None:

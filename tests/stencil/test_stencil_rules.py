@@ -32,10 +32,9 @@ from harness.stencil.explore import (
     explore,
     launch_of,
 )
-from harness.stencil.ir import Node, subexpressions, user_fun
+from harness.stencil.ir import Node, user_fun
 from harness.stencil.lower import lower, parallel_extents
 from harness.stencil.nest import LoopNest, NdRange
-from harness.stencil.types import StencilError
 from tests.helpers.stencil_kernels import DEPTH, PROGRAMS, Pocl, definition_of, inputs_of, wrong
 
 add = user_fun("add", "x y", "x + y")
@@ -191,15 +190,11 @@ def test_points_are_distinct_within_every_devices_limits_and_repeat_with_their_s
     assert any(kernel.locals for v in variants for kernel in v.kernels.values())
 
 
-@pytest.mark.parametrize("program", ["jacobi2d_5pt", "hotspot2d", "srad2"])
-def test_tiles_and_local_memory_are_drawn_often(program: str) -> None:
-    rng = random.Random(5)
-    whole = definition_of(program).expression(48)
+def test_tiles_and_local_memory_are_drawn_often() -> None:
+    rng, whole = random.Random(5), definition_of("hotspot2d").expression(48)
     drawn = [derive(whole, rng) for _ in range(80)]
-    tiled = [x for x in drawn if len(rules.spine(x)) >= 2 * len(rules.spine(whole))]
-    local = [x for x in drawn if any(part.data == ("local",) for part in subexpressions(x))]
-    assert len(tiled) > 80 / 4
-    assert len(local) > 80 / 20
+    assert sum(len(rules.spine(x)) >= 2 * len(rules.spine(whole)) for x in drawn) > 80 / 4
+    assert sum("to_local(" in str(x) for x in drawn) > 80 / 20
 
 
 def test_configurations_leave_no_thread_dimension_without_work() -> None:
@@ -216,10 +211,3 @@ def test_equal_decisions_on_different_stencils_have_equal_designs() -> None:
         mapped = rules.mapped([("global", 1), ("global", 0), ("seq", 0), ("seq", 0)], tiled)
         numbers.append(design(mapped, next(configurations(mapped), None)))  # type: ignore[arg-type]
     assert len(set(numbers)) == 1
-
-
-def test_an_impossible_mapping_is_an_error() -> None:
-    tiled = next(rules.everywhere(rules.tile2d(4, 6), plane()))
-    kinds = [("workgroup", 0), ("local", 0), ("local", 0), ("seq", 0)]
-    with pytest.raises(StencilError, match="inside a local map of the same dimension"):
-        lower("k", rules.mapped(kinds, tiled), NdRange())

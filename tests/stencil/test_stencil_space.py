@@ -142,10 +142,6 @@ def test_variants_compile_as_opencl_and_cuda(
     assert "0 failed" in capsys.readouterr().out
 
 
-def texts_of(folder: Path) -> list[str]:
-    return [p.read_text() for p in sorted(folder.rglob("*")) if p.is_file()]
-
-
 # ------------------------------------------------------------------------------------- mistakes
 
 
@@ -183,14 +179,9 @@ def test_a_mistake_in_the_command_is_reported(
     ],
 )
 def test_a_mistake_in_a_stencil_is_reported_with_its_line(
-    own: Path,
-    old: str,
-    new: str,
-    message: str,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    own: Path, old: str, new: str, message: str, capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     own.write_text(OWN.replace(old, new))
     monkeypatch.chdir(own.parent)
     code = main(["explore", own.name, "--size", "64", "--count", "5", "-o", str(tmp_path / "x")])
@@ -221,35 +212,18 @@ def test_inputs_of_another_shape_are_rejected(
         make_kernel_data(spec.host, spec.inputs[0])
 
 
-CUBE = """\
-from harness.stencil import grid, map_, user_fun
-
-twice = user_fun("twice", "x", "2.0f * x")
-
-
-def expression(size):
-    return map_(lambda plane: map_(lambda row: map_(twice, row), plane), grid("x", 4, size, 32))
-
-
-def reference(arguments):
-    return 2 * arguments["x"]
-"""
-
-
 def test_a_folder_names_its_stencil_and_the_command_that_wrote_it(tmp_path: Path) -> None:
-    path = tmp_path / "cube.py"
-    path.write_text(CUBE)
     folders = [tmp_path / "first", tmp_path / "again"]
-    command = [str(path), "--size", "16", "--count", "12", "--seed", "5"]
+    command = [SRAD1, "--size", "32", "--count", "12", "--seed", "5"]
     assert main(["explore", *command, "-o", str(folders[0])]) == 0
-    spec = load_spec(folders[0] / "cube.yaml")
-    assert spec.title.startswith("cube, 4 x 16 x 32, in ")
-    assert "/* cube, 4 x 16 x 32: the variant VARIANT," in (folders[0] / "cube.cl").read_text()
-    written = (folders[0] / "cube.yaml").read_text().split("# Written by ")[1].split("\n")[0]
-    begin = shlex.split(written)
+    space = folders[0] / "srad1.yaml"
+    assert load_spec(space).title.startswith("srad1, 32 x 32, in ")
+    assert "/* srad1, 32 x 32: the variant VARIANT," in space.with_suffix(".cl").read_text()
+    begin = shlex.split(space.read_text().split("# Written by ")[1].split("\n")[0])
     assert begin[:3] == ["python", "-m", "harness.stencil"]
     assert main([*begin[3:], "-o", str(folders[1])]) == 0
-    assert texts_of(folders[0]) == texts_of(folders[1])
+    first, again = ([p.read_text() for p in sorted(f.rglob("*.*"))] for f in folders)
+    assert first == again
 
 
 def test_programs_of_one_structure_share_designs_where_asked(tmp_path: Path) -> None:
@@ -277,18 +251,3 @@ def test_points_of_another_version_cannot_be_predicted(own: Path, tmp_path: Path
         UsageError, match=r"ring\.features\.csv has no column local_size_z: another"
     ):
         read_points(path)
-
-
-def test_iterations_are_explored(own: Path, tmp_path: Path) -> None:
-    """One kernel computes three steps of the ring."""
-    text = OWN.replace("import grid,", "import grid, iterate,")
-    text = text.replace("def expression(size):", "def step(x):")
-    text = text.replace('"wrap", grid("x", size)', '"wrap", x')
-    text += """
-
-def expression(size):
-    return iterate(3, step, grid("x", size))
-"""
-    own.write_text(text)
-    folder = tmp_path / "ring"
-    explored(own, folder, 64, 9)

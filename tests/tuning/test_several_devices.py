@@ -20,8 +20,8 @@ from harness.core.errors import BackendUnavailable, HostModuleError, UsageError
 from harness.core.records import DEVICE_UUID, Config, Environment, Input, Measurement, Outcome
 from harness.results.view import Results, read_results, the_one
 from harness.space_file import Spec
-from harness.tuning.baton import Baton
 from harness.tuning.devices import DevicePool
+from harness.tuning.sharing import Baton
 from tests.helpers.planted import until
 from tests.helpers.replays import SPACE, FormulaMeasurer, make_spec, opened, ran
 

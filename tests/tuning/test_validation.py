@@ -25,7 +25,7 @@ from harness.tuning.validation import (
     prediction_errors,
     validate,
 )
-from tests.helpers.replays import FormulaMeasurer, make_spec, opened, recorded
+from tests.helpers.replays import FormulaMeasurer, make_spec, opened, ran, recorded
 
 SPACE = """\
 name: steps
@@ -63,16 +63,14 @@ def noise_s(problem: Input, config: Config) -> float:
 def run(
     folder: Path, measurer: FormulaMeasurer, target: float = 0.15, text: str = SPACE, **options: Any
 ) -> Any:
-    """The campaign of one validation, and its reports."""
+    """The campaign of one validation."""
     spec = make_spec(folder, text)
     chosen = {"technique": ["UniformRandom"], "test_limit": 100} | options
-    with opened(spec, folder / "r.db", measurer, target=target, **chosen) as (campaign, _):
-        reports = campaign.run()
-    return campaign, reports
+    return ran(spec, folder / "r.db", measurer, target=target, **chosen).campaign
 
 
 def validation(folder: Path, measurer: FormulaMeasurer, **options: Any) -> Validation:
-    found = run(folder, measurer, **options)[0].validation
+    found = run(folder, measurer, **options).validation
     assert isinstance(found, Validation)
     return found
 
@@ -259,7 +257,7 @@ def test_a_validation_that_was_killed_goes_on_where_it_stopped(
     cut, rest = FormulaMeasurer(noise_s, 270), FormulaMeasurer(noise_s)
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, cut, test_limit=40)
-    campaign, _ = run(tmp_path, rest, test_limit=40)
+    campaign = run(tmp_path, rest, test_limit=40)
     assert cut.asked + rest.asked == of_noise.measurer.asked
     assert campaign.validation == of_noise.found
     assert campaign.replayed == 270

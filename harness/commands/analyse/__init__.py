@@ -9,10 +9,10 @@ from rich.console import Console
 from harness.analysis.coverage import input_reports, rerun_lines, reservations
 from harness.analysis.summary import summarize
 from harness.api.describing import describe_analysis, describe_summary
-from harness.api.documents import AnalyseDocument
+from harness.api.options import AnalyseOptions
 from harness.api.results import findings_of
+from harness.api.schemas import AnalyseDocument
 from harness.commands.analyse import tree
-from harness.commands.result_options import AnalyseOptions
 from harness.commands.run import collecting_rarely, main_of, print_json
 from harness.core.errors import UsageError
 from harness.core.files import check_output
@@ -20,12 +20,11 @@ from harness.core.kept import Kept
 from harness.display.across import choice_sections
 from harness.display.formats import make_console
 from harness.display.inputs import print_inputs
-from harness.display.sections import energy_section, failures_section
-from harness.display.summary import summary_sections
+from harness.display.sections import energy_section, failures_section, summary_sections
 from harness.display.text import print_line, print_lines, print_section
 from harness.report.sections import by_input as by_input_section
 from harness.results import without_password
-from harness.results.versions import NEWEST, set_aside_lines
+from harness.results.provenance import NEWEST, set_aside_lines
 from harness.results.view import Results, read_results
 
 main = main_of("analyse")
@@ -47,14 +46,15 @@ def _analyse(options: AnalyseOptions) -> int:
         kernel_version=options.kernel_version,
     )
     if options.json:
-        return _print_json(found, options)
+        return _print_json(found)
     if options.summary:
-        return _print_only_summary(console, found, options)
+        _print_summary(console, found)
+        return 0
     if options.platforms and len(found) < 2:
         raise UsageError(f"--platforms compares two or more, but there is only {found[0].title}")
     tree.check_options(found, options)
     is_one = len(found) + options.platforms == 1
-    names = [*_ordinals(found), *(["platforms"] if options.platforms else [])]
+    names = [*map(str, range(1, len(found) + 1)), *(["platforms"] if options.platforms else [])]
     named = [options] if is_one else list(map(options.with_picture_of, names))
     for own in named:
         if own.picture is not None:
@@ -75,35 +75,17 @@ def _analyse(options: AnalyseOptions) -> int:
     return 0 if all(complete) else 2
 
 
-def _print_only_summary(console: Console, found: Sequence[Results], options: AnalyseOptions) -> int:
-    if options.platforms or options.by_input or options.asks_of_trees:
-        raise UsageError(
-            "--summary prints nothing else; leave out --by-input and the options of trees"
-        )
-    _print_summary(console, found)
-    return 0
-
-
 def _print_summary(console: Console, found: Sequence[Results]) -> None:
     for section in summary_sections(summarize((one, input_reports(one)) for one in found)):
         print_section(console, section)
 
 
-def _print_json(found: Sequence[Results], options: AnalyseOptions) -> int:
-    if options.platforms or options.summary or options.by_input or options.asks_of_trees:
-        raise UsageError(
-            "--json has the same content always; leave out --summary, --by-input and the options "
-            "of trees"
-        )
+def _print_json(found: Sequence[Results]) -> int:
     all_findings = [findings_of(results) for results in found]
     summary = summarize((findings.results, findings.reports) for findings in all_findings)
     analyses = [describe_analysis(findings) for findings in all_findings]
-    print_json(AnalyseDocument(analyses, describe_summary(summary)))
+    print_json(AnalyseDocument(analyses=analyses, summary=describe_summary(summary)))
     return 0
-
-
-def _ordinals(found: Sequence[Results]) -> list[str]:
-    return [str(number) for number in range(1, len(found) + 1)]
 
 
 def _titles(found: Sequence[Results]) -> Iterator[str]:

@@ -24,7 +24,7 @@ from harness.analysis.explain import (
     pooled,
     samples,
 )
-from harness.commands.result_options import AnalyseOptions
+from harness.api.options import AnalyseOptions
 from harness.commands.run import format_error
 from harness.core.errors import UsageError
 from harness.core.files import WRITTEN_BY, write_output

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.api.documents import CheckDocument, FaultDocument, SpaceDocument
 from harness.api.options import CheckOptions
+from harness.api.schemas import CheckDocument, SpaceDocument
 from harness.commands.check.checking import SpaceCheck, check_spaces
 from harness.commands.check.describe import print_check, print_reasons
 from harness.commands.run import EXIT_ERROR, main_of, print_json
@@ -35,7 +35,7 @@ def check(space: str | Path | Spec, **arguments: Any) -> SpaceDocument:
         if len(specs) != 1:
             raise UsageError(f"check() takes one space, got {len(specs)}; call it for each")
         (checked,) = check_spaces(specs, options)
-        return checked.document()
+        return SpaceDocument.model_validate(checked)
 
 
 check.__signature__ = signature_of(CheckOptions, spaces="space")  # type: ignore[attr-defined]
@@ -48,8 +48,7 @@ def run(options: CheckOptions) -> int:
     except SpecError as error:
         if not options.json:
             raise
-        faults = [FaultDocument(fault.path, fault.line, fault.text) for fault in error.faults]
-        print_json(CheckDocument(is_ok=False, spaces=[], faults=faults))
+        print_json(CheckDocument.describe(is_ok=False, spaces=[], faults=error.faults))
         return EXIT_ERROR
     console, checked = make_console(), list[SpaceCheck]()
     for space in check_spaces(specs, options):
@@ -58,8 +57,7 @@ def run(options: CheckOptions) -> int:
             print_check(console, space, options)
     is_ok = all(space.passes(options.strict) for space in checked)
     if options.json:
-        spaces = [space.document() for space in checked]
-        print_json(CheckDocument(is_ok=is_ok, spaces=spaces, faults=[]))
+        print_json(CheckDocument.describe(is_ok=is_ok, spaces=checked, faults=[]))
         return 0 if is_ok else 1
     print_line(console, _summary(checked, options.strict))
     for space in checked:

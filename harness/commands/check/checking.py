@@ -13,8 +13,8 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from harness.api.documents import SpaceDocument, TargetDocument
 from harness.api.options import CheckOptions
+from harness.api.schemas import TargetDocument
 from harness.commands.check.default_run import DefaultRun, run_default
 from harness.commands.check.inspection import (
     Compiled,
@@ -23,6 +23,7 @@ from harness.commands.check.inspection import (
     ProgramInspection,
     SpaceSize,
     size_of,
+    without_effect,
 )
 from harness.commands.check.targets import (
     CompileTarget,
@@ -31,7 +32,6 @@ from harness.commands.check.targets import (
     device_target,
     target_of,
 )
-from harness.commands.check.without_effect import without_effect
 from harness.core.errors import BackendUnavailable, HostModuleError, LaunchFailed, UsageError
 from harness.core.machine import usable_cores
 from harness.core.program import Launch, Program, Read
@@ -66,6 +66,11 @@ class TargetCheck:
         """The digests of the different machine codes."""
         digests = (result.build.binary_sha256 for result in self.results if result.build)
         return {sha256 for sha256 in digests if sha256 is not None}
+
+    @property
+    def failed(self) -> int:
+        """The number of configurations that failed."""
+        return sum(bool(result.failure) for result in self.results)
 
     def passes(self, is_strict: bool) -> bool:
         """Whether the default, or every configuration, compiles."""
@@ -111,39 +116,24 @@ class SpaceCheck:
         """Whether all that was tried works."""
         return self.builds(is_strict) and not self.why_host_failed and not self.why_run_failed
 
-    def document(self) -> SpaceDocument:
-        """Describe it for scripts."""
-        # Flags are of one compiler: the size with them is the larger one.
-        size = max(self.sizes.values(), key=lambda size: size.points)
-        targets = [_target(target) for target in self.targets]
-        if self.why_unbuilt:
-            targets = [TargetDocument("command", False, self.why_unbuilt, 0, 0, 0, None)]
-        return SpaceDocument(
-            name=self.spec.name,
-            path=str(self.spec.path),
-            points=size.points,
-            inputs=[dict(problem) for problem in self.spec.inputs],
-            legal=[size.legal.get(i) for i in self.spec.inputs] if size.legal else None,
-            default=dict(self.default),
-            targets=targets,
-            why_host_failed=self.why_host_failed,
-            why_run_failed=self.why_run_failed,
-            feature_sources=dict(self.launcher),
-            why_no_launcher=self.why_no_launcher,
-        )
+    @property
+    def size(self) -> SpaceSize:
+        """The larger size of several: the one with more flags, which are of one compiler."""
+        return max(self.sizes.values(), key=lambda size: size.points)
 
+    @property
+    def legal(self) -> Sequence[int | None] | None:
+        """The number of legal configurations of each input; None where one is too large."""
+        legal = self.size.legal
+        return [legal.get(problem) for problem in self.spec.inputs] if legal else None
 
-def _target(target: TargetCheck) -> TargetDocument:
-    failure, no_effect = target.results[0].failure, target.without_effect
-    return TargetDocument(
-        target=target.inspection.name,
-        is_default_ok=not failure,
-        why_failed=failure,
-        compiled=len(target.results),
-        failed=sum(bool(result.failure) for result in target.results),
-        machine_codes=len(target.codes),
-        without_effect=None if no_effect is None else dict(no_effect),
-    )
+    @property
+    def documents(self) -> Sequence[object]:
+        """The targets as `check --json` has them; a program that cannot be built has one."""
+        failed = {"target": "command", "is_default_ok": False, "why_failed": self.why_unbuilt}
+        nothing = {"compiled": 0, "failed": 0, "machine_codes": 0, "without_effect": None}
+        unbuilt = TargetDocument.model_construct(**failed, **nothing)  # type: ignore[arg-type]
+        return [unbuilt] if self.why_unbuilt else self.targets
 
 
 def check_spaces(specs: Sequence[Spec], options: CheckOptions) -> Iterator[SpaceCheck]:

@@ -23,7 +23,7 @@ Failure = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class InputRun:
+class _InputRun:
     """How the default ended on an input: its time, or a failure."""
 
     problem: Input
@@ -38,7 +38,7 @@ class DefaultRun:
 
     spec: Spec
     environment: str = ""
-    runs: Sequence[InputRun] = ()
+    runs: Sequence[_InputRun] = ()
     why_not_run: str = ""
 
     @property
@@ -95,7 +95,7 @@ def run_default(
         measurer, _ = open_measurer(spec.with_measure(_RUNS), backend, devices=devices)
     except BackendUnavailable as error:
         return DefaultRun(spec, why_not_run=str(error))
-    runs: list[InputRun] = []
+    runs: list[_InputRun] = []
     with closing(measurer):
         environment, fitted = str(measurer.environment), fitted_to(spec, measurer)
         try:
@@ -105,20 +105,20 @@ def run_default(
     return DefaultRun(spec, environment, runs)
 
 
-def _run(spec: Spec, measurer: Measurer, problem: Input) -> InputRun:
+def _run(spec: Spec, measurer: Measurer, problem: Input) -> _InputRun:
     """Run the default on an input."""
     space = ConstrainedSpace.of(spec, problem, measurer.limits, measurer.compiler)
     default = space.canonical(space.default)
     illegal = space.why_illegal(default)
     if illegal is not None:
-        return InputRun(problem, failure=("illegal", illegal))
+        return _InputRun(problem, failure=("illegal", illegal))
     earlier = len(measurer.notices)
     try:
         ended = measurer.measure(space, problem, default, None)
     except HostModuleError as error:
         # A fault of the host module names the input as well.
         reason = str(error).replace(f" on the input ({problem})", "")
-        return InputRun(problem, failure=("host module", reason))
+        return _InputRun(problem, failure=("host module", reason))
     if ended.timing is None:
-        return InputRun(problem, failure=(str(ended.outcome), ended.message))
-    return InputRun(problem, format_time(ended.time_s), warnings=measurer.notices[earlier:])
+        return _InputRun(problem, failure=(str(ended.outcome), ended.message))
+    return _InputRun(problem, format_time(ended.time_s), warnings=measurer.notices[earlier:])

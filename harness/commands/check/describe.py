@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator, Sequence
 
 from rich.console import Console
@@ -19,7 +20,6 @@ from harness.commands.check.inspection import (
     ProgramInspection,
     SpaceSize,
 )
-from harness.commands.check.sweep import print_sweep
 from harness.commands.check.targets import why_no_dynamic_memory, why_units_assumed
 from harness.constraints.expression import Expression
 from harness.core.records import LIMIT_NAMES, Build, Value, shown
@@ -65,7 +65,7 @@ def _print_space(console: Console, space: SpaceCheck) -> None:
     title = f": {spec.title}" if spec.title else ""
     print_line(console, f"{spec.name}{title} ({spec.path})")
     for heading, size in space.sizes.items():
-        print_line(console, f"  {heading}{format_size(size)}")
+        print_line(console, f"  {heading}{_format_size(size)}")
     print_line(console, f"  {counted(len(spec.inputs), 'input')}: {_inputs(spec)}")
     if len(spec.inputs) < FEWEST_INPUTS:
         print_line(
@@ -110,7 +110,7 @@ def _needs(expression: Expression) -> str:
     return f"; checked with a device or --arch, for {', '.join(needs)}" if needs else ""
 
 
-def format_size(size: SpaceSize) -> str:
+def _format_size(size: SpaceSize) -> str:
     """Format the numbers of points and of legal configurations."""
     points = f"{counted(size.points, 'point')}, "
     if size.estimate is not None:
@@ -171,7 +171,7 @@ def print_target(console: Console, target: TargetCheck, is_sweep: bool) -> None:
         legal = f"{others} of {others + inspection.missing} other legal configurations"
         print_line(console, f"  note: only {legal} were found to compile")
     if is_sweep:
-        print_sweep(console, target)
+        _print_sweep(console, target)
     elif len(results) > 1:
         works = [result for result in results if not result.failure]
         if works and isinstance(inspection, KernelInspection):
@@ -193,7 +193,7 @@ def _notes(inspection: Inspection) -> Iterator[str]:
         yield f"built with {inspection.identity}{_version_hint(spec)}"
     if isinstance(inspection, KernelInspection):
         target = inspection.target
-        yield f"within the limits of {target.name}: {format_size(inspection.size)}"
+        yield f"within the limits of {target.name}: {_format_size(inspection.size)}"
         compiler = target.backend.compiler
         notices = [str(n) for n in spec.notices if compiler in (None, n.compiler)]
         notices += filter(
@@ -204,7 +204,7 @@ def _notes(inspection: Inspection) -> Iterator[str]:
 
 def _version_hint(spec: Spec) -> str:
     """Explain `version:` where the first word of the build may not be the compiler."""
-    if spec.program is None or not spec.program.build or spec.program.version is not None:
+    if spec.program is None or not spec.program.build or spec.program.model.version is not None:
         return ""
     return (
         "; a change of that file or of its version rebuilds everything. If it starts another "
@@ -297,8 +297,7 @@ def _number(value: int | None, unit: str = "") -> str:
 def _totals(target: TargetCheck) -> str:
     results = target.results
     builds = [result.build for result in results if result.build]
-    failed = sum(bool(result.failure) for result in results)
-    facts = [f"{counted(len(results), 'configuration')} compiled, {failed} failed"]
+    facts = [f"{counted(len(results), 'configuration')} compiled, {target.failed} failed"]
     registers = [build.registers for build in builds if build.registers is not None]
     if target.codes:
         most = "" if registers else "at most "  # PoCL's digest is of the source, not of the code
@@ -311,3 +310,65 @@ def _totals(target: TargetCheck) -> str:
     if shares:
         facts.append(f"occupancy {min(shares):.0%} to {max(shares):.0%}")
     return "; ".join(facts)
+
+
+def _print_sweep(console: Console, target: TargetCheck) -> None:
+    """Print the number of machine codes, their resources, and parameters that change no build."""
+    inspection = target.inspection
+    print_line(console, f"  {inspection.name}: {_counts(target)}")
+    print_line(console, f"  {_times(target)}")
+    rows = [row for row in _rows(target.results) if row[1]]
+    if rows:
+        console.print(Padding(_table(rows), (0, 0, 0, 2), expand=False))
+    unless = ", unless the host module reads it" if inspection.spec.program is None else ""
+    for name, tried in (target.without_effect or {}).items():
+        print_line(
+            console,
+            f"  note: {name} changes no build of {tried} tried for {inspection.name}. "
+            f"Leave it out there{unless}.",
+        )
+
+
+def _counts(target: TargetCheck) -> str:
+    results, is_program = target.results, target.inspection.spec.program is not None
+    built = [result for result in results if result.build is not None]
+    unlaunchable = sum(bool(result.failure) for result in built)
+    # nvcc writes its options into an executable, so that equal code may have several digests.
+    most = "at most " if is_program else ""
+    return (
+        f"{counted(len(results), 'configuration')} with the default: {len(built)} compiled to "
+        f"{most}{counted(len(target.codes), 'different machine code')}, "
+        f"{len(results) - len(built)} not compiled"
+        + ("" if is_program else f", {unlaunchable} not launchable")
+    )
+
+
+def _times(target: TargetCheck) -> str:
+    cached = sum(result.build.cached for result in target.results if result.build)
+    new = len(target.results) - cached
+    rate = f" ({new / target.wall_s:.2f} per second)" if new else ""
+    return (
+        f"{new} compiled now, {cached} from the build cache, in {format_time(target.wall_s)}{rate}"
+    )
+
+
+def _rows(results: Sequence[Compiled]) -> Iterator[tuple[str, list[float], bool]]:
+    """Yield each resource with its values, and whether they are seconds."""
+    built = [result for result in results if result.build is not None]
+    builds = [result.build for result in built if result.build is not None]
+    shared = [result.shared_bytes for result in built if result.shared_bytes is not None]
+    yield "registers", [b.registers for b in builds if b.registers is not None], False
+    yield "shared memory, bytes", [float(size) for size in shared], False
+    yield "spills, bytes", [b.spill_bytes for b in builds if b.spill_bytes is not None], False
+    shares = [100 * r.occupancy.fraction for r in built if r.occupancy is not None]
+    yield "occupancy, %", shares, False
+    yield "compile time", [b.compile_s for b in builds], True
+
+
+def _table(rows: Sequence[tuple[str, list[float], bool]]) -> Table:
+    def cells(name: str, values: list[float], are_seconds: bool) -> list[str]:
+        ends = (min(values), statistics.median(values), max(values))
+        return [name, *(format_time(v) if are_seconds else f"{v:,.0f}" for v in ends)]
+
+    head = ("per configuration", "least", "median", "most")
+    return make_table(head, (cells(*row) for row in rows))

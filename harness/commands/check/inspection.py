@@ -22,18 +22,20 @@ from harness.core.errors import BackendUnavailable, BuildFailed, ExpressionError
 from harness.core.machine import usable_cores
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import Build, Config, Input
+from harness.display.progress import ProgressDisplay
+from harness.measure.bound import why_unloadable
 from harness.measure.builds.queue import BuildQueue
 from harness.measure.cuda.cubin import kernel_symbol, packed_arguments, parameter_places
 from harness.measure.cuda.occupancy import Occupancy, occupancy
-from harness.measure.device.bound import why_unloadable
 from harness.measure.flags import fitted_to_program
 from harness.measure.kernels.data import KernelData
 from harness.measure.process.child import Child, ChildLost
 from harness.measure.programs.building import CommandBackend, backend_of, command_build
-from harness.measure.programs.worker import ProgramWorker
+from harness.measure.programs.runner import ProgramWorker
 from harness.space import ConstrainedSpace
 from harness.space.launches import make_program
 from harness.space_file import Parameter, Spec
+from harness.space_file.program import names_of
 
 ALIKE = 3
 """So many configurations that fail with one message show that the message is that of all."""
@@ -42,7 +44,7 @@ _ASK_TIMEOUT_S = 300.0
 
 
 @dataclass(frozen=True)
-class CountEstimate:
+class _CountEstimate:
     """An estimated number of legal configurations on one input, with its standard error."""
 
     problem: Input
@@ -61,7 +63,7 @@ class SpaceSize:
     points: int
     inputs: int
     legal: Mapping[Input, int]
-    estimate: CountEstimate | None = None
+    estimate: _CountEstimate | None = None
 
 
 def size_of(spec: Spec, spaces: Mapping[Input, ConstrainedSpace]) -> SpaceSize:
@@ -71,7 +73,7 @@ def size_of(spec: Spec, spaces: Mapping[Input, ConstrainedSpace]) -> SpaceSize:
     for problem, space in spaces.items():
         count = space.count
         if count is None:
-            estimate = CountEstimate(problem, *space.estimate_count(random.Random(0)))
+            estimate = _CountEstimate(problem, *space.estimate_count(random.Random(0)))
             return SpaceSize(points, inputs, {}, estimate)
         counts[problem] = count
     return SpaceSize(points, inputs, counts)
@@ -318,7 +320,7 @@ class ProgramInspection(Inspection):
     @property
     def built_with(self) -> Sequence[Parameter]:
         """The parameters that the build names; others may act in `run` or `environment` alone."""
-        named = frozenset().union(*(template.names for template in self._backend.plan.build))
+        named = names_of(self._backend.plan.build)
         return [p for p in self.space.parameters if p.role == "flag" or p.name in named]
 
     def close(self) -> None:
@@ -333,3 +335,56 @@ def _identity(backend: CommandBackend) -> str:
             return child.call(ProgramWorker.identity, backend, timeout_s=_ASK_TIMEOUT_S)
         except ChildLost as lost:
             raise BackendUnavailable(f"the process that asks the compiler {lost}") from None
+
+
+_MOST_TRIED = 12
+
+_Pair = tuple[Config, Config]
+
+
+def without_effect(
+    inspection: Inspection, results: Sequence[Compiled], seed: int, display: ProgressDisplay
+) -> Mapping[str, int]:
+    """Return the parameters that change no build, each with the number of builds that were tried.
+
+    `results` has the compiled configurations to change.
+    """
+    rng, space = random.Random(seed), inspection.space
+    built = [result for result in results if result.build is not None]
+    codes = {result.config: inspection.code_of(result.config) for result in built}
+    pairs = {
+        p.name: list(_pairs(space, p, list(codes), rng))
+        for p in inspection.built_with
+        if len(p.values) > 1
+    }
+    equal = dict.fromkeys((name for name, of_name in pairs.items() if of_name), 0)
+    for turn in range(_MOST_TRIED):
+        tried = {name: pairs[name][turn] for name in equal if turn < len(pairs[name])}
+        if not tried:
+            break
+        display.begin_stage(f"effect of parameters on machine code, round {turn + 1}", len(tried))
+        inspection.start([changed for _, changed in tried.values()])
+        for name, (config, changed) in tried.items():
+            if inspection.code_of(changed) == codes[config]:
+                equal[name] += 1
+            else:
+                del equal[name]
+            display.step(name)
+    return equal
+
+
+def _pairs(
+    space: ConstrainedSpace, parameter: Parameter, configs: Sequence[Config], rng: random.Random
+) -> Iterator[_Pair]:
+    """Yield configurations, each with a legal one that has another value of the parameter."""
+    name, found = parameter.name, 0
+    for config in configs:
+        values = [value for value in parameter.values if value != config[name]]
+        for value in rng.sample(values, min(len(values), _MOST_TRIED)):
+            changed = space.canonical(Config({**config, name: value}))
+            if changed[name] == value and space.is_legal(changed):
+                yield config, changed
+                found += 1
+                break
+        if found == _MOST_TRIED:
+            return

@@ -6,8 +6,8 @@ import dataclasses
 import sys
 from pathlib import Path
 
-from harness.api.checks import check_options
 from harness.api.tune_options import TuneOptions
+from harness.api.tuning import check_options
 from harness.commands.run import main_of
 
 main = main_of("tune")

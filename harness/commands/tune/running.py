@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from harness.api.documents import TuneDocument
+from harness.analysis.clocks import clock_lines
+from harness.analysis.failures import describe_failures
+from harness.analysis.inputs import InputReport
 from harness.api.request import PREDICTED, read_request
+from harness.api.schemas import TuneDocument
 from harness.api.session import Tuned, tuned
 from harness.api.tune_options import TuneOptions
 from harness.commands.run import format_error, print_json
-from harness.commands.tune.next_step import NextStep, next_steps
-from harness.commands.tune.summary import learn_across, print_choice_by_input, print_result
 from harness.core.errors import HarnessError
+from harness.core.invocation import command_line, command_words
+from harness.core.records import Config
 from harness.display.formats import make_console
+from harness.display.inputs import print_inputs
 from harness.display.progress import ProgressDisplay
 from harness.display.text import print_line
+from harness.results import StoredCampaign, campaigns
+from harness.results.notes import Notes, files_of_flags
 from harness.results.url import shown_database
-from harness.search import techniques
+from harness.search import EndReason, techniques
+from harness.tuning import Campaign
+from harness.tuning.replayed import replay_result
+
+if TYPE_CHECKING:
+    from harness.report.findings import Findings
+
 
 FAILED = 1
+_LEAST_TIME_S = 60
 
 
 def print_techniques() -> int:
@@ -37,55 +53,52 @@ def tune(options: TuneOptions) -> int:
     display = ProgressDisplay(console, not options.progress)
     with tuned(request, display) as done:
         if options.json:
-            if options.report is not None:
-                _write_report(options.report, done, console)
-            print_json(_document(options, done, display.warnings))
+            _write_report(done, console)
+            print_json(_document(done, display.warnings))
         else:
-            _print(options, done, console)
+            _print(done, console)
     return FAILED if done.has_failed else 0
 
 
-def _print(options: TuneOptions, done: Tuned, console: Console) -> None:
+def _print(done: Tuned, console: Console) -> None:
     """Print the summary, and what to do next."""
     request = done.request
     is_measured = any(report.measured for report in done.reports)
     learns = is_measured and (len(done.campaign.spec.inputs) > 1 or request.recording is None)
-    learnt = learn_across(console, done) if learns else None
-    print_result(console, done, learnt)
+    learnt = _learn_across(console, done) if learns else None
+    _print_result(console, done, learnt)
     if learnt is not None:
-        print_choice_by_input(console, done, learnt)
-    if options.report is not None:
-        _write_report(options.report, done, console)
+        _print_choice_by_input(console, done, learnt)
+    _write_report(done, console)
     for log in filter(Path.exists, request.search.logs(len(request.spec.inputs))):
         print_line(console, f"{log}: the seconds and the time of each new best")
-    print_line(console, "\n".join(step.text for step in _next(options, done)))
+    print_line(console, "\n".join(step.text for step in _next_steps(done)))
 
 
-def _next(options: TuneOptions, done: Tuned) -> Iterator[NextStep]:
-    return next_steps(options, done.campaign, done.reports, done.request.database)
-
-
-def _document(options: TuneOptions, done: Tuned, warnings: Sequence[str]) -> TuneDocument:
+def _document(done: Tuned, warnings: Sequence[str]) -> TuneDocument:
     from harness.api.describing import describe_results  # here: it loads what learns
     from harness.api.results import findings_of
 
-    stored = done.results()
+    stored, page = done.results(), done.request.options.report
     legal = {report.problem: report.legal for report in done.reports}
     return TuneDocument(
         database=shown_database(done.request.database),
         has_failed=done.has_failed,
         warnings=list(dict.fromkeys(warnings)),
-        report=None if options.report is None else str(options.report),
+        report=None if page is None else str(page),
         results=None if stored is None else describe_results(findings_of(stored), legal),
-        next=[list(step.words) for step in _next(options, done) if step.words],
+        next=[list(step.words) for step in _next_steps(done) if step.words],
     )
 
 
-def _write_report(page: Path, done: Tuned, console: Console) -> None:
-    """Write the HTML report. If that fails, raise only where the tuning itself went well."""
+def _write_report(done: Tuned, console: Console) -> None:
+    """Write the HTML report, if asked for. If that fails, raise only where the tuning itself went
+    well."""
+    page, results = done.request.options.report, done.results()
+    if page is None:
+        return
     from harness.report import write_report  # here, since it loads what draws
 
-    results = done.results()
     try:
         write_report(page, [] if results is None else [results])
     except HarnessError as error:
@@ -94,3 +107,149 @@ def _write_report(page: Path, done: Tuned, console: Console) -> None:
         print_line(console, format_error(error))
         return
     print_line(console, f"The report is in {page}.")
+
+
+def _print_result(console: Console, done: Tuned, learnt: Findings | None) -> None:
+    """Print what to use, the table of inputs, what a technique tested, and why configurations
+    failed."""
+    campaign, recording = done.campaign, done.campaign.plan.recording
+    default = campaign.space(campaign.spec.inputs[0]).default
+    console.print()
+    if recording is not None:
+        default = Config({})  # a recording has none, so configurations are shown whole
+        console.print(replay_result(campaign, recording))
+        console.print()
+    else:
+        _print_inputs(console, done, learnt)
+    if campaign.replayed:
+        again = "reads them from the recording" if done.measurer.is_replay else "measures them"
+        print_line(
+            console,
+            f"{campaign.replayed} tests were answered from the database; --fresh {again} again.\n",
+        )
+    later = learnt.results.failed_later if learnt else ()
+    measured = {problem: campaign.measured(problem) for problem in campaign.spec.inputs}
+    failures = list(describe_failures(measured, default, later))
+    clocks = list(clock_lines(learnt.results)) if learnt else []
+    for lines in (list(campaign.describe_tests()), failures, clocks):
+        if lines:
+            print_line(console, "\n".join([*lines, ""]))
+
+
+def _print_inputs(console: Console, done: Tuned, learnt: Findings | None) -> None:
+    """Print what to use, and the table of inputs."""
+    spec, environment = done.campaign.spec, done.measurer.environment
+    default = done.campaign.space(spec.inputs[0]).default
+    is_replay = done.measurer.is_replay
+    where = f", replayed from {environment.device}" if is_replay else f" on {environment}"
+    print_line(console, f"{spec.name}{where}", "bold")
+    if learnt is not None:
+        stored, now = len(learnt.results.measured), len(spec.inputs)
+        more = f" {stored} inputs are in the database, {now} tuned now." if stored > now else ""
+        print_line(console, f"\n{learnt.advice}{more}")
+    notes: Notes = {"flag_files": files_of_flags(spec)}
+    print_inputs(console, done.reports, default, [notes], done.campaign.ablations)
+
+
+def _learn_across(console: Console, done: Tuned) -> Findings | None:
+    """Learn which configuration suits which input, from all inputs that the database holds of the
+    campaign; None where it has no results."""
+    from harness.core.kept import Kept
+    from harness.dispatch.study import QUICK  # here: they load pandas and scikit-learn
+    from harness.report.findings import Findings
+
+    results = done.results()
+    if results is None:
+        return None
+    findings = Findings(results, Kept.in_cache(), learners=QUICK)
+    with console.status("learning which configuration suits which input"):
+        assert findings.advice  # it is computed when it is first read
+    return findings
+
+
+def _print_choice_by_input(console: Console, done: Tuned, learnt: Findings) -> None:
+    """Print the choice by input where it pays, and the command that generates code."""
+    from harness.display.across import print_rule
+
+    results, path = learnt.results, done.request.options.space_path
+    if learnt.across is not None:
+        print_rule(console, learnt.across, learnt.default)
+    if learnt.single is not None and path is not None:
+        stored = done.store.read(lambda: campaigns(done.store.connection))
+        words = dispatch_words(results.campaign, stored, done.request.database)
+        command = command_line("dispatch", *words, "--spec", str(path))
+        print_line(console, f"To write this as code: {command}\n")
+
+
+@dataclass(frozen=True)
+class _NextStep:
+    """What to know or to do next, and the words of the command that does it, if any."""
+
+    text: str
+    words: tuple[str, ...] = ()
+
+
+def _next_steps(done: Tuned) -> Iterator[_NextStep]:
+    """Say where the samples are, and what to run next."""
+    options, campaign, reports = done.request.options, done.campaign, done.reports
+    if not any(report.measured for report in reports) and not campaign.left_out:
+        why = "Nothing was measured, because the time was up. To allow more time,"
+        longer_s = max(_LEAST_TIME_S, 10 * (options.max_time_s or 0))  # something is measured
+        yield _run_again(options, why, "--max-time", f"{longer_s:g}")
+        return
+    shown = shown_database(done.request.database)
+    look = command_words("analyse", shown)
+    stored = f"All samples are in {shown}. To see the results again: {shlex.join(look)}"
+    yield _NextStep(stored, look)
+    if not any(report.best for report in reports):
+        yield _NextStep("Fix what the messages above name, then run the same command again.")
+    elif all(report.is_exhausted for report in reports):
+        yield _NextStep(f"{_all_measured(reports)} The search is complete.")
+    elif campaign.has_ended:
+        place = f" in place of {'--validate' if options.validate else '--technique'}"
+        yield _NextStep(
+            "This technique has ended. To continue with another, run the same command with "
+            f"--technique auto{place if options.validate or options.technique else ''}."
+        )
+    elif _is_time_up(campaign, options):
+        yield _run_again(options, "To continue the search,")
+    else:
+        limit = options.test_limit or campaign.spec.search.test_limit
+        yield _run_again(options, "To continue the search,", "--test-limit", str(2 * limit))
+
+
+def _run_again(options: TuneOptions, why: str, *changed: str) -> _NextStep:
+    """Say that the same command goes on, with these options changed.
+
+    Of an option that is given twice, argparse takes the last. --fresh would begin again.
+    """
+    again = f"with {' '.join(changed)}" if changed else "again"
+    without = ", without --fresh" if options.fresh else ""
+    typed = [word for word in options.command if word != "--fresh"]
+    words = command_words("tune", *typed, *changed)
+    return _NextStep(f"{why} run the same command {again}{without}.", words)
+
+
+def _all_measured(reports: Sequence[InputReport]) -> str:
+    counts = {report.legal for report in reports}
+    all_ = f"All {counts.pop():,}" if len(counts) == 1 else "All"
+    where = " on each input" if len(reports) > 1 else ""
+    return f"{all_} legal configurations were measured{where}."
+
+
+def _is_time_up(campaign: Campaign, options: TuneOptions) -> bool:
+    """Whether the time ran out before the tests; for a validation, whether it was limited."""
+    ends = [searched.ended for searched in campaign.searched.values()]
+    return EndReason.TIME in ends if ends else options.max_time_s is not None
+
+
+def dispatch_words(
+    tuned: StoredCampaign, stored: Iterable[StoredCampaign], database: str
+) -> list[str]:
+    """Return the words after `dispatch` that generate code from a campaign, of all that a
+    database stores."""
+    program = tuned.space_name, tuned.key.program_sha256
+    same = [other for other in stored if (other.space_name, other.key.program_sha256) == program]
+    is_alone = len({other.environment.device for other in same}) == 1
+    device = [] if is_alone else ["--device", tuned.environment.device]
+    return [shown_database(database), "-o", "out", *device]

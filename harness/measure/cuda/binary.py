@@ -17,13 +17,13 @@ from harness.core.kernel_name import without_references
 from harness.core.program import Binary, Program
 from harness.core.records import Build
 from harness.core.text import nearest
-from harness.measure.builds.compiled import require_obeyed
+from harness.measure.builds import require_obeyed
 from harness.measure.builds.queue import digests
 from harness.measure.cuda.cubin import machine_code_sha256, readable
 from harness.source.kernel_source import INCLUDE, find_include
 
 
-class Resources(NamedTuple):
+class _Resources(NamedTuple):
     """The largest of each resource over all functions; None where ptxas does not report it.
 
     `spill_bytes` is the sum of the spilled stores and loads of one thread.
@@ -45,21 +45,21 @@ _ROUTINE = re.compile(
 )
 
 
-def parse_resources(report: str) -> Resources:
+def parse_resources(report: str) -> _Resources:
     """Return the resources that ptxas reports.
 
     For functions that are called and not inlined, it reports only spills: their registers count as
     the kernel's.
     """
     used, spilled = _USED.findall(report), _SPILL.findall(report)
-    return Resources(
+    return _Resources(
         max((int(registers) for registers, _ in used), default=None),
         max((int(shared or 0) for _, shared in used), default=None),
         max((int(stores) + int(loads) for stores, loads in spilled), default=None),
     )
 
 
-def without_resources(report: str) -> str:
+def _without_resources(report: str) -> str:
     """Return the report without the lines of resources: only warnings and errors."""
     lines = (line for line in report.splitlines() if not _ROUTINE.match(line))
     return "\n".join(lines).strip()
@@ -76,7 +76,7 @@ _DYNAMIC = (
 
 def readable_log(report: str) -> str:
     """Return the warnings and errors of a report, with kernels as a person names them."""
-    log = without_references(without_resources(report))
+    log = without_references(_without_resources(report))
     log = re.sub(r"\b_Z\w+", lambda found: readable(found[0]), log)
     if "uses too much shared data" in log:
         log += f"\n{_DYNAMIC}"

@@ -27,7 +27,7 @@ from harness.core.kernel_name import is_plain, reference_name
 from harness.core.machine import libc
 from harness.core.program import Launch
 from harness.core.text import first_few
-from harness.measure.builds.compiled import ElfSection, sections
+from harness.measure.builds import ElfSection, sections
 
 _FLAGS_AT = slice(0x30, 0x34)
 
@@ -167,7 +167,7 @@ def packed_arguments(
     kernel's, and for one of another size.
     """
     if places is None:
-        return pack_arguments(values)
+        return _pack_arguments(values)
     if len(values) != len(places):
         named = ", ".join(map(str, launch.arguments)) or "none"
         raise LaunchFailed(
@@ -188,7 +188,7 @@ def packed_arguments(
     return bytes(packed)
 
 
-def pack_arguments(values: Sequence[np.generic]) -> bytes:
+def _pack_arguments(values: Sequence[np.generic]) -> bytes:
     """Return arguments of a kernel that does not say where they lie: each at a multiple of its own
     size.
 

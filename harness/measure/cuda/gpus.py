@@ -23,7 +23,7 @@ from harness.measure.cuda.bindings import BindingsDriver, CudaDriver
 from harness.measure.cuda.nvcc import Nvcc
 from harness.measure.cuda.nvrtc import Nvrtc
 from harness.measure.cuda.pycuda import PyCudaDriver
-from harness.measure.device.base import Compiler
+from harness.measure.device import Compiler
 
 MIG = "MIG-"
 """How the UUID of an instance of a divided GPU begins."""

@@ -14,6 +14,14 @@ from harness.core.errors import LaunchFailed
 from harness.core.program import ANY_CARVEOUT, Launch
 from harness.core.records import DeviceLimits
 from harness.core.text import first_few
+from harness.measure.bound import (
+    Bound,
+    BoundArray,
+    LoadedModule,
+    three,
+    values_of,
+    why_unlaunchable,
+)
 from harness.measure.cuda.bindings import CudaDriver, LaunchShape
 from harness.measure.cuda.cubin import (
     ParameterPlace,
@@ -21,14 +29,6 @@ from harness.measure.cuda.cubin import (
     packed_arguments,
     parameter_places,
     variable_names,
-)
-from harness.measure.device.bound import (
-    Bound,
-    BoundArray,
-    LoadedModule,
-    three,
-    values_of,
-    why_unlaunchable,
 )
 
 

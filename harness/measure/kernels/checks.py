@@ -17,7 +17,7 @@ import numpy.typing as npt
 from harness.core.errors import HostModuleError
 from harness.core.program import Argument, Fill
 from harness.core.records import Input
-from harness.measure.device.base import Device
+from harness.measure.device import Device
 from harness.measure.kernels.data import KernelData, make_arguments
 from harness.measure.trial.host_module import Array
 from harness.measure.trial.verify import Tolerance, verify

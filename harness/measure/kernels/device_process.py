@@ -28,7 +28,7 @@ from harness.core.records import (
     Measurement,
     Outcome,
 )
-from harness.measure.device.base import Compiler, Device
+from harness.measure.device import Compiler, Device
 from harness.measure.devices import Backend, empty_kernel_advice
 from harness.measure.kernels.checks import weak_tests, why_overwritten
 from harness.measure.kernels.data import KernelData, KernelJob, make_kernel_data
@@ -37,20 +37,15 @@ from harness.measure.kernels.runner import (
     measure_kernel,
     why_any_astray,
 )
+from harness.measure.nvml import Sensors, open_sensors, other_processes, processes_notice
 from harness.measure.process.child import Child, ChildLost
 from harness.measure.process.locks import locked
-from harness.measure.sensors.nvml import (
-    Sensors,
-    open_sensors,
-    other_processes,
-    processes_notice,
-)
 from harness.measure.trial.occasions import SEARCH_SEED, Block, data_seeds
 from harness.measure.trial.verify import Tolerance
 
 
 @dataclass(frozen=True)
-class DeviceFacts:
+class _DeviceFacts:
     """What is known of the device. `arch` is an NVIDIA architecture such as `sm_90`, or None;
     `no_energy` is why energy cannot be measured, None where it can; `notices` are what the user
     should know."""
@@ -75,7 +70,7 @@ class Together(NamedTuple):
     holds_all: bool = True
 
 
-class DataLost(ChildLost):
+class _DataLost(ChildLost):
     """The device does not take the data of an input any more, which a new process may change."""
 
     def __init__(self, message: str) -> None:
@@ -117,18 +112,18 @@ class DeviceWorker:
     def _sensors(self) -> Sensors:
         return open_sensors(self._device.environment(""), self._device.shares_cpu)
 
-    def describe(self) -> DeviceFacts:
+    def describe(self) -> _DeviceFacts:
         """Open the device, and describe it once it works; raises BackendUnavailable."""
         return self._facts
 
     @cached_property
-    def _facts(self) -> DeviceFacts:
+    def _facts(self) -> _DeviceFacts:
         others = self._other_processes()  # first: this process is not one of them
         device, compiler = self._device, self._compiler
         self._backend.require_working(device, compiler)
         environment = device.environment(compiler.identity)
         note = {OTHER_PROCESSES: ", ".join(others)} if others else {}
-        return DeviceFacts(
+        return _DeviceFacts(
             environment=dataclasses.replace(environment, notes={**environment.notes, **note}),
             limits=device.limits,
             shares_cpu=device.shares_cpu,
@@ -153,7 +148,7 @@ class DeviceWorker:
         """Have the data of an input on the device for what runs next, made by a host module unless
         they are there; return the arguments' names.
 
-        Raises HostModuleError, DataLost, or LaunchFailed where the data does not fit on the device.
+        Raises HostModuleError, ChildLost, or LaunchFailed where the data does not fit.
         """
         self._imports.turn_to(host)
         data = self._data.get(host)
@@ -168,7 +163,7 @@ class DeviceWorker:
         return tuple(data.sets[0].arguments)
 
     def run(self, job: KernelJob) -> Measurement:
-        """Measure one configuration on the prepared data; raises DataLost."""
+        """Measure one configuration on the prepared data; raises ChildLost."""
         data = self._prepared
         measured = measure_kernel(self._device, data.sets[0], job, self._sensors)
         if _is_wrong(measured) and not data.fresh and self._is_overwritten(data):
@@ -186,8 +181,8 @@ class DeviceWorker:
     def run_interleaved(self, jobs: Sequence[KernelJob], block: Block) -> Together:
         """Measure several configurations of one input, one sample of each per round.
 
-        Raises DataLost. One that overwrites an input makes the others' results wrong, so that after
-        a wrong result of several, or a write elsewhere, this worker is spoilt.
+        Raises ChildLost. One that overwrites an input makes the others' results wrong, so that
+        after a wrong result of several, or a write elsewhere, this worker is spoilt.
         """
         data = self._prepared
         if block.is_reloaded:
@@ -210,9 +205,9 @@ class DeviceWorker:
 
     @property
     def _prepared(self) -> _DeviceData:
-        """The data that were prepared last; raises DataLost in a new process."""
+        """The data that were prepared last; raises ChildLost in a new process."""
         if self._bound is None:
-            raise DataLost("nothing is prepared")
+            raise _DataLost("nothing is prepared")
         return self._bound
 
     def _is_overwritten(self, data: _DeviceData) -> bool:
@@ -225,12 +220,12 @@ class DeviceWorker:
         is_clean = all(each.is_clean for each in data.sets) and not any(map(_is_wrong, measured))
         self.is_spoilt = not (self._device.healthy and is_clean)
         if self._device.healthy and not is_clean:
-            with suppress(DataLost, LaunchFailed):
+            with suppress(_DataLost, LaunchFailed):
                 self._device.stray_writes()  # what failed before this check may have written there
                 self._copy(data)
 
     def _copy(self, data: _DeviceData) -> None:
-        """Copy data to the device again. Raises DataLost where the device does not take them any
+        """Copy data to the device again. Raises ChildLost where the device does not take them any
         more, and after a kernel that may have overwritten this process's memory.
 
         The sets of data change places: what a kernel keeps by address is of the other one then.
@@ -242,7 +237,7 @@ class DeviceWorker:
                 raise LaunchFailed("the memory of its process was overwritten")
             self._device.bind(*(each.arguments for each in data.sets))
         except LaunchFailed as error:
-            raise DataLost(str(error)) from None
+            raise _DataLost(str(error)) from None
         self.is_spoilt = False
         for each in data.sets:
             each.bound_again()
@@ -293,7 +288,7 @@ class DeviceClient:
     def _call(self, method: Callable[..., T], *args: object) -> T:
         return self._child.call_again(method, *args, timeout_s=_PREPARE_TIMEOUT_S)
 
-    def describe(self) -> DeviceFacts:
+    def describe(self) -> _DeviceFacts:
         """Open the device and describe it; raises BackendUnavailable."""
         try:
             return self._call(DeviceWorker.describe)
@@ -332,7 +327,7 @@ class DeviceClient:
             except OutOfDeviceMemory as error:
                 if is_last or problem not in self._names:
                     raise _does_not_fit(error) from None
-            except (DataLost, LaunchFailed) as error:
+            except (_DataLost, LaunchFailed) as error:
                 if is_last:
                     self._child.replace()  # the next input shall not find it broken
                     text = f"its data cannot be copied to the device: {error}"

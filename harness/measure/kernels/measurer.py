@@ -22,13 +22,13 @@ from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.builds.queue import BuildQueue
 from harness.measure.clocks import GPU_LEAST_TIME_S, GPU_WARMUP_S
 from harness.measure.devices import Backend
+from harness.measure.energy import DEADLINE, ENERGY_S
 from harness.measure.flags import fitted_to_backend
 from harness.measure.kernels.data import KernelJob, Twin, failed_job
 from harness.measure.kernels.device_process import DeviceClient, DeviceWorker, Together
 from harness.measure.measurer import LocalMeasurer
+from harness.measure.nvml import energy_notices
 from harness.measure.process.child import ChildLost
-from harness.measure.sensors.energy import DEADLINE, ENERGY_S
-from harness.measure.sensors.nvml import energy_notices
 from harness.measure.trial.occasions import (
     DATA_SETS,
     FLOOR_S,

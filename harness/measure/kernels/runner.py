@@ -11,16 +11,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.core.errors import HostTooSlow, LaunchFailed, OutOfDeviceMemory
-from harness.core.observations import HOST_RETRIES
+from harness.core.observations import HOST_RETRIES, WorstElement
 from harness.core.program import Fill, Launch
 from harness.core.records import Measurement, Outcome
-from harness.core.worst_element import WorstElement
 from harness.measure.clocks import SampleClocks, delay_randomly
-from harness.measure.device.base import Device
+from harness.measure.device import Device
+from harness.measure.energy import LONGEST_LAUNCH, measure_energy
 from harness.measure.kernels.checks import CheckTime, same_bytes, why_added, why_astray
 from harness.measure.kernels.data import KernelData, KernelJob, Twin
-from harness.measure.sensors.energy import LONGEST_LAUNCH, measure_energy
-from harness.measure.sensors.nvml import NO_SENSORS, Sensors, of_both
+from harness.measure.nvml import NO_SENSORS, Sensors, of_both
 from harness.measure.trial import trial
 from harness.measure.trial.host_module import Array, TrackedConfig
 from harness.measure.trial.trial import RunFailed
@@ -40,7 +39,7 @@ def measure_kernel(
     device: Device, data: KernelData, job: KernelJob, sensors: Sensors = NO_SENSORS
 ) -> Measurement:
     """Measure one configuration by itself."""
-    return trial.measure(KernelRunner(device, [data], job, sensors=sensors))
+    return trial.measure(_KernelRunner(device, [data], job, sensors=sensors))
 
 
 def measure_interleaved(
@@ -57,7 +56,7 @@ def measure_interleaved(
     written, `why_any_astray` finds afterwards.
     """
     runners = [
-        KernelRunner(device, sets, job, interleaved=len(jobs), sensors=sensors) for job in jobs
+        _KernelRunner(device, sets, job, interleaved=len(jobs), sensors=sensors) for job in jobs
     ]
     return trial.measure_interleaved(runners, rounds, order)
 
@@ -75,7 +74,7 @@ def why_any_astray(
 
 
 @dataclass
-class KernelRunner:
+class _KernelRunner:
     """A `Runner` that launches one configuration of a kernel, on a set of data that each run draws.
 
     Its first runs are on each set once. It is one of several that are `interleaved`, or alone (0).
@@ -272,7 +271,7 @@ class KernelRunner:
         job = dataclasses.replace(
             self.job, config=twin.config, binary=twin.binary, launches=twin.launches, twin=None
         )
-        runner = KernelRunner(self.device, [self.data], job, self.interleaved)
+        runner = _KernelRunner(self.device, [self.data], job, self.interleaved)
         try:
             list(runner.prepare())
             first = runner._outputs()

@@ -15,8 +15,8 @@ import numpy.typing as npt
 from harness.core.errors import BuildFailed, LaunchFailed
 from harness.core.program import Binary, Launch
 from harness.core.records import DEVICE_UUID, WARM, DeviceLimits, Environment
-from harness.measure.device.base import Device
-from harness.measure.device.bound import StrayWrite
+from harness.measure.bound import StrayWrite
+from harness.measure.device import Device
 from harness.measure.opencl.driver import (
     DeviceName,
     build_program,

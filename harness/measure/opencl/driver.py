@@ -20,10 +20,9 @@ from harness.core.files import cache_folder
 from harness.core.program import Binary, Program
 from harness.core.records import Build
 from harness.core.text import counted
-from harness.measure.builds.compiled import require_obeyed
+from harness.measure.builds import require_obeyed
 from harness.measure.opencl.pocl_cpu import name_processor
-from harness.source.inlining import inlined
-from harness.source.live_text import live_text
+from harness.source.inlining import inlined, live_text
 
 _INSTALL = 'pip install "pyopencl[pocl]" installs PoCL, which runs kernels on the CPU'
 

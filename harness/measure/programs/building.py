@@ -22,7 +22,7 @@ from harness.core.invocation import command_line
 from harness.core.machine import find_program, notes, processor, usable_cores
 from harness.core.program import Binary
 from harness.core.records import Build, Config, DeviceLimits, Environment, Input
-from harness.measure.builds.compiled import executed_sha256, require_obeyed
+from harness.measure.builds import executed_sha256, require_obeyed
 from harness.measure.programs.sandbox import (
     STDERR,
     STDOUT,
@@ -42,6 +42,7 @@ _MORE_TIME = (
     "give it more with `program: {limits: {build_timeout_s: SECONDS}}`, and tune with --fresh"
 )
 _MOST_LOG = 10_000
+_IN_HOME = re.compile(r"HOME|XDG_\w+_(HOME|DIR)")
 _NATIVE = re.compile(r"(?:^|[=\s])native\b")
 
 # Compilers obey these variables: builds under different values must not be mixed up.
@@ -97,10 +98,10 @@ def command_build(
         words=words,
         options=tuple(options),
         texts=tuple(t for s in plan.sources for t in (s.path.name, s.text, *s.includes.values())),
-        shell=plan.shell,
+        shell=plan.model.shell,
         device=device if is_native else "",
         files=files,
-        timeout_s=plan.limits.build_timeout_s,
+        timeout_s=plan.model.limits.build_timeout_s,
     )
 
 
@@ -134,8 +135,8 @@ class CommandBackend:
         compiler is missing."""
         identity = self.identity
         device = f"{processor() or platform.machine()}, {usable_cores()} cores"
-        if self.plan.device is not None:
-            device = self._named_device(self.plan.device)
+        if self.plan.model.device is not None:
+            device = self._named_device(self.plan.model.device)
         system = f"{platform.system()} {platform.machine()}"
         return Environment("command", device, system, platform.release(), identity, notes=notes())
 
@@ -143,7 +144,9 @@ class CommandBackend:
     def device_here(self) -> str:
         """The device that program.device names; empty without one, and where the command fails."""
         try:
-            return "" if self.plan.device is None else self._named_device(self.plan.device)
+            return (
+                "" if self.plan.model.device is None else self._named_device(self.plan.model.device)
+            )
         except BackendUnavailable:
             return ""
 
@@ -175,7 +178,7 @@ class CommandBackend:
         if not self.plan.build:
             return "no compiler"
         first = self.plan.build[0].text
-        words = shlex.split(first) if self.plan.shell else [first]
+        words = shlex.split(first) if self.plan.model.shell else [first]
         name = words[0] if words else ""
         path = find_program(name, self.plan.folder)
         if path is None:
@@ -184,8 +187,8 @@ class CommandBackend:
                 "another compiler"
             )
         named = f"{Path(path).name} {digest_of(Path(path))[:12]}"
-        if self.plan.version is not None:
-            return f"{_answer(self.plan.version, 'program.version').splitlines()[0]} {named}"
+        if self.plan.model.version is not None:
+            return f"{_answer(self.plan.model.version, 'program.version').splitlines()[0]} {named}"
         if "/" not in name:  # a script might do anything with --version
             return f"{_version(path)} {named}".strip()
         return named
@@ -250,16 +253,35 @@ def run_filled(
     It runs in the first of `folders`, and its streams are in the second one. A first word with a
     slash is relative to the space's folder. Raises CannotStart.
     """
-    if plan.shell:
+    if plan.model.shell:
         text = words[0].replace(OUTPUT_MARK, shlex.quote(str(program)))
         filled = ["/bin/sh", "-c", text]
     else:
         filled = [word.replace(OUTPUT_MARK, str(program)) for word in words]
         if "/" in filled[0]:
             filled[0] = str((plan.folder / filled[0]).absolute())
-    limits = plan.limits
+    limits = plan.model.limits
     bounds = Bounds(limits.memory_mb << 20, limits.output_mb << 20, deadline_s)
     return run_command(filled, *folders, bounds, variables)
+
+
+def home_variables(home: Path) -> dict[str, str]:
+    """Return the variables that make a folder the user's home.
+
+    A run could otherwise leave files at home for later runs, also for those of the default.
+    """
+    return dict.fromkeys(("HOME", *filter(_IN_HOME.fullmatch, os.environ)), str(home))
+
+
+def home_advice(plan: ProgramPlan) -> str:
+    """Return what a program misses that works for its user, for a message."""
+    if "HOME" in plan.model.environment:
+        return ""
+    home = os.environ.get("HOME", "/home/me")
+    return (
+        "; HOME is an empty folder in each run: where the program needs files of yours, write "
+        f"`environment: {{HOME: {home}}}` under `program`"
+    )
 
 
 def _log(logs: Path, made: Path) -> str:

@@ -18,19 +18,18 @@ from harness.core.program import Binary
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.core.text import format_time
 from harness.measure.builds.queue import BuildQueue
+from harness.measure.energy import ENERGY_S
 from harness.measure.flags import fitted_to_program
 from harness.measure.measurer import LocalMeasurer
+from harness.measure.nvml import energy_notices
 from harness.measure.process.child import Child, ChildLost
 from harness.measure.programs.building import (
     CommandBuild,
     backend_of,
     command_build,
 )
-from harness.measure.programs.runner import ProgramJob, Reference, without_time
-from harness.measure.programs.worker import ProgramWorker
-from harness.measure.sensors.energy import ENERGY_S
-from harness.measure.sensors.nvml import energy_notices
-from harness.measure.trial.occasions import Block
+from harness.measure.programs.runner import ProgramJob, ProgramWorker, Reference
+from harness.measure.trial.occasions import Block, unclaimed
 from harness.space import Space
 from harness.space_file import Spec
 from harness.stats.timing import time_ratio
@@ -150,7 +149,7 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
     # ------------------------------------------------------------------------------- preparing
 
     def _program(self, space: Space, config: Config, problem: Input) -> CommandBuild:
-        device = self.environment.device if self._plan.device is not None else ""
+        device = self.environment.device if self._plan.model.device is not None else ""
         return command_build(self._spec, space, config, problem, device)
 
     def _job(
@@ -219,8 +218,8 @@ def _lost(job: ProgramJob, lost: ChildLost) -> Measurement:
 
 
 def without_unshown_gain(measured: Measurement, default: Measurement) -> Measurement:
-    """Return a measurement of the rounds of the default; without its time where the program reports
-    a significant gain, and its process does not show half of it."""
+    """Return a measurement of the rounds of the default, marked as UNCLAIMED where the program
+    reports a significant gain, and its process does not show half of it."""
     if measured.timing is None or default.timing is None or UNTIMED not in measured.observed:
         return measured
     claimed_s = default.time_s - measured.time_s
@@ -229,7 +228,7 @@ def without_unshown_gain(measured: Measurement, default: Measurement) -> Measure
     if saved_s >= claimed_s / 2 or not time_ratio(default.timing, measured.timing).is_faster:
         return measured
     sooner = f"{format_time(saved_s)} sooner" if saved_s > 0 else "no sooner"
-    return without_time(
+    return unclaimed(
         measured,
         f"the program reports that it saves {format_time(claimed_s)} a run, but its process ends "
         f"{sooner} than the default's; let it report the time of all its work, or write "

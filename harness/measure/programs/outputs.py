@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from harness.core.errors import HostModuleError, LaunchFailed
+from harness.core.observations import WorstElement
 from harness.core.records import Outcome, Value
 from harness.core.text import suggestion
-from harness.core.worst_element import WorstElement
 from harness.measure.programs.sandbox import STDERR, STDOUT
 from harness.measure.trial.host_module import load_host
 from harness.measure.trial.trial import RunFailed
 from harness.measure.trial.verify import Tolerance, verify
-from harness.space_file.program_model import ProgramVerify, TimeField, TimePattern
+from harness.space_file.program import ProgramVerify, TimeField, TimePattern
 
 _TICK_S = 1e-9
 """No clock of a program counts in smaller steps."""

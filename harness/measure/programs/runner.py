@@ -1,29 +1,33 @@
-"""Run one configuration of a program on one input, in a process with one worker; every run has a
-folder of its own, so that nothing is left over from the run before."""
+"""Run configurations of a program, each run in a folder of its own: nothing is left over in it."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
-import re
 import secrets
 import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from harness.core.errors import LaunchFailed
+from harness.core.errors import HostModuleError, LaunchFailed
+from harness.core.modules import ImportsApart
 from harness.core.observations import UNTIMED
-from harness.core.records import Measurement, Outcome
+from harness.core.records import Environment, Measurement, Outcome
+from harness.measure.energy import RaplCounter, SensorUnavailable, energy_of_runs, joules
 from harness.measure.process.child import is_from_outside
 from harness.measure.process.locks import require_room
-from harness.measure.programs.building import run_filled
+from harness.measure.programs.building import (
+    CommandBackend,
+    home_advice,
+    home_variables,
+    run_filled,
+)
 from harness.measure.programs.outputs import (
     Checker,
     Expected,
@@ -32,14 +36,19 @@ from harness.measure.programs.outputs import (
     WrongOutput,
     reported_s,
 )
-from harness.measure.programs.sandbox import STDERR, STDOUT, CannotStart, CommandResult
-from harness.measure.sensors.energy import RaplCounter, energy_of_runs, joules
-from harness.measure.trial.occasions import why_too_fast
-from harness.measure.trial.trial import Job, RunFailed
+from harness.measure.programs.sandbox import (
+    STDERR,
+    STDOUT,
+    CannotStart,
+    CommandResult,
+    end_programs_when_terminated,
+)
+from harness.measure.trial import trial
+from harness.measure.trial.occasions import Block, why_too_fast
+from harness.measure.trial.trial import Job, RunFailed, outcome_of
 from harness.space_file import ProgramPlan
 from harness.space_file.program import SEED_MARK
 
-_IN_HOME = re.compile(r"HOME|XDG_\w+_(HOME|DIR)")
 _CLOCKS_APART = 1.05
 _CLOCKS_APART_S = 1e-3
 
@@ -66,7 +75,7 @@ class ProgramJob(Job):
     is_default: bool = True
 
 
-class OneRun(NamedTuple):
+class _OneRun(NamedTuple):
     """The seconds of a run that was right, how its command ended, and its output where one is
     compared with it."""
 
@@ -76,7 +85,7 @@ class OneRun(NamedTuple):
 
 
 @contextmanager
-def emptied_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
+def _emptied_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
     """Make a folder, and remove it afterwards; what a program has protected, or nested too deep,
     stays."""
     folder = tempfile.TemporaryDirectory(prefix=prefix, dir=parent)
@@ -91,7 +100,7 @@ class _KilledFromOutside(RunFailed):
     """A run was killed by a signal that others send, or for lack of memory."""
 
 
-class ProgramRunner:
+class _ProgramRunner:
     """A `Runner` that runs and verifies one configuration of a program in a folder."""
 
     tick_s = 0.0
@@ -103,7 +112,7 @@ class ProgramRunner:
         self.wall_s = 0.0  # of its own runs: other configurations may be interleaved with it
         self._plan = plan = job.plan
         self._folder = folder
-        self._samples: list[OneRun] = []
+        self._samples: list[_OneRun] = []
         self._observed: dict[str, float] = {}
         self._counter = RaplCounter().read_j if job.energy_s else None
         values = {**job.config, **job.input}
@@ -113,12 +122,12 @@ class ProgramRunner:
         self._shape: Expected | None = None  # its words alone are compared
         file, against = plan.expected_file(job.input), plan.verify.against
         if file is not None:
-            self._expected = Expected(file.read_bytes(), plan.verify, plan.time)
+            self._expected = Expected(file.read_bytes(), plan.verify, plan.model.time)
         elif job.reference is not None and against == "baseline":
-            self._expected = Expected(job.reference.output, plan.verify, plan.time)
+            self._expected = Expected(job.reference.output, plan.verify, plan.model.time)
         elif job.reference is not None and against == "nothing" and not job.is_default:
             # The default itself seems fast where the machine was busy when it was taken.
-            self._shape = Expected(job.reference.output, plan.verify, plan.time)
+            self._shape = Expected(job.reference.output, plan.verify, plan.model.time)
 
     def prepare(self) -> Iterator[float]:
         """Make the warm-up runs, which are verified like all others."""
@@ -149,7 +158,7 @@ class ProgramRunner:
         left = max(each.left for each in ended)
         if left:
             self._observed["left_running"] = left
-        if self._plan.time is not None:
+        if self._plan.model.time is not None:
             self._observed["process_s"] = statistics.median(each.wall_s for each in ended)
             untimed_s = [found.ended.wall_s - found.time_s for found in self._samples]
             self._observed[UNTIMED] = statistics.median(untimed_s)
@@ -159,8 +168,8 @@ class ProgramRunner:
         """Do nothing: a program has no arguments in harness's memory."""
 
     def observed(self) -> dict[str, float]:
-        """Return the processor time, that of the process where the program measures itself, how
-        many processes it left running where it did, and the energy where it is measured."""
+        """Return the processor time, that of the process where the program measures itself, and
+        the processes that it left running and the energy where there are any."""
         return self._observed
 
     def judged(self, measured: Measurement) -> Measurement:
@@ -171,34 +180,33 @@ class ProgramRunner:
         if reference is None or self._shape is None or measured.outcome is not Outcome.OK:
             return measured
         if self._has_other_shape and reference.has_same_shape:
-            return without_time(
+            return _without_time(
                 measured, "it does not write what the default writes, as if it had ended early"
             )
         too_fast = why_too_fast(measured.time_s, reference.time_s)
         if too_fast is None or reference.has_words:
             return measured
         reason = f"{too_fast}, and since the default writes nothing, it may have ended early"
-        return without_time(measured, f"{reason}; verify an output")
+        return _without_time(measured, f"{reason}; verify an output")
 
-    def run_once(self, keeps_output: bool = False) -> OneRun:
+    def run_once(self, keeps_output: bool = False) -> _OneRun:
         """Run and verify once; return the output as well where it `keeps_output`.
 
         Raises RunFailed and LaunchFailed, and OSError where the temporary folder is full.
         """
         try:
-            try:
+            # It says nothing of the configuration, unless it happens again.
+            with contextlib.suppress(_KilledFromOutside):
                 return self._run_timed(keeps_output)
-            except _KilledFromOutside:
-                # It says nothing of the configuration, unless it happens again.
-                return self._run_timed(keeps_output)
+            return self._run_timed(keeps_output)
         except (RunFailed, LaunchFailed):
             require_room()
             raise
 
-    def _run_timed(self, keeps_output: bool) -> OneRun:
+    def _run_timed(self, keeps_output: bool) -> _OneRun:
         began_s = time.perf_counter()
         try:
-            with emptied_folder("run-", self._folder) as folder:
+            with _emptied_folder("run-", self._folder) as folder:
                 found = self._run(folder, keeps_output)
         finally:
             self.wall_s += time.perf_counter() - began_s
@@ -209,7 +217,7 @@ class ProgramRunner:
             )
         return found
 
-    def _run(self, folder: Path, keeps_output: bool) -> OneRun:
+    def _run(self, folder: Path, keeps_output: bool) -> _OneRun:
         written = Written(folder / "work", folder)
         written.folder.mkdir()
         for path in self._plan.files_for(self.job.input):
@@ -224,19 +232,18 @@ class ProgramRunner:
         result = self._run_command(written, program, home, seed)
         left_s = self.job.timeout_s - self.wall_s - result.wall_s
         try:
-            name = self._plan.verify.output
-            output = written.content(name) if keeps_output else b""
+            output = written.content(self._plan.verify.output) if keeps_output else b""
             self._verify(written, seed, left_s)
-            return OneRun(self._time_s(written, result), result, output)
+            return _OneRun(self._time_s(written, result), result, output)
         except WrongOutput as error:
-            raise WrongOutput(f"{error}{_left_running(result)}", error.worst) from None
+            raise WrongOutput(f"{error}{result.left_running}", error.worst) from None
 
     def _run_command(self, written: Written, program: Path, home: Path, seed: int) -> CommandResult:
         """Run the program to its end; raise RunFailed where it did not end as it should."""
         job, plan = self.job, self._plan
         seeded = [word.replace(SEED_MARK, str(seed)) for word in self._words]
         set_by_space = {name: text.replace(SEED_MARK, str(seed)) for name, text in self._variables}
-        limits = plan.limits
+        limits = plan.model.limits
         left_s = job.timeout_s - self.wall_s
         deadline_s = max(0.0, min(left_s, limits.deadline_s or left_s))
         try:
@@ -292,29 +299,21 @@ class ProgramRunner:
             self._has_other_shape = True
 
     def _time_s(self, written: Written, result: CommandResult) -> float:
-        if self._plan.time is None:
+        if self._plan.model.time is None:
             return result.wall_s
-        time_s = reported_s(self._plan.time, written)
+        time_s = reported_s(self._plan.model.time, written)
         if time_s > _CLOCKS_APART * result.wall_s + _CLOCKS_APART_S:
             raise LaunchFailed(
                 f"the program reports {time_s:.3g} s, but ended after {result.wall_s:.3g} s; is "
-                f"`unit: {self._plan.time.unit}` of program.time right?"
+                f"`unit: {self._plan.model.time.unit}` of program.time right?"
             )
         return time_s
 
 
-def without_time(measured: Measurement, reason: str) -> Measurement:
+def _without_time(measured: Measurement, reason: str) -> Measurement:
     """Return a measurement whose time does not count, and why."""
     message = f"its time does not count: {reason}"
     return dataclasses.replace(measured, outcome=Outcome.IMPLAUSIBLE, timing=None, message=message)
-
-
-def home_variables(home: Path) -> dict[str, str]:
-    """Return the variables that make a folder the user's home.
-
-    A run could otherwise leave files at home for later runs, also for those of the default.
-    """
-    return dict.fromkeys(("HOME", *filter(_IN_HOME.fullmatch, os.environ)), str(home))
 
 
 def _last_words(written: Written) -> str:
@@ -323,8 +322,79 @@ def _last_words(written: Written) -> str:
     return f", with stderr: {text}" if text else ""
 
 
-def _left_running(result: CommandResult) -> str:
-    """Return what explains a missing or short output, for a message."""
-    if not result.left:
-        return ""
-    return f"; {result.left} of its processes still ran when it ended, and harness killed them"
+class ProgramWorker:
+    """Run programs; the command of a run ends with its process."""
+
+    def __init__(self) -> None:
+        self._imports = ImportsApart()
+        end_programs_when_terminated()
+
+    def identity(self, backend: CommandBackend) -> str:
+        """Return the compiler's identity; raises BackendUnavailable where it is missing."""
+        return backend.identity
+
+    def describe(self, backend: CommandBackend) -> tuple[Environment, str | None]:
+        """Return the environment, and why energy cannot be measured, None where it can; raises
+        BackendUnavailable."""
+        why_no_energy = None
+        try:
+            RaplCounter()
+        except SensorUnavailable as error:
+            why_no_energy = str(error)
+        return backend.environment(), why_no_energy
+
+    def run(self, job: ProgramJob) -> Measurement:
+        """Measure one configuration by itself; raises HostModuleError."""
+        import scipy.special  # noqa: F401  (harness.stats.timing needs it, while a deadline runs)
+
+        with self._opened(job) as runner:
+            return runner.judged(trial.measure(runner))
+
+    def run_interleaved(self, jobs: Sequence[ProgramJob], block: Block) -> list[Measurement]:
+        """Measure several configurations, one sample of each per round; each has its own deadline.
+
+        Raises HostModuleError.
+        """
+        with ExitStack() as stack:
+            runners = [stack.enter_context(self._opened(job)) for job in jobs]
+            measured = trial.measure_interleaved(runners, block.rounds, block.order)
+            return [runner.judged(m) for runner, m in zip(runners, measured, strict=True)]
+
+    def take_reference(self, job: ProgramJob) -> Reference:
+        """Run the default configuration twice; other outputs are compared with the first.
+
+        Raises HostModuleError where a run fails, or where the second output differs though all
+        outputs must equal the first.
+        """
+        plan, default = job.plan, f"the default configuration ({job.config})"
+        try:
+            with self._opened(job) as runner:
+                first, second = (runner.run_once(keeps_output=True) for _ in range(2))
+        except (LaunchFailed, RunFailed) as error:
+            home = home_advice(job.plan) if isinstance(error, RunFailed) else ""
+            raise HostModuleError(
+                f"{default} does not work, so that no other can be compared with it: "
+                f"{outcome_of(error)}: {error}{home}"
+            ) from None
+        expected = Expected(first.output, plan.verify, plan.model.time)
+        if plan.verify.against == "baseline":
+            try:
+                expected.check(second.output)
+            except WrongOutput as error:
+                raise HostModuleError(
+                    f"{default} does not write the same twice: {error}; leave lines that change "
+                    "out with verify.ignore, or set verify.rtol or verify.atol"
+                ) from None
+        return Reference(
+            output=first.output,
+            time_s=min(first.time_s, second.time_s),
+            has_words=not expected.is_empty,
+            has_same_shape=expected.has_shape_of(second.output),
+        )
+
+    @contextmanager
+    def _opened(self, job: ProgramJob) -> Iterator[_ProgramRunner]:
+        """Make a runner in a folder of its own, which is removed afterwards."""
+        self._imports.turn_to(job.plan.folder)
+        with _emptied_folder("program-") as folder:
+            yield _ProgramRunner(job, folder)

@@ -30,12 +30,12 @@ from pathlib import Path
 from harness.core.machine import end_with_parent, find_program, libc
 from harness.core.text import signal_name
 
-STATE, PARENT, SESSION = 0, 1, 3
+_STATE, _PARENT, _SESSION = 0, 1, 3
 """Positions of fields in Linux's /proc/PID/stat: a letter, such as `T` for stopped and `Z` for
 ended; and two ids."""
 
 
-def status_field(pid: int, field: int) -> str | None:
+def _status_field(pid: int, field: int) -> str | None:
     """Return a field of a process's status; None where there is no such process."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
@@ -50,13 +50,13 @@ _LOOKS = 2000
 _LOOK_S = 0.01
 
 
-def adopt_orphans() -> None:
+def _adopt_orphans() -> None:
     """Make orphaned descendants children of this process, where they can be found."""
     if sys.platform == "linux":
         libc().prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def commands_children(apart_from: Set[int] = frozenset()) -> set[int]:
+def _commands_children(apart_from: Set[int] = frozenset()) -> set[int]:
     """Return the children of this process that are in another session: commands and orphans.
 
     Those that have ended and are not reaped yet are among them. Leaves those in `apart_from` out.
@@ -65,22 +65,22 @@ def commands_children(apart_from: Set[int] = frozenset()) -> set[int]:
         return set()
     own = os.getsid(0)
     found = _children() - apart_from
-    return {pid for pid in found if status_field(pid, SESSION) not in (None, str(own))}
+    return {pid for pid in found if _status_field(pid, _SESSION) not in (None, str(own))}
 
 
-def is_running(pid: int) -> bool:
+def _is_running(pid: int) -> bool:
     """Say whether a process exists and has not ended."""
-    return status_field(pid, STATE) not in (None, "Z", "X")
+    return _status_field(pid, _STATE) not in (None, "Z", "X")
 
 
-def end_descendants(before: Set[int]) -> int:
+def _end_descendants(before: Set[int]) -> int:
     """Kill and reap the children in other sessions, and then their children, until none is left.
 
     Spares those in `before`. Returns how many cannot be ended, such as those of another user.
     """
     found: set[int] = set()
     for look in range(_LOOKS):
-        found = commands_children(before)
+        found = _commands_children(before)
         if not found:
             return 0
         # What has ended may have had children, which are ours by now: look again in any case.
@@ -90,7 +90,7 @@ def end_descendants(before: Set[int]) -> int:
     return len(found)
 
 
-def kill_group(group: int) -> None:
+def _kill_group(group: int) -> None:
     """Kill a process group, if it exists."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGKILL)
@@ -124,7 +124,7 @@ def _children() -> set[int]:
     except OSError:  # a kernel without these lists
         own = str(os.getpid())
         pids = (int(path.name) for path in Path("/proc").glob("[0-9]*"))
-        return {pid for pid in pids if status_field(pid, PARENT) == own}
+        return {pid for pid in pids if _status_field(pid, _PARENT) == own}
     return found
 
 
@@ -176,6 +176,13 @@ class CommandResult:
         hint = {"SIGXFSZ": ": a file that it wrote exceeded limits.output_mb"}.get(name, "")
         return f"died of {name}{hint}"
 
+    @property
+    def left_running(self) -> str:
+        """What explains a missing or short output, for a message; empty where nothing does."""
+        if not self.left:
+            return ""
+        return f"; {self.left} of its processes still ran when it ended, and harness killed them"
+
 
 def run_command(
     words: Sequence[str],
@@ -189,8 +196,8 @@ def run_command(
     The folder `outputs` gets its streams as the files STDOUT and STDERR. `variables` are added to
     the environment. Raises CannotStart.
     """
-    adopt_orphans()
-    before = commands_children()
+    _adopt_orphans()
+    before = _commands_children()
     environment = {**os.environ, "LC_ALL": "C", "TMPDIR": str(folder)}
     added = dict(variables or {})
     program = find_program(words[0], folder, (environment | added).get("PATH"))
@@ -210,9 +217,9 @@ def run_command(
     try:
         result = _wait(process, bounds, before)
     except BaseException:
-        end_descendants(before)
+        _end_descendants(before)
         raise
-    return dataclasses.replace(result, unended=end_descendants(before))
+    return dataclasses.replace(result, unended=_end_descendants(before))
 
 
 def _limit(pid: int, bounds: Bounds) -> None:
@@ -243,7 +250,7 @@ def _wait(process: subprocess.Popen[bytes], bounds: Bounds, before: Set[int]) ->
 
     def kill() -> None:
         late.set()
-        kill_group(process.pid)
+        _kill_group(process.pid)
 
     # A timer, not Popen.wait(timeout), which polls and so blurs the time.
     timer = threading.Timer(bounds.deadline_s, kill)
@@ -256,10 +263,10 @@ def _wait(process: subprocess.Popen[bytes], bounds: Bounds, before: Set[int]) ->
         # It is not reaped yet: until then no other process can get its number.
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         wall_s = time.perf_counter() - begin_s
-        left = sum(map(is_running, commands_children(before | {process.pid})))
+        left = sum(map(_is_running, _commands_children(before | {process.pid})))
     finally:
         timer.cancel()
-        kill_group(process.pid)
+        _kill_group(process.pid)
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     status_or_late = None if late.is_set() else process.returncode
@@ -272,7 +279,7 @@ def end_programs_when_terminated() -> None:
     of the process that started the worker."""
 
     def end(*_: object) -> None:
-        end_descendants(frozenset())
+        _end_descendants(frozenset())
         os._exit(128 + signal.SIGTERM)
 
     signal.signal(signal.SIGTERM, end)

@@ -25,7 +25,7 @@ from typing import TypeVar
 from harness.core.observations import CLOCK_ERROR, COUNTS, UNCLAIMED
 from harness.core.records import Measurement, Outcome, StopReason, Timing
 from harness.core.text import format_time
-from harness.measure.sensors.nvml import THROTTLED
+from harness.measure.nvml import THROTTLED
 from harness.measure.trial.trial import Job
 
 J = TypeVar("J", bound=Job)
@@ -188,8 +188,11 @@ def without_unshown_gain(
     """Return a measurement beside the default on occasions with these seeds, marked as UNCLAIMED
     where first runs on new data do not show its gain."""
     reason = _why_unshown(measured, default, seeds, LAUNCH_FLOORS * floor_s)
-    if reason is None:
-        return measured
+    return measured if reason is None else unclaimed(measured, reason)
+
+
+def unclaimed(measured: Measurement, reason: str) -> Measurement:
+    """Return a measurement whose gain is not claimed, and why."""
     observed = {**measured.observed, UNCLAIMED: 1.0}
     return dataclasses.replace(measured, message=reason, observed=observed)
 

@@ -17,10 +17,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from harness.core.errors import LaunchFailed, OutOfDeviceMemory
-from harness.core.observations import CLOCK_ERROR, RUNS_PER_SAMPLE
+from harness.core.observations import CLOCK_ERROR, RUNS_PER_SAMPLE, WorstElement
 from harness.core.program import Binary
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
-from harness.core.worst_element import WorstElement
 from harness.measure.clocks import clock_error, run_sample
 from harness.stats.timing import Sampling
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from harness.core.observations import WorstElement
 from harness.core.program import Fill
-from harness.core.worst_element import WorstElement
 
 Array = npt.NDArray[Any]
 Flags = npt.NDArray[np.bool_]

@@ -10,21 +10,17 @@ Regression Trees", PACT 2013. All functions take and return pandas tables with a
     settings_below([(tree, 0.010), (grow(table, "slowdown", ["BLOCK", "UNROLL", "m", "n"]), 1.5)])
 """
 
-from harness.models.starchart.drawing import draw
-from harness.models.starchart.judging import Accuracy, cross_validate
-from harness.models.starchart.reading import describe, importance, settings_below
+from harness.models.starchart.reading import describe, draw, importance, settings_below
 from harness.models.starchart.regions import Axis, Region
 from harness.models.starchart.tree import Growth, Tree, TreeNode, TreeTarget, grow
 
 __all__ = [
-    "Accuracy",
     "Axis",
     "Growth",
     "Region",
     "Tree",
     "TreeNode",
     "TreeTarget",
-    "cross_validate",
     "describe",
     "draw",
     "grow",

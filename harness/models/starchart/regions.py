@@ -12,7 +12,7 @@ import numpy as np
 from harness.core.arrays import Array, Flags, Indices
 from harness.core.errors import UsageError
 from harness.core.records import Value, shown
-from harness.models.encoding.columns import is_number, must_have, values_of
+from harness.models.columns import is_number, must_have, values_of
 
 if TYPE_CHECKING:
     import pandas as pd

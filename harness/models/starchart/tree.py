@@ -18,7 +18,7 @@ import numpy as np
 
 from harness.core.arrays import Array, Flags, Indices
 from harness.core.errors import UsageError
-from harness.models.encoding.columns import is_number, must_have
+from harness.models.columns import is_number, must_have
 from harness.models.folds import group_numbers, grouped_folds
 from harness.models.starchart.regions import Axis, Part, Region
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import scipy  # its parts load when they are first used
 
 from harness.core.records import Config
-from harness.models.encoding.configs import ConfigEncoder
+from harness.models.config_points import ConfigEncoder
 from harness.models.gaussian_process import logs_of
 from harness.models.transfer_prior import Prior, TransferData
 from harness.space import PointArray, Space

@@ -1,5 +1,230 @@
-"""Catalogues of compiler flags: spaces name a selection, and what the compiler knows is tuned.
+"""The flags of a space: those that it declares, and those that it selects from catalogues.
 
-`catalogue` reads them, `resolve` turns a selection into the flags of a space. What a compiler knows
-and warns about is asked in `harness.measure`.
+A selection is a set's name, or a list of names of sets and flags; `-NAME` takes a flag out again,
+and `{NAME: {values: [..]}}` or `{NAME: {min: .., max: .., step: ..}}` leaves it fewer values.
+An item with an `option` is a flag of the space's own, and one with `files` has these as values.
+
+What a space has does not depend on the machine: `harness.measure.flags` asks the compiler later
+which flags it knows.
 """
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from harness.constraints.expression import Expression
+from harness.core.errors import SpecError, UsageError
+from harness.core.records import Value, shown
+from harness.core.text import suggestion
+from harness.space_file.document import Document, Location
+from harness.space_file.flag_files import files_of
+from harness.space_file.flags.catalogue import Catalogue, catalogue_of
+from harness.space_file.flags.catalogue import chosen as flags_chosen
+from harness.space_file.model import FlagGroup, SpaceFile
+from harness.space_file.parameters import Parameter, Placed, flag_name, flag_of
+from harness.space_file.program import ProgramSpaceFile
+from harness.space_file.tuned import Flag, FlagPatterns, Narrowing, Selection
+
+NO_FLAG = "the selection leaves no flag to tune"
+
+
+@dataclass(frozen=True)
+class Notice:
+    """A note for the user about the flags of a compiler.
+
+    One that is `lasting` holds whatever the compiler that is here knows.
+    """
+
+    compiler: str
+    text: str
+    lasting: bool = False
+
+    def __str__(self) -> str:
+        return f"flags of {self.compiler}: {self.text}"
+
+
+@dataclass(frozen=True)
+class SelectedFlags:
+    """The flags that a space selects from a compiler's catalogue, with their values.
+
+    `constraints` are those between them. `notices` says what was left out, and why.
+    `changes_values` is False where every configuration must compute the very same bits; of a
+    space's own flags nothing is known.
+    """
+
+    values: Mapping[str, Sequence[Value]]
+    constraints: tuple[Expression, ...]
+    notices: tuple[str, ...]
+    changes_values: bool
+
+
+@dataclass
+class SpaceFlags:
+    """The flags of a space with their places, the constraints between them, the selections from
+    catalogues by compiler, the values of these that are baselines, and notices."""
+
+    placed: list[Placed] = field(default_factory=list)
+    constraints: list[tuple[Location, Expression]] = field(default_factory=list)
+    selected: dict[str, SelectedFlags] = field(default_factory=dict)
+    levels: dict[tuple[str | None, str], Sequence[Value]] = field(default_factory=dict)
+    notices: list[Notice] = field(default_factory=list)
+
+
+def flags_of(document: Document, model: SpaceFile | ProgramSpaceFile) -> SpaceFlags:
+    """Return the flags of a space.
+
+    Raises SpecError for a selection or files that cannot be resolved; other faults cannot be found
+    then, since the flags have no names or values.
+    """
+    flags = SpaceFlags()
+    for compiler, group in model.flag_groups.items():
+        if not isinstance(group, dict):
+            _select(document, compiler, group, isinstance(model, ProgramSpaceFile), flags)
+        for location, name, flag in _declared(compiler, group):
+            flags.placed.append((location, _flag(document, location, name, flag, flags)))
+    if document.faults:
+        raise SpecError(document.faults)
+    return flags
+
+
+def _select(
+    document: Document, compiler: str, group: str | Selection, linked: bool, flags: SpaceFlags
+) -> None:
+    location: Location = ("flags", compiler)
+    selection: Selection = [group] if isinstance(group, str) else group
+    try:
+        catalogue = catalogue_of(compiler)
+        found = resolve(catalogue, selection, linked=linked)
+    except UsageError as error:
+        document.fault(location, str(error))
+        return
+    for name, values in found.values.items():
+        flag = catalogue.flags[name]
+        flags.placed.append((location, flag.parameter(name, compiler, values)))
+        flags.levels[compiler, name] = tuple(v for v in flag.baselines if v in values)
+    flags.constraints += ((location, constraint) for constraint in found.constraints)
+    flags.selected[compiler] = found
+    flags.notices += (Notice(compiler, text, lasting=True) for text in found.notices)
+    flags.notices.append(Notice(compiler, "no compiler was asked which of these flags it knows"))
+
+
+def _declared(compiler: str, group: FlagGroup) -> Iterator[tuple[Location, str, Flag]]:
+    """Yield the flags that a space declares itself, with their places."""
+    if isinstance(group, dict):
+        yield from ((("flags", compiler, name), name, flag) for name, flag in group.items())
+    elif not isinstance(group, str):
+        for index, item in enumerate(group):
+            for name, flag in _own_flags([item]).items():
+                yield ("flags", compiler, index, name), name, flag
+
+
+def _flag(
+    document: Document, location: Location, name: str, flag: Flag, flags: SpaceFlags
+) -> Parameter:
+    compiler = str(location[1])
+    if not isinstance(flag, FlagPatterns):
+        return flag_of(name, flag, compiler)
+    if compiler == "opencl":
+        text = "OpenCL's compiler reads no files; `files` is for nvcc, and the flags of programs"
+        document.fault(location, text)
+    files, notices = files_of(document, (*location, "files"), flag.files)
+    flags.notices += (Notice(compiler, text, lasting=True) for text in notices)
+    return flag_of(name, flag, compiler, files, _catalogued(compiler, name))
+
+
+def _catalogued(compiler: str, name: str) -> str | None:
+    """Return how a compiler's catalogue spells a flag of files; None where it has none."""
+    with suppress(UsageError):
+        flag = catalogue_of(compiler).flags.get(flag_name(name))
+        return flag.option if flag is not None and flag.type == "files" else None
+    return None
+
+
+# --------------------------------------------------------------------------------- selections
+
+
+def _own_flags(selection: Selection) -> dict[str, Flag]:
+    """Return the flags that a selection declares instead of naming them."""
+    return {
+        name: flag
+        for item in selection
+        if not isinstance(item, str)
+        for name, flag in item.items()
+        if not isinstance(flag, Narrowing)
+    }
+
+
+def resolve(catalogue: Catalogue, selection: Selection, *, linked: bool = False) -> SelectedFlags:
+    """Return the flags of a selection.
+
+    `linked` says that what is built is a program, not a kernel that is loaded by itself. Raises
+    UsageError for a name that the catalogue does not have, or a narrowing that does not fit.
+    """
+    own, flags = _own_flags(selection), catalogue.flags
+    filed = [name for name, flag in own.items() if _is_filed(catalogue, name, flag)]
+    chosen = flags_chosen(flags, catalogue.sets, selection)
+    unlinked = [name for name in chosen if flags[name].needs == "linking" and not linked]
+    notices = [f"`{n}` acts only on a program that is linked; it is left out" for n in unlinked]
+    chosen = {name: values for name, values in chosen.items() if name not in unlinked}
+    if not chosen and not own:
+        notices.append(NO_FLAG)
+    return SelectedFlags(
+        {name: values for name, values in chosen.items() if name not in own},
+        tuple(_among(catalogue, (*chosen, *filed))),
+        tuple(notices),
+        bool(own) or any(len(flags[n].exact(v)) < len(v) for n, v in chosen.items()),
+    )
+
+
+def _is_filed(catalogue: Catalogue, name: str, flag: Flag) -> bool:
+    """Whether an item names the files of a flag of the catalogue."""
+    if not isinstance(flag, FlagPatterns) or flag.option is not None:
+        return False
+    known = [n for n, flag in catalogue.flags.items() if flag.type == "files"]
+    if name not in known:
+        what = "takes no files" if name in catalogue.flags else "is no flag that takes files"
+        hint = "declare it with an `option`"
+        raise UsageError(f"`{name}` {what}; {suggestion(name, known, hint)}")
+    return True
+
+
+# -------------------------------------------------------------------------- as a space has them
+
+
+def _among(catalogue: Catalogue, names: Sequence[str]) -> Iterator[Expression]:
+    """Yield the constraints over these flags that can be false while every other one is absent."""
+    for constraint in catalogue.constraints:
+        absent = {n: catalogue.flags[n].absent for n in constraint.names.difference(names)}
+        if not absent:
+            yield constraint
+        elif _can_be_false(catalogue, constraint, absent):
+            yield _with_values(constraint, absent)
+
+
+def _can_be_false(
+    catalogue: Catalogue, constraint: Expression, absent: Mapping[str, Value]
+) -> bool:
+    found = [dict(absent)]
+    for name in constraint.names.difference(absent):
+        flag = catalogue.flags[name]
+        found = [{**given, name: value} for given in found for value in (flag.absent, *flag.values)]
+    return not all(constraint.holds(given) for given in found)
+
+
+def _with_values(written: Expression, values: Mapping[str, Value]) -> Expression:
+    """Return a constraint with words such as `absent` in place of flags that are never there.
+
+    So it needs no value for them wherever it is read again, as in a database. Messages show it as
+    it was written.
+    """
+    text = written.text.encode()  # syntax trees count columns in bytes
+    nodes = [n for n in ast.walk(written.tree) if isinstance(n, ast.Name) and n.id in values]
+    for node in sorted(nodes, key=lambda node: -node.col_offset):
+        word = shown(values[node.id]).encode()
+        text = text[: node.col_offset] + word + text[node.end_col_offset :]
+    settled = Expression(text.decode())
+    settled.written = written.text
+    return settled

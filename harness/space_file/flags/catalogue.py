@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from pydantic import Field
 
@@ -95,26 +95,6 @@ class _CatalogueFile(StrictModel):
     flags: dict[Name, CatalogueFlag]
     sets: dict[Name, Selection]
     constraints: list[Condition] = Field(default_factory=list)
-
-
-ANY_FILE = "{file}"
-"""The path of any file in the words of a setting."""
-
-
-class Setting(NamedTuple):
-    """The words of a command line that set one flag to one value.
-
-    What it does shows only when a program is `linked`, or in every build. Words with ANY_FILE ask
-    whether the compiler reads such a file, whatever is in it.
-    """
-
-    words: tuple[str, ...]
-    linked: bool = False
-
-    @property
-    def takes_file(self) -> bool:
-        """Whether the words name a file."""
-        return any(ANY_FILE in word for word in self.words)
 
 
 # Each compiler with the file of its catalogue; the C++ drivers take the flags of the C drivers.

@@ -1,0 +1,249 @@
+"""Read the sensors of a device: a GPU's state by NVIDIA's management library (NVML), the processes
+that disturb its times, and the counter of its energy.
+
+The only module that imports nvidia-ml-py, as `pynvml`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness.core.records import Environment
+from harness.core.text import first_few, printable
+from harness.measure.energy import (
+    EnergyCounter,
+    RaplCounter,
+    SensorUnavailable,
+)
+
+PCI_BUS_ID = "pci_bus_id"
+"""The note of an environment by which NVML finds the GPU."""
+
+TEMPERATURE = "temperature_c"
+MEMORY_CLOCK = "memory_clock_mhz"
+THROTTLED = "throttled"
+THROTTLED_BY = "throttled_by_"
+"""The observations. `throttled` is 1 where something slowed the clocks down, else 0; an observation
+such as `throttled_by_sw_power_cap` names what did."""
+
+_REASONS = {
+    "sw_power_cap": 0x04,
+    "hw_slowdown": 0x08,
+    "sw_thermal": 0x20,
+    "hw_thermal": 0x40,
+    "hw_power_brake": 0x80,
+}
+"""NVML's bits. Not among them: an idle GPU, and clocks that somebody has set."""
+
+_REASONS_CALLS = (
+    "nvmlDeviceGetCurrentClocksThrottleReasons",
+    "nvmlDeviceGetCurrentClocksEventReasons",  # its later name
+)
+_ENERGY_CALL = "nvmlDeviceGetTotalEnergyConsumption"
+_POWER_CALL = "nvmlDeviceGetPowerUsage"
+_PROCESSES_CALL = "nvmlDeviceGetComputeRunningProcesses"
+
+
+def _load_nvml() -> Any:
+    """Import NVML and start it; raises SensorUnavailable."""
+    try:
+        import pynvml
+    except ImportError:
+        raise SensorUnavailable(
+            "the library nvidia-ml-py is not installed. Run `pip install nvidia-ml-py`"
+        ) from None
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        raise SensorUnavailable(f"NVML does not start: {error}. Check nvidia-smi") from None
+    return pynvml
+
+
+class _NvmlGpu:
+    """A GPU as NVML sees it. `denied` has what this user may not read, and NVML's reason."""
+
+    def __init__(self, library: Any, pci_bus_id: str, instance: str = "") -> None:
+        """Find a GPU by the bus id that CUDA gives, or the instance of a divided one by its UUID;
+        raises SensorUnavailable.
+
+        NVML's own numbers are not CUDA's, which CUDA_VISIBLE_DEVICES changes.
+        """
+        self.denied: dict[str, str] = {}
+        self._library = library
+        self._refused: set[str] = set()
+        self._summed_j, self._summed_at_s = 0.0, time.perf_counter()
+        try:
+            self._handle = (
+                library.nvmlDeviceGetHandleByUUID(instance)
+                if instance
+                else library.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
+            )
+        except library.NVMLError as error:
+            raise SensorUnavailable(f"NVML does not find the GPU {pci_bus_id}: {error}") from None
+
+    def state(self) -> dict[str, float]:
+        """Return what NVML says about the GPU now, as observations."""
+        library = self._library
+        temperature = self.ask("nvmlDeviceGetTemperature", library.NVML_TEMPERATURE_GPU)
+        clock = self.ask("nvmlDeviceGetClockInfo", library.NVML_CLOCK_MEM)
+        readings = {TEMPERATURE: temperature, MEMORY_CLOCK: clock}
+        known = {name: float(value) for name, value in readings.items() if value is not None}
+        return known | self._throttling()
+
+    def refusals(self) -> tuple[str, ...]:
+        """Try everything once; return what this user may not read."""
+        self.state()
+        return tuple(
+            f"NVML refuses {call} ({reason}): its values are left out"
+            for call, reason in self.denied.items()
+        )
+
+    def _throttling(self) -> dict[str, float]:
+        for call in _REASONS_CALLS:
+            bits = self.ask(call)
+            if bits is not None:
+                there = [name for name, bit in _REASONS.items() if bits & bit]
+                return {THROTTLED: float(bool(there))} | {f"{THROTTLED_BY}{n}": 1.0 for n in there}
+        return {}
+
+    def counter(self) -> EnergyCounter:
+        """Return a counter of the whole GPU's energy; raises SensorUnavailable."""
+        mig = self.ask("nvmlDeviceGetMigMode")
+        if mig is not None and mig[0]:
+            raise SensorUnavailable(
+                "the GPU is divided into MIG instances, and NVML counts the energy of them all"
+            )
+        if self.ask(_ENERGY_CALL) is not None:
+            return self._total_j
+        if self.ask(_POWER_CALL) is not None:
+            return self._sum_j
+        reasons = "; ".join(dict.fromkeys(self.denied.values())) or "this GPU does not measure it"
+        raise SensorUnavailable(f"NVML gives neither energy nor power: {reasons}")
+
+    def _total_j(self) -> float:
+        """Return the joules since the driver was loaded, on Volta and later GPUs."""
+        return self._known(_ENERGY_CALL) * 1e-3
+
+    def _sum_j(self) -> float:
+        """Return the sum of the readings of the power, times the time since the reading before."""
+        power_w = self._known(_POWER_CALL) * 1e-3
+        before_s, self._summed_at_s = self._summed_at_s, time.perf_counter()
+        self._summed_j += power_w * (self._summed_at_s - before_s)
+        return self._summed_j
+
+    def _known(self, call: str) -> int:
+        value: int | None = self.ask(call)
+        if value is None:
+            raise SensorUnavailable("NVML no longer gives the GPU's energy")
+        return value
+
+    def processes(self) -> tuple[str, ...]:
+        """Describe the processes of others that compute on the GPU."""
+        ours = {os.getpid(), os.getppid()}  # the parent is the process that asks
+        found = [each for each in self.ask(_PROCESSES_CALL) or () if each.pid not in ours]
+        return tuple(self._described(each.pid, each.usedGpuMemory) for each in found)
+
+    def _described(self, pid: int, memory_bytes: int | None) -> str:
+        """Describe a process; its name and memory may be secret."""
+        try:
+            name = self._library.nvmlSystemGetProcessName(pid)
+        except self._library.NVMLError:
+            name = ""
+        text = name.decode(errors="replace") if isinstance(name, bytes) else str(name)
+        memory = "" if memory_bytes is None else f", {memory_bytes / 2**30:.1f} GiB"
+        return f"{printable(text) or 'unknown'} (process {pid}{memory})"
+
+    def ask(self, call: str, *arguments: object) -> Any:
+        """Call NVML; None where it refuses, after which this is not asked again."""
+        if call in self._refused:
+            return None
+        library = self._library
+        function = getattr(library, call, None)
+        if function is None:  # another version of nvidia-ml-py
+            return None
+        try:
+            return function(self._handle, *arguments)
+        except library.NVMLError as error:
+            self._refused.add(call)
+            if isinstance(error, library.NVMLError_NoPermission):
+                self.denied[call] = str(error)
+        return None
+
+
+def of_both(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
+    """Return the later state of a GPU, throttled by what throttled it in either."""
+    throttled = {
+        name: max(value, after.get(name, 0.0))
+        for name, value in before.items()
+        if name == THROTTLED or name.startswith(THROTTLED_BY)
+    }
+    return {**after, **throttled}
+
+
+def other_processes(bus_id: str, uuid: str = "") -> tuple[str, ...]:
+    """Describe the processes of others that compute on a GPU; none where NVML does not say.
+
+    Call it before this process uses the GPU: in a container, NVML's numbers of processes are not
+    those that they have there, so this process would not know itself.
+    """
+    with contextlib.suppress(SensorUnavailable):
+        return _NvmlGpu(_load_nvml(), bus_id, uuid).processes() if bus_id else ()
+    return ()
+
+
+def processes_notice(processes: tuple[str, ...]) -> tuple[str, ...]:
+    """Warn of other processes, if there are any."""
+    if not processes:
+        return ()
+    listed = first_few(processes, ", ")
+    return (
+        f"other processes use this GPU and may disturb its times: {listed}. End them, or name "
+        "another device with --device",
+    )
+
+
+def energy_notices(is_wanted: bool, no_energy: str | None) -> tuple[str, ...]:
+    """Say why energy is not measured, where it was asked for."""
+    return (f"energy is not measured: {no_energy}",) if is_wanted and no_energy else ()
+
+
+@dataclass(frozen=True)
+class Sensors:
+    """The sensors of a device; without a GPU that NVML knows, or a counter, these are None.
+
+    `no_energy` is why energy cannot be measured, None where it can; `denied` what the user may not
+    read.
+    """
+
+    gpu: _NvmlGpu | None = None
+    counter: EnergyCounter | None = None
+    no_energy: str | None = None
+    denied: tuple[str, ...] = ()
+
+    def state(self) -> dict[str, float]:
+        """Return temperature, memory clock and throttling, as observations."""
+        return {} if self.gpu is None else self.gpu.state()
+
+
+NO_SENSORS = Sensors()
+
+
+def open_sensors(environment: Environment, shares_cpu: bool) -> Sensors:
+    """Open what there is; `shares_cpu` means that the device is the processor itself."""
+    gpu, counter, no_energy = None, None, None
+    try:
+        if shares_cpu:
+            counter = RaplCounter().read_j
+        elif PCI_BUS_ID not in environment.notes:
+            no_energy = "harness reads it from GPUs with --backend cuda, and from processors"
+        else:
+            gpu = _NvmlGpu(_load_nvml(), environment.notes[PCI_BUS_ID])
+            counter = gpu.counter()
+    except SensorUnavailable as error:
+        no_energy = str(error)
+    return Sensors(gpu, counter, no_energy, () if gpu is None else gpu.refusals())

@@ -1,1 +1,0 @@
-"""Sensors of a device beside its clock, which are never read while a sample is timed."""

@@ -1,0 +1,160 @@
+"""Where measurements come from: the versions of a kernel, and the space's file. An edited kernel is
+measured anew, beside its earlier versions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from harness.core.errors import UsageError
+from harness.core.invocation import command_line
+from harness.core.text import counted, escaped, first_few
+from harness.results.campaigns import StoredCampaign, measured_campaigns
+from harness.results.url import sqlite_path
+
+NEWEST = "newest"
+"""Of each space and environment, the version of the kernel that was tuned last."""
+
+EVERY = "all"
+"""All versions of each kernel."""
+
+_SHOWN = 8  # characters of a digest
+
+
+@dataclass(frozen=True)
+class KernelVersion:
+    """One version of a kernel in one environment, with the number of its measurements and the time
+    of the last one, ISO 8601 in UTC."""
+
+    program_sha256: str
+    measurements: int
+    last_at: str
+
+    @property
+    def name(self) -> str:
+        """What `--kernel-version` takes."""
+        return self.program_sha256[:_SHOWN]
+
+    def __str__(self) -> str:
+        last = self.last_at[:16].replace("T", " ")
+        return f"{self.name} ({counted(self.measurements, 'measurement')}, last {last} UTC)"
+
+
+def kernel_versions(
+    connection: Connection, stored: Sequence[StoredCampaign], space: str, fingerprint: str
+) -> list[KernelVersion]:
+    """Return the versions of a space's kernel that were measured in an environment, last measured
+    first; `stored` are all campaigns.
+
+    Raises ResultsError where the database is damaged.
+    """
+    versions: dict[str, KernelVersion] = {}
+    same = (c for c in stored if (c.space_name, c.key.fingerprint) == (space, fingerprint))
+    for campaign, count, last_at in measured_campaigns(connection, same):
+        program = campaign.key.program_sha256
+        so_far = versions.get(program, KernelVersion(program, 0, ""))
+        total, last_at = so_far.measurements + count, max(so_far.last_at, last_at)
+        versions[program] = KernelVersion(program, total, last_at)
+    return sorted(versions.values(), key=lambda version: version.last_at, reverse=True)
+
+
+def of_version(campaigns: Sequence[StoredCampaign], version: str) -> list[StoredCampaign]:
+    """Select the campaigns of a version: NEWEST, EVERY, or the first characters of its digest.
+
+    The first campaign is the one that was worked on last. Raises UsageError where there is no such
+    version.
+    """
+    if version == EVERY or not campaigns:
+        return list(campaigns)
+    newest: dict[tuple[str, str], str] = {}
+    for campaign in campaigns:
+        newest.setdefault(_place(campaign), campaign.key.program_sha256)
+    if version == NEWEST:
+        return [c for c in campaigns if c.key.program_sha256 == newest[_place(c)]]
+    chosen = [c for c in campaigns if c.key.program_sha256.startswith(version)]
+    if not chosen:
+        names = dict.fromkeys(c.key.program_sha256[:_SHOWN] for c in campaigns)
+        raise UsageError(
+            f"--kernel-version {version}: no such version; there are {', '.join(names)}, "
+            f"{NEWEST} and {EVERY}"
+        )
+    return chosen
+
+
+def _place(campaign: StoredCampaign) -> tuple[str, str]:
+    return campaign.space_name, campaign.key.fingerprint
+
+
+def set_aside_lines(others: Sequence[KernelVersion], databases: Sequence[str]) -> Iterator[str]:
+    """Say which measurements are of other versions of a kernel, and how to see or drop them."""
+    if not others:
+        return
+    count = sum(version.measurements for version in others)
+    are = "is" if count == 1 else "are"
+    yield (
+        "The kernel, its host module, launch or verification changed: "
+        f"{counted(count, 'measurement')} of another version {are} set aside, "
+        f"{first_few(map(str, others))}. To see one: "
+        f"{command_line('analyse', *databases, '--kernel-version', others[0].name)}"
+    )
+    yield (
+        "To drop them, copy the others to a new database: "
+        f"{command_line('merge', 'NEW.db', *databases, '--kernel-version', NEWEST)}"
+    )
+
+
+@dataclass(frozen=True)
+class TunedSpace:
+    """What runs note of their space: the paths of its file as the commands named it, the last one
+    first; none in an older database. A space built in Python has its name in angle brackets."""
+
+    name: str
+    noted: Sequence[str]
+    databases: Sequence[str]
+    is_tuned: bool = True
+    """Whether harness tuned it. Otherwise there is only a record, to which tuning adds nothing."""
+
+    @property
+    def is_in_python(self) -> bool:
+        """Whether the last space was built in Python, so that there is no file."""
+        return bool(self.noted) and Path(self.noted[0]).name.startswith("<")
+
+    @property
+    def file(self) -> str:
+        """The path of the file as the last command named it, which may not be there."""
+        return escaped(self.noted[0]) if self.noted else f"spaces/{self.name}.yaml"
+
+    @property
+    def place(self) -> str:
+        """Where `tune_again` runs, for a sentence; empty where it runs here."""
+        if not self.is_tuned:
+            return f"after writing a space for {escaped(self.name)}"
+        if self.is_in_python:
+            return "in Python"
+        return "" if self.path else "in the folder where you tuned"
+
+    @cached_property
+    def path(self) -> Path | None:
+        """The file as seen from the current folder; None where it is not found. A relative path is
+        also sought from the database's folder and from the one above, for a `results/NAME.db`."""
+        paths = (*self.noted, f"spaces/{self.name}.yaml")
+        folders = list(self._folders())
+        found = (
+            os.path.normpath(os.path.join(folder, path))
+            for path in paths
+            if path.endswith((".yaml", ".yml"))
+            for folder in folders
+        )
+        return next((Path(path) for path in found if os.path.isfile(path)), None)
+
+    def _folders(self) -> Iterator[str]:
+        yield ""
+        for database in self.databases:
+            path = sqlite_path(database)
+            if path is not None:
+                yield from (str(path.parent), str(path.parent / ".."))
