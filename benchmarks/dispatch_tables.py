@@ -15,7 +15,7 @@ from benchmarks.frame import show
 from benchmarks.shortlists import Tries
 from harness.core.arrays import Array, Indices
 from harness.dispatch.study import to_ship
-from harness.dispatch.verdict import Slowdowns, compare
+from harness.dispatch.verdict import Slowdowns
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def print_cases(result: Result) -> None:
             case,
             len(judged[STATIC].logs),
             *(f"{_mean(one):.3f} / {_tail(one.logs):.2f}" for one in judged.values()),
-            compare(judged[STATIC], judged[result.dispatcher]).ratio,
+            judged[STATIC].over(judged[result.dispatcher]).ratio,
         )
         for case, judged in result.cases().items()
     ]
@@ -100,7 +100,7 @@ def figures(results: Sequence[Result]) -> dict[str, Any]:
     """
     cases = [(r, case, judged) for r in results for case, judged in r.cases().items()]
     ours = [judged[result.dispatcher] for result, _, judged in cases]
-    gains = [compare(o, judged[STATIC]) for o, (_, _, judged) in zip(ours, cases, strict=True)]
+    gains = [o.over(judged[STATIC]) for o, (_, _, judged) in zip(ours, cases, strict=True)]
     logs = np.concatenate([judged.logs for judged in ours])
     return {
         "cases": len(cases),

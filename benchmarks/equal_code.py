@@ -91,7 +91,7 @@ def _search(state: State, problem: Input, rng: random.Random) -> None:
     others = [config for config in space if config != space.default]
     for config in [space.default, *rng.sample(others, len(others))]:
         found = state.measurer.measure(space, problem, config, best_s)
-        state.store.add_measurement(run_id, plan, "search", found)
+        state.store.add_measurements(run_id, plan, "search", [found])
         best_s = min(found.time_s, best_s or found.time_s)
     state.store.commit()
 

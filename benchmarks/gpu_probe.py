@@ -57,7 +57,7 @@ from harness.measure.kernels.data import KernelData, KernelJob, make_kernel_data
 from harness.measure.kernels.runner import measure_interleaved
 from harness.measure.trial.verify import Tolerance
 from harness.space import ConstrainedSpace
-from harness.space.launches import make_program
+from harness.space.constrained import make_program
 from harness.space_file import load_spec
 from harness.stats.timing import Sampling, TimeRatio, time_ratio
 

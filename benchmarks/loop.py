@@ -37,7 +37,7 @@ from harness.commands import dispatch, tune
 from harness.core.errors import HarnessError
 from harness.core.invocation import command_line
 from harness.core.records import Config
-from harness.dispatch.verdict import Slowdowns, compare
+from harness.dispatch.verdict import Slowdowns
 from harness.space_file import load_spec
 from harness.space_file.workload import Workload, read_workload
 from harness.stats import Estimate, clopper_pearson
@@ -133,7 +133,8 @@ def record(folder: Path, calls: Sequence[tuple[int, int]]) -> tuple[Program, Wor
     for shape in calls:
         program.call(shape)
     program.dispatcher.count_calls(None)
-    return program, read_workload(file, load_spec(SPACE))
+    spec = load_spec(SPACE)
+    return program, read_workload(file, spec.name, spec.features, spec.inputs)
 
 
 def slowdowns(
@@ -192,7 +193,7 @@ def close_the_loop(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
     run_and_print(dispatch, "dispatch", [*writing, str(folder / "after"), *weights])
     after, recorded_after = record(folder / "after", calls)
     judged = slowdowns({"before": before, "after": after}, Counter(calls), args.rounds)
-    gain = compare(judged["after"], judged["before"]).ratio.inverse
+    gain = judged["after"].over(judged["before"]).ratio.inverse
     covered = {"before": coverage(before, recorded), "after": coverage(after, recorded_after)}
     rows = [(name, covered[name], one.mean) for name, one in judged.items()]
     show(("", "calls in the tuned range", "weighted slowdown"), rows)

@@ -47,7 +47,7 @@ from harness.recordings.space import recording_spec
 from harness.results import Store, writing
 from harness.search import Progress, SearchOptions, make_opentuner_tables, resolve_techniques
 from harness.space_file import Spec
-from harness.space_file.inputs import select_inputs
+from harness.space_file.spec import select_inputs
 from harness.stats import Estimate
 from harness.tuning import CampaignPlan
 from harness.tuning.searching import Searching

@@ -5,10 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator
 
-from harness.analysis.clocks import clock_lines, throttled_lines
-from harness.analysis.energy import unknown_energy_lines
 from harness.analysis.inputs import InputReport, hold_discoveries, report_input
 from harness.analysis.sampling import sampling_lines
+from harness.analysis.sensors import clock_lines, throttled_lines, unknown_energy_lines
 from harness.core.invocation import command_line
 from harness.core.records import Input
 from harness.core.text import counted, first_few

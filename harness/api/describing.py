@@ -20,7 +20,7 @@ from harness.api.documents import (
 from harness.core.config_diff import DEFAULT
 from harness.core.observations import ENERGY_SPREAD
 from harness.core.records import Input, Measurement
-from harness.dispatch.study import Study, sentence
+from harness.dispatch.study import Study
 from harness.dispatch.text import rule_lines
 from harness.display.inputs import noise_warning, refused_lines
 from harness.measure.energy import ENERGY
@@ -110,6 +110,6 @@ def describe_choice(study: Study, name: str) -> ChoiceDocument:
         speedup={**dataclasses.asdict(gain.ratio.inverse), "is_faster": gain.is_better},
         inputs=len(study.matrix.features),
         rule=list(rule_lines(study)),
-        sentence=sentence(study, name),
+        sentence=study.sentence(name),
         judged=list(study.slowdowns.values()),
     )

@@ -24,7 +24,7 @@ def space_of(options: DispatchOptions, campaigns: Sequence[Results]) -> Spec:
         by_name = {results.campaign.space_name: results for results in campaigns}
         results = the_one(list(by_name.values()), "choose one with --space NAME")
         if results.is_recorded:
-            return recorded_spec(results)
+            return _recorded_spec(results)
         path = results.tuned_space.path
         if path is None:
             raise UsageError(_no_file(results.tuned_space, campaigns, options))
@@ -109,7 +109,7 @@ def device_name(environment: Environment) -> str:
     return ", ".join(filter(None, (environment.device, environment.caches)))
 
 
-def recorded_spec(results: Results) -> Spec:
+def _recorded_spec(results: Results) -> Spec:
     """Make a space of the recorded parameters, values and inputs. It has no kernel, so that a
     dispatcher for it only chooses."""
     campaign, default = results.campaign, results.default

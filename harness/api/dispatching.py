@@ -35,7 +35,7 @@ from harness.dispatch.package import (
     write_dispatcher,
 )
 from harness.dispatch.single import Single, single_of
-from harness.dispatch.study import AUTO, AUTOMATIC, CHOICES, Study, fits, learners, sentence
+from harness.dispatch.study import AUTO, AUTOMATIC, CHOICES, Study, fits, learners
 from harness.dispatch.text import verdict_lines, why_nothing
 from harness.dispatch.weighted import Coverage, weigh
 from harness.display.progress import Display
@@ -92,7 +92,7 @@ class LearntDispatcher:
     def sentence(self) -> str:
         """Say how good the choice by input is, or which configuration is used on every input."""
         if self.found is not None and self.name is not None:
-            return sentence(self.found, self.name)
+            return self.found.sentence(self.name)
         reports = input_reports(self.results)
         return recommendation(reports, self.found, self.single, self.results.default) or ""
 
@@ -193,7 +193,9 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
     reports = input_reports(results)
     coverage = None
     if options.weights is not None and len(matrix.comparable().features):
-        matrix, coverage = weigh(matrix, read_workload(options.weights, spec))
+        matrix, coverage = weigh(
+            matrix, read_workload(options.weights, spec.name, spec.features, spec.inputs)
+        )
     single = single_of(matrix, reports, results.finals, results.default)
     if single is None:
         why = why_nothing(matrix) or "No configuration worked on any input."

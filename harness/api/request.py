@@ -27,8 +27,8 @@ from harness.results.campaigns import read_runs
 from harness.search import SearchOptions, resolve_techniques
 from harness.search.techniques import DEFAULT_TECHNIQUE
 from harness.space_file import Spec, load_spec
-from harness.space_file.inputs import select_inputs
 from harness.space_file.model import Search
+from harness.space_file.spec import select_inputs
 from harness.space_file.workload import Workload, read_workload
 from harness.tuning import CampaignPlan, Stages
 from harness.tuning.searching import check_seeds_used
@@ -88,7 +88,10 @@ class TuneRequest:
 def read_request(options: TuneOptions) -> TuneRequest:
     """Read what the options name. Raises UsageError, and errors of reading a space or recording."""
     seeds = tuple(map(_read_seed, options.seed_configurations))
-    _check_condition(options.inputs)
+    try:
+        Expression(options.inputs or "True")
+    except ExpressionError as error:
+        raise UsageError(f"--inputs: {error}") from None
     resolve_techniques([name for name in options.technique if name != PREDICTED])
     alone = options.replays_alone
     loaded = load_spec(options.space) if isinstance(options.space, Path) else options.space
@@ -136,14 +139,6 @@ def _read_seed(seed: Path | Mapping[str, Any]) -> Mapping[str, Any]:
             f"--seed-configuration {seed}: needs a JSON object of parameters and values: {error}"
         ) from None
     return values
-
-
-def _check_condition(condition: str | None) -> None:
-    try:
-        if condition is not None:
-            Expression(condition)
-    except ExpressionError as error:
-        raise UsageError(f"--inputs: {error}") from None
 
 
 def _techniques(options: TuneOptions, search: Search) -> tuple[str, ...]:
@@ -218,7 +213,9 @@ def with_inputs_of(
     A choice is learnt only from configurations that were measured on every input, so these are
     measured on the earlier inputs as well.
     """
-    workload, refused = _usable(read_workload(workload_path, spec), spec)
+    workload, refused = _usable(
+        read_workload(workload_path, spec.name, spec.features, spec.inputs), spec
+    )
     chosen = workload.most_frequent(options.cover or COVER)[: options.most_inputs]
     stored = [] if options.fresh else _stored_inputs(database, spec)
     taken = set(chosen)

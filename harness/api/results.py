@@ -152,37 +152,26 @@ class TuneResults:
         return Path(path)
 
     def dispatcher(
-        self,
-        folder: str | Path,
-        *,
-        choice: str = "auto",
-        require_choice: bool = False,
-        most: int | None = None,
-        space: str | Path | Spec | None = None,
+        self, folder: str | Path, *, space: str | Path | Spec | None = None, **arguments: Any
     ) -> list[Path]:
-        """Write code that chooses a configuration, as `python -m harness.dispatch`; return its
-        files.
+        """Write code that chooses a configuration, as `python -m harness.dispatch` with the same
+        options; return its files.
 
-        `choice` is "auto", "tree", "ensemble" or "gadapt"; `most` limits the configurations
-        that it chooses among. `space` defaults to the one that was
-        tuned, or to its file as the database notes it. Raises UsageError where nothing worked and,
-        with `require_choice`, where choosing by input is not significantly faster than one
-        configuration for all.
+        `space` defaults to the one that was tuned, or to its file as the database notes it. Raises
+        UsageError where nothing worked and, with `require_choice`, where choosing by input is not
+        significantly faster than one configuration for all.
         """
         from harness.api.dispatching import learn
         from harness.display.progress import Display
 
-        arguments = {
+        of_results = {
             "database": self.stored.databases,
             "output": folder,
             "space": self.stored.campaign.space_name,
             "device": self.stored.campaign.environment.device,
             "spec": space or self.space,
-            "choice": choice,
-            "require_choice": require_choice,
-            "most": most,
         }
-        options = from_arguments(DispatchOptions, "dispatcher", arguments)
+        options = from_arguments(DispatchOptions, "dispatcher", {**arguments, **of_results})
         with naming_arguments(DispatchOptions, spec="space"):
             learnt = learn(options, Display())
             if learnt.why_not_written:

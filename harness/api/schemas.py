@@ -33,20 +33,20 @@ FORMAT = 3
 SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
-class HeadedDocument(JsonDocument):
+class _HeadedDocument(JsonDocument):
     """What every document begins with."""
 
     harness: str = __version__
     format: int = FORMAT
 
 
-class ErrorDocument(HeadedDocument):
+class ErrorDocument(_HeadedDocument):
     """What every command prints with --json when it ends with exit code 2."""
 
     error: str
 
 
-class TuneDocument(HeadedDocument):
+class TuneDocument(_HeadedDocument):
     """What `tune --json` prints. `has_failed` is true where the exit code is not 0: nothing was
     measured, or nothing worked on an input. A default that fails while others work
     is in `results.warnings`. `warnings` are those of the run, as on standard error. `next` has the
@@ -61,7 +61,7 @@ class TuneDocument(HeadedDocument):
     next: list[list[str]]
 
 
-class AnalyseDocument(HeadedDocument):
+class AnalyseDocument(_HeadedDocument):
     """What `analyse --json` prints; `summary` has each program on each device."""
 
     analyses: list[AnalysisDocument]
@@ -113,7 +113,7 @@ class FaultDocument(JsonDocument):
     text: str
 
 
-class CheckDocument(HeadedDocument):
+class CheckDocument(_HeadedDocument):
     """What `check --json` prints; with `faults` there are no spaces."""
 
     is_ok: bool
@@ -159,7 +159,7 @@ class ComparedDocument(JsonDocument):
     notes: list[str]
 
 
-class CompareDocument(HeadedDocument):
+class CompareDocument(_HeadedDocument):
     """What `compare --json` prints. `status` is the exit code, `tested` counts the rows that were
     measured on both sides, `upper_limit` is the largest of all rows, `counts` is by verdict."""
 
@@ -186,7 +186,7 @@ class WeightsDocument(JsonDocument):
     outside: EstimateDocument
 
 
-class DispatchDocument(HeadedDocument):
+class DispatchDocument(_HeadedDocument):
     """What `dispatch --json` prints; `why_not_written` is empty where `files` were written, and
     `weights` null without --weights."""
 
@@ -210,14 +210,14 @@ class ReportedDocument(JsonDocument):
     inputs: Count = value_of("measured")
 
 
-class ReportDocument(HeadedDocument):
+class ReportDocument(_HeadedDocument):
     """What `report --json` prints."""
 
     report: Text
     results: list[ReportedDocument]
 
 
-DOCUMENTS: Mapping[str, type[HeadedDocument]] = {
+DOCUMENTS: Mapping[str, type[_HeadedDocument]] = {
     "analyse": AnalyseDocument,
     "check": CheckDocument,
     "compare": CompareDocument,

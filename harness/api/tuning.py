@@ -107,12 +107,10 @@ def check_options(options: TuneOptions) -> None:
 
 def _check_replay(options: TuneOptions) -> None:
     """Refuse options that a replay cannot obey."""
-    if options.replay is not None and options.backend != "auto":
-        raise UsageError("--replay takes the place of a device; leave out --backend")
-    if options.replay is not None and options.device:
-        raise UsageError("--replay takes the place of a device; leave out --device")
-    if options.replay is not None and options.cluster is not None:
-        raise UsageError("--replay takes the place of a device; leave out --cluster")
+    is_backend = options.backend != "auto"
+    places = {"backend": is_backend, "device": options.device, "cluster": options.cluster}
+    for name in (name for name, given in places.items() if given and options.replay):
+        raise UsageError(f"--replay takes the place of a device; leave out --{name}")
     if options.mapping is not None and not (options.warm_recordings or options.replays_alone):
         raise UsageError("--mapping needs --warm-start FILE, or --replay FILE without a space")
     if options.measure and options.replay:

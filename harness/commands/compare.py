@@ -15,12 +15,11 @@ from rich.console import Console
 from harness.api.schemas import CompareDocument
 from harness.commands.options import CompareOptions
 from harness.commands.run import main_of, print_json
-from harness.compare import reports
 from harness.compare.comparison import Comparison, Rules, compare
 from harness.compare.reading import KernelResults, read_kernel_results
 from harness.compare.rerun import opened_sides, rerun_kernel, rerun_notes
 from harness.compare.rerun_plan import check_rerun_database, plan_rerun
-from harness.compare.table import comparison_table, summary
+from harness.compare.table import as_junit, comparison_table, error_junit, summary
 from harness.core.errors import HarnessError
 from harness.core.files import write_output
 from harness.display.formats import make_console
@@ -61,12 +60,12 @@ def run(options: CompareOptions) -> int:
         sides = _read(options) if options.rerun is None else _rerun(options, options.rerun)
         comparison = compare(sides.base, sides.candidate, rules)
     except HarnessError as error:
-        _write_junit(options, console, reports.error_junit(str(error)))
+        _write_junit(options, console, error_junit(str(error)))
         raise
     comparison = dataclasses.replace(comparison, notes=(*comparison.notes, *sides.notes))
     status = REGRESSION if comparison.regressions else 0
     console.print(comparison_table(comparison))
-    _write_junit(options, console, reports.as_junit(comparison))
+    _write_junit(options, console, as_junit(comparison))
     if options.json:
         print_json(comparison_document(comparison, status))
     return status

@@ -124,6 +124,7 @@ class ExampleOptions(Options):
 
     def check(self) -> None:
         """Refuse to overwrite a file, before any is written."""
+        check_writable(self.output, "name another folder with --output", parents=True)
         for file in EXAMPLES[self.name].files:
             if (path := self.output / file).exists():
                 raise UsageError(f"{path} already exists; name another folder with --output")

@@ -1,13 +1,21 @@
-"""A comparison as tables and sentences for people."""
+"""A comparison as tables and sentences for people, and as JUnit XML.
+
+JUnit has no official schema. This module writes the subset that Jenkins, GitLab and GitHub's report
+actions all read. The standard library does it in a dozen lines, so no dependency is needed.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import re
+import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from rich.console import Group, RenderableType
 
 from harness.compare.comparison import ComparedRow, Comparison, Ending
+from harness.core.files import WRITTEN_BY
 from harness.core.records import Environment, Measurement
 from harness.core.text import counted, first_few, format_time
 from harness.display.text import as_text, make_table
@@ -27,7 +35,7 @@ _HEAD = ("input", "of", "base", "candidate", "ratio", "interval", "verdict")
 _STYLES = {"slower": "bold red", "works no more": "bold red", "faster": "bold green"}
 
 
-def kernel_and_environment(row: ComparedRow) -> tuple[str, Environment]:
+def _kernel_and_environment(row: ComparedRow) -> tuple[str, Environment]:
     """Return the key that groups rows into tables."""
     return row.kernel, row.environment
 
@@ -35,7 +43,7 @@ def kernel_and_environment(row: ComparedRow) -> tuple[str, Environment]:
 def comparison_table(comparison: Comparison) -> Group:
     """Render a table for each kernel and device, the legend, and the summary."""
     parts: list[RenderableType] = []
-    for (kernel, environment), rows in groupby(comparison.rows, key=kernel_and_environment):
+    for (kernel, environment), rows in groupby(comparison.rows, key=_kernel_and_environment):
         of_kernel = list(rows)
         cells = (_cells(row) for row in of_kernel if row.verdict is not Ending.MISSING)
         table = make_table(_HEAD, cells, left=(0, 1, 6), wrap=(0, 6))
@@ -143,3 +151,65 @@ def _facts(row: ComparedRow) -> Iterator[str]:
     if row.upper_limit is not None:
         yield f"not slower than {times(row.upper_limit)}"
     yield from row.notes
+
+
+# ------------------------------------------------------------------------- JUnit
+
+
+def as_junit(comparison: Comparison) -> str:
+    """Render a suite for each kernel and device, with its summary, and a test case for each row.
+
+    Regressions are failures.
+    """
+    root = ET.Element("testsuites", name="harness.compare")
+    for (kernel, environment), group in groupby(comparison.rows, key=_kernel_and_environment):
+        rows = list(group)
+        counts = {
+            "tests": len(rows),
+            "failures": sum(row.is_regression for row in rows),
+            "errors": 0,
+            "skipped": sum(row.verdict is Ending.MISSING for row in rows),
+        }
+        attributes = {name: str(number) for name, number in counts.items()}
+        attributes["name"] = _clean(f"{kernel} on {environment}")
+        suite = ET.SubElement(root, "testsuite", attributes)
+        for row in rows:
+            _add_case(suite, row)
+        of_suite = summary(dataclasses.replace(comparison, rows=rows))
+        ET.SubElement(suite, "system-out").text = _clean(of_suite)
+    return _xml(root)
+
+
+def error_junit(message: str) -> str:
+    """Render the error as one test case."""
+    root = ET.Element("testsuites", name="harness.compare")
+    counts = {"tests": "1", "failures": "0", "errors": "1", "skipped": "0"}
+    suite = ET.SubElement(root, "testsuite", {"name": "harness.compare", **counts})
+    case = ET.SubElement(suite, "testcase", classname="harness", name="compare")
+    ET.SubElement(case, "error", message=_clean(message.splitlines()[0])).text = _clean(message)
+    return _xml(root)
+
+
+def _add_case(suite: ET.Element, row: ComparedRow) -> None:
+    name = _clean(f"{row.problem} ({row.subject})")
+    case = ET.SubElement(suite, "testcase", classname=_clean(row.kernel), name=name)
+    line = _clean(sentence(row))
+    if row.candidate is not None and row.candidate.timing:
+        case.set("time", f"{row.candidate.time_s:.9f}")
+    if row.is_regression:
+        ET.SubElement(case, "failure", message=line, type=row.verdict.value).text = line
+    elif row.verdict is Ending.MISSING:
+        ET.SubElement(case, "skipped", message=line)
+    else:
+        ET.SubElement(case, "system-out").text = line
+
+
+def _clean(text: str) -> str:
+    """Replace the characters that XML 1.0 forbids, such as the colours of a compiler's log."""
+    return re.sub(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "?", text)
+
+
+def _xml(root: ET.Element) -> str:
+    ET.indent(root)
+    head = f'<?xml version="1.0" encoding="UTF-8"?><!-- {WRITTEN_BY} -->'
+    return f"{head}\n{ET.tostring(root, encoding='unicode')}\n"

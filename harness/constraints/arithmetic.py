@@ -36,7 +36,7 @@ def is_array(operand: Operand) -> bool:
     return isinstance(operand, np.ndarray) and operand.ndim > 0
 
 
-def as_number(operand: Operand) -> _Numbers:
+def _as_number(operand: Operand) -> _Numbers:
     """Return an operand as doubles; raises TypeError for texts and absent flags."""
     if isinstance(operand, str):
         raise TypeError("a text can be compared, not calculated with")
@@ -59,18 +59,18 @@ def apply(node: ast.expr, operands: Sequence[Operand]) -> Operand:
     numbers are needed."""
     match node:
         case ast.BinOp():
-            return _BINARY[type(node.op)](*map(as_number, operands))
+            return _BINARY[type(node.op)](*map(_as_number, operands))
         case ast.UnaryOp(op=ast.Not()):
             return _negation(operands[0])
         case ast.UnaryOp():
-            number = as_number(operands[0])
+            number = _as_number(operands[0])
             return -number if isinstance(node.op, ast.USub) else number
         case ast.BoolOp():
             join = operator.and_ if isinstance(node.op, ast.And) else operator.or_
             return functools.reduce(join, map(truth, operands))
         case ast.IfExp():
             test, chosen, other = operands
-            return np.where(truth(test), as_number(chosen), as_number(other))
+            return np.where(truth(test), _as_number(chosen), _as_number(other))
         case ast.Compare(ops=[ast.In() | ast.NotIn() as op]):
             item, *elements = operands
             equal = [_compare(ast.Eq(), item, element) for element in elements]
@@ -82,7 +82,7 @@ def apply(node: ast.expr, operands: Sequence[Operand]) -> Operand:
             return functools.reduce(operator.and_, relations)
     assert isinstance(node, ast.Call)
     assert isinstance(node.func, ast.Name)
-    return _FUNCTIONS[node.func.id](*map(as_number, operands))
+    return _FUNCTIONS[node.func.id](*map(_as_number, operands))
 
 
 def truth(operand: Operand) -> Operand:
@@ -106,7 +106,7 @@ def _compare(op: ast.cmpop, left: Operand, right: Operand) -> Operand:
     if texts == 1:
         raise TypeError("a text and a number have no order")
     if texts == 0:
-        left, right = as_number(left), as_number(right)
+        left, right = _as_number(left), _as_number(right)
     return COMPARISONS[type(op)](left, right)
 
 

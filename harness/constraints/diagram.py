@@ -15,9 +15,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from harness.constraints.arithmetic import truth
-from harness.constraints.bounds import Bounds, Table, exactly, truth_bounds
 from harness.constraints.expression import Expression
-from harness.constraints.parts import Domains, Parts, TooLarge
+from harness.constraints.parts import Bounds, Domains, Parts, Table, TooLarge, exactly, truth_bounds
 from harness.core.records import Value
 
 MAX_IN_64_BITS = 2**62

@@ -5,11 +5,17 @@ matters once both are known. Every part of a condition is computed as soon as al
 values; sums, products, conjunctions and alternatives are computed term by term. So many
 combinations of values leave few different numbers. What cannot be split, such as a comparison of
 texts, is a table over the values of its names.
+
+Interval arithmetic gives the bounds of a part from those of its operands. Nothing is known where an
+operand can make it NaN, which compares like no number. Rounding keeps the order of numbers, so
+rounded results stay within their bounds.
 """
 
 from __future__ import annotations
 
 import ast
+import functools
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,12 +23,18 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from harness.constraints.arithmetic import MAX_EXACT, apply, as_value, numbers_of, truth
-from harness.constraints.bounds import Bounds, Table, bounds_of, exactly, truth_bounds
 from harness.constraints.expression import Expression, evaluate, operands_of
 from harness.core.errors import ExpressionError
 from harness.core.records import Value
+
+Table = npt.NDArray[Any]
+
+Bounds = tuple[Table, Table]
+"""The least and greatest value, as arrays that broadcast together; False and True for
+conditions."""
 
 Domains = Mapping[str, Sequence[Value]]
 
@@ -38,7 +50,7 @@ class TooLarge(Exception):
 
 
 @dataclass
-class ConditionPart:
+class _Part:
     """A node of a condition.
 
     `last` is the position, in the order, of the last parameter that it needs, -1 for a constant. A
@@ -66,7 +78,7 @@ class ConditionPart:
         """Return the part's bounds from its operands' bounds."""
         if self.node is None:
             return self.bounds
-        return bounds_of(self.node, [known[operand] for operand in self.operands])
+        return _bounds_of(self.node, [known[operand] for operand in self.operands])
 
 
 class Parts:
@@ -78,7 +90,7 @@ class Parts:
         self._domains = domains
         self._fixed = fixed
         self._known: dict[object, int] = {}
-        self.all: list[ConditionPart] = []
+        self.all: list[_Part] = []
         self.is_false = False  # whether some condition is false whatever the parameters are
 
     def add(self, constraint: Expression) -> None:
@@ -139,15 +151,13 @@ class Parts:
         return self._added_table(self._position[name], (), table)
 
     def _constant(self, value: Any) -> int:
-        return self._added(
-            ConditionPart(-1, (), None, value, exactly(value), isinstance(value, int))
-        )
+        return self._added(_Part(-1, (), None, value, exactly(value), isinstance(value, int)))
 
     def _added_table(self, last: int, operands: tuple[int, ...], table: Table) -> int:
         ends = exactly(table)
         bounds = None if ends is None else (ends[0].min(), ends[1].max())
         is_whole = bool(np.all((np.floor(table) == table) | (table != table)))
-        return self._added(ConditionPart(last, operands, None, table, bounds, is_whole))
+        return self._added(_Part(last, operands, None, table, bounds, is_whole))
 
     def _is_exact(self, op: ast.operator, terms: Sequence[int]) -> bool:
         """Whether a sum or product is the same in any order: whole, and up to MAX_EXACT."""
@@ -177,8 +187,8 @@ class Parts:
         is_whole = isinstance(node, (ast.Compare, ast.BoolOp)) or (
             _gives_whole(node) and all(part.is_whole for part in parts)
         )
-        bounds = bounds_of(node, [part.bounds for part in parts])
-        return self._added(ConditionPart(last, tuple(terms), node, None, bounds, is_whole))
+        bounds = _bounds_of(node, [part.bounds for part in parts])
+        return self._added(_Part(last, tuple(terms), node, None, bounds, is_whole))
 
     def _tabulated(self, node: ast.expr) -> int:
         """Add a condition as a table over the indices of its names' values."""
@@ -198,7 +208,7 @@ class Parts:
             self._known[key] = self._added_table(self._position[name], (), table)
         return self._known[key]
 
-    def _added(self, part: ConditionPart) -> int:
+    def _added(self, part: _Part) -> int:
         self.all.append(part)
         return len(self.all) - 1
 
@@ -223,6 +233,101 @@ def _gives_whole(node: ast.expr) -> bool:
     if isinstance(node, ast.Call):
         return isinstance(node.func, ast.Name) and node.func.id in ("min", "max", "abs")
     return isinstance(node, (ast.UnaryOp, ast.IfExp))
+
+
+# ------------------------------------------------------------------------ bounds
+
+_MAYBE: Bounds = (np.array(False), np.array(True))
+
+_DIVISIONS = {ast.Div, ast.FloorDiv, "ceil_div"}
+_SIGNS = {ast.Add, ast.Sub, ast.Mult, ast.USub, ast.UAdd}
+_MONOTONIC = {*_SIGNS, *_DIVISIONS, "min", "max", "ceil", "floor"}
+
+
+def exactly(value: Any) -> Bounds | None:
+    """Return the bounds of a known number; None for anything else."""
+    found = np.asarray(value)
+    return (found, found) if found.dtype.kind in "biuf" and np.isfinite(found).all() else None
+
+
+def truth_bounds(bounds: Bounds | None) -> Bounds:
+    """Return whether a condition is certainly true, and whether it is possibly true."""
+    if bounds is None:
+        return _MAYBE
+    low, high = bounds
+    return (low > 0) | (high < 0), (low != 0) | (high != 0)
+
+
+def _bounds_of(node: ast.expr, operands: Sequence[Bounds | None]) -> Bounds | None:
+    """Return the bounds of an operation; None where nothing is known."""
+    if isinstance(node, ast.Compare):
+        return _compared(node, operands)
+    if isinstance(node, ast.BoolOp):
+        join = np.logical_and if isinstance(node.op, ast.And) else np.logical_or
+        return _joined(join, [truth_bounds(operand) for operand in operands])
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        sure, possible = truth_bounds(operands[0])
+        return ~possible, ~sure
+    known = [operand for operand in operands if operand is not None]
+    if len(known) < len(operands):
+        return None
+    if isinstance(node, ast.IfExp):
+        return _extremes([*known[1], *known[2]])
+    return _extremes(_corners(node, known)) if _is_monotonic(node, known) else None
+
+
+def _is_monotonic(node: ast.expr, operands: Sequence[Bounds]) -> bool:
+    """Whether an operation is monotonic in each operand: a quotient where no divisor is zero."""
+    if isinstance(node, ast.Call):
+        assert isinstance(node.func, ast.Name)
+        operation: object = node.func.id
+    else:
+        operation = type(node.op) if isinstance(node, (ast.BinOp, ast.UnaryOp)) else None
+    low, high = operands[-1]
+    may_be_undefined = operation in _DIVISIONS and np.any((low <= 0) & (high >= 0))
+    return operation in _MONOTONIC and not may_be_undefined
+
+
+def _corners(node: ast.expr, operands: Sequence[Bounds]) -> Sequence[Table]:
+    """Compute a monotonic operation of the least and greatest values of its operands."""
+    ends = [bounds[: 1 if bounds[0] is bounds[1] else 2] for bounds in operands]
+    return [np.asarray(apply(node, corner)) for corner in itertools.product(*ends)]
+
+
+def _extremes(arrays: Sequence[Table]) -> Bounds | None:
+    low, high = (functools.reduce(np.minimum, arrays), functools.reduce(np.maximum, arrays))
+    return (low, high) if np.isfinite(low).all() and np.isfinite(high).all() else None
+
+
+def _joined(operation: Callable[..., Table], operands: Sequence[Bounds]) -> Bounds:
+    """Return the bounds of an operation that never falls as an operand rises."""
+    lows, highs = zip(*operands, strict=True)
+    return functools.reduce(operation, lows), functools.reduce(operation, highs)
+
+
+def _compared(node: ast.Compare, operands: Sequence[Bounds | None]) -> Bounds:
+    if isinstance(node.ops[0], (ast.In, ast.NotIn)):
+        none = (np.array(False), np.array(False))
+        found = [_relation(ast.Eq(), operands[0], element) for element in operands[1:]]
+        sure, possible = _joined(np.logical_or, [none, *found])
+        return (sure, possible) if isinstance(node.ops[0], ast.In) else (~possible, ~sure)
+    pairs = zip(node.ops, itertools.pairwise(operands), strict=True)
+    return _joined(np.logical_and, [_relation(op, one, other) for op, (one, other) in pairs])
+
+
+def _relation(op: ast.cmpop, left: Bounds | None, right: Bounds | None) -> Bounds:
+    """Return whether a relation certainly holds, and whether it possibly holds."""
+    if left is None or right is None:
+        return _MAYBE
+    if isinstance(op, (ast.Gt, ast.GtE)):
+        left, right = right, left
+    if isinstance(op, (ast.LtE, ast.GtE)):
+        return left[1] <= right[0], left[0] <= right[1]
+    if isinstance(op, (ast.Lt, ast.Gt)):
+        return left[1] < right[0], left[0] < right[1]
+    same = (left[0] == right[1]) & (left[1] == right[0])
+    meet = (left[0] <= right[1]) & (right[0] <= left[1])
+    return (same, meet) if isinstance(op, ast.Eq) else (~meet, ~same)
 
 
 # ------------------------------------------------------------------------ tables

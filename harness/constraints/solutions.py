@@ -23,10 +23,9 @@ import numpy.typing as npt
 
 from harness.constraints import parts
 from harness.constraints.arithmetic import numbers_of
-from harness.constraints.bounds import Table
 from harness.constraints.diagram import MAX_IN_64_BITS, Diagram
 from harness.constraints.expression import Expression
-from harness.constraints.parts import Domains, TooLarge
+from harness.constraints.parts import Domains, Table, TooLarge
 from harness.core.errors import ExpressionError
 from harness.core.records import Value
 
@@ -222,12 +221,3 @@ def _below(rng: np.random.Generator, total: int, count: int) -> Table:
     size_bytes = total.bit_length() // 8 + 9
     drawn = (int.from_bytes(rng.bytes(size_bytes), "little") % total for _ in range(count))
     return np.fromiter(drawn, dtype=object, count=count)
-
-
-def constraint_table(
-    constraint: Expression, domains: Domains, fixed: Mapping[str, Value]
-) -> npt.NDArray[np.bool_]:
-    """Return whether a constraint holds for each combination of the values of its names, one axis
-    each; raises TooLarge, and ExpressionError where one cannot be computed."""
-    named = {name: values for name, values in domains.items() if name in constraint.names}
-    return parts.truth_table(constraint.holds, named, fixed)

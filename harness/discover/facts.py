@@ -105,9 +105,7 @@ def discover(path: Path, function: str | None) -> Facts:
     kernel = _chosen(path, kernels, function)
     included = {p.name: prepare(text, p.suffix) for p, text in source.includes.items()}
     scope = scope_of(kernel, kernels, prepared, included)
-    declared = read_pragmas(str(path), prepared.scan, scope)
-    if faults := source.nest_faults():
-        raise SpecError(faults)
+    declared = read_pragmas(source, prepared.scan, scope)
     taken = {t.name for t in (*declared.tuned, *declared.left_out)}
     taken |= {v for t in declared.tuned for v in t.pragma.values if isinstance(v, str)}
     elsewhere = (a.name for other in kernels if other is not kernel for a in other.arguments)

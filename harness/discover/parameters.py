@@ -12,6 +12,7 @@ from harness.core.records import Value
 from harness.core.text import escaped
 from harness.discover.scope import KernelScope
 from harness.discover.syntax import KernelSignature, numpy_type, unroll_factors
+from harness.source.kernel_source import Source
 from harness.source.pragmas import (
     TILE,
     UNROLLS,
@@ -21,7 +22,6 @@ from harness.source.pragmas import (
     number,
     read_pragma,
     tile_sizes,
-    typing_error,
     unroll_factor,
     unroll_names,
 )
@@ -62,13 +62,14 @@ class Declared:
     left_out: tuple[DeclaredParameter, ...]
 
 
-def read_pragmas(path: str, scan: Scan, scope: KernelScope) -> Declared:
+def read_pragmas(source: Source, scan: Scan, scope: KernelScope) -> Declared:
     """Read and bind every pragma of ours; raise SpecError with all faults of the file."""
-    reader = _PragmaReader(path, scan)
+    reader = _PragmaReader(str(source.path), scan)
     for index, directive in enumerate(scan.directives):
-        reader.read(index, directive)
-    if reader.faults:
-        raise SpecError(reader.faults)
+        if is_ours(directive) and directive.word != TILE:
+            reader.read(index, directive)
+    if faults := [*source.pragma_faults(), *reader.faults]:
+        raise SpecError(sorted(faults, key=lambda fault: fault.line or 0))
     tuned: dict[str, DeclaredParameter] = {}
     for offset, found in reader.bound:
         is_loop = found.pragma.kind in UNROLLS
@@ -110,24 +111,18 @@ class _PragmaReader:
         self._sizes = frozenset[str]().union(*map(tile_sizes, scan.directives))
 
     def read(self, index: int, directive: Directive) -> None:
-        """Read one preprocessor line; ignore it unless it is a pragma of ours."""
-        if text := typing_error(directive):
-            self._fault(directive.line, text)
-        if not is_ours(directive):
-            return
+        """Read a pragma of ours that declares something."""
         try:
             pragma = read_pragma(directive)
             if pragma.kind == "constraint":
                 self.constraints.append(pragma)
             elif pragma.kind in UNROLLS:
                 self._add(directive.start, self._above_loop(index, pragma))
-            elif pragma.kind != TILE:  # its sizes are judged where a space is read
+            else:
                 self._add(directive.start, self._above_define(index, pragma))
         except ValueError as error:
-            self._fault(directive.line, f"`#pragma {escaped(directive.text)}`: {error}")
-
-    def _fault(self, line: int, text: str) -> None:
-        self.faults.append(Fault(self._path, line, escaped(text)))
+            text = f"`#pragma {directive.text}`: {error}"
+            self.faults.append(Fault(self._path, directive.line, escaped(text)))
 
     def _add(self, offset: int, tuned: DeclaredParameter) -> None:
         self.bound.append((offset, tuned))

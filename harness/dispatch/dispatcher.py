@@ -9,7 +9,7 @@ from functools import cached_property
 
 from harness import __version__
 from harness.core.errors import UsageError
-from harness.core.flag_file import FlagFile
+from harness.core.program import FlagFile
 from harness.core.records import Environment, Value
 from harness.dispatch.choice import DispatchProgram
 from harness.dispatch.features import INT64_MAX, Feature, Type

@@ -17,13 +17,14 @@ from harness.core.arrays import Array
 from harness.dispatch.choice import Choice, CostTree, Leaf, LearntSelector, Node
 from harness.dispatch.growing import Grown, grow_forest
 from harness.dispatch.matrix import Matrix
-from harness.dispatch.tree import TrainingSet, capped, centred, filled, informative_columns
+from harness.dispatch.tree import TrainingSet, capped, informative_columns
 
 if TYPE_CHECKING:
     from sklearn.ensemble import HistGradientBoostingRegressor
 
 
 _MOST_COLUMNS = 64
+_CENTRED_CAP = 16.0
 TREES = 200  # of all candidates together: choosing takes 5 us
 _MOST_TREES = 40  # of a candidate: few large trees predict as well as many small ones, and faster
 _LEAST_RATE = 0.25
@@ -61,8 +62,22 @@ def _fit_ensemble(training: TrainingSet, seed: int) -> tuple[tuple[int, ...], Ch
         return members, Choice.in_order(len(members), len(training.values))
     if len(training.values) < _VERY_FEW and len(known) > 1:
         return known, _fit_forest(training, known, seed)
-    logs = centred(training.logs[:, members])
+    logs = _centred(training.logs[:, members])
     return members, fit_boosted(training.values, logs, seed, training.matrix.learning_weights)
+
+
+def _centred(logs: Array) -> Array:
+    """Cap log slowdowns and subtract each input's mean over the candidates that apply; shape
+    (inputs, candidates), NaN where one does not apply.
+
+    What all candidates share, such as the noise of the best time, does not affect the choice and
+    need not be learnt.
+    """
+    below = np.minimum(logs, np.log(_CENTRED_CAP))
+    applies = ~np.isnan(below)
+    counts = np.maximum(applies.sum(axis=1, keepdims=True), 1)
+    relative: Array = below - np.where(applies, below, 0.0).sum(axis=1, keepdims=True) / counts
+    return relative
 
 
 def fit_boosted(values: Array, logs: Array, seed: int, weights: Array) -> Choice:
@@ -115,7 +130,7 @@ def _fit_forest(training: TrainingSet, members: Sequence[int], seed: int) -> Cho
     All candidates share the trees, so that what the inputs of a leaf have in common does not affect
     the choice among them (Breiman, Random forests, Machine Learning, 2001).
     """
-    logs = filled(capped(training.logs[:, members]))
+    logs = capped(training.logs[:, members])
     weights = training.matrix.learning_weights
     least, share = _LEAST_IN_FOREST_LEAF, _FOREST_SHARE
     trees = grow_forest(training.ranks, logs, _FOREST_TREES, least, share, seed, weights)

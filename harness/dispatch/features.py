@@ -15,26 +15,20 @@ from harness.core.errors import UsageError
 from harness.core.records import Value
 from harness.dispatch.choice import DispatchProgram
 from harness.models.columns import ColumnKind
+from harness.source.preprocessor import C_WORDS
 
 INT64_MAX = 2**63 - 1
 
-_C_WORDS = """
-    alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t
-    class compl const const_cast constexpr continue decltype default delete do double dynamic_cast
-    else enum explicit export extern false float for friend goto if inline int long mutable
-    namespace new noexcept not not_eq nullptr operator or or_eq private protected public register
-    reinterpret_cast restrict return short signed sizeof static static_assert static_cast struct
-    switch template this thread_local throw true try typedef typeid typename union unsigned using
-    virtual void volatile wchar_t while xor xor_eq asm typeof
-    int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t size_t NULL EOF errno
-    linux unix I
+_NAMES_OF_HEADERS = """
+    char16_t char32_t typeof int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t
+    size_t NULL EOF errno linux unix I
 """
 # Names that generated functions use besides features; a test keeps this complete.
 _OWN_WORDS = """
     DBL_MAX INT64_C costs count depth grid group i index least more most next nodes numbers offsets
     order size sizes sqrt top tree
 """
-_RESERVED_IN_C = frozenset(_C_WORDS.split())
+_RESERVED_IN_C = frozenset([*C_WORDS.split(), *_NAMES_OF_HEADERS.split()])
 _RESERVED = _RESERVED_IN_C | {*_OWN_WORDS.split()}
 
 

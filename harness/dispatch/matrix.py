@@ -91,6 +91,14 @@ class Matrix:
         return failed
 
     @property
+    def costs(self) -> Array:
+        """The log slowdowns, shape (inputs, candidates); a candidate that does not apply costs more
+        than the worst that does."""
+        logs = self.log_slowdown
+        penalised: Array = np.where(np.isnan(logs), 2 * np.nanmax(logs, initial=0.0) + 1.0, logs)
+        return penalised
+
+    @property
     def best(self) -> Indices:
         """The index of the best candidate that applies, shape (inputs,)."""
         logs = self.log_slowdown

@@ -17,7 +17,7 @@ from harness.dispatch.ensemble import EnsembleLearner
 from harness.dispatch.gadapt import GAdapt
 from harness.dispatch.learners import Learner
 from harness.dispatch.matrix import Matrix
-from harness.dispatch.portfolio import costs, greedy_portfolio
+from harness.dispatch.portfolio import greedy_portfolio
 from harness.dispatch.tree import TreeLearner
 from harness.dispatch.verdict import Slowdowns, held_out
 from harness.models.folds import fold_count, grouped_folds
@@ -62,7 +62,7 @@ def best_portfolio(matrix: Matrix, most: int) -> list[int]:
     inputs: of all sets of at most `most`, or of those that exchanges of single candidates reach
     from the greedy one. A candidate counts on inputs to which it does not apply as one that costs
     more than all others."""
-    table, weights = costs(matrix), matrix.learning_weights
+    table, weights = matrix.costs, matrix.learning_weights
     known = np.flatnonzero(matrix.applies.any(axis=0)).tolist()
     greedy = greedy_portfolio(matrix, most)
     if len(greedy) < most:  # more gain almost nothing

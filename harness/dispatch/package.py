@@ -4,7 +4,7 @@
     NAME/NAME.json        the choice as data
     NAME/__init__.py      the choice for Python, which reads it, and load()
     NAME/_opencl.py       what load() returns: builds, launches, falls back (or _cuda.py)
-    NAME/_trying.py       with either: what both share; tries shortlists where that is asked for
+    NAME/_trying.py       beside it: what both share; tries shortlists where that is asked for
     NAME/_pocl_cpu.py     beside _opencl.py: lets PoCL build on processors newer than its LLVM
     NAME/_expressions.py  beside it: evaluates conditions and launch sizes
     NAME/_workload.py     counts the calls by their inputs, where that is asked for
@@ -51,7 +51,7 @@ from harness.measure.programs.building import backend_of, command_build
 from harness.models.columns import tuned_range
 from harness.source.inlining import inlined
 from harness.space import ConstrainedSpace
-from harness.space.launches import make_program
+from harness.space.constrained import make_program
 from harness.space_file import ProgramPlan, Spec
 from harness.space_file.command_line import SOURCE
 from harness.space_file.program import LISTS, names_of
@@ -67,8 +67,8 @@ _MODULES = {
     "torch_op.py": "torch_op",
 }
 _OF_BACKEND = {
-    "opencl": (_LOADERS / "opencl.py", Path(pocl_cpu.__file__), _LOADERS / "trying.py"),
-    "cuda": (_LOADERS / "cuda.py", _LOADERS / "trying.py"),
+    "opencl": (_LOADERS / "opencl.py", Path(pocl_cpu.__file__)),
+    "cuda": (_LOADERS / "cuda.py",),
     "command": (_LOADERS / "command.py",),
 }
 _IMPORT = re.compile(r"^from harness\.[\w.]*?(\w+) import", re.MULTILINE)
@@ -164,7 +164,8 @@ def _module_files(backend: str) -> dict[str, bytes]:
     counts its calls, what makes operators of PyTorch, and the loader of a backend with what it
     imports."""
     paths = {file: _LOADERS / f"{name}.py" for file, name in _MODULES.items()}
-    paths |= {f"_{path.name}": path for path in _OF_BACKEND.get(backend, ())}
+    beside = (*_OF_BACKEND.get(backend, ()), _LOADERS / "trying.py")
+    paths |= {f"_{path.name}": path for path in beside}
     texts = {file: path.read_text(encoding="utf-8") for file, path in paths.items()}
     return {file: _IMPORT.sub(r"from ._\1 import", text).encode() for file, text in texts.items()}
 

@@ -23,20 +23,11 @@ _PRIOR = 2.0  # inputs' worth of the parent's mean in the mean of a node
 _CLEAR = 1.0  # standard errors by which a node must gain over the best static choice
 
 
-def costs(matrix: Matrix) -> Array:
-    """Return log slowdowns, shape (inputs, candidates); a candidate that does not apply costs more
-    than the worst that does."""
-    logs = matrix.log_slowdown
-    worst = np.nanmax(logs, initial=0.0)
-    penalised: Array = np.where(np.isnan(logs), 2 * worst + 1.0, logs)
-    return penalised
-
-
 def greedy_portfolio(matrix: Matrix, most: int = _MOST_MEMBERS) -> list[int]:
     """Return the indices of candidates by what each adds: first the one that is best alone, then
     always the one that lowers the mean log slowdown most. Ends at `most`, or when the next would
     gain almost nothing."""
-    table, weights = costs(matrix), matrix.learning_weights
+    table, weights = matrix.costs, matrix.learning_weights
     chosen: list[int] = []
     best = np.full(len(table), np.inf)
     while len(chosen) < most:

@@ -24,10 +24,8 @@ from harness.dispatch.verdict import (
     NO_INTERVAL,
     PairedComparison,
     Slowdowns,
-    compare,
     held_out_slowdowns,
     in_hindsight,
-    least_gain,
 )
 from harness.models.folds import ENOUGH_INPUTS, FEWEST_INPUTS, fold_count
 from harness.results.measured import MeasuredConfigs
@@ -153,7 +151,22 @@ class Study:
     def gain(self, name: str) -> PairedComparison:
         """Compare a dispatcher with the best static configuration: the one of the other inputs or
         that of all inputs, whichever it gains less over."""
-        return least_gain(self.slowdowns[name], self._statics)
+        return self.slowdowns[name].least_gain(self._statics)
+
+    def sentence(self, name: str) -> str:
+        """Say whether a dispatcher is worth having."""
+        gain, count = self.gain(name), len(self.matrix.features)
+        figures = (
+            f"{ratio_text(gain.ratio.inverse)} on {count} held-out inputs, faster on {gain.wins}, "
+            f"slower on {gain.losses}"
+        )
+        subject = f"Choosing by input ({name}) is"
+        if gain.is_better:
+            return f"{subject} faster than one configuration for all: {figures}."
+        if gain.ratio.low > 1:
+            return f"{subject} slower than one configuration for all: {figures}. Use that one."
+        more = f" Tune some {ENOUGH_INPUTS} inputs to know more." if count < ENOUGH_INPUTS else ""
+        return f"{subject} no faster than one configuration for all: {figures}, within noise.{more}"
 
     @property
     def has_choice(self) -> bool:
@@ -187,10 +200,10 @@ def to_ship(
     """Choose among dispatchers, cheapest to run first: of those significantly better than each of
     the static choices, or of all if none is, the first; a later one if it is significantly better,
     by 1 % or more."""
-    worth = [name for name in names if least_gain(slowdowns[name], statics).is_better] or names
+    worth = [name for name in names if slowdowns[name].least_gain(statics).is_better] or names
     best = worth[0]
     for name in worth[1:]:
-        gain = compare(slowdowns[name], slowdowns[best])
+        gain = slowdowns[name].over(slowdowns[best])
         if gain.is_better and gain.ratio.value <= _WORTH_MORE:
             best = name
     return best
@@ -207,22 +220,6 @@ def _known(matrix: Matrix, wanted: Sequence[Learner]) -> list[Learner]:
     index = matrix.default
     has_default = index is not None and bool(matrix.applies[:, index].any())
     return [learner for learner in wanted if has_default or not isinstance(learner, Default)]
-
-
-def sentence(found: Study, name: str) -> str:
-    """Say whether a dispatcher is worth having."""
-    gain, count = found.gain(name), len(found.matrix.features)
-    figures = (
-        f"{ratio_text(gain.ratio.inverse)} on {count} held-out inputs, faster on {gain.wins}, "
-        f"slower on {gain.losses}"
-    )
-    subject = f"Choosing by input ({name}) is"
-    if gain.is_better:
-        return f"{subject} faster than one configuration for all: {figures}."
-    if gain.ratio.low > 1:
-        return f"{subject} slower than one configuration for all: {figures}. Use that one."
-    more = f" Tune some {ENOUGH_INPUTS} inputs to know more." if count < ENOUGH_INPUTS else ""
-    return f"{subject} no faster than one configuration for all: {figures}, within noise.{more}"
 
 
 def ratio_text(ratio: Estimate) -> str:

@@ -29,7 +29,6 @@ from harness.models.folds import fold_count, grouped_folds
 
 _SAMPLE = 2000  # inputs; enough to see which columns matter
 _CAP = 4.0  # on slowdowns: how bad a bad candidate is says nothing about the good ones
-_CENTRED_CAP = 16.0
 
 
 @dataclass(frozen=True)
@@ -48,35 +47,16 @@ def informative_columns(matrix: Matrix, most: int, seed: int) -> tuple[list[Colu
     columns = derive_columns(matrix.features, alignment=True)
     rows = np.random.default_rng(seed).permutation(len(matrix.features))[:_SAMPLE]
     sample = column_values(columns, matrix.features.iloc[rows])
-    indices = most_informative(sample, filled(capped(matrix.log_slowdown[rows])), most, seed)
+    indices = most_informative(sample, capped(matrix.log_slowdown[rows]), most, seed)
     aligned = [index for index, column in enumerate(columns) if column.kind is ColumnKind.TWOS]
     kept = [columns[index] for index in sorted({*indices.tolist(), *aligned})]
     return kept, column_values(kept, matrix.features)
 
 
 def capped(logs: Array) -> Array:
-    """Cap log slowdowns before they are learnt from."""
-    least: Array = np.minimum(logs, np.log(_CAP))
-    return least
-
-
-def centred(logs: Array) -> Array:
-    """Cap log slowdowns and subtract each input's mean over the candidates that apply; shape
-    (inputs, candidates), NaN where one does not apply.
-
-    What all candidates share, such as the noise of the best time, does not affect the choice and
-    need not be learnt.
-    """
-    below = np.minimum(logs, np.log(_CENTRED_CAP))
-    applies = ~np.isnan(below)
-    counts = np.maximum(applies.sum(axis=1, keepdims=True), 1)
-    relative: Array = below - np.where(applies, below, 0.0).sum(axis=1, keepdims=True) / counts
-    return relative
-
-
-def filled(logs: Array) -> Array:
-    """Replace NaN, where a candidate does not apply, by the candidate's mean, so that trees do not
-    split on where it applies; shape (inputs, candidates)."""
+    """Cap log slowdowns, and replace NaN, where a candidate does not apply, by the candidate's
+    mean, so that trees do not split on where it applies; shape (inputs, candidates)."""
+    logs = np.minimum(logs, np.log(_CAP))
     applies = ~np.isnan(logs)
     means = np.where(applies, logs, 0.0).sum(axis=0) / np.maximum(applies.sum(axis=0), 1)
     whole: Array = np.where(applies, logs, means)
@@ -161,7 +141,7 @@ class TrainingSet:
     def grown(self, shape: _Shape, seed: int) -> tuple[Grown, Indices]:
         """Grow a tree; also return the members by preference for each of its nodes."""
         logs = self.logs[:, self.members(shape.members)]
-        weights, targets = self.matrix.learning_weights, filled(capped(logs))
+        weights, targets = self.matrix.learning_weights, capped(logs)
         tree = grow(self.ranks, targets, shape.leaves, shape.least, seed, weights)
         static, groups = self.logs_of(self.static), self.matrix.groups
         return tree, node_orders(tree, tree.paths(self.values), logs, static, groups, weights)

@@ -33,6 +33,21 @@ _TIE = 1e-9
 
 
 @dataclass(frozen=True)
+class PairedComparison:
+    """One way to choose compared with another on the same inputs: the geometric mean of the ratios
+    of their times, and on how many inputs each is faster."""
+
+    ratio: Estimate
+    wins: int
+    losses: int
+
+    @property
+    def is_better(self) -> bool:
+        """Whether the whole interval shows a gain."""
+        return self.ratio.high < 1.0
+
+
+@dataclass(frozen=True)
 class Slowdowns:
     """Slowdowns of one way to choose on held-out inputs, shape (inputs,).
 
@@ -103,20 +118,18 @@ class Slowdowns:
         """The share of inputs within 5 % of the best known."""
         return float(np.average(self.logs <= math.log(1.05), weights=self.weights))
 
+    def over(self, other: Slowdowns) -> PairedComparison:
+        """Compare the times with another's, paired by inputs: below 1 these are faster."""
+        log_ratios = self.logs - other.logs
+        return PairedComparison(
+            geometric_mean(log_ratios, self.groups, self.weights),
+            wins=int((log_ratios < -_TIE).sum()),
+            losses=int((log_ratios > _TIE).sum()),
+        )
 
-@dataclass(frozen=True)
-class PairedComparison:
-    """One way to choose compared with another on the same inputs: the geometric mean of the ratios
-    of their times, and on how many inputs each is faster."""
-
-    ratio: Estimate
-    wins: int
-    losses: int
-
-    @property
-    def is_better(self) -> bool:
-        """Whether the whole interval shows a gain."""
-        return self.ratio.high < 1.0
+    def least_gain(self, others: Sequence[Slowdowns]) -> PairedComparison:
+        """Compare with each of the others; return the comparison that is least in favour."""
+        return max(map(self.over, others), key=lambda found: found.ratio.high)
 
 
 def held_out_slowdowns(
@@ -174,21 +187,6 @@ def held_out(matrix: Matrix, fold: Fold) -> tuple[Matrix, Matrix]:
     applies = fit.applies.copy()
     applies[:, unknown] = False
     return replace(fit, applies=applies), test
-
-
-def compare(one: Slowdowns, other: Slowdowns) -> PairedComparison:
-    """Compare the times of one with the other's, paired by inputs: below 1 the first is faster."""
-    log_ratios = one.logs - other.logs
-    return PairedComparison(
-        geometric_mean(log_ratios, one.groups, one.weights),
-        wins=int((log_ratios < -_TIE).sum()),
-        losses=int((log_ratios > _TIE).sum()),
-    )
-
-
-def least_gain(one: Slowdowns, others: Sequence[Slowdowns]) -> PairedComparison:
-    """Compare one with each of the others; return the comparison that is least in its favour."""
-    return max((compare(one, other) for other in others), key=lambda found: found.ratio.high)
 
 
 def geometric_mean(logs: Array, groups: npt.NDArray[np.intp], weights: Array) -> Estimate:

@@ -11,7 +11,7 @@ from harness.core.invocation import command_line
 from harness.core.records import Config
 from harness.dispatch.choice import LearntSelector
 from harness.dispatch.most import PORTFOLIOS_HEAD, PORTFOLIOS_TITLE, portfolio_rows
-from harness.dispatch.study import Study, sentence
+from harness.dispatch.study import Study
 from harness.dispatch.text import (
     VERDICT_HEAD,
     rule,
@@ -33,7 +33,7 @@ def choice_sections(study: Study | str, default: Config) -> Iterator[Section]:
     if isinstance(study, str):
         yield Section("choice", _CHOICE, [study])
         return
-    summed_up = sentence(study, study.best)
+    summed_up = study.sentence(study.best)
     if not study.has_choice:
         yield Section("choice", _CHOICE, [summed_up])
         return

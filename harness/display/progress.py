@@ -78,7 +78,7 @@ class _Screen:
         )
         self.bests: dict[Input, Measurement] = {}
         self.warnings: list[str] = []
-        self.stages: dict[str, StageProgress] = {}
+        self.stages: dict[str, _StageProgress] = {}
         self._last_line_s = -math.inf
 
     def line(self, text: str) -> None:
@@ -111,7 +111,7 @@ class _Screen:
             yield f"    and {counted(more, 'input')} more"
 
 
-class StageProgress(Display):
+class _StageProgress(Display):
     """Progress of one stage at a time: of a whole campaign, or of the device of this name."""
 
     def __init__(self, screen: _Screen, device: str = "") -> None:
@@ -125,7 +125,7 @@ class StageProgress(Display):
 
     def on(self, device: str) -> Display:
         """Return the display of what one of several devices does."""
-        return self._screen.stages.get(device) or StageProgress(self._screen, device)
+        return self._screen.stages.get(device) or _StageProgress(self._screen, device)
 
     def begin_stage(self, title: str, steps: int, stored: int = 0) -> None:
         """Begin a stage; one of a device ends that of the whole campaign, and the other way."""
@@ -187,7 +187,7 @@ class StageProgress(Display):
         self._screen.line_when_due(f"{self._title}: {text}", is_last)
 
 
-class ProgressDisplay(StageProgress):
+class ProgressDisplay(_StageProgress):
     """Shows on a console what a campaign says, and the progress of its stages."""
 
     def __init__(self, console: Console, quiet: bool = False) -> None:

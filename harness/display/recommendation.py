@@ -14,7 +14,6 @@ from harness.dispatch.learners import Default
 from harness.dispatch.single import Single
 from harness.dispatch.study import Study, ratio_text
 from harness.dispatch.text import rule
-from harness.dispatch.verdict import compare
 from harness.models.folds import ENOUGH_INPUTS
 
 _UNCHANGED = "Keep the default: no configuration is significantly faster"
@@ -90,7 +89,7 @@ def _over_default(study: Study, name: str) -> str | None:
     default = study.slowdowns.get(Default().name)
     if default is None:
         return None
-    over = compare(study.slowdowns[name], default)
+    over = study.slowdowns[name].over(default)
     return f"{ratio_text(over.ratio.inverse)} over the default" if over.is_better else None
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from harness.analysis.causes import FAILURES_HEAD, causes, causes_lines, failures_rows
-from harness.analysis.energy import InputEnergy
 from harness.analysis.failures import describe_failures
+from harness.analysis.sensors import InputEnergy
 from harness.analysis.summary import ProgramSummary, Summary
 from harness.core.config_diff import DEFAULT, difference
 from harness.core.observations import ENERGY_SPREAD

@@ -22,13 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import harness
-from harness.core.errors import (
-    BackendUnavailable,
-    DeviceBusy,
-    HarnessError,
-    SpecError,
-    UsageError,
-)
+from harness.core.errors import BackendUnavailable, DeviceBusy, HarnessError, SpecError, UsageError
 from harness.core.machine import processor, usable_cores
 from harness.core.records import Config, DeviceLimits, Environment, Input, Measurement
 from harness.fleet.bundle import Bundle

@@ -12,11 +12,7 @@ from harness.core.invocation import command_line
 from harness.core.records import COLD, WARM
 from harness.core.text import counted
 from harness.measure.cuda.gpus import NVCC, NVRTC, require_cooperative, why_unusable
-from harness.measure.devices import (
-    Backend,
-    choose_devices,
-    choose_one,
-)
+from harness.measure.devices import Backend, choose_devices, choose_one
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.measurer import Measurer
 from harness.measure.programs.measurer import ProgramMeasurer
@@ -27,10 +23,7 @@ COMMAND = "command"
 
 
 def open_measurer(
-    spec: Spec,
-    requested: str,
-    owner: Measurer | None = None,
-    devices: Sequence[str] = (),
+    spec: Spec, requested: str, owner: Measurer | None = None, devices: Sequence[str] = ()
 ) -> tuple[Measurer, str]:
     """Open the measurer of a space with the requested backend, on the device that `devices` name
     where they name one; return it and why it was chosen.

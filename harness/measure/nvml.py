@@ -15,11 +15,7 @@ from typing import Any
 
 from harness.core.records import Environment
 from harness.core.text import first_few, printable
-from harness.measure.energy import (
-    EnergyCounter,
-    RaplCounter,
-    SensorUnavailable,
-)
+from harness.measure.energy import EnergyCounter, RaplCounter, SensorUnavailable
 
 PCI_BUS_ID = "pci_bus_id"
 """The note of an environment by which NVML finds the GPU."""

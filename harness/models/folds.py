@@ -54,11 +54,10 @@ def grouped_folds(groups: Indices, count: int, seed: int) -> list[Fold]:
     names = np.unique(groups)
     if len(names) < 2:
         return []
-    from sklearn.model_selection import GroupKFold  # here: it loads slowly
-
-    # Without shuffling, GroupKFold deals groups by their size, whatever the seed.
-    folds = GroupKFold(min(count, len(names)), shuffle=True, random_state=seed)
-    return [Fold(fit, test) for fit, test in folds.split(groups, groups=groups)]
+    # As scikit-learn's GroupKFold does, which takes half a second to load.
+    dealt = np.random.RandomState(seed).permutation(names)
+    held = [np.isin(groups, own) for own in np.array_split(dealt, min(count, len(names)))]
+    return [Fold(np.flatnonzero(~own), np.flatnonzero(own)) for own in held]
 
 
 def group_numbers(rows: int, groups: Sequence[Any] | None) -> Indices:

@@ -17,6 +17,7 @@ from harness.core.arrays import Array
 from harness.core.records import Input
 from harness.models.columns import InputScale
 from harness.models.config_points import ConfigEncoder
+from harness.models.gaussian_process import logs_of
 from harness.space import PointArray, Space
 
 MOST_ROWS = 10_000
@@ -43,11 +44,8 @@ class SourceTask:
     @property
     def slowdowns(self) -> Array:
         """Logarithms of times over the best time; a failure counts as the slowest that worked."""
-        works = np.isfinite(self.times_s)
-        if not works.any():
-            return np.zeros(len(self.times_s))
-        known = self.times_s[works]
-        slowdowns: Array = np.log(np.where(works, self.times_s, known.max()) / known.min())
+        logs = logs_of(self.times_s)
+        slowdowns: Array = logs - logs.min()
         return slowdowns
 
 

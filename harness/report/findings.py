@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from harness.analysis.coverage import input_reports
-from harness.analysis.energy import InputEnergy, input_energies
 from harness.analysis.explain import Explanation, explain, samples
 from harness.analysis.inputs import InputReport
+from harness.analysis.sensors import InputEnergy, input_energies
 from harness.core.errors import UsageError
 from harness.core.kept import Kept, content_key
 from harness.core.records import Config
@@ -19,14 +19,14 @@ from harness.dispatch.candidates import matrix_of
 from harness.dispatch.learners import Learner
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.single import Single, single_of
-from harness.dispatch.study import Study, learners, sentence
+from harness.dispatch.study import Study, learners
 from harness.dispatch.text import rule_lines, why_nothing
 from harness.dispatch.weighted import Coverage, weigh
 from harness.display.recommendation import recommendation
 from harness.measure.energy import POWER
 from harness.models.starchart import TreeTarget
 from harness.results.view import Results
-from harness.space_file.workload import TunedInputs, read_workload
+from harness.space_file.workload import read_workload
 
 T = TypeVar("T")
 
@@ -67,8 +67,8 @@ class Findings:
         if self.weights is None or matrix.comparable().features.empty:
             return matrix, None
         names = tuple(map(str, matrix.features.columns))
-        space = TunedInputs(self.results.campaign.space_name, names, inputs)
-        return weigh(matrix, read_workload(self.weights, space))
+        space = self.results.campaign.space_name
+        return weigh(matrix, read_workload(self.weights, space, names, inputs))
 
     @cached_property
     def across(self) -> Study | None:
@@ -97,7 +97,7 @@ class Findings:
     @property
     def verdict(self) -> str:
         """Say whether choosing by input is worth it, or why that is not known."""
-        return sentence(self.across, self.across.best) if self.across else self.why_no_choice
+        return self.across.sentence(self.across.best) if self.across else self.why_no_choice
 
     @property
     def why_no_choice(self) -> str:

@@ -9,17 +9,17 @@ from pathlib import Path
 import jinja2
 
 from harness import __version__
-from harness.analysis.clocks import clock_range
 from harness.analysis.coverage import NOT_MEASURED, not_measured, reservations
+from harness.analysis.sensors import clock_range
 from harness.analysis.summary import summarize
 from harness.core.errors import UsageError
 from harness.core.kept import Kept
 from harness.display.inputs import claims_lines, noise_warning
 from harness.display.sections import summary_sections
-from harness.report import figures, reproducing
+from harness.report import figures
 from harness.report.findings import Findings
 from harness.report.sections import sections
-from harness.results import without_password
+from harness.results import Run, without_password
 from harness.results.caveats import record_lines
 from harness.results.view import Results
 
@@ -115,6 +115,15 @@ def facts_of(results: Results) -> list[tuple[str, str]]:
         *([("GPU clock", clock)] if clock else []),
         ("inputs", f"{len(results.measured):,}{requested if missing else ''}"),
         *(tried if results.measured else []),
-        ("measured", reproducing.when(results.runs)),
+        ("measured", when_measured(results.runs)),
         ("databases", ", ".join(map(without_password, results.databases))),
     ]
+
+
+def when_measured(runs: Sequence[Run]) -> str:
+    """Format the time from the first run's start to the last one's end, to the minute, UTC."""
+    if not runs:
+        return "unknown"
+    ends = (min(run.started_at for run in runs), max(run.last_at for run in runs))
+    first, last = (moment[:16].replace("T", " ") for moment in ends)
+    return f"{first} UTC" if first == last else f"{first} to {last} UTC"

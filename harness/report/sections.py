@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harness.analysis.explain import Explanation, explanation_lines
+from harness.core.invocation import command_line
 from harness.core.text import counted
 from harness.dispatch.study import AUTO, slowdowns_by_input
 from harness.display.across import choice_sections
@@ -21,8 +22,9 @@ from harness.display.text import Section, SectionTable
 from harness.models.starchart import describe, importance
 from harness.report import figures, plots
 from harness.report.findings import Findings
-from harness.report.reproducing import commands
+from harness.results import without_password
 from harness.results.notes import file_lines
+from harness.results.view import Results
 
 _TREE_DEPTH = 4
 _FINAL_ROUNDS = (
@@ -162,3 +164,19 @@ def _explained(
     yield Section(
         f"tree-{target}", title, [f"{about[0].upper()}{about[1:]}."], picture, lines=lines
     )
+
+
+def commands(results: Results) -> Iterator[str]:
+    """List the tuning commands as they were typed, then those that analyse and report them."""
+    tuned, of_space = results.tuned_space, [*map(without_password, results.databases)]
+    of_space += ["--space", results.campaign.space_name]
+    typed = dict.fromkeys(c.arguments for c in results.commands if c.arguments)
+    if typed and tuned.place:
+        yield f"# {tuned.place}:"
+    yield from (command_line("tune", *arguments) for arguments in typed)
+    yield command_line("analyse", *of_space)
+    if tuned.is_in_python:
+        yield 'harness.tune(space, ...).dispatcher("out")'
+    else:
+        yield command_line("dispatch", *of_space, "-o", "out/")
+    yield command_line("report", *of_space, "-o", f"{results.campaign.space_name}.html")

@@ -12,9 +12,8 @@ from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
 from harness.core.records import DEVICE_UUID, OTHER_PROCESSES, Config, DeviceLimits, Statistic
-from harness.core.text import escaped
 from harness.results.ablation import Ablation
-from harness.space.launches import launch_constraints
+from harness.space.constrained import launch_constraints
 from harness.space_file import Spec
 
 Whole = Annotated[int, Field(strict=True)]
@@ -182,11 +181,6 @@ def file_lines(notes: Iterable[Notes], configs: Iterable[Config]) -> Iterator[st
 
 
 # -------------------------------------------------------------------------------- text
-
-
-def one_line(text: str) -> str:
-    """Return a text as one printable line; an error of a host module may hold anything."""
-    return escaped(" ".join(text.split()))
 
 
 def last_moment(row: Mapping[Any, Any]) -> str:

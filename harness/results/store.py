@@ -20,7 +20,7 @@ from harness.results.columns import MeasurementRows
 from harness.results.database import hold_campaign, now
 from harness.results.inserting import insert_returning_ids, update_row
 from harness.results.measured import by_input
-from harness.results.notes import Notes, device_facts, one_line, space_notes
+from harness.results.notes import Notes, device_facts, space_notes
 from harness.results.read import CampaignKey, read_measurements
 from harness.results.reader import Row, read_cells, read_rows, refusing_damage
 from harness.results.writer import Writer, measurement_row
@@ -101,8 +101,8 @@ class Store(Writer):
         """Store what a finished command left out."""
         row = {
             "ended_at": now(),
-            "left_out": [(problem, one_line(why)) for problem, why in left_out.items()],
-            "stages": {stage: one_line(text) for stage, text in stages.items()},
+            "left_out": [(problem, _one_line(why)) for problem, why in left_out.items()],
+            "stages": {stage: _one_line(text) for stage, text in stages.items()},
         }
         self.transact(lambda: update_row(self.connection, schema.commands, command_id, row))
 
@@ -287,11 +287,6 @@ class Store(Writer):
         """Append measurements that were interleaved; commit() makes them durable."""
         self.add_measurements(run_id, plan, stage, found, group=uuid.uuid4().hex)
 
-    def add_measurement(self, run_id: int, plan: RunPlan, stage: str, found: Measurement) -> int:
-        """Append one measurement; see add_measurements."""
-        (measurement_id,) = self.add_measurements(run_id, plan, stage, [found])
-        return measurement_id
-
     def add_measurements(
         self,
         run_id: int,
@@ -356,6 +351,11 @@ class Store(Writer):
 
     def _insert(self, table: Table, rows: Sequence[Mapping[str, object]]) -> list[int]:
         return insert_returning_ids(self.connection, table, rows)
+
+
+def _one_line(text: str) -> str:
+    """Return a text as one printable line; an error of a host module may hold anything."""
+    return escaped(" ".join(text.split()))
 
 
 def _stored_run(row: Row) -> StoredRun:

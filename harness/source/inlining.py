@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from harness.core.errors import BuildFailed
 from harness.core.program import Program
 from harness.source.kernel_source import INCLUDE, find_include, read_text
 from harness.source.pragmas import number
-from harness.source.preprocessor import Token, scan, spaced, valued_operands
+from harness.source.preprocessor import scan, spaced, valued_operands, words_of
 
 # Other spellings of # and of \, raw strings, joined and cut words, saved macros, what depends on
 # the line: with these, more may be named than is read.
@@ -104,9 +104,9 @@ def live_text(text: str) -> str:
     if _UNCLEAR.search(text) or any("include" in d.name for d in live.directives):
         return text
     macros = [d for d in live.directives if d.name == "define"]
-    used = _words(live.code)
-    used |= _words(t for d in live.directives if d.name != "define" for t in valued_operands(d))
-    while more := _words(t for d in macros if d.word in used for t in d.operands) - used:
+    used = words_of(live.code)
+    used |= words_of(t for d in live.directives if d.name != "define" for t in valued_operands(d))
+    while more := words_of(t for d in macros if d.word in used for t in d.operands) - used:
         used |= more
     parts = [(token.start, token.text) for token in live.code]
     for directive in live.directives:
@@ -114,8 +114,3 @@ def live_text(text: str) -> str:
         operands = directive.word if is_unused else directive.text
         parts.append((directive.start, f"\n#{directive.name} {operands}\n"))
     return " ".join(part for _, part in sorted(parts))
-
-
-def _words(tokens: Iterable[Token]) -> set[str]:
-    """Return the words in tokens, also those in texts: _Pragma("unroll WORD")."""
-    return set(re.findall(r"\w+", " ".join(token.text for token in tokens)))

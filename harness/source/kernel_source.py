@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from harness.core.errors import Fault, SpecError
 from harness.core.records import Value
 from harness.source.pragmas import TILE, is_ours, is_unroll, typing_error, unroll_names
-from harness.source.preprocessor import Directive, Scan, macros_of, scan, valued_operands
+from harness.source.preprocessor import Directive, Scan, macros_of, scan, valued_operands, words_of
 
 if TYPE_CHECKING:
     from harness.source.tiling import TiledNest
@@ -124,18 +124,16 @@ class Source:
 
         return read_nests(self.path, self.text, self.includes.values())
 
-    def nest_faults(self) -> tuple[Fault, ...]:
-        """Return what prevents the loops below each `#pragma tile` from being tiled."""
+    def pragma_faults(self) -> tuple[Fault, ...]:
+        """Return the pragmas that resemble one of ours, which compilers would ignore, and what
+        prevents the loops below each `#pragma tile` from being tiled."""
+        texts = [(directive.line, typing_error(directive)) for directive in self._directives]
+        misspelt = tuple(Fault(str(self.path), line, text) for line, text in texts if text)
         try:
             _ = self.nests
         except SpecError as error:
-            return error.faults
-        return ()
-
-    def misspelt_pragmas(self) -> tuple[Fault, ...]:
-        """Return the pragmas that resemble one of ours, which compilers would ignore."""
-        found = [(directive.line, typing_error(directive)) for directive in self._directives]
-        return tuple(Fault(str(self.path), line, text) for line, text in found if text)
+            return (*misspelt, *error.faults)
+        return misspelt
 
     @cached_property
     def _scan(self) -> Scan:
@@ -200,12 +198,8 @@ class Source:
 
 
 def _uses(found: Scan, word: str) -> bool:
-    tokens = [*found.code, *(token for d in found.directives for token in valued_operands(d))]
-    is_pasted = re.compile(rf"\b{re.escape(word)}\b")  # in a text: _Pragma("unroll WORD")
-    return any(
-        token.text == word or (token.kind == "text" and is_pasted.search(token.text))
-        for token in tokens
-    )
+    values = (token for directive in found.directives for token in valued_operands(directive))
+    return word in words_of(found.code) or word in words_of(values)
 
 
 def macro_lines(macros: Mapping[str, Value]) -> list[str]:

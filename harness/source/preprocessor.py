@@ -32,6 +32,16 @@ _TOKEN = re.compile(
 WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 """A name that is neither a field of a structure nor the suffix of a number."""
 
+C_WORDS = """
+alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl const
+const_cast constexpr continue decltype default delete do double dynamic_cast else enum explicit
+export extern false float for friend goto if inline int long mutable namespace new noexcept not
+not_eq nullptr operator or or_eq private protected public register reinterpret_cast restrict return
+short signed sizeof static static_assert static_cast struct switch template this thread_local throw
+true try typedef typeid typename union unsigned using virtual void volatile wchar_t while xor xor_eq
+"""
+"""The words that C or C++ reserves."""
+
 _BLANK = ("comment", "splice", "space")
 
 
@@ -48,7 +58,7 @@ class Token(NamedTuple):
         return self.start + len(self.text)
 
 
-class Line(NamedTuple):
+class _Line(NamedTuple):
     """A logical line that is not blank; continued lines and long comments are one line."""
 
     tokens: tuple[Token, ...]
@@ -111,7 +121,7 @@ class Scan:
 
     directives: tuple[Directive, ...]
     code: tuple[Token, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[_Line, ...]
 
     def live_offsets(self, values: Mapping[str, object]) -> frozenset[int]:
         """Return the offsets of the lines that are live where macros have these values."""
@@ -156,6 +166,11 @@ def spaced(tokens: Sequence[Token]) -> str:
     return "".join(parts)
 
 
+def words_of(tokens: Iterable[Token]) -> set[str]:
+    """Return the words in tokens, also those in texts: _Pragma("unroll WORD")."""
+    return set(re.findall(r"\w+", " ".join(token.text for token in tokens)))
+
+
 def macros_of(directives: Iterable[Directive]) -> dict[str, list[str]]:
     """Collect the texts that each macro stands for, in all its definitions, without the names of
     its own parameters."""
@@ -194,21 +209,21 @@ def expanded(text: str, macros: Mapping[str, Iterable[str]]) -> str:
     return "\n".join(parts)
 
 
-def _lines(text: str) -> Iterator[Line]:
+def _lines(text: str) -> Iterator[_Line]:
     tokens: list[Token] = []
     has_line_comment = False
     for found in _TOKEN.finditer(text):
         kind = found.lastgroup if found.lastgroup != "end" else "text"
         if kind == "newline":
             if tokens:
-                yield Line(tuple(tokens), found.start(), has_line_comment)
+                yield _Line(tuple(tokens), found.start(), has_line_comment)
             tokens, has_line_comment = [], False
         elif kind in _BLANK:
             has_line_comment |= found[0].startswith("//")
         else:
             tokens.append(Token(str(kind), found[0], found.start()))
     if tokens:
-        yield Line(tuple(tokens), len(text), has_line_comment)
+        yield _Line(tuple(tokens), len(text), has_line_comment)
 
 
 class _Branch(NamedTuple):
@@ -220,8 +235,8 @@ class _Branch(NamedTuple):
 
 
 def _live(
-    lines: Iterable[Line], values: Mapping[str, object]
-) -> Iterator[tuple[Line, frozenset[str]]]:
+    lines: Iterable[_Line], values: Mapping[str, object]
+) -> Iterator[tuple[_Line, frozenset[str]]]:
     """Yield the lines outside dead branches, each with the macros that `#if`s prove undefined."""
     open_: list[tuple[_Branch, _Branch]] = []  # the present branch of each, and its `#else`
     for line in lines:

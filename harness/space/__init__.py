@@ -1,6 +1,6 @@
 """Spec -> the legal configurations for one input on one device."""
 
-from harness.space.constrained import ConstrainedSpace
+from harness.space.constrained import ConstrainedSpace, make_program
 from harness.space.space import PointArray, Points, Space
 
-__all__ = ["ConstrainedSpace", "PointArray", "Points", "Space"]
+__all__ = ["ConstrainedSpace", "PointArray", "Points", "Space", "make_program"]

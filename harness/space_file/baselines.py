@@ -10,16 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError
 from harness.core.records import LIMIT_NAMES, Config, Input, Value
 from harness.core.text import suggestion
 from harness.space_file.document import Document, Location
-
-if TYPE_CHECKING:
-    from harness.space_file.parameters import Parameter
+from harness.space_file.legality import by_compiler
+from harness.space_file.parameters import Parameter
 
 _LEVEL = re.compile(
     r"(^|[ =,])(-O|--?optimize[ =]|--?(cl-nv-)?opt-level[ =])(?P<level>[0-3])$|^-cl-opt-disable$"
@@ -51,23 +49,48 @@ def level_of(name: str) -> str | None:
 
 
 def baselines_of(
+    document: Document,
     named: Mapping[str, Mapping[str, Value]],
     parameters: Sequence[Parameter],
     levels: Mapping[tuple[str | None, str], Sequence[Value]],
 ) -> tuple[Baseline, ...]:
-    """Return the baselines that the space names, then its compilers' levels that it does not name.
+    """Return the baselines that the space names, then its compilers' levels that it does not name;
+    note the faults of the named.
 
     `levels` has those of flags from catalogues, by compiler and name of the flag.
     """
-    found = [Baseline(name, tuple(sorted(values.items()))) for name, values in named.items()]
-    known = {baseline.values for baseline in found}
+    found = [_named(document, name, values, parameters) for name, values in named.items()]
+    there = {baseline.values for baseline in found}
     for parameter in parameters:
         named_levels = levels.get((parameter.compiler, parameter.name))
         for value in _spelled_levels(parameter) if named_levels is None else named_levels:
             values = ((parameter.name, value),)
-            if values not in known:
+            if values not in there:
                 found.append(Baseline(_spelled(parameter, value), values))
     return tuple(found)
+
+
+def _named(
+    document: Document,
+    baseline: str,
+    values: Mapping[str, Value],
+    parameters: Sequence[Parameter],
+) -> Baseline:
+    """Return a named baseline with flags spelled as in constraints, and note its faults."""
+    named: dict[str, Value] = {}
+    for spelled, value in values.items():
+        name = spelled.replace("-", "_")
+        message = _why_not(name, value, parameters)
+        if message is not None:
+            document.fault(("baselines", baseline, spelled), message)
+        named[name] = value
+    if baseline == "default":
+        text = "is the name of the space's own default; choose another name"
+        document.fault(("baselines", baseline), text)
+    if not values:
+        text = "sets nothing, so it is the default, which is always a baseline; remove it"
+        document.fault(("baselines", baseline), text)
+    return Baseline(baseline, tuple(sorted(named.items())))
 
 
 def _spelled_levels(parameter: Parameter) -> Iterator[Value]:
@@ -81,52 +104,27 @@ def _spelled(parameter: Parameter, value: Value) -> str:
     return " ".join(parameter.options(value))
 
 
-def normalised(
-    document: Document, named: Mapping[str, Mapping[str, Value]], parameters: Sequence[Parameter]
-) -> dict[str, dict[str, Value]]:
-    """Return the named baselines with flags spelled as in constraints, and note their faults."""
-    by_name: dict[str, list[Parameter]] = {}
-    for parameter in parameters:
-        by_name.setdefault(parameter.name, []).append(parameter)
-    found: dict[str, dict[str, Value]] = {}
-    for baseline, values in named.items():
-        for spelled, value in values.items():
-            name = spelled.replace("-", "_")
-            message = _why_not(name, value, by_name)
-            if message is not None:
-                document.fault(("baselines", baseline, spelled), message)
-            found.setdefault(baseline, {})[name] = value
-        if baseline == "default":
-            text = "is the name of the space's own default; choose another name"
-            document.fault(("baselines", baseline), text)
-        if not values:
-            text = "sets nothing, so it is the default, which is always a baseline; remove it"
-            document.fault(("baselines", baseline), text)
-    return found
-
-
-def _why_not(name: str, value: Value, by_name: Mapping[str, Sequence[Parameter]]) -> str | None:
-    tuned = by_name.get(name)
-    if tuned is None:
-        return f"`{name}` is not a parameter or flag; {suggestion(name, by_name)}"
-    reasons = [parameter.why_no_value(value) for parameter in tuned]
+def _why_not(name: str, value: Value, parameters: Sequence[Parameter]) -> str | None:
+    reasons = [p.why_no_value(value) for p in parameters if p.name == name]
+    if not reasons:
+        return (
+            f"`{name}` is not a parameter or flag; {suggestion(name, {p.name for p in parameters})}"
+        )
     return None if None in reasons else reasons[0]
 
 
 def check_baselines(
     document: Document,
     baselines: Sequence[Baseline],
-    parameters: Sequence[Sequence[Parameter]],
+    parameters: Sequence[Parameter],
     constraints: Sequence[Expression],
     inputs: Sequence[Input],
 ) -> None:
-    """Check that each of these baselines is legal on some input, as far as that needs no device.
-
-    `parameters` are the parameters that are tuned together, for each compiler.
-    """
+    """Check that each of these baselines is legal on some input, as far as that needs no device."""
+    together = list(by_compiler(parameters))
     for baseline in baselines:
         location: Location = ("baselines", baseline.name)
-        configs = [config for tuned in parameters if (config := baseline.config(tuned))]
+        configs = [config for tuned in together if (config := baseline.config(tuned))]
         reasons = [_why_illegal(c, constraints, i) for c in configs for i in inputs]
         if not configs:
             text = (

@@ -1,4 +1,4 @@
-"""Check what one value does not show: names, expressions, inputs, defaults, use.
+"""Check what one value does not show: names, expressions, inputs, defaults.
 
 Each check notes every fault that it finds in the Document and goes on.
 """
@@ -8,26 +8,45 @@ from __future__ import annotations
 import keyword
 from collections.abc import Iterable, Mapping, Sequence
 
-from harness.constraints.expression import FUNCTIONS, WORDS, Expression
-from harness.core.kernel_name import plain_name, words_of
-from harness.core.records import LIMIT_NAMES, Input, shown
+from harness.constraints.expression import FUNCTIONS, WORDS
+from harness.core.kernel_name import plain_name
+from harness.core.records import LIMIT_NAMES, Input
 from harness.core.text import counted, suggestion
-from harness.source.kernel_source import Source
 from harness.space_file.document import Document, Location
-from harness.space_file.files import Files
 from harness.space_file.input_ranges import draw_inputs
 from harness.space_file.legality import PlacedExpression
 from harness.space_file.model import Inputs, SpaceFile
-from harness.space_file.parameters import Parameter, Placed
+from harness.space_file.parameters import Placed
+from harness.space_file.program import ProgramSpaceFile
 
 
 def check_names(
+    document: Document,
+    model: SpaceFile | ProgramSpaceFile,
+    placed: Sequence[Placed],
+    expressions: Iterable[PlacedExpression],
+) -> None:
+    """Check that no name has two meanings, that expressions name parameters, features and device
+    limits only, and that each default is one of the values; 1, 1.0 and true are different ones."""
+    features = model.inputs.features
+    _check_meanings(document, model.functions, features, placed)
+    for location, parameter in placed:
+        reason = parameter.why_no_value(parameter.default)
+        if reason is not None:
+            document.fault((*location, "default"), reason)
+    names = [*(p.name for _, p in placed), *features, *LIMIT_NAMES]
+    for location, expression in expressions:
+        for name in sorted(expression.names.difference(names)):
+            text = f"`{name}` in `{expression.text}` is not a parameter, feature or device limit; "
+            document.fault(location, text + suggestion(name, names))
+
+
+def _check_meanings(
     document: Document,
     functions: Iterable[str],
     features: Sequence[str],
     parameters: Iterable[Placed],
 ) -> None:
-    """Check that no name has two meanings."""
     taken = dict.fromkeys(LIMIT_NAMES, "a device limit")
     taken |= dict.fromkeys(FUNCTIONS, "a function of expressions")
     taken |= dict.fromkeys((*WORDS, *keyword.kwlist), "a word of expressions")
@@ -54,104 +73,6 @@ def _claim(
             text = f"`{name}` is there twice{alike}; give each name once"
         document.fault(location, text)
     taken.setdefault(name, kind)
-
-
-def check_expressions(
-    document: Document, expressions: Iterable[PlacedExpression], known: Iterable[str]
-) -> None:
-    """Check that expressions name parameters, features and device limits only."""
-    names = [*known, *LIMIT_NAMES]
-    for location, expression in expressions:
-        for name in sorted(expression.names.difference(names)):
-            text = f"`{name}` in `{expression.text}` is not a parameter, feature or device limit; "
-            document.fault(location, text + suggestion(name, names))
-
-
-def check_use(
-    document: Document,
-    model: SpaceFile,
-    parameters: Sequence[Parameter],
-    files: Files,
-    sizes: Iterable[Expression],
-) -> None:
-    """Check that tuning each parameter changes something: it occurs in a source, in a launch size
-    or, as a text, in the host module that gives the launches, and nothing fixes its value."""
-    used = {name for size in sizes for name in size.names}
-    in_functions = frozenset[str]().union(*map(words_of, model.functions))
-    used |= in_functions if "cuda" in files.sources else frozenset()
-    from_host = model.launch == "host"
-    used |= files.host_words if from_host else frozenset()
-    elsewhere = files.host.name if from_host else "a launch size"
-    sources = files.sources.values()
-    there = ", ".join(sorted({source.path.name for source in sources}))
-    _check_template_names(document, parameters, files, in_functions)
-    for parameter in parameters:
-        name, location = parameter.name, ("parameters", parameter.name)
-        in_source = any(source.uses(name) for source in sources)
-        if parameter.role != "flag" and name not in used and not in_source:
-            is_defined = any(source.mentions(name) for source in sources)
-            where = (
-                f"stands in {there} only where it is defined, or in comments"
-                if is_defined
-                else f"stands neither in {there} nor in {elsewhere}"
-            )
-            text = (
-                f"nothing uses it: `{name}` {where}, so "
-                "tuning it would change nothing; spell it as the source does, or remove it"
-            )
-            document.fault(location, text)
-        for reason in dict.fromkeys(source.why_fixed(name) for source in sources):
-            if reason is not None:
-                document.fault(location, f"cannot be tuned: {reason}")
-    for source in {source.path: source for source in sources}.values():
-        _check_pragmas(document, source, {parameter.name: parameter for parameter in parameters})
-
-
-def _check_template_names(
-    document: Document,
-    parameters: Sequence[Parameter],
-    files: Files,
-    in_functions: frozenset[str],
-) -> None:
-    """Check that no macro has the name of a template's parameter: it would break the template's
-    head. A parameter in the kernel's name is no macro in the source."""
-    source = files.sources.get("cuda")
-    declared = source.template_names if source is not None else frozenset()
-    for name in sorted(declared - in_functions):
-        if any(name == parameter.name for parameter in parameters if parameter.role != "flag"):
-            text = (
-                f"`{name}` is the name of a template's parameter in the CUDA source, which the "
-                f"macro `{name}` would break; give the template its arguments in kernel.function, "
-                f"such as `scale<{name}>`, or rename one of the two"
-            )
-            document.fault(("parameters", name), text)
-
-
-def _check_pragmas(document: Document, source: Source, parameters: Mapping[str, Parameter]) -> None:
-    """Check that no pragma has a typing error, since compilers would ignore it, and that the loops
-    of each `#pragma tile` can be tiled, by whole sizes from 0."""
-    document.faults += source.misspelt_pragmas()
-    faults = source.nest_faults()
-    document.faults += faults
-    for nest in () if faults else source.nests:
-        for size in sorted({loop.size for loop in nest.loops}):
-            where = f"{source.path}:{nest.line}: `{size}` in `#pragma tile`"
-            if size in parameters:
-                wrong = _wrong_sizes(parameters[size])
-                if wrong:
-                    text = f"{where} needs sizes from 0 (not tiled), but has the value {wrong}"
-                    document.fault(("parameters", size), text)
-            elif not source.defines(size):
-                hint = suggestion(size, parameters)
-                text = f"{where} is neither a parameter nor a `#define`; {hint}"
-                document.fault(("kernel", "source"), text)
-
-
-def _wrong_sizes(parameter: Parameter) -> str:
-    """Return the first value that is no size of a tile, as text; empty where there is none."""
-    values = parameter.values
-    listed = values[:1] if isinstance(values, range) else values
-    return next((shown(v) for v in listed if type(v) is not int or v < 0), "")
 
 
 def check_inputs(document: Document, model: Inputs) -> tuple[Input, ...]:
@@ -217,11 +138,3 @@ def _has_features(
         text = f"`{name}` is not a feature; {suggestion(name, features)}"
         document.fault(location, text, name)
     return set(given) == set(features)
-
-
-def check_defaults(document: Document, parameters: Iterable[Placed]) -> None:
-    """Check that each default is one of the values; 1, 1.0 and true are different values."""
-    for location, parameter in parameters:
-        reason = parameter.why_no_value(parameter.default)
-        if reason is not None:
-            document.fault((*location, "default"), reason)

@@ -72,7 +72,12 @@ def command_line(plan: ProgramPlan, features: Sequence[str]) -> CommandLine:
     of_features = {n: t.whole for n, t in environment.items() if t.whole in names and t.whole}
     from_variables = {f: FeatureSource(environment=n) for n, f in of_features.items()}
     sources = {**from_variables, **positions, **plan.model.features}
-    _check_all(sources, features)
+    missing = [name for name in features if name not in sources]
+    if missing:
+        raise NoLauncher(
+            f"no argument of `run` is the feature {missing[0]}; say where a run has it, for "
+            f"example with `features: {{{missing[0]}: {{argument: 1}}}}` under `program`"
+        )
     others = [(n, t) for n, t in environment.items() if n not in of_features]
     return CommandLine(
         before=plan.run[:end],
@@ -158,12 +163,3 @@ def _source_in(
 def _is_option(template: Template) -> bool:
     text = template.text
     return text.startswith("-") and not text.endswith("=") and is_argument(text)
-
-
-def _check_all(sources: Mapping[str, FeatureSource], features: Sequence[str]) -> None:
-    missing = [name for name in features if name not in sources]
-    if missing:
-        raise NoLauncher(
-            f"no argument of `run` is the feature {missing[0]}; say where a run has it, for "
-            f"example with `features: {{{missing[0]}: {{argument: 1}}}}` under `program`"
-        )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator
-from pathlib import Path
+from collections.abc import Collection
 from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field, StrictBool, StrictFloat, StrictInt, StrictStr
@@ -20,15 +19,26 @@ COMPILERS = {"cuda": "nvcc", "opencl": "opencl"}
 
 AUTO: Final = "auto"
 
-_STD = re.compile(r"(-std|--std|-cl-std)(=.*)?")
-_INCLUDE = re.compile(r"-I.*|(--include-path|-isystem|--system-include)(=.*)?")
-_ARCH = re.compile(
-    r"(-arch|--gpu-architecture|-code|--gpu-code|-gencode|--generate-code|-march)(=.*)?"
+_REFUSED = (
+    (r"(-std|--std|-cl-std)(=.*)?", "gives the standard: write `std` beside `options`"),
+    (
+        r"-I.*|(--include-path|-isystem|--system-include)(=.*)?",
+        "names a folder of included files: write it under `include` beside `options`, so that "
+        "changed files are noticed",
+    ),
+    (
+        r"(-arch|--gpu-architecture|-code|--gpu-code|-gencode|--generate-code|-march)(=.*)?",
+        "names an architecture, but harness compiles for the device; for one with a suffix, "
+        "such as sm_90a, write `arch_specific: true`",
+    ),
+    (
+        r"-o|--output-file(=.*)?|-c|-E|-x|--x=.*|(-rdc|--relocatable-device-code)=true"
+        r"|-{1,2}(cubin|ptx|fatbin|compile|link|lib|run|preprocess|dc|dw|dlink)",
+        "decides what the compiler writes, which harness does; remove it",
+    ),
 )
-_OUTPUT = re.compile(
-    r"-o|--output-file(=.*)?|-{1,2}(cubin|ptx|fatbin|compile|link|lib|run|preprocess|dc|dw|dlink)"
-    r"|-c|-E|-x|--x=.*|(-rdc|--relocatable-device-code)=true"
-)
+"""Options that harness or another key gives, and what to do instead."""
+
 _DEFINE = re.compile(r"(?:-D|--define-macro=)([A-Za-z_]\w*)(?:=.*)?")
 
 
@@ -85,17 +95,6 @@ class CompilersModel(StrictModel):
         return [*fixed, *["arch_specific"] * is_specific]
 
 
-def include_folders(document: Document, model: CompilersModel, language: str) -> tuple[Path, ...]:
-    """Return the include folders of a language, and note those that are no folders."""
-    compiler, folder = COMPILERS[language], document.folder_of("compiler")
-    folders = [folder / name for name in model.of(language).include]
-    for index, path in enumerate(folders):
-        if not path.is_dir():
-            text = f"{path} is not a folder; paths are relative to the space file"
-            document.fault(("compiler", compiler, "include", index), text)
-    return tuple(path for path in folders if path.is_dir())
-
-
 def check_compiler_options(
     document: Document, model: CompilersModel, parameters: Collection[str]
 ) -> None:
@@ -103,25 +102,10 @@ def check_compiler_options(
     for language, compiler in COMPILERS.items():
         for index, option in enumerate(model.of(language).options):
             location: Location = ("compiler", compiler, "options", index)
-            for reason in _why_refused(option, parameters):
-                document.fault(location, f"`{option}` {reason}")
-
-
-def _why_refused(option: str, parameters: Collection[str]) -> Iterator[str]:
-    if _STD.fullmatch(option):
-        yield "gives the standard: write `std` beside `options`"
-    elif _INCLUDE.fullmatch(option):
-        yield (
-            "names a folder of included files: write it under `include` beside `options`, so that "
-            "changed files are noticed"
-        )
-    elif _ARCH.fullmatch(option):
-        yield (
-            "names an architecture, but harness compiles for the device; for one with a suffix, "
-            "such as sm_90a, write `arch_specific: true`"
-        )
-    elif _OUTPUT.fullmatch(option):
-        yield "decides what the compiler writes, which harness does; remove it"
-    defined = _DEFINE.fullmatch(option)
-    if defined and defined[1] in parameters:
-        yield f"defines {defined[1]}, which is a parameter; remove one of them"
+            for pattern, reason in _REFUSED:
+                if re.fullmatch(pattern, option):
+                    document.fault(location, f"`{option}` {reason}")
+            defined = _DEFINE.fullmatch(option)
+            if defined and defined[1] in parameters:
+                text = f"`{option}` defines {defined[1]}, which is a parameter; remove one of them"
+                document.fault(location, text)

@@ -83,8 +83,8 @@ def _fault(path: Path | str, text: str, line: int = 0) -> Fault:
     return Fault(str(path), line, escaped(text))
 
 
-def _whole(path: Path | str, text: str, line: int = 0) -> SpecError:
-    return SpecError([_fault(path, text, line)])
+def _whole(path: Path | str, text: str, line: int = 0, at: Location = ()) -> SpecError:
+    return SpecError([_fault(path, located(at, text), line)])
 
 
 def read_document(path: Path) -> Document:
@@ -148,7 +148,7 @@ def _plain_data(value: object, location: Location, path: str) -> Any:
     if isinstance(value, Integral):
         if abs(value) >= 10**MAX_DIGITS:
             text = f"has more than {MAX_DIGITS} digits, as no number of a space"
-            raise _whole(path, located(location, text))
+            raise _whole(path, text, at=location)
         return int(value)
     if isinstance(value, Real):
         return float(value)
@@ -158,12 +158,12 @@ def _plain_data(value: object, location: Location, path: str) -> Any:
         not_texts = [key for key in value if not isinstance(key, str)]
         if not_texts:
             text = f"the key {not_texts[0]!r} is not a text; keys are names"
-            raise _whole(path, located(location, text))
+            raise _whole(path, text, at=location)
         return {key: _plain_data(item, (*location, key), path) for key, item in value.items()}
     if isinstance(value, Iterable):
         return [_plain_data(item, (*location, index), path) for index, item in enumerate(value)]
     text = "must be a number, a text, a list or a mapping, but is an object of the type "
-    raise _whole(path, located(location, f"{text}{type(value).__name__}"))
+    raise _whole(path, f"{text}{type(value).__name__}", at=location)
 
 
 def _read(path: Path) -> str:

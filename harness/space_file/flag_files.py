@@ -15,11 +15,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from harness.core.files import CACHE_ADVICE, cache_folder, mark_used, trim_folder, write_file
-from harness.core.flag_file import FlagFile
+from harness.core.program import FlagFile
 from harness.core.text import counted, escaped
 from harness.source.kernel_source import read_bytes
 from harness.space_file.document import Document, Location
-from harness.space_file.files import reason
+from harness.space_file.kernel_checks import reason
 from harness.space_file.tuned import MAX_FLAG_VALUES
 
 MAX_FILE_BYTES = 64 << 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 import numpy as np
@@ -21,6 +21,7 @@ _CANDIDATES = 4096
 """So many inputs are candidates; where there are no more in all, all of them are."""
 
 Bound = Annotated[StrictInt | StrictFloat, AfterValidator(plain)]
+Ends = Annotated[list[Bound], Field(min_length=2, max_length=2)]
 Choice = Annotated[StrictInt | StrictFloat | StrictStr, AfterValidator(plain)]
 _KINDS = ("linear", "log", "choices")
 
@@ -28,10 +29,8 @@ _KINDS = ("linear", "log", "choices")
 class FeatureRange(StrictModel):
     """The values of one feature: numbers from a smallest to a largest one, or choices."""
 
-    linear: Annotated[list[Bound], Field(min_length=2, max_length=2)] | None = Field(
-        default=None, description="[smallest, largest], spread evenly"
-    )
-    log: Annotated[list[Bound], Field(min_length=2, max_length=2)] | None = Field(
+    linear: Ends | None = Field(default=None, description="[smallest, largest], spread evenly")
+    log: Ends | None = Field(
         default=None, description="[smallest, largest], from above 0, spread evenly by ratio"
     )
     choices: Annotated[list[Choice], AfterValidator(distinct), Field(min_length=1)] | None = Field(
@@ -69,9 +68,8 @@ class FeatureRange(StrictModel):
             raise ValueError(f"[{low}, {high}] is too wide to compute with; narrow it")
         if self.is_whole and max(-low, high) > MAX_EXACT:
             raise ValueError(f"whole numbers lie between -2**53 and 2**53, but got [{low}, {high}]")
-        step = self.multiple_of or 1
-        if self.is_whole and math.ceil(low / step) * step > high:
-            raise ValueError(f"there is no multiple of {step} from {low} to {high}")
+        if self.is_whole and not self._multiples:
+            raise ValueError(f"there is no multiple of {self.multiple_of} from {low} to {high}")
         return self
 
     @property
@@ -86,26 +84,24 @@ class FeatureRange(StrictModel):
         return self.multiple_of is not None or all(type(end) is int for end in self.ends)
 
     @property
+    def _multiples(self) -> range:
+        (low, high), step = self.ends, self.multiple_of or 1
+        return range(math.ceil(low / step) * step, math.floor(high / step) * step + 1, step)
+
+    @property
     def size(self) -> float:
         """How many values there are; infinite for fractions."""
         if self.choices is not None:
             return len(self.choices)
-        low, high = self.ends
-        if not self.is_whole:
-            return math.inf if low < high else 1
-        step = self.multiple_of or 1
-        return math.floor(high / step) - math.ceil(low / step) + 1
+        if self.is_whole:
+            return len(self._multiples)
+        return math.inf if self.ends[0] < self.ends[1] else 1
 
-    def all(self) -> Iterator[Value]:
-        """Iterate over the values, of which there are not too many."""
+    def all(self) -> Sequence[Value]:
+        """Return the values, of which there are not too many."""
         if self.choices is not None:
-            yield from self.choices
-        elif self.is_whole:
-            step = self.multiple_of or 1
-            first = math.ceil(self.ends[0] / step) * step
-            yield from (first + step * number for number in range(int(self.size)))
-        else:
-            yield self.ends[0]
+            return self.choices
+        return self._multiples if self.is_whole else [self.ends[0]]
 
     def at(self, share: float) -> Value:
         """Return the value at a share of the range, from 0 to 1."""
@@ -116,9 +112,9 @@ class FeatureRange(StrictModel):
         number = low + share * (high - low) if is_even else low * float(high / low) ** share
         if not self.is_whole:
             return float(min(max(number, low), high))
-        step = self.multiple_of or 1
-        first, last = math.ceil(low / step), math.floor(high / step)
-        return min(max(round(number / step), first), last) * step
+        multiples = self._multiples
+        nearest = round(number / multiples.step) * multiples.step
+        return min(max(nearest, multiples[0]), multiples[-1])
 
     def coordinates(self, values: Sequence[Any]) -> Array:
         """Return the coordinates of values, shape (values,): a number's share of the range, or the

@@ -8,15 +8,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 
 from harness.constraints.expression import Expression
-from harness.constraints.parts import Domains, TooLarge
-from harness.constraints.solutions import Solutions, constraint_table
+from harness.constraints.parts import Domains, TooLarge, truth_table
+from harness.constraints.solutions import Solutions
 from harness.core.errors import ExpressionError
 from harness.core.records import LIMIT_NAMES, Input, Value, shown
 from harness.space_file.document import Document, Location
 from harness.space_file.parameters import Parameter, Placed
 
 # The limits of some device: with them only the types of what constraints compute are checked.
-SOME_LIMITS = dict(zip(LIMIT_NAMES, (1024, 48 << 10, 16, 32, 99 << 10), strict=True))
+_SOME_LIMITS = dict(zip(LIMIT_NAMES, (1024, 48 << 10, 16, 32, 99 << 10), strict=True))
 
 _EXPLAINED = 20
 
@@ -24,19 +24,29 @@ _EXPLAINED = 20
 PlacedExpression = tuple[Location, Expression]
 
 
-def check_solutions(
+def check_legality(
     document: Document,
-    parameters: Sequence[Parameter],
+    placed: Sequence[Placed],
     constraints: Sequence[PlacedExpression],
     sizes: Sequence[PlacedExpression],
     inputs: Sequence[Input],
 ) -> None:
-    """Check that on every input the default is legal and can be launched with these sizes.
+    """Check that every `when` is of use, and that on every input the default is legal and can be
+    launched with these sizes.
 
     Constraints over device limits are checked later, where there is a device.
     """
+    _check_relevance(document, placed, inputs)
+    parameters = [parameter for _, parameter in placed]
     for tuned in by_compiler(parameters):
-        _ConstraintCheck(document, tuned, constraints).check(inputs)
+        faults: dict[int, str] = {}
+        names = {name for _, constraint in constraints for name in constraint.names}
+        for number, problem in enumerate(_differing(inputs, names)):
+            for index, text in _constraint_faults(tuned, constraints, problem, number == 0):
+                faults.setdefault(index, text)
+        for index, text in faults.items():
+            if text:
+                document.fault(constraints[index][0], text)
         if document.faults:
             return
     _check_launch(document, parameters, sizes, inputs)
@@ -49,107 +59,80 @@ def by_compiler(parameters: Sequence[Parameter]) -> Iterator[list[Parameter]]:
         yield [p for p in parameters if p.compiler in (None, compiler)]
 
 
-class _ConstraintCheck:
-    """Checks the constraints over the parameters of one compiler, and notes each fault once."""
+def _constraint_faults(
+    parameters: Sequence[Parameter],
+    constraints: Sequence[PlacedExpression],
+    problem: Input,
+    thoroughly: bool,
+) -> Iterator[tuple[int, str]]:
+    """Yield the faults of constraints on an input; an empty text where another one explains it.
 
-    def __init__(
-        self,
-        document: Document,
-        parameters: Sequence[Parameter],
-        constraints: Sequence[PlacedExpression],
-    ) -> None:
-        self._document = document
-        self._domains = {p.name: p.values for p in parameters}
-        self._default = {p.name: p.default for p in parameters}
-        self._places = [location for location, _ in constraints]
-        self._constraints = dict(enumerate(expression for _, expression in constraints))
-        self._faulty: set[int] = set()
+    The default is checked; where it is illegal, or thoroughly, so are all configurations.
+    """
+    domains = {p.name: p.values for p in parameters}
+    default: dict[str, Value] = {**{p.name: p.default for p in parameters}, **problem}
+    # Without those that need a device or name what is not known.
+    every = dict(enumerate(expression for _, expression in constraints))
+    portable = {k: c for k, c in every.items() if c.names <= default.keys()}
+    broken = {k: why for k, c in portable.items() if (why := _why_not_default(c, default))}
+    if not broken and not thoroughly:
+        return
+    reasons = {k: _why_impossible(c, domains, problem) for k, c in every.items()}
+    impossible = {k: why for k, why in reasons.items() if why}
+    if broken and not impossible:
+        yield from _conflict(domains, portable, problem)
+    yield from (*impossible.items(), *broken.items())
 
-    def check(self, inputs: Iterable[Input]) -> None:
-        """Check every constraint on every input that differs in the features of constraints."""
-        names = {name for c in self._constraints.values() for name in c.names}
-        for number, problem in enumerate(_differing(inputs, names)):
-            self._check_input(problem, thoroughly=number == 0)
 
-    def _check_input(self, problem: Input, *, thoroughly: bool) -> None:
-        """Check the default; where it is illegal, and at least once, check all configurations."""
-        broken = {
-            index: reason
-            for index, constraint in self._portable(problem).items()
-            if (reason := self._why_not_default(constraint, problem)) is not None
-        }
-        if not broken and not thoroughly:
-            return
-        impossible = {
-            index: reason
-            for index, constraint in self._constraints.items()
-            if (reason := self._why_impossible(constraint, problem)) is not None
-        }
-        for index, reason in impossible.items():
-            self._note(index, reason)
-        if not impossible and broken and self._note_conflict(problem):
-            return
-        for index, reason in broken.items():
-            self._note(index, reason)
+def _why_not_default(constraint: Expression, default: Mapping[str, Value]) -> str | None:
+    try:
+        false = constraint.why_false(default)
+    except ExpressionError as error:
+        return str(error)
+    return f"the default configuration is illegal: {false}" if false else None
 
-    def _portable(self, problem: Input) -> dict[int, Expression]:
-        """Return the constraints that need no device and name only what is known."""
-        known = {*self._domains, *problem}
-        return {index: c for index, c in self._constraints.items() if c.names <= known}
 
-    def _note(self, index: int, reason: str) -> None:
-        if index not in self._faulty:
-            self._document.fault(self._places[index], reason)
-            self._faulty.add(index)
+def _why_impossible(constraint: Expression, domains: Domains, problem: Input) -> str | None:
+    """Return why no configuration satisfies a constraint, or it cannot be computed."""
+    holds = _holds_somewhere(constraint, domains, problem)
+    if isinstance(holds, str):
+        return holds
+    if holds is not False or constraint.names & set(LIMIT_NAMES):
+        return None
+    return f"no configuration satisfies `{constraint.written}`{_on(constraint.names, problem)}"
 
-    def _why_not_default(self, constraint: Expression, problem: Input) -> str | None:
-        try:
-            false = constraint.why_false({**self._default, **problem})
-        except ExpressionError as error:
-            return str(error)
-        return f"the default configuration is illegal: {false}" if false else None
 
-    def _why_impossible(self, constraint: Expression, problem: Input) -> str | None:
-        """Return why no configuration satisfies a constraint, or it cannot be computed."""
-        holds = _holds_somewhere(constraint, self._domains, problem)
-        if isinstance(holds, str):
-            return holds
-        if holds is not False or constraint.names & set(LIMIT_NAMES):
-            return None
-        return f"no configuration satisfies `{constraint.written}`{_on(constraint.names, problem)}"
+def _conflict(
+    domains: Domains, portable: Mapping[int, Expression], problem: Input
+) -> Iterator[tuple[int, str]]:
+    """Yield the fault of a proven contradiction between constraints, which explains all others."""
 
-    def _note_conflict(self, problem: Input) -> bool:
-        """Note a proven contradiction between constraints; returns whether there is one."""
+    def is_proven(constraints: Mapping[int, Expression]) -> bool:
+        return Solutions(domains, constraints.values(), problem).count == 0
 
-        def is_proven(constraints: Mapping[int, Expression]) -> bool:
-            return Solutions(self._domains, constraints.values(), problem).count == 0
-
-        portable = self._portable(problem)
-        if not is_proven(portable):
-            return False
-        needed = dict(portable)
-        for index in list(portable)[:_EXPLAINED]:
-            rest = {other: c for other, c in needed.items() if other != index}
-            if is_proven(rest):
-                needed = rest
-        texts = " and ".join(f"`{c.written}`" for c in needed.values())
-        names = frozenset(itertools.chain.from_iterable(c.names for c in needed.values()))
-        message = (
-            f"no configuration satisfies {texts} together{_on(names, problem)}; loosen one of them"
-        )
-        self._document.fault(self._places[max(needed)], message)
-        self._faulty.update(portable)
-        return True
+    if not is_proven(portable):
+        return
+    needed = dict(portable)
+    for index in list(portable)[:_EXPLAINED]:
+        rest = {other: c for other, c in needed.items() if other != index}
+        if is_proven(rest):
+            needed = rest
+    texts = " and ".join(f"`{c.written}`" for c in needed.values())
+    names = frozenset(itertools.chain.from_iterable(c.names for c in needed.values()))
+    text = f"no configuration satisfies {texts} together{_on(names, problem)}; loosen one of them"
+    yield list(needed)[-1], text
+    yield from dict.fromkeys(portable, "").items()
 
 
 def _holds_somewhere(condition: Expression, domains: Domains, problem: Input) -> bool | str | None:
     """Whether a condition holds for some configuration, or why it cannot be computed; None where
     too little is known, or it connects too many configurations."""
-    given: dict[str, Value] = {**SOME_LIMITS, **problem}
+    given: dict[str, Value] = {**_SOME_LIMITS, **problem}
     if not condition.names <= {*domains, *given}:
         return None
     try:
-        return bool(constraint_table(condition, domains, given).any())
+        named = {name: values for name, values in domains.items() if name in condition.names}
+        return bool(truth_table(condition.holds, named, given).any())
     except ExpressionError as error:
         return str(error)
     except TooLarge:
@@ -215,7 +198,7 @@ def conditional(parameters: Sequence[Parameter]) -> list[tuple[Parameter, Expres
     return [(by_name[name], whens[name]) for name in sorter.static_order()]
 
 
-def check_relevance(document: Document, placed: Sequence[Placed], inputs: Sequence[Input]) -> None:
+def _check_relevance(document: Document, placed: Sequence[Placed], inputs: Sequence[Input]) -> None:
     """Check that every `when` can be computed, is true somewhere, and is not circular."""
     places = {id(parameter): (*location, "when") for location, parameter in placed}
     faults: dict[Location, str] = {}

@@ -9,24 +9,17 @@ from typing import Any
 from pydantic.json_schema import models_json_schema
 
 from harness.core.errors import Fault, SpecError
-from harness.core.records import Input
-from harness.space_file import checks, program_checks
-from harness.space_file.baselines import baselines_of, check_baselines, normalised
-from harness.space_file.compiler import check_compiler_options
+from harness.space_file import checks
+from harness.space_file.baselines import baselines_of, check_baselines
 from harness.space_file.document import Document, python_space, read_space
-from harness.space_file.files import check_files
 from harness.space_file.flags import flags_of
-from harness.space_file.legality import (
-    PlacedExpression,
-    by_compiler,
-    check_relevance,
-    check_solutions,
-)
+from harness.space_file.kernel_checks import kernel_parts
+from harness.space_file.legality import PlacedExpression, check_legality
 from harness.space_file.messages import validated
 from harness.space_file.model import LaunchPlan, SpaceFile
-from harness.space_file.parameters import Parameter, Placed, parameters_of
+from harness.space_file.parameters import Placed, parameters_of
 from harness.space_file.program import ProgramSpaceFile
-from harness.space_file.program_checks import check_program
+from harness.space_file.program_checks import program_parts
 from harness.space_file.spec import Constraint, Spec
 
 
@@ -53,26 +46,20 @@ def _load(document: Document, path: Path) -> Spec:
     parameters = tuple(parameter for _, parameter in placed)
     inputs = checks.check_inputs(document, model.inputs)
     written = _written(model, placed)
-    checks.check_names(document, model.functions, model.inputs.features, placed)
-    checks.check_defaults(document, placed)
-    checks.check_expressions(
-        document, written, [*(p.name for p in parameters), *model.inputs.features]
-    )
-    named = normalised(document, model.baselines, parameters)
-    baselines = baselines_of(named, parameters, flags.levels)
+    checks.check_names(document, model, placed, written)
+    baselines = baselines_of(document, model.baselines, parameters, flags.levels)
+    sizes = [(at, e) for at, e in written if at[0] == "launch"]
     if isinstance(model, ProgramSpaceFile):
-        parts = _program_parts(document, model, inputs, written)
+        parts = program_parts(document, model, inputs, written)
     else:
-        parts = _kernel_parts(document, model, parameters, written)
+        parts = kernel_parts(document, model, parameters, [size for _, size in sizes])
     constraints = [(at, e) for at, e in written if at[0] == "constraints"] + flags.constraints
     if not document.faults:
-        check_relevance(document, placed, inputs)
-        sizes = [(at, e) for at, e in written if at[0] == "launch"]
-        check_solutions(document, parameters, constraints, sizes, inputs)
+        check_legality(document, placed, constraints, sizes, inputs)
     if not document.faults:
         expressions = [expression for _, expression in constraints]
-        tuned = list(by_compiler(parameters))
-        check_baselines(document, baselines[: len(named)], tuned, expressions, inputs)
+        named = baselines[: len(model.baselines)]
+        check_baselines(document, named, parameters, expressions, inputs)
     if document.faults:
         raise SpecError(document.faults)
     return Spec(
@@ -102,8 +89,12 @@ def _shape(document: Document) -> type[SpaceFile] | type[ProgramSpaceFile]:
         return SpaceFile
     for key in ("kernel", "launch"):
         if key in document.data:
-            text = f"a space tunes either a program or a kernel: remove `program`, or `{key}`"
-            document.fault((), text, key)
+            here, there = ("program", key) if key in document.inherited else (key, "program")
+            remedy = f"remove `program`, or `{key}`"
+            if (base := document.path_of((there,))) != document.path_of((here,)):
+                remedy = f"remove `{here}`, or extend another space than {base}, with its `{there}`"
+            text = f"a space tunes either a program or a kernel: {remedy}"
+            document.fault((), text, here)
             raise SpecError(document.faults)
     return ProgramSpaceFile
 
@@ -123,52 +114,6 @@ def _written(
         for key, size in (("shared", launch.shared), ("carveout", launch.carveout)):
             found += [(("launch", key), size)] if size is not None else []
     return found
-
-
-def _kernel_parts(
-    document: Document,
-    model: SpaceFile,
-    parameters: Sequence[Parameter],
-    written: Sequence[PlacedExpression],
-) -> dict[str, Any]:
-    """Check what spaces of kernels have; return their fields of a spec."""
-    check_compiler_options(document, model.compiler, model.parameters)
-    files = check_files(document, model)
-    launch = model.launch if isinstance(model.launch, LaunchPlan) else None
-    in_opencl = files is not None and "opencl" in files.sources
-    for key, message in (
-        ("cooperative", "OpenCL has no cooperative launches"),
-        ("carveout", "OpenCL cannot prefer shared memory"),
-    ):
-        if in_opencl and getattr(launch, key, None) not in (None, False):
-            text = f"{message}: write `source: {{cuda: FILE}}` in kernel"
-            document.fault(("launch", key), text)
-    if document.faults or files is None:
-        raise SpecError(document.faults)
-    sizes = [expression for at, expression in written if at[0] == "launch"]
-    checks.check_use(document, model, parameters, files, sizes)
-    return {
-        "launch": launch,
-        "sources": files.sources,
-        "host": files.host,
-        "host_text": files.host_text,
-        "compilers": model.compiler,
-    }
-
-
-def _program_parts(
-    document: Document,
-    model: ProgramSpaceFile,
-    inputs: Sequence[Input],
-    written: Sequence[PlacedExpression],
-) -> dict[str, Any]:
-    """Check what spaces of programs have; return their fields of a spec."""
-    program_checks.check_flags(document, model)
-    plan = check_program(document, model, inputs)
-    if document.faults or plan is None:
-        raise SpecError(document.faults)
-    program_checks.check_use(document, model, plan, written)
-    return {"program": plan}
 
 
 def load_specs(paths: Sequence[Path]) -> list[Spec]:

@@ -39,6 +39,7 @@ from harness.space_file.tuned import (
     by_shape,
     distinct,
     plain,
+    read_by,
 )
 
 MAX_PARAMETERS = 500
@@ -89,7 +90,11 @@ class KernelModel(StrictModel):
 
 FlagGroup = Annotated[
     Annotated[dict[FlagName, Flag], Field(max_length=MAX_PARAMETERS), Tag("<declared>")]
-    | Annotated[StrictStr, Field(min_length=1), Tag("<set>")]
+    | Annotated[
+        Selection,
+        read_by(lambda name: [name], Annotated[StrictStr, Field(min_length=1)]),
+        Tag("<set>"),
+    ]
     | Annotated[Selection, Tag("<selection>")],
     by_shape(
         "a mapping of flags, or a set or a list of flags of a catalogue",

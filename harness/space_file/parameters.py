@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from harness.constraints.expression import Expression
-from harness.core.flag_file import FlagFile
+from harness.core.program import FlagFile
 from harness.core.records import Value, shown
 from harness.space_file.document import Location
 from harness.space_file.tuned import (
@@ -141,7 +140,7 @@ _LONG_OPTIONS = ("nvcc",)
 """Compilers whose flags begin with two dashes; other compilers' flags begin with one."""
 
 
-def flag_of(
+def declared_flag(
     name: str,
     flag: Flag,
     compiler: str,
@@ -150,26 +149,26 @@ def flag_of(
 ) -> Parameter:
     """Return a flag that a space declares; its values may be `files`, and a catalogue may spell
     it."""
-    known, when = flag_name(name), None if flag == "boolean" else flag.when
     spelled = ("--" if compiler in _LONG_OPTIONS else "-") + name
-    option = (None if flag == "boolean" else flag.option) or catalogued
-    if flag == "boolean" or isinstance(flag, FlagSwitch):
-        return switch(known, compiler, option or spelled, when)
-    if isinstance(flag, FlagPatterns):
-        values: Values = tuple(files or ())
+    if isinstance(flag, FlagSwitch):
+        values, option = None, flag.option or spelled
     else:
-        values = flag.values
-    found = valued(known, compiler, option or spelled + "={value}", values, when)
-    return dataclasses.replace(found, files=files) if files else found
+        values = tuple(files or ()) if isinstance(flag, FlagPatterns) else flag.values
+        option = flag.option or catalogued or f"{spelled}={{value}}"
+    return flag_of(flag_name(name), compiler, option, values, flag.when, files)
 
 
-def switch(name: str, compiler: str, option: str, when: Expression | None = None) -> Parameter:
-    """Return a flag that is there or not."""
-    return Parameter(name, "boolean", (False, True), "flag", False, compiler, option, when)
-
-
-def valued(
-    name: str, compiler: str, option: str, values: Values, when: Expression | None = None
+def flag_of(
+    name: str,
+    compiler: str,
+    option: str,
+    values: Values | None,
+    when: Expression | None = None,
+    files: Mapping[str, FlagFile] | None = None,
 ) -> Parameter:
-    """Return a flag that has one of these values, or is absent."""
-    return Parameter(name, "enum", (None, *values), "flag", None, compiler, option, when)
+    """Return a flag that has one of these values or is absent; without values, it is there or
+    not."""
+    if values is None:
+        return Parameter(name, "boolean", (False, True), "flag", False, compiler, option, when)
+    every = (None, *values)
+    return Parameter(name, "enum", every, "flag", None, compiler, option, when, files or {})

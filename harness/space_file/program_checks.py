@@ -6,12 +6,14 @@ import dataclasses
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from harness.core.errors import SpecError
 from harness.core.records import LIMIT_NAMES, Input
 from harness.core.text import suggestion
 from harness.source.kernel_source import Source, read_source
 from harness.space_file.document import Document, Location
-from harness.space_file.files import check_functions, defined_in, read_python, reason
+from harness.space_file.kernel_checks import read_module, reason
 from harness.space_file.legality import PlacedExpression
 from harness.space_file.program import (
     LISTS,
@@ -33,10 +35,14 @@ CHECK = "check"
 Placed = tuple[Location, Template]
 
 
-def check_program(
-    document: Document, model: ProgramSpaceFile, inputs: Sequence[Input]
-) -> ProgramPlan | None:
-    """Return the plan of the program; note its faults and return None where it has any."""
+def program_parts(
+    document: Document,
+    model: ProgramSpaceFile,
+    inputs: Sequence[Input],
+    expressions: Iterable[PlacedExpression],
+) -> dict[str, Any]:
+    """Check what spaces of programs have; return their fields of a spec. Raises SpecError."""
+    _check_flags(document, model)
     folder, verify_folder = document.folder_of("program"), document.folder_of("verify")
     build, run = list(_command(document, model, "build")), list(_command(document, model, "run"))
     _check_placeholders(document, model, build, run)
@@ -44,10 +50,12 @@ def check_program(
     sources = tuple(_sources(document, model, folder))
     digests = list(_host(document, model, verify_folder))
     if document.faults:
-        return None
+        raise SpecError(document.faults)
     plan = ProgramPlan(model.program, model.verify, folder, verify_folder, sources)
     digests += _content(document, plan, inputs)
-    return dataclasses.replace(plan, digests=tuple(digests))
+    _check_use(document, model, plan)
+    _check_limits(document, expressions)
+    return {"program": dataclasses.replace(plan, digests=tuple(digests))}
 
 
 # ------------------------------------------------------------------------------ placeholders
@@ -147,12 +155,7 @@ def _check_there(
             document.fault(location, text)
 
 
-def check_use(
-    document: Document,
-    model: ProgramSpaceFile,
-    plan: ProgramPlan,
-    expressions: Iterable[PlacedExpression],
-) -> None:
+def _check_use(document: Document, model: ProgramSpaceFile, plan: ProgramPlan) -> None:
     """Check that every parameter, and with several inputs some feature, is used in a command; else
     tuning or measuring them changes nothing."""
     used = plan.words_used
@@ -170,21 +173,20 @@ def check_use(
         named = " or ".join(f"`{{{name}}}`" for name in features)
         text = f"nothing uses them, so that all inputs are the same: put {named} into program.run"
         document.fault(("inputs", "features"), text)
-    _check_limits(document, expressions)
 
 
 def _check_limits(document: Document, expressions: Iterable[PlacedExpression]) -> None:
     """Check that no expression uses the limits of GPU kernels."""
     for location, expression in expressions:
-        for name in sorted(expression.names & GPU_LIMITS):
+        for name in sorted(expression.names & _GPU_LIMITS):
             text = f"`{name}` is a limit of GPU kernels; of a program, there is compute_units"
             document.fault(location, text)
 
 
-GPU_LIMITS = frozenset(LIMIT_NAMES) - {"compute_units"}
+_GPU_LIMITS = frozenset(LIMIT_NAMES) - {"compute_units"}
 
 
-def check_flags(document: Document, model: ProgramSpaceFile) -> None:
+def _check_flags(document: Document, model: ProgramSpaceFile) -> None:
     """Check that something is tuned, by one compiler, and that no placeholder has two meanings."""
     for compiler in list(model.flags)[1:]:
         text = f"one compiler builds the program: keep the flags of {' or of '.join(model.flags)}"
@@ -232,12 +234,9 @@ def _host(document: Document, model: ProgramSpaceFile, folder: Path) -> Iterator
         return
     location: Location = ("verify", "against", "host")
     path = folder / against.host
-    found = read_python(document, location, path)
-    if found is None:
-        return
-    text, module = found
-    check_functions(document, location, path, (CHECK,), defined_in(module))
-    yield text
+    module = read_module(document, location, path, (CHECK,))
+    if module is not None:
+        yield module[0]
 
 
 def _content(document: Document, plan: ProgramPlan, inputs: Sequence[Input]) -> Iterator[str]:

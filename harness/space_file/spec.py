@@ -1,11 +1,11 @@
-"""The validated, frozen description of a space."""
+"""The validated, frozen description of a space, and the choice of its inputs by a condition."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,9 +13,10 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from harness.constraints.expression import Expression
-from harness.core.errors import UsageError
-from harness.core.flag_file import FlagFile
-from harness.core.records import Config, Input, Statistic, Value
+from harness.core.errors import ExpressionError, UsageError
+from harness.core.program import FlagFile
+from harness.core.records import Config, Input, Statistic, Value, shown
+from harness.core.text import first_few, suggestion
 from harness.source.kernel_source import Source
 from harness.space_file import messages
 from harness.space_file.baselines import Baseline
@@ -25,6 +26,8 @@ from harness.space_file.flags import Notice, SelectedFlags
 from harness.space_file.model import LaunchPlan, Measure, Search, Verify
 from harness.space_file.parameters import Parameter
 from harness.space_file.program import ProgramPlan
+
+_LISTED = 8  # words of a feature
 
 
 @dataclass(frozen=True)
@@ -192,3 +195,45 @@ def _ends(values: range) -> list[int]:
 
 def _sha256(parts: Sequence[str]) -> str:
     return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()
+
+
+# ------------------------------------------------------------------------------------ inputs
+
+
+def select_inputs(spec: Spec, condition: str) -> Spec:
+    """Keep the inputs of a spec for which a condition over their features holds.
+
+    Raises UsageError for a condition that cannot be computed or holds for no input.
+    """
+    try:
+        expression = Expression(condition)
+        for name in sorted(expression.names - set(spec.features)):
+            hint = suggestion(name, spec.features)
+            raise UsageError(f"--inputs: `{name}` is not a feature of {spec.path}; {hint}")
+        if expression.is_number or expression.text in spec.features:
+            raise UsageError(
+                f"--inputs: `{expression.text}` is a value, not a condition; compare it, such as "
+                f"`{expression.text} <= 4096`"
+            )
+        chosen = tuple(problem for problem in spec.inputs if expression.holds(problem))
+    except ExpressionError as error:
+        raise UsageError(f"--inputs: {error}") from None
+    if not chosen:
+        raise UsageError(
+            f"--inputs: `{expression.text}` holds for none of the {len(spec.inputs)} inputs; "
+            f"there {', '.join(feature_ranges(spec))}"
+        )
+    return dataclasses.replace(spec, inputs=chosen)
+
+
+def feature_ranges(spec: Spec) -> Iterator[str]:
+    """Describe the range of each feature, such as `m goes from 16 to 65536`, or its words, such as
+    `shape is skewed or uniform`."""
+    for name in spec.features:
+        numbers = [v for problem in spec.inputs if isinstance(v := problem[name], (int, float))]
+        if len(numbers) < len(spec.inputs):
+            words = sorted({shown(problem[name]) for problem in spec.inputs})
+            yield f"{name} is {first_few(words, ' or ', _LISTED)}"
+            continue
+        least, most = shown(min(numbers)), shown(max(numbers))
+        yield f"{name} is {least}" if least == most else f"{name} goes from {least} to {most}"

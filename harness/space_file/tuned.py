@@ -212,8 +212,15 @@ def _needs_value(option: str) -> str:
     return option
 
 
-Option = Annotated[StrictStr, AfterValidator(plain), AfterValidator(_needs_value)]
-_OPTION_HELP = "how the flag is spelled, where --NAME={value} (nvcc) or -NAME={value} is wrong"
+ValueOption = Annotated[StrictStr, AfterValidator(plain), AfterValidator(_needs_value)]
+
+
+class _ValuedModel(_ConditionalModel):
+    option: ValueOption | None = Field(
+        default=None,
+        description="how the flag is spelled, where --NAME={value} (nvcc) or -NAME={value} is "
+        "wrong",
+    )
 
 
 def _takes_no_value(option: str) -> str:
@@ -257,17 +264,14 @@ class Stepped(_BoundedModel):
         return range(self.min, self.max + 1, self.step)
 
 
-class FlagRange(Stepped, _ConditionalModel):
+class FlagRange(Stepped, _ValuedModel):
     """A compiler flag that takes a number, or is absent."""
 
-    option: Option | None = Field(default=None, description=_OPTION_HELP)
 
-
-class FlagValues(_ConditionalModel):
+class FlagValues(_ValuedModel):
     """A compiler flag that takes one of these values, or is absent."""
 
     values: Values = Field(description="every value that it may take, besides being absent")
-    option: Option | None = Field(default=None, description=_OPTION_HELP)
 
 
 FilePattern = Annotated[StrictStr, Field(min_length=1)]
@@ -278,13 +282,12 @@ FilePatterns = Annotated[
 ]
 
 
-class FlagPatterns(_ConditionalModel):
+class FlagPatterns(_ValuedModel):
     """A compiler flag that takes one of the files that match, or is absent."""
 
     files: FilePatterns = Field(
         description="patterns of files such as packs/*.acf, relative to the space file"
     )
-    option: Option | None = Field(default=None, description=_OPTION_HELP)
 
 
 def _flag_type(value: Any) -> str | None:
@@ -302,7 +305,11 @@ def _flag_type(value: Any) -> str | None:
 
 
 Flag = Annotated[
-    Annotated[Literal["boolean"], Tag("<boolean>")]
+    Annotated[
+        FlagSwitch,
+        read_by(lambda _: FlagSwitch(type="boolean"), Literal["boolean"]),
+        Tag("<boolean>"),
+    ]
     | Annotated[FlagSwitch, Tag("<switch>")]
     | Annotated[FlagRange, Tag("<range>")]
     | Annotated[FlagValues, Tag("<listed>")]

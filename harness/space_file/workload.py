@@ -21,7 +21,6 @@ from typing import TextIO
 from harness.core.errors import UsageError
 from harness.core.records import Input, Value, shown
 from harness.core.text import counted, first_few, printable, suggestion
-from harness.space_file.spec import Spec
 
 TITLE = "# workload of "
 """Begins the first line of a recorded file; the name of the space follows."""
@@ -37,16 +36,6 @@ _LONGEST = 65_536  # characters of a line
 _MOST_INPUTS = 1_000_000
 _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 _CALLS = re.compile(r"[0-9]{1,15}")
-
-
-@dataclass(frozen=True)
-class TunedInputs:
-    """What a workload is read by, where there is no space: the name of the space, its features,
-    and inputs that show how it writes them."""
-
-    name: str
-    features: tuple[str, ...]
-    inputs: tuple[Input, ...]
 
 
 @dataclass(frozen=True)
@@ -84,51 +73,60 @@ class Workload:
         return chosen
 
 
-def read_workload(path: Path, spec: Spec | TunedInputs) -> Workload:
-    """Read the calls of a space's inputs from a file.
+def read_workload(
+    path: Path, space: str, features: Sequence[str], inputs: Sequence[Input]
+) -> Workload:
+    """Read the calls of a space's inputs from a file; its own inputs show how it writes them.
 
     Raises UsageError, with the line, for a file of another space, and for what is not a workload. A
     line that was cut off, because a disk was full, is left out and noted.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            return _read(path, file, spec)
+            return _read(path, file, space, features, inputs)
     except UnicodeDecodeError:
         raise UsageError(f"{path} is not a workload: it is not UTF-8 text") from None
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
 
 
-def _read(path: Path, file: TextIO, spec: Spec | TunedInputs) -> Workload:
-    columns: _WorkloadColumns | None = None
+def _read(
+    path: Path, file: TextIO, space: str, features: Sequence[str], inputs: Sequence[Input]
+) -> Workload:
+    header, places, place = list[str](), list[int](), 0
     calls = Counter[Input]()
     unnamed, cut = 0, list[int]()
-    known = {tuple(problem[name] for name in spec.features): problem for problem in spec.inputs}
+    types = [_type([problem[name] for problem in inputs]) for name in features]
+    first = {tuple(problem[name] for name in features): problem for problem in inputs}
     for number, line in _lines(path, file):
         where = f"{path}:{number}"
         if line.startswith("#"):
-            _check_title(where, line, spec)
+            name = line.removeprefix(TITLE).strip()
+            if line.startswith(TITLE) and name != space:
+                raise UsageError(f"{where}: is a workload of {printable(name)}, not of {space}")
             continue
         cells = _cells(line)
-        if columns is None:
-            columns = _WorkloadColumns.of(where, cells, spec)
+        if not header:
+            header, (places, place) = cells, _columns(where, cells, space, features)
             continue
-        if cells == columns.header:  # several processes may have begun the file at once
+        if cells == header:  # several processes may have begun the file at once
             continue
-        if len(cells) != len(columns.header):
+        if len(cells) != len(header):
             cut.append(number)
             continue
-        count = columns.count(where, cells)
-        values = columns.values(where, cells)
+        if not _CALLS.fullmatch(text := cells[place]) or not int(text):
+            raise UsageError(f"{where}: `{CALLS}` must be a whole number from 1, got {_got(text)}")
+        named = zip(features, places, types, strict=True)
+        values = tuple(_value(f"{where}: `{n}`", cells[k], kind) for n, k, kind in named)
         if None in values:
-            unnamed += count
+            unnamed += int(text)
             continue
-        problem = known.setdefault(values, Input(dict(zip(spec.features, values, strict=True))))
-        calls[problem] += count
+        problem = first.setdefault(values, Input(dict(zip(features, values, strict=True))))
+        calls[problem] += int(text)
         if len(calls) > _MOST_INPUTS:
             raise UsageError(f"{where}: more than {_MOST_INPUTS:,} different inputs; record fewer")
     if not calls:
-        raise UsageError(f"{path} has no calls; {_EXPECTED.format(','.join(spec.features))}")
+        raise UsageError(f"{path} has no calls; {_EXPECTED.format(','.join(features))}")
     return Workload(path, dict(calls), unnamed, tuple(_notes(path, cut, unnamed)))
 
 
@@ -166,61 +164,32 @@ def _cells(line: str) -> list[str]:
         return []
 
 
-def _check_title(where: str, line: str, spec: Spec | TunedInputs) -> None:
-    name = line.removeprefix(TITLE).strip()
-    if line.startswith(TITLE) and name != spec.name:
-        raise UsageError(f"{where}: is a workload of {printable(name)}, not of {spec.name}")
-
-
-@dataclass(frozen=True)
-class _WorkloadColumns:
-    """Where the columns of a workload are, and how the space writes its features."""
-
-    header: list[str]
-    features: Mapping[str, int]
-    others: Mapping[str, int]
-    types: Mapping[str, type]
-
-    @classmethod
-    def of(cls, where: str, header: list[str], spec: Spec | TunedInputs) -> _WorkloadColumns:
-        """Find the columns: the first of its name is a feature's. Raises UsageError."""
-        features = {name: header.index(name) for name in spec.features if name in header}
-        left = {name: i for i, name in enumerate(header) if i not in features.values()}
-        missing = [name for name in spec.features if name not in features]
-        if missing:
-            raise UsageError(
-                f"{where}: lacks the feature `{missing[0]}` of {spec.name} among the columns "
-                f"{printable(', '.join(header))}; {_EXPECTED.format(','.join(spec.features))}"
-            )
-        wanted = (CALLS, CHOICE)
-        if len(features) + len(left) < len(header) or left.keys() & (features.keys() - {*wanted}):
-            twice = next(name for name in header if header.count(name) > 1)
-            raise UsageError(f"{where}: the column `{printable(twice)}` is there twice; remove one")
-        for name in (name for name in left if name not in wanted):
-            hint = suggestion(name, [*wanted, *spec.features])
-            raise UsageError(f"{where}: unknown column `{printable(name)}`; {hint}")
-        if CALLS not in left:
-            raise UsageError(f"{where}: lacks the column `{CALLS}`, how often each input came")
-        return cls(header, features, left, {name: _type(spec, name) for name in spec.features})
-
-    def count(self, where: str, cells: Sequence[str]) -> int:
-        """Return how often the input of a line came; raises UsageError."""
-        text = cells[self.others[CALLS]]
-        if not _CALLS.fullmatch(text) or not int(text):
-            raise UsageError(f"{where}: `{CALLS}` must be a whole number from 1, got {_got(text)}")
-        return int(text)
-
-    def values(self, where: str, cells: Sequence[str]) -> tuple[Value, ...]:
-        """Return the features of a line; None for an unknown word. Raises UsageError."""
-        return tuple(
-            _value(f"{where}: `{name}`", cells[index], self.types[name])
-            for name, index in self.features.items()
+def _columns(
+    where: str, header: Sequence[str], space: str, features: Sequence[str]
+) -> tuple[list[int], int]:
+    """Return the columns of the features, each the first of its name, and that of the calls."""
+    missing = next((name for name in features if name not in header), None)
+    if missing is not None:
+        raise UsageError(
+            f"{where}: lacks the feature `{missing}` of {space} among the columns "
+            f"{printable(', '.join(header))}; {_EXPECTED.format(','.join(features))}"
         )
+    places = [header.index(name) for name in features]
+    others = {name: k for k, name in enumerate(header) if k not in places}
+    wanted = (CALLS, CHOICE)
+    if len(places) + len(others) < len(header) or others.keys() & ({*features} - {*wanted}):
+        twice = next(name for name in header if header.count(name) > 1)
+        raise UsageError(f"{where}: the column `{printable(twice)}` is there twice; remove one")
+    for name in (name for name in others if name not in wanted):
+        hint = suggestion(name, [*wanted, *features])
+        raise UsageError(f"{where}: unknown column `{printable(name)}`; {hint}")
+    if CALLS not in others:
+        raise UsageError(f"{where}: lacks the column `{CALLS}`, how often each input came")
+    return places, others[CALLS]
 
 
-def _type(spec: Spec | TunedInputs, name: str) -> type:
+def _type(values: Sequence[Value]) -> type:
     """Return str, int or float: the type of a feature among the space's inputs."""
-    values = [problem[name] for problem in spec.inputs]
     if any(isinstance(value, str) for value in values):
         return str
     return int if all(isinstance(value, int) for value in values) else float

@@ -48,7 +48,7 @@ class Variable:
 
 
 @dataclass(frozen=True)
-class Operation:
+class _Operation:
     """An operation on a sum and the integer `by`: `kind` is a key of `_VALUES`."""
 
     kind: str
@@ -77,7 +77,7 @@ class Operation:
         return (low, high) if 0 <= low <= high < self.by else (0, self.by - 1)
 
 
-Atom = Variable | Operation
+Atom = Variable | _Operation
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Index:
             return whole
         if len(rest.terms) == 1 and rest.constant == 0:
             (atom, coefficient), *_ = rest.terms
-            if coefficient == 1 and isinstance(atom, Operation) and atom.kind == "/":
+            if coefficient == 1 and isinstance(atom, _Operation) and atom.kind == "/":
                 return whole + atom.inner // (atom.by * by)
         return whole + _operation("/", rest, by)
 
@@ -183,8 +183,8 @@ def constant(value: int) -> Index:
 def _sum(coefficients: dict[Atom, int], added: int) -> Index:
     for atom in list(coefficients):
         # x / d * d + x % d is x.
-        if isinstance(atom, Operation) and atom.kind == "%":
-            whole, times = Operation("/", atom.inner, atom.by), coefficients[atom]
+        if isinstance(atom, _Operation) and atom.kind == "%":
+            whole, times = _Operation("/", atom.inner, atom.by), coefficients[atom]
             if coefficients.get(whole) == times * atom.by:
                 del coefficients[atom], coefficients[whole]
                 return _sum(coefficients, added) + atom.inner * times
@@ -194,14 +194,14 @@ def _sum(coefficients: dict[Atom, int], added: int) -> Index:
 
 
 def _operation(kind: str, inner: Index, by: int) -> Index:
-    return Index(((Operation(kind, inner, by), 1),), 0)
+    return Index(((_Operation(kind, inner, by), 1),), 0)
 
 
 # ------------------------------------------------------------------------ C text and evaluation
 
 
 def _factor(atom: Atom) -> str:
-    is_quotient = isinstance(atom, Operation) and atom.kind in ("/", "%", "wrap")
+    is_quotient = isinstance(atom, _Operation) and atom.kind in ("/", "%", "wrap")
     return f"({atom.text})" if is_quotient else atom.text
 
 

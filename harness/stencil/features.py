@@ -54,14 +54,10 @@ Loops = tuple[nest.Loop, ...]
 
 @dataclass(frozen=True)
 class _Access:
-    """A load or a store: its target, the loops around it, its count over all threads.
-
-    `target` is None for the unnamed private variable between two calls.
-    """
+    """A load or a store: its target, the loops around it, its count over all threads."""
 
     kind: str
-    space: str
-    target: nest.Load | None
+    target: nest.Load
     loops: Loops
     times: int
 
@@ -77,8 +73,9 @@ def features(kernel: nest.LoopNest) -> dict[str, float]:
     in_global: dict[str, list[_Access]] = {"loads": [], "stores": []}
     for event in _events(kernel.body, (), threads):
         if isinstance(event, _Access):
-            counts[f"{event.space}_{event.kind}"] += event.times
-            if event.space == "global":
+            space = event.target.buffer.space
+            counts[f"{space}_{event.kind}"] += event.times
+            if space == "global":
                 in_global[event.kind].append(event)
         else:
             counts[event[0]] += event[1]
@@ -109,24 +106,21 @@ def _events(block: list[nest.Statement], loops: Loops, times: int) -> Iterator[_
         elif isinstance(statement, nest.Barrier):
             yield "barriers", times
         elif isinstance(statement, nest.Assignment):
-            target = statement.target
-            yield _Access("stores", target.buffer.space, target, loops, times)
+            yield _Access("stores", statement.target, loops, times)
             yield from _of_term(statement.value, loops, times)
 
 
-def _of_term(
-    term: nest.Term, loops: tuple[nest.Loop, ...], times: int
-) -> Iterator[_Access | tuple[str, int]]:
+def _of_term(term: nest.Term, loops: Loops, times: int) -> Iterator[_Event]:
     if isinstance(term, nest.Load):
-        yield _Access("loads", term.buffer.space, term, loops, times)
+        yield _Access("loads", term, loops, times)
     elif isinstance(term, nest.Inside):
         yield "ifs", times
         yield from _of_term(term.term, loops, times)
     elif isinstance(term, nest.Call):
         for argument in term.arguments:
             if isinstance(argument, nest.Call):
-                yield _Access("stores", "private", None, loops, times)
-                yield _Access("loads", "private", None, loops, times)
+                yield "private_stores", times  # of the unnamed variable between two calls
+                yield "private_loads", times
             yield from _of_term(argument, loops, times)
 
 
@@ -141,7 +135,6 @@ def _cache_lines(accesses: list[_Access], ndrange: nest.NdRange) -> float:
     points: dict[int, tuple[dict[str, Any], Any]] = {}  # accesses of a block share their loops
     lines = times = 0
     for access in accesses:
-        assert access.target is not None
         if id(access.loops) not in points:
             points[id(access.loops)] = _inner_point(access.loops, lanes, ndrange)
         values, active = points[id(access.loops)]
@@ -179,7 +172,6 @@ def _working_set(accesses: list[_Access], ndrange: nest.NdRange) -> float:
     """
     boxes: dict[nest.Buffer, list[Span]] = {}
     for access in accesses:
-        assert access.target is not None
         spans = {loop.variable.name: _span(loop, ndrange) for loop in access.loops}
         box = [index.span(spans) for index in access.target.indices] or [(0, 0)]
         sides = zip(box, boxes.get(access.target.buffer, box), strict=True)

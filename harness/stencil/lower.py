@@ -71,7 +71,7 @@ class _Lowering:
                     raise StencilError(f"the input {own} has two types")
         output = nest.Buffer("result", "global", self._expression.type)
         self._write(self._expression, {}, nest.view_of(output))
-        body = nest.with_barriers(self._block)
+        body, *_ = nest.with_barriers(self._block)
         in_order = tuple(inputs[own] for own in sorted(inputs))
         return nest.LoopNest(name, in_order, output, tuple(self._locals), body, self._ndrange)
 

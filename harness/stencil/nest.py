@@ -259,14 +259,9 @@ class _Use:
         self.written |= other.written
 
 
-def with_barriers(block: list[Statement]) -> list[Statement]:
-    """Insert the barriers that a block needs."""
-    return _with_uses(block)[0]
-
-
-def _with_uses(block: Iterable[Statement]) -> tuple[list[Statement], _Use, _Use, bool]:
-    """Return the statements with barriers, their uses before the first barrier and since the last,
-    and whether there is a barrier."""
+def with_barriers(block: Iterable[Statement]) -> tuple[list[Statement], _Use, _Use, bool]:
+    """Insert the barriers that a block needs; return the statements, their uses before the first
+    barrier and since the last, and whether there is a barrier."""
     done: list[Statement] = []
     first, since, met = _Use(), _Use(), False
     for statement in block:
@@ -285,11 +280,11 @@ def _with_uses(block: Iterable[Statement]) -> tuple[list[Statement], _Use, _Use,
 
 
 def _around(statement: Statement) -> tuple[Statement, _Use, _Use, bool]:
-    """Return the same as `_with_uses`, for one statement."""
+    """Return the same as `with_barriers`, for one statement."""
     if not isinstance(statement, Loop) or statement.kind == "local":
         used = _used(statement)
         return statement, used, used, False
-    body, first, since, met = _with_uses(statement.body)
+    body, first, since, met = with_barriers(statement.body)
     if statement.form == "for" and since.conflicts(first):
         body, since, met = [*body, Barrier()], _Use(), True
     return replace(statement, body=body), first, since, met

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 
 from harness.core.errors import HarnessError
+from harness.source.preprocessor import C_WORDS
 
 
 class StencilError(HarnessError):
@@ -70,16 +71,9 @@ def size_bytes(kind: Type) -> int:
 # --------------------------------------------------------------------------------------- names
 
 _WORDS = """
-alignas alignof and asm auto bitand bitor bool break case catch char class compl const constant
-constexpr continue decltype default delete do double dynamic_cast else enum event_t explicit export
-extern false float for friend generic global goto half if image1d_t image2d_t image3d_t inline int
-kernel local long main mutable namespace new noexcept not not_eq nullptr operator or or_eq pipe
-printf private protected ptrdiff_t public read_only read_write register reinterpret_cast restrict
-return sampler_t short signed size_t sizeof static static_assert static_cast struct switch template
-this thread_local throw true try typedef typeid typename uchar uint ulong union unsigned ushort
-using virtual void volatile wchar_t while write_only xor xor_eq
-blockDim blockIdx gridDim threadIdx warpSize COARSENING INFINITY NAN VARIANT
-result max min
+constant event_t generic global half image1d_t image2d_t image3d_t kernel local main pipe printf
+ptrdiff_t read_only read_write sampler_t size_t uchar uint ulong ushort write_only
+blockDim blockIdx gridDim threadIdx warpSize COARSENING INFINITY NAN VARIANT result max min
 """
 # Functions of OpenCL C, which cannot be redefined.
 _FUNCTIONS = """
@@ -91,7 +85,8 @@ remainder remquo rint rootn round rsqrt select shuffle sign signbit sin sincos s
 smoothstep sqrt step tan tanh tgamma trunc
 """
 _TAKEN = re.compile(
-    "|".join(_WORDS.split()) + r"|(global|group|local)_[xyz]|LOCAL_[XYZ]|get_\w+|__\w+"
+    "|".join([*C_WORDS.split(), *_WORDS.split()])
+    + r"|(global|group|local)_[xyz]|LOCAL_[XYZ]|get_\w+|__\w+"
     r"|(u?(char|short|int|long)|half|float|double)\d+"
 )
 

@@ -83,11 +83,14 @@ class Campaign(State):
         run_s = min(test_s, 2 * sum(own) / _FIRST_TESTS + _OVERHEAD_S)
         inputs, tests = len(self.spec.inputs), progress.total
         later = inputs * _LATER_TESTS + (inputs - 1) * tests
-        left_s, stop_at = tests * test_s + later * run_s, self.options.stop_at
-        if stop_at is not None:
-            left_s = min(left_s, max(0.0, stop_at - ends_s[-1]))
+        # At least this long; at most, as on a busy machine, every test takes as long as the first.
+        bounds_s = [tests * test_s + later * each_s for each_s in (run_s, test_s)]
+        if self.options.stop_at is not None:
+            limit_s = max(0.0, self.options.stop_at - ends_s[-1])
+            bounds_s = [min(bound_s, limit_s) for bound_s in bounds_s]
+        lasts = " to ".join(dict.fromkeys(map(_duration, bounds_s)))
         on_each = f" on each of {counted(inputs, 'input')}" if inputs > 1 else ""
-        self.display.note(f"about {_duration(left_s)} with {counted(tests, 'test')}{on_each}")
+        self.display.note(f"about {lasts} with {counted(tests, 'test')}{on_each}")
 
     def _check_default(self, measurement: Measurement) -> None:
         """Warn where the default fails, and where it is wrong on every input."""

@@ -9,7 +9,7 @@ from harness.core.records import Config, Input, Interleaved, Measurement, Outcom
 from harness.dispatch.candidates import Applies, applies_where, interleaved_matrix, shortlist
 from harness.dispatch.single import single_configs
 from harness.results import CANDIDATE, CHOICE, CROSS, FINAL, MeasurementRow
-from harness.space.launches import launch_constraints
+from harness.space.constrained import launch_constraints
 from harness.stats.interleaved import merge_sessions
 from harness.tuning.sharing import run_stage
 from harness.tuning.state import State
@@ -55,7 +55,7 @@ def _missing(state: State, configs: Iterable[Config]) -> list[tuple[Input, Confi
 def _measure(state: State, problem: Input, config: Config) -> None:
     measured = state.measurer_for(problem).measure(state.space(problem), problem, config, None)
     run_id, plan, store = state.runs[problem], state.run_plan(problem), state.store
-    row = store.transact(lambda: store.add_measurement(run_id, plan, CROSS, measured))
+    (row,) = store.transact(lambda: store.add_measurements(run_id, plan, CROSS, [measured]))
     state.note_device(problem)
     state.known(problem)[config] = MeasurementRow(row, CROSS, measured)
     state.crossed.add((problem, config))

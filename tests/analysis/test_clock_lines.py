@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from harness.analysis.clocks import clock_lines, clock_range
 from harness.analysis.coverage import reservations
+from harness.analysis.sensors import clock_lines, clock_range
 from harness.core.observations import HOST_RETRIES, SM_CLOCK_MHZ, THROTTLED_SAMPLES
 from harness.report.page import facts_of
 from harness.results import Store, writing

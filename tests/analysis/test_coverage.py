@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from harness.analysis.coverage import input_reports, not_measured, reservations
-from harness.core.errors import HostModuleError
-from harness.core.records import Config, DeviceLimits, Input
+from harness.core.records import DeviceLimits, Input
 from harness.report import write_report
 from harness.report.findings import Findings
 from harness.report.page import facts_of, warnings_of
@@ -19,11 +17,10 @@ from harness.results.view import Results, read_results, the_one
 from harness.search.driver import Driver
 from harness.space_file import Spec
 from harness.tuning.state import State
-from tests.helpers.replays import SPACE, FormulaMeasurer, make_spec, opened, ran
+from tests.helpers.replays import BROKEN, SPACE, FormulaMeasurer, make_spec, opened, ran
 
 THREE = SPACE.replace("{m: 4096, n: 64}]", "{m: 4096, n: 64}, {m: 512, n: 512}]")
 ILLEGAL = "no configuration is legal on this device; the default: it is too large"
-BROKEN = "kernel.py: arguments() raised"
 
 
 def read(folder: Path) -> Results:
@@ -40,19 +37,6 @@ def tune(spec: Spec, folder: Path, *inputs: Input, database: str = "r.db", **opt
     chosen = dataclasses.replace(spec, inputs=inputs)
     measurer = FormulaMeasurer(**options)
     ran(chosen, folder / database, measurer, test_limit=6)
-
-
-class BrokenHost(FormulaMeasurer):
-    """The host module raises on an input, after so many measurements of it."""
-
-    def __init__(self, after: dict[Input, int]) -> None:
-        super().__init__()
-        self._after = after
-
-    def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
-        if sum(asked == problem for asked, _ in self.asked) >= self._after.get(problem, 1000):
-            raise HostModuleError(BROKEN)
-        return super().measure(space, problem, config, best_s)
 
 
 def test_what_the_time_did_not_suffice_for_is_reported_until_it_is_done(
@@ -177,7 +161,7 @@ def test_a_broken_host_module_is_the_reported_reason(tmp_path: Path) -> None:
     spec = make_spec(tmp_path)
     first, second = spec.inputs
     for after in ({first: 0, second: 0}, {first: 0, second: 3}):
-        ran(spec, tmp_path / "r.db", BrokenHost(after))
+        ran(spec, tmp_path / "r.db", FormulaMeasurer(broken=after))
         why = {problem: f"left out: {BROKEN}" for problem, tests in after.items() if tests == 0}
         assert not_measured(read(tmp_path)) == why
     notice = f"Not completely measured: ({second}): left out: {BROKEN}."

@@ -26,26 +26,16 @@ from harness.models.folds import Accuracy, cross_validate
 from harness.models.starchart import TreeTarget, importance
 from harness.results import MeasurementRow
 from harness.results.view import Results, read_results, the_one
-from tests.helpers.replays import FormulaMeasurer, make_spec, ran
+from tests.helpers.replays import BLOCKS_AND_TILES, FormulaMeasurer, make_spec, ran, small_space
 
 Capture = pytest.CaptureFixture[str]
 
-SPACE = """\
-name: small
-kernel: {function: kernel, source: kernel.cl, host: kernel.py}
-parameters:
-  BLOCK: {values: [16, 32, 64, 256], default: 256}
-  TILE: {values: [1, 2], default: 1}
-launch: {group: [BLOCK], grid: [n]}
-inputs: {features: [n], values: [{n: 8}, {n: 16}, {n: 32}, {n: 64}, {n: 128}, {n: 256}]}
-"""
+SPACE = small_space(BLOCKS_AND_TILES, 8, 16, 32, 64, 128, 256)
 
 
 def time_s(problem: Input, config: Config) -> float:
     """Time grows with n; BLOCK matters much, TILE not at all; 256 with TILE=2 does not work."""
     n, block, tile = problem["n"], config["BLOCK"], config["TILE"]
-    assert isinstance(n, int)
-    assert isinstance(block, int)
     if block == 256 and tile == 2:
         return float("inf")
     return 1e-5 * n * (1 if block == (16 if n < 50 else 64) else 3)
@@ -247,7 +237,6 @@ def test_each_of_several_trees_is_drawn_into_a_file_of_its_own() -> None:
 
 def test_gadapts_accuracy_is_of_inputs_that_were_left_out(results: Results) -> None:
     judged = gadapt_judgement(matrix_of(results))
-    assert judged is not None
     assert judged.accuracy == pytest.approx(5 / 6)
     assert judged.worst_fraction == pytest.approx(1 / 3)
     assert 0.5 < judged.mean_fraction < 1

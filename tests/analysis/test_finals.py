@@ -21,17 +21,10 @@ from harness.results.view import Results, read_results, the_one
 from harness.tuning import Stages
 from harness.tuning.crossing import is_complete
 from harness.tuning.finals import FINAL_OCCASIONS
-from tests.helpers.replays import FormulaMeasurer, in_occasions, make_spec, ran
+from tests.helpers.replays import FormulaMeasurer, in_occasions, make_spec, ran, small_space
 from tests.helpers.results_examples import query, tamper
 
-SPACE = """\
-name: small
-kernel: {function: kernel, source: kernel.cl, host: kernel.py}
-parameters:
-  BLOCK: {values: [16, 32, 64], default: 16}
-launch: {group: [BLOCK], grid: [n]}
-inputs: {features: [n], values: [{n: 8}]}
-"""
+SPACE = small_space("BLOCK: {values: [16, 32, 64], default: 16}", 8)
 
 SEARCH_S = {16: 3.0, 32: 1.0, 64: 1.001, 128: 1.9, 256: 2.1}
 WITH_BASELINES = SPACE.replace("64]", "64, 128, 256]") + (
@@ -92,9 +85,7 @@ def _stage(seeds: tuple[int, ...]) -> str:
 
 
 def block(config: Config) -> int:
-    value = config["BLOCK"]
-    assert isinstance(value, int)
-    return value
+    return config["BLOCK"]
 
 
 def tuned(
@@ -108,7 +99,6 @@ def tuned(
 
 
 def best_block(report: InputReport) -> int:
-    assert report.best is not None
     return block(report.best.config)
 
 
@@ -119,7 +109,6 @@ def test_finalists_are_measured_once_to_choose_and_the_winner_again_to_be_judged
     report, _ = tuned(tmp_path, measurer)
     assert measurer.turns == [({32, 64}, "choice"), ({16, 64}, "finals")]
     assert best_block(report) == 64
-    assert report.speedup is not None
     assert round(report.speedup.value, 6) == 2
     assert report.speedup.is_faster
 

@@ -41,7 +41,7 @@ SLOW, FAST = "a slow GPU", "a fast GPU"
 
 def formula_s(problem: Input, config: Config) -> float:
     """Level 2 takes 1.12 times the default's time, a tile of 64 0.8 times; level 0 fails."""
-    time_s = {0: math.inf, 1: 2.2e-3, 2: 1.12e-3, None: 1e-3}[config["level"]]  # type: ignore[index]
+    time_s = {0: math.inf, 1: 2.2e-3, 2: 1.12e-3, None: 1e-3}[config["level"]]
     return time_s * (0.8 if config["TILE"] == 64 else 1.0)
 
 
@@ -133,7 +133,7 @@ def named(results: list[Results]) -> Summary:
 
 
 def with_key(results: Results, **changes: object) -> Results:
-    key = dataclasses.replace(results.campaign.key, **changes)  # type: ignore[arg-type]
+    key = dataclasses.replace(results.campaign.key, **changes)
     return dataclasses.replace(results, campaign=dataclasses.replace(results.campaign, key=key))
 
 

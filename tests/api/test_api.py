@@ -186,7 +186,8 @@ def test_an_error_names_arguments_not_options(recorded: tuple[Path, Path], tmp_p
         harness.tune(space, replay=recording, seed_configurations=[["BLOCK"]])  # type: ignore[list-item]
     command = "run: python -m harness.tune x.yaml --database DB; leave out --no-cross or --json"
     assert in_python(command, TuneOptions) == (
-        "run: python -m harness.tune x.yaml --database DB; leave out `cross=False` or --json"
+        "run: python -m harness.tune x.yaml --database DB; leave out `cross=False` or `python -m "
+        "harness tune --json`"
     )
 
 

@@ -17,14 +17,7 @@ from benchmarks.peers import entrants
 from benchmarks.peers.landscape import Course, Landscape, Peer, landscapes
 from benchmarks.peers.ours import transfer_sources
 from benchmarks.recordings import RecordingFile
-from benchmarks.search_figures import (
-    Searches,
-    as_json,
-    bootstrap,
-    near_after,
-    overall,
-    padded,
-)
+from benchmarks.search_figures import Searches, as_json, bootstrap, near_after, overall, padded
 from harness.core.errors import UsageError
 from harness.recordings.replay import read_recording
 from harness.recordings.space import ListedSpace

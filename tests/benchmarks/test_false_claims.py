@@ -14,15 +14,7 @@ from benchmarks import false_claims
 from benchmarks.equal_code import Effect, Tally, trials
 from benchmarks.false_claims import figures
 from benchmarks.frame import rounded
-from benchmarks.noise import (
-    MODELS,
-    TIME_S,
-    Burdened,
-    CoarseTicks,
-    LoadOffset,
-    Noise,
-    ProcessOffset,
-)
+from benchmarks.noise import MODELS, TIME_S, Burdened, CoarseTicks, LoadOffset, Noise, ProcessOffset
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -66,9 +66,7 @@ def test_table_1_of_g_adapt_is_whole() -> None:
         assert {kernel: shown[f"{prefix}-{kernel}"] for kernel in TABLE_1} == TABLE_1
 
 
-def test_page_is_what_the_command_prints_below_its_head(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_page_is_what_the_command_prints_below_its_head(capsys: pytest.CaptureFixture[str]) -> None:
     assert published.main([]) == 0
     *tables, last = capsys.readouterr().out.splitlines()
     head, first, below = PAGE.partition("**G-ADAPT (")

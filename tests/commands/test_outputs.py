@@ -51,10 +51,11 @@ WRITING = [
     "merge new.db r.db",
     "discover kernel.cl --function kernel_ --output new.yaml --host new.py",
     "stencil explore jacobi2d_5pt.py --size 64 --count 2 -o out",
+    "example mvmul -o out",
 ]
 """Every command with every option that writes."""
 
-ONLY_NEW = ("discover", "stencil")
+ONLY_NEW = ("discover", "stencil", "example")
 """Commands that replace nothing, not even what they wrote: a person goes on with it."""
 
 READ = {

@@ -25,7 +25,7 @@ from harness.core.records import Config, Environment, Input
 from harness.results import CampaignKey, StoredCampaign
 from harness.search import techniques
 from harness.space_file import load_spec
-from harness.space_file.inputs import select_inputs
+from harness.space_file.spec import select_inputs
 from tests.helpers.replays import write_recording
 
 Capture = pytest.CaptureFixture[str]

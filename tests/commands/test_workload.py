@@ -45,7 +45,7 @@ def read(folder: Path, spec: Spec, text: str | bytes) -> Workload:
     """Read a text as a workload."""
     path = folder / "calls.csv"
     path.write_bytes(text.encode() if isinstance(text, str) else text)
-    return read_workload(path, spec)
+    return read_workload(path, spec.name, spec.features, spec.inputs)
 
 
 def test_a_recorded_workload_is_read(tmp_path: Path, spec: Spec) -> None:

@@ -33,19 +33,12 @@ from harness.core.records import (
     Timing,
 )
 from harness.results import CHOICE, FINAL
-from tests.helpers.replays import make_spec
+from tests.helpers.replays import make_spec, small_space
 from tests.helpers.results_examples import begin_search, make_plan, opened, tamper
 
 Capture = pytest.CaptureFixture[str]
 
-SPACE = """\
-name: small
-kernel: {function: kernel, source: kernel.cl, host: kernel.py}
-parameters:
-  BLOCK: {values: [16, 64], default: 64}
-launch: {group: [BLOCK], grid: [n]}
-inputs: {features: [n], values: [{n: 8}, {n: 16}, {n: 32}, {n: 64}]}
-"""
+SPACE = small_space("BLOCK: {values: [16, 64], default: 64}", 8, 16, 32, 64)
 ENVIRONMENT = Environment("replay", "a device", "a platform", "1.0", "a compiler")
 
 
@@ -315,7 +308,6 @@ def test_another_environment_is_refused_in_every_output(
     assert status == 2
     printed = capsys.readouterr()
     error = ET.fromstring(junit.read_text()).find("testsuite/testcase/error")
-    assert error is not None
     for text in (data["error"], error.text, printed.err):
         assert "driver: 1.0 -> 2.0" in str(text)
         assert "--across-environments" in str(text)

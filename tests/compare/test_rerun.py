@@ -6,7 +6,7 @@ import json
 import math
 import random
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,7 +17,6 @@ from harness.commands.compare import main
 from harness.compare.reading import read_kernel_results
 from harness.compare.rerun import RerunSide
 from harness.compare.rerun_plan import check_rerun_database, plan_rerun
-from harness.compare.statistics import ChangeVerdict, OccasionVariance, Pair, judge
 from harness.core.errors import HostModuleError, UsageError
 from harness.core.records import (
     Config,
@@ -385,32 +384,3 @@ def test_results_of_another_driver_are_measured_now_and_noted(tmp_path: Path, op
     assert status == 0
     assert any("BASE was tuned on" in note and "driver 0.9" in note for note in data["notes"])
     assert data["notes"].count("other processes use this GPU") == 1
-
-
-@pytest.mark.parametrize("load", [0.0, 0.01])
-def test_equal_code_is_seldom_called_slower_whatever_a_load_adds(load: float) -> None:
-    rng = random.Random(1)
-    families = [_family(rng, load) for _ in range(300)]
-    alarms = sum(
-        any(change.verdict is not ChangeVerdict.WITHIN_NOISE for change in judge(pairs, 0.05, 0.0))
-        for pairs in families
-    )
-    assert alarms <= 0.08 * len(families)
-
-
-def _family(rng: random.Random, load: float, inputs: int = 4, occasions: int = 10) -> list[Pair]:
-    return [Pair(*_occasions(rng, load, occasions)) for _ in range(inputs)]
-
-
-def _occasions(
-    rng: random.Random, load: float, occasions: int
-) -> tuple[Sequence[float], Sequence[float], OccasionVariance, Sequence[float]]:
-    sides: Mapping[int, list[list[float]]] = {0: [], 1: []}
-    for _ in range(occasions):
-        for samples in sides.values():
-            offset = rng.gauss(0, load)
-            samples.append([offset + rng.gauss(0, 0.003) for _ in range(4)])
-    means = [[sum(one) / len(one) for one in samples] for samples in sides.values()]
-    seconds = [[math.exp(x) for one in samples for x in one] for samples in sides.values()]
-    differences = [new - old for old, new in zip(*means, strict=True)]
-    return seconds[0], seconds[1], OccasionVariance(), differences

@@ -25,16 +25,7 @@ CONFIG, GIVEN = Config({"BLOCK": 64, "FAST": True, "REGS": None}), Input({"m": 3
 
 
 def worst(**changes: object) -> WorstElement:
-    printed = {
-        "argument": "y",
-        "index": (1, 2),
-        "found": 1.0,
-        "expected": 2.0,
-        "tolerance": 0.1,
-        "wrong_count": 3,
-        "count": 1200,
-    }
-    return WorstElement(**{**printed, **changes})  # type: ignore[arg-type]
+    return replace(WorstElement("y", (1, 2), 1.0, 2.0, 0.1, 3, 1200), **changes)
 
 
 @pytest.mark.parametrize("outcome", [Outcome.TIMEOUT, Outcome.CRASHED, Outcome.BUILD_FAILED])
@@ -54,7 +45,7 @@ def test_equal_values_in_another_order_are_equal_and_hash_alike() -> None:
 def test_values_that_python_calls_alike_are_different_configurations(
     values: tuple[object, object],
 ) -> None:
-    one, other = (Config({"A": value}) for value in values)  # type: ignore[dict-item]
+    one, other = (Config({"A": value}) for value in values)
     assert one != other
     assert one.digest != other.digest
 
@@ -63,16 +54,12 @@ def test_config_and_input_with_the_same_values_differ() -> None:
     assert Config({"n": 1}) != Input({"n": 1})
 
 
-@pytest.mark.parametrize("value", [np.int64(3), np.float32(1), [1], (1,), {"a": 1}, b"x"])
-def test_only_plain_values_are_taken(value: object) -> None:
-    with pytest.raises(TypeError, match=f"A must be .* but got a {type(value).__name__}"):
-        Config({"A": value})  # type: ignore[dict-item]
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_numbers_that_are_not_finite_are_no_values(value: float) -> None:
-    with pytest.raises(ValueError, match="n must be finite"):
-        Input({"n": value})
+@pytest.mark.parametrize("value", [np.int64(3), [1], (1,), {"a": 1}, b"x", math.nan, math.inf])
+def test_only_plain_finite_values_are_taken(value: object) -> None:
+    kind = type(value).__name__
+    expected = "A must be finite" if kind == "float" else f"A must be .* but got a {kind}"
+    with pytest.raises((TypeError, ValueError), match=expected):
+        Config({"A": value})
 
 
 def test_config_survives_the_way_to_another_process() -> None:
@@ -90,12 +77,9 @@ def test_sample_must_be_a_finite_time_above_zero(samples_s: tuple[float, ...]) -
         Timing(samples_s)
 
 
-def test_timing_needs_a_sample() -> None:
+def test_timing_derives_its_figures_from_one_sample_or_more() -> None:
     with pytest.raises(ValueError, match="one sample or more"):
         Timing(())
-
-
-def test_timing_derives_its_figures_from_the_samples() -> None:
     timing = Timing((3.0, 1.0, 2.0, 10.0))
     assert (timing.median_s, timing.mean_s, timing.count) == (2.5, 4.0, 4)
     assert timing.std_s == pytest.approx(np.std([3, 1, 2, 10], ddof=1))
@@ -126,9 +110,6 @@ def test_worst_element_belongs_to_a_wrong_result() -> None:
 
 def test_worst_element_tells_where_what_and_how_many() -> None:
     assert str(worst()) == "y[1, 2] is 1, expected 2 +- 0.1; 3 of 1,200 elements are wrong"
-
-
-def test_worst_element_tells_large_integers_apart() -> None:
     printed = str(worst(found=2**53 + 1, expected=2**53))
     assert "9007199254740993, expected 9007199254740992" in printed
 

@@ -582,49 +582,32 @@ def test_whole_numbers_of_a_template_are_parameters_to_confirm(
 
 
 @pytest.mark.parametrize(
-    ("pragmas", "signature", "group", "grid"),
-    [
-        ("#pragma range 1,9\n#define BLOCK 4", "f(float *y, int m, int n)",
-         "[BLOCK]", '["ceil_div(n, BLOCK)"]'),
-        ("#pragma range 1,9\n#define TILE_Y 4\n#pragma range 1,9\n#define TILE_X 4",
-         "f(float *y, int m, int n)",
-         "[TILE_X, TILE_Y]", '["ceil_div(n, TILE_X)", "ceil_div(m, TILE_Y)"]'),
-        ("#pragma range 1,9\n#define DEPTH 4", "f(float *y, int n)",
-         "[64]", '["ceil_div(n, 64)"]'),
-        ("#pragma range 1,9 launch\n#define W 4", "__launch_bounds__(W) f(float *y, int n)",
-         "[W]", '["ceil_div(n, W)"]'),
-    ],
-)  # fmt: skip
-def test_the_launch_is_guessed_from_roles_and_integers(
-    tmp_path: Path, pragmas: str, signature: str, group: str, grid: str
-) -> None:
-    text = _space(tmp_path, f'{pragmas}\nextern "C" __global__ void {signature} {{}}\n')
-    assert _line(text, "group:") == f"group: {group}"
-    assert _line(text, "grid:") == f"grid: {grid}"
-
-
-@pytest.mark.parametrize(
     ("define", "body", "features", "group", "along"),
     [
-        ("#define TILE 16", "threadIdx . y", "int width, int height", "TILE, TILE",
-         ["width", "height"]),
-        ("#define TILE 16", "threadIdx.x + blockDim.y", "int width, int height", "TILE", ["width"]),
-        ("#define X 16\n#define Y 16", "0", "int M, int N, int K", "X, Y", ["N", "M"]),
-        ("#define DEPTH 3", "blockIdx.y", "int hA, int wA, int wB", "16, 16", ["wB", "hA"]),
-        ("#define DEPTH 3", "get_global_id(2)", "int nx, int ny, int nz", "8, 8, 8",
-         ["nx", "ny", "nz"]),
-        ('#include "portable.h"\n#define RBLOCK 64', "THREAD_X", "int n", "RBLOCK", ["n"]),
+        ("#define TILE 16", "threadIdx . y", "width height", "TILE TILE", "width height"),
+        ("#define TILE 16", "threadIdx.x + blockDim.y", "width height", "TILE", "width"),
+        ("#define X 16\n#define Y 16", "0", "M N K", "X Y", "N M"),
+        ("#define DEPTH 3", "blockIdx.y", "hA wA wB", "16 16", "wB hA"),
+        ("#define DEPTH 3", "get_global_id(2)", "nx ny nz", "8 8 8", "nx ny nz"),
+        ('#include "portable.h"\n#define RBLOCK 64', "THREAD_X", "n", "RBLOCK", "n"),
+        ("#pragma range 1,9\n#define BLOCK 4", "0", "m n", "BLOCK", "n"),
+        ("#pragma range 1,9\n#define TILE_Y 4\n#pragma range 1,9\n#define TILE_X 4", "0", "m n",
+         "TILE_X TILE_Y", "n m"),
+        ("#pragma range 1,9\n#define DEPTH 4", "0", "n", "64", "n"),
+        ("#pragma range 1,9 launch\n#define W 4", "0", "n", "W", "n"),
     ],
 )  # fmt: skip
-def test_the_group_has_the_dimensions_that_the_kernel_uses(
-    tmp_path: Path, define: str, body: str, features: str, group: str, along: list[str]
+def test_the_launch_has_the_sizes_and_dimensions_that_the_source_tells(
+    tmp_path: Path, define: str, body: str, features: str, group: str, along: str
 ) -> None:
     names = " + ".join(re.findall(r"define (\w+)", define))
-    text = f"{define}\n__global__ void f(float *y, {features}) {{ y[{body}] = {names}; }}\n"
-    space = _space(tmp_path, text)
-    sizes = group.split(", ")
-    assert _line(space, "group:") == f"group: [{group}]"
-    grid = ", ".join(f'"ceil_div({n}, {s})"' for n, s in zip(along, sizes, strict=True))
+    bounds = "__launch_bounds__(W)" if names == "W" else ""
+    arguments = ", ".join(f"int {name}" for name in features.split())
+    head = f"__global__ void {bounds} f(float *y, {arguments})"
+    space = _space(tmp_path, f"{define}\n{head} {{ y[{body}] = {names}; }}\n")
+    sizes = group.split()
+    assert _line(space, "group:") == f"group: [{', '.join(sizes)}]"
+    grid = ", ".join(f'"ceil_div({n}, {s})"' for n, s in zip(along.split(), sizes, strict=True))
     assert _line(space, "grid:") == f"grid: [{grid}]"
 
 

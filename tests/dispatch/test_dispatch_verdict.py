@@ -16,12 +16,10 @@ from harness.dispatch.learners import Fixed, Static
 from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.verdict import (
     Slowdowns,
-    compare,
     geometric_mean,
     held_out,
     held_out_slowdowns,
     in_hindsight,
-    least_gain,
 )
 from harness.models.folds import fold_count, grouped_folds
 
@@ -121,15 +119,15 @@ def test_no_gain_is_seldom_told_as_one(groups: int) -> None:
     alarms = 0
     for _ in range(400):
         noise = np.repeat(random.standard_normal(groups), 2) + random.standard_normal(2 * groups)
-        ratio = compare(printed(noise.tolist(), inputs.tolist()), printed([0.0] * len(noise))).ratio
+        ratio = printed(noise.tolist(), inputs.tolist()).over(printed([0.0] * len(noise))).ratio
         alarms += ratio.high < 1
     assert alarms <= 0.05 * 400
 
 
 def test_better_is_what_the_whole_interval_tells() -> None:
     slow = printed([0.3, 0.2, 0.4, 0.3])
-    assert compare(printed([0.0, 0.0, 0.1, 0.1]), slow).is_better
-    lucky = compare(printed([0.5, 0.5, 0.5, -1.5]), slow)
+    assert printed([0.0, 0.0, 0.1, 0.1]).over(slow).is_better
+    lucky = printed([0.5, 0.5, 0.5, -1.5]).over(slow)
     assert lucky.ratio.value < 1.0
     assert not lucky.is_better
     assert (lucky.wins, lucky.losses) == (1, 3)
@@ -154,16 +152,16 @@ def test_the_interval_of_groups_is_that_of_their_sums() -> None:
 
 
 def test_a_tie_is_neither_won_nor_lost() -> None:
-    found = compare(printed([0.1, 0.2 + 1e-12, 0.3, 0.5]), printed([0.2, 0.2, 0.2, 0.2 - 1e-12]))
+    found = printed([0.1, 0.2 + 1e-12, 0.3, 0.5]).over(printed([0.2, 0.2, 0.2, 0.2 - 1e-12]))
     assert (found.wins, found.losses) == (1, 2)
-    equal = compare(printed([0.2 - 1e-12]), printed([0.2]))
+    equal = printed([0.2 - 1e-12]).over(printed([0.2]))
     assert (equal.wins, equal.losses) == (0, 0)
 
 
 def test_the_least_gain_is_that_whose_interval_reaches_highest() -> None:
     one = printed([0.0, 0.0, 0.1, 0.1])
     far, near = printed([0.9, 1.0, 0.9, 1.0]), printed([0.1, 0.2, 0.1, 0.2])
-    assert least_gain(one, [far, near, far]) == compare(one, near)
+    assert one.least_gain([far, near, far]) == one.over(near)
 
 
 def test_worst_and_near_are_of_the_inputs() -> None:

@@ -12,7 +12,7 @@ from harness.core.records import Config
 from harness.dispatch import most as module
 from harness.dispatch.ensemble import EnsembleLearner
 from harness.dispatch.matrix import Matrix, make_matrix
-from harness.dispatch.most import AtMost, best_portfolio, portfolio_rows, portfolios
+from harness.dispatch.most import best_portfolio, limited, portfolio_rows, portfolios
 from harness.dispatch.study import QUICK, Study
 from harness.dispatch.tree import TreeLearner
 
@@ -45,7 +45,7 @@ def test_dispatcher_has_no_more_configurations() -> None:
     matrix = drawn(0)
     for learner in (TreeLearner(), EnsembleLearner()):
         assert len(learner.fit(matrix, 0).portfolio) > 2
-        learnt = AtMost(learner, 2).fit(matrix, 0)
+        learnt = limited(learner, 2).fit(matrix, 0)
         assert len(learnt.portfolio) == 2
         assert set(learnt.indices(matrix.features, matrix.applies)) == set(learnt.portfolio)
 
@@ -54,8 +54,8 @@ def test_inputs_that_nothing_serves_are_left_to_the_caller() -> None:
     matrix = drawn(0)
     matrix.applies[0, 1:] = False
     matrix.applies[1:, 0] = False
-    (one,) = AtMost(TreeLearner(), 1).fit(matrix, 0).portfolio
-    found = AtMost(TreeLearner(), 1).fit(matrix, 0).indices(matrix.features, matrix.applies)
+    (one,) = limited(TreeLearner(), 1).fit(matrix, 0).portfolio
+    found = limited(TreeLearner(), 1).fit(matrix, 0).indices(matrix.features, matrix.applies)
     assert found.tolist() == [-1, *[one] * 23]
 
 

@@ -13,7 +13,7 @@ from harness.core.arrays import Array, Flags, Indices
 from harness.core.records import Config
 from harness.dispatch.growing import Grown
 from harness.dispatch.matrix import Matrix, make_matrix
-from harness.dispatch.portfolio import costs, greedy_portfolio, node_orders, static_order
+from harness.dispatch.portfolio import greedy_portfolio, node_orders, static_order
 
 
 def table(time_s: Array, applies: Flags | None = None) -> Matrix:
@@ -24,9 +24,9 @@ def table(time_s: Array, applies: Flags | None = None) -> Matrix:
 
 def test_what_does_not_apply_costs_more_than_the_worst_that_does() -> None:
     applies = np.array([[True, False], [True, True]])
-    found = costs(table(np.array([[1.0, 1.0], [1.0, 2.0]]), applies))
+    found = table(np.array([[1.0, 1.0], [1.0, 2.0]]), applies).costs
     assert found == pytest.approx(np.array([[0, 2 * math.log(2) + 1], [0, math.log(2)]]))
-    alone = costs(table(np.array([[1.0, 1.0]]), np.array([[True, False]])))
+    alone = table(np.array([[1.0, 1.0]]), np.array([[True, False]])).costs
     assert alone == pytest.approx(np.array([[0.0, 1.0]]))
 
 

@@ -27,10 +27,9 @@ from harness.dispatch.study import (
     STATIC,
     Study,
     ratio_text,
-    sentence,
 )
 from harness.dispatch.text import shown_tree, tree_lines, why_nothing
-from harness.dispatch.verdict import PairedComparison, Slowdowns, compare
+from harness.dispatch.verdict import PairedComparison, Slowdowns
 from harness.display.across import choice_sections, print_rule
 from harness.display.text import print_section
 from harness.models.columns import Column, ColumnKind, TunedRange, tuned_range
@@ -249,9 +248,9 @@ def test_a_dispatcher_gains_nothing_over_a_static_choice_that_held_out_inputs_mi
     time_s = np.where(np.column_stack([wants, ~wants]), 1.0, 1.1)
     found = Study.of(make_matrix(features, (SMALL, LARGE), time_s, default=0), [STATIC, First()])
     assert found.slowdowns[STATIC.name].near == 0
-    assert compare(found.slowdowns["tree"], found.slowdowns[STATIC.name]).is_better
+    assert found.slowdowns["tree"].over(found.slowdowns[STATIC.name]).is_better
     assert not found.gain("tree").is_better
-    assert "slower on 0, within noise" in sentence(found, "tree")
+    assert "slower on 0, within noise" in found.sentence("tree")
 
 
 def test_a_tree_that_follows_noise_is_not_told_as_a_gain() -> None:
@@ -260,7 +259,7 @@ def test_a_tree_that_follows_noise_is_not_told_as_a_gain() -> None:
     time_s = np.exp(0.2 * random.standard_normal((24, 5)))
     configs = tuple(Config({"BLOCK": place}) for place in range(5))
     found = Study.of(make_matrix(features, configs, time_s, default=0), WITHOUT_ENSEMBLE)
-    assert "is faster than" not in sentence(found, "tree")
+    assert "is faster than" not in found.sentence("tree")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.core.errors import BackendUnavailable, UsageError
-from harness.core.flag_file import FlagFile
+from harness.core.program import FlagFile
 from harness.core.records import Input
 from harness.fleet.bundle import Bundle, pack
 from harness.space_file import Spec, load_spec, make_spec

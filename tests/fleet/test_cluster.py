@@ -104,8 +104,7 @@ def test_calls_of_many_threads_are_each_answered(
     with ThreadPoolExecutor(9) as threads:
         waiting = threads.submit(actors[address].call, "wait")
         echoes = threads.map(
-            lambda number: [actor.call("echo", number) for actor in actors.values()],
-            range(50),
+            lambda number: [actor.call("echo", number) for actor in actors.values()], range(50)
         )
         assert list(echoes) == [[number, number] for number in range(50)]
         assert not waiting.done()
@@ -117,9 +116,7 @@ def test_calls_of_many_threads_are_each_answered(
     )
 
 
-def test_errors_of_a_worker_are_raised_here_and_any_other_fault_counts_as_lost(
-    two: Two,
-) -> None:
+def test_errors_of_a_worker_are_raised_here_and_any_other_fault_counts_as_lost(two: Two) -> None:
     _, cluster, _ = two
     (address, _) = sorted(cluster.alive())
     echo = cluster.start(address, Echo)

@@ -103,9 +103,7 @@ def fleet_of(tmp_path: Path) -> Join:
     spec = write_program(tmp_path)
 
     def opened(
-        cluster: FakeCluster,
-        names: Sequence[str] = ("GPU",),
-        most: int = 9,
+        cluster: FakeCluster, names: Sequence[str] = ("GPU",), most: int = 9
     ) -> tuple[Fleet, Callable[[], set[str]]]:
         request = FleetRequest("tcp://127.0.0.1:1", names, most, False, "this", print)
         fleet = Fleet(spec, request, cast(Any, cluster))

@@ -145,11 +145,7 @@ def _raise(error: Exception) -> Garble:
     ],
 )
 def test_garbage_is_a_fault_of_the_worker(
-    faults: Spec,
-    remote: Measurer,
-    monkeypatch: pytest.MonkeyPatch,
-    garble: Garble,
-    message: str,
+    faults: Spec, remote: Measurer, monkeypatch: pytest.MonkeyPatch, garble: Garble, message: str
 ) -> None:
     space, configs = space_of(faults, remote), [fault("none", 8), fault("none", 16)]
     with monkeypatch.context() as patch:

@@ -90,10 +90,7 @@ CASES: dict[str, Sequence[str]] = {
         "check missing.yaml",
     ],
     "check_json": ["check rows.yaml SPACES/blur_gcc.yaml --no-compile --json"],
-    "export": [
-        "export times.db --format csv --output t.csv",
-        "export times.db --output t4.json",
-    ],
+    "export": ["export times.db --format csv --output t.csv", "export times.db --output t4.json"],
     "report": ["report rows.db -o page.html"],
     "dispatch": [
         "dispatch rows.db -o out --spec rows.yaml",

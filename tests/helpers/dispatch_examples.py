@@ -23,13 +23,7 @@ from harness.dispatch.choice import Choice, CostTree, DispatchProgram, Leaf, Nod
 from harness.dispatch.dispatcher import Dispatcher, Provenance
 from harness.dispatch.features import Feature, Type, features_of
 from harness.dispatch.package import files_of
-from harness.models.columns import (
-    Column,
-    ColumnKind,
-    LinearTerm,
-    TunedRange,
-    column_values,
-)
+from harness.models.columns import Column, ColumnKind, LinearTerm, TunedRange, column_values
 
 STRICT = ("-Wall", "-Wextra", "-pedantic", "-Wconversion", "-Werror")
 

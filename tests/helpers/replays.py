@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from harness.analysis.inputs import InputReport
+from harness.core.errors import HostModuleError
 from harness.core.records import (
     Config,
     Environment,
@@ -52,8 +55,25 @@ search: {test_limit: 40}
 RECORDED = SPACE.replace("max: 64, default: 8", "max: 4, default: 2")
 """The same in 6,384 points, for what reads a recording of all of it: SPACE has 102,144."""
 
+
+def small_space(parameters: str, *inputs: int, more: str = "", name: str = "small") -> str:
+    """A space with a feature n, for kernels of which only the times are asked."""
+    values = ", ".join(f"{{n: {n}}}" for n in inputs)
+    return (
+        f"name: {name}\nkernel: {{function: kernel, source: kernel.cl, host: kernel.py}}\n{more}"
+        f"parameters: {{{parameters}}}\nlaunch: {{group: [BLOCK], grid: [n]}}\n"
+        f"inputs: {{features: [n], values: [{values}]}}\n"
+    )
+
+
+BLOCKS_AND_TILES = (
+    "BLOCK: {values: [16, 32, 64, 256], default: 256}, TILE: {values: [1, 2], default: 1}"
+)
+
 KERNEL = "kernel BLOCK TILE UNROLL DEPTH LAYOUT CACHE A B"
 HOST = "def arguments(features, rng): ...\n\n\ndef reference(arguments): ...\n"
+
+BROKEN = "kernel.py: arguments() raised"
 
 Times = Callable[[Input, Config], float]
 
@@ -110,13 +130,19 @@ class FormulaMeasurer(ReplayMeasurer):
     is_replay = False
 
     def __init__(
-        self, times: Times = formula_s, stop_after: int | None = None, interleaves: bool = False
+        self,
+        times: Times = formula_s,
+        stop_after: int | None = None,
+        interleaves: bool = False,
+        broken: Mapping[Input, int] = MappingProxyType({}),
     ) -> None:
+        """The host module raises on `broken` inputs, after so many measurements of each."""
         environment = Environment("replay", "formula", "none", "recorded", "recorded")
         super().__init__({}, environment)
         self._times = times
         self._stop_after = stop_after
         self._interleaves = interleaves
+        self._broken = broken
         self.asked: list[tuple[Input, Config]] = []
 
     def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
@@ -124,6 +150,8 @@ class FormulaMeasurer(ReplayMeasurer):
         if self._stop_after is not None and len(self.asked) >= self._stop_after:
             raise KeyboardInterrupt
         self.asked.append((problem, config))
+        if [asked for asked, _ in self.asked].count(problem) > self._broken.get(problem, math.inf):
+            raise HostModuleError(BROKEN)
         return recorded(self._times, problem, config)
 
     def measure_interleaved(

@@ -111,7 +111,7 @@ class Search:
 
     def add(self, measurement: Measurement, stage: str = "search") -> int:
         """Add a test, and do not commit it."""
-        row = self.store.add_measurement(self.run_id, self.plan, stage, measurement)
+        (row,) = self.store.add_measurements(self.run_id, self.plan, stage, [measurement])
         result = record_result(self.store, self.plan, self.tuning_run_id, measurement)
         self.store.add_tests(self.run_id, self.ordinal, [result], [row], [REQUESTOR])
         return row

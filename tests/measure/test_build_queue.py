@@ -20,7 +20,7 @@ from harness.measure.builds.queue import BuildCache, BuildQueue, digests
 from harness.measure.devices import Backend
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.space import ConstrainedSpace
-from harness.space.launches import make_program
+from harness.space.constrained import make_program
 from harness.space_file import Spec, load_spec
 from tests.helpers.fake_kernels import FIVE, FOUR, OpenFake, write_fake
 from tests.helpers.fakes import FakeBackend, read_journal
@@ -155,23 +155,21 @@ class _Aborting(FakeBackend):
     def open_device(self):
         os.abort()
 
+    def open_compiler(self):
+        os.abort()
+
 
 @pytest.mark.usefixtures("fake_processes")
 def test_compiler_that_dies_is_a_failed_build(fake_spec: Spec) -> None:
     space = ConstrainedSpace.of(fake_spec, FOUR, None, "opencl")
     program = make_program(fake_spec, space, space.default, "opencl")
-    builds = BuildQueue(_AbortingCompiler("opencl", "opencl", "a fake"), "it dies")
+    builds = BuildQueue(_Aborting("opencl", "opencl", "a fake"), "it dies")
     try:
         for _ in range(2):
             with pytest.raises(BuildFailed, match="the compiler's process died of SIGABRT"):
                 builds.finish(program)
     finally:
         builds.close()
-
-
-class _AbortingCompiler(FakeBackend):
-    def open_compiler(self):
-        os.abort()
 
 
 # ------------------------------------------------------------------------------------------ on disk

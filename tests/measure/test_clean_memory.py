@@ -12,13 +12,7 @@ import pytest
 from harness.core.errors import LaunchFailed
 from harness.core.program import Argument, Contents, Launch
 from harness.core.records import Outcome
-from harness.measure.bound import (
-    ZONE_BYTES,
-    StrayWrite,
-    stray_write,
-    zone_bytes,
-    zone_content,
-)
+from harness.measure.bound import ZONE_BYTES, StrayWrite, stray_write, zone_bytes, zone_content
 from harness.measure.kernels.data import KernelJob
 from harness.measure.kernels.device_process import DeviceWorker
 from harness.measure.process.child import ChildLost

@@ -7,7 +7,7 @@ import itertools
 import math
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -434,56 +434,23 @@ def test_occasions_together_have_the_largest_error() -> None:
 # ------------------------------------------------------------------------- the whole claim
 
 
-@dataclass
-class Counts:
-    """How many pairs of kernels ended in which claim, and the errors of the times."""
-
-    equal: int = 0
-    right: int = 0
-    wrong: int = 0
-    errors: list[float] = field(default_factory=list)
-
-
-def simulated(pairs: int, *, known: bool) -> Counts:
-    """Measure kernels of 2 to 8 ticks, which begin in step with the clock, beside equal ones and
-    beside ones that are 2 % slower; the tick is `known` or not."""
-    rng, counts = random.Random(1), Counts()
-    for _ in range(pairs):
+def test_claims_are_right_once_the_tick_is_known() -> None:
+    """Kernels of 2 to 8 ticks, which begin in step with the clock, beside equal ones and beside
+    ones that are 2 % slower. Where the tick is not known, 20 % of equal ones seem to differ."""
+    rng, errors = random.Random(1), list[float]()
+    shown: dict[bool, list[float]] = {False: [], True: []}
+    for gap in (0.0, 0.02) * 60:
         true_s = rng.uniform(2.0, 8.0) * TICK_S
-        for gap in (0.0, 0.02):
-            slower, faster = trial.measure_interleaved(
-                [
-                    TickingRunner(time_s, TICK_S, TICK_S if known else 0.0, rng.random(), rng)
-                    for time_s in (true_s * (1 + gap), true_s)
-                ],
-                ROUNDS,
-                rng.randrange(1 << 30),
-            )
-            counts.errors.append(abs(faster.time_s / true_s - 1))
-            ratio = time_ratio(slower.timing, faster.timing)
-            if not gap:
-                counts.equal += ratio.is_significant
-            elif ratio.is_significant:
-                counts.right += ratio.value > 1
-                counts.wrong += ratio.value < 1
-    return counts
-
-
-@pytest.fixture(scope="module")
-def counts() -> dict[bool, Counts]:
-    return {known: simulated(60, known=known) for known in (False, True)}
-
-
-def test_equal_kernels_are_not_called_different_once_the_tick_is_known(counts) -> None:
-    assert counts[False].equal >= 12
-    assert counts[True].equal == 0
-
-
-def test_the_slower_of_two_kernels_is_not_called_faster_once_the_tick_is_known(counts) -> None:
-    assert counts[False].wrong >= 3
-    assert counts[True].wrong == 0
-    assert counts[True].right > counts[False].right / 2
-
-
-def test_times_are_ten_times_nearer_once_the_tick_is_known(counts) -> None:
-    assert np.median(counts[True].errors) < np.median(counts[False].errors) / 8
+        runners = [
+            TickingRunner(time_s, TICK_S, TICK_S, rng.random(), rng)
+            for time_s in (true_s * (1 + gap), true_s)
+        ]
+        slower, faster = trial.measure_interleaved(runners, ROUNDS, rng.randrange(1 << 30))
+        errors.append(abs(faster.time_s / true_s - 1))
+        ratio = time_ratio(slower.timing, faster.timing)
+        if ratio.is_significant:
+            shown[gap > 0].append(ratio.value)
+    assert shown[False] == [], "equal kernels are not called different"
+    assert len(shown[True]) > 20
+    assert min(shown[True]) > 1, "the slower one is not called faster"
+    assert np.median(errors) < 0.005

@@ -16,7 +16,7 @@ from harness.measure.cuda.nvcc import Nvcc
 from harness.measure.devices import Backend
 from harness.measure.opencl.driver import OpenClCompiler, usable_devices
 from harness.space import ConstrainedSpace
-from harness.space.launches import make_program
+from harness.space.constrained import make_program
 from harness.space_file import Spec, load_spec
 from tests.helpers.compilers import needs_nvcc
 

@@ -1,4 +1,5 @@
-"""The calls of NVIDIA's driver, by each Python package that makes them."""
+"""The calls of NVIDIA's driver, by each Python package that makes them, and the clock around
+launches; on a GPU where there is one, else over its stand-in."""
 
 from __future__ import annotations
 
@@ -7,16 +8,23 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from harness.core.program import Program
+from harness.core.program import Binary, Launch, Program
 from harness.measure.cuda.bindings import BindingsDriver, CudaDriver, LaunchShape, SharedWords
+from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.gpus import PACKAGE, PYCUDA, list_gpus, load_driver
 from harness.measure.cuda.nvcc import Nvcc, find_nvcc
-from harness.measure.cuda.stream import PTX, WAIT_FOR_HOST, CudaKernels
+from harness.measure.cuda.stream import LEAST_NS, PTX, WAIT_FOR_HOST, CudaKernels, clock_of
+from harness.measure.kernels.data import KernelData, KernelJob
+from harness.measure.kernels.runner import measure_interleaved, measure_kernel
+from harness.stats.timing import Sampling
+from tests.helpers.compilers import CUDA_TWICE
+from tests.helpers.fake_kernels import fake_job
 from tests.helpers.stub_driver import StubDriver, build_stub, needs_pycuda, wanted_calls
 
 pytestmark = pytest.mark.gpu
@@ -91,7 +99,6 @@ def test_assembler_takes_the_kernels(arch, tmp_path):
     subprocess.run(command, check=True)
 
 
-@pytest.mark.gpu
 class TestOnADevice:
     @pytest.fixture
     def kernels(self, driver: CudaDriver) -> CudaKernels:
@@ -158,3 +165,140 @@ def test_driver_without_a_call_that_pycuda_needs_is_reported_with_its_cure(stub,
     assert "BackendUnavailable: PyCUDA needs a newer NVIDIA driver" in done.stderr
     assert f"undefined symbol: {newest}" in done.stderr
     assert "Update the driver" in done.stderr
+
+
+# ------------- The clock around CUDA launches, on a GPU where there is one, else over its stand-in
+
+
+KERNEL_NS = 1500
+X = np.ones(1 << 16, np.float32)
+DATA = KernelData({"x": X, "y": np.zeros_like(X)}, {"y": 2 * X}, ())
+TWICE = Launch("twice", (256,), (X.size // 256,), ("x", "y"))
+
+
+# ------------------------------------------------------------------------- arithmetic
+
+
+@pytest.mark.parametrize(
+    ("rows", "mhz"),
+    [
+        ([(7, 100, 7 + 99_000, 100 + 50_000)], 1980),
+        ([(10**12, 100, 10**12 + 50_000, 50_100), (5, 90, 50_005, 50_090)], 1000),
+        ([(0, 100, 60_000, 100_100), (0, 100, 100_000, 100_100)], 1000),  # one was idle
+        ([(0, 0, 10**9, 100), (10**9, 100, 0, 0), (0, 0, 0, 0)], None),  # none was read twice
+    ],
+)
+def test_clock_is_the_highest_of_cycles_over_time_of_one_multiprocessor(
+    rows: list[tuple[int, int, int, int]], mhz: float | None
+) -> None:
+    assert clock_of(np.array(rows, np.uint64)) == mhz
+
+
+# ------------------------------------------------------------------------- on a device
+
+
+@pytest.fixture(scope="module")
+def binary(nvidia: None) -> Binary:
+    return Nvcc(list_gpus()[0].arch).compile(Program(CUDA_TWICE, (), ()))
+
+
+def test_clock_of_a_device_is_plausible(binary: Binary) -> None:
+    device = CudaDevice()
+    device.bind(DATA.arguments)
+    device.launch(device.load(binary), [TWICE])
+    mhz = device.sm_clock_mhz()
+    assert 100 < mhz < 5000
+
+
+@pytest.fixture
+def device(stub: StubDriver, monkeypatch: pytest.MonkeyPatch) -> Iterator[CudaDevice]:
+    """A device of the stand-in, whose kernels take KERNEL_NS at its full clock of 1980 MHz."""
+    monkeypatch.setenv("CUDA_STUB_KERNEL_NS", str(KERNEL_NS))
+    device = CudaDevice()
+    device.bind(DATA.arguments)
+    return device
+
+
+def clocks_of_launches(device: CudaDevice, binary: Binary, count: int) -> list[float | None]:
+    module = device.load(binary)
+    found = []
+    for _ in range(count):
+        device.launch(module, (TWICE,))
+        found.append(device.sm_clock_mhz())
+    return found
+
+
+@pytest.mark.parametrize("tick_ns", [1, 32, 1024, 1_000_000])
+def test_clock_of_each_launch_is_known_whatever_the_steps_of_the_time(
+    tick_ns: int, device: CudaDevice, binary: Binary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_STUB_TICK_NS", str(tick_ns))
+    monkeypatch.setenv("CUDA_STUB_SM_MHZ", "1980,1980,1500,990")
+    first, *later = clocks_of_launches(device, binary, 4)[1:]
+    # Up to one step before the launch, the clock is still that of the launch before.
+    slack = 1.02 if tick_ns < 10_000 else 2
+    for mhz, before, now in zip(later, (1980, 1500), (1500, 990), strict=True):
+        assert 0.98 * now <= mhz <= min(slack * now, 1.02 * before)
+    assert first == pytest.approx(1980, rel=0.001)
+
+
+def test_clock_is_unknown_and_not_read_where_the_time_stands_still(
+    stub: StubDriver, binary: Binary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_STUB_TICK_NS", "100000000000")
+    device = CudaDevice()
+    device.bind(DATA.arguments)
+    stub.calls()
+    assert clocks_of_launches(device, binary, 2) == [None, None]
+    assert not [call for call in stub.calls() if "_clock" in call]
+
+
+def test_launches_do_not_begin_in_step_with_the_time(
+    device: CudaDevice, binary: Binary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In step, all of them would take one tick, or all two."""
+    monkeypatch.setenv("CUDA_STUB_TICK_NS", "1024")
+    module = device.load(binary)
+    device.launch(module, (TWICE,))
+    times_s = [device.launch(module, (TWICE,)) for _ in range(100)]
+    # Four standard errors of a mean of 1.46 ticks.
+    assert np.mean(times_s) == pytest.approx(KERNEL_NS * 1e-9, abs=0.21e-6)
+
+
+def test_reading_the_clock_is_in_no_time(device: CudaDevice, binary: Binary) -> None:
+    module = device.load(binary)
+    device.launch(module, (TWICE,))
+    assert device.launch(module, (TWICE,)) == pytest.approx(KERNEL_NS * 1e-9)
+    assert KERNEL_NS < LEAST_NS
+    assert device.launch(module, (TWICE, TWICE)) == pytest.approx(2 * KERNEL_NS * 1e-9)
+
+
+# ------------------------------------------------------------------------- measurements
+
+
+def job(binary: Binary, **sampling: float) -> KernelJob:
+    three = Sampling(repeats=3, min_repeats=3, precision=0.0, **sampling)
+    return fake_job(binary=binary, launches=(TWICE,), sampling=three)
+
+
+def test_gpu_that_raises_its_clock_is_warmed_up_in_rounds_too(
+    stub: StubDriver, device: CudaDevice, binary: Binary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rising = ",".join(str(mhz) for mhz in range(400, 1980, 100))
+    monkeypatch.setenv("CUDA_STUB_SM_MHZ", f"{rising},1980")
+    found = measure_interleaved(device, [DATA], [job(binary, warmup_time_s=0.03)] * 2, rounds=2)
+    for each in found:
+        assert min(each.timing.samples_s) > 0
+        assert max(each.timing.samples_s) < 1.1 * KERNEL_NS * 1e-9
+        assert "throttled_samples" not in each.observed
+    assert len([call for call in stub.calls() if "cuLaunchKernel twice" in call]) > 8
+
+
+def test_locked_clock_costs_some_samples_once(
+    device: CudaDevice, binary: Binary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_STUB_SM_MHZ", "990")
+    first, second = (measure_kernel(device, DATA, job(binary)) for _ in range(2))
+    assert first.observed["throttled_samples"] == 5
+    assert "throttled_samples" not in second.observed
+    assert second.observed["sm_clock_mhz"] == pytest.approx(990, rel=0.001)

@@ -34,7 +34,7 @@ from harness.measure.kernels.runner import BIT_EXACT
 from harness.models.columns import TunedRange
 from harness.results.notes import Notes, file_lines, files_of_flags
 from harness.space import ConstrainedSpace
-from harness.space.launches import make_program
+from harness.space.constrained import make_program
 from harness.space_file import Parameter, Spec, flag_files, load_spec
 from tests.helpers.compilers import fake_nvcc, needs_gcc, needs_nvcc
 from tests.helpers.dispatch_examples import PROVENANCE
@@ -367,15 +367,9 @@ def test_files_of_one_content_are_one_value_with_a_notice(loaded, packs: Path) -
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (
-            "{controls: {files: nowhere/*.acf}}",
-            r"`nowhere/\*.acf` matches no file; patterns",
-        ),
+        ("{controls: {files: nowhere/*.acf}}", r"`nowhere/\*.acf` matches no file; patterns"),
         ("{controls: {files: packs/folde*}}", r"`packs/folde\*` matches no file, only 1 folder"),
-        (
-            "{controls: {files: packs/fats.acf}}",
-            r"fats.acf does not exist \(did you mean .*fast.",
-        ),
+        ("{controls: {files: packs/fats.acf}}", r"fats.acf does not exist \(did you mean .*fast."),
         ("{controls: {files: packs/}}", r"such as `packs/\*`"),
         ("{controls: {files: packs}}", r"packs is a folder; name its files, such as `packs/\*`"),
         ("{controls: {files: packs/gone.lnk}}", r"gone.lnk does not exist"),
@@ -392,10 +386,7 @@ def test_files_of_one_content_are_one_value_with_a_notice(loaded, packs: Path) -
         ("{controls: {file: packs/*.acf}}", r"must be `boolean`, .* or `{files: ..}`, but got {\""),
         ("{controls: {files: packs/*.acf, value: 3}}", r"`value` is not a key here"),
         ("{controls: {files: packs/*.acf, option: -x}}", r"must contain {value}"),
-        (
-            "{controls: {files: 'packs/**/*.txt'}}",
-            r"same\.txt and .*same\.txt have one name and",
-        ),
+        ("{controls: {files: 'packs/**/*.txt'}}", r"same\.txt and .*same\.txt have one name and"),
         ("[controls]", r"`controls` needs files; write `{controls: {files: PATTERN}}`"),
         ("[{fmad: {files: packs/*.acf}}]", "`fmad` takes no files"),
         ("[{contrls: {files: packs/*.acf}}]", r"did you mean `controls`\?"),

@@ -11,12 +11,7 @@ from unittest import mock
 
 import pytest
 
-from harness.core.errors import (
-    BackendUnavailable,
-    DataDoesNotFit,
-    HostModuleError,
-    LaunchFailed,
-)
+from harness.core.errors import BackendUnavailable, DataDoesNotFit, HostModuleError, LaunchFailed
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason
 from harness.measure.devices import Backend
 from harness.measure.kernels.measurer import KernelMeasurer

@@ -212,17 +212,6 @@ class _Unwritable(FakeCompiler):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/tmp/some")
 
 
-FULL_HOST = """\
-import errno, os
-
-def arguments(features, rng):
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/tmp/some")
-
-def reference(arguments):
-    return {}
-"""
-
-
 def test_full_disk_ends_the_run_with_one_clear_error(run: Callable[..., Run]) -> None:
     begun = run(kind=FullDisk)
     for _ in range(2):

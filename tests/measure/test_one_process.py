@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -26,9 +26,13 @@ import numpy as np
 folder = os.path.dirname(os.path.abspath(__file__))
 if folder not in sys.path:
     sys.path.insert(0, folder)
-from values_of_this_host import VALUE
+
+def observe(config):
+    from values import VALUE
+    return {"value": VALUE}
 
 def arguments(features, rng):
+    from values import VALUE
     x = np.full(features["n"], VALUE)
     return {"x": x, "y": np.zeros_like(x)}
 
@@ -51,68 +55,29 @@ measure: {warmup: 1, repeats: 2}
 JOB = fake_job()
 
 
-def worker_of(device: FakeDevice) -> DeviceWorker:
-    return DeviceWorker(DeviceBackend("fake", "fake", "a fake", opened=device))
-
-
-@pytest.fixture
-def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Path]]:
-    """Two host modules of one name, each with a helper beside it, of one name as well."""
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    for value in (1, 3):
-        (tmp_path / f"{value}").mkdir()
-        (tmp_path / f"{value}" / "host.py").write_text(HOST)
-        (tmp_path / f"{value}" / "values_of_this_host.py").write_text(f"VALUE = {value}.0\n")
-    yield [tmp_path / "1" / "host.py", tmp_path / "3" / "host.py"]
-    sys.modules.pop("values_of_this_host", None)
-
-
-def test_each_host_module_finds_its_own_helper_and_its_own_data(hosts: list[Path]) -> None:
-    worker = worker_of(device := FakeDevice())
-    for host, value in ((hosts[0], 1), (hosts[1], 3), (hosts[0], 1)):
-        worker.prepare(host, FOUR)
-        assert np.all(device.bound["x"] == value)
-    for host, value in ((hosts[1], 3), (hosts[0], 1), (hosts[0], 1), (hosts[1], 3)):
-        worker.prepare(host, FOUR)
-        found = worker.run(JOB)
-        assert found.outcome is Outcome.OK, found.message
-        assert np.all(device.bound["x"] == value)
-
-
-LAZY_HOST = HOST.replace("from values_of_this_host import VALUE\n", "").replace(
-    "def arguments(features, rng):\n",
-    "def observe(config):\n"
-    "    from values import VALUE\n"
-    "    return {'value': VALUE}\n\n"
-    "def arguments(features, rng):\n"
-    "    from values import VALUE\n",
-)
-
-
-@pytest.mark.parametrize("kind", ["module", "package", "namespace", "in path"])
-def test_each_host_module_keeps_its_own_helpers_in_another_folder(
+@pytest.mark.parametrize("kind", ["beside", "module", "package", "namespace", "in path"])
+def test_each_host_module_finds_its_own_helpers_and_its_own_data(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
     hosts = [tmp_path / f"{value}" / "host.py" for value in (1, 3)]
+    lib = "." if kind == "beside" else "lib"
+    inside = {"package": "values/__init__.py", "namespace": "values/of.py"}.get(kind, "values.py")
+    text = HOST.replace("__file__))", f"__file__)) + '/{lib}'")
+    if kind == "namespace":
+        text = text.replace("values import", "values.of import")
     for value, host in zip((1, 3), hosts, strict=True):
-        text = LAZY_HOST.replace("__file__))", "__file__)) + '/lib'")
-        inside = {"package": "values/__init__.py", "namespace": "values/of.py"}.get(
-            kind, "values.py"
-        )
-        helper = host.parent / "lib" / inside
+        helper = host.parent / lib / inside
         helper.parent.mkdir(parents=True)
         helper.write_text(f"VALUE = {value}.0\n")
-        host.write_text(
-            text.replace("values import", "values.of import") if kind == "namespace" else text
-        )
+        host.write_text(text)
     if kind == "in path":  # as where the command runs in this folder
         sys.path.insert(0, str(hosts[0].parent / "lib"))
-    worker = worker_of(FakeDevice())
-    for host in hosts:
+    device = FakeDevice()
+    worker = DeviceWorker(DeviceBackend("fake", "fake", "a fake", opened=device))
+    for host, value in ((hosts[0], 1), (hosts[1], 3), (hosts[0], 1), (hosts[0], 1), (hosts[1], 3)):
         worker.prepare(host, FOUR)
-    for host, value in ((hosts[1], 3), (hosts[0], 1), (hosts[1], 3)):
-        worker.prepare(host, FOUR)
+        assert np.all(device.bound["x"] == value)
         found = worker.run(JOB)
         assert found.outcome is Outcome.OK, found.message
         assert found.observed["value"] == value, "observe() imports at each call"

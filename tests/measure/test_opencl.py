@@ -230,16 +230,8 @@ NO_VECTOR = r"c, is float2, .* passes {}; .* np\.void\("
         (VECTORS, COMPLEX | {"c": np.array([1, 2], np.float32)}, NO_VECTOR.format("an array")),
         (launch_of("large"), {"y": Y}, r"needs 16,777,216 bytes.*device has [\d,]+"),
         (launch_of("neighbours"), WITH_N, r"parameter 2 .* needs a size: .*shared"),
-        (
-            launch_of("two", shared_bytes=8),
-            {"y": Y},
-            r"2 `local` pointer parameters.* join them",
-        ),
-        (
-            launch_of("neighbours", shared_bytes=1 << 40),
-            WITH_N,
-            r"4 static, 1,099,511,627,776 dyn",
-        ),
+        (launch_of("two", shared_bytes=8), {"y": Y}, r"2 `local` pointer parameters.* join them"),
+        (launch_of("neighbours", shared_bytes=1 << 40), WITH_N, r"4 static, 1,099,511,627,776 dyn"),
         (TILE, {"y": Y}, r"takes 2 arguments.* passes 1: y"),
         (launch_of("sized", 8, 2, carveout=75), {"y": Y}, "a carveout, which OpenCL cannot set"),
         (launch_of("sized"), {"y": Y}, r"for groups of \(8, 2, 1\), but.* are \(8, 1, 1\)"),

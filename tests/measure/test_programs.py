@@ -950,7 +950,7 @@ def test_committed_example_is_built_and_run_in_processes_of_its_own(
     message = capsys.readouterr().out
     assert "  default on " in message
     assert "(n=64, steps=8): OK, " in message
-    assert "3 configurations compiled, 0 failed" in message
+    assert "3 compiled to at most 3 different machine codes, 0 not compiled" in message
 
 
 @needs_gcc
@@ -969,7 +969,7 @@ def test_check_counts_the_builds_of_a_program_by_their_results(
     assert ("#error two is too many" in target["why_failed"]) == (status == 1)
     assert check(command) == status
     text = capsys.readouterr().out
-    assert "3 configurations compiled, 1 failed" in text
+    assert "2 compiled to at most 2 different machine codes, 1 not compiled" in text
     assert "not compiled: 1 x " in text
 
 

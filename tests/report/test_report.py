@@ -18,31 +18,22 @@ from harness.core.errors import UsageError
 from harness.core.kept import Kept
 from harness.core.records import Config, Input, Measurement, Timing
 from harness.dispatch.matrix import make_matrix
+from harness.dispatch.study import QUICK
 from harness.display.inputs import noise_warning
 from harness.report import figures, plots, write_report
 from harness.report.findings import Findings
-from harness.report.page import facts_of, warnings_of
-from harness.report.reproducing import commands, when
-from harness.report.sections import sections
+from harness.report.page import facts_of, warnings_of, when_measured
+from harness.report.sections import commands, sections
 from harness.results.view import Results, read_results, the_one
-from tests.helpers.replays import FormulaMeasurer, make_spec, ran
+from tests.helpers.replays import BLOCKS_AND_TILES, FormulaMeasurer, make_spec, ran, small_space
 
-SPACE = """\
-name: small
-title: <b>A small</b> space
-kernel: {function: kernel, source: kernel.cl, host: kernel.py}
-parameters:
-  BLOCK: {values: [16, 32, 64, 256], default: 256}
-  TILE: {values: [1, 2], default: 1}
-launch: {group: [BLOCK], grid: [n]}
-inputs: {features: [n], values: [{n: 8}, {n: 16}, {n: 32}, {n: 64}, {n: 128}, {n: 256}]}
-"""
+TITLE = "title: <b>A small</b> space\n"
+SPACE = small_space(BLOCKS_AND_TILES, 8, 16, 32, 64, 128, 256, more=TITLE)
 
 
 def time_s(problem: Input, config: Config) -> float:
     """Small inputs want BLOCK=16, large ones 64; 256 with TILE=2 does not work."""
     n, block = problem["n"], config["BLOCK"]
-    assert isinstance(n, int)
     if block == 256 and config["TILE"] == 2:
         return float("inf")
     return 1e-5 * n * (1 if block == (16 if n < 50 else 64) else 3)
@@ -148,8 +139,6 @@ def noisy(measurement: Measurement) -> Measurement:
 
 def test_winners_list_only_changes_and_stand_in_full_beside(results: Results) -> None:
     winners = next(sections(Findings(results)))
-    assert winners is not None
-    assert winners.table is not None
     assert all("BLOCK=" in row[1] and "TILE=1" not in row[1] for row in winners.table.rows)
     assert winners.in_full[0] == "default: BLOCK=256, TILE=1"
     assert winners.in_full[1].startswith("(n=8): BLOCK=16, TILE=")
@@ -157,20 +146,17 @@ def test_winners_list_only_changes_and_stand_in_full_beside(results: Results) ->
 
 @pytest.mark.parametrize("pays", [True, False])
 def test_tree_and_verdict_are_shown_only_where_choosing_by_input_pays(
-    tmp_path: Path, pays: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pays: bool
 ) -> None:
+    monkeypatch.setattr(Findings, "picture", lambda *_: "")  # drawing takes seconds
+
     def formula_s(problem: Input, config: Config) -> float:
         n = problem["n"]
-        assert isinstance(n, int)
         return 1e-3 if config["BLOCK"] == (16 if n < 12 or not pays else 64) else 2e-3
 
-    values = ", ".join(f"{{n: {n}}}" for n in range(1, 25))
-    spec = make_spec(
-        tmp_path,
-        f"{SPACE[: SPACE.index('inputs:')]}inputs: {{features: [n], values: [{values}]}}\n",
-    )
+    spec = make_spec(tmp_path, small_space(BLOCKS_AND_TILES, *range(1, 25)))
     ran(spec, tmp_path / "r.db", FormulaMeasurer(formula_s), test_limit=8)
-    findings = Findings(the_one(read_results([str(tmp_path / "r.db")])))
+    findings = Findings(the_one(read_results([str(tmp_path / "r.db")])), learners=QUICK)
     found = {section.anchor: section for section in sections(findings) if section is not None}
     assert ("verdict" in found) == bool(found["choice"].lines) == pays
     assert ("Rings mark" in found["heat-map"].texts[0]) == pays
@@ -178,8 +164,11 @@ def test_tree_and_verdict_are_shown_only_where_choosing_by_input_pays(
     assert text.startswith("Which configuration" if pays else "Choosing by input (")
 
 
-def test_times_of_the_final_rounds_are_named_beside_those_of_others(results: Results) -> None:
-    found = {one.anchor: one for one in sections(Findings(results)) if one is not None}
+def test_times_of_the_final_rounds_are_named_beside_those_of_others(
+    results: Results, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Findings, "picture", lambda *_: "")
+    found = {one.anchor: one for one in sections(Findings(results, learners=QUICK)) if one}
     assert "These times are of the final rounds." in found["inputs"].texts[1]
     assert "over the best time of the same rounds" in found["by-input"].texts[0]
 
@@ -227,8 +216,8 @@ def test_when_is_from_the_first_begin_to_the_last_end(results: Results) -> None:
     first, *others, last = results.runs
     first = dataclasses.replace(first, started_at="2026-03-01T22:10:00.000+00:00")
     last = dataclasses.replace(last, last_at="2126-03-02T01:20:59.999+00:00")
-    assert when([last, *others, first]) == "2026-03-01 22:10 to 2126-03-02 01:20 UTC"
-    assert when(()) == "unknown"
+    assert when_measured([last, *others, first]) == "2026-03-01 22:10 to 2126-03-02 01:20 UTC"
+    assert when_measured(()) == "unknown"
 
 
 def test_only_builds_have_machine_code_and_shared_samples_count_once(

@@ -394,7 +394,7 @@ def test_database_that_is_being_written_can_be_merged_from(out: Path, one: Path)
     with opened(one) as store:
         search = begin_search(store)
         search.test(make_ok(1))
-        store.add_measurement(search.run_id, search.plan, "search", make_ok(2))  # not committed
+        store.add_measurements(search.run_id, search.plan, "search", [make_ok(2)])  # not committed
         merge(out, one)
         store.session.rollback()
     assert measurements(out) == [make_ok(1)]

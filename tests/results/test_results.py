@@ -250,7 +250,7 @@ def test_many_measurements_at_once_are_kept_as_one_by_one(database: str) -> None
 def test_what_was_rolled_back_is_written_again(database: str) -> None:
     with opened(database) as store:
         search = begin_search(store)
-        store.add_measurement(search.run_id, search.plan, "search", make_ok(1))
+        store.add_measurements(search.run_id, search.plan, "search", [make_ok(1)])
         store.session.rollback()
         search.test(make_failed(Outcome.TIMEOUT, 2))  # would take the rows that are gone
         search.test(make_ok(1))
@@ -273,7 +273,7 @@ with opened(sys.argv[1]) as store:
     search = begin_search(store)
     for number in range(int(sys.argv[2])):
         search.test(make_ok(number))
-    store.add_measurement(search.run_id, search.plan, "search", make_ok(999))  # not committed
+    store.add_measurements(search.run_id, search.plan, "search", [make_ok(999)])  # not committed
     print("ready", flush=True)
     time.sleep(60)
 """

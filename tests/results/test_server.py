@@ -313,10 +313,10 @@ def test_two_writers_that_wait_for_each_other_go_on(postgres: str) -> None:
 
             def crosswise() -> None:
                 configs = [make_ok(10 + number), make_ok(11 - number)]
-                store.add_measurement(search.run_id, search.plan, "final", configs[0])
+                store.add_measurements(search.run_id, search.plan, "final", [configs[0]])
                 if next(waits, False):
                     both.wait()
-                store.add_measurement(search.run_id, search.plan, "final", configs[1])
+                store.add_measurements(search.run_id, search.plan, "final", [configs[1]])
 
             store.transact(crosswise)
 
@@ -414,7 +414,7 @@ from tests.results.test_server import add, claimed, make_ok, opened
 with opened(sys.argv[1]) as store:
     search = claimed(store)
     add(store, search, *range(5))
-    store.add_measurement(search.run_id, search.plan, "search", make_ok(99))  # not committed
+    store.add_measurements(search.run_id, search.plan, "search", [make_ok(99)])  # not committed
     print("ready", flush=True)
     time.sleep(60)
 """

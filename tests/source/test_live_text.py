@@ -43,7 +43,6 @@ def test_macro_that_no_live_line_names_makes_no_difference() -> None:
         "#if __OPENCL_VERSION__ >= 120\nint b = B;\n#else\nint c;\n#endif\n",
         "#if UNKNOWN\n#define A 2\n#endif\n#if A == 2\nint b = B;\n#endif\n",
         "#if UNKNOWN\n#undef A\n#endif\n#ifndef A\nint b = B;\n#endif\n",
-        "#if UNKNOWN\n#elif A == 0\nint b = B;\n#endif\n",
     ],
 )
 def test_branch_that_the_text_does_not_decide_is_kept(text: str) -> None:
@@ -54,7 +53,6 @@ def test_branch_that_the_text_does_not_decide_is_kept(text: str) -> None:
     "text",
     [
         '#include "other.h"\n',
-        "# include <other.h>\n",
         "int line = __LINE__;\n",
         '#pragma push_macro("OTHER")\nint b;\n',
         "int b = NA\\\nME;\n",
@@ -77,11 +75,7 @@ def test_source_that_hides_what_it_names_counts_as_a_whole(text: str) -> None:
         "#define NAME 3\n#if NAME == 3\nint b = NAME;\n#endif\n",
         "#pragma unroll NAME\n",
         "#if UNKNOWN\n#define OTHER NAME\n#endif\nint b = OTHER;\n",
-        "#if UNKNOWN\n#if 1\n#define OTHER NAME\n#endif\n#endif\nint b = OTHER;\n",
-        "#ifdef UNKNOWN\n#else\n#define OTHER NAME\n#endif\nint b = OTHER;\n",
         "#if 0\n#elif UNKNOWN\n#undef NAME\n#endif\nint b = NAME;\n",
-        "#if UNKNOWN\n#define A OTHER\n#endif\n#define OTHER NAME\nint b = A;\n",
-        "#define PRAGMA(x) _Pragma(#x)\n#define UNROLL(n) PRAGMA(unroll n)\nUNROLL(NAME)\n",
         "#define OTHER NAME\nint b = OTHER;\n",
         "#define OTHER(x) x + NAME\nint b = OTHER(1);\n",
         "int b = NAME;\n#undef NAME\n",

@@ -160,7 +160,7 @@ def test_every_iteration_runs_once_whatever_the_bounds_and_sizes(tmp_path: Path)
 def test_plain_bounds_and_bodies_that_stay_in_the_loop_are_tiled(bound: str, body: str) -> None:
     text = f"#define SIZE (4 * 8)\n{TWO_LOOPS.replace('; j < m', f'; j < {bound}')}{body} }}"
     source = Source(Path("a.cl"), text, {Path("own.h"): "#define THREAD_X ((int)threadIdx.x)\n"})
-    assert source.nest_faults() == ()
+    assert source.pragma_faults() == ()
     assert "harness_j_end" in source.with_macros({"TJ": 2})
 
 
@@ -196,7 +196,7 @@ def test_a_nest_in_the_body_of_a_nest_is_tiled_too() -> None:
 def test_every_fault_of_a_file_is_reported_once() -> None:
     text = TWO_LOOPS + "break;\n#pragma tile i\n#pragma tile j:TI\nwhile (n) n--; }\n"
     text = text.replace("for (int j", "\n#pragma tile j:TI\nfor (int j").replace("break", "")
-    found = [(fault.line, fault.text) for fault in _source(text).nest_faults()]
+    found = [(fault.line, fault.text) for fault in _source(text).pragma_faults()]
     assert [line for line, _ in found] == [4, 7, 9]
     assert "found a loop that line 2 tiles, expected each loop in one" in found[0][1]
     assert found[1][1].startswith("`#pragma tile i`: found `i`, expected VARIABLE:NAME of each")
@@ -273,7 +273,7 @@ def test_loops_that_cannot_be_tiled_are_refused_at_their_line(
     tiled = "i:TI, j:TJ" if "int j" in text or text.startswith(FOR_I) else "i:TI"
     whole = f"{HEAD}#pragma tile {tiled}\n{text}\n}}\n"
     source = Source(Path("k.cu"), whole, {Path("own.h"): OWN})
-    [fault] = source.nest_faults()
+    [fault] = source.pragma_faults()
     assert message in fault.text
     assert (fault.path, fault.line) == ("k.cu", line)
     assert fault.text.startswith(f"`#pragma tile {tiled}` on line 7 cannot be carried out: found ")

@@ -19,16 +19,20 @@ from harness.space_file import Spec, load_spec
 from tests.helpers.planted import measured
 
 SPACES = Path(__file__).parents[2] / "spaces"
-DEFAULTS: dict[str, dict[str, int]] = {
-    "convolution": {"ROW_TILE_W": 128, "COLUMN_TILE_W": 16, "COLUMN_TILE_H": 48, "UNROLLED": 16},
-    "matmul": {"TILE": 16, "UNROLL_K": 1},
-    "mvmul": {"THRD": 256, "LU": 1},
-    "reduction": {"BLOCK": 128},
-    "scalarprod": {"GRID": 128, "BLOCK": 256},
-    "transpose": {"BLOCK": 16},
-    "transpose_coalesced": {"BLOCK": 16},
+GADAPT: dict[str, tuple[int, tuple[int, int], dict[str, int]]] = {
+    "convolution": (
+        10,
+        (170, 230),
+        {"ROW_TILE_W": 128, "COLUMN_TILE_W": 16, "COLUMN_TILE_H": 48, "UNROLLED": 16},
+    ),
+    "matmul": (9, (180, 306), {"TILE": 16, "UNROLL_K": 1}),
+    "mvmul": (15, (120, 150), {"THRD": 256, "LU": 1}),
+    "reduction": (15, (75, 75), {"BLOCK": 128}),
+    "scalarprod": (7, (91, 112), {"GRID": 128, "BLOCK": 256}),
+    "transpose": (18, (54, 54), {"BLOCK": 16}),
+    "transpose_coalesced": (18, (54, 54), {"BLOCK": 16}),
 }
-
+"""The number of inputs, the fewest and most tests that are documented, and the defaults."""
 
 SHORT = {"warmup": 1, "repeats": 2, "min_repeats": 2}
 
@@ -37,30 +41,15 @@ def of_gadapt(name: str) -> Spec:
     return load_spec(SPACES / "gadapt" / f"{name}.yaml")
 
 
-@pytest.mark.parametrize(
-    ("name", "inputs", "tests"),
-    [
-        ("convolution", 10, (170, 230)),
-        ("matmul", 9, (180, 306)),
-        ("mvmul", 15, (120, 150)),
-        ("reduction", 15, (75, 75)),
-        ("scalarprod", 7, (91, 112)),
-        ("transpose", 18, (54, 54)),
-        ("transpose_coalesced", 18, (54, 54)),
-    ],
-)
-def test_hill_climbing_makes_as_many_tests_as_documented(
-    name: str, inputs: int, tests: tuple[int, int]
+@pytest.mark.parametrize("name", GADAPT)
+def test_defaults_are_the_published_and_hill_climbing_makes_as_many_tests_as_documented(
+    name: str,
 ) -> None:
-    spec = of_gadapt(name)
+    spec, (inputs, tests, defaults) = of_gadapt(name), GADAPT[name]
     assert len(spec.inputs) == inputs
     assert spec.search.technique == "HillClimb"
     assert fewest_and_most_tests(spec) == tests
-
-
-@pytest.mark.parametrize("name", DEFAULTS)
-def test_parameters_and_defaults_are_the_published_ones(name: str) -> None:
-    assert {p.name: p.default for p in of_gadapt(name).parameters} == DEFAULTS[name]
+    assert {p.name: p.default for p in spec.parameters} == defaults
 
 
 @pytest.mark.parametrize("name", ["transpose", "transpose_coalesced"])

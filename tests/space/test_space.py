@@ -1,5 +1,5 @@
 """Legal configurations, each by itself and as arrays of points: counted, drawn, judged and moved
-between, held against brute force."""
+between, compared with brute force; those that differ in what does not matter are one."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import random
 import time
 import tracemalloc
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -20,14 +21,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
+from harness.commands.check import main as check
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError, UsageError
 from harness.core.records import Config, DeviceLimits, Input, Outcome, Value
 from harness.recordings.recording import RecordedTable, Recording
 from harness.recordings.space import ListedSpace
+from harness.search.techniques import steps_up
 from harness.space import ConstrainedSpace, PointArray, Space
 from harness.space_file import LaunchPlan, Parameter, Spec
-from tests.helpers.replays import make_spec
+from tests.helpers.replays import FormulaMeasurer, make_spec, opened, write_space
 
 DEVICE = DeviceLimits(256, (128, 256, 64), (1000, 500, 500), 4096, 16, 32)
 
@@ -55,8 +58,21 @@ def parameter(name: str, values: Sequence[Value], kind: str = "") -> Parameter:
     return Parameter(name, kind or inferred, values, "source", values[0])
 
 
-def space(domains: dict[str, Sequence[Value]], *constraints: str, **given: Value) -> Space:
-    parameters = [parameter(name, values) for name, values in domains.items()]
+def space(
+    domains: Mapping[str, Sequence[Value]],
+    *constraints: str,
+    defaults: Mapping[str, Value] = MappingProxyType({}),
+    whens: Mapping[str, str | None] = MappingProxyType({}),
+    **given: Value,
+) -> Space:
+    parameters = [
+        replace(
+            parameter(name, values),
+            default=defaults.get(name, values[0]),
+            when=Expression(when) if (when := whens.get(name)) else None,
+        )
+        for name, values in domains.items()
+    ]
     return ConstrainedSpace(parameters, [Expression(text) for text in constraints], given)
 
 
@@ -72,11 +88,17 @@ def small() -> Space:
     return space(domains, "A * B <= limit", "not C or D == 'row'", "A % B == 0 or E < 1", limit=12)
 
 
+def every_point(checked: Space) -> list[Config]:
+    return [checked.decode(place) for place in all_places(checked)]
+
+
+def all_places(checked: Space) -> list[tuple[int, ...]]:
+    return list(itertools.product(*(range(len(p.values)) for p in checked.parameters)))
+
+
 def brute_force(checked: Space) -> set[Config]:
-    names = [p.name for p in checked.parameters]
-    points = itertools.product(*(p.values for p in checked.parameters))
-    configs = (Config(dict(zip(names, point, strict=True))) for point in points)
-    return {config for config in configs if checked.is_legal(config)}
+    """What the constraints allow, each in its one form, by looking at all points."""
+    return {c for c in map(checked.canonical, every_point(checked)) if checked.is_legal(c)}
 
 
 @pytest.fixture
@@ -220,12 +242,6 @@ def test_a_value_of_another_type_is_another_value(values: Sequence[Value]) -> No
         assert place == (list(values).index(value) if own else None)
 
 
-def test_an_absent_flag_is_a_value() -> None:
-    checked = space({"F": (None, 16, 32)}, "F == absent or F > 16")
-    assert [config["F"] for config in checked] == [None, 32]
-    assert checked.is_legal({"F": None})
-
-
 # ---------------------------------------------------------------------------- neighbours
 
 
@@ -235,15 +251,6 @@ def neighbours(checked: Space, config: Config) -> list[Config]:
 
 def places(checked: Space, config: Config) -> PointArray:
     return checked.encode_all([config])[0]
-
-
-def points(checked: Space, count: int, seed: int = 0) -> list[Config]:
-    """Points of the product, legal or not."""
-    rng = random.Random(seed)
-    return [
-        checked.decode([rng.randrange(len(p.values)) for p in checked.parameters])
-        for _ in range(count)
-    ]
 
 
 @pytest.mark.usefixtures("short_of_room")
@@ -264,9 +271,6 @@ def test_distance_is_the_relative_step_on_scales_and_one_elsewhere() -> None:
     assert checked.distance(one, other) == pytest.approx(2 / 3 + 1 + 1)
     assert checked.distance(other, one) == checked.distance(one, other)
     assert checked.distance(one, one) == 0
-
-
-# ------------------------------------------------------------------------------ encoding
 
 
 # -------------------------------------------------------------- inputs, devices, launches
@@ -424,7 +428,11 @@ def test_a_space_of_billions_answers_at_once_and_in_little_memory(
     drawn = checked.sample(rng, 5)
     assert all(checked.is_legal(config) for config in drawn)
     assert len(neighbours(checked, drawn[0])) > 0
-    assert checked.is_legal(checked.nearest_legal(points(checked, 1)[0], rng))
+    assert checked.is_legal(
+        checked.nearest_legal(
+            Config({p.name: rng.choice(p.values) for p in checked.parameters}), rng
+        )
+    )
     assert time.process_time() - began < 10
     assert len(drawn) == 5
     tracemalloc.start()
@@ -449,14 +457,6 @@ def test_drawing_beside_thousands_that_were_measured_stays_quick() -> None:
 # --------------------------------------------------------------------------------- points as arrays
 
 
-def all_places(checked: Space) -> list[tuple[int, ...]]:
-    return list(itertools.product(*(range(len(p.values)) for p in checked.parameters)))
-
-
-def legal_places(checked: Space) -> set[tuple[int, ...]]:
-    return {place for place in all_places(checked) if checked.is_legal(checked.decode(place))}
-
-
 def rows(places: PointArray) -> list[tuple[int, ...]]:
     return [tuple(row) for row in places.tolist()]
 
@@ -471,11 +471,6 @@ def test_what_is_no_value_cannot_be_encoded() -> None:
             checked.encode(bad)
 
 
-def tight() -> Space:
-    domains: dict[str, Sequence[Value]] = {"A": range(1, 9), "B": (1, 2, 4), "C": ("x", "y")}
-    return space(domains, "A % B == 0", "C == 'x' or A > 4")
-
-
 def evenness(drawn: PointArray, legal: int) -> float:
     """The probability of counts as uneven as these, if all legal points are as likely."""
     counts = Counter(rows(drawn))
@@ -485,10 +480,10 @@ def evenness(drawn: PointArray, legal: int) -> float:
 
 def test_samples_that_are_left_to_rejection_are_uniform(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.constraints.solutions.MOST_EDGES", (6,))
-    checked = tight()
+    checked = small()
     assert checked.count is None
     drawn = checked.sample_points(np.random.default_rng(1), 5000)
-    assert evenness(drawn, len(legal_places(tight()))) > 1e-3
+    assert evenness(drawn, len(brute_force(small()))) > 1e-3
 
 
 def test_samples_are_uniform_where_counts_exceed_64_bits() -> None:
@@ -590,3 +585,249 @@ def test_rows_whose_numbers_need_more_than_64_bits_are_told_apart() -> None:
         assert checked.is_legal(checked.decode(place))
         assert not checked.is_legal(checked.decode(moved))
         assert place in rows(checked.neighbour_points(np.array(moved, np.int32)))
+
+
+# --------------------------------------------- parameters that matter only `when` something holds
+
+
+def tiled(**values: Value) -> Space:
+    """Three implementations; each has parameters of its own, one of them parameters in turn."""
+    domains = {
+        "IMPL": ("direct", "tiled", "packed"),
+        "TILE": (1, 2, 4, 8),
+        "PAD": (0, 1, 2),
+        "WORD": (None, 8, 16),
+        "BLOCK": (16, 32, 64),
+    }
+    when = {"TILE": "IMPL == 'tiled'", "PAD": "TILE > 2", "WORD": "IMPL == 'packed' and m > 4"}
+    defaults: dict[str, Value] = {"TILE": 2, "BLOCK": 32}
+    given: dict[str, Value] = {"m": 64, **values}
+    return space(domains, "TILE * BLOCK <= 256", defaults=defaults, whens=when, **given)
+
+
+# ---------------------------------------------------------------------------- counting
+
+
+def test_configurations_that_differ_in_what_does_not_matter_are_one() -> None:
+    # direct: 3; tiled: (1, 2, 4 with 3 PAD) of 3 BLOCK, and 8 with 3 PAD of 2; packed: 3 of 3
+    assert tiled().count == 3 + 2 * 3 + 3 * 3 + 3 * 2 + 3 * 3
+    assert tiled(m=4).count == 3 + 2 * 3 + 3 * 3 + 3 * 2 + 3
+    assert set(tiled()) == brute_force(tiled())
+    assert len(list(tiled())) == tiled().count
+
+
+def test_the_one_that_counts_has_the_default() -> None:
+    printed = tiled().canonical(
+        Config({"IMPL": "packed", "TILE": 8, "PAD": 2, "WORD": 16, "BLOCK": 16})
+    )
+    assert printed == Config({"IMPL": "packed", "TILE": 2, "PAD": 0, "WORD": 16, "BLOCK": 16})
+    assert tiled().canonical(printed) == printed
+    assert tiled().canonical(tiled().default) == tiled().default
+    assert tiled().is_legal(tiled().default)
+
+
+def test_what_is_no_point_stays_as_it_is() -> None:
+    for values in ({"IMPL": "direct"}, {"IMPL": "no", "TILE": 1, "PAD": 0, "WORD": 8, "BLOCK": 1}):
+        config = Config(values)
+        assert tiled().canonical(config) is config
+
+
+def test_samples_are_uniform_over_what_is_one() -> None:
+    checked = tiled()
+    drawn = checked.sample_points(np.random.default_rng(1), 5000)
+    counts = Counter(checked.decode(row) for row in drawn.tolist())
+    assert set(counts) == brute_force(checked)
+    assert chisquare(list(counts.values())).pvalue > 1e-3
+
+
+# ----------------------------------------------------------------------------- judging
+
+
+def test_what_does_not_matter_but_differs_is_told_with_what_decides() -> None:
+    config = {"IMPL": "direct", "TILE": 4, "PAD": 0, "WORD": None, "BLOCK": 16}
+    assert tiled().why_illegal(config) == (
+        "TILE does not matter where IMPL=direct, so it stays at its default 2"
+    )
+    config = {"IMPL": "packed", "TILE": 2, "PAD": 0, "WORD": 8, "BLOCK": 16}
+    assert tiled(m=1).why_illegal(config) == (
+        "WORD does not matter where IMPL=packed, m=1, so it stays at its default absent"
+    )
+
+
+def test_a_condition_on_a_device_waits_for_it() -> None:
+    parameters = space({"A": (1, 2)}, whens={"A": "max_group_size > 512"}).parameters
+    assert ConstrainedSpace(parameters).count == 2
+    assert ConstrainedSpace(parameters, limits=DEVICE).count == 1
+
+
+# -------------------------------------------------------------------------- neighbours
+
+
+def steps(checked: Space, start: Config) -> set[Config]:
+    """What one change leads to, told in the one way."""
+    changed = {
+        checked.canonical(Config({**start, p.name: value}))
+        for p in checked.parameters
+        for value in p.values
+    }
+    return {config for config in changed - {start} if checked.is_legal(config)}
+
+
+def test_steps_up_change_something() -> None:
+    checked = tiled()
+    start = checked.default
+    assert list(steps_up(checked, start)) == [
+        Config({**start, "IMPL": "tiled"}),
+        Config({**start, "BLOCK": 64}),
+    ]
+
+
+DOMAINS: tuple[Sequence[Value], ...] = (
+    range(1, 6),
+    range(0, 7, 3),
+    (1, 2, 4, 8),
+    (False, True),
+    ("row", "column", "block"),
+    (0.5, 1, 2.5),
+    (None, 16, 32),
+)
+# What cannot be computed for some values, such as the sum with a text, is there on purpose.
+CONDITIONS = (None, None, "{a} == 1", "{a} > m", "{a} != {b}", "{a} == 'x' or {b}", "{a} == absent")
+CONSTRAINTS = (
+    "{a} == {b} or {a} == 1",
+    "{a} in [1, 2, 'row', true]",
+    "{a} != 'row' or {b} == 16",
+    "{a} == absent or {a} != {b}",
+    "not {a}",
+    "m > 2 or {a} != 4",
+    "{a} + {b} <= 5",
+    "{a} * {b} % 2 == 0",
+    "{a} <= {b}",
+)
+
+
+@st.composite
+def spaces(draw: st.DrawFn) -> Space:
+    """Up to four parameters, each of which may depend on those before it in some order."""
+    order = draw(st.permutations("ABCD"[: draw(st.integers(1, 4))]))
+    domains = {name: draw(st.sampled_from(DOMAINS)) for name in sorted(order)}
+    defaults = {name: draw(st.sampled_from(values)) for name, values in domains.items()}
+    whens: dict[str, str | None] = {}
+    for place, name in enumerate(order):
+        condition = draw(st.sampled_from(CONDITIONS)) if place else None
+        before = st.sampled_from(order[: max(place, 1)])
+        whens[name] = condition and condition.format(a=draw(before), b=draw(before))
+    picked = st.sampled_from(order)
+    templates = draw(st.lists(st.sampled_from(CONSTRAINTS), max_size=3))
+    texts = [template.format(a=draw(picked), b=draw(picked)) for template in templates]
+    m = draw(st.integers(0, 4))
+    return space(domains, *texts, defaults=defaults, whens=whens, m=m)
+
+
+@settings(max_examples=60, deadline=None)
+@given(spaces(), st.integers(0, 99))
+def test_any_space_agrees_with_brute_force(checked: Space, seed: int) -> None:
+    every, expected = every_point(checked), brute_force(checked)
+    assert set(checked) == expected
+    assert checked.count == len(expected)
+    places = checked.encode_all(every)
+    assert list(map(tuple, places.tolist())) == [checked.encode(config) for config in every]
+    assert checked.are_legal(places).tolist() == [config in expected for config in every]
+    for start in random.Random(seed).sample(every, min(5, len(every))):
+        printed = checked.canonical(start)
+        assert checked.canonical(printed) == printed
+        listed = neighbours(checked, start)
+        assert len(listed) == len(set(listed))
+        assert set(listed) == steps(checked, printed)
+        if expected:
+            found = checked.nearest_legal(start, random.Random(0))
+            assert found in expected
+            least = min(checked.distance(printed, other) for other in expected)
+            assert checked.distance(printed, found) == pytest.approx(least)
+
+
+# ------------------------------------------------------------------------- space files
+
+FILE = """\
+name: conditional
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  BLOCK: {type: power_of_two, min: 16, max: 64, default: 16}
+  TILE: {values: [1, 2, 4], default: 1, when: BLOCK > 16 and n > 100}
+flags:
+  nvcc:
+    use_fast_math: {type: boolean, when: TILE == 4}
+    maxrregcount: {min: 32, max: 33, when: use_fast_math}
+launch: {group: [BLOCK], grid: [TILE]}
+inputs: {features: [n], values: [{n: 100}, {n: 1000}]}
+"""
+
+
+def test_parameters_and_flags_of_a_space_file_have_conditions(tmp_path: Path) -> None:
+    spec = make_spec(tmp_path, FILE)
+    small, large = (ConstrainedSpace.of(spec, given, None, "nvcc") for given in spec.inputs)
+    assert (small.count, large.count) == (3, 1 + 2 * (2 + 1 + 3))
+    found = Config({"BLOCK": 64, "TILE": 4, "use_fast_math": True, "maxrregcount": 33})
+    assert large.is_legal(found)
+    assert small.canonical(found) == Config(
+        {"BLOCK": 64, "TILE": 1, "use_fast_math": False, "maxrregcount": None}
+    )
+    assert spec.parameters[2].options(True) == ("--use_fast_math",)
+
+
+def test_check_lists_every_condition(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = FILE.replace("TILE == 4}", "TILE * 64 <= max_local_bytes}")
+    assert check([str(write_space(tmp_path, text)), "--no-compile"]) == 0
+    printed = capsys.readouterr().out
+    assert "\n  TILE matters when BLOCK > 16 and n > 100; else it has its default\n" in printed
+    assert (
+        "use_fast_math matters when TILE * 64 <= max_local_bytes; else it has its default; "
+        "checked with a device or --arch, for max_local_bytes" in printed
+    )
+
+
+def test_a_condition_is_part_of_what_is_searched(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "other").mkdir()
+    one = make_spec(tmp_path / "one", FILE)
+    other = make_spec(tmp_path / "other", FILE.replace("n > 100}", "n > 101}"))
+    assert one.program_sha256 == other.program_sha256
+    assert one.space_sha256 != other.space_sha256
+
+
+def test_a_long_condition_does_not_get_too_long(tmp_path: Path) -> None:
+    long = "BLOCK > 16 and n > 100" + " and BLOCK < 999" * 61
+    assert 990 < len(long) <= 1000
+    text = FILE.replace("when: BLOCK > 16 and n > 100", f"when: {long}")
+    spec = make_spec(tmp_path, text)
+    assert ConstrainedSpace.of(spec, spec.inputs[1], None, "nvcc").count == 13
+
+
+# ---------------------------------------------------------------------------- campaigns
+
+TILE_FROM_1000 = """\
+name: conditional
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  BLOCK: {type: power_of_two, min: 16, max: 1024, default: 16}
+  TILE: {values: [1, 2, 4, 8], default: 1, when: n >= 1000}
+launch: {group: [BLOCK], grid: [TILE]}
+inputs: {features: [n], values: [{n: 1000}, {n: 10}]}
+"""
+
+
+def test_winners_and_seeds_are_tried_on_other_inputs_as_they_are_told_there(tmp_path: Path) -> None:
+    def time_s(on: Input, config: Config) -> float:
+        return 1 / (config["BLOCK"] * config["TILE"])  # type: ignore[operator]
+
+    spec, measurer = make_spec(tmp_path, TILE_FROM_1000), FormulaMeasurer(time_s)
+    seed = Config({"BLOCK": 512, "TILE": 8})
+    with opened(spec, tmp_path / "db", measurer, test_limit=3, seeds=(seed,)) as (campaign, _):
+        campaign.check_seeds()
+        campaign.run()
+    large, small = spec.inputs
+    asked = {given: {c for on, c in measurer.asked if on == given} for given in spec.inputs}
+    assert seed in asked[large]
+    assert Config({"BLOCK": 512, "TILE": 1}) in asked[small]
+    assert {config["TILE"] for config in asked[small]} == {1}
+    assert len(measurer.asked) == len(set(measurer.asked))

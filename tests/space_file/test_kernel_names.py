@@ -12,7 +12,7 @@ from harness.core.kernel_name import check_kernel_name, plain_name
 from harness.core.records import Config
 from harness.measure.cuda.nvcc import Nvcc
 from harness.space import ConstrainedSpace
-from harness.space.launches import make_program
+from harness.space.constrained import make_program
 from harness.space_file import load_spec
 from tests.helpers.compilers import needs_nvcc
 

@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,13 @@ launch: {group: [BLOCK], grid: ["ceil_div(n, BLOCK * UNROLL)"]}
 inputs: {features: [n], values: [{n: 1024}, {n: 4096}]}
 """
 
+SCRIPT = """\
+name: script
+program: {sources: [run.sh], run: [sh, '{source}', '{A}'], time: wall}
+parameters: {A: {values: [1, 2], default: 1}}
+inputs: {features: [n], values: [{n: 1}]}
+"""
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -85,13 +92,13 @@ def sections_of(text: str) -> list[tuple[str, str]]:
     return [(part.partition(":")[0], part) for part in re.split(r"(?m)^(?=\w)", text) if part]
 
 
-def faults_of(folder: Path, content: bytes, name: str = "space.yaml") -> str:
+def faults_of(folder: Path, content: bytes) -> str:
     """What is said of a bad space in a folder with the files that such spaces name."""
     (folder / "files").symlink_to(BAD / "files")
-    (folder / name).write_bytes(content)
+    (folder / "space.yaml").write_bytes(content)
     began = time.process_time()
     with pytest.raises(SpecError) as caught:
-        load_spec(Path(name))
+        load_spec(Path("space.yaml"))
     assert time.process_time() - began < 5
     return str(caught.value)
 
@@ -135,14 +142,11 @@ def test_bad_bytes_are_refused_with_these_words(
     assert faults_of(tmp_path, content) == f"space.yaml{says}"
 
 
-def test_faults_of_a_space_in_json_have_lines(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    content = b'{\n  "title": "x",\n  "kernal": {"function": "scale"}\n}\n'
-    assert "space.json:3: `kernal` is not a key here; did you mean `kernel`?" in faults_of(
-        tmp_path, content, "space.json"
-    )
+def test_faults_of_a_space_in_json_have_lines(tmp_path: Path) -> None:
+    path = tmp_path / "space.json"
+    path.write_text('{\n  "title": "x",\n  "kernal": {"function": "scale"}\n}\n')
+    with pytest.raises(SpecError, match=r"json:3: `kernal` is not a key here; did you mean"):
+        load_spec(path)
 
 
 def test_folder_is_no_space(tmp_path: Path) -> None:
@@ -167,22 +171,17 @@ def test_missing_file_names_its_neighbours(folder: Path) -> None:
         load_spec(folder / "space.yaml")
 
 
-def test_pipe_is_not_read_as_a_space(folder: Path) -> None:
-    os.mkfifo(folder / "pipe.yaml")
+def test_pipe_is_read_neither_as_a_space_nor_as_a_source_or_host(folder: Path) -> None:
+    for name in ("pipe.yaml", "scale.cl", "scale.py"):
+        (folder / name).unlink(missing_ok=True)
+        os.mkfifo(folder / name)
     with pytest.raises(SpecError, match="is not a regular file"):
         load_spec(folder / "pipe.yaml")
-
-
-def test_pipe_is_not_read_as_a_source_or_host(folder: Path) -> None:
-    for name in ("scale.cl", "scale.py"):
-        (folder / name).unlink()
-        os.mkfifo(folder / name)
     with pytest.raises(SpecError) as caught:
         load(folder, WHOLE)
-    assert [fault.text.endswith("is not a regular file") for fault in caught.value.faults] == [
-        True,
-        True,
-    ]
+    assert [fault.text.rpartition(" is ")[2] for fault in caught.value.faults] == [
+        "not a regular file"
+    ] * 2
 
 
 @pytest.mark.parametrize(
@@ -195,18 +194,15 @@ def test_large_nonsense_is_refused_in_seconds(folder: Path, text: str) -> None:
     assert time.process_time() - began < 10
 
 
-def test_file_above_the_limit_is_not_parsed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(document_module, "MAX_BYTES", 1000)
-    with pytest.raises(SpecError, match="is longer than 1,000 bytes"):
-        load(folder, "# " + "x" * 1000)
-
-
-def test_values_above_the_limit_are_not_composed(
+def test_what_is_above_the_limits_is_not_parsed(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(document_module, "MAX_NODES", 1000)
     with pytest.raises(SpecError, match=r"space\.yaml:3: .*more than 1,000 values"):
         load(folder, f"a: [1,\n  2,\n  {'3, ' * 1000}]\n")
+    monkeypatch.setattr(document_module, "MAX_BYTES", 1000)
+    with pytest.raises(SpecError, match="is longer than 1,000 bytes"):
+        load(folder, "# " + "x" * 1000)
 
 
 def test_file_of_many_inputs_is_read_by_libyaml_alone(
@@ -403,12 +399,8 @@ def test_measurement_options_may_be_changed_after_loading(folder: Path) -> None:
 
 def test_options_that_programs_lack_are_described_by_their_own_model(tmp_path: Path) -> None:
     (tmp_path / "run.sh").touch()
-    (tmp_path / "space.yaml").write_text(
-        "name: script\nprogram: {sources: [run.sh], run: [sh, '{source}', '{A}'], time: wall}\n"
-        "parameters: {A: {values: [1, 2], default: 1}}\ninputs: {features: [n], values: [{n: 1}]}\n"
-    )
     with pytest.raises(UsageError) as error:
-        load_spec(tmp_path / "space.yaml").with_measure({"cache": "cold"})
+        load(tmp_path, SCRIPT).with_measure({"cache": "cold"})
     assert "`cache` is not a key here" in str(error.value)
     assert "did you mean `cache`" not in str(error.value)
 
@@ -438,11 +430,7 @@ def test_keys_that_are_not_given_are_those_of_the_extended_file(folder: Path) ->
 def test_program_and_its_expected_output_may_come_from_two_folders(tmp_path: Path) -> None:
     for name in ("run.sh", "inner.txt"):
         (tmp_path / name).touch()
-    program = (
-        "program: {sources: [run.sh], run: [sh, '{source}', '{A}'], time: wall}\nname: script\n"
-        "parameters: {A: {values: [1, 2], default: 1}}\ninputs: {features: [n], values: [{n: 1}]}\n"
-    )
-    path = extending(tmp_path, "verify: {against: {file: out.txt}}\n", program)
+    path = extending(tmp_path, "verify: {against: {file: out.txt}}\n", SCRIPT)
     (path.parent / "out.txt").touch()
     plan = load_spec(path).program
     assert plan is not None
@@ -462,6 +450,13 @@ def test_faults_name_the_file_and_line_that_they_stand_in(folder: Path) -> None:
         load_spec(path)
     path.write_text("extends: ../base.yaml\n")
     with pytest.raises(SpecError, match=r"inner/space\.yaml:1: needs `name`"):
+        load_spec(path)
+
+
+def test_program_that_extends_a_kernel_is_told_where_the_kernel_is(folder: Path) -> None:
+    path = extending(folder, "program: {run: [sh, x.sh], time: wall}\n")
+    fault = r"space\.yaml:3: .* remove `program`, or extend .*base\.yaml, with its `kernel`"
+    with pytest.raises(SpecError, match=fault):
         load_spec(path)
 
 
@@ -531,14 +526,16 @@ def test_every_example_of_the_pages_loads(folder: Path, block: str) -> None:
     assert load(folder, whole).name.endswith("scale")
 
 
-@pytest.mark.parametrize("key", sorted({*schema_keys(SpaceFile), *LIMIT_NAMES, *FUNCTIONS, *WORDS}))
-def test_page_teaches_every_key_and_word(key: str) -> None:
-    assert re.search(rf"`[^`\n]*\b{key}\b[^`\n]*`", PAGE.read_text(encoding="utf-8"))
+KERNEL_KEYS = {*schema_keys(SpaceFile), *LIMIT_NAMES, *FUNCTIONS, *WORDS}
 
 
-@pytest.mark.parametrize("key", sorted(schema_keys(ProgramSpaceFile)))
-def test_pages_teach_every_key_of_programs(key: str) -> None:
-    text = PAGE.read_text(encoding="utf-8") + PROGRAMS_PAGE.read_text(encoding="utf-8")
+@pytest.mark.parametrize(
+    ("key", "pages"),
+    [(key, (PAGE,)) for key in sorted(KERNEL_KEYS)]
+    + [(key, (PAGE, PROGRAMS_PAGE)) for key in sorted(schema_keys(ProgramSpaceFile))],
+)
+def test_pages_teach_every_key_and_word(key: str, pages: Sequence[Path]) -> None:
+    text = "".join(page.read_text(encoding="utf-8") for page in pages)
     assert re.search(rf"`[^`\n]*\b{key}\b[^`\n]*`", text)
 
 

@@ -16,7 +16,7 @@ from tests.helpers.noise import is_within_noise
 
 def timing(seconds: list[float], error_s: float, **changes: object) -> Timing:
     found = Timing(tuple(seconds), StopReason.INTERLEAVED, clock_error_s=error_s)
-    return dataclasses.replace(found, **changes)  # type: ignore[arg-type]
+    return dataclasses.replace(found, **changes)
 
 
 @pytest.mark.parametrize("stopped", [StopReason.INTERLEAVED, StopReason.REPEATS])

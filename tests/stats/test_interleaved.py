@@ -89,7 +89,6 @@ def test_why_sampling_stopped_and_its_occasions_stay() -> None:
     timing = Timing((1.0, 2.0, 3.0), StopReason.INTERLEAVED, occasions=(1, 2))
     measured = Measurement(block(16), GIVEN, Outcome.OK, timing)
     (merged,) = merge_sessions([[measured]]).values()
-    assert merged.timing is not None
     assert merged.timing.samples_s == pytest.approx((6 ** (1 / 3),) * 3)
     assert (merged.timing.stopped, merged.timing.occasions) == (timing.stopped, timing.occasions)
 

@@ -69,9 +69,9 @@ def test_equal_samples_have_no_spread_at_all() -> None:
 def test_noise_is_judged_as_for_two_timings(confidence: float) -> None:
     rng = np.random.default_rng(0)
     rows = [row for row in ROWS if row]
-    for count in (1, 2, 3, 8):
-        for middle in (1.0, 1.003, 1.02, 1.1):
-            rows += (middle * np.exp(rng.normal(0, 0.03, (3, count)))).tolist()
+    for count in (1, 2, 8):
+        for middle in (1.0, 1.003, 1.05):
+            rows += (middle * np.exp(rng.normal(0, 0.03, (2, count)))).tolist()
     found = SampleStatistics.of(ragged(rows))
     timings = [Timing(tuple(row)) for row in rows]
     verdicts = set()
@@ -103,24 +103,16 @@ def test_pairs_are_compared_like_each_pair_alone() -> None:
 # -------------------------------------------------------------------------------------- estimates
 
 
-def test_an_interval_holds_its_bounds() -> None:
-    estimate = Estimate(2.0, 1.0, 3.0)
-    assert [estimate.excludes(number) for number in (0.9, 1.0, 2.0, 3.0, 3.1)] == [
-        True, False, False, False, True
-    ]  # fmt: skip
-
-
-def test_an_estimate_is_written_with_its_interval() -> None:
+def test_an_estimate_holds_its_bounds_and_is_written_with_them() -> None:
+    excluded = [Estimate(2.0, 1.0, 3.0).excludes(number) for number in (0.9, 1.0, 3.0, 3.1)]
+    assert excluded == [True, False, False, True]
     assert Estimate(1.123, 1.0, 1.5).text(".2f", "x") == "1.12x [1.00, 1.50]"
 
 
-def test_a_ratio_is_e_to_the_power_of_its_logarithm() -> None:
+def test_a_ratio_is_e_to_the_power_of_its_logarithm_or_infinite() -> None:
     ratio = Estimate.from_log(0.5, 0.2)
     wanted = [math.exp(0.5), math.exp(0.3), math.exp(0.7)]
     assert [ratio.value, ratio.low, ratio.high] == pytest.approx(wanted)
-
-
-def test_a_ratio_beyond_all_floats_is_infinite() -> None:
     ratio = Estimate.from_log(709.0, 1.0)
     assert ratio == Estimate(math.exp(709.0), math.exp(708.0), math.inf)
     assert Estimate.from_log(0.0, math.inf) == Estimate(1.0, 0.0, math.inf)

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from harness.analysis.coverage import input_reports
-from harness.core.errors import HostModuleError
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
 from harness.results.view import read_results, the_one
 from harness.tuning import Stages
@@ -84,10 +83,8 @@ def test_flags_that_do_nothing_are_found_and_the_answer_is_kept(tmp_path: Path) 
     with opened(spec, tmp_path / "r.db", measurer) as (campaign, _):
         (report,) = campaign.run()
         (ablation,) = campaign.ablations.values()
-    assert report.best is not None
     assert ablation.winner["cl_mad_enable"] or ablation.winner["cl_no_signed_zeros"]
     assert report.best.config == ablation.winner, "what the finals have judged is recommended"
-    assert report.speedup is not None
     assert report.speedup.is_faster
     assert ablation.needed == ("cl_fast_relaxed_math",)
     assert ablation.config["BLOCK"] == 64
@@ -160,21 +157,6 @@ def test_a_stage_warns_of_what_it_skips_when_the_time_is_up(
 # ----------------------------------------------------------------------------------- other inputs
 
 
-class WithoutData(FormulaMeasurer):
-    """A measurer that cannot make the data of one input."""
-
-    def __init__(self, lacks: Input) -> None:
-        super().__init__()
-        self._lacks = lacks
-
-    def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
-        """Refuse the input; return the formula's time on the others."""
-        if problem == self._lacks:
-            self.asked.append((problem, config))
-            raise HostModuleError("no data")
-        return super().measure(space, problem, config, best_s)
-
-
 def test_winners_and_the_default_are_measured_on_the_other_inputs(tmp_path: Path) -> None:
     spec = make_spec(tmp_path)
     with opened(spec, tmp_path / "r.db", FormulaMeasurer(), test_limit=3) as (campaign, _):
@@ -190,7 +172,7 @@ def test_winners_and_the_default_are_measured_on_the_other_inputs(tmp_path: Path
 def test_an_input_that_was_not_searched_is_not_measured_for_others(tmp_path: Path) -> None:
     spec = make_spec(tmp_path)
     _, lacking = spec.inputs
-    measurer = WithoutData(lacking)
+    measurer = FormulaMeasurer(broken={lacking: 0})
     state = ran(spec, tmp_path / "r.db", measurer, test_limit=3).campaign
     assert set(state.left_out) == {lacking}
     assert lacking not in state.runs

@@ -8,22 +8,23 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pytest
 
 from harness.analysis.inputs import InputReport
-from harness.core.errors import BackendUnavailable, HostModuleError, UsageError
+from harness.core.errors import BackendUnavailable, UsageError
 from harness.core.records import DEVICE_UUID, Config, Environment, Input, Measurement, Outcome
 from harness.results.view import Results, read_results, the_one
 from harness.space_file import Spec
 from harness.tuning.devices import DevicePool
 from harness.tuning.sharing import Baton
 from tests.helpers.planted import until
-from tests.helpers.replays import SPACE, FormulaMeasurer, make_spec, opened, ran
+from tests.helpers.replays import BROKEN, SPACE, FormulaMeasurer, make_spec, opened, ran
 
 VALUES = ", ".join(f"{{m: {64 << number}, n: {4096 >> number}}}" for number in range(5))
 MANY = SPACE.replace("{m: 64, n: 4096}, {m: 4096, n: 64}", VALUES)
@@ -47,8 +48,9 @@ class Scripted(FormulaMeasurer):
         uuid: str = "",
         before: Callable[[int], object] = lambda _: None,
         name: str = "formula",
+        broken: Mapping[Input, int] = MappingProxyType({}),
     ) -> None:
-        super().__init__(interleaves=True)
+        super().__init__(interleaves=True, broken=broken)
         notes = {DEVICE_UUID: uuid} if uuid else {}
         self.environment = Environment("replay", name, "none", "recorded", "recorded", notes=notes)
         self.before = before
@@ -99,7 +101,7 @@ def tuned(
     warnings: list[str] = []
     measurer = equal(*devices) if len(devices) > 1 else devices[0]
     with opened(spec, database, measurer, **options) as (campaign, display):
-        display.warn = warnings.append  # type: ignore[assignment, method-assign]
+        display.warn = warnings.append
         reports = campaign.run()
     return reports, the_one(read_results([str(database)])), warnings
 
@@ -331,7 +333,7 @@ def test_a_device_that_joins_takes_inputs_that_nobody_has_begun(
     warnings: list[str] = []
     late.reason = "a T4 has joined and is not used"
     with opened(spec, database, DevicePool({"first": first}, late), test_limit=1000) as (c, d):
-        d.warn = warnings.append  # type: ignore[assignment, method-assign]
+        d.warn = warnings.append
         found = verdicts(c.run())
     assert set(warnings) == {
         "differs (GPU-other) has joined and is not used: it is not equal to first (GPU-0): its "
@@ -359,15 +361,10 @@ def test_an_input_without_data_is_left_out_on_its_device_alone(tmp_path: Path) -
     spec = make_spec(tmp_path, MANY)
     lacking = spec.inputs[2]
 
-    class Lacking(Scripted):
-        def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
-            if problem == lacking:
-                raise HostModuleError("no data")
-            return super().measure(space, problem, config, best_s)
-
-    reports, _, warnings = tuned(spec, tmp_path / "r.db", [Lacking(), Lacking()], test_limit=8)
+    devices = [Scripted(broken={lacking: 0}) for _ in range(2)]
+    reports, _, warnings = tuned(spec, tmp_path / "r.db", devices, test_limit=8)
     assert [r.problem for r in reports if not r.best] == [lacking]
-    assert warnings == [f"({lacking}) is left out: no data"]
+    assert warnings == [f"({lacking}) is left out: {BROKEN}"]
 
 
 def test_devices_share_the_time_of_a_campaign(tmp_path: Path) -> None:
@@ -375,7 +372,7 @@ def test_devices_share_the_time_of_a_campaign(tmp_path: Path) -> None:
     spec, devices = make_spec(tmp_path, MANY), [Scripted(), Scripted(), Scripted()]
     assert len(spec.inputs) == 5
     began_s = time.monotonic()
-    limits: dict[str, Any] = {"test_limit": 2000, "stop_at": began_s + 6}
+    limits: dict[str, Any] = {"test_limit": 2000, "stop_at": began_s + 4}
     reports = ran(spec, tmp_path / "r.db", equal(*devices), **limits).reports
     assert time.monotonic() - began_s < 30
     assert all(report.best for report in reports)
@@ -397,31 +394,24 @@ def test_devices_that_differ_are_refused() -> None:
 
 
 def test_each_thread_finds_its_own_random_numbers() -> None:
-    def draws(baton: Baton | None, seed: int, found: list[float]) -> None:
-        def one() -> float:
-            return random.random() + float(np.random.random())
-
-        if baton is None:
-            random.seed(seed)
-            np.random.seed(seed)
-            found += [one() for _ in range(20)]
-            return
+    def draws(baton: Baton, seed: int, drawn: list[float]) -> None:
         with baton.held():
             random.seed(seed)
             np.random.seed(seed)
             for _ in range(20):
-                found.append(one())
+                drawn.append(random.random() + float(np.random.random()))
                 with baton.handed_on():
                     time.sleep(1e-4)
 
-    expected: list[list[float]] = [[], []]
+    alone: list[list[float]] = [[], []]
     for seed in range(2):
-        draws(None, seed, expected[seed])
-    found: list[list[float]] = [[], []]
+        draws(Baton(), seed, alone[seed])
+    together: list[list[float]] = [[], []]
     baton = Baton()
-    threads = [threading.Thread(target=draws, args=(baton, n, found[n])) for n in range(2)]
+    threads = [threading.Thread(target=draws, args=(baton, n, together[n])) for n in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == expected
+    assert together == alone
+    assert alone[0] != alone[1]

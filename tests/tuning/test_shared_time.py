@@ -119,7 +119,9 @@ def test_a_stage_that_was_interrupted_knows_what_the_database_answers(
     assert [(steps, stored) for _, steps, stored in stages[:2]] == [(9, 4), (9, 0)]
 
 
-@pytest.mark.parametrize(("test_s", "text"), [(3.0, "2 min"), (30.0, "20 min"), (600.0, "3.5 h")])
+@pytest.mark.parametrize(
+    ("test_s", "text"), [(3.0, "2 min"), (30.0, "20 min to 22 min"), (600.0, "3.5 h to 7.5 h")]
+)
 def test_the_time_of_a_campaign_is_estimated_from_its_first_tests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, test_s: float, text: str
 ) -> None:

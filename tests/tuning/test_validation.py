@@ -45,9 +45,6 @@ search: {test_limit: 100}
 def steps_s(problem: Input, config: Config) -> float:
     """A tree of depth three: its leaves are 1, 3, 4 and 40 ms."""
     n, block, tile = problem["n"], config["BLOCK"], config["TILE"]
-    assert isinstance(n, int)
-    assert isinstance(block, int)
-    assert isinstance(tile, int)
     if n > 100_000:
         return 40e-3
     if config["LAYOUT"] == "column":
@@ -70,9 +67,7 @@ def run(
 
 
 def validation(folder: Path, measurer: FormulaMeasurer, **options: Any) -> Validation:
-    found = run(folder, measurer, **options).validation
-    assert isinstance(found, Validation)
-    return found
+    return run(folder, measurer, **options).validation
 
 
 def of_part(folder: Path, part: str) -> list[tuple[int, int]]:

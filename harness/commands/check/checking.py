@@ -35,7 +35,7 @@ from harness.commands.check.targets import (
 from harness.core.errors import BackendUnavailable, HostModuleError, LaunchFailed, UsageError
 from harness.core.machine import usable_cores
 from harness.core.program import Launch, Program, Read
-from harness.core.records import Config, Value
+from harness.core.records import Build, Config, Value
 from harness.display.formats import make_console
 from harness.display.progress import ProgressDisplay
 from harness.measure.builds.queue import BuildQueue
@@ -62,10 +62,14 @@ class TargetCheck:
     without_effect: Mapping[str, int] | None
 
     @property
+    def builds(self) -> Sequence[Build]:
+        """The builds that the compiler made."""
+        return [result.build for result in self.results if result.build is not None]
+
+    @property
     def codes(self) -> set[str]:
         """The digests of the different machine codes."""
-        digests = (result.build.binary_sha256 for result in self.results if result.build)
-        return {sha256 for sha256 in digests if sha256 is not None}
+        return {sha256 for build in self.builds if (sha256 := build.binary_sha256) is not None}
 
     @property
     def failed(self) -> int:
@@ -219,7 +223,7 @@ def _checked(
         targets=checked,
         why_unbuilt=why_unbuilt,
         passed_over={
-            target.name: missing_source(spec, target)
+            target.name: _missing_source(spec, target)
             for target in targets
             if not is_program and target.language not in spec.sources
         },
@@ -355,10 +359,10 @@ def _require_sources(specs: Sequence[Spec], targets: Sequence[CompileTarget]) ->
     for spec in specs:
         for target in targets:
             if spec.program is None and target.language not in spec.sources:
-                raise UsageError(f"{spec.path} cannot be compiled: {missing_source(spec, target)}")
+                raise UsageError(f"{spec.path} cannot be compiled: {_missing_source(spec, target)}")
 
 
-def missing_source(spec: Spec, target: CompileTarget) -> str:
+def _missing_source(spec: Spec, target: CompileTarget) -> str:
     """Say that a space has no source for a target, and what compiles those that it has."""
     languages = " and ".join(sorted(spec.sources))
     hint = "--arch sm_90" if "cuda" in spec.sources else "--backend opencl"

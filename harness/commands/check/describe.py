@@ -28,7 +28,7 @@ from harness.display.text import make_table, print_line, print_lines
 from harness.measure.cuda.gpus import name_of
 from harness.models.folds import ENOUGH_INPUTS, FEWEST_INPUTS
 from harness.space_file import Parameter, Spec
-from harness.space_file.inputs import feature_ranges
+from harness.space_file.spec import feature_ranges
 
 _LISTED_VALUES = 10
 _LISTED_INPUTS = 3
@@ -177,7 +177,7 @@ def print_target(console: Console, target: TargetCheck, is_sweep: bool) -> None:
         if works and isinstance(inspection, KernelInspection):
             console.print(Padding(_sample_table(inspection, works), (0, 0, 0, 2), expand=False))
             print_line(console, f"  {_table_notes(inspection)}")
-        print_line(console, f"  {_totals(target)}")
+        print_line(console, f"  {_counts(target)}")
         unbuilt = len(inspection.configs) - len(results)
         if unbuilt:
             alike = f"the default and {ALIKE - 1} others fail with the same message"
@@ -294,24 +294,6 @@ def _number(value: int | None, unit: str = "") -> str:
     return "-" if value is None else f"{value:,}{unit}"
 
 
-def _totals(target: TargetCheck) -> str:
-    results = target.results
-    builds = [result.build for result in results if result.build]
-    facts = [f"{counted(len(results), 'configuration')} compiled, {target.failed} failed"]
-    registers = [build.registers for build in builds if build.registers is not None]
-    if target.codes:
-        most = "" if registers else "at most "  # PoCL's digest is of the source, not of the code
-        facts.append(f"{most}{counted(len(target.codes), 'different machine code')}")
-    if registers:
-        facts.append(f"{min(registers)} to {max(registers)} registers")
-        spilling = sum(bool(build.spill_bytes) for build in builds)
-        facts.append(f"{spilling or 'none'} with spills")
-    shares = [result.occupancy.fraction for result in results if result.occupancy]
-    if shares:
-        facts.append(f"occupancy {min(shares):.0%} to {max(shares):.0%}")
-    return "; ".join(facts)
-
-
 def _print_sweep(console: Console, target: TargetCheck) -> None:
     """Print the number of machine codes, their resources, and parameters that change no build."""
     inspection = target.inspection
@@ -330,21 +312,22 @@ def _print_sweep(console: Console, target: TargetCheck) -> None:
 
 
 def _counts(target: TargetCheck) -> str:
-    results, is_program = target.results, target.inspection.spec.program is not None
-    built = [result for result in results if result.build is not None]
-    unlaunchable = sum(bool(result.failure) for result in built)
-    # nvcc writes its options into an executable, so that equal code may have several digests.
-    most = "at most " if is_program else ""
+    results, builds = target.results, target.builds
+    unbuilt = len(results) - len(builds)
+    # Without registers, a digest is of more than the code: PoCL's is of the source, and nvcc writes
+    # its options into an executable.
+    most = "" if any(build.registers is not None for build in builds) else "at most "
+    codes = counted(len(target.codes), "different machine code")
+    unlaunchable = f", {target.failed - unbuilt} not launchable"
     return (
-        f"{counted(len(results), 'configuration')} with the default: {len(built)} compiled to "
-        f"{most}{counted(len(target.codes), 'different machine code')}, "
-        f"{len(results) - len(built)} not compiled"
-        + ("" if is_program else f", {unlaunchable} not launchable")
+        f"{counted(len(results), 'configuration')} with the default: {len(builds)} compiled to "
+        f"{most}{codes}, {unbuilt} not compiled"
+        + ("" if target.inspection.spec.program is not None else unlaunchable)
     )
 
 
 def _times(target: TargetCheck) -> str:
-    cached = sum(result.build.cached for result in target.results if result.build)
+    cached = sum(build.cached for build in target.builds)
     new = len(target.results) - cached
     rate = f" ({new / target.wall_s:.2f} per second)" if new else ""
     return (
@@ -354,13 +337,12 @@ def _times(target: TargetCheck) -> str:
 
 def _rows(results: Sequence[Compiled]) -> Iterator[tuple[str, list[float], bool]]:
     """Yield each resource with its values, and whether they are seconds."""
-    built = [result for result in results if result.build is not None]
-    builds = [result.build for result in built if result.build is not None]
-    shared = [result.shared_bytes for result in built if result.shared_bytes is not None]
+    builds = [result.build for result in results if result.build is not None]
+    shared = [result.shared_bytes for result in results if result.shared_bytes is not None]
     yield "registers", [b.registers for b in builds if b.registers is not None], False
     yield "shared memory, bytes", [float(size) for size in shared], False
     yield "spills, bytes", [b.spill_bytes for b in builds if b.spill_bytes is not None], False
-    shares = [100 * r.occupancy.fraction for r in built if r.occupancy is not None]
+    shares = [100 * r.occupancy.fraction for r in results if r.occupancy is not None]
     yield "occupancy, %", shares, False
     yield "compile time", [b.compile_s for b in builds], True
 

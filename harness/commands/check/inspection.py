@@ -16,7 +16,6 @@ from harness.analysis.failures import headline
 from harness.commands.check.targets import (
     CompileTarget,
     checked_spaces,
-    fitted_spec,
 )
 from harness.core.errors import BackendUnavailable, BuildFailed, ExpressionError
 from harness.core.machine import usable_cores
@@ -27,13 +26,13 @@ from harness.measure.bound import why_unloadable
 from harness.measure.builds.queue import BuildQueue
 from harness.measure.cuda.cubin import kernel_symbol, packed_arguments, parameter_places
 from harness.measure.cuda.occupancy import Occupancy, occupancy
-from harness.measure.flags import fitted_to_program
+from harness.measure.flags import fitted_to_backend, fitted_to_program
 from harness.measure.kernels.data import KernelData
 from harness.measure.process.child import Child, ChildLost
 from harness.measure.programs.building import CommandBackend, backend_of, command_build
 from harness.measure.programs.runner import ProgramWorker
 from harness.space import ConstrainedSpace
-from harness.space.launches import make_program
+from harness.space.constrained import make_program
 from harness.space_file import Parameter, Spec
 from harness.space_file.program import names_of
 
@@ -211,8 +210,9 @@ class KernelInspection(Inspection):
         seed: int = 0,
     ) -> None:
         self.target = target
-        spec = fitted_spec(spec, target, builds)
-        spaces = checked_spaces(spec, target.limits, target.backend.compiler)
+        compiler = target.backend.compiler
+        spec = fitted_to_backend(spec, compiler, target.arch, target.identity, builds.finish)
+        spaces = checked_spaces(spec, target.limits, compiler)
         super().__init__(spec, target.name, builds, spaces, sample, seed)
 
     def program(self, config: Config) -> Program:

@@ -11,14 +11,11 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 from harness.core.errors import BackendUnavailable
-from harness.core.program import Program
 from harness.core.records import DeviceLimits, Input, Value
-from harness.measure.builds.queue import BuildQueue
 from harness.measure.choose import with_cuda_compiler
 from harness.measure.cuda.gpus import first_usable
 from harness.measure.cuda.occupancy import multiprocessor
 from harness.measure.devices import Backend, choose_one
-from harness.measure.flags import fitted_to_backend
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec
 
@@ -147,12 +144,6 @@ def why_units_assumed(spec: Spec, target: CompileTarget) -> str | None:
         f"compute_units is taken to be {target.limits.compute_units} for {target.name}; only a "
         "device has it, so a device may allow other configurations"
     )
-
-
-def fitted_spec(spec: Spec, target: CompileTarget, builds: BuildQueue[Program]) -> Spec:
-    """Remove the flags that the target's compiler does not know."""
-    compiler = target.backend.compiler
-    return fitted_to_backend(spec, compiler, target.arch, target.identity, builds.finish)
 
 
 _MOST_CHECKED = 100

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from harness.analysis.clocks import clock_lines
 from harness.analysis.failures import describe_failures
 from harness.analysis.inputs import InputReport
+from harness.analysis.sensors import clock_lines
 from harness.api.request import PREDICTED, read_request
 from harness.api.schemas import TuneDocument
 from harness.api.session import Tuned, tuned

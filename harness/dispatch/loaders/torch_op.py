@@ -7,12 +7,13 @@ import importlib
 import inspect
 import sys
 import threading
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
+
+from harness.dispatch.loaders.trying import warn_of_device
 
 _Launch = Callable[[int, Sequence[Any], Mapping[str, Any]], None]
 _one_at_a_time = threading.Lock()
@@ -111,11 +112,7 @@ def _warn_of_device(dispatcher: Any, device: torch.device) -> None:
         return
     found = torch.cuda.get_device_name(device)
     if found != tuned["device"]:
-        warnings.warn(
-            f"{dispatcher.NAME} was tuned on {tuned['device']}, not on {found}: its choice by "
-            "input is used; tune it on this device",
-            stacklevel=2,
-        )
+        warn_of_device(dispatcher, found, "its choice by input")
 
 
 @functools.cache

@@ -20,13 +20,7 @@ from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from harness.core.errors import BuildFailed
-from harness.core.files import (
-    CACHE_ADVICE,
-    cache_folder,
-    mark_used,
-    trim_folder,
-    write_file,
-)
+from harness.core.files import CACHE_ADVICE, cache_folder, mark_used, trim_folder, write_file
 from harness.core.machine import spare_cores
 from harness.core.program import Binary, Buildable
 from harness.core.records import Build
@@ -159,12 +153,7 @@ class BuildQueue(Generic[B]):
     processes compile, by default one less than there are cores.
     """
 
-    def __init__(
-        self,
-        backend: _BackendOf[B],
-        compiler: str,
-        at_once: int | None = None,
-    ) -> None:
+    def __init__(self, backend: _BackendOf[B], compiler: str, at_once: int | None = None) -> None:
         self._compiler = compiler
         self._cache = BuildCache()
         self._cache.trim()

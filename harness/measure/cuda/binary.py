@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
-from harness.core.flag_file import with_marks
 from harness.core.kernel_name import without_references
-from harness.core.program import Binary, Program
+from harness.core.program import Binary, Program, with_marks
 from harness.core.records import Build
 from harness.core.text import nearest
 from harness.measure.builds import require_obeyed

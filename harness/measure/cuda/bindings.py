@@ -155,7 +155,7 @@ class BindingsDriver:
             raise _BindingsError(
                 f"{call} failed: {error}. {self.package} needs a newer NVIDIA driver than this "
                 "machine's: update the driver, or install a cuda-bindings of its CUDA version, "
-                "such as 'cuda-bindings < 13' for CUDA 12",
+                "such as 'cuda-bindings < 13' for CUDA 12"
             ) from None
         except ValueError as error:  # of a driver that is newer than the package
             raise _BindingsError(f"{call} failed: {error}, as {self.package} knows them") from None

@@ -90,11 +90,7 @@ class CudaDevice(Device):
         ask = self._attribute
         return DeviceLimits(
             max_group_size=ask("MAX_THREADS_PER_BLOCK"),
-            max_group_dims=(
-                ask("MAX_BLOCK_DIM_X"),
-                ask("MAX_BLOCK_DIM_Y"),
-                ask("MAX_BLOCK_DIM_Z"),
-            ),
+            max_group_dims=(ask("MAX_BLOCK_DIM_X"), ask("MAX_BLOCK_DIM_Y"), ask("MAX_BLOCK_DIM_Z")),
             max_grid_dims=(ask("MAX_GRID_DIM_X"), ask("MAX_GRID_DIM_Y"), ask("MAX_GRID_DIM_Z")),
             max_local_bytes=ask("MAX_SHARED_MEMORY_PER_BLOCK"),
             compute_units=ask("MULTIPROCESSOR_COUNT"),

@@ -32,11 +32,7 @@ from harness.measure.device import Compiler, Device
 from harness.measure.devices import Backend, empty_kernel_advice
 from harness.measure.kernels.checks import weak_tests, why_overwritten
 from harness.measure.kernels.data import KernelData, KernelJob, make_kernel_data
-from harness.measure.kernels.runner import (
-    measure_interleaved,
-    measure_kernel,
-    why_any_astray,
-)
+from harness.measure.kernels.runner import measure_interleaved, measure_kernel, why_any_astray
 from harness.measure.nvml import Sensors, open_sensors, other_processes, processes_notice
 from harness.measure.process.child import Child, ChildLost
 from harness.measure.process.locks import locked

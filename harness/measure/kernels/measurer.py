@@ -41,7 +41,7 @@ from harness.measure.trial.occasions import (
 )
 from harness.measure.trial.verify import Tolerance
 from harness.space import Space
-from harness.space.launches import make_program
+from harness.space.constrained import make_program
 from harness.space_file import Spec
 
 T = TypeVar("T")

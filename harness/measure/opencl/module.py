@@ -75,9 +75,7 @@ def _local_position(launch: Launch, parameters: Sequence[KernelParameter]) -> in
 
 
 def why_unfit(
-    launch: Launch,
-    parameters: Sequence[KernelParameter],
-    values: Sequence[BoundArray | Argument],
+    launch: Launch, parameters: Sequence[KernelParameter], values: Sequence[BoundArray | Argument]
 ) -> str | None:
     """Return why these values of the arguments cannot be passed to a kernel; None where they can.
 

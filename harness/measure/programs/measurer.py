@@ -23,11 +23,7 @@ from harness.measure.flags import fitted_to_program
 from harness.measure.measurer import LocalMeasurer
 from harness.measure.nvml import energy_notices
 from harness.measure.process.child import Child, ChildLost
-from harness.measure.programs.building import (
-    CommandBuild,
-    backend_of,
-    command_build,
-)
+from harness.measure.programs.building import CommandBuild, backend_of, command_build
 from harness.measure.programs.runner import ProgramJob, ProgramWorker, Reference
 from harness.measure.trial.occasions import Block, unclaimed
 from harness.space import Space

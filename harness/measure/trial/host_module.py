@@ -137,10 +137,7 @@ class HostModule:
             raise self._fault(f"launches() yielded no Launch {where}")
 
     def arrange(
-        self,
-        arguments: Mapping[str, Argument],
-        config: TrackedConfig,
-        outputs: frozenset[str],
+        self, arguments: Mapping[str, Argument], config: TrackedConfig, outputs: frozenset[str]
     ) -> dict[str, Array]:
         """Return the checked arrays of arrange(); none where the module does not define it."""
         arrays = self._optional("arrange", config.untracked, dict(arguments), config)
@@ -250,11 +247,7 @@ class HostModule:
                 raise self._fault(f"launches() names `{name}`, but the arguments are {there}")
 
     def _arranged(
-        self,
-        name: str,
-        array: object,
-        argument: Argument | None,
-        outputs: frozenset[str],
+        self, name: str, array: object, argument: Argument | None, outputs: frozenset[str]
     ) -> Array:
         if not isinstance(argument, np.ndarray):
             raise self._fault(f"arrange() returns `{name}`, which is no array argument")

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from harness.constraints.expression import Expression
-from harness.core.arrays import Flags, Indices
+from harness.core.arrays import Flags
 from harness.core.errors import ExpressionError, UsageError
 from harness.models.columns import must_have
-from harness.models.starchart.regions import Axis, Region
+from harness.models.starchart.regions import Region
 from harness.models.starchart.tree import Tree, TreeNode, grow
 
 if TYPE_CHECKING:
@@ -194,11 +194,8 @@ def settings_below(limits: Sequence[tuple[Tree, float]]) -> pd.DataFrame:
     regions: list[tuple[Region, tuple[TreeNode, ...]]] = [(Region(), ())]
     for tree, limit in limits:
         allowed = [leaf for leaf in tree.root.leaves() if leaf.mean <= limit]
-        pairs = _overlapping([box for box, _ in regions], [leaf.box for leaf in allowed], axes)
-        regions = [
-            (regions[one][0].both(allowed[other].box), (*regions[one][1], allowed[other]))
-            for one, other in pairs.tolist()
-        ]
+        pairs = [(box.both(leaf.box), nodes, leaf) for box, nodes in regions for leaf in allowed]
+        regions = [(box, (*nodes, leaf)) for box, nodes, leaf in pairs if not box.is_empty]
     codes = {axis.name: axis.codes(samples) for axis in axes}
     rows = []
     for box, nodes in regions:
@@ -210,22 +207,3 @@ def settings_below(limits: Sequence[tuple[Tree, float]]) -> pd.DataFrame:
     table = pd.DataFrame(rows, columns=["box", *names, "count", "met"])
     ordered: pd.DataFrame = table.sort_values(names, kind="stable", ignore_index=True)
     return ordered
-
-
-def _overlapping(
-    boxes: Sequence[Region], others: Sequence[Region], axes: Sequence[Axis]
-) -> Indices:
-    """Return the index pairs of regions that share a known value of each axis, shape (pairs, 2):
-    far fewer than all pairs."""
-    overlap = np.ones((len(boxes), len(others)), dtype=bool)
-    for axis in axes:
-        every = np.ones(len(axis.values), dtype=bool)
-        masks, other_masks = (
-            np.array(
-                [box.parts[axis.name].mask if axis.name in box.parts else every for box in both],
-                dtype=np.float32,
-            ).reshape(-1, len(every))
-            for both in (boxes, others)
-        )
-        overlap &= masks @ other_masks.T > 0
-    return np.argwhere(overlap)

@@ -149,6 +149,11 @@ class Region:
             parts[name] = part if own is None else Part(part.axis, own.mask & part.mask)
         return Region(parts)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no known value of an axis is in the region."""
+        return not all(part.mask.any() for part in self.parts.values())
+
     def holds(self, table: pd.DataFrame) -> Flags:
         """Say which rows lie in the region. Raises UsageError for an unknown word."""
         inside = np.ones(len(table), dtype=bool)

@@ -24,7 +24,7 @@ from harness.space_file.flag_files import files_of
 from harness.space_file.flags.catalogue import Catalogue, catalogue_of
 from harness.space_file.flags.catalogue import chosen as flags_chosen
 from harness.space_file.model import FlagGroup, SpaceFile
-from harness.space_file.parameters import Parameter, Placed, flag_name, flag_of
+from harness.space_file.parameters import Parameter, Placed, declared_flag, flag_name
 from harness.space_file.program import ProgramSpaceFile
 from harness.space_file.tuned import Flag, FlagPatterns, Narrowing, Selection
 
@@ -91,10 +91,9 @@ def flags_of(document: Document, model: SpaceFile | ProgramSpaceFile) -> SpaceFl
 
 
 def _select(
-    document: Document, compiler: str, group: str | Selection, linked: bool, flags: SpaceFlags
+    document: Document, compiler: str, selection: Selection, linked: bool, flags: SpaceFlags
 ) -> None:
     location: Location = ("flags", compiler)
-    selection: Selection = [group] if isinstance(group, str) else group
     try:
         catalogue = catalogue_of(compiler)
         found = resolve(catalogue, selection, linked=linked)
@@ -115,10 +114,10 @@ def _declared(compiler: str, group: FlagGroup) -> Iterator[tuple[Location, str, 
     """Yield the flags that a space declares itself, with their places."""
     if isinstance(group, dict):
         yield from ((("flags", compiler, name), name, flag) for name, flag in group.items())
-    elif not isinstance(group, str):
-        for index, item in enumerate(group):
-            for name, flag in _own_flags([item]).items():
-                yield ("flags", compiler, index, name), name, flag
+        return
+    for index, item in enumerate(group):
+        for name, flag in _own_flags([item]).items():
+            yield ("flags", compiler, index, name), name, flag
 
 
 def _flag(
@@ -126,13 +125,13 @@ def _flag(
 ) -> Parameter:
     compiler = str(location[1])
     if not isinstance(flag, FlagPatterns):
-        return flag_of(name, flag, compiler)
+        return declared_flag(name, flag, compiler)
     if compiler == "opencl":
         text = "OpenCL's compiler reads no files; `files` is for nvcc, and the flags of programs"
         document.fault(location, text)
     files, notices = files_of(document, (*location, "files"), flag.files)
     flags.notices += (Notice(compiler, text, lasting=True) for text in notices)
-    return flag_of(name, flag, compiler, files, _catalogued(compiler, name))
+    return declared_flag(name, flag, compiler, files, _catalogued(compiler, name))
 
 
 def _catalogued(compiler: str, name: str) -> str | None:

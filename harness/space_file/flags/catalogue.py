@@ -17,7 +17,7 @@ from harness.core.records import Value
 from harness.core.text import suggestion
 from harness.space_file.document import read_document
 from harness.space_file.messages import StrictModel, validated
-from harness.space_file.parameters import Parameter, switch, valued
+from harness.space_file.parameters import Parameter, flag_of
 from harness.space_file.tuned import Condition, Name, Narrowing, Selection, Values
 
 ON_OFF = "[no-]"
@@ -72,9 +72,8 @@ class CatalogueFlag(StrictModel):
 
     def parameter(self, name: str, compiler: str, values: Sequence[Value]) -> Parameter:
         """Return the flag as a space tunes it, with these values."""
-        if self.type == "boolean":
-            return switch(name, compiler, self.option)
-        return valued(name, compiler, self.template, values)
+        is_switch = self.type == "boolean"
+        return flag_of(name, compiler, self.template, None if is_switch else values)
 
     def exact(self, values: Sequence[Value]) -> Sequence[Value]:
         """Return those of these values with which results are bit for bit the same as without the
