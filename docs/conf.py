@@ -15,6 +15,7 @@ html_theme = "furo"
 html_title = "harness"
 html_copy_source = False
 highlight_language = "none"
+suppress_warnings = ["misc.highlighting_failure"]  # such as psql's commands in SQL
 
 _LINK = re.compile(r"\[([^\]]+)\]\(([^)#:\s]+)(#[^)\s]*)?\)")
 

@@ -11,28 +11,36 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from harness.api import documents
+from harness.api import schemas
 from harness.commands.run import make_parser, model_of
 from harness.core.records import Outcome, StopReason
 from harness.dispatch import document as dispatcher
 from harness.results.schema import STAGES, VERSION, metadata
 from harness.search.techniques import OFFERED, OWN
-from harness.space_file import compiler, input_ranges, model, program_model, tuned
+from harness.space_file import program
 
 PAGES = Path(__file__).parent
 _BLOCK = re.compile(r"(<!-- generated: (\w+)(.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 _LISTED: dict[tuple[str | None, ...], str] = {}
-_MODULES = (model, program_model, compiler, input_ranges, tuned, documents)
 
 
 def _prose(thing: object) -> str:
     return " ".join(inspect.cleandoc(getattr(thing, "__doc__", None) or "").split())
+
+
+def _models(base: type[BaseModel] = BaseModel) -> dict[str, type[BaseModel]]:
+    """All models of harness by their names."""
+    found = {}
+    for model in base.__subclasses__():
+        found |= _models(model)
+        if model.__module__.startswith("harness."):
+            found[model.__name__] = model
+    return found
 
 
 def options(command: str) -> Iterator[str]:
@@ -60,9 +68,7 @@ def options(command: str) -> Iterator[str]:
 
 def keys(name: str) -> Iterator[str]:
     """List the keys of a part of a space, each with its default in brackets."""
-    part = next(getattr(m, name) for m in _MODULES if hasattr(m, name))
-    assert issubclass(part, BaseModel)
-    for key, field in part.model_fields.items():
+    for key, field in _models()[name].model_fields.items():
         default = None if field.is_required() else field.get_default(call_default_factory=True)
         note = ", required" * field.is_required()
         if default not in (None, "", [], {}) and not isinstance(default, BaseModel):
@@ -72,8 +78,8 @@ def keys(name: str) -> Iterator[str]:
 
 def document(name: str) -> Iterator[str]:
     """List the keys of a JSON document."""
-    part = getattr(documents, name)
-    own = [field.name for field in fields(part) if field.name not in ("harness", "format")]
+    part = _models()[name]
+    own = [key for key in part.model_fields if key not in ("harness", "format")]
     yield f"{_prose(part)} Keys: {', '.join(f'`{key}`' for key in own)}."
 
 
@@ -90,7 +96,7 @@ def tables() -> Iterator[str]:
 def versions() -> Iterator[str]:
     """Name the versions of what is written."""
     yield (
-        f"In this version, `format` is {documents.FORMAT} in documents of `--json` and "
+        f"In this version, `format` is {schemas.FORMAT} in documents of `--json` and "
         f"{dispatcher._FORMAT} in dispatchers, and `schema_version` of databases is {VERSION}."
     )
 
@@ -103,7 +109,7 @@ def words(which: str) -> Iterator[str]:
         "stops": [reason.value for reason in StopReason],
         "own_techniques": [own.name for own in OWN],
         "opentuner_techniques": OFFERED,
-        "dtypes": get_args(program_model.Dtype),
+        "dtypes": get_args(program.Dtype),
     }
     yield ", ".join(f"`{word}`" for word in lists[which])
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import doctest
+import functools
 import re
 import runpy
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,12 +25,15 @@ def _texts(folder: Path) -> Iterator[str]:
                 yield node.value
 
 
+@functools.cache
+def _generate() -> dict[str, Any]:
+    return runpy.run_path(str(ROOT / "docs/generate.py"))
+
+
 @pytest.mark.parametrize("page", sorted(REFERENCE.glob("*.md")), ids=lambda page: str(page.stem))
 def test_tables_are_those_of_the_models(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    assert runpy.run_path(str(ROOT / "docs/generate.py"))["fresh"](text) == text, (
-        "run python docs/generate.py"
-    )
+    assert _generate()["fresh"](text) == text, "run python docs/generate.py"
 
 
 def test_each_message_of_the_troubleshooting_is_written_somewhere() -> None:
