@@ -1,4 +1,4 @@
-"""The nightly of docs/ci.md runs: two machines write to one server, and a file keeps the week."""
+"""The nightly workflow runs: two machines write to one server, and a file keeps the week."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.helpers.pages import blocks, read_page
 from tests.helpers.postgres_server import Server, execute
 from tests.helpers.results_examples import ROOT
 
 pytestmark = pytest.mark.postgres
 
-_CI = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
-_SECTION = _CI.partition("## One server for several machines")[2]
+_PAGE = read_page("docs/howto/share_a_server.md")
 
 _SPACE = """
 name: {name}
@@ -37,22 +37,18 @@ measure: {{warmup: 1, repeats: 4}}
 _SOURCE = 'sleep 0.0$2\necho "{name} took ${{2}}0.$((100 + $$ % 7)) ms"\n'
 
 
-def _blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", _SECTION, re.DOTALL | re.MULTILINE)
-
-
 def _step(job: str, name: str) -> str:
     """The commands of a step of the workflow, with this Python."""
-    (workflow,) = (yaml.safe_load(block) for block in _blocks("yaml"))
+    (workflow,) = (yaml.safe_load(block.text) for block in blocks(_PAGE, "yaml"))
     (found,) = (s["run"] for s in workflow["jobs"][job]["steps"] if s.get("name") == name)
-    return str(found).replace(".venv/bin/python", sys.executable)
+    return str(found).replace(".venv/bin", str(Path(sys.executable).parent))
 
 
 class Night:
     """Runs the steps of the workflow on this machine, against a server of the tests."""
 
     def __init__(self, folder: Path, server: Server) -> None:
-        (setup,) = _blocks("sql")
+        ((_, setup),) = blocks(_PAGE, "sql")
         where = "postgres"
         for statement in setup.strip().splitlines():
             if statement.startswith("\\connect "):

@@ -1,8 +1,10 @@
-"""The README stays true: its commands, options, files, space and query are tried here."""
+"""The pages stay true: their commands parse, links lead somewhere, figures are on record.
+
+tests/commands/test_docs.py runs the README, the tutorial and the how-to pages.
+"""
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import pkgutil
@@ -14,86 +16,38 @@ from pathlib import Path
 
 import pytest
 
-from harness.commands import check
 from harness.commands.run import make_parser, model_of
 from harness.core.records import Config, Input
 from harness.display.inputs import times_note
+from tests.helpers.pages import ROOT, blocks, read_page
 from tests.helpers.replays import FormulaMeasurer, formula_s, make_spec, opened
 
-ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+README = read_page("README.md")
 PAGES = {
-    page: (ROOT / page).read_text(encoding="utf-8")
-    for page in (
-        "README.md",
-        "CONTRIBUTING.md",
-        "docs/spaces.md",
-        "docs/measuring.md",
-        "docs/devices.md",
-        "docs/fleet.md",
-        "docs/pragmas.md",
-        "docs/techniques.md",
-        "docs/recordings.md",
-        "docs/analysis.md",
-        "docs/ci.md",
-        "docs/flags.md",
-        "docs/programs.md",
-        "docs/stencil.md",
-        "docs/dispatch.md",
-        "docs/python.md",
-        "docs/suite.md",
-        "docs/papers.md",
-        "docs/reproduction.md",
-        "results/README.md",
-        "results/papers.md",
-    )
+    str(page.relative_to(ROOT)): page.read_text(encoding="utf-8")
+    for pattern in ("*.md", "docs/README.md", "docs/t*.md", "docs/*/*.md", "results/*.md")
+    for page in sorted(ROOT.glob(pattern))
+    if page.name != "CHANGELOG.md"
 }
 
 
-def _blocks(language: str, page: str = README) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
-
-
-def _commands() -> list[list[str]]:
-    """The harness commands of shell blocks and sentences, as argument lists from the module's name
-    on."""
-    found = _shell_commands(README)
-    found += re.findall(r"`python -m (harness\.\w+[^`]*)`", README)
-    return [shlex.split(command) for command in found]
-
-
-def _shell_commands(page: str) -> list[str]:
-    """The harness commands of shell blocks and of indented lines, up to `>`, `&&` or a comment."""
-    shell = "".join(_blocks("sh", page)) + "\n".join(
+def _commands(page: str) -> list[str]:
+    """The harness commands of shell blocks and indented lines."""
+    shell = "".join(block.commands for block in blocks(page, "sh", "console"))
+    shell = re.sub(r"\\\n", "", shell) + "\n".join(
         re.findall(r"^    (python .*)$", page, re.MULTILINE)
     )
-    found = re.findall(r"python -m (harness\.\w+.*)", shell)
-    return [re.split(r" (?:>|&&|\||#) ?", command)[0].rstrip() for command in found]
+    names = re.findall(
+        r"(?:python -m harness\.|(?:^|[ /(])harness )([a-z]+(?: .*)?)$", shell, re.MULTILINE
+    )
+    return [re.split(r" (?:>|&&|&$|\|+|#) ?", command)[0].strip() for command in names]
 
 
-def _commands_of_docs() -> list[list[str]]:
-    found = {
-        command for page in PAGES if page != "README.md" for command in _shell_commands(PAGES[page])
-    }
-    return [shlex.split(command) for command in sorted(found)]
-
-
-def _parser(command: str) -> argparse.ArgumentParser:
-    """The parser of a command such as `harness.tune`."""
-    name = command.removeprefix("harness.")
-    return make_parser(name, model_of(name))
-
-
-@pytest.mark.parametrize("command", [*_commands(), *_commands_of_docs()], ids=" ".join)
-def test_a_command_of_the_pages_parses(command: list[str]) -> None:
-    assert _parser(command[0]).parse_args(command[1:])
-
-
-def test_every_option_that_the_readme_names_exists() -> None:
-    names = {command[0] for command in _commands()}
-    there = {option for name in names for option in _parser(name)._option_string_actions}
-    named = set(re.findall(r"(?<![\w-])--[a-z][a-z_-]+", README))
-    assert not named - there
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_of_a_page_parse(page: str) -> None:
+    for command in _commands(PAGES[page]):
+        name, *words = shlex.split(command)
+        assert make_parser(name, model_of(name)).parse_args(words), command
 
 
 def test_the_figures_of_searches_are_those_on_record() -> None:
@@ -101,7 +55,8 @@ def test_the_figures_of_searches_are_those_on_record() -> None:
     record = json.loads((folder / "overall.json").read_text(encoding="utf-8"))
     warm = json.loads((folder / "warm_start" / "overall.json").read_text(encoding="utf-8"))
     record["one other device"] = warm["auto"]
-    rows = re.findall(r"^\| ([^|]+) ((?:\| \d+\.\d % ){3}\| [^|]+)\|$", README, re.MULTILINE)
+    page = PAGES["docs/explanation/search.md"]
+    rows = re.findall(r"^\| ([^|]+) ((?:\| \d+\.\d % ){3}\| [^|]+)\|$", page, re.MULTILINE)
     shown = {re.findall(r"\w+", name)[-1]: re.findall(r"[\d.]+", cells) for name, cells in rows}
     assert len(shown) == 7
     for name, found in record.items():
@@ -147,24 +102,8 @@ def test_every_path_and_module_that_a_page_names_exists(page: str) -> None:
         pkgutil.resolve_name(name)
 
 
-@pytest.mark.usefixtures("opencl")
-@pytest.mark.parametrize(
-    ("page", "name", "inputs"), [("README.md", "sums", 4), ("docs/spaces.md", "scale", 2)]
-)
-def test_the_three_files_of_a_page_are_a_space_whose_default_is_right_on_each_input(
-    page: str, name: str, inputs: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for language, suffix in (("c", "cl"), ("python", "py"), ("yaml", "yaml")):
-        block = _blocks(language, PAGES[page])[0]
-        (tmp_path / f"{name}.{suffix}").write_text(block)
-    assert check.main([str(tmp_path / f"{name}.yaml"), "--run", "--backend", "opencl"]) == 0
-    printed = capsys.readouterr().out
-    assert printed.count(": OK, ") == inputs
-    assert "verify is weak" not in printed
-
-
 def _answers(database: Path) -> list[sqlite3.Row]:
-    (query,) = _blocks("sql")
+    query = blocks(PAGES["docs/reference/sql.md"], "sql")[0].text
     with sqlite3.connect(database) as connection:
         connection.row_factory = sqlite3.Row
         return connection.execute(query).fetchall()
@@ -204,11 +143,11 @@ def test_the_ci_script_runs_the_readmes_own_test_command() -> None:
     found = re.search(r"grep -m 1 -E '([^']+)' README\.md", script)
     assert found is not None
     (line,) = [line for line in README.splitlines() if re.search(found[1], line)]
-    assert line in "".join(_blocks("sh"))
+    assert line in "".join(block.text for block in blocks(README, "sh"))
 
 
 def test_the_output_shown_has_the_rule_the_table_and_the_next_step() -> None:
-    (output,) = _blocks("text")
+    ((_, output),) = blocks(README, "text")
     legend = times_note(Config({"THRD": 256, "LU": 1, "X_CACHE": 1}), ())
-    for text in ("held-out inputs", "speed-up", legend, "harness.dispatch", "harness.analyse"):
+    for text in ("held-out inputs", "speed-up", legend, "harness dispatch", "harness analyse"):
         assert text in " ".join(output.split())

@@ -33,6 +33,7 @@ from harness.core.records import (
     Timing,
 )
 from harness.results import CHOICE, FINAL
+from tests.helpers.pages import blocks, read_page
 from tests.helpers.replays import make_spec, small_space
 from tests.helpers.results_examples import begin_search, make_plan, opened, tamper
 
@@ -412,8 +413,8 @@ def test_nothing_in_common_is_no_comparison(base: str, tmp_path: Path, capsys: C
 
 
 def test_the_examples_for_ci_are_yaml_and_name_options_that_there_are(capsys: Capture) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "ci.md").read_text(encoding="utf-8")
-    github, gitlab, *_ = map(yaml.safe_load, re.findall(r"```yaml\n(.*?)```", page, re.DOTALL))
+    pipelines = blocks(read_page("docs/tutorial/ci.md"), "yaml")
+    github, gitlab = (yaml.safe_load(block.text) for block in pipelines)
     steps = [step.get("run", "") for step in github["jobs"]["performance"]["steps"]]
     uploaded = [s["with"]["path"] for s in github["jobs"]["performance"]["steps"] if "with" in s]
     kept = gitlab["performance"]["artifacts"]["paths"]
@@ -421,7 +422,7 @@ def test_the_examples_for_ci_are_yaml_and_name_options_that_there_are(capsys: Ca
     assert any("results/*.html" in path.split() for path in uploaded)
     there = {"compare": _options(main, capsys), "tune": _options(tune, capsys)}
     for script in ("\n".join(steps), "\n".join(gitlab["performance"]["script"])):
-        commands = re.findall(r"-m harness\.(\w+) (.*)", script.replace("\\\n", ""))
+        commands = re.findall(r"\.venv/bin/harness (\w+) (.*)", script.replace("\\\n", ""))
         assert [name for name, _ in commands] == ["tune", "compare"]
         assert " --report " in commands[0][1]
         for name, words in commands:

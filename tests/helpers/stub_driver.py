@@ -54,6 +54,7 @@ def build_stub(folder: Path, without: tuple[str, ...] = ()) -> Path:
     files = [*map(str, sorted(SOURCES.glob("*.c"))), str(others)]
     library = folder / LIBRARY
     subprocess.run(["cc", *flags, *files, "-lm", "-o", str(library)], check=True)
+    (folder / "libcuda.so").symlink_to(LIBRARY)  # for -lcuda
     return library
 
 
@@ -143,7 +144,8 @@ def _loaded_stub(tmp_path_factory: pytest.TempPathFactory) -> StubDriver:
 def stub_of_module(_loaded_stub: StubDriver) -> Iterator[StubDriver]:
     """The stand-in, which the processes of this module find as well."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LD_LIBRARY_PATH", str(_loaded_stub.folder), prepend=os.pathsep)
+        for name in ("LD_LIBRARY_PATH", "LIBRARY_PATH"):
+            patch.setenv(name, str(_loaded_stub.folder), prepend=os.pathsep)
         patch.setenv("CUDA_STUB_TRACE", str(_loaded_stub.trace))
         yield _loaded_stub
 

@@ -25,6 +25,7 @@ from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
 from harness.stencil.features import FEATURES
 from harness.stencil.predicted import read_points, read_predictor
+from tests.helpers.pages import blocks, read_page
 from tests.helpers.stencil_kernels import path_of
 
 SRAD1 = str(path_of("srad1"))
@@ -54,9 +55,9 @@ def reference(arguments):
 @pytest.fixture
 def documented(tmp_path: Path) -> Path:
     """Write the example stencil of docs/howto/tune_a_stencil.md."""
-    page = (Path(__file__).parents[2] / "docs" / "stencil.md").read_text(encoding="utf-8")
+    page = read_page("docs/howto/tune_a_stencil.md")
     path = tmp_path / "smooth.py"
-    path.write_text(page.split("```python\n")[1].split("```")[0])
+    path.write_text(blocks(page, "python")[0].text)
     return path
 
 

@@ -1,0 +1,122 @@
+"""The README, the tutorial and the how-to pages run, each in its own folder.
+
+- A block whose first line is a comment with a file's name becomes that file.
+- The commands of a `console` block run in bash, and print the output that the block shows; numbers
+  may differ. The commands of an `sh` block need what a test has not, and are only parsed
+  (tests/commands/test_readme.py).
+- A `python` block without a file's name runs as a script.
+- `<!-- needs: cuda gcc -->` at the top of a page says what it cannot run without, and
+  `<!-- after: own_cuda_kernel.md -->` that it goes on in the folder of another page.
+
+Each folder begins with the README's three files and the results of tuning them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.helpers.pages import ROOT, Block, blocks, read_page
+
+FOLDERS = [ROOT / "docs" / name for name in ("tutorial", "howto")]
+RUN = [str(page.relative_to(ROOT)) for folder in FOLDERS for page in sorted(folder.glob("*.md"))]
+
+# Short searches: a page's own limits are for its reader.
+SHELL = f"""
+set -euo pipefail
+export PATH={Path(sys.executable).parent}:$PATH
+harness() {{
+    case "$*" in
+        tune*--replay*) command harness "$@" --test-limit 6 ;;
+        tune*) command harness "$@" --test-limit 6 --repeats 5 ;;
+        *) command harness "$@" ;;
+    esac
+}}
+"""
+
+
+def run(words: list[str], folder: Path) -> str:
+    """Run a program and return all that it prints; end all that it leaves behind."""
+    log = folder / "printed.txt"
+    with log.open("w") as out:
+        process = subprocess.Popen(
+            words, cwd=folder, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        try:
+            code = process.wait(600)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    printed = log.read_text()
+    assert code == 0, f"{words[-1]}\n{printed}"
+    return printed
+
+
+def plain(text: str) -> str:
+    """Return a text without numbers, units of time and the widths of columns."""
+    return re.sub(r"[\d.,]*\d( [num]?s\b)?", "#", " ".join(text.split()))
+
+
+def try_block(block: Block, folder: Path) -> None:
+    """Write the file that a block is, or run it."""
+    if block.file is not None:
+        (folder / block.file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / block.file).write_text(block.text)
+    elif block.language == "console":
+        printed = plain(run(["bash", "-c", SHELL + block.commands], folder))
+        for line in block.output:
+            assert plain(line) in printed, f"{line}\n{printed}"
+    elif block.language == "yaml":
+        yaml.safe_load(block.text)
+    elif block.language == "python":
+        (folder / "block.py").write_text(block.text)
+        run([sys.executable, "block.py"], folder)
+
+
+@pytest.fixture(scope="session")
+def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the README's own kernel, tuned."""
+    folder = tmp_path_factory.mktemp("example")
+    for name in ("spaces", "kernels", "examples"):
+        (folder / name).symlink_to(ROOT / name)
+    for block in blocks(read_page("README.md")):
+        if block.file is not None:
+            try_block(block, folder)
+    run(["bash", "-c", f"{SHELL} harness tune sums.yaml"], folder)
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("opencl")
+@pytest.mark.parametrize("page", ["README.md", *RUN])
+def test_the_files_commands_and_code_of_a_page_work(
+    page: str,
+    example: Path,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = read_page(page)
+    if "needs: cuda" not in text:  # another page's stand-in for a GPU
+        monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    if earlier := re.search(r"<!-- after: (.*) -->", text):
+        text = read_page(str(Path(page).with_name(earlier[1]))) + text
+    needs = re.search(r"<!-- needs: (.*) -->", text)
+    for need in needs[1].split() if needs else ():
+        if need == "cuda":
+            request.getfixturevalue("nvidia")
+        elif shutil.which(need) is None:
+            pytest.skip(f"there is no program `{need}`")
+    folder = tmp_path / "page"
+    shutil.copytree(example, folder, symlinks=True)
+    for block in blocks(text):
+        try_block(block, folder)
