@@ -26,7 +26,6 @@ from harness.recordings.csv_mapping import (
     OutcomeReader,
     TimeColumns,
     example_mapping,
-    read_mapping,
 )
 from harness.recordings.files import (
     FileKind,
@@ -36,7 +35,8 @@ from harness.recordings.files import (
     recording_name,
 )
 from harness.recordings.recording import Recording, RecordingBuilder, typed
-from harness.space_file import Parameter, Spec
+from harness.space_file import Parameter, Spec, read_document
+from harness.space_file.messages import validated
 
 MAX_ROWS = 2_000_000
 MAX_MESSAGE = 50_000
@@ -239,7 +239,7 @@ def _mapping_of(file: _CsvFile, mapping: Path | None) -> ColumnMapping:
             f"{path} is {kind}. Write it, or name another file with --mapping:\n\n"
             f"{example_mapping(file.header)}"
         )
-    found = read_mapping(path)
+    found = validated(read_document(path), ColumnMapping)
     named = [*found.used(), *found.ignore]
     file.check_columns(named)
     unnamed = [name for name in file.header if name not in named]

@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, StrictStr
@@ -25,8 +24,7 @@ from harness.core.text import printable
 from harness.recordings.files import printable_lines
 from harness.recordings.json_file import UNITS
 from harness.recordings.recording import RecordedOutcome
-from harness.space_file import read_document
-from harness.space_file.messages import StrictModel, validated
+from harness.space_file.messages import StrictModel
 from harness.space_file.model import Number
 from harness.space_file.tuned import Scalar
 
@@ -96,11 +94,6 @@ class ColumnMapping(StrictModel):
         """Return every column that is read, and that the file must have."""
         outcome = [name for name in (self.outcome.column, self.outcome.message) if name is not None]
         return [*self.features, *self.parameters, *self.times.columns, *outcome]
-
-
-def read_mapping(path: Path) -> ColumnMapping:
-    """Read a mapping; raises SpecError with all of its faults."""
-    return validated(read_document(path), ColumnMapping)
 
 
 def example_mapping(header: Sequence[str]) -> str:

@@ -66,7 +66,7 @@ OPENTUNER, LOST = "OpenTuner", "OpenTuner, of a run by harness"
 tables of it are lost."""
 
 
-class PassedFile(TypedDict):
+class _PassedFile(TypedDict):
     """A file that a value of a flag passes to the compiler: by an option, with its path."""
 
     option: str
@@ -98,7 +98,7 @@ class Notes(TypedDict, total=False):
     launch_limits: dict[Line, Line]  # constraints of a device on launches, each in words
     reduced: Ablation  # the settings that the winner needs
     space_file: str  # the path of the space's file, as the command that tuned it named it
-    flag_files: dict[Line, dict[Line, PassedFile]]  # by flag and value
+    flag_files: dict[Line, dict[Line, _PassedFile]]  # by flag and value
     compared: dict[str, str]  # the databases that a rerun compares, by their side
     rerun_side: str
     record: str  # OPENTUNER or LOST
@@ -146,20 +146,20 @@ def space_notes(spec: Spec) -> Notes:
     return found
 
 
-def files_of_flags(spec: Spec) -> dict[str, dict[str, PassedFile]]:
+def files_of_flags(spec: Spec) -> dict[str, dict[str, _PassedFile]]:
     """Return the files that flags of a space pass to the compiler, by flag and value."""
-    found = dict[str, dict[str, PassedFile]]()
+    found = dict[str, dict[str, _PassedFile]]()
     for flag in spec.parameters:
         for value, file in flag.files.items():
             words = (
                 word.replace("{value}", str(file.path)) for word in (flag.option or "").split()
             )
-            noted: PassedFile = {"option": shlex.join(words), "sha256": file.sha256}
+            noted: _PassedFile = {"option": shlex.join(words), "sha256": file.sha256}
             found.setdefault(flag.name, {})[value] = noted
     return found
 
 
-def noted_files(notes: Iterable[Notes]) -> dict[tuple[str, str], PassedFile]:
+def noted_files(notes: Iterable[Notes]) -> dict[tuple[str, str], _PassedFile]:
     """Return the files that the notes of runs name, by flag and value, as the last run names it."""
     return {
         (flag, value): file

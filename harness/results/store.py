@@ -52,7 +52,7 @@ class RunPlan:
 
 
 @dataclass(frozen=True)
-class StoredRun:
+class _StoredRun:
     """A run that has begun: its row, its first configurations, and OpenTuner's run if it is
     continued."""
 
@@ -140,7 +140,7 @@ class Store(Writer):
                 raise ValueError(f"runs: a campaign is {found!r}")
         return found
 
-    def begin_run(self, plan: RunPlan, notes: Notes, seeds: Sequence[Config] = ()) -> StoredRun:
+    def begin_run(self, plan: RunPlan, notes: Notes, seeds: Sequence[Config] = ()) -> _StoredRun:
         """Begin the run of this plan, or continue it where it exists.
 
         A continued run keeps its first seeds, since otherwise the search would not propose the
@@ -180,7 +180,7 @@ class Store(Writer):
         (row["id"],) = self._insert(schema.runs, [row])
         return _stored_run({**row, "tuning_run_id": None})
 
-    def begun(self, plan: RunPlan) -> StoredRun | None:
+    def begun(self, plan: RunPlan) -> _StoredRun | None:
         """Return the run of this plan; None where it has not begun."""
         return self.read(partial(self._begun, plan))
 
@@ -213,7 +213,7 @@ class Store(Writer):
             )
         return self.connection.execute(query).scalar() or 0
 
-    def _begun(self, plan: RunPlan) -> StoredRun | None:
+    def _begun(self, plan: RunPlan) -> _StoredRun | None:
         """Return this plan's run, if it exists and can continue.
 
         Raises ResultsError where the row is damaged.
@@ -358,6 +358,6 @@ def _one_line(text: str) -> str:
     return escaped(" ".join(text.split()))
 
 
-def _stored_run(row: Row) -> StoredRun:
-    values = {field.name: row[field.name] for field in fields(StoredRun)}
-    return StoredRun(**values | {"seeds": tuple(map(Config, row["seeds"]))})
+def _stored_run(row: Row) -> _StoredRun:
+    values = {field.name: row[field.name] for field in fields(_StoredRun)}
+    return _StoredRun(**values | {"seeds": tuple(map(Config, row["seeds"]))})

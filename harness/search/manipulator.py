@@ -50,7 +50,7 @@ class OrderedParameter(IntegerParameter):  # type: ignore[misc]
         return position
 
 
-class OptionalNumberParameter(OrderedParameter):
+class _OptionalNumberParameter(OrderedParameter):
     """A flag with ascending numbers, or absent: an integer, the index of the number. Absent is the
     index 0, but resembles no number: mutations reach it, and leave it, by a uniform draw."""
 
@@ -118,7 +118,7 @@ def opentuner_parameter(parameter: Parameter) -> Any:
     if parameter.kind == "boolean":
         return BooleanParameter(parameter.name)
     if parameter.is_optional_number:
-        return OptionalNumberParameter(parameter)
+        return _OptionalNumberParameter(parameter)
     if parameter.kind == "enum":
         return EnumParameter(parameter.name, list(values))
     if parameter.kind in ("ordered", "power_of_two"):
