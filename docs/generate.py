@@ -22,7 +22,7 @@ from harness.core.records import Outcome, StopReason
 from harness.dispatch import document as dispatcher
 from harness.results.schema import STAGES, VERSION, metadata
 from harness.search.techniques import OFFERED, OWN
-from harness.space_file import program
+from harness.space_file import program_model
 
 PAGES = Path(__file__).parent
 _BLOCK = re.compile(r"(<!-- generated: (\w+)(.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -109,7 +109,7 @@ def words(which: str) -> Iterator[str]:
         "stops": [reason.value for reason in StopReason],
         "own_techniques": [own.name for own in OWN],
         "opentuner_techniques": OFFERED,
-        "dtypes": get_args(program.Dtype),
+        "dtypes": get_args(program_model.Dtype),
     }
     yield ", ".join(f"`{word}`" for word in lists[which])
 
