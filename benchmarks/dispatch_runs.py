@@ -79,10 +79,7 @@ def learners(words: Sequence[str]) -> dict[str, Learner]:
     """Return all learners by name; the published ones and the baselines learn each case by itself,
     ours all cases of a data set together."""
     others: tuple[Learner, ...] = (Static(), Nearest(), GAdapt(), Starchart())
-    ours: tuple[Learner, ...] = (
-        TreeLearner(MOST_LEAVES),
-        EnsembleLearner(),
-    )
+    ours: tuple[Learner, ...] = (TreeLearner(MOST_LEAVES), EnsembleLearner())
     by_case = [ByCase(learner, tuple(words)) for learner in others]
     return {learner.name: learner for learner in (*by_case, *ours)}
 

@@ -155,10 +155,7 @@ def main(args: argparse.Namespace) -> Figures:
     """Time both."""
     dispatchers, inputs = learnt(args.file, args.seed)
     found: dict[str, Mapping[str, float]] = {
-        name: {
-            **time_c(dispatcher, inputs),
-            **time_python(dispatcher, inputs),
-        }
+        name: {**time_c(dispatcher, inputs), **time_python(dispatcher, inputs)}
         for name, dispatcher in dispatchers.items()
     }
     head = ("choice", *next(iter(found.values())))

@@ -19,12 +19,7 @@ import sqlalchemy
 from harness.measure.devices import Backend, choose
 from harness.measure.process.child import Child
 from harness.results import database as engines
-from tests.helpers.fake_kernels import (
-    OpenFake,
-    measure_kernels_here,
-    opening_fakes,
-    write_fake,
-)
+from tests.helpers.fake_kernels import OpenFake, measure_kernels_here, opening_fakes, write_fake
 from tests.helpers.fakes import SharedWorker
 from tests.helpers.postgres_server import ADVICE, Server, programs, running_server
 from tests.helpers.small_pocl import link_pocl

@@ -98,11 +98,7 @@ def samples(results: Results) -> Samples:
     features = _columns(inputs)
     parts = {**features, **_columns(configs)}
     time_s = rows.of(columns.time_s)
-    plain = {
-        "time_s": time_s,
-        "unbiased": results.unbiased(rows),
-        **_observed(results.rows, rows),
-    }
+    plain = {"time_s": time_s, "unbiased": results.unbiased(rows), **_observed(results.rows, rows)}
     taken = sorted(set(parts) & {SLOWDOWN, MEASUREMENT, *plain})
     if taken:
         raise UsageError(

@@ -84,11 +84,7 @@ def summarize(reported: Iterable[tuple[Results, Sequence[InputReport]]]) -> Summ
     return Summary(
         [
             ProgramSummary(
-                program,
-                device,
-                *_failures(results),
-                _speedups(reports),
-                results.campaign.statistic,
+                program, device, *_failures(results), _speedups(reports), results.campaign.statistic
             )
             for (results, reports), program, device in zip(pairs, programs, devices, strict=True)
         ]

@@ -133,11 +133,7 @@ def tuned(request: TuneRequest, display: ProgressDisplay) -> Iterator[Tuned]:
 
 
 def _campaign(
-    request: TuneRequest,
-    spec: Spec,
-    pool: DevicePool,
-    store: Store,
-    display: ProgressDisplay,
+    request: TuneRequest, spec: Spec, pool: DevicePool, store: Store, display: ProgressDisplay
 ) -> Campaign:
     """Make the campaign, check its seeds, and describe its warm start.
 

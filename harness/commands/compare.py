@@ -100,11 +100,7 @@ def _rerun(options: CompareOptions, spaces: Sequence[Path]) -> _Sides:
     def open_(spec: Spec, owner: Measurer | None) -> Measurer:
         return open_measurer(spec, options.backend, owner, options.device)[0]
 
-    with (
-        writing(database) as engine,
-        Store(engine) as store,
-        ProgressDisplay(console) as display,
-    ):
+    with writing(database) as engine, Store(engine) as store, ProgressDisplay(console) as display:
         for pair in planned:
             with opened_sides(pair, open_) as (old, new):
                 inputs = len(old.results.inputs)

@@ -12,13 +12,7 @@ from typing import Any
 from harness.compare.machine import NONE, MachineEvidence, evidence
 from harness.compare.matching import check_last, match, matching_notes
 from harness.compare.reading import InputResults, KernelResults, Occasions
-from harness.compare.statistics import (
-    Change,
-    ChangeVerdict,
-    Pair,
-    judge,
-    occasion_variance,
-)
+from harness.compare.statistics import Change, ChangeVerdict, Pair, judge, occasion_variance
 from harness.core.errors import UsageError
 from harness.core.records import Environment, Input, Measurement, Outcome
 from harness.stats.timing import mean_log, relative_clock_error

@@ -92,9 +92,7 @@ def _refusal(base: KernelResults, candidate: KernelResults) -> str:
 
 
 def matching_notes(
-    base: Sequence[KernelResults],
-    candidate: Sequence[KernelResults],
-    matched: Sequence[Matched],
+    base: Sequence[KernelResults], candidate: Sequence[KernelResults], matched: Sequence[Matched]
 ) -> Iterator[str]:
     """Say what is not compared, and what differs besides the kernel."""
     both = {new.kernel for _, new in matched}
@@ -111,9 +109,7 @@ def matching_notes(
 
 
 def _only_in_candidate(
-    base: Sequence[KernelResults],
-    candidate: Sequence[KernelResults],
-    matched: Sequence[Matched],
+    base: Sequence[KernelResults], candidate: Sequence[KernelResults], matched: Sequence[Matched]
 ) -> Iterator[str]:
     """Name the environments that BASE lacks of kernels that are compared in another one."""
     compared = [new for _, new in matched]

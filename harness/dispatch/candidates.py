@@ -21,11 +21,7 @@ from harness.results.columns import MeasurementColumns, MeasurementRow
 from harness.results.gathering import as_rows
 from harness.results.measured import Measured, MeasuredConfigs, measured_by_input
 from harness.results.schema import CROSS
-from harness.stats.interleaved import (
-    merge_sessions,
-    refuted,
-    unshown_gains,
-)
+from harness.stats.interleaved import merge_sessions, refuted, unshown_gains
 from harness.stats.samples import within_noise
 from harness.stats.timing import TimeRatio, trimmed_log_time, trimmed_ratio
 
@@ -302,9 +298,7 @@ def searched_times(known: Mapping[Input, Measured], default: Config, most: int) 
     return Times(list(rows), configs, time_s, tied, best_s, bool(recorded.any()))
 
 
-def _rows_of(
-    known: Mapping[Input, Measured],
-) -> tuple[MeasurementColumns, Mapping[Input, Indices]]:
+def _rows_of(known: Mapping[Input, Measured]) -> tuple[MeasurementColumns, Mapping[Input, Indices]]:
     """Return the rows of each input, of common columns, with one row for each configuration."""
     found = {problem: row for problem, row in known.items() if isinstance(row, MeasuredConfigs)}
     if len(found) < len(known) or len({id(row.columns) for row in found.values()}) != 1:
@@ -352,9 +346,7 @@ def _half_log(
 
 
 def _ratios(
-    rows: Mapping[Input, Measured],
-    configs: Sequence[Config],
-    others: Sequence[Measurement | None],
+    rows: Mapping[Input, Measured], configs: Sequence[Config], others: Sequence[Measurement | None]
 ) -> Iterator[TimeRatio | None]:
     """Yield the times over that of another one on each input, one input after another."""
     for row, other in zip(rows.values(), others, strict=True):

@@ -261,9 +261,7 @@ class LearntSelector:
         return indices
 
     def program(
-        self,
-        candidates: Sequence[Config],
-        guards: Mapping[Config, tuple[str, ...]] | None = None,
+        self, candidates: Sequence[Config], guards: Mapping[Config, tuple[str, ...]] | None = None
     ) -> DispatchProgram:
         """Make the library-free program; `guards` has each candidate's constraints over
         features."""

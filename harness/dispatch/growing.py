@@ -123,13 +123,7 @@ def grow(
 
 
 def grow_forest(
-    ranks: Ranks,
-    targets: Array,
-    count: int,
-    least: int,
-    share: float,
-    seed: int,
-    weights: Array,
+    ranks: Ranks, targets: Array, count: int, least: int, share: float, seed: int, weights: Array
 ) -> list[tuple[Grown, Array]]:
     """Grow `count` trees, each on inputs drawn with replacement, with leaves of at least `least`
     inputs; each split is the best on a random `share` of the columns. Return each tree with the

@@ -117,12 +117,7 @@ def _mean_cost(table: Array, applies: Flags, order: list[int], weights: Array) -
 
 
 def node_orders(
-    grown: Grown,
-    paths: Indices,
-    costs: Array,
-    static: Array,
-    groups: Indices,
-    weights: Array,
+    grown: Grown, paths: Indices, costs: Array, static: Array, groups: Indices, weights: Array
 ) -> Indices:
     """Sort the members of a portfolio for each node, shape (nodes, members).
 

@@ -46,9 +46,7 @@ def choice_sections(study: Study | str, default: Config) -> Iterator[Section]:
 
 
 def verdict_section(
-    study: Study,
-    learnt: Mapping[str, LearntSelector] = MappingProxyType({}),
-    summed_up: str = "",
+    study: Study, learnt: Mapping[str, LearntSelector] = MappingProxyType({}), summed_up: str = ""
 ) -> Section:
     """Show a row for each way to choose; for what was learnt from all inputs also its leaves."""
     texts = [*filter(None, [summed_up]), f"{verdict_title(study)}:"]

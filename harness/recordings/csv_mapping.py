@@ -162,10 +162,7 @@ class OutcomeReader:
 
 
 def mapping_text(
-    name: str,
-    device: str,
-    features: Sequence[str],
-    values: Mapping[str, Sequence[Value]],
+    name: str, device: str, features: Sequence[str], values: Mapping[str, Sequence[Value]]
 ) -> str:
     """Return the mapping of a file of `csv_lines`: YAML with a line for each key."""
     mapping = ColumnMapping(

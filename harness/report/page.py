@@ -27,9 +27,7 @@ _MOST_NAMED = 5  # inputs in a sentence; the first table lists all
 
 
 def page(
-    all_results: Sequence[Results],
-    when: datetime.datetime,
-    weights: Path | None = None,
+    all_results: Sequence[Results], when: datetime.datetime, weights: Path | None = None
 ) -> str:
     """Render the page, with one part for each campaign and the reasons for inputs not measured.
     `weights` is a workload.

@@ -82,11 +82,7 @@ def merge_database(engine: Engine, database: str, kernel_version: str = EVERY) -
     Raises ResultsError, and then adds nothing at all, where the other database cannot be read or
     holds anything that nobody writes.
     """
-    with (
-        reading(database, stock=True) as other,
-        other.connect() as source,
-        refusing_damage(source),
-    ):
+    with reading(database, stock=True) as other, other.connect() as source, refusing_damage(source):
         with engine.connect() as target:
             record = _record(target, inspect(source).get_table_names())
         rows_of = _rows_of(source, record)

@@ -141,9 +141,7 @@ def _builds(connection: Connection, ids: Iterable[int | None]) -> dict[int, Buil
         row["id"]: Build(**{name: row[name] for name in BUILD_COLUMNS})
         for first in range(0, len(known), _CHUNK)
         for row in read_rows(
-            connection,
-            builds,
-            select(builds).where(builds.c.id.in_(known[first : first + _CHUNK])),
+            connection, builds, select(builds).where(builds.c.id.in_(known[first : first + _CHUNK]))
         )
     }
 

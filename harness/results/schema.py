@@ -87,11 +87,7 @@ def _json(name: str, shape: Any, *, nullable: bool = False) -> Column[Any]:
     return Column(name, JSON(none_as_null=nullable), info={"shape": shape}, nullable=nullable)
 
 
-schema_version = Table(
-    "schema_version",
-    metadata,
-    Column("version", Integer, primary_key=True),
-)
+schema_version = Table("schema_version", metadata, Column("version", Integer, primary_key=True))
 
 # The process that writes, or was killed while writing; empty after an orderly end. On a PostgreSQL
 # server, a row for each campaign that is written; the id is the number of its lock.

@@ -150,10 +150,7 @@ class Writer:
         return row_id
 
     def _rows(
-        self,
-        table: Table,
-        keys: Sequence[NaturalKey],
-        others: Callable[[int], dict[str, object]],
+        self, table: Table, keys: Sequence[NaturalKey], others: Callable[[int], dict[str, object]]
     ) -> list[int]:
         """Return the ids of the rows with these keys; `others` gives a new row's other values by
         the index of its key."""

@@ -17,13 +17,7 @@ from harness.core.errors import BuildFailed
 from harness.core.program import Program
 from harness.source.kernel_source import INCLUDE, find_include, read_text
 from harness.source.pragmas import number
-from harness.source.preprocessor import (
-    scan,
-    spaced,
-    valued_operands,
-    without_decided,
-    words_of,
-)
+from harness.source.preprocessor import scan, spaced, valued_operands, without_decided, words_of
 
 # Other spellings of # and of \, raw strings, joined and cut words, saved macros, what depends on
 # the line: with these, more may be named than is read.

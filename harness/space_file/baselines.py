@@ -71,10 +71,7 @@ def baselines_of(
 
 
 def _named(
-    document: Document,
-    baseline: str,
-    values: Mapping[str, Value],
-    parameters: Sequence[Parameter],
+    document: Document, baseline: str, values: Mapping[str, Value], parameters: Sequence[Parameter]
 ) -> Baseline:
     """Return a named baseline with flags spelled as in constraints, and note its faults."""
     named: dict[str, Value] = {}

@@ -141,10 +141,7 @@ def _source_in(
 ) -> Iterator[tuple[str, FeatureSource]]:
     """Yield the feature that a word of `run` consists of, alone or behind `PREFIX=`."""
     if template.whole is not None:
-        yield (
-            template.whole,
-            FeatureSource(argument=position if option is None else option.text),
-        )
+        yield (template.whole, FeatureSource(argument=position if option is None else option.text))
     elif len(template.names) == 1:
         (name,) = template.names
         prefix = template.text.removesuffix(f"{{{name}}}")

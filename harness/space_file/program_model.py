@@ -25,15 +25,7 @@ from pydantic import (
 
 from harness.space_file.messages import StrictModel
 from harness.space_file.model import MAX_PARAMETERS, AnySpaceFile, FlagGroup, Inputs, Number, Verify
-from harness.space_file.tuned import (
-    CompilerName,
-    Name,
-    Parameter,
-    by_shape,
-    by_tag,
-    plain,
-    read_by,
-)
+from harness.space_file.tuned import CompilerName, Name, Parameter, by_shape, by_tag, plain, read_by
 
 _PART = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
@@ -141,8 +133,7 @@ class TimeField(StrictModel):
     )
     unit: Unit = Field(description="of the number: s, ms, us or ns")
     read: Written = Field(
-        default="stdout",
-        description=f"what is JSON, whole or in its last line: {_WRITTEN_HELP}",
+        default="stdout", description=f"what is JSON, whole or in its last line: {_WRITTEN_HELP}"
     )
 
 
@@ -274,8 +265,7 @@ class ProgramModel(StrictModel):
     """The program that is built and run. Paths are relative to the space file."""
 
     sources: list[StrictStr] = Field(
-        default_factory=list,
-        description="source files, with what they include in quotes",
+        default_factory=list, description="source files, with what they include in quotes"
     )
     build: Command | None = Field(
         default=None, description="the compiler's words, with {flags}, {output}, {source}, {NAME}"
@@ -295,8 +285,7 @@ class ProgramModel(StrictModel):
     )
     limits: Limits = Field(default_factory=Limits, description="what a build or a run may use")
     version: Words | None = Field(
-        default=None,
-        description="words of a command that prints the compiler's version",
+        default=None, description="words of a command that prints the compiler's version"
     )
     device: Words | None = Field(
         default=None, description="words of a command that names the device"

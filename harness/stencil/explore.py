@@ -61,11 +61,7 @@ class Variant:
 
 
 def explore(
-    name: str,
-    expression: Node,
-    count: int,
-    seed: str,
-    threads_each: int = THREADS_A_VARIANT,
+    name: str, expression: Node, count: int, seed: str, threads_each: int = THREADS_A_VARIANT
 ) -> list[Variant]:
     """Derive variants with `count` points in all, all different programs; fewer if no more exist.
 

@@ -59,10 +59,7 @@ def _relative(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def table_of(
-    program: str,
-    size: int,
-    measured: Iterable[Measurement],
-    finals: Iterable[Measurement] = (),
+    program: str, size: int, measured: Iterable[Measurement], finals: Iterable[Measurement] = ()
 ) -> pd.DataFrame:
     """Tabulate a program's successful points with their observed features and times."""
     names = [*FEATURES, "design"]

@@ -15,14 +15,7 @@ from harness.analysis.inputs import fastest
 from harness.core.arrays import Flags
 from harness.core.errors import HostModuleError
 from harness.core.machine import notes
-from harness.core.records import (
-    DEVICE_UUID,
-    Config,
-    Input,
-    Interleaved,
-    Measurement,
-    Outcome,
-)
+from harness.core.records import DEVICE_UUID, Config, Input, Interleaved, Measurement, Outcome
 from harness.display.progress import Display
 from harness.measure.measurer import Measurer
 from harness.measure.trial.occasions import ONE_OCCASION, new_seed

@@ -14,9 +14,7 @@ squares = user_fun(
 )
 laplacian = user_fun("laplacian", "n w c e s", "(n + s + w + e - 4.0f * c) / c")
 variation = user_fun(
-    "variation",
-    "g l",
-    "(0.5f * g - 0.0625f * (l * l)) / ((1.0f + 0.25f * l) * (1.0f + 0.25f * l))",
+    "variation", "g l", "(0.5f * g - 0.0625f * (l * l)) / ((1.0f + 0.25f * l) * (1.0f + 0.25f * l))"
 )
 coefficient = user_fun(
     "coefficient",

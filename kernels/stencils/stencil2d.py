@@ -2,18 +2,7 @@
 
 import numpy as np
 
-from harness.stencil import (
-    Node,
-    get,
-    grid,
-    join,
-    map2d,
-    pad2d,
-    reduce_,
-    slide2d,
-    user_fun,
-    zip_,
-)
+from harness.stencil import Node, get, grid, join, map2d, pad2d, reduce_, slide2d, user_fun, zip_
 
 multiply_add = user_fun("multiply_add", "sum x weight", "sum + x * weight")
 

@@ -150,8 +150,7 @@ def test_the_choice_and_the_finals_have_as_many_rounds_as_repeats(
 
 
 @pytest.mark.parametrize(
-    ("measurer", "speedup"),
-    [(Staged(final_s={16: 3.0, 32: 3.3}), 1), (Staged(wrong=(32, 64)), 1)],
+    ("measurer", "speedup"), [(Staged(final_s={16: 3.0, 32: 3.3}), 1), (Staged(wrong=(32, 64)), 1)]
 )
 def test_default_is_best_where_no_finalist_is_faster_or_right_when_it_is_judged(
     tmp_path: Path, measurer: Staged, speedup: int

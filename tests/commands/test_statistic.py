@@ -14,15 +14,7 @@ from harness.analysis.coverage import input_reports
 from harness.commands.analyse import main as analyse
 from harness.commands.compare import main as compare
 from harness.core.errors import SpecError
-from harness.core.records import (
-    Config,
-    Input,
-    Measurement,
-    Outcome,
-    Statistic,
-    StopReason,
-    Timing,
-)
+from harness.core.records import Config, Input, Measurement, Outcome, Statistic, StopReason, Timing
 from harness.results.view import Results, read_results
 from harness.stats.samples import Ragged, SampleStatistics, within_noise
 from harness.stats.timing import log_time, time_ratio

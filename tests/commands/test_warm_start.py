@@ -301,8 +301,7 @@ def test_a_note_that_fits_nothing_is_one_message(
             (source,) = notes["warm_start"]
             notes["warm_start"] = [{**source, change[0]: change[1]}]
             connection.execute(
-                "update runs set notes = ? where id = ?",
-                (json.dumps(notes), run_id),
+                "update runs set notes = ? where id = ?", (json.dumps(notes), run_id)
             )
     capsys.readouterr()
     assert tune.main([*tuned_elsewhere, "--test-limit", "6"]) == code

@@ -148,9 +148,7 @@ def given(n: int) -> Input:
 
 
 def times(
-    rows: Mapping[int, Mapping[int, float]],
-    most: int = 9,
-    stopped: StopReason = StopReason.REPEATS,
+    rows: Mapping[int, Mapping[int, float]], most: int = 9, stopped: StopReason = StopReason.REPEATS
 ) -> Times:
     """By input, the seconds of each block; infinity for a failure. The default is block 1."""
     known = {

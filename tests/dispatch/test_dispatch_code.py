@@ -196,10 +196,7 @@ def test_texts_from_elsewhere_stay_in_their_comments_and_literals(tmp_path: Path
     dispatcher = Dispatcher("p", NASTY, ("f",), (feature,), program, provenance)
     module = python_of(dispatcher)
     assert module.PROVENANCE["device"] == NASTY
-    assert module.select(NASTY) == {"MODE": NASTY, "FLAG": None}.copy() | {
-        "MODE": "?",
-        "FLAG": 64,
-    }
+    assert module.select(NASTY) == {"MODE": NASTY, "FLAG": None}.copy() | {"MODE": "?", "FLAG": 64}
     assert module.select("y") == {"MODE": NASTY, "FLAG": None}
     (tmp_path / "p.h").write_text(c_header(dispatcher))
     (tmp_path / "p.c").write_text(

@@ -13,12 +13,7 @@ from hypothesis import strategies as st
 from harness.core.arrays import Array
 from harness.core.records import Config
 from harness.dispatch import tree as module
-from harness.dispatch.growing import (
-    Ranks,
-    between,
-    grow,
-    grow_forest,
-)
+from harness.dispatch.growing import Ranks, between, grow, grow_forest
 from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.tree import TreeLearner
 

@@ -386,10 +386,7 @@ def t4_with(**changes: Any) -> dict[str, Any]:
     [
         (cache_of(ONE, tune_params=3), "tune_params is the number 3; it must be an object"),
         (cache_of(ONE, tune_params={"BX": 3}), "tune_params['BX'] is the number 3; it must be a"),
-        (
-            cache_of(ONE, tune_params_keys=[1]),
-            "a name of tune_params_keys is the number 1; it",
-        ),
+        (cache_of(ONE, tune_params_keys=[1]), "a name of tune_params_keys is the number 1; it"),
         (cache_of(ONE, tune_params_keys=[]), "names no parameter; there is nothing to search"),
         (cache_of(ONE, tune_params_keys=["a/b"]), "'a/b' cannot be a parameter's or feature's"),
         (cache_of(ONE, tune_params_keys=["BX", "BX"]), "names BX twice among parameters and fea"),

@@ -11,14 +11,7 @@ import pytest
 
 from harness.commands import tune
 from harness.core.errors import HarnessError, RecordingError, ResultsError
-from harness.core.records import (
-    Config,
-    Environment,
-    Input,
-    Measurement,
-    Outcome,
-    Timing,
-)
+from harness.core.records import Config, Environment, Input, Measurement, Outcome, Timing
 from harness.recordings import csv_file
 from harness.recordings.replay import ReplayMeasurer, open_replay
 from harness.space import ConstrainedSpace

@@ -13,13 +13,7 @@ from harness.commands.merge import main
 from harness.core.errors import ResultsError
 from harness.core.observations import WorstElement
 from harness.core.records import Measurement, Outcome
-from harness.results import (
-    Added,
-    MeasurementRow,
-    read_measurements,
-    reading,
-    writing,
-)
+from harness.results import Added, MeasurementRow, read_measurements, reading, writing
 from harness.results.schema import OPENTUNER_KEYS
 from harness.results.view import read_results
 from tests.helpers.results_examples import (

@@ -28,11 +28,7 @@ GOOD: dict[Table, dict[str, Any]] = {
         "parameters": {"BLOCK": {"kind": "enum", "role": "launch", "default": 1, "values": [1]}},
         "constraints": [],
     },
-    schema.inputs: {
-        "space_name": "mvmul",
-        "digest": Input({"n": 8}).digest,
-        "features": {"n": 8},
-    },
+    schema.inputs: {"space_name": "mvmul", "digest": Input({"n": 8}).digest, "features": {"n": 8}},
     schema.configurations: {"digest": Config({"A": 1}).digest, "parameters": {"A": 1}},
     schema.commands: {
         "uuid": UUID,
@@ -181,11 +177,7 @@ def test_what_harness_may_write_is_accepted(table: Table, changes: dict[str, Any
         (schema.measurements, {**FAILED, "message": ""}, "needs a message"),
         (schema.measurements, {**FAILED, "shared_with": DIGEST}, "is never shared"),
         (schema.measurements, {**WRONG, "worst_element": {**WORST, "argument": 1}}, "worst_elem"),
-        (
-            schema.measurements,
-            {**WRONG, "worst_element": {**WORST, "found": []}},
-            "worst_elem",
-        ),
+        (schema.measurements, {**WRONG, "worst_element": {**WORST, "found": []}}, "worst_elem"),
     ],
 )
 def test_what_harness_cannot_have_written_is_refused(

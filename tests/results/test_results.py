@@ -428,10 +428,7 @@ def test_writer_leaves_alone_what_is_not_ours(place: Path, make: Callable[[Path]
 
 @pytest.mark.parametrize("folder", ["/proc/nowhere", "/dev/null", "/proc"])
 def test_folder_that_cannot_be_made_or_written_is_no_busy_database(folder: str) -> None:
-    with (
-        pytest.raises(ResultsError, match="cannot be written") as error,
-        writing(f"{folder}/x.db"),
-    ):
+    with pytest.raises(ResultsError, match="cannot be written") as error, writing(f"{folder}/x.db"):
         pass
     assert not isinstance(error.value, DatabaseBusy)
 

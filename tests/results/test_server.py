@@ -460,10 +460,7 @@ class Cutting:
 
 
 def tune(
-    database: str,
-    spec: Spec,
-    cut: Cutting | None = None,
-    measurer: FormulaMeasurer | None = None,
+    database: str, spec: Spec, cut: Cutting | None = None, measurer: FormulaMeasurer | None = None
 ) -> list[tuple[Input, Config]]:
     """Run a campaign with a candidate stage and finals; return what was measured, in order."""
     measurer = measurer or FormulaMeasurer(interleaves=True)

@@ -27,12 +27,7 @@ from harness.core.errors import ResultsError
 from harness.core.records import Config, Input, Outcome
 from harness.results import reading, schema, writing
 from harness.results.caveats import record_lines
-from harness.results.opentuner import (
-    config_of,
-    features_of,
-    measurement_of,
-    parameter_of,
-)
+from harness.results.opentuner import config_of, features_of, measurement_of, parameter_of
 from harness.results.schema import OPENTUNER_KEYS
 from harness.results.view import Results, read_results
 from tests.commands.test_planted import PICKLED, Planted

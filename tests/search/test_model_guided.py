@@ -71,12 +71,7 @@ def other_device(space: Space, seconds: Seconds, device: float = 1.0) -> Transfe
 class Guided:
     """A technique beside a driver that only knows what waits for results."""
 
-    def __init__(
-        self,
-        space: Space,
-        transfer: TransferData | None = None,
-        seed: int = 0,
-    ) -> None:
+    def __init__(self, space: Space, transfer: TransferData | None = None, seed: int = 0) -> None:
         self.technique = GaussianProcess()
         self.technique.manipulator = SpaceManipulator(space, random.Random(seed), transfer)
         self.technique.driver = SimpleNamespace(pending=[], taken=set())

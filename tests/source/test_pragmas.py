@@ -7,14 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from harness.core.records import Value
-from harness.source.pragmas import (
-    Pragma,
-    is_ours,
-    number,
-    read_pragma,
-    typing_error,
-    unroll_names,
-)
+from harness.source.pragmas import Pragma, is_ours, number, read_pragma, typing_error, unroll_names
 from harness.source.preprocessor import scan, spaced
 
 

@@ -18,12 +18,7 @@ from harness.measure.builds import conflicts
 from harness.measure.cuda.nvcc import find_nvcc
 from harness.measure.flags import ProbedCommand, Setting, answers
 from harness.space_file import flags
-from harness.space_file.flags.catalogue import (
-    COMPILERS,
-    Catalogue,
-    catalogue_of,
-    load_catalogue,
-)
+from harness.space_file.flags.catalogue import COMPILERS, Catalogue, catalogue_of, load_catalogue
 from harness.space_file.tuned import Selection
 from tests.helpers.compilers import needs_gcc, needs_nvcc
 

@@ -24,14 +24,7 @@ from harness.stencil import (
     zip_,
 )
 from harness.stencil.emit import OPENCL, emit
-from harness.stencil.explore import (
-    configurations,
-    derive,
-    design,
-    draw_mapping,
-    explore,
-    launch_of,
-)
+from harness.stencil.explore import configurations, derive, design, draw_mapping, explore, launch_of
 from harness.stencil.ir import Node, user_fun
 from harness.stencil.lower import lower, parallel_extents
 from harness.stencil.nest import LoopNest, NdRange

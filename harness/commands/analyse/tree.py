@@ -33,14 +33,7 @@ from harness.core.text import counted
 from harness.dispatch.learners import gadapt_judgement
 from harness.dispatch.matrix import Matrix
 from harness.display.text import make_table, print_line, print_lines
-from harness.models.starchart import (
-    Growth,
-    Tree,
-    TreeTarget,
-    describe,
-    draw,
-    settings_below,
-)
+from harness.models.starchart import Growth, Tree, TreeTarget, describe, draw, settings_below
 from harness.models.starchart.reading import rows_inside
 from harness.results.view import Results
 
