@@ -5,19 +5,9 @@ from harness.search import patches
 patches.apply()
 
 # OpenTuner must be patched before anything of it is used.
-from harness.search.options import (  # noqa: E402
-    EndReason,
-    InputSearch,
-    Progress,
-    Searched,
-    SearchOptions,
-)
+from harness.search.options import EndReason, InputSearch, Progress, Searched, SearchOptions  # noqa: E402
 from harness.search.run import EndedSearch, find_ended, make_opentuner_tables, search_input  # noqa: E402
-from harness.search.techniques import (  # noqa: E402
-    resolve_techniques,
-    sole_technique,
-    techniques,
-)
+from harness.search.techniques import resolve_techniques, sole_technique, techniques  # noqa: E402
 
 __all__ = [
     "EndReason",
