@@ -162,22 +162,18 @@ def without_decided(
 ) -> Iterator[Directive]:
     """Yield live directives without the conditions that the macros' values decide, and without the
     `#else` and `#endif` of these."""
-    open_: list[bool] = []  # whether a directive of each condition is yielded
+    open_: list[bool] = []  # whether the directives of each condition are yielded
     for directive in directives:
-        name, is_yielded = directive.name, True
-        if "if" in name and name != "endif":
-            here, otherwise = _branches(name.removeprefix("el"), directive.text, values)
-            if not name.startswith("el"):
-                open_.append(False)
-            if open_:
-                open_[-1] |= not (here.is_dead or otherwise.is_dead)
-                is_yielded = open_[-1]
-        elif name in ("else", "endif") and open_:
-            is_yielded = open_[-1]
+        name = directive.name
+        if name.startswith("if"):
+            open_.append(False)
+        if name.startswith(("if", "elif")) and open_:
+            branches = _branches(name.removeprefix("el"), directive.text, values)
+            open_[-1] |= not any(branch.is_dead for branch in branches)
+        if not (open_ and name.startswith(("if", "el", "endif"))) or open_[-1]:
+            yield directive
         if name == "endif" and open_:
             open_.pop()
-        if is_yielded:
-            yield directive
 
 
 def spaced(tokens: Sequence[Token]) -> str:
