@@ -27,8 +27,11 @@ import yaml
 
 from tests.helpers.pages import ROOT, Block, blocks, read_page
 
+AFTER = re.compile(r"<!-- after: (.*) -->")
 FOLDERS = [ROOT / "docs" / name for name in ("tutorial", "howto")]
-RUN = [str(page.relative_to(ROOT)) for folder in FOLDERS for page in sorted(folder.glob("*.md"))]
+PAGES = [page for folder in FOLDERS for page in sorted(folder.glob("*.md"))]
+CONTINUED = {page.with_name(name) for page in PAGES for name in AFTER.findall(page.read_text())}
+RUN = [str(page.relative_to(ROOT)) for page in PAGES if page not in CONTINUED]
 
 # Short searches: a page's own limits are for its reader.
 SHELL = f"""
@@ -108,7 +111,7 @@ def test_the_files_commands_and_code_of_a_page_work(
     text = read_page(page)
     if "needs: cuda" not in text:  # another page's stand-in for a GPU
         monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
-    if earlier := re.search(r"<!-- after: (.*) -->", text):
+    if earlier := AFTER.search(text):
         text = read_page(str(Path(page).with_name(earlier[1]))) + text
     needs = re.search(r"<!-- needs: (.*) -->", text)
     for need in needs[1].split() if needs else ():
