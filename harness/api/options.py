@@ -277,7 +277,7 @@ class AnalyseOptions(Options):
         "CHOICE",
         "print the worst, default and predicted time of each input; predicted by tree, ensemble "
         "or gadapt (G-ADAPT's model), without this input (default: the one that "
-        "harness.dispatch writes)",
+        "harness dispatch writes)",
         nargs="?",
         const=_AUTO,
     )

@@ -143,7 +143,7 @@ def shown_tree(found: Study) -> tuple[str, str]:
         return found.best, heading
     return TREE, (
         f"{heading}, by the {TREE}, which is easier to read than the {found.best} that "
-        "harness.dispatch writes"
+        "harness dispatch writes"
     )
 
 

@@ -100,7 +100,7 @@ def _choice(study: Study, default: Config) -> str:
     if line is not None:
         return f"Use {line}{_where_illegal(study)}"
     features = " and ".join(study.matrix.features.columns)
-    return f"Choose by {features}, with the {study.best} that harness.dispatch writes"
+    return f"Choose by {features}, with the {study.best} that harness dispatch writes"
 
 
 def _where_illegal(study: Study) -> str:

@@ -162,7 +162,7 @@ def test_the_dispatcher_that_is_shipped_is_shown_where_it_is_a_tree() -> None:
     found = Study.of(shapes(16), WITHOUT_ENSEMBLE)
     for best, shown, heading in (
         ("tree", "tree", "Which configuration for which input"),
-        ("ensemble", "tree", "easier to read than the ensemble that harness.dispatch writes"),
+        ("ensemble", "tree", "easier to read than the ensemble that harness dispatch writes"),
     ):
         found.__dict__["best"] = best
         name, told_heading = shown_tree(found)
