@@ -20,11 +20,11 @@ Numbers are rounded to six digits, since processors add in different orders.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import io
 import os
 import shutil
-import sys
 import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
@@ -180,4 +180,6 @@ def _names(folder: Path) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    make(Path(sys.argv[1]) if sys.argv[1:] else OUTPUTS)
+    parser = argparse.ArgumentParser("python -m tests.golden.make", description=__doc__)
+    parser.add_argument("folder", nargs="?", type=Path, default=OUTPUTS)
+    make(parser.parse_args().folder)
