@@ -18,6 +18,7 @@ from harness.constraints.expression import Expression
 from harness.core.config_diff import difference
 from harness.core.errors import UsageError
 from harness.core.kept import Kept
+from harness.core.program import PYTHON
 from harness.core.text import counted, suggestion
 from harness.dispatch.candidates import applies_where, matrix_of
 from harness.dispatch.choice import Choice, DispatchProgram, LearntSelector
@@ -32,6 +33,7 @@ from harness.dispatch.package import (
     earlier_inputs,
     opencl_kernels,
     program_files,
+    python_kernels,
     write_dispatcher,
 )
 from harness.dispatch.single import Single, single_of
@@ -330,6 +332,8 @@ def _kernels(
     backend = results.campaign.environment.backend
     if backend == "opencl":
         return opencl_kernels(spec, program)
+    if backend == PYTHON:
+        return python_kernels(spec, program)
     if backend == "cuda":
         name = name_of(results.campaign.environment.compiler) or NVCC
         return cuda_kernels(spec, program, open_cuda_compiler(name, arch).compile)

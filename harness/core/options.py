@@ -21,7 +21,7 @@ from typing import Any, ClassVar, TypeVar
 from harness.core.errors import HarnessError, SpecError, UsageError
 from harness.core.text import suggestion
 
-BACKENDS = ("auto", "cuda", "opencl", "command")
+BACKENDS = ("auto", "cuda", "opencl", "command", "python")
 
 Help = str | Callable[[], str]
 """What an option means; a function where this takes a while."""

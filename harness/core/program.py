@@ -21,6 +21,10 @@ Argument = npt.NDArray[Any] | np.generic
 """A kernel argument: an array lives in device memory, a numpy scalar is passed by value."""
 
 
+PYTHON = "python"
+"""The language, and the backend, of a kernel that is a Python callable."""
+
+
 @dataclass(frozen=True)
 class Fill:
     """The content of an array whose bytes are all equal, which a device writes fastest."""

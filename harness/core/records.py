@@ -349,7 +349,7 @@ LIMIT_NAMES = (
 WARM, COLD = "warm", "cold"
 """What the device's caches hold when a sample begins: what the run before left, or none of it."""
 
-_OF_KERNELS = ("cuda", "opencl")
+_OF_KERNELS = ("cuda", "opencl", "python")
 
 DEVICE_UUID = "device_uuid"
 """The note of which of several devices of one name measured."""

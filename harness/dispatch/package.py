@@ -3,7 +3,7 @@
     NAME.h                the choice for C and C++
     NAME/NAME.json        the choice as data
     NAME/__init__.py      the choice for Python, which reads it, and load()
-    NAME/_opencl.py       what load() returns: builds, launches, falls back (or _cuda.py)
+    NAME/_opencl.py       what load() returns: builds, launches (or _cuda.py, _python.py)
     NAME/_trying.py       beside it: what both share; tries shortlists where that is asked for
     NAME/_pocl_cpu.py     beside _opencl.py: lets PoCL build on processors newer than its LLVM
     NAME/_expressions.py  beside it: evaluates conditions and launch sizes
@@ -34,7 +34,7 @@ from harness.core.errors import BuildFailed, ExpressionError, UsageError
 from harness.core.files import check_writable, write_folder
 from harness.core.kernel_name import plain_name
 from harness.core.machine import usable_cores
-from harness.core.program import Binary, Program
+from harness.core.program import PYTHON, Binary, Program
 from harness.core.records import Config, Environment, Input, Value
 from harness.dispatch.c_code import c_header
 from harness.dispatch.choice import Choice, DispatchProgram
@@ -70,6 +70,7 @@ _OF_BACKEND = {
     "opencl": (_LOADERS / "opencl.py", Path(pocl_cpu.__file__)),
     "cuda": (_LOADERS / "cuda.py",),
     "command": (_LOADERS / "command.py",),
+    PYTHON: (_LOADERS / "python.py",),
 }
 _IMPORT = re.compile(r"^from harness\.[\w.]*?(\w+) import", re.MULTILINE)
 
@@ -235,6 +236,11 @@ def opencl_kernels(spec: Spec, program: DispatchProgram) -> tuple[KernelFile, ..
         KernelFile(f"{index}.cl", inlined(built).encode(), built.options)
         for index, built in enumerate(_programs(spec, program, "opencl", "opencl"))
     )
+
+
+def python_kernels(spec: Spec, program: DispatchProgram) -> tuple[KernelFile, ...]:
+    """Return the module of a Python callable, which builds each candidate."""
+    return (KernelFile(spec.host.name, spec.host_text.encode()),) * len(program.portfolio)
 
 
 def cuda_kernels(

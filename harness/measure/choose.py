@@ -9,6 +9,7 @@ from typing import Protocol, runtime_checkable
 
 from harness.core.errors import BackendUnavailable, UsageError
 from harness.core.invocation import command_line
+from harness.core.program import PYTHON
 from harness.core.records import COLD, WARM
 from harness.core.text import counted
 from harness.measure.cuda.gpus import NVCC, NVRTC, require_cooperative, why_unusable
@@ -16,6 +17,7 @@ from harness.measure.devices import Backend, choose_devices, choose_one
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.measurer import Measurer
 from harness.measure.programs.measurer import ProgramMeasurer
+from harness.measure.python.backend import python_backend
 from harness.space_file import Spec
 from harness.space_file.compiler import AUTO
 
@@ -47,8 +49,17 @@ def open_measurer(
             )
         started = owner if isinstance(owner, ProgramMeasurer) else None
         return ProgramMeasurer(spec, started), "the space tunes a program"
-    backend = _fitting(spec, choose_one(requested, devices))
+    if _runs_callable(spec, requested):
+        backend: Backend = with_cache(spec, python_backend(spec, requested, devices))
+    else:
+        backend = _fitting(spec, choose_one(requested, devices))
     shared = owner if isinstance(owner, KernelMeasurer) else None
+    if shared and shared.framework != spec.framework:
+        first, second = (each or "OpenCL or CUDA" for each in (shared.framework, spec.framework))
+        raise UsageError(
+            f"{spec.path} is a kernel of {second}, and the space that it is compared with one of "
+            f"{first}, whose times are measured in another way; compare spaces of one kind"
+        )
     if shared and shared.environment.cache != backend.cache:
         raise UsageError(
             f"{spec.path} is measured with {backend.cache} caches, and the space that it is "
@@ -79,6 +90,9 @@ def open_measurers(
     if _runs_program(spec, requested):
         program, why = open_measurer(spec, requested, devices=devices)
         return {COMMAND: program}, why
+    if _runs_callable(spec, requested):
+        callable_, why = open_measurer(spec, requested, devices=devices)
+        return {PYTHON: callable_}, why
     backends, why = _equal_ones(spec, choose_devices(requested, devices), most)
     return _opened(spec, backends), why
 
@@ -117,6 +131,10 @@ def _opened(spec: Spec, backends: Sequence[Backend]) -> dict[str, Measurer]:
 
 def _runs_program(spec: Spec, requested: str) -> bool:
     return spec.program is not None or requested == COMMAND
+
+
+def _runs_callable(spec: Spec, requested: str) -> bool:
+    return spec.framework is not None or requested == PYTHON
 
 
 def fitted_backend(spec: Spec, backend: Backend) -> Backend:

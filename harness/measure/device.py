@@ -51,10 +51,9 @@ class Compiler(Protocol):
 class Device(ABC):
     """Run binaries, in one process at a time; subclasses call the driver.
 
-    Every method raises LaunchFailed where the driver fails, and nothing else for a failure that
-    the configuration causes. A device is `healthy` until a failed launch has spoilt this process
-    for further launches; it `overran` once a kernel wrote past a guard zone where this process may
-    keep its own memory. `watch` is how warm the device is, and the clocks that it had.
+    Every method raises LaunchFailed, and nothing else for a failure that the configuration causes.
+    A device is `healthy` until a failed launch has spoilt this process for further launches; it
+    `overran` once a kernel wrote past a guard zone where this process may keep its own memory.
     """
 
     def __init__(self, error: type[Exception], channel: str, cache: str) -> None:
@@ -63,7 +62,7 @@ class Device(ABC):
         launch after a `restore`."""
         self.healthy = True
         self.overran = False
-        self.watch = ClockWatch()
+        self.watch = ClockWatch()  # how warm the device is, and the clocks that it had
         self._error = error
         self._channel = channel
         self._cache = cache
@@ -94,10 +93,8 @@ class Device(ABC):
 
     @abstractmethod
     def unload(self) -> None:
-        """Forget what was loaded, so that the next load may put the code elsewhere.
-
-        A device whose driver never moves code may keep what it has loaded.
-        """
+        """Forget what was loaded, so that the next load may put the code elsewhere; a device whose
+        driver never moves code may keep it."""
 
     @abstractmethod
     def launch(self, module: Any, launches: Sequence[Launch]) -> float:
@@ -195,7 +192,7 @@ class Device(ABC):
                 self._flushed_with = self._allocated(size_bytes)
         with contextlib.suppress(OutOfDeviceMemory):
             for number in range(1, len(sets)):
-                self._bind_set(number)
+                self._bound_sets[number] = self._bound_copy(self._sets[number], number)
 
     @property
     def holds_all(self) -> bool:
@@ -208,23 +205,23 @@ class Device(ABC):
         if number not in self._bound_sets:
             self._strays += self.stray_writes()
             self._release_sets()
-            self._bind_set(number)
+            self._bound_sets[number] = self._bound_copy(self._sets[number], number)
         self._current = self._bound_sets[number]
 
-    def _bind_set(self, number: int) -> None:
+    def _bound_copy(self, arguments: Mapping[str, Argument], number: int = 0) -> BoundSet:
+        """Return a copy of a set of arguments, with each array between two guard zones."""
         bound = BoundSet({}, {})
         try:
-            for name, value in self._sets[number].items():
+            for name, value in arguments.items():
                 if isinstance(value, np.ndarray):
                     with self._errors(f"allocating {value.nbytes:,} bytes for {name}"):
-                        is_ordinary = bool(number % 2)
-                        bound.arguments[name] = self._between_zones(name, value, is_ordinary)
+                        bound.arguments[name] = self._between_zones(name, value, number % 2 == 1)
                 else:
                     bound.arguments[name] = value
         except LaunchFailed:
             self._free_set(bound)
             raise
-        self._bound_sets[number] = bound
+        return bound
 
     def _between_zones(self, name: str, array: npt.NDArray[Any], is_ordinary: bool) -> BoundArray:
         """Return a copy of an array on the device, between two guard zones."""
@@ -322,11 +319,14 @@ class Device(ABC):
         """Return what was written before or behind array arguments since they were bound, or
         since the last call, and repair it."""
         strays, self._strays = self._strays, []
+        return strays + [s for bound in self._bound_sets.values() for s in self._strays_of(bound)]
+
+    def _strays_of(self, bound: BoundSet) -> list[StrayWrite]:
+        """Return the stray writes around a set, and repair them."""
+        arrays = {n: v for n, v in bound.arguments.items() if isinstance(v, BoundArray)}
         with self._errors("reading the memory around the arguments"):
-            for arguments, _ in self._bound_sets.values():
-                for name, bound in arguments.items():
-                    if isinstance(bound, BoundArray):
-                        strays += self._stray_writes(name, bound)
+            strays = [s for name, v in arrays.items() for s in self._stray_writes(name, v)]
+        self.overran |= self.shares_cpu and any(stray.leaves_zone for stray in strays)
         return strays
 
     def _stray_writes(self, name: str, bound: BoundArray) -> Iterator[StrayWrite]:

@@ -8,6 +8,7 @@ that satisfy the others are drawn until one satisfies these too, and the count i
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +17,7 @@ from harness.constraints.expression import Expression
 from harness.constraints.solutions import Solutions
 from harness.core.errors import ExpressionError, UsageError
 from harness.core.kernel_name import is_plain, reference_lines, words_of
-from harness.core.program import ANY_CARVEOUT, Launch, Program
+from harness.core.program import ANY_CARVEOUT, PYTHON, Launch, Program
 from harness.core.records import LIMIT_NAMES, Config, DeviceLimits, Input, Value, shown
 from harness.source.kernel_source import macro_lines
 from harness.space.space import PointArray, Space
@@ -246,9 +247,18 @@ def _text(spec: Spec, language: str, macros: Mapping[str, Value]) -> str:
     return "\n".join([source.with_macros(early), *lines])
 
 
-def make_program(spec: Spec, space: Space, config: Config, language: str) -> Program:
-    """Return the program of a configuration in one of the spec's languages."""
+def make_program(
+    spec: Spec, space: Space, config: Config, language: str, problem: Input | None = None
+) -> Program:
+    """Return the program of a configuration in one of the spec's languages.
+
+    The text of a Python callable begins with a line of JSON that has all that builds it, the
+    `problem` as well; its source follows, so that another text has another key.
+    """
     source = spec.sources[language]
+    if language == PYTHON:
+        parts = {"path": str(source.path), "config": {**config}, "features": {**(problem or {})}}
+        return Program("\n".join([json.dumps(parts), source.text]), (), ())
     macros = {p.name: config[p.name] for p in space.parameters if p.role != "flag"}
     # Flags are sorted for the build cache; the words of one flag stay in order.
     flags = sorted(p.options(config[p.name]) for p in space.parameters if p.role == "flag")

@@ -15,14 +15,14 @@ from harness.core.text import counted, suggestion
 from harness.space_file.document import Document, Location
 from harness.space_file.input_ranges import draw_inputs
 from harness.space_file.legality import PlacedExpression
-from harness.space_file.model import Inputs, SpaceFile
+from harness.space_file.model import Inputs
 from harness.space_file.parameters import Placed
-from harness.space_file.program_model import ProgramSpaceFile
+from harness.space_file.program_model import SpaceModel
 
 
 def check_names(
     document: Document,
-    model: SpaceFile | ProgramSpaceFile,
+    model: SpaceModel,
     placed: Sequence[Placed],
     expressions: Iterable[PlacedExpression],
 ) -> None:

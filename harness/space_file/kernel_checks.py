@@ -11,12 +11,13 @@ from harness.constraints.expression import Expression
 from harness.core.errors import SpecError
 from harness.core.files import nearest_file
 from harness.core.kernel_name import plain_name, words_of
+from harness.core.program import PYTHON
 from harness.core.records import shown
 from harness.core.text import suggestion
 from harness.source.kernel_source import Source, read_source, read_text
 from harness.space_file.compiler import COMPILERS, CompilersModel, check_compiler_options
 from harness.space_file.document import Document, Location
-from harness.space_file.model import LaunchPlan, Sources, SpaceFile
+from harness.space_file.model import LaunchPlan, PythonSpaceFile, Sources, SpaceFile
 from harness.space_file.parameters import Parameter
 
 
@@ -54,6 +55,57 @@ def kernel_parts(
         "host_text": module[0],
         "compilers": model.compiler,
     }
+
+
+FRAMEWORKS = ("numpy", "numba")
+"""What FRAMEWORK may be: whose arrays a Python callable takes, and what compiles it."""
+
+
+def python_parts(document: Document, model: PythonSpaceFile) -> dict[str, Any]:
+    """Check the module of a Python callable, without running it; return the fields of a spec.
+
+    Raises SpecError.
+    """
+    location: Location = ("kernel", "python")
+    path = document.folder_of("kernel") / model.kernel.python
+    read = read_module(document, location, path, ("build", "arguments", "reference"))
+    if read is None:
+        raise SpecError(document.faults)
+    text, module = read
+    for name in sorted(_defined_in(module) & {"launches", "arrange", "CONSTANT"}):
+        fault = f"{path} defines `{name}`, which is for kernels in CUDA and OpenCL; remove it"
+        document.fault(location, fault)
+    framework = _framework_in(module)
+    if framework not in FRAMEWORKS:
+        fault = f"{path} says FRAMEWORK = {framework!r}; expected one of {', '.join(FRAMEWORKS)}"
+        document.fault(location, fault)
+    words = _texts_in(module) | _names_in(module)
+    for name in (name for name in model.parameters if name not in words):
+        fault = f"nothing uses it: `{name}` does not stand in {path}; read it in build(), or remove"
+        document.fault(("parameters", name), f"{fault} it")
+    return {
+        "launch": LaunchPlan.model_validate({"group": [1], "grid": [1]}),
+        "sources": {PYTHON: Source(path, text, {})},
+        "host": path,
+        "host_text": text,
+        "framework": framework,
+    }
+
+
+def _framework_in(module: ast.Module) -> object:
+    """Return the value of FRAMEWORK, which is a text; `numpy` where it is not set."""
+    for node in module.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "FRAMEWORK":
+            return node.value.value if isinstance(node.value, ast.Constant) else None
+    return "numpy"
+
+
+def _names_in(module: ast.Module) -> frozenset[str]:
+    """Return the names that a module uses: variables, parameters of functions, and keywords."""
+    nodes = list(ast.walk(module))
+    names = {node.id for node in nodes if isinstance(node, ast.Name)}
+    keywords = {node.arg or "" for node in nodes if isinstance(node, (ast.arg, ast.keyword))}
+    return frozenset(names | keywords)
 
 
 # -------------------------------------------------------------------------------------- files

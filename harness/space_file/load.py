@@ -13,13 +13,13 @@ from harness.space_file import checks
 from harness.space_file.baselines import baselines_of, check_baselines
 from harness.space_file.document import Document, python_space, read_space
 from harness.space_file.flags import flags_of
-from harness.space_file.kernel_checks import kernel_parts
+from harness.space_file.kernel_checks import kernel_parts, python_parts
 from harness.space_file.legality import PlacedExpression, check_legality
 from harness.space_file.messages import validated
-from harness.space_file.model import LaunchPlan, SpaceFile
+from harness.space_file.model import LaunchPlan, PythonSpaceFile, SpaceFile
 from harness.space_file.parameters import Placed, parameters_of
 from harness.space_file.program_checks import program_parts
-from harness.space_file.program_model import ProgramSpaceFile
+from harness.space_file.program_model import ProgramSpaceFile, SpaceModel
 from harness.space_file.spec import Constraint, Spec
 
 
@@ -51,6 +51,8 @@ def _load(document: Document, path: Path) -> Spec:
     sizes = [(at, e) for at, e in written if at[0] == "launch"]
     if isinstance(model, ProgramSpaceFile):
         parts = program_parts(document, model, inputs, written)
+    elif isinstance(model, PythonSpaceFile):
+        parts = python_parts(document, model)
     else:
         parts = kernel_parts(document, model, parameters, [size for _, size in sizes])
     constraints = [(at, e) for at, e in written if at[0] == "constraints"] + flags.constraints
@@ -84,9 +86,11 @@ def _load(document: Document, path: Path) -> Spec:
     )
 
 
-def _shape(document: Document) -> type[SpaceFile] | type[ProgramSpaceFile]:
+def _shape(document: Document) -> type[SpaceModel]:
     if "program" not in document.data:
-        return SpaceFile
+        kernel = document.data.get("kernel")
+        in_python = isinstance(kernel, Mapping) and "python" in kernel
+        return PythonSpaceFile if in_python else SpaceFile
     for key in ("kernel", "launch"):
         if key in document.data:
             here, there = ("program", key) if key in document.inherited else (key, "program")
@@ -99,9 +103,7 @@ def _shape(document: Document) -> type[SpaceFile] | type[ProgramSpaceFile]:
     return ProgramSpaceFile
 
 
-def _written(
-    model: SpaceFile | ProgramSpaceFile, placed: Sequence[Placed]
-) -> list[PlacedExpression]:
+def _written(model: SpaceModel, placed: Sequence[Placed]) -> list[PlacedExpression]:
     """Return the expressions of a file with their places."""
     found: list[PlacedExpression] = [
         (("constraints", index), constraint) for index, constraint in enumerate(model.constraints)
@@ -131,17 +133,22 @@ def load_specs(paths: Sequence[Path]) -> list[Spec]:
 
 
 def space_schema() -> dict[str, Any]:
-    """Return one schema for both kinds of spaces, with a program or with a kernel."""
-    models = (SpaceFile, ProgramSpaceFile)
+    """Return one schema for all kinds of spaces: with a program, a kernel or a Python callable."""
+    models = (SpaceFile, ProgramSpaceFile, PythonSpaceFile)
     _, schema = models_json_schema([(model, "validation") for model in models])
     required = [schema["$defs"][model.__name__].pop("required") for model in models]
-    kernel, program = ({"$ref": f"#/$defs/{model.__name__}"} for model in models)
+    kernel, program, python = ({"$ref": f"#/$defs/{model.__name__}"} for model in models)
+    has_callable = {"required": ["kernel"], "properties": {"kernel": {"required": ["python"]}}}
     return {"title": "harness space", "type": "object", **schema} | {
         "if": {"required": ["extends"]},
-        "then": {"required": ["name"], "anyOf": [kernel, program]},
+        "then": {"required": ["name"], "anyOf": [kernel, program, python]},
         "else": {
             "if": {"required": ["program"]},
             "then": {**program, "required": required[1]},
-            "else": {**kernel, "required": required[0]},
+            "else": {
+                "if": has_callable,
+                "then": {**python, "required": required[2]},
+                "else": {**kernel, "required": required[0]},
+            },
         },
     }

@@ -342,3 +342,35 @@ class SpaceFile(AnySpaceFile):
         """The kernels that a run launches."""
         named = self.kernel.function
         return (named,) if isinstance(named, str) else tuple(named)
+
+
+class PythonKernel(StrictModel):
+    """A kernel that is a Python callable. The path is relative to the space file."""
+
+    python: StrictStr = Field(
+        description="Python file with build(config, features), arguments() and reference()"
+    )
+
+
+class PythonSpaceFile(AnySpaceFile):
+    """A tuning space of a Python callable, its parameters, and its inputs."""
+
+    model_config = ConfigDict(title="harness space of a Python callable")
+
+    kernel: PythonKernel = Field(description="the file that builds the callable")
+    parameters: dict[Name, Parameter] = Field(
+        min_length=1, max_length=MAX_PARAMETERS, description="what is tuned; build() reads them"
+    )
+    inputs: Inputs = Field(description="the problems that the callable is run on")
+    verify: Verify = Field(default_factory=Verify, description="when a result is right")
+    measure: KernelMeasure = Field(default_factory=KernelMeasure, description="how long to time")
+
+    @property
+    def flag_groups(self) -> dict[str, FlagGroup]:
+        """No flags: what the framework's compiler is told is written in build()."""
+        return {}
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """What makes the callable."""
+        return ("build",)

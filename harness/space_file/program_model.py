@@ -24,7 +24,16 @@ from pydantic import (
 )
 
 from harness.space_file.messages import StrictModel
-from harness.space_file.model import MAX_PARAMETERS, AnySpaceFile, FlagGroup, Inputs, Number, Verify
+from harness.space_file.model import (
+    MAX_PARAMETERS,
+    AnySpaceFile,
+    FlagGroup,
+    Inputs,
+    Number,
+    PythonSpaceFile,
+    SpaceFile,
+    Verify,
+)
 from harness.space_file.tuned import CompilerName, Name, Parameter, by_shape, by_tag, plain, read_by
 
 _PART = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
@@ -378,3 +387,7 @@ class ProgramSpaceFile(AnySpaceFile):
     def functions(self) -> tuple[str, ...]:
         """No kernels."""
         return ()
+
+
+SpaceModel = SpaceFile | PythonSpaceFile | ProgramSpaceFile
+"""The model of a space file of any kind."""

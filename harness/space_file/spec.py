@@ -41,11 +41,12 @@ class Constraint:
 
 @dataclass(frozen=True)
 class Spec:
-    """A validated space, which tunes either kernels or a program.
+    """A validated space, which tunes kernels, a Python callable or a program.
 
-    Where `program` is set, there are no functions, sources and launch, and `host` is the path of
-    the space itself. The `path` of a space that was given in Python is its name in messages; there
-    is no such file.
+    Where `framework` is set, the module at `host` builds a callable, whose arrays are this
+    framework's. Where `program` is set, there are no functions, sources and launch, and `host` is
+    the path of the space itself. The `path` of a space that was given in Python is its name in
+    messages; there is no such file.
     """
 
     path: Path
@@ -56,13 +57,14 @@ class Spec:
     parameters: tuple[Parameter, ...]
     features: tuple[str, ...]
     inputs: tuple[Input, ...]
-    sources: Mapping[str, Source] = field(default_factory=dict)  # by language: cuda, opencl
+    sources: Mapping[str, Source] = field(default_factory=dict)  # by language: cuda, opencl, python
     constraints: tuple[Constraint, ...] = ()
     launch: LaunchPlan | None = None  # None: launches() of the host module gives the launches
     verify: Verify = field(default_factory=Verify)
     measure: Measure = field(default_factory=Measure)
     search: Search = field(default_factory=Search)
     host_text: str = field(default="", repr=False)
+    framework: str | None = None
     program: ProgramPlan | None = None
     compilers: CompilersModel = field(default_factory=CompilersModel)
     baselines: tuple[Baseline, ...] = ()

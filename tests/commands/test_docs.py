@@ -117,6 +117,8 @@ def test_the_files_commands_and_code_of_a_page_work(
     for need in needs[1].split() if needs else ():
         if need == "cuda":
             request.getfixturevalue("nvidia")
+        elif need == "numba":
+            pytest.importorskip("numba")
         elif shutil.which(need) is None:
             pytest.skip(f"there is no program `{need}`")
     folder = tmp_path / "page"

@@ -23,7 +23,7 @@ from harness.core.errors import UsageError
 from harness.core.program import Binary
 from harness.core.records import Build, Config, Environment
 from harness.dispatch import package
-from harness.dispatch.choice import Choice, DispatchProgram, Leaf
+from harness.dispatch.choice import Choice, DispatchProgram, Leaf, Split
 from harness.dispatch.dispatcher import Provenance
 from harness.dispatch.loaders import cuda as cuda_loader
 from harness.dispatch.package import (
@@ -32,6 +32,7 @@ from harness.dispatch.package import (
     cuda_kernels,
     dispatcher_of,
     opencl_kernels,
+    python_kernels,
     write_dispatcher,
     write_files,
 )
@@ -39,6 +40,7 @@ from harness.measure.cuda.bindings import BindingsDriver
 from harness.measure.cuda.nvcc import Nvcc
 from harness.measure.opencl.device import OpenClDevice
 from harness.measure.opencl.driver import usable_devices
+from harness.models.columns import Column, ColumnKind, TunedRange
 from harness.space_file import Spec, load_spec
 from tests.helpers.dispatch_examples import PROVENANCE, STRICT, mvmul_program
 from tests.helpers.stub_driver import StubDriver, needs_pycuda
@@ -453,3 +455,42 @@ def _opencl_env() -> dict[str, str]:
     own = Path(pyopencl.__file__).parent / ".libs"
     found = {"OCL_ICD_VENDORS": str(own), "LD_LIBRARY_PATH": str(own)} if own.is_dir() else {}
     return {**os.environ, **found}
+
+
+# ------------------------------------------------------------------------- Python callables
+
+IN_PYTHON = """\
+name: k
+kernel: {python: k.py}
+parameters: {TILE: {values: [1, 2], default: 1}}
+inputs: {features: [n], values: [{n: 16}]}
+"""
+CALLABLE = """\
+builds = []
+def arguments(features, rng): ...
+def reference(arguments): ...
+def build(config, features):
+    builds.append(features["n"])
+    return lambda arguments: {"y": config["TILE"] * arguments["x"], "builds": len(builds)}
+"""
+
+
+def test_callable_is_built_once_for_each_input_and_chosen_by_it(tmp_path: Path) -> None:
+    (tmp_path / "k.py").write_text(CALLABLE)
+    (tmp_path / "k.yaml").write_text(IN_PYTHON)
+    spec = load_spec(tmp_path / "k.yaml")
+    small = Split(0, 96.5, Leaf((0.0, 1.0), 4), Leaf((1.0, 0.0), 5))
+    program = DispatchProgram(
+        columns=(Column(ColumnKind.RAW, ("n",)),),
+        tuned=(TunedRange("n", 16, 65536),),
+        portfolio=(Config({"TILE": 1}), Config({"TILE": 2})),
+        choice=Choice.of_trees([small], False),
+        guards=((), ()),
+    )
+    where = provenance(Environment("python", "a CPU", "numpy", "CPython", "numpy 2"))
+    kernels = python_kernels(spec, program)
+    write_dispatcher(tmp_path / "out", dispatcher_of(program, spec, where, kernels))
+    k = imported(tmp_path / "out", "k").load()
+    assert k({"x": 3}, n=16) == {"y": 3, "builds": 1}
+    assert k({"x": 3}, n=1000) == {"y": 6, "builds": 2}
+    assert k({"x": 5}, n=16) == {"y": 5, "builds": 2}

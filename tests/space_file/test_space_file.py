@@ -25,8 +25,8 @@ from harness.space_file import (
     space_schema,
 )
 from harness.space_file import document as document_module
-from harness.space_file.model import KernelMeasure
-from harness.space_file.program_model import ProgramSpaceFile
+from harness.space_file.model import KernelMeasure, PythonSpaceFile
+from harness.space_file.program_model import ProgramSpaceFile, SpaceModel
 
 ROOT = Path(__file__).parents[2]
 BAD = Path(__file__).parents[1] / "data" / "bad_specs"
@@ -471,10 +471,55 @@ def test_file_that_cannot_be_extended_is_refused(folder: Path, named: str, messa
         load(folder, f"extends: {named}\n{WHOLE}")
 
 
+# -------------------------------------------------------------------- Python callables
+
+CALLABLE = """\
+FRAMEWORK = "numba"
+def arguments(features, rng): ...
+def reference(arguments): ...
+def build(config, features): return kernel(config["TILE"])
+"""
+IN_PYTHON = """\
+name: k
+kernel: {python: k.py}
+parameters: {TILE: {values: [1, 2], default: 1}}
+inputs: {features: [n], values: [{n: 1}]}
+"""
+
+
+def load_callable(folder: Path, text: str, module: str) -> Spec:
+    (folder / "k.py").write_text(module)
+    return load(folder, text)
+
+
+def test_callable_is_read_without_being_run(tmp_path: Path) -> None:
+    spec = load_callable(tmp_path, IN_PYTHON, CALLABLE)
+    assert (spec.framework, spec.functions) == ("numba", ("build",))
+    assert spec.host == tmp_path / "k.py"
+    changed = load_callable(tmp_path, IN_PYTHON, CALLABLE.replace("kernel(", "other("))
+    assert changed.program_sha256 != spec.program_sha256
+
+
+@pytest.mark.parametrize(
+    ("space", "module", "message"),
+    [
+        (IN_PYTHON, "def arguments(): ...\n", r"must define the function `build`, but"),
+        (IN_PYTHON, CALLABLE.replace("numba", "jax"), r"FRAMEWORK = 'jax'; expected one of numpy"),
+        (IN_PYTHON, CALLABLE.replace("TILE", "ROWS"), r"nothing uses it: `TILE` does not stand in"),
+        (IN_PYTHON, f"{CALLABLE}def launches(a, c): ...", r"defines `launches`, which is for ker"),
+        (f"{IN_PYTHON}launch: host\n", CALLABLE, r"`launch` is not a key here"),
+        (IN_PYTHON.replace("k.py}", "k.py, host: k.py}"), CALLABLE, r"`host` is not a key here"),
+    ],
+)
+def test_fault_of_a_callable_is_told(tmp_path: Path, space: str, module: str, message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        load_callable(tmp_path, space, module)
+
+
 # ----------------------------------------------------------------------- the schema
 
 
-def schema_keys(model: type[SpaceFile] | type[ProgramSpaceFile]) -> Iterator[str]:
+def schema_keys(model: type[SpaceModel]) -> Iterator[str]:
     schema = model.model_json_schema()
     for part in (schema, *schema["$defs"].values()):
         yield from part.get("properties", ())
@@ -521,6 +566,7 @@ KERNEL_KEYS = {*schema_keys(SpaceFile), *LIMIT_NAMES, *FUNCTIONS, *WORDS}
 @pytest.mark.parametrize(
     ("key", "pages"),
     [(key, (PAGE,)) for key in sorted(KERNEL_KEYS)]
+    + [(key, (PAGE,)) for key in sorted(schema_keys(PythonSpaceFile))]
     + [(key, (PAGE, PROGRAMS_PAGE)) for key in sorted(schema_keys(ProgramSpaceFile))],
 )
 def test_pages_teach_every_key_and_word(key: str, pages: Sequence[Path]) -> None:

@@ -147,11 +147,13 @@ def check_spaces(specs: Sequence[Spec], options: CheckOptions) -> Iterator[Space
     """
     _refuse_mismatched(specs, options)
     with ExitStack() as stack:
-        needs_target = not options.no_compile and any(spec.program is None for spec in specs)
+        needs_target = not options.no_compile and any(_is_compiled(spec) for spec in specs)
         targets = _targets(options) if needs_target else []
         if options.names_target:
             _require_sources(specs, targets)
-        fitting = [[target_of(spec, target) for target in targets] for spec in specs]
+        fitting = [
+            [target_of(spec, target) for target in targets if _is_compiled(spec)] for spec in specs
+        ]
         builds = {
             # Nothing is measured meanwhile, so every core may compile.
             target: stack.enter_context(
@@ -165,6 +167,11 @@ def check_spaces(specs: Sequence[Spec], options: CheckOptions) -> Iterator[Space
         ]
         for spec, (inspections, why_unbuilt) in zip(specs, started, strict=True):
             yield _checked(spec, inspections, why_unbuilt, targets, options)
+
+
+def _is_compiled(spec: Spec) -> bool:
+    """Whether a space has sources in CUDA or OpenCL: no program, and no Python callable."""
+    return spec.program is None and spec.framework is None
 
 
 def _inspections(
@@ -225,7 +232,7 @@ def _checked(
         passed_over={
             target.name: _missing_source(spec, target)
             for target in targets
-            if not is_program and target.language not in spec.sources
+            if _is_compiled(spec) and target.language not in spec.sources
         },
         host=host,
         why_host_failed=why_host_failed,
@@ -292,7 +299,8 @@ def describe_host(spec: Spec, inspections: Sequence[KernelInspection]) -> str:
 
     smallest = min(spec.inputs, key=_size)
     data = make_kernel_data(spec.host, smallest)
-    by_language = [SourceArguments(spec, language) for language in spec.sources]
+    compiled = spec.sources if _is_compiled(spec) else ()
+    by_language = [SourceArguments(spec, language) for language in compiled]
     launches = _launches(spec, data, by_language) if spec.launch is None else ""
     if spec.launch is not None:
         launch = Launch(spec.functions[0], (1,), (1,), tuple(data.arguments))
@@ -343,6 +351,8 @@ def _refuse_mismatched(specs: Sequence[Spec], options: CheckOptions) -> None:
                 f"{spec.path} tunes a program, which its own command builds; leave out --arch, "
                 "--backend and --device, or check it alone"
             )
+        if spec.framework is not None and options.archs:
+            raise UsageError(f"{spec.path} tunes a Python callable; leave --arch out")
         if spec.program is None and options.backend == "command":
             raise UsageError(f"{spec.path} tunes a kernel, which --backend command cannot build")
 
@@ -358,7 +368,7 @@ def _require_sources(specs: Sequence[Spec], targets: Sequence[CompileTarget]) ->
     """Refuse a space that has no source for a target that was named."""
     for spec in specs:
         for target in targets:
-            if spec.program is None and target.language not in spec.sources:
+            if _is_compiled(spec) and target.language not in spec.sources:
                 raise UsageError(f"{spec.path} cannot be compiled: {_missing_source(spec, target)}")
 
 

@@ -50,6 +50,9 @@ def print_check(console: Console, space: SpaceCheck, options: CheckOptions) -> N
         print_line(console, f"  default FAILED: {space.why_unbuilt}")
     if space.host:
         print_line(console, f"  host module on {space.host}")
+    if space.spec.framework is not None and space.run is None:
+        note = "nothing is compiled before a first call; --run builds and calls the default"
+        print_line(console, f"  {space.spec.framework}: {note}")
     for name, reason in space.passed_over.items():
         print_line(console, f"  not compiled for {name}: {reason}")
     if is_program and options.compile is not None and not options.run:

@@ -316,11 +316,11 @@ def load(context: Any = None, **options: Any) -> Any:
     """Return the kernel, ready to be called, on the devices of a context, or the program, ready to
     be run; the module beside this one has the options. Raises NotImplementedError for a dispatcher
     that was written without kernels."""
-    loaders = {"opencl": "Kernel", "cuda": "Kernel", "command": "LaunchedProgram"}
-    if DATA["loader"] not in loaders:
+    if DATA["loader"] is None:
         raise NotImplementedError("this dispatcher was written without kernels or a launcher")
     loader = importlib.import_module(f"._{DATA['loader']}", __name__)
-    return getattr(loader, loaders[DATA["loader"]])(sys.modules[__name__], context, **options)
+    name = "LaunchedProgram" if DATA["loader"] == "command" else "Kernel"
+    return getattr(loader, name)(sys.modules[__name__], context, **options)
 
 
 # ------------------------------------------------------------------------- counted calls

@@ -14,12 +14,14 @@ from typing import NamedTuple, TypeVar
 
 from harness.core.errors import (
     BackendUnavailable,
+    BuildFailed,
     DataDoesNotFit,
     HostModuleError,
     LaunchFailed,
     OutOfDeviceMemory,
 )
 from harness.core.modules import ImportsApart
+from harness.core.program import Binary, Program
 from harness.core.records import (
     OTHER_PROCESSES,
     DeviceLimits,
@@ -169,6 +171,22 @@ class DeviceWorker:
         data.fresh = False
         self._clean(data, [measured])
         return measured
+
+    def compile(self, host: Path, program: Program) -> Binary:
+        """Build a Python callable and call it once, so that no later call compiles.
+
+        Raises BuildFailed.
+        """
+        self._imports.turn_to(host)
+        binary = self._compiler.compile(program)
+        try:
+            build_s = self._device.load(binary).build_s
+        except LaunchFailed as error:
+            raise BuildFailed(str(error)) from None
+        finally:
+            self.is_spoilt = self._device.overran
+        build = dataclasses.replace(binary.build, compile_s=build_s)
+        return dataclasses.replace(binary, build=build)
 
     def weak_tests(self, problem: Input, tolerance: Tolerance) -> list[str]:
         """Return what verification would let pass on the prepared input."""
@@ -337,13 +355,14 @@ class DeviceClient:
 
     def run(
         self,
-        problem: Input,
+        problem: Input | None,
         method: Callable[..., T],
         *args: object,
         timeout_s: float,
         seed: int = SEARCH_SEED,
     ) -> T:
-        """Call a method of DeviceWorker while the process has the data of an input and a seed.
+        """Call a method of DeviceWorker, while the process has the data of an input and a seed
+        where an input is given.
 
         It is called again where the process was lost by chance, or crashed and an earlier
         configuration may have spoilt it. Raises ChildLost, and HostModuleError where the data
@@ -351,7 +370,8 @@ class DeviceClient:
         """
         is_last, owner = False, self._owner
         while True:
-            self._prepare(problem, seed)
+            if problem is not None:
+                self._prepare(problem, seed)
             is_used = owner._used == self._child.generation
             owner._used = self._child.generation
             try:

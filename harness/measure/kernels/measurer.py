@@ -17,7 +17,7 @@ from typing import TypeVar
 from harness.core.errors import BuildFailed, ExpressionError, HostModuleError, LaunchFailed
 from harness.core.machine import spare_cores, usable_cores
 from harness.core.observations import UNCLAIMED
-from harness.core.program import Launch, Program
+from harness.core.program import Binary, Launch, Program
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.builds.queue import BuildQueue
 from harness.measure.clocks import GPU_LEAST_TIME_S, GPU_WARMUP_S
@@ -126,6 +126,11 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         """What compiles CUDA kernels: nvcc or nvrtc."""
         return self._backend.cuda_compiler
 
+    @property
+    def framework(self) -> str | None:
+        """The framework of a Python callable; None for other kernels."""
+        return self._spec.framework
+
     def fitted(self, spec: Spec) -> Spec:
         compiler, identity = self._backend.compiler, self.environment.compiler
         build = self._builds.finish
@@ -164,6 +169,8 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
 
     def expect(self, space: Space, configs: Iterable[Config]) -> None:
         """Start the builds of these configurations, unless they are on disk or under way."""
+        if self._spec.framework is not None:
+            return  # a callable is built in the process that owns the device
         for config in self._due(configs):
             self._builds.start(self._program(space, config))
 
@@ -181,14 +188,32 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
     # ------------------------------------------------------------------------------ preparing
 
     def _program(self, space: Space, config: Config, problem: Input | None = None) -> Program:
-        """Return the program of a configuration, which is the same for all inputs."""
-        return make_program(self._spec, space, config, self._backend.language)
+        """Return the program of a configuration, which is the same for all inputs unless it is a
+        Python callable."""
+        return make_program(self._spec, space, config, self._backend.language, problem)
+
+    def _binary(self, space: Space, config: Config, problem: Input) -> Binary:
+        """Return the build of a configuration; raises BuildFailed.
+
+        That of a Python callable ends with its first call, which may take as long as a run.
+        """
+        program = self._program(space, config, problem)
+        if self._spec.framework is None:
+            return self._builds.finish(program)
+        self._device.argument_names(problem)  # a fault of arguments() is none of the configuration
+        compiled, timeout_s = DeviceWorker.compile, self._spec.measure.timeout_s
+        try:
+            return self._run(None, compiled, self._spec.host, program, timeout_s=timeout_s)
+        except ChildLost as lost:
+            limit = f"{timeout_s:g} s and was killed (measure.timeout_s)"
+            why = f"did not end within {limit}" if lost.hung else f"ended its process, which {lost}"
+            raise BuildFailed(f"build(), or the first call, {why}") from None
 
     def _job(
         self, space: Space, problem: Input, config: Config, best_s: float | None
     ) -> KernelJob | Measurement:
         try:
-            binary = self._builds.finish(self._program(space, config))
+            binary = self._binary(space, config, problem)
             launches = self._launched(space, problem, config)
             twin = self._twin(space, problem, config)
         except BuildFailed as error:
@@ -238,7 +263,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
 
     def _run(
         self,
-        problem: Input,
+        problem: Input | None,
         method: Callable[..., T],
         *args: object,
         timeout_s: float,

@@ -15,7 +15,6 @@ import numpy.typing as npt
 from harness.core.errors import BuildFailed, LaunchFailed
 from harness.core.program import Binary, Launch
 from harness.core.records import DEVICE_UUID, WARM, DeviceLimits, Environment
-from harness.measure.bound import StrayWrite
 from harness.measure.device import Device
 from harness.measure.opencl.driver import (
     DeviceName,
@@ -180,13 +179,6 @@ class OpenClDevice(Device):
             f"Of the device's {total:,} bytes harness holds {self._held_bytes:,}; other programs "
             f"may hold the rest, and one array may have {most:,}"
         )
-
-    def stray_writes(self) -> list[StrayWrite]:
-        """Return the stray writes, repair them, and note one that may have left its zone."""
-        strays = super().stray_writes()
-        left = any(stray.leaves_zone for stray in strays)
-        self.overran = self.overran or (self.shares_cpu and left)
-        return strays
 
     @property
     def _is_pocl(self) -> bool:

@@ -182,7 +182,7 @@ class HostModule:
         return result
 
     def _raised(self, name: str, error: BaseException, where: str) -> HostModuleError:
-        return self._fault(f"{name}() raised {_describe(error, self._path)} {where}")
+        return self._fault(f"{name}() raised {describe_error(error, self._path)} {where}")
 
     def _fault(self, text: str) -> HostModuleError:
         return HostModuleError(f"{self._path}: {text}")
@@ -274,7 +274,7 @@ def load_host(path: Path, prefix: str, functions: Sequence[str]) -> ModuleType:
     try:
         module = load_module(path, prefix)
     except (Exception, SystemExit) as error:
-        raise HostModuleError(f"{path}: {_describe(error, path)}") from error
+        raise HostModuleError(f"{path}: {describe_error(error, path)}") from error
     if module is None:
         raise HostModuleError(f"{path}: is not a Python file")
     for name in functions:
@@ -283,7 +283,7 @@ def load_host(path: Path, prefix: str, functions: Sequence[str]) -> ModuleType:
     return module
 
 
-def _describe(error: BaseException, path: Path) -> str:
+def describe_error(error: BaseException, path: Path) -> str:
     """Return the error, and the line of the file that raised it."""
     line, trace, own = 0, error.__traceback__, path.resolve()
     while trace is not None:

@@ -23,9 +23,9 @@ from harness.space_file.document import Document, Location
 from harness.space_file.flag_files import files_of
 from harness.space_file.flags.catalogue import Catalogue, catalogue_of
 from harness.space_file.flags.catalogue import chosen as flags_chosen
-from harness.space_file.model import FlagGroup, SpaceFile
+from harness.space_file.model import FlagGroup
 from harness.space_file.parameters import Parameter, Placed, declared_flag, flag_name
-from harness.space_file.program_model import ProgramSpaceFile
+from harness.space_file.program_model import ProgramSpaceFile, SpaceModel
 from harness.space_file.tuned import Flag, FlagPatterns, Narrowing, Selection
 
 NO_FLAG = "the selection leaves no flag to tune"
@@ -73,7 +73,7 @@ class SpaceFlags:
     notices: list[Notice] = field(default_factory=list)
 
 
-def flags_of(document: Document, model: SpaceFile | ProgramSpaceFile) -> SpaceFlags:
+def flags_of(document: Document, model: SpaceModel) -> SpaceFlags:
     """Return the flags of a space.
 
     Raises SpecError for a selection or files that cannot be resolved; other faults cannot be found

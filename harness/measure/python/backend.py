@@ -1,0 +1,115 @@
+"""The backend of Python callables: on which device a framework computes, and its versions."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import metadata
+
+from harness.core.errors import BackendUnavailable, UsageError
+from harness.core.machine import processor, usable_cores
+from harness.core.program import PYTHON, Binary, Program
+from harness.core.records import Build
+from harness.measure.device import Compiler, Device
+from harness.measure.devices import AUTO, Backend
+from harness.measure.opencl.device import POCL
+from harness.measure.opencl.driver import DeviceName
+from harness.measure.python.device import PythonDevice
+from harness.space_file import Spec
+
+_PACKAGES = {"numpy": ("numpy",), "numba": ("numba", "llvmlite", "numpy")}
+"""What compiles for each framework; their versions belong to the environment."""
+
+
+class _Processor(DeviceName):
+    """The CPU. Its lock is that of PoCL: only one of the two computes at a time."""
+
+    def __str__(self) -> str:
+        return f"{self.name}, {self.units} cores"
+
+
+class PythonCompiler:
+    """Compile nothing: build() and a first call do so, in the process that owns the device."""
+
+    arch = None
+
+    def __init__(self, framework: str) -> None:
+        versions = (f"{name} {version}" for name, version in _versions(framework).items())
+        self.identity = ", ".join([*versions, f"Python {platform.python_version()}"])
+
+    def compile(self, program: Program) -> Binary:
+        """Return the module's text, headed by all that builds the callable."""
+        data = program.text.encode()
+        build = Build(
+            key=program.key(self.identity),
+            options="",
+            compiler=self.identity,
+            compile_s=0.0,
+            # Of one configuration alone: build() may read all of it.
+            binary_sha256=hashlib.sha256(data).hexdigest(),
+        )
+        return Binary(build, data)
+
+
+@dataclass(frozen=True)
+class PythonBackend(Backend):
+    """A chosen framework and device, as it is sent to worker processes."""
+
+    framework: str = "numpy"
+
+    def open_device(self) -> Device:
+        """Open the device in this process; it imports the framework where it needs it."""
+        return PythonDevice(self.framework, self.cache)
+
+    def open_compiler(self) -> Compiler:
+        """Return what names the framework's versions."""
+        return PythonCompiler(self.framework)
+
+    def run_empty_kernel(self, device: Device, compiler: Compiler) -> None:
+        """Do nothing: there is no driver that could fail."""
+
+
+def python_backend(spec: Spec, requested: str, devices: Sequence[str] = ()) -> PythonBackend:
+    """Return the backend of a space that tunes a Python callable.
+
+    Raises UsageError for another backend and for names of devices, BackendUnavailable where the
+    framework is not installed.
+    """
+    framework = spec.framework
+    if framework is None:
+        raise UsageError(
+            f"{spec.path} tunes no Python callable, which --backend {PYTHON} runs; leave --backend "
+            "out"
+        )
+    if requested not in (AUTO, PYTHON):
+        raise UsageError(
+            f"{spec.path} tunes a Python callable, which --backend {requested} cannot run; leave "
+            f"--backend out, or write --backend {PYTHON}"
+        )
+    if devices:
+        raise UsageError(
+            f"{spec.path} tunes a Python callable, whose framework chooses the device; leave "
+            "--device out"
+        )
+    missing = next((name for name in _PACKAGES[framework] if not _version(name)), None)
+    if missing is not None:
+        raise BackendUnavailable(
+            f"{spec.path} needs {missing}, which is not installed: pip install {missing}"
+        )
+    device = _Processor(POCL, 0, processor(), is_gpu=False, units=usable_cores())
+    why = f"the space tunes a Python callable of {framework}"
+    return PythonBackend(PYTHON, PYTHON, why, device, framework=framework)
+
+
+def _versions(framework: str) -> dict[str, str]:
+    return {name: _version(name) for name in _PACKAGES[framework]}
+
+
+def _version(package: str) -> str:
+    """Return the version of an installed package; empty where it is missing."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
