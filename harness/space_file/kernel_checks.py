@@ -57,7 +57,7 @@ def kernel_parts(
     }
 
 
-FRAMEWORKS = ("numpy", "numba")
+FRAMEWORKS = ("numpy", "numba", "torch")
 """What FRAMEWORK may be: whose arrays a Python callable takes, and what compiles it."""
 
 

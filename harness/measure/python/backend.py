@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import platform
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 
@@ -12,15 +13,19 @@ from harness.core.errors import BackendUnavailable, UsageError
 from harness.core.machine import processor, usable_cores
 from harness.core.program import PYTHON, Binary, Program
 from harness.core.records import Build
+from harness.measure.cuda import gpus
 from harness.measure.device import Compiler, Device
-from harness.measure.devices import AUTO, Backend
+from harness.measure.devices import AUTO, Backend, ListedDevice
 from harness.measure.opencl.device import POCL
 from harness.measure.opencl.driver import DeviceName
 from harness.measure.python.device import PythonDevice
 from harness.space_file import Spec
 
-_PACKAGES = {"numpy": ("numpy",), "numba": ("numba", "llvmlite", "numpy")}
-"""What compiles for each framework; their versions belong to the environment."""
+_PACKAGES = {"numpy": ("numpy",), "numba": ("numba", "llvmlite", "numpy"), "torch": ("torch",)}
+"""What each framework needs; their versions belong to the environment."""
+
+_OPTIONAL = ("triton",)
+"""What torch compiles with where it is installed."""
 
 
 class _Processor(DeviceName):
@@ -61,7 +66,12 @@ class PythonBackend(Backend):
 
     def open_device(self) -> Device:
         """Open the device in this process; it imports the framework where it needs it."""
-        return PythonDevice(self.framework, self.cache)
+        if self.framework != "torch":
+            return PythonDevice(self.framework, self.cache)
+        # Here: it imports PyTorch, which takes seconds, in the process that owns the device alone.
+        from harness.measure.python.tensors import TorchDevice, TorchGpu
+
+        return TorchGpu(self.cache) if self.is_gpu else TorchDevice(self.cache)
 
     def open_compiler(self) -> Compiler:
         """Return what names the framework's versions."""
@@ -98,13 +108,21 @@ def python_backend(spec: Spec, requested: str, devices: Sequence[str] = ()) -> P
         raise BackendUnavailable(
             f"{spec.path} needs {missing}, which is not installed: pip install {missing}"
         )
-    device = _Processor(POCL, 0, processor(), is_gpu=False, units=usable_cores())
     why = f"the space tunes a Python callable of {framework}"
-    return PythonBackend(PYTHON, PYTHON, why, device, framework=framework)
+    return PythonBackend(PYTHON, PYTHON, why, _device_of(framework), framework=framework)
+
+
+def _device_of(framework: str) -> ListedDevice:
+    """Return where a framework computes: torch on the first GPU where there is one."""
+    if framework == "torch":
+        with suppress(BackendUnavailable):
+            return gpus.usable_gpus()[0]
+    return _Processor(POCL, 0, processor(), is_gpu=False, units=usable_cores())
 
 
 def _versions(framework: str) -> dict[str, str]:
-    return {name: _version(name) for name in _PACKAGES[framework]}
+    names = (*_PACKAGES[framework], *(_OPTIONAL if framework == "torch" else ()))
+    return {name: version for name in names if (version := _version(name))}
 
 
 def _version(package: str) -> str:

@@ -33,8 +33,8 @@ _CACHE_BYTES = 1 << 25  # where the system does not say it
 _KEPT_CALLABLES = 128  # as many as OpenClDevice keeps
 _KEPT_MODULES = 8  # what one of them has compiled serves all of its configurations and inputs
 
-_THREADS = ("NUMBA_NUM_THREADS", "NUMBA_THREADING_LAYER", "OMP_NUM_THREADS")
-"""Variables that change how many threads a framework has."""
+_VARIABLES = ("NUMBA_NUM_THREADS", "NUMBA_THREADING_LAYER", "OMP_NUM_THREADS", "TRITON_INTERPRET")
+"""Variables that change how a framework computes."""
 
 Passed = dict[str, Any]
 """The arguments of a callable, by name: arrays of its framework, and Python's numbers."""
@@ -65,11 +65,11 @@ class PythonDevice(Device):
 
     def environment(self, compiler: str) -> Environment:
         """Return the processor, the framework with its clock, and Python's version."""
-        threads = (f", {name}={os.environ[name]}" for name in _THREADS if name in os.environ)
+        said = (f", {name}={os.environ[name]}" for name in _VARIABLES if name in os.environ)
         return Environment(
             backend=PYTHON,
             device=self._device_name,
-            platform=f"{self._framework}, {self.clock}{''.join(threads)}",
+            platform=f"{self._framework}, {self.clock}{''.join(said)}",
             driver=f"{platform.python_implementation()} {platform.python_version()}",
             compiler=compiler,
             cache=self._cache,
@@ -198,6 +198,7 @@ class PythonDevice(Device):
         try:
             elapsed_s, returned = self._timed(built.function)
         except (Exception, SystemExit) as error:
+            self.healthy = self.healthy and self._answers()
             described = describe_error(error, built.path)
             raise LaunchFailed(f"the callable raised {described}") from None
         self._passed.clear()
