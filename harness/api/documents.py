@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
 
 from harness.analysis.failures import informative_line
+from harness.core.observations import PEAK_FRACTION, RATES
 
 D = TypeVar("D", bound="JsonDocument")
 
@@ -91,7 +92,8 @@ class InputDocument(JsonDocument):
     recommended configuration, and null where they were not measured. Spreads are half the 95 %
     confidence interval, null of a single sample. `default_outcome` is `ok`, or how the default
     failed, with its `default_message`; null where it was not measured. `speedup` is over the
-    default, `outcomes` counts configurations."""
+    default, `outcomes` counts configurations. `gb_per_s`, `gflop_per_s` and `peak_fraction`, of the
+    recommended configuration, follow from the `work` of the space; null without it."""
 
     input: JsonConfig = value_of("report", "problem")
     best: JsonConfig | None = perhaps_of("report", "best", "config")
@@ -108,6 +110,9 @@ class InputDocument(JsonDocument):
     legal: int | None
     outcomes: dict[str, int] = value_of("report", "outcomes")
     note: str = value_of("report", "note")
+    gb_per_s: Number = perhaps_of("report", "recommended", "observed", RATES["bytes"])
+    gflop_per_s: Number = perhaps_of("report", "recommended", "observed", RATES["flops"])
+    peak_fraction: Number = perhaps_of("report", "recommended", "observed", PEAK_FRACTION)
     energy_j: ObservedDocument | None
     default_energy_j: ObservedDocument | None
 

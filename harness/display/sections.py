@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from harness.analysis.causes import FAILURES_HEAD, causes, causes_lines, failures_rows
 from harness.analysis.failures import describe_failures
+from harness.analysis.inputs import InputReport
 from harness.analysis.sensors import InputEnergy
 from harness.analysis.summary import ProgramSummary, Summary
 from harness.core.config_diff import DEFAULT, difference
-from harness.core.observations import ENERGY_SPREAD
+from harness.core.observations import ENERGY_SPREAD, PEAK_FRACTION, PEAKS, RATES
 from harness.core.records import Config, Measurement, Statistic
 from harness.core.text import counted, format_energy
 from harness.dispatch.study import InputSlowdowns, geometric_means
@@ -76,6 +77,60 @@ def _energy(measured: Measurement | None) -> str:
     spread_j = measured.observed.get(ENERGY_SPREAD)
     spread = "" if spread_j is None else f" +- {format_energy(spread_j, digits=2)}"
     return f"{format_energy(measured.observed[ENERGY])}{spread}{power}"
+
+
+# ------------------------------------------------------------------------------ roofline
+
+
+def roofline_section(reports: Sequence[InputReport], picture: str = "") -> Section | None:
+    """Show what the best configuration of each input does in a second, and what fraction of the
+    device's peak that is; None where no space says its work."""
+    rated = [
+        (str(report.problem), best.observed, report.baseline.observed if report.baseline else {})
+        for report in reports
+        if (best := report.recommended) and best.observed.keys() & set(RATES.values())
+    ]
+    if not rated:
+        return None
+    peaks = {kind: o[name] for _, o, _ in rated for kind, name in PEAKS.items() if name in o}
+    named = " and ".join(_PEAKS[kind].format(peak) for kind, peak in peaks.items())
+    text = (
+        "What the best configurations do in a second, by the `work` of the space, and their and "
+        f"the default's fraction of the device's peak: {named or 'which is not known'}."
+    )
+    above = sum(observed.get(PEAK_FRACTION, 0) > 1 for _, observed, _ in rated)
+    line = (
+        f"{counted(above, 'input')} above the peak, with right results: the data lie in a cache, "
+        "or `work` counts more than the kernel must do."
+    )
+    rows = [
+        (
+            problem,
+            *(f"{best[name]:.4g}" if name in best else "-" for name in RATES.values()),
+            _of_peak(best),
+            _of_peak(default),
+            _limited_by(best),
+        )
+        for problem, best, default in rated[:MOST_SHOWN]
+    ]
+    head = ("input", "GB/s", "GFLOP/s", "of the peak", "default", "limited by")
+    table = SectionTable(head, rows, (0, 5))
+    texts = [text, *not_shown(len(rated))]
+    return Section("roofline", "Roofline", texts, picture, table, [line] if above else [])
+
+
+_PEAKS = {"bytes": "{:.4g} GB/s in a copy", "flops": "{:.4g} GFLOP/s in float32 multiply-adds"}
+
+
+def _of_peak(observed: Mapping[str, float]) -> str:
+    return format_share(observed[PEAK_FRACTION]) if PEAK_FRACTION in observed else "-"
+
+
+def _limited_by(observed: Mapping[str, float]) -> str:
+    """Say which part of the work takes longer at the device's peak."""
+    known = [kind for kind in RATES if {RATES[kind], PEAKS[kind]} <= observed.keys()]
+    longest = max(known, key=lambda kind: observed[RATES[kind]] / observed[PEAKS[kind]], default="")
+    return {"bytes": "memory", "flops": "arithmetic"}.get(longest, "-")
 
 
 # ------------------------------------------------------------------------------ by input

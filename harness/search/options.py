@@ -160,6 +160,7 @@ class EndReason(str, Enum):
     TIME = "time"
     EXHAUSTED = "exhausted"
     REFUSED = "refused"
+    PEAK = "peak"
     TECHNIQUE = "technique"
 
 
