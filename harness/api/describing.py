@@ -22,7 +22,7 @@ from harness.core.observations import ENERGY_SPREAD
 from harness.core.records import Input, Measurement
 from harness.dispatch.study import Study
 from harness.dispatch.text import rule_lines
-from harness.display.inputs import noise_warning, refused_lines
+from harness.display.inputs import health_line, noise_warning, refused_lines
 from harness.measure.energy import ENERGY
 from harness.models.starchart import importance
 from harness.report.findings import Findings
@@ -55,6 +55,7 @@ def describe_results(
         findings=findings,
         campaign=results.campaign,
         databases=list(map(without_password, results.databases)),
+        health=health_line(findings.reports),
         inputs=list(map(of_input, findings.reports)),
         warnings=[
             *refused_lines(findings.reports),

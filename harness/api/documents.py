@@ -166,7 +166,8 @@ class FlagFileDocument(JsonDocument):
 
 
 class ResultsDocument(JsonDocument):
-    """The results of one space on one device; `advice` says in a sentence what to use, and
+    """The results of one space on one device; `advice` says in a sentence what to use,
+    `health` whether winners spill registers, what the worst takes and how many failed, and
     `statistic` whether times are medians or means. `warnings` are sentences: what was left out, on
     how many inputs the default failed or times are noisy. `flag_files` are those of
     configurations."""
@@ -184,6 +185,7 @@ class ResultsDocument(JsonDocument):
     databases: list[str]
     default: JsonConfig = value_of("findings", "results", "default")
     advice: str = value_of("findings", "advice")
+    health: str
     inputs: list[InputDocument]
     warnings: list[str]
     single: SingleDocument | None = value_of("findings", "single")

@@ -39,6 +39,9 @@ PEAKS = {"bytes": "peak_gb_per_s", "flops": "peak_gflop_per_s"}
 PEAK_FRACTION = "peak_fraction"
 """The observation of the least time that the work takes at the device's peak, over the time."""
 
+SPILL_BYTES = "spill_bytes"
+"""The observation of what a work-item spills of its registers; absent where it spills none."""
+
 COUNTS = (THROTTLED_SAMPLES, HOST_RETRIES)
 """Observations that are counts of runs."""
 

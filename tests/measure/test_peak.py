@@ -15,7 +15,7 @@ from harness.measure.kernels import measurer as measurers
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
-from tests.helpers.fake_kernels import FOUR, OpenFake, bound_device, write_fake
+from tests.helpers.fake_kernels import FOUR, OpenFake, bound_device, fake_job, write_fake
 from tests.helpers.fakes import FAKE_SPACE
 
 WORK = "work: {bytes: 16 * n, flops: n}\n"  # 64 bytes and 4 operations
@@ -84,6 +84,14 @@ def test_a_device_that_does_not_run_the_peaks_kernel_has_rates_alone(
     assert "peak_fraction" not in found.observed
     (notice,) = [each for each in measurer.notices if "peak" in each]
     assert notice == "The device's peak is not known: peak is not there."
+
+
+def test_registers_that_spill_are_observed() -> None:
+    job = fake_job()
+    assert "spill_bytes" not in job.observed()
+    build = dataclasses.replace(job.binary.build, spill_bytes=192)
+    spilling = dataclasses.replace(job, binary=job.binary._replace(build=build))
+    assert spilling.observed()["spill_bytes"] == 192
 
 
 def test_work_that_cannot_be_computed_on_an_input_makes_it_illegal(peaked: Any) -> None:
