@@ -49,6 +49,7 @@ def describe_results(
             legal=legal.get(report.problem),
             energy_j=_energy(energy.best if energy else None),
             default_energy_j=_energy(energy.default if energy else None),
+            time_against_energy=list(energy.front if energy else ()),
         )
 
     return ResultsDocument.describe(

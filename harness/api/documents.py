@@ -14,6 +14,7 @@ from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
 
 from harness.analysis.failures import informative_line
 from harness.core.observations import PEAK_FRACTION, RATES
+from harness.measure.energy import ENERGY
 
 D = TypeVar("D", bound="JsonDocument")
 
@@ -86,6 +87,14 @@ class ObservedDocument(JsonDocument):
     spread: float | None
 
 
+class TradeOffDocument(JsonDocument):
+    """A configuration for which none is both faster and takes less energy, by the search."""
+
+    config: JsonConfig
+    time_s: float
+    energy_j: float = value_of("observed", ENERGY)
+
+
 class InputDocument(JsonDocument):
     """The result of one input. `best` was the fastest; `recommended` is the default where the best
     is not significantly faster. `time_s` and `energy_j`, of one launch or run, are of the
@@ -93,7 +102,8 @@ class InputDocument(JsonDocument):
     confidence interval, null of a single sample. `default_outcome` is `ok`, or how the default
     failed, with its `default_message`; null where it was not measured. `speedup` is over the
     default, `outcomes` counts configurations. `gb_per_s`, `gflop_per_s` and `peak_fraction`, of the
-    recommended configuration, follow from the `work` of the space; null without it."""
+    recommended configuration, follow from the `work` of the space; null without it. `time_against_energy` has the configurations for which none is
+    both faster and takes less energy, with `config`, `time_s` and `energy_j`, the fastest first."""
 
     input: JsonConfig = value_of("report", "problem")
     best: JsonConfig | None = perhaps_of("report", "best", "config")
@@ -115,6 +125,7 @@ class InputDocument(JsonDocument):
     peak_fraction: Number = perhaps_of("report", "recommended", "observed", PEAK_FRACTION)
     energy_j: ObservedDocument | None
     default_energy_j: ObservedDocument | None
+    time_against_energy: list[TradeOffDocument]
 
 
 class JudgedDocument(JsonDocument):

@@ -14,7 +14,7 @@ from harness.analysis.summary import ProgramSummary, Summary
 from harness.core.config_diff import DEFAULT, difference
 from harness.core.observations import ENERGY_SPREAD, PEAK_FRACTION, PEAKS, RATES
 from harness.core.records import Config, Measurement, Statistic
-from harness.core.text import counted, format_energy
+from harness.core.text import counted, format_energy, format_time
 from harness.dispatch.study import InputSlowdowns, geometric_means
 from harness.display.formats import format_share
 from harness.display.inputs import MOST_SHOWN, not_shown
@@ -67,6 +67,31 @@ def energy_section(energies: Sequence[InputEnergy], default: Config) -> Section 
         for energy in energies[:MOST_SHOWN]
     ]
     return Section("energy", "Energy", texts, table=SectionTable(head, rows, (0, 4)))
+
+
+def front_section(energies: Sequence[InputEnergy], default: Config) -> Section | None:
+    """Show on each input the configurations for which none is both faster and takes less energy,
+    the fastest first; None where no energy is known."""
+    rows = [
+        (
+            str(energy.problem),
+            difference(measured.config, default),
+            format_time(measured.time_s),
+            _energy(measured),
+            f"{measured.time_s / energy.front[0].time_s:.2f}x",
+            f"{measured.observed[ENERGY] / energy.front[0].observed[ENERGY]:.2f}x",
+        )
+        for energy in energies
+        for measured in energy.front
+    ]
+    if not rows:
+        return None
+    text = "No other configuration is both faster and takes less energy than one of these."
+    more = len(rows) - MOST_SHOWN
+    left_out = [f"{counted(more, 'row')} left out; --json has all."] if more > 0 else []
+    head = ("input", "configuration", "time", "energy", "time of the fastest's", "energy of its")
+    table = SectionTable(head, rows[:MOST_SHOWN], (0, 1))
+    return Section("front", "Time against energy", [text, *left_out], table=table)
 
 
 def _energy(measured: Measurement | None) -> str:

@@ -21,6 +21,7 @@ from harness.display.sections import (
     by_input_section,
     energy_section,
     failures_section,
+    front_section,
     roofline_section,
 )
 from harness.display.text import Section, SectionTable
@@ -52,6 +53,7 @@ def sections(findings: Findings) -> Iterator[Section | None]:
         yield from _explained(findings, findings.explanation, "slowdown")
         yield _roofline(findings)
         yield energy_section(findings.energies, findings.default)
+        yield front_section(findings.energies, findings.default)
         yield from _explained(findings, findings.power, "power")
     lines = list(commands(findings.results))
     yield Section("commands", "Commands to reproduce", lines=lines)

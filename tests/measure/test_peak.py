@@ -90,7 +90,7 @@ def test_registers_that_spill_are_observed() -> None:
     job = fake_job()
     assert "spill_bytes" not in job.observed()
     build = dataclasses.replace(job.binary.build, spill_bytes=192)
-    spilling = dataclasses.replace(job, binary=job.binary._replace(build=build))
+    spilling = dataclasses.replace(job, binary=dataclasses.replace(job.binary, build=build))
     assert spilling.observed()["spill_bytes"] == 192
 
 

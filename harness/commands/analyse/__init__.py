@@ -23,6 +23,7 @@ from harness.display.inputs import print_inputs
 from harness.display.sections import (
     energy_section,
     failures_section,
+    front_section,
     roofline_section,
     summary_sections,
 )
@@ -123,6 +124,7 @@ def _print(console: Console, results: Results, title: str, options: AnalyseOptio
     measured_sections = (
         roofline_section(findings.reports),
         energy_section(findings.energies, default),
+        front_section(findings.energies, default),
     )
     for section in filter(None, measured_sections):
         print_section(console, section)
