@@ -14,7 +14,6 @@ from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
 
 from harness.analysis.failures import informative_line
 from harness.core.observations import PEAK_FRACTION, RATES
-from harness.measure.energy import ENERGY
 
 D = TypeVar("D", bound="JsonDocument")
 
@@ -92,7 +91,7 @@ class TradeOffDocument(JsonDocument):
 
     config: JsonConfig
     time_s: float
-    energy_j: float = value_of("observed", ENERGY)
+    energy_j: float = value_of("observed", "energy_j")
 
 
 class InputDocument(JsonDocument):
@@ -102,8 +101,9 @@ class InputDocument(JsonDocument):
     confidence interval, null of a single sample. `default_outcome` is `ok`, or how the default
     failed, with its `default_message`; null where it was not measured. `speedup` is over the
     default, `outcomes` counts configurations. `gb_per_s`, `gflop_per_s` and `peak_fraction`, of the
-    recommended configuration, follow from the `work` of the space; null without it. `time_against_energy` has the configurations for which none is
-    both faster and takes less energy, with `config`, `time_s` and `energy_j`, the fastest first."""
+    recommended configuration, follow from the `work` of the space; null without it.
+    `time_against_energy` has the configurations for which none is both faster and takes less
+    energy, with `config`, `time_s` and `energy_j`, the fastest first."""
 
     input: JsonConfig = value_of("report", "problem")
     best: JsonConfig | None = perhaps_of("report", "best", "config")
