@@ -88,6 +88,7 @@ class Driver(SearchDriver):  # type: ignore[misc]
         self.taken = set(options.held_out)  # and those asked for; the others may be drawn
         self.pending: list[Request] = []
         self._search, self._stop_at = search, options.stop_at
+        self._peak_fraction = options.peak_fraction
         self._configurations: dict[str, Any] = {}
         self._results: dict[str, Any] = {}
         self._requests: dict[str, Request] = {}
@@ -153,8 +154,8 @@ class Driver(SearchDriver):  # type: ignore[misc]
 
     def has_reached_peak(self) -> bool:
         """Whether the best is as near to the device's peak as the space asks for."""
-        best, enough = self.tally.best, self._search.plan.spec.search.stop_at
-        return bool(best and enough) and best.observed.get(PEAK_FRACTION, 0) >= enough
+        best, enough = self.tally.best, self._peak_fraction
+        return bool(best and enough and best.observed.get(PEAK_FRACTION, 0) >= enough)
 
     # -------------------------------------------------------------- methods for techniques
 

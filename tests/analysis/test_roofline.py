@@ -11,6 +11,7 @@ import pytest
 from harness.analysis.explain import explain, samples
 from harness.api.describing import describe_results
 from harness.commands.analyse import main
+from harness.commands.tune import main as tune
 from harness.core.kept import Kept
 from harness.core.records import Config, Input, Measurement
 from harness.display.sections import roofline_section
@@ -104,19 +105,29 @@ def test_the_command_prints_the_table(database: str, capsys: pytest.CaptureFixtu
 def test_a_search_ends_when_the_best_reaches_the_fraction_that_the_space_asks_for(
     stop_at: float, ended: int | None, tmp_path: Path
 ) -> None:
-    text = SPACE.replace(", {n: 16}, {n: 32}, {n: 64}", "")
-    spec = make_spec(tmp_path, f"{text}search: {{stop_at: {stop_at}}}\n")
-    measurer = RatedMeasurer(spec)
-    found = ran(spec, tmp_path / "r.db", measurer, parallelism=1)
+    spec = make_spec(tmp_path, SPACE.replace(", {n: 16}, {n: 32}, {n: 64}", ""))
+    measurer, options = RatedMeasurer(spec), {"parallelism": 1, "peak_fraction": stop_at}
+    found = ran(spec, tmp_path / "r.db", measurer, **options)
     (searched,) = found.campaign.searched.values()
     assert searched.ended is (EndReason.EXHAUSTED if ended == 8 else EndReason.PEAK)
     assert searched.tests == (ended or searched.tests)
     fastest = [config["BLOCK"] == 16 for config in found.tested(spec.inputs[0])]
     assert ended or fastest.index(True) == len(fastest) - 1
     asked = len(measurer.asked)
-    again = ran(spec, tmp_path / "r.db", measurer, parallelism=1)
+    again = ran(spec, tmp_path / "r.db", measurer, **options)
     assert len(measurer.asked) == asked, "the same command measures nothing more"
     assert again.campaign.searched[spec.inputs[0]].ended is searched.ended
+
+
+def test_tune_says_that_the_space_asks_for_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = make_spec(tmp_path, f"{SPACE}search: {{stop_at: 0.9}}\n")
+    opened = {"one": RatedMeasurer(spec)}, "it is a formula"
+    monkeypatch.setattr("harness.api.session.open_measurers", lambda *_: opened)
+    assert tune([str(spec.path), "--database", str(tmp_path / "r.db"), "--quiet"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "reached 90 % of the device's peak (search.stop_at). The search is complete." in said
 
 
 def test_without_work_nothing_is_said(tmp_path: Path) -> None:

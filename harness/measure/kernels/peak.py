@@ -69,7 +69,7 @@ def _per_second(
     measured = measurer.measure_interleaved(space, problem, configs, _ROUNDS)
     times_s = [min(m.timing.samples_s) for m in measured if m.timing]
     if not times_s:
-        raise LaunchFailed(measured[0].message)
+        raise LaunchFailed(measured[0].message if measured else "no group of 256 fits on it")
     return amount * int(str(problem["n"])) / min(times_s)
 
 
