@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from harness.core.records import Config, Outcome
-from harness.measure.devices import Backend
+from harness.measure.devices import choose
 from harness.measure.kernels import measurer as measurers
 from harness.measure.kernels.measurer import KernelMeasurer
+from harness.measure.kernels.peak import measure_peak
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
 from tests.helpers.fake_kernels import FOUR, OpenFake, bound_device, fake_job, write_fake
@@ -75,8 +76,9 @@ def test_data_in_a_cache_are_no_reason_to_measure_again(peaked: Any) -> None:
 
 
 def test_a_device_that_does_not_run_the_peaks_kernel_has_rates_alone(
-    fake_here: OpenFake, tmp_path: Path, own_cache: None
+    fake_here: OpenFake, tmp_path: Path, own_cache: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(measurers, "measure_peak", measure_peak)
     measurer, space = fake_here(write_fake(tmp_path, space=FAKE_SPACE + WORK))
     found = measurer.measure(space, FOUR, space.default, None)
     assert found.outcome is Outcome.OK
@@ -111,15 +113,18 @@ def load_spec_with_work(measurer: KernelMeasurer, text: str) -> Any:
     return dataclasses.replace(load_spec(path), inputs=(FOUR,))
 
 
+@pytest.mark.slow
 def test_pocls_peak_is_measured_once_and_kept(
-    opencl: Backend, tmp_path: Path, own_cache: None, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, own_cache: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "twice.cl").write_text(
-        "kernel void twice(global const double *x, global double *y) {\n"
-        "    y[get_global_id(0)] = 2 * x[get_global_id(0)] + 0 * V;\n}\n"
-    )
-    spec = write_fake(tmp_path, (tmp_path / "twice.cl").read_text(), FAKE_SPACE + WORK)
-    with contextlib.closing(KernelMeasurer(spec, opencl)) as local:
+    pytest.importorskip("pyopencl")
+    monkeypatch.setattr(measurers, "measure_peak", measure_peak)
+    monkeypatch.delenv("PYOPENCL_BUILD_OPTIONS")  # which tests set: no optimisation
+    backend = choose("opencl")
+    kernel = "kernel void twice(global const double *x, global double *y) {\n"
+    kernel += "    y[get_global_id(0)] = 2 * x[get_global_id(0)] + 0 * V;\n}\n"
+    spec = write_fake(tmp_path, kernel, FAKE_SPACE + WORK)
+    with contextlib.closing(KernelMeasurer(spec, backend)) as local:
         space = ConstrainedSpace.of(spec, FOUR, local.limits, local.compiler)
         found = local.measure(space, FOUR, space.default, None)
         assert found.outcome is Outcome.OK, found.message
@@ -128,6 +133,6 @@ def test_pocls_peak_is_measured_once_and_kept(
         assert 0.1 < peaks[1] < 1e5
         assert not any("peak" in notice for notice in local.notices)
     monkeypatch.delattr(measurers, "measure_peak")
-    with contextlib.closing(KernelMeasurer(spec, opencl)) as local:
+    with contextlib.closing(KernelMeasurer(spec, backend)) as local:
         again = local.measure(space, FOUR, space.default, None)
         assert again.observed["peak_gb_per_s"] == peaks[0]
