@@ -71,7 +71,10 @@ def energy_section(energies: Sequence[InputEnergy], default: Config) -> Section 
 
 def front_section(energies: Sequence[InputEnergy], default: Config) -> Section | None:
     """Show on each input the configurations for which none is both faster and takes less energy,
-    the fastest first; None where no energy is known."""
+    where these are several, the fastest first; None where no energy is known."""
+    if not energies:
+        return None
+    traded = [energy for energy in energies if len(energy.front) > 1]
     rows = [
         (
             str(energy.problem),
@@ -81,17 +84,17 @@ def front_section(energies: Sequence[InputEnergy], default: Config) -> Section |
             f"{measured.time_s / energy.front[0].time_s:.2f}x",
             f"{measured.observed[ENERGY] / energy.front[0].observed[ENERGY]:.2f}x",
         )
-        for energy in energies
+        for energy in traded[:MOST_SHOWN]
         for measured in energy.front
     ]
-    if not rows:
-        return None
-    text = "No other configuration is both faster and takes less energy than one of these."
-    more = len(rows) - MOST_SHOWN
-    left_out = [f"{counted(more, 'row')} left out; --json has all."] if more > 0 else []
-    head = ("input", "configuration", "time", "energy", "time of the fastest's", "energy of its")
-    table = SectionTable(head, rows[:MOST_SHOWN], (0, 1))
-    return Section("front", "Time against energy", [text, *left_out], table=table)
+    text = (
+        f"On {len(energies) - len(traded)} of {counted(len(energies), 'input')} the fastest "
+        "configuration takes the least energy. On the others none is faster than one of these and "
+        "takes less. Ratios are to the fastest."
+    )
+    head = ("input", "configuration", "time", "energy", "time ratio", "energy ratio")
+    table = SectionTable(head, rows, (0, 1)) if rows else None
+    return Section("front", "Time against energy", [text, *not_shown(len(traded))], table=table)
 
 
 def _energy(measured: Measurement | None) -> str:
