@@ -181,7 +181,7 @@ def folded(
 
 @pytest.mark.parametrize("relation", ["<=", "==", ">", "%"])
 @pytest.mark.parametrize(("sign", "operation"), [("+", operator.add), ("*", operator.mul)])
-def test_sums_and_products_of_many_are_counted(
+def test_sums_and_products_count(
     relation: str, sign: str, operation: Callable[[int, int], int]
 ) -> None:
     names = [f"P{i}" for i in range(8)]

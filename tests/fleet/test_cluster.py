@@ -81,9 +81,7 @@ async def _unreachable(*_: object) -> None:
 
 
 @pytest.mark.parametrize("reaches", [True, False])
-def test_calls_of_many_threads_are_each_answered(
-    two: Two, monkeypatch: pytest.MonkeyPatch, reaches: bool
-) -> None:
+def test_calls_of_many_threads(two: Two, monkeypatch: pytest.MonkeyPatch, reaches: bool) -> None:
     local, cluster, said = two
     assert not any("profile" in worker.periodic_callbacks for worker in local.workers.values())
     through_scheduler: list[str] = []
@@ -147,9 +145,7 @@ def test_a_call_of_a_worker_that_leaves_ends(two: Two) -> None:
     assert actors[left].call("echo", 1) == 1
 
 
-def test_a_worker_that_never_begins_to_serve_is_lost(
-    two: Two, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_that_never_serves_is_lost(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
     _, cluster, _ = two
     monkeypatch.setattr("harness.fleet.cluster._TASK_S", 0.1)
     (address, _) = sorted(cluster.alive())
@@ -227,9 +223,7 @@ def test_a_scheduler_that_hangs_is_lost() -> None:
 
 
 @pytest.mark.parametrize("offer", [Offer("0.0.1", ()), {"version": 2}])
-def test_a_worker_of_another_version_is_refused(
-    two: Two, monkeypatch: pytest.MonkeyPatch, offer: Any
-) -> None:
+def test_another_version_is_refused(two: Two, monkeypatch: pytest.MonkeyPatch, offer: Any) -> None:
     monkeypatch.setattr(agent, "_offers", [offer])
     with pytest.raises(UsageError, match=r"has harness .*install the same version"):
         two[1].devices()
@@ -255,9 +249,7 @@ def test_an_encrypted_scheduler_needs_a_certificate() -> None:
         Cluster.connect("tls://127.0.0.1:9", print)
 
 
-def test_a_worker_under_a_nanny_says_how_to_start_it(
-    two: Two, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_under_a_nanny_is_refused(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)  # type: ignore[attr-defined]
     with pytest.raises(BackendUnavailable, match=r"start it with `harness\.worker ADDRESS`"):
         two[1].devices()

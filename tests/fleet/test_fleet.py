@@ -19,9 +19,7 @@ from tests.helpers.fleet_program import write_program
 
 
 @pytest.mark.parametrize("address", ["tls://10.0.0.1:8786", "tcp://127.0.0.1:1", "tcp://[::1]:1"])
-def test_an_encrypted_or_own_scheduler_may_be_used_and_an_open_one_insisted_on(
-    address: str,
-) -> None:
+def test_encrypted_or_own_schedulers_are_used_and_open_ones_insisted_on(address: str) -> None:
     check_address(address)
     check_address("tcp://10.0.0.1:8786", insecure=True)
 
@@ -191,9 +189,7 @@ def test_a_device_that_is_busy_is_left_out(fleet_of: Join) -> None:
     assert fleet.skipped == ["a is not used: another campaign measures on a"]
 
 
-def test_devices_that_were_all_busy_are_opened_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_busy_devices_are_opened_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.fleet.measurers._SAY_S", 0.0)
     cluster, said = FakeCluster(one=("a", "b")), list[str]()
     cluster.busy = dict.fromkeys("ab", DeviceBusy("another campaign measures on it"))

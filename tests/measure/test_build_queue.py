@@ -122,9 +122,7 @@ def test_configuration_is_compiled_once_for_all_inputs(fake_here: OpenFake, tmp_
     assert happened.count("compile") == 1
 
 
-def test_failed_build_is_not_tried_again_in_the_same_run(
-    fake_here: OpenFake, tmp_path: Path
-) -> None:
+def test_failed_build_is_not_repeated_in_a_run(fake_here: OpenFake, tmp_path: Path) -> None:
     measurer, space = fake_here(write_fake(tmp_path, "V\nkernel twice\n#error it is broken"))
     found = []
     for given in (FOUR, FIVE):
@@ -201,7 +199,7 @@ def test_what_was_put_is_found_and_marked_as_cached(cache: BuildCache, data: byt
     assert found.build == dataclasses.replace(BUILD, cached=True)
 
 
-def test_entry_counts_while_the_files_that_the_compiler_read_are_the_same(
+def test_entry_counts_while_the_files_it_read_are_the_same(
     cache: BuildCache, tmp_path: Path
 ) -> None:
     header = tmp_path / "a header.h"
@@ -291,7 +289,7 @@ def test_the_binaries_unused_longest_are_removed_first(cache: BuildCache, tmp_pa
     assert [cache.get(key) is not None for key in keys] == [True, False, False, True]
 
 
-def test_cache_lies_below_the_requested_folder(
+def test_cache_lies_in_the_requested_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "asked"))

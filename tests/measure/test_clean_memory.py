@@ -128,16 +128,14 @@ def test_kernel_that_overruns_at_one_run_only_is_blamed(worker: DeviceWorker) ->
     assert outcome_of(worker, "overruns_once") is Outcome.WRONG_RESULT
 
 
-def test_search_runs_on_clean_memory_after_an_interleaved_kernel_that_spoilt_it(
-    worker: DeviceWorker,
-) -> None:
+def test_search_runs_on_clean_memory_after_interleaved_kernels(worker: DeviceWorker) -> None:
     found = worker.run_interleaved([job_of("reaches_copies")], Block(rounds=2)).measured
     assert found[0].outcome is Outcome.WRONG_RESULT
     assert outcome_of(worker, "right") is Outcome.OK
 
 
 @pytest.mark.parametrize("guilty", ["overruns_far", "overwrites_input"])
-def test_interleaved_kernels_are_measured_anew_after_one_that_may_have_spoilt_them(
+def test_interleaved_kernels_are_measured_anew_where_spoilt(
     worker: DeviceWorker, guilty: str
 ) -> None:
     jobs = [job_of("right"), job_of(guilty), job_of("right")]
@@ -150,9 +148,7 @@ def test_kernel_that_may_have_overwritten_the_process_spoils_it(worker: DeviceWo
     assert worker.is_spoilt
 
 
-def test_data_are_not_copied_again_after_right_kernels_and_refused_launches(
-    device: Spoilable, worker: DeviceWorker
-) -> None:
+def test_data_are_copied_once_for_right_kernels(device: Spoilable, worker: DeviceWorker) -> None:
     assert outcome_of(worker, "right") is Outcome.OK
     refused = worker.run(job_of("right", group=1024))
     assert refused.outcome is Outcome.LAUNCH_FAILED
@@ -184,7 +180,7 @@ PAIR = np.dtype([("a", np.float32), ("b", np.int32), ("c", np.int32)])
 )
 @pytest.mark.parametrize("behind", [False, True])
 @pytest.mark.parametrize("elements", [1, 2, 63])
-def test_farthest_write_is_counted_in_elements(
+def test_farthest_write_is_in_elements(
     dtype: np.dtype[np.void], behind: bool, elements: int
 ) -> None:
     dtype = np.dtype(dtype)

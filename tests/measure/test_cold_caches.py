@@ -86,7 +86,7 @@ def runs_noted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
     return sizes
 
 
-def test_cold_caches_are_written_over_before_every_run(
+def test_cold_caches_are_emptied_before_runs(
     twice: Binary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache_bytes = 1 << 20  # a server has hundreds of MiB, which take seconds
@@ -104,7 +104,7 @@ def test_cold_caches_are_written_over_before_every_run(
 
 
 @pytest.mark.gpu
-def test_a_gpus_cold_caches_are_emptied_right_before_a_run(
+def test_a_gpus_caches_are_emptied_before_a_run(
     stub: StubDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUDA_STUB_KERNEL_NS", "1500")
@@ -136,7 +136,7 @@ def test_a_gpus_cold_caches_are_emptied_right_before_a_run(
     assert stub.allocated_bytes - before == 2 * L2_BYTES
 
 
-def test_no_room_to_empty_the_caches_is_found_before_anything_runs(
+def test_no_room_to_empty_caches_is_found_first(
     stub: StubDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device = CudaDevice(COLD)

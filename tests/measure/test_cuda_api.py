@@ -45,7 +45,7 @@ def driver(nvidia: None, package: str) -> CudaDriver:
     return driver
 
 
-def test_function_keeps_its_module_which_is_unloaded_after_it(
+def test_function_keeps_its_module_loaded(
     stub: StubDriver, driver: CudaDriver, cubin: bytes
 ) -> None:
     function = driver.function(driver.load(cubin), "nothing")
@@ -66,9 +66,7 @@ def test_shared_words_are_zeros_that_outlive_their_tuple(driver: CudaDriver) -> 
     assert words.sum() == 14
 
 
-def test_error_that_the_bindings_do_not_know_is_still_an_error(
-    stub: StubDriver, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_error_unknown_to_the_bindings(stub: StubDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("cuda.bindings")
     driver = BindingsDriver()
     monkeypatch.setenv("CUDA_STUB_FAIL", "cuInit@1:12345")
@@ -294,7 +292,7 @@ def test_gpu_that_raises_its_clock_is_warmed_up_in_rounds_too(
     assert len([call for call in stub.calls() if "cuLaunchKernel twice" in call]) > 8
 
 
-def test_locked_clock_costs_some_samples_once(
+def test_locked_clock_costs(
     device: CudaDevice, binary: Binary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUDA_STUB_SM_MHZ", "990")

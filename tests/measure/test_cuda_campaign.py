@@ -50,9 +50,7 @@ def test_small_campaign_measures_every_configuration(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("kernels_here")
-def test_two_gpus_share_the_inputs(
-    stub: StubDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_gpus_share(stub: StubDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_STUB_DEVICES", "2")
     monkeypatch.setenv("CUDA_STUB_UUIDS", "ab,cd")
     database = tmp_path / "results.db"

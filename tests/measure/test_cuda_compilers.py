@@ -153,9 +153,7 @@ extern "C" __global__ void f(float *x) {
 
 
 @needs_nvcc
-def test_headers_are_found_in_a_folder_relative_to_where_we_stand_and_are_known_afterwards(
-    compiler, tmp_path, monkeypatch
-):
+def test_headers_are_found_in_relative_folders_and_known_after(compiler, tmp_path, monkeypatch):
     (tmp_path / "of the user").mkdir()
     (tmp_path / "of the user" / "first.h").write_text("#define FIRST 0\n")
     monkeypatch.setenv("CPATH", str(tmp_path / "of the user"))
@@ -311,9 +309,7 @@ def test_identity_names_release_build_architecture_and_flags_of_the_environment(
 
 
 @pytest.mark.parametrize(("usual_s", "own_s"), [(1.0, None), (300.0, 1.0)])
-def test_build_past_its_deadline_fails_and_leaves_no_process_behind(
-    bare, monkeypatch, usual_s, own_s
-):
+def test_build_past_its_deadline_fails_and_leaves_no_process(bare, monkeypatch, usual_s, own_s):
     executable = fake_nvcc(bare, f"(sleep 300; :) & echo $! > {bare}/child; sleep 300")
     monkeypatch.setattr(nvcc, "COMPILE_TIMEOUT_S", usual_s)
     compiler = Nvcc("sm_90", executable)
@@ -516,9 +512,7 @@ def test_header_includes_one_of_its_own_folder(by_nvrtc, tmp_path):
         ('#include "other.h"', True),
     ],
 )
-def test_headers_of_the_toolkit_are_looked_for_where_a_file_is_in_no_folder_of_the_space(
-    text, needs, tmp_path
-):
+def test_toolkit_headers_are_looked_for_where_no_folder_has_a_file(text, needs, tmp_path):
     (tmp_path / "mine.h").touch()
     asked = Program(text, (), (str(tmp_path),))
     assert binary.includes_others(asked, ()) == needs
@@ -621,9 +615,7 @@ def test_a_log_shows_kernels_as_a_person_names_them(name: str, shown: str) -> No
         ("lib::scale(int *)", "does not say which kernel `lib::scale.* Declare it `__global__`"),
     ],
 )
-def test_name_of_no_kernel_or_of_several_lists_those_that_are_there(
-    named: bytes, name: str, reason: str
-) -> None:
+def test_wrong_name_of_a_kernel_lists_those_there(named: bytes, name: str, reason: str) -> None:
     with pytest.raises(LookupError, match=reason):
         kernel_symbol(named, name)
 

@@ -95,9 +95,7 @@ def test_measurements_are_found_by_whatever_the_host_module_read_each_time() -> 
 
 
 @pytest.mark.parametrize("outcome", [o for o in Outcome if o is not Outcome.OK])
-def test_failures_that_repeat_are_shared_and_those_that_may_be_chance_are_not(
-    outcome: Outcome,
-) -> None:
+def test_failures_that_repeat_are_shared_and_chance_ones_are_not(outcome: Outcome) -> None:
     failed = ok(1, outcome=outcome, timing=None, message="as it is")
     found = found_for(failed, config(2))
     assert (found is not None) == (outcome in (Outcome.WRONG_RESULT, Outcome.LAUNCH_FAILED))
@@ -165,9 +163,7 @@ HOST_SPACE = FAKE_SPACE.replace(
 ).replace("launch: {group: [4], grid: [1]}", "launch: host")
 
 
-def test_launches_of_a_host_module_are_the_same_where_all_it_asks_for_is(
-    fake: OpenFake, tmp_path: Path
-) -> None:
+def test_launches_of_a_host_module_equal_by_what_it_reads(fake: OpenFake, tmp_path: Path) -> None:
     local, space = fake(write_fake(tmp_path, space=HOST_SPACE, host=FAKE_HOST + HOST_LAUNCHES))
     configs = [Config({"SIZE": size, "V": value}) for size, value in ((4, 1), (4, 2), (2, 2))]
     found = [local.measure(space, FOUR, config, None) for config in configs]
@@ -187,9 +183,7 @@ def searched(fake: OpenFake, folder: Path, **options: Any) -> tuple[list[Any], l
         return tests, campaign.run()
 
 
-def test_a_campaign_counts_what_is_shared_and_measures_one_finalist_of_each_code(
-    fake: OpenFake, tmp_path: Path
-) -> None:
+def test_a_campaign_measures_one_finalist_of_each_code(fake: OpenFake, tmp_path: Path) -> None:
     tests, reports = searched(fake, tmp_path, test_limit=6)
     assert len(tests) == 12
     assert sum(progress.measurement.shared_with is not None for progress in tests) == 10

@@ -123,9 +123,7 @@ def test_ctrl_c_ends_the_processes_of_all_devices_at_once(tmp_path: Path) -> Non
     assert {row.measurement.outcome for row in results.rows} == {Outcome.OK}
 
 
-def test_two_parts_of_a_cpu_measure_all_that_one_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_parts_of_a_cpu_measure_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pyopencl")
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("the processor has one core, which cannot be divided")

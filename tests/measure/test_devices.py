@@ -60,9 +60,7 @@ def machine(monkeypatch: pytest.MonkeyPatch):
         (NO_CUDA, [CPU], ("opencl", "opencl", CPU), "no GPU can be used (no NVIDIA driver)"),
     ],
 )
-def test_auto_prefers_cuda_then_an_opencl_gpu_and_says_why(
-    machine, no_cuda, devices, chosen, why
-) -> None:
+def test_auto_prefers_cuda_then_an_opencl_gpu(machine, no_cuda, devices, chosen, why) -> None:
     machine(no_cuda, *devices)
     found = choose("auto")
     assert (found.language, found.compiler, found.device) == chosen
@@ -216,9 +214,7 @@ def test_named_device_without_any_backend_says_what_is_missing(machine) -> None:
         choose_devices("auto", ["0"])
 
 
-def test_device_that_the_toolkit_has_dropped_is_refused_though_opencl_has_it(
-    several, monkeypatch
-) -> None:
+def test_device_dropped_by_the_toolkit_is_refused_beside_opencl(several, monkeypatch) -> None:
     def dropped(arch: str) -> None:
         raise BackendUnavailable(f"nvcc does not compile for {arch}")
 
@@ -325,9 +321,7 @@ def listed(inventory: None, capsys: pytest.CaptureFixture[str]) -> Callable[[], 
     return lines
 
 
-def test_each_device_has_its_names_and_why_it_cannot_be_used(
-    listed: Callable[[], list[str]],
-) -> None:
+def test_devices_have_names_and_why_they_cannot_be_used(listed: Callable[[], list[str]]) -> None:
     assert listed() == [
         "cuda",
         "  0    NVIDIA H100, sm_90, 80.0 GiB, 0000:1B:00.0, GPU-aa",
@@ -340,7 +334,7 @@ def test_each_device_has_its_names_and_why_it_cannot_be_used(
     ]
 
 
-def test_variable_that_hides_gpus_is_named(
+def test_hidden_gpus_are_named(
     listed: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,0,1")
@@ -387,8 +381,6 @@ def test_options_that_contradict_each_other_are_refused(
     assert message in capsys.readouterr().err
 
 
-def test_comparison_that_measures_nothing_takes_no_device(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_comparison_without_rerun_takes_no_device(capsys: pytest.CaptureFixture[str]) -> None:
     assert compare.main(["a.db", "b.db", "--device", "0"]) == 2
     assert "--device goes with --rerun" in capsys.readouterr().err

@@ -243,9 +243,7 @@ def test_verification_bit_for_bit_is_another_measurement(load) -> None:
     assert loose.program_sha256 != exact.program_sha256
 
 
-def test_flags_are_held_against_none_and_what_is_too_fast_is_measured_again(
-    tmp_path: Path, fake_here: OpenFake
-) -> None:
+def test_flags_are_verified_and_too_fast_ones_repeated(tmp_path: Path, fake_here: OpenFake) -> None:
     flags = "flags: {opencl: {cl-mad-enable: boolean}}\nverify: {against: baseline}\n"
     spec = write_fake(tmp_path, space=FAKE_SPACE + flags)
     given = spec.inputs[0]
@@ -319,7 +317,7 @@ def program_of(spec: Spec, value: object) -> Program:
         ('[{mine: {files: packs/*.acf, option: "-X {value}"}}]', "-X {value}"),
     ],
 )
-def test_option_is_the_catalogue_s_or_that_of_the_name_or_the_space_s_own(
+def test_option_is_the_catalogue_s_or_the_name_s_or_the_space_s(
     loaded, flags: str, option: str
 ) -> None:
     spec = loaded(f"flags: {{nvcc: {flags}}}")
@@ -347,7 +345,7 @@ def test_files_of_a_catalogue_exclude_each_other(loaded) -> None:
         ("packs/*", ["fast.acf", "link", "slow.acf"]),
     ],
 )
-def test_each_file_that_matches_is_there_once(
+def test_matching_files_are_there_once(
     loaded, packs: Path, tmp_path: Path, patterns, names
 ) -> None:
     (packs / "folder").mkdir()
@@ -472,9 +470,7 @@ def test_edit_does_not_reach_a_run_under_way_and_a_damaged_copy_is_mended(loaded
     assert flag_of(loaded()).files["fast.acf"].copy.read_text() == "fast"
 
 
-def test_copy_is_made_again_where_the_cache_was_emptied_unless_the_file_changed(
-    loaded, packs: Path
-) -> None:
+def test_copy_is_made_again_in_an_emptied_cache_for_the_same_file(loaded, packs: Path) -> None:
     spec = loaded()
     config = Config({"controls": "fast.acf"})
     (file,) = spec.files_of(config)
@@ -558,7 +554,7 @@ def test_compiler_that_reads_a_file_knows_the_option_whatever_it_says_of_the_fil
         ("$file: $(cat $file) is not valid", False),
     ],
 )
-def test_compiler_refuses_an_option_that_it_names_before_it_reads_a_file(
+def test_compiler_refuses_an_option_that_it_names(
     tmp_path: Path, said: str, is_refused: bool
 ) -> None:
     """The first three are what nvcc 13.0, nvcc 13.5 for sm_90 and nvcc 13.5 say."""

@@ -94,9 +94,7 @@ def kill_all(run: Run) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def test_processes_that_are_killed_between_measurements_are_no_outcome(
-    run: Callable[..., Run],
-) -> None:
+def test_processes_killed_between_measurements_are_no_outcome(run: Callable[..., Run]) -> None:
     begun = run()
     for number in range(3):
         found = begun.measure(number)
@@ -106,7 +104,7 @@ def test_processes_that_are_killed_between_measurements_are_no_outcome(
 
 
 @pytest.mark.parametrize("event", ["compile", "launch"])
-def test_processes_that_are_killed_while_they_work_are_no_outcome(
+def test_processes_killed_at_work_are_no_outcome(
     run: Callable[..., Run], tmp_path: Path, event: str
 ) -> None:
     begun = run(**{f"{event}_s": 0.4})
@@ -153,9 +151,7 @@ def test_configuration_whose_process_is_killed_again_has_crashed(run: Callable[.
 
 
 @pytest.mark.parametrize("event", ["compile", "launch"])
-def test_ctrl_c_ends_all_processes_at_once(
-    run: Callable[..., Run], tmp_path: Path, event: str
-) -> None:
+def test_ctrl_c_ends_all_processes(run: Callable[..., Run], tmp_path: Path, event: str) -> None:
     begun = run(**{f"{event}_s": 5.0})
     main = threading.get_ident()
 
@@ -175,9 +171,7 @@ def test_ctrl_c_ends_all_processes_at_once(
     assert not any(map(is_running, pids))
 
 
-def test_measurement_in_another_thread_ends_when_the_measurer_is_closed(
-    run: Callable[..., Run],
-) -> None:
+def test_measurement_of_a_thread_ends_when_the_measurer_closes(run: Callable[..., Run]) -> None:
     begun = run(launch_s=5.0)
     raised: list[BaseException] = []
 
@@ -221,7 +215,7 @@ def test_full_disk_ends_the_run_with_one_clear_error(run: Callable[..., Run]) ->
             begun.measure()
 
 
-def test_process_that_cannot_be_started_is_one_clear_error(
+def test_process_that_cannot_start(
     run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import resource

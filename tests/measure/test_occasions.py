@@ -142,9 +142,7 @@ def test_every_occasion_loads_and_allocates_anew_but_the_only_one(
     assert (device.unloads, device.binds) == (loads, 1 + loads)
 
 
-def test_occasions_of_a_seed_have_two_sets_of_data_and_those_of_the_search_one(
-    measured: Measured,
-) -> None:
+def test_occasions_of_a_seed_have_two_sets_of_data_the_search_one(measured: Measured) -> None:
     for seeds, sets in [((2, 2), 2), ((2, 4), 4), ((SEARCH_SEED, SEARCH_SEED), 1)]:
         device = FakeDevice()
         measured(device, seeds)
@@ -390,9 +388,7 @@ def test_time_that_is_plausible_is_not_measured_again(search: Search) -> None:
     assert len({tuple(launch["x"]) for launch in device.launched}) == 1
 
 
-def test_kernel_that_copies_what_an_earlier_run_computed_is_wrong_on_new_data(
-    search: Search,
-) -> None:
+def test_kernel_that_copies_an_earlier_result_is_wrong_on_new_data(search: Search) -> None:
     kept: list[Array] = []
 
     def copies(x: Array, y: Array) -> float:
@@ -471,9 +467,7 @@ def interleave(fake_here: OpenFake) -> Interleave:
     return measured
 
 
-def test_configuration_that_overwrites_an_input_takes_no_honest_one_down(
-    interleave: Interleave,
-) -> None:
+def test_configuration_that_overwrites_an_input_fails_alone(interleave: Interleave) -> None:
     def spoils(x: Array, y: Array) -> None:
         y[...] = 2 * x
         x[0] += 1
@@ -497,9 +491,7 @@ class WrongAt:
         y[...] = 0 if self.count == self.run else 2 * x
 
 
-def test_kernel_that_is_wrong_at_some_runs_is_wrong_though_it_works_when_measured_again(
-    interleave: Interleave,
-) -> None:
+def test_kernel_that_is_wrong_at_times_stays_wrong_when_repeated(interleave: Interleave) -> None:
     together, alone = WrongAt(2), WrongAt(1)
     found = interleave(Several(together, twice), 2)
     assert [each.outcome for each in found] == [Outcome.WRONG_RESULT, Outcome.OK]
@@ -509,9 +501,7 @@ def test_kernel_that_is_wrong_at_some_runs_is_wrong_though_it_works_when_measure
     assert alone.count == 1, "nobody has spoilt its inputs"
 
 
-def test_configuration_that_another_takes_down_is_not_measured_on_a_broken_device(
-    interleave: Interleave,
-) -> None:
+def test_configuration_is_not_measured_on_a_broken_device(interleave: Interleave) -> None:
     runs = itertools.count()
 
     def breaks(x: Array, y: Array) -> None:

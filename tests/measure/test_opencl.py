@@ -141,7 +141,7 @@ def test_include_is_looked_for_beside_the_including_file_first(write: Write) -> 
     assert "far" not in inlined(program)
 
 
-def test_include_in_angle_brackets_is_looked_for_in_the_include_folders(
+def test_include_in_brackets_is_in_the_include_folders(
     write: Write, compiler: OpenClCompiler
 ) -> None:
     text = "#include <deep/k.h>\n#include <not_there.h>"
@@ -170,25 +170,19 @@ def test_pragma_once_holds(write: Write, compiler: OpenClCompiler) -> None:
         compiler.compile(write('#include "k.h"\n#include "k.h"\nkernel void f() {}', k=twice))
 
 
-def test_include_that_is_not_there_is_the_compilers_affair(
-    write: Write, compiler: OpenClCompiler
-) -> None:
+def test_missing_include_is_the_compilers_affair(write: Write, compiler: OpenClCompiler) -> None:
     with pytest.raises(BuildFailed, match=r"'not_there.h' file not found"):
         compiler.compile(write('#include "not_there.h"\n', k=""))
 
 
-def test_include_that_changed_during_the_run_is_refused(
-    write: Write, compiler: OpenClCompiler
-) -> None:
+def test_include_that_changed_meanwhile_is_refused(write: Write, compiler: OpenClCompiler) -> None:
     program = write('#include "k.h"\n', k="#define K 1\n")
     write("", k="#define K 2\n")
     with pytest.raises(BuildFailed, match=r"k\.h has changed since the run began"):
         compiler.compile(program)
 
 
-def test_binary_needs_no_file_any_more(
-    write: Write, compiler: OpenClCompiler, device: OpenClDevice
-) -> None:
+def test_binary_needs_no_file(write: Write, compiler: OpenClCompiler, device: OpenClDevice) -> None:
     text = '#include "k.h"\nkernel void f(global float *y) { *y = K; }'
     program = write(text, k="#define K 3\n")
     binary = compiler.compile(program)
@@ -246,9 +240,7 @@ def test_launch_that_does_not_fit_the_kernel_fails_and_the_next_one_works(
     assert (device.read("y")[:8] == 6).all()
 
 
-def test_a_launch_is_checked_again_where_other_arguments_are_bound(
-    device: OpenClDevice, run: Run
-) -> None:
+def test_a_launch_is_checked_again_with_other_arguments(device: OpenClDevice, run: Run) -> None:
     launch = dataclasses.replace(F, arguments=("y", np.int32(3), np.float32(2)))
     for _ in range(2):
         run(launch, {"y": Y.copy()})
@@ -257,9 +249,7 @@ def test_a_launch_is_checked_again_where_other_arguments_are_bound(
         run(launch, {"y": Y.astype(np.int32)})
 
 
-def test_vectors_complex_numbers_and_booleans_fit_their_elements(
-    device: OpenClDevice, run: Run
-) -> None:
+def test_vectors_complex_and_booleans_fit_their_elements(device: OpenClDevice, run: Run) -> None:
     for number in (np.complex64(1 + 2j), np.void((1, 2), "f4, f4")):
         run(VECTORS, COMPLEX | {"c": number})
         np.testing.assert_array_equal(device.read("y").reshape(4, 4), [[1, 2, 1, 4]] * 4)
@@ -289,7 +279,7 @@ def test_log_of_a_failed_build_holds_the_compilers_words_alone(compiler: OpenClC
     assert not [line for line in lines if "clBuildProgram" in line or "options" in line]
 
 
-def test_failed_build_leaves_no_file_behind(
+def test_failed_build_is_clean(
     compiler: OpenClCompiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -326,9 +316,7 @@ def test_pocl_keeps_its_code_in_our_cache(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("missing", ["PyOpenCL is missing", "no OpenCL device"])
-def test_what_is_missing_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, missing: str
-) -> None:
+def test_what_is_missing_says_the_install(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
     if "PyOpenCL" in missing:
         monkeypatch.setitem(sys.modules, "pyopencl", None)
     else:
@@ -338,7 +326,7 @@ def test_what_is_missing_says_what_to_install(
         usable_devices()[0]
 
 
-def test_a_cpu_whose_threads_are_left_unpinned_is_another_environment(
+def test_a_cpu_with_unpinned_threads_is_another_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     name = usable_devices()[0]
@@ -353,9 +341,7 @@ def test_a_cpu_whose_threads_are_left_unpinned_is_another_environment(
 
 
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="a CPU with one core has no parts")
-def test_parts_of_a_cpu_are_equal_devices_that_work_side_by_side(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_parts_of_a_cpu_are_equal_devices_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     if usable_devices()[0].is_gpu:
         pytest.skip("there is a GPU")
     whole = usable_devices()[0].units
@@ -407,9 +393,7 @@ class Record(ctypes.Structure):
         (b"znver3", "generic", b"znver3"),  # the record is without the name
     ],
 )
-def test_the_refused_name_alone_becomes_a_level_of_x86_64(
-    recorded: bytes, device: str, named: bytes
-) -> None:
+def test_refused_name_becomes_a_level_of_x86_64(recorded: bytes, device: str, named: bytes) -> None:
     record = Record(name=recorded)
     name_processor(f"{VERSION}{device}", ctypes.addressof(record))
     assert record.name.startswith(named)

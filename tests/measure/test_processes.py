@@ -144,7 +144,7 @@ def test_process_outlives_the_thread_that_began_it() -> None:
     assert not is_running(pids[0])
 
 
-def test_deadline_does_not_pass_while_the_machine_sleeps(
+def test_deadline_waits_for_a_sleeping_machine(
     child: Child, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(child, abs, -1)  # so that it has started
@@ -170,9 +170,7 @@ def test_worker_that_cannot_be_made_is_the_error_of_the_call() -> None:
         child.call(abs, timeout_s=SOON_S)
 
 
-def test_failure_while_the_temporary_folder_is_full_is_no_outcome(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_failure_in_a_full_temporary_folder_is_no_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
     class Compiler:
         def compile(self, program: object) -> Binary:
             raise BuildFailed("as: cannot write")
@@ -211,7 +209,7 @@ def abandoned(tmp_path: Path) -> Path:
     return folder
 
 
-def test_next_run_removes_the_folder_of_a_killed_one_and_no_other(
+def test_next_run_removes_a_killed_one_s_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     link = tmp_path / "link"  # as /tmp may be
@@ -229,7 +227,7 @@ def test_next_run_removes_the_folder_of_a_killed_one_and_no_other(
     assert not mine.exists()
 
 
-def test_next_run_ends_what_still_works_in_the_folder_of_a_killed_one(
+def test_next_run_ends_what_a_killed_one_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -389,9 +387,7 @@ def test_result_comes_back_where_ended_children_are_not_kept() -> None:
         signal.signal(signal.SIGCHLD, before)
 
 
-def test_no_process_left_is_one_error_and_no_pipe_stays_open(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_no_process_left_is_an_error_and_no_pipe_open(monkeypatch: pytest.MonkeyPatch) -> None:
     def fork() -> int:
         raise BlockingIOError(11, "Resource temporarily unavailable")
 

@@ -156,9 +156,7 @@ def judge(spec: Spec, monkeypatch: pytest.MonkeyPatch) -> Judge:
 
 @pytest.mark.parametrize("burden", BURDENS)
 @pytest.mark.parametrize("mode", ["fake_1.8", "fake_2.5", "fake_5", "fake_20"])
-def test_made_up_times_are_no_claim_also_on_a_busy_machine(
-    judge: Judge, mode: str, burden: str
-) -> None:
+def test_made_up_times_are_no_claim_on_busy_machines(judge: Judge, mode: str, burden: str) -> None:
     for seed in range(3):
         searched, final, default = judge(mode, burden, seed)
         assert searched.outcome is Outcome.OK, "the finals judge it"
@@ -240,9 +238,7 @@ measure: {repeats: 6, min_repeats: 6}
 
 
 @pytest.mark.slow
-def test_a_made_up_clock_wins_no_campaign(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_made_up_clock_wins_no_campaign(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "clock.yaml").write_text(MADE_UP)
     (tmp_path / "clock.sh").write_text(
         "began=$(date +%s%N); sleep 0.05; ended=$(date +%s%N)\n"

@@ -255,9 +255,7 @@ def test_no_library_of_a_program_does_work_before_the_clock_starts(tmp_path: Pat
 
 
 @pytest.mark.parametrize("hidden", [SLEEP, CHAIN])
-def test_what_hides_in_a_new_session_without_an_environment_is_killed(
-    tmp_path: Path, hidden: str
-) -> None:
+def test_what_hides_in_a_new_session_is_killed(tmp_path: Path, hidden: str) -> None:
     words = ["sh", "-c", 'env -i "$0" -S -c "$1" & while ! [ -s one ]; do :; done']
     ended = run_command([*words, sys.executable, hidden], tmp_path, tmp_path, BOUNDS)
     assert (ended.status, ended.unended) == (0, 0)
@@ -303,9 +301,7 @@ def test_memory_beyond_the_limit_is_refused(tmp_path: Path) -> None:
     assert "memory" in (tmp_path / STDERR).read_text()
 
 
-def test_all_cores_may_be_used_until_the_deadline(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_cores_may_be_used_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 3)
     run_command(["sh", "-c", "ulimit -t; ulimit -c"], tmp_path, tmp_path, BOUNDS)
     assert (tmp_path / STDOUT).read_text().split() == ["61", "0"]
@@ -334,7 +330,7 @@ def read_s(folder: Path, text: str, how: TimePattern | TimeField) -> float:
         ('{"t":\n "4"}', TimeField(json_field="t", unit="ns"), 4e-9),
     ],
 )
-def test_time_is_read_in_its_unit(
+def test_time_is_read(
     tmp_path: Path, text: str, how: TimePattern | TimeField, seconds: float
 ) -> None:
     assert read_s(tmp_path, text, how) == pytest.approx(seconds, rel=1e-12)
@@ -353,9 +349,7 @@ def test_time_is_read_in_its_unit(
         ("", TimePattern(pattern="(1)", unit="s", read="f"), "did not write the file `f`"),
     ],
 )
-def test_time_that_cannot_be_read_is_reported(
-    tmp_path: Path, text: str, how: TimePattern | TimeField, message: str
-) -> None:
+def test_wrong_times(tmp_path: Path, text: str, how: TimePattern | TimeField, message: str) -> None:
     with pytest.raises(LaunchFailed, match=message):
         read_s(tmp_path, text, how)
 
@@ -412,9 +406,7 @@ def test_outputs_that_are_equal(found: str, expected: str, verify: dict[str, Any
         ("", "sum 3", {}, "has 0 words, expected 2"),
     ],
 )
-def test_outputs_that_differ(
-    found: str, expected: str, verify: dict[str, Any], message: str
-) -> None:
+def test_different_outputs(found: str, expected: str, verify: dict[str, Any], message: str) -> None:
     assert re.search(message, why_wrong(found, expected, **verify))
 
 
@@ -467,9 +459,7 @@ def test_right_program_is_timed_by_what_it_reports(measure: Measure, tmp_path: P
         ("hang", Outcome.TIMEOUT, "did not end within 1 s (program.limits.deadline_s)"),
     ],
 )
-def test_each_failure_is_its_outcome(
-    measure: Measure, mode: str, outcome: Outcome, message: str
-) -> None:
+def test_failures_are_outcomes(measure: Measure, mode: str, outcome: Outcome, message: str) -> None:
     found = measure(mode)
     assert found.outcome is outcome
     assert message in found.message
@@ -499,7 +489,7 @@ def test_time_beyond_that_of_the_process_is_a_failed_launch(measure: Measure) ->
 ENERGY = ("precision: 0}", "precision: 0, energy: true}")
 
 
-def test_energy_of_a_program_is_that_of_its_samples(
+def test_energy_of_a_program_is_its_samples(
     measure: Measure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A processor that takes 3 J between two readings.
@@ -564,9 +554,7 @@ def test_what_a_program_leaves_and_nobody_can_remove_is_its_failure(
     assert measure("other", script=script).outcome is Outcome.OK
 
 
-def test_output_that_cannot_be_read_is_a_wrong_result(
-    measure: Measure, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreadable_output_is_wrong(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
     read = Path.read_bytes
 
     def refused(path: Path) -> bytes:
@@ -614,7 +602,7 @@ def check(run):
         ("early", "check() of check.py raised AssertionError: no time"),
     ],
 )
-def test_a_function_may_verify_runs(
+def test_function_may_verify_runs(
     measure: Measure, tmp_path: Path, mode: str, message: str
 ) -> None:
     (tmp_path / "check.py").write_text(CHECK)
@@ -623,9 +611,7 @@ def test_a_function_may_verify_runs(
     assert found.outcome is (Outcome.WRONG_RESULT if message else Outcome.OK)
 
 
-def test_function_that_returns_something_else_is_the_user_s_mistake(
-    measure: Measure, tmp_path: Path
-) -> None:
+def test_function_that_returns_something_else_is_an_error(measure: Measure, tmp_path: Path) -> None:
     (tmp_path / "check.py").write_text("def check(run):\n    return True\n")
     with pytest.raises(HostModuleError, match=r"must return None .* but got True"):
         measure("other", HOST_CHECK)
@@ -664,7 +650,7 @@ def test_finalist_that_hangs_spends_its_own_time_alone(here: None, load: Load) -
     assert right.wall_s < hung.wall_s, "its own seconds"
 
 
-def test_finalist_whose_check_hangs_spends_its_own_time_alone(
+def test_finalist_whose_check_hangs_spends_its_own_time(
     here: None, load: Load, tmp_path: Path
 ) -> None:
     hangs = """\
@@ -709,9 +695,7 @@ def test_no_time_is_below_the_tick_of_clocks(measure: Measure, time: str, is_ok:
         assert found.message.endswith("less than a nanosecond, which no clock resolves")
 
 
-def test_each_run_gets_another_seed_in_words_and_variables(
-    measure: Measure, tmp_path: Path
-) -> None:
+def test_each_run_gets_a_seed_in_words_and_variables(measure: Measure, tmp_path: Path) -> None:
     check = """\
         def check(run):
             assert run.stdout.split()[:2] == [str(run.seed)] * 2, (run.seed, run.stdout)
@@ -914,9 +898,7 @@ def test_levels_of_optimisation_are_baselines_and_a_space_names_more(tmp_path: P
         ('level: {values: [0, 1], option: "-fNO{value}"}', []),
     ],
 )
-def test_level_of_the_user_is_recognised_by_its_spelling(
-    tmp_path: Path, flag: str, levels: list[str]
-) -> None:
+def test_level_is_recognised_by_its_spelling(tmp_path: Path, flag: str, levels: list[str]) -> None:
     line = 'level: {values: [0, 1, 2, 3, fast], option: "-O{value}"}'
     found = load_spec(write_c(tmp_path, C_SPACE.replace(line, flag))).baselines_for("gcc")
     assert len(found) == len(levels)

@@ -90,16 +90,14 @@ def test_an_earlier_library_without_a_call_is_no_error(nvml: Script) -> None:
         ({"power_w": None}, "neither energy nor power: this GPU does not measure it"),
     ],
 )
-def test_without_a_counter_the_reason_is_known(
-    nvml: Script, changes: dict[str, object], message: str
-) -> None:
+def test_no_counter_has_a_reason(nvml: Script, changes: dict[str, object], message: str) -> None:
     nvml(**changes)
     sensors = gpu()
     assert sensors.counter is None
     assert message in str(sensors.no_energy)
 
 
-def test_a_missing_library_names_the_command_that_installs_it_for_nvidias_gpus(
+def test_missing_library_names_the_command_that_installs_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
@@ -148,7 +146,7 @@ def test_a_machine_without_counters_says_where_they_should_be(tmp_path: Path) ->
         RaplCounter(tmp_path)
 
 
-def test_a_counter_for_root_alone_names_the_command_that_opens_it(
+def test_a_counter_for_root_names_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rapl(tmp_path, rapl_0=("package-0", 10))
@@ -300,9 +298,7 @@ def measured(sensors: Sensors, meter: Meter, **changes: Any) -> tuple[FakeDevice
     return device, dict(found.observed)
 
 
-def test_measurement_observes_the_state_after_its_samples_and_the_energy(
-    nvml: Script, meter: Meter
-) -> None:
+def test_measurement_observes_the_state_and_the_energy(nvml: Script, meter: Meter) -> None:
     nvml()
     sensors = dataclasses.replace(gpu(), counter=meter)
     _, found = measured(sensors, meter)
@@ -312,15 +308,13 @@ def test_measurement_observes_the_state_after_its_samples_and_the_energy(
 
 
 @pytest.mark.parametrize("energy_s", [0.0, 5e-4])
-def test_energy_costs_launches_only_where_it_is_asked_for_and_one_is_short_enough(
-    meter: Meter, energy_s: float
-) -> None:
+def test_energy_costs_launches_only_where_it_is_measured(meter: Meter, energy_s: float) -> None:
     device, found = measured(Sensors(counter=meter), meter, energy_s=energy_s)
     assert "energy_j" not in found
     assert len(device.launched) == 5, "one to warm up, and four samples"
 
 
-def test_a_host_that_is_too_slow_meanwhile_costs_the_energy_alone(
+def test_too_slow_a_host_costs_the_energy_alone(
     meter: Meter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def too_slow(*_: object) -> None:
@@ -357,9 +351,7 @@ def test_wrong_result_among_the_launches_for_energy_is_found() -> None:
 # -------------------------------------------------------------------------- who else uses a GPU
 
 
-def test_processes_of_others_are_named_with_their_memory(
-    nvml: Script, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_processes_of_others_are_named(nvml: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getppid", lambda: 77)
     listed = [[4711, 3 << 29], [12, None], [os.getpid(), 1], [77, 1]]
     nvml(nvmlDeviceGetComputeRunningProcesses=[listed], names={"4711": "/usr/bin/py\x1bthon"})

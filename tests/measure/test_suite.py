@@ -220,9 +220,7 @@ def test_twin_verifies_on_opencl(name: str, opencl: Backend) -> None:
 @pytest.mark.parametrize("arch", ["sm_80", "sm_120"])
 @pytest.mark.parametrize("name", MODERN)
 @both_compilers
-def test_template_compiles_for_other_devices(
-    compiler: type[Nvcc | Nvrtc], name: str, arch: str
-) -> None:
+def test_template_compiles_elsewhere(compiler: type[Nvcc | Nvrtc], name: str, arch: str) -> None:
     spec = load_spec(MODERN_SPACES / f"{name}.yaml")
     space = ConstrainedSpace.of(spec, spec.inputs[0], None)
     found = compiler(arch).compile(make_program(spec, space, space.default, "cuda"))
@@ -241,9 +239,7 @@ def device(stub_of_module: StubDriver) -> CudaDevice:
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", MODERN)
 @both_compilers
-def test_template_launches_over_the_stand_in(
-    compiler: type[Nvcc | Nvrtc], name: str, device: CudaDevice
-) -> None:
+def test_template_is_launched(compiler: type[Nvcc | Nvrtc], name: str, device: CudaDevice) -> None:
     """The stand-in computes the result: this shows that arguments and launches arrive."""
     problem, changes = Input(MODERN[name][0]), MODERN[name][1]
     spec = load_spec(MODERN_SPACES / f"{name}.yaml")

@@ -98,9 +98,7 @@ def test_every_run_of_a_sample_and_of_a_round_begins_with_a_fill() -> None:
 @pytest.mark.parametrize("expected", [np.zeros(4), np.full(4, np.nan), np.arange(4) - 1.0])
 @pytest.mark.parametrize("dtype", [np.float32, np.int32, np.uint8, np.bool_])
 @pytest.mark.parametrize("repeats", [1, 4])
-def test_output_that_is_not_written_is_never_right(
-    expected: Array, dtype: type, repeats: int
-) -> None:
+def test_unwritten_output_is_never_right(expected: Array, dtype: type, repeats: int) -> None:
     if dtype is not np.float32:
         expected = np.nan_to_num(expected, nan=7)
     right = expected.astype(dtype)
@@ -206,9 +204,7 @@ def test_which_runs_are_checked_is_drawn_at_random_around_their_share() -> None:
 
 
 @pytest.mark.parametrize("working", [1, 2])
-def test_kernel_that_stops_writing_is_found_though_its_first_result_is_still_there(
-    working: int,
-) -> None:
+def test_kernel_that_stops_writing_is_found_beside_its_first_result(working: int) -> None:
     launches = iter(range(100))
 
     def stops(x: Array, y: Array) -> None:

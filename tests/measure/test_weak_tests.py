@@ -76,7 +76,7 @@ def found(
         ("2 * x", "float32", "a kernel that does not read w would pass"),
     ],
 )
-def test_weak_test_is_named_with_what_would_pass(
+def test_weak_test_names_what_would_pass(
     tmp_path: Path, result: str, dtype: str, weakness: str
 ) -> None:
     assert [text for text in found(tmp_path, result, dtype) if text.startswith(weakness)]
@@ -131,9 +131,7 @@ def test_reference_that_takes_no_data_of_two_seeds_says_nothing(tmp_path: Path) 
     assert not found(tmp_path, "0", more=more)
 
 
-def test_slow_reference_is_not_computed_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slow_reference_is_computed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found(tmp_path, "2 * x")
     monkeypatch.setattr(weak, "REFERENCE_S", 0.0)
     assert not found(tmp_path, "2 * x")

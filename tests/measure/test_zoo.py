@@ -123,9 +123,7 @@ def test_honest_kernel_is_accepted(measure: Measure, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_kernel_that_fakes_its_speed_is_refused_for_what_it_does(
-    measure: Measure, name: str
-) -> None:
+def test_kernel_that_fakes_speed_is_refused_for_what_it_does(measure: Measure, name: str) -> None:
     found = measure(name)
     assert found.outcome is Outcome.WRONG_RESULT
     assert found.timing is None
@@ -133,7 +131,7 @@ def test_kernel_that_fakes_its_speed_is_refused_for_what_it_does(
 
 
 @pytest.mark.parametrize("name", HARMLESS)
-def test_kernel_that_relies_on_an_earlier_run_does_its_work_in_every_run(
+def test_kernel_that_relies_on_an_earlier_run_works_in_every_run(
     measure: Measure, name: str
 ) -> None:
     found = measure(name)

@@ -182,7 +182,7 @@ def test_honest_twin_keeps_its_gain_beside_the_default(open_zoo: Open, who: str)
     assert found.outcome is Outcome.OK, found.message
 
 
-def test_what_hides_to_hold_processors_is_dead_before_the_next_run(
+def test_what_holds_processors_is_dead_before_the_next_run(
     measure: Measure, tmp_path: Path
 ) -> None:
     before = sleeping_children()  # of other tests
@@ -220,7 +220,7 @@ def test_program_finds_nothing_at_home_that_an_earlier_run_has_left(
     assert [path.name for path in home.iterdir()] == ["settings_of_user"]
 
 
-def test_default_that_misses_its_home_folder_says_how_to_give_it(
+def test_default_without_its_home_folder_says_how(
     open_zoo: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", "/home/user")
@@ -242,7 +242,7 @@ def test_default_whose_time_is_not_found_is_not_told_of_its_home_folder(open_zoo
     assert "HOME" not in str(raised.value)
 
 
-def test_home_folder_of_a_run_also_holds_what_desktops_keep_there(
+def test_home_folder_holds_what_desktops_keep(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)

@@ -106,9 +106,7 @@ def test_how_often_two_divides_a_value_is_an_axis_of_its_own(number: type[int | 
         ("enum", (48, 32, 16)),  # in no order, so that they are words
     ],
 )
-def test_divisibility_is_left_out_where_it_says_nothing(
-    kind: str, values: tuple[Value, ...]
-) -> None:
+def test_divisibility_is_left_out_where_useless(kind: str, values: tuple[Value, ...]) -> None:
     assert len(ConfigEncoder([parameter("A", kind, values)]).relative_lengths) == 1
 
 

@@ -42,9 +42,7 @@ def of_gadapt(name: str) -> Spec:
 
 
 @pytest.mark.parametrize("name", GADAPT)
-def test_defaults_are_the_published_and_hill_climbing_makes_as_many_tests_as_documented(
-    name: str,
-) -> None:
+def test_defaults_and_tests_of_hill_climbing_are_those_published(name: str) -> None:
     spec, (inputs, tests, defaults) = of_gadapt(name), GADAPT[name]
     assert len(spec.inputs) == inputs
     assert spec.search.technique == "HillClimb"

@@ -419,9 +419,7 @@ def unbounded() -> Space:
 
 
 @pytest.mark.parametrize("made", [billions, tied, unbounded])
-def test_a_space_of_billions_answers_at_once_and_in_little_memory(
-    made: Callable[[], Space],
-) -> None:
+def test_space_of_billions_answers_at_once_in_little_memory(made: Callable[[], Space]) -> None:
     made().sample(random.Random(0))  # what numpy sets up once is not counted
     began = time.process_time()
     checked, rng = made(), random.Random(0)

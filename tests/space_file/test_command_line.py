@@ -180,9 +180,7 @@ def test_check_shows_where_a_launcher_finds_the_features(
     assert f"  {line}" in capsys.readouterr().out
 
 
-def test_the_document_of_check_has_the_same(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_json_of_check_has_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def checked(words: str) -> dict[str, Any]:
         plan_of(tmp_path, words)
         assert check.main([str(tmp_path / "space.yaml"), "--no-compile", "--json"]) == 0

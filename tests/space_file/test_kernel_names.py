@@ -55,9 +55,7 @@ def test_parameter_may_stand_in_the_kernels_name_alone(folder: Path) -> None:
         load_spec(path)
 
 
-def test_macro_with_the_name_of_a_templates_parameter_needs_a_place_in_the_kernels_name(
-    folder: Path,
-) -> None:
+def test_macro_named_as_a_template_parameter_needs_a_place_in_the_name(folder: Path) -> None:
     path = folder / "space.yaml"
     (folder / "scale.cu").write_text("template <int UNROLL> __global__ void scale(float *x) {}")
     load_spec(path)
@@ -77,9 +75,7 @@ def test_opencl_takes_the_word_of_a_name() -> None:
     assert {plain_name(check_kernel_name(name)) for name in names} == {"scale"}
 
 
-def test_parameter_with_the_name_of_a_template_parameter_is_its_argument_alone(
-    folder: Path,
-) -> None:
+def test_parameter_named_as_a_template_parameter_is_its_argument_alone(folder: Path) -> None:
     (folder / "scale.cu").write_text(
         "// template <int BLOCK>\n#if BLOCK < 32\n#error small\n#endif\n"
         "template <typename T, int UNROLL = (3 > 2), template <int> class Q = Box>\n"

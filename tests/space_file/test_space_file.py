@@ -102,9 +102,7 @@ def faults_of(folder: Path, content: bytes) -> str:
 
 
 @pytest.mark.parametrize("name", BAD_SPECS["cases"])
-def test_bad_space_is_refused_with_these_words(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bad_space_is_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     case = BAD_SPECS["cases"][name]
     base = BAD_SPECS["bases"][case.get("base", "kernel")]
@@ -192,9 +190,7 @@ def test_large_nonsense_is_refused_in_seconds(folder: Path, text: str) -> None:
     assert time.process_time() - began < 10
 
 
-def test_what_is_above_the_limits_is_not_parsed(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_over_a_limit_is_unparsed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(document_module, "MAX_NODES", 1000)
     with pytest.raises(SpecError, match=r"space\.yaml:3: .*more than 1,000 values"):
         load(folder, f"a: [1,\n  2,\n  {'3, ' * 1000}]\n")
@@ -203,7 +199,7 @@ def test_what_is_above_the_limits_is_not_parsed(
         load(folder, "# " + "x" * 1000)
 
 
-def test_file_of_many_inputs_is_read_by_libyaml_alone(
+def test_many_inputs_are_read_by_libyaml_alone(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(yaml.scanner.Scanner, "fetch_more_tokens")  # PyYAML's own, which is slow
@@ -308,9 +304,7 @@ def test_spec_carries_what_the_file_says() -> None:
         ("{type: boolean, default: true}", "boolean", [False, True]),
     ],
 )
-def test_kinds_and_values_of_parameters(
-    folder: Path, text: str, kind: str, values: list[object]
-) -> None:
+def test_kinds_of_parameters(folder: Path, text: str, kind: str, values: list[object]) -> None:
     found = parameter(folder, text)
     assert (found.kind, found.role) == (kind, "source")
     assert repr(list(found.values)) == repr(values)

@@ -123,9 +123,7 @@ def test_cuda_differs_only_in_its_keywords() -> None:
         (32, 1, "    for (int i = global_x; i < 64; i += get_global_size(0)) {"),
     ],
 )
-def test_loops_and_guards_stand_where_threads_do_not_fit_the_work(
-    threads: int, groups: int, line: str
-) -> None:
+def test_loops_and_guards_stand_where_needed(threads: int, groups: int, line: str) -> None:
     doubled = map_global(0, lambda e: add(e, e), X)
     ndrange = NdRange((threads, 1, 1), (groups, 1, 1))
     assert line in emit(lower("doubled", doubled, ndrange), OPENCL)

@@ -94,9 +94,7 @@ def test_each_rule_preserves_the_result_wherever_it_applies(pocl: Pocl) -> None:
 
 
 @pytest.mark.parametrize("copied", [["0"], ["2"], ["0", "2"]])
-def test_any_subset_of_the_reused_arrays_goes_to_local_memory(
-    pocl: Pocl, copied: list[str]
-) -> None:
+def test_any_subset_of_reused_arrays_goes_to_local_memory(pocl: Pocl, copied: list[str]) -> None:
     tiled = next(rules.everywhere(rules.tile2d(4, 6), plane()))
     kinds = [("workgroup", 1), ("workgroup", 0), ("local", 1), ("local", 0)]
     mapped = rules.mapped(kinds, tiled)
