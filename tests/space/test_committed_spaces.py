@@ -9,7 +9,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from benchmarks.papers import fewest_and_most_tests
 from harness.commands import check
 from harness.commands.check.targets import ARCHITECTURE_LIMITS
 from harness.core.records import Config, Input, Outcome
@@ -19,20 +18,19 @@ from harness.space_file import Spec, load_spec
 from tests.helpers.planted import measured
 
 SPACES = Path(__file__).parents[2] / "spaces"
-GADAPT: dict[str, tuple[int, tuple[int, int], dict[str, int]]] = {
+GADAPT: dict[str, tuple[int, dict[str, int]]] = {
     "convolution": (
         10,
-        (170, 230),
         {"ROW_TILE_W": 128, "COLUMN_TILE_W": 16, "COLUMN_TILE_H": 48, "UNROLLED": 16},
     ),
-    "matmul": (9, (180, 306), {"TILE": 16, "UNROLL_K": 1}),
-    "mvmul": (15, (120, 150), {"THRD": 256, "LU": 1}),
-    "reduction": (15, (75, 75), {"BLOCK": 128}),
-    "scalarprod": (7, (91, 112), {"GRID": 128, "BLOCK": 256}),
-    "transpose": (18, (54, 54), {"BLOCK": 16}),
-    "transpose_coalesced": (18, (54, 54), {"BLOCK": 16}),
+    "matmul": (9, {"TILE": 16, "UNROLL_K": 1}),
+    "mvmul": (15, {"THRD": 256, "LU": 1}),
+    "reduction": (15, {"BLOCK": 128}),
+    "scalarprod": (7, {"GRID": 128, "BLOCK": 256}),
+    "transpose": (18, {"BLOCK": 16}),
+    "transpose_coalesced": (18, {"BLOCK": 16}),
 }
-"""The number of inputs, the fewest and most tests that are documented, and the defaults."""
+"""The number of inputs, and the defaults."""
 
 SHORT = {"warmup": 1, "repeats": 2, "min_repeats": 2}
 
@@ -42,11 +40,9 @@ def of_gadapt(name: str) -> Spec:
 
 
 @pytest.mark.parametrize("name", GADAPT)
-def test_defaults_and_tests_of_hill_climbing_are_those_published(name: str) -> None:
-    spec, (inputs, tests, defaults) = of_gadapt(name), GADAPT[name]
-    assert len(spec.inputs) == inputs
-    assert spec.search.technique == "HillClimb"
-    assert fewest_and_most_tests(spec) == tests
+def test_inputs_and_defaults_are_the_published(name: str) -> None:
+    spec, (inputs, defaults) = of_gadapt(name), GADAPT[name]
+    assert (len(spec.inputs), spec.search.technique) == (inputs, "HillClimb")
     assert {p.name: p.default for p in spec.parameters} == defaults
 
 

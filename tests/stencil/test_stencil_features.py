@@ -34,8 +34,7 @@ from harness.stencil.explore import derive
 from harness.stencil.features import COUNTS, FEATURES, OWN, PUBLISHED, features
 from harness.stencil.lower import lower
 from harness.stencil.nest import LoopNest, NdRange
-from tests.helpers.stencil_kernels import DEPTH, definition_of
-from tests.stencil.test_stencil_rules import drawn_range
+from tests.helpers.stencil_kernels import DEPTH, definition_of, drawn_range
 
 add = user_fun("add", "x y", "x + y")
 square = user_fun("square", "x", "x * x")

@@ -26,9 +26,17 @@ from harness.stencil import (
 from harness.stencil.emit import OPENCL, emit
 from harness.stencil.explore import configurations, derive, design, draw_mapping, explore, launch_of
 from harness.stencil.ir import Node, user_fun
-from harness.stencil.lower import lower, parallel_extents
+from harness.stencil.lower import lower
 from harness.stencil.nest import LoopNest, NdRange
-from tests.helpers.stencil_kernels import DEPTH, PROGRAMS, Pocl, definition_of, inputs_of, wrong
+from tests.helpers.stencil_kernels import (
+    DEPTH,
+    PROGRAMS,
+    Pocl,
+    definition_of,
+    drawn_range,
+    inputs_of,
+    wrong,
+)
 
 add = user_fun("add", "x y", "x + y")
 twice = user_fun("twice", "x", "2.0f * x")
@@ -108,18 +116,6 @@ def test_any_subset_of_reused_arrays_goes_to_local_memory(pocl: Pocl, copied: li
 
 
 # ---------------------------------------------------------------------------------- composed
-
-
-def drawn_range(expression: Node, rng: random.Random) -> NdRange:
-    """Draw threads: more or fewer than the work, powers of two or not."""
-    used = parallel_extents(expression)
-    local, groups = [1, 1, 1], [1, 1, 1]
-    for kind, dim in used:
-        if kind != "workgroup":
-            local[dim] = rng.choice((1, 3, 4, 8, 17))
-        if kind != "local":
-            groups[dim] = rng.choice((1, 2, 5))
-    return NdRange((local[0], local[1], local[2]), (groups[0], groups[1], groups[2]))
 
 
 def has_room(kernel: LoopNest) -> bool:
