@@ -19,7 +19,6 @@ from harness.measure.kernels.measurer import KernelMeasurer
 from harness.results.view import read_results, the_one
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
-from tests.helpers.compilers import needs_nvrtc
 from tests.helpers.stub_driver import PYCUDA, StubDriver
 from tests.helpers.stub_nvml import Script
 
@@ -60,19 +59,6 @@ def test_two_gpus_share(stub: StubDriver, tmp_path: Path, monkeypatch: pytest.Mo
     uuids = {run.notes["facts"][DEVICE_UUID].split("-")[1] for run in results.runs}
     assert uuids == {"abababab", "cdcdcdcd"}
     assert {row.measurement.outcome for row in results.rows} == {Outcome.OK}
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("kernels_here")
-@needs_nvrtc
-def test_the_compiler_that_a_space_names_is_used_and_printed(
-    stub: StubDriver, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    text = MVMUL.read_text().replace("../kernels", str(MVMUL.parent.parent / "kernels"))
-    (tmp_path / "named.yaml").write_text(f"{text}\ncompiler: {{cuda: nvrtc}}\n")
-    options = ["--backend", "cuda", "--test-limit", "2", "--database", str(tmp_path / "results.db")]
-    assert tune.main([str(tmp_path / "named.yaml"), *QUICK, *options]) == 0
-    assert "NVRTC compiles: the space says so" in " ".join(capfd.readouterr().out.split())
 
 
 def measured(failing: str, once: Path, monkeypatch: pytest.MonkeyPatch) -> list[Measurement]:

@@ -128,18 +128,6 @@ def test_flags_that_nvcc_warns_it_does_not_obey_are_a_failed_build(compiler):
 
 
 @needs_nvcc
-def test_refused_source_fails_with_the_compilers_words_and_no_temporary_path(compiler):
-    with pytest.raises(BuildFailed) as failure:
-        compiler.compile(program('#line 7 "odd.cu"\n__global__ void f(float *x) { x[0] = NAME; }'))
-    message = str(failure.value)
-    assert 'odd.cu(7): error: identifier "NAME" is undefined' in message
-    assert "nvcc ended with status 1" in message
-    assert "/tmp" not in message
-    assert "harness-nvcc-" not in message
-    assert "tmpxft" not in message
-
-
-@needs_nvcc
 def test_macro_in_an_unroll_pragma_is_a_failed_build_with_advice(compiler):
     source = """
 #define UNROLL 4

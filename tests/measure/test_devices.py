@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.commands import check, compare
+from harness.commands import compare
 from harness.commands import devices as list_devices
 from harness.core.errors import BackendUnavailable, UsageError
 from harness.measure import choose as measure_choose
@@ -365,20 +365,6 @@ def test_machine_without_a_driver_or_a_device_says_why(
     lines = listed()
     assert lines[:3] == ["cuda", "  cannot be used: no NVIDIA driver", "opencl"]
     assert lines[3].startswith("  cannot be used: PyOpenCL is here, but there is no OpenCL device")
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["s.yaml", "--device", "0", "--arch", "sm_90"], "leave --device out"),
-        (["s.yaml", "--device", "0", "--no-compile"], "--no-compile does not go with"),
-    ],
-)
-def test_options_that_contradict_each_other_are_refused(
-    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert check.main(words) == 2
-    assert message in capsys.readouterr().err
 
 
 def test_comparison_without_rerun_takes_no_device(capsys: pytest.CaptureFixture[str]) -> None:

@@ -124,21 +124,13 @@ def test_processes_killed_at_work_are_no_outcome(
     assert found.outcome is Outcome.OK, found.message
 
 
-DEADLY_HOST = """\
+DEADLY_HOST = f"""\
 import os, signal
-import numpy as np
-
-def arguments(features, rng):
-    x = rng.random(features["n"])
-    return {"x": x, "y": np.zeros_like(x)}
-
-def reference(arguments):
-    return {"y": 2 * arguments["x"]}
-
+{FAKE_HOST}
 def observe(config):
     if config["V"] == 2:
         os.kill(os.getpid(), signal.SIGKILL)
-    return {}
+    return {{}}
 """
 
 
@@ -236,12 +228,3 @@ def test_process_that_cannot_start(
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         for number in opened:
             os.close(number)
-
-
-def test_processes_end_with_their_measurer(run: Callable[..., Run]) -> None:
-    begun = run()
-    begun.measure()
-    pids = begun.processes()
-    assert len(pids) >= 2
-    begun.close()
-    assert until(lambda: not begun.processes())

@@ -182,16 +182,6 @@ def test_include_that_changed_meanwhile_is_refused(write: Write, compiler: OpenC
         compiler.compile(program)
 
 
-def test_binary_needs_no_file(write: Write, compiler: OpenClCompiler, device: OpenClDevice) -> None:
-    text = '#include "k.h"\nkernel void f(global float *y) { *y = K; }'
-    program = write(text, k="#define K 3\n")
-    binary = compiler.compile(program)
-    os.remove(Path(program.include_dirs[0]) / "k.h")
-    device.bind({"y": np.zeros(1, np.float32)})
-    device.launch(device.load(binary), [Launch("f", (1,), (1,), ("y",))])
-    assert device.read("y") == 3
-
-
 # ----------------------------------------------------------------------------------- arguments
 
 

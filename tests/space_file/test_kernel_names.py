@@ -7,23 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.core.errors import BuildFailed, SpecError
+from harness.core.errors import SpecError
 from harness.core.kernel_name import check_kernel_name, plain_name
 from harness.core.records import Config
-from harness.measure.cuda.nvcc import Nvcc
 from harness.space import ConstrainedSpace
 from harness.space.constrained import make_program
 from harness.space_file import load_spec
-from tests.helpers.compilers import needs_nvcc
-
-
-@needs_nvcc
-def test_name_that_does_not_compile_is_reported_at_the_key_of_the_space(folder: Path) -> None:
-    spec = load_spec(folder / "space.yaml")
-    space = ConstrainedSpace.of(spec, spec.inputs[0], None)
-    program = make_program(spec, space, Config({"BLOCK": 64, "UNROLL": 2}), "cuda")
-    with pytest.raises(BuildFailed, match=r"kernel\.function: error:"):
-        Nvcc("sm_90").compile(program)
 
 
 @pytest.fixture
