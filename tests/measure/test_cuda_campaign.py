@@ -16,6 +16,7 @@ from harness.measure.choose import open_measurer
 from harness.measure.devices import choose, choose_one
 from harness.measure.kernels.device_process import DeviceWorker
 from harness.measure.kernels.measurer import KernelMeasurer
+from harness.measure.trial.occasions import new_seed
 from harness.results.view import read_results, the_one
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
@@ -163,3 +164,21 @@ def test_named_gpu_is_opened_and_others_that_use_it_are_noted(
     assert facts.environment.notes[DEVICE_UUID] == "GPU-abababab-abab-abab-abab-ababababab01"
     assert facts.environment.notes[OTHER_PROCESSES] == "trainer (process 4711, 1.0 GiB)"
     assert "disturb its times: trainer (process 4711, 1.0 GiB)" in facts.notices[0]
+
+
+ZOO = Path(__file__).parents[1] / "data/zoo/cuda.yaml"
+GIVEN = Input({"n": 256, "k": 2048})
+
+
+@pytest.mark.slow
+def test_device_that_holds_one_set_of_data_gets_the_other_between_launches_and_says_so(
+    stub: StubDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_STUB_MEMORY", str(6 << 20))  # a set and its zones have 4 MiB
+    spec = load_spec(ZOO)
+    with contextlib.closing(KernelMeasurer(spec, choose("cuda"))) as measurer:
+        space = ConstrainedSpace.of(spec, GIVEN, measurer.limits, "nvcc")
+        configs = [Config({"CHEAT": 4}), space.default]  # the first is honest three times
+        cheat, honest = measurer.measure_interleaved(space, GIVEN, configs, 20, (new_seed(),) * 2)
+        assert (cheat.outcome, honest.outcome) == (Outcome.WRONG_RESULT, Outcome.OK)
+        assert [text for text in measurer.notices if "does not hold 2 sets" in text]

@@ -15,7 +15,6 @@ import pytest
 from pydantic import TypeAdapter
 
 from harness import open_results
-from harness.commands.report import main as report
 from harness.commands.tune import main as tune
 from harness.core.errors import BuildFailed, SpecError, UsageError
 from harness.core.program import Binary, Program
@@ -665,15 +664,3 @@ def test_files_that_hang_crash_and_miscompile_are_a_safe_search(
     assert equal.count(None) == 1, "equal code is measured once"
     assert {row.outcome for row in measured.values()} == {Outcome.OK}
     assert len(measured) == len(PACK) - 3 + 1
-
-    Path("packs/fast.acf").write_text("ms=90\n")
-    assert tune(["sum.yaml"]) == 0
-    printed = " ".join(capsys.readouterr().out.split())
-    assert re.search(r"Use controls=equal\d.acf(, g=true)?: 1.67x", printed)
-    *_, found = open_results("results/sum.db")
-    files = {file["value"]: file["option"] for file in found.to_dict()["flag_files"]}
-    assert files["fast.acf"] == "--apply-controls=packs/fast.acf"
-    assert len(files) == len(PACK)
-    report(["results/sum.db", "-o", "sum.html"])
-    page = Path("sum.html").read_text()
-    assert re.search(r"controls=equal\d.acf is --apply-controls=packs/equal\d.acf", page)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import signal
@@ -207,24 +206,12 @@ def test_full_disk_ends_the_run_with_one_clear_error(run: Callable[..., Run]) ->
             begun.measure()
 
 
-def test_process_that_cannot_start(
+def test_process_that_cannot_start_is_one_clear_error(
     run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import resource
+    def refused(*_: object, **more: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    used = max(map(int, os.listdir("/proc/self/fd")))
-    opened: list[int] = []  # closed numbers below the limit are free too
-    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 4, limits[1]))
-    try:
-        with contextlib.suppress(OSError):
-            while True:
-                opened.append(os.open(os.devnull, os.O_RDONLY))
-        for _ in range(3):
-            os.close(opened.pop())
-        with pytest.raises(UsageError, match=r"Too many open files"):
-            run()
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-        for number in opened:
-            os.close(number)
+    monkeypatch.setattr("harness.measure.process.child.subprocess.Popen", refused)
+    with pytest.raises(UsageError, match=r"cannot be started: .*Too many open files.*ulimit"):
+        run()
