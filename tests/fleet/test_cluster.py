@@ -102,9 +102,11 @@ def test_calls_of_many_threads(two: Two, monkeypatch: pytest.MonkeyPatch, reache
     address = devices[0].address
     with ThreadPoolExecutor(9) as threads:
         waiting = threads.submit(actors[address].call, "wait")
-        echoes = threads.map(
-            lambda number: [actor.call("echo", number) for actor in actors.values()], range(50)
-        )
+
+        def ask(number: int) -> list[object]:
+            return [actor.call("echo", number) for actor in actors.values()]
+
+        echoes = threads.map(ask, range(50))
         assert list(echoes) == [[number, number] for number in range(50)]
         assert not waiting.done()
         WAITS.set()

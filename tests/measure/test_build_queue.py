@@ -102,7 +102,7 @@ def test_builds_overlap_measurements_but_where_they_share_its_core(
 
 
 @pytest.mark.parametrize(
-    ("limit", "spare"), [(None, 15), ("max 100000", 15), ("400000 100000", 3), ("150000 100000", 0)]
+    ("limit", "spare"), [(None, 15), ("max 9", 15), ("40 10", 3), ("15 10", 0)]
 )
 def test_builds_leave_a_core_to_the_device_of_those_that_a_container_gets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str | None, spare: int
@@ -143,9 +143,7 @@ def test_right_kernel_is_not_blamed_for_a_process_that_others_spoilt(fake: OpenF
 
 @pytest.mark.usefixtures("fake_processes")
 def test_device_that_cannot_be_opened_is_unavailable(fake_spec: Spec) -> None:
-    with pytest.raises(
-        BackendUnavailable, match=r"opens the opencl device died of SIGABRT.*clinfo"
-    ):
+    with pytest.raises(BackendUnavailable, match=r"the opencl device died of SIGABRT.*clinfo"):
         KernelMeasurer(fake_spec, _Aborting("opencl", "opencl", "a fake"))
 
 
@@ -175,7 +173,7 @@ def test_compiler_that_dies_is_a_failed_build(fake_spec: Spec) -> None:
 PROGRAM = Program("int a;", ("-O3",), ("/include",), ("int b;",))
 KEY = PROGRAM.key("compiler 1")
 BUILD = Build(
-    KEY, "-O3", "compiler 1", 0.5, "ab" * 32, registers=32, shared_bytes=0, log="w\u00e4rning\n"
+    KEY, "-O3", "compiler 1", 0.5, "ab" * 32, registers=32, shared_bytes=0, log="\u00e4\n"
 )
 BINARY = Binary(BUILD, b"\n\x00binary\nwith lines\n" + bytes(range(256)))
 
@@ -241,8 +239,7 @@ def test_entry_with_a_right_digest_and_no_build_or_another_one_is_no_entry(
 
 
 @pytest.mark.parametrize(
-    "change",
-    [{"text": "int c;"}, {"options": ("-O2",)}, {"options": ()}, {"includes": ("int d;",)}],
+    "change", [{"text": "c"}, {"options": ("-O2",)}, {"options": ()}, {"includes": ("d",)}]
 )
 def test_key_changes_with_what_decides_the_build(change: dict[str, object]) -> None:
     changed = dataclasses.replace(PROGRAM, **change)  # type: ignore[arg-type]

@@ -90,9 +90,8 @@ def device() -> Spoilable:
     def reaches_copies(*arrays: Array) -> None:
         device.reaches_copies = True
 
-    for kernel in (
-        right, overruns, overruns_once, overruns_far, overwrites_input, reaches_copies
-    ):  # fmt: skip
+    kernels = right, overruns, overruns_once, overruns_far, overwrites_input, reaches_copies
+    for kernel in kernels:
         device.kernels = {**device.kernels, kernel.__name__: kernel}
     return device
 
@@ -175,9 +174,7 @@ FLOATS = ("float16", "float32", "float64", "complex64", "complex128")
 PAIR = np.dtype([("a", np.float32), ("b", np.int32), ("c", np.int32)])
 
 
-@pytest.mark.parametrize(
-    "dtype", [*FLOATS, "longdouble", "int8", "uint16", "int32", "int64", "bool", PAIR]
-)
+@pytest.mark.parametrize("dtype", [*FLOATS, "longdouble", "int8", "uint16", "int64", "bool", PAIR])
 @pytest.mark.parametrize("behind", [False, True])
 @pytest.mark.parametrize("elements", [1, 2, 63])
 def test_farthest_write_is_in_elements(

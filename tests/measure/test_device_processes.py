@@ -91,11 +91,8 @@ def test_nothing_compiles_while_a_device_measures_and_nothing_twice(tmp_path: Pa
                 os.kill(max(processes() - before), signal.SIGKILL)
 
         results = tuned(spec, tmp_path / "r.db", devices, when)
-    found = Counter(
-        (row.measurement.input, row.measurement.outcome)
-        for row in results.rows
-        if row.stage == "search"
-    )
+    searched = [row.measurement for row in results.rows if row.stage == "search"]
+    found = Counter((measured.input, measured.outcome) for measured in searched)
     assert found == {(problem, Outcome.OK): 8 for problem in spec.inputs}
     happened = list(read_journal(journal))
     compiled = [(begin, end) for what, begin, end in happened if what == "compile"]

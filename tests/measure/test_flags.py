@@ -9,6 +9,7 @@ import re
 import shutil
 import stat
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -193,9 +194,8 @@ def test_refused_value_is_left_out_and_a_refused_end_takes_its_whole_range(load)
     spec = load(KERNEL, "flags: {opencl: [cl_nv_opt_level, cl_nv_maxrregcount]}")
     refused = building(["-cl-nv-opt-level 2", "-cl-nv-maxrregcount 248"])
     left = fitted_to_backend(spec, "opencl", None, "fake", refused)
-    assert {name: p.values for name, p in flags_of(left, "opencl").items()} == {
-        "cl_nv_opt_level": (None, 0, 1, 3)
-    }
+    found = {name: p.values for name, p in flags_of(left, "opencl").items()}
+    assert found == {"cl_nv_opt_level": (None, 0, 1, 3)}
     assert [notice.text for notice in left.notices] == [
         "`cl_nv_maxrregcount` is left out: the compiler refuses -cl-nv-maxrregcount 248: "
         "unknown option -cl-nv-maxrregcount 248",
@@ -452,12 +452,9 @@ def test_digest_of_the_whole_content_is_in_the_key_of_a_build(loaded) -> None:
     assert program.options == ("--apply-controls=fast.acf@115dc3606fbf",)
     assert program.words == (f"--apply-controls={file.copy}",)
     assert file.copy.name.removesuffix(".acf") == file.sha256
-    other = f"{file.sha256[:-1]}x"
+    other = replace(file, sha256=f"{file.sha256[:-1]}x")
     assert program_of(spec, None).files == ()
-    changed = type(file)(file.mark, file.path, other, file.copy)
-    assert type(program)(program.text, program.options, (), (), None, (changed,)).key(
-        ""
-    ) != program.key("")
+    assert replace(program, files=(other,)).key("") != program.key("")
 
 
 def test_edit_does_not_reach_a_run_under_way_and_a_damaged_copy_is_mended(loaded, packs) -> None:
@@ -500,9 +497,8 @@ def test_damaged_note_of_files_is_refused(damage: object) -> None:
 
 def test_dispatcher_has_the_files_of_its_configurations(loaded, tmp_path: Path) -> None:
     spec = loaded()
-    portfolio = tuple(
-        Config({"BLOCK": 64, "controls": value}) for value in flag_of(spec).values[:2]
-    )
+    values = flag_of(spec).values[:2]
+    portfolio = tuple(Config({"BLOCK": 64, "controls": value}) for value in values)
     tuned = (TunedRange("n", 1, 4096),)
     program = DispatchProgram((), tuned, portfolio, Choice.in_order(2), ((), ()))
     write_dispatcher(tmp_path / "out", dispatcher_of(program, spec, PROVENANCE))

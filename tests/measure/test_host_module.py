@@ -232,9 +232,8 @@ def test_constants_are_passed_in_opencl_and_fill_variables_in_cuda(
         Launch(name, (4,), (1,), ("x", other))
         for name, other in (("double", "most"), ("copy", "y"))
     )
-    measure_kernel(
-        device, case, dataclasses.replace(job_of(STEPS=1), arch=arch, launches=(first, second))
-    )
+    job = dataclasses.replace(job_of(STEPS=1), arch=arch, launches=(first, second))
+    measure_kernel(device, case, job)
     own = device.launches[:2]
     assert [launch.arguments for launch in own] == passed
     assert {launch.constants for launch in own} == {constants}

@@ -193,6 +193,7 @@ def launch_of(function: str, *group: int, **more: Any) -> Launch:
 F, VECTORS, TILE = launch_of("f"), launch_of("vectors", 4), launch_of("neighbours", shared_bytes=64)
 COMPLEX = {"y": Y, "c": np.complex64(1 + 2j), "b": np.bool_(1), "u": np.array([4], np.int32)}
 WITH_N = {"y": Y, "n": np.int32(10)}
+THREE = np.void((1, 2, 3), "f4, f4, f4")
 NO_VECTOR = r"c, is float2, .* passes {}; .* np\.void\("
 
 
@@ -206,11 +207,7 @@ NO_VECTOR = r"c, is float2, .* passes {}; .* np\.void\("
         (F, FITTING | {"a": np.int32(3)}, r"3 of f, a, is float, .* passes int32"),
         (F, FITTING | {"y": np.zeros(16)}, r"y, is float\*, .* passes float64"),
         (VECTORS, COMPLEX | {"c": np.float32(1)}, NO_VECTOR.format("float32")),
-        (
-            VECTORS,
-            COMPLEX | {"c": np.void((1, 2, 3), "f4, f4, f4")},
-            NO_VECTOR.format("structure of 12 bytes"),
-        ),
+        (VECTORS, COMPLEX | {"c": THREE}, NO_VECTOR.format("structure")),
         (VECTORS, COMPLEX | {"c": np.array([1, 2], np.float32)}, NO_VECTOR.format("an array")),
         (launch_of("large"), {"y": Y}, r"needs 16,777,216 bytes.*device has [\d,]+"),
         (launch_of("neighbours"), WITH_N, r"parameter 2 .* needs a size: .*shared"),
@@ -367,11 +364,8 @@ needs_linux = pytest.mark.skipif(
 class Record(ctypes.Structure):
     """A device's record: what stands around the pointer to the name does not matter."""
 
-    _fields_ = (
-        ("before", ctypes.c_uint64 * 80),
-        ("name", ctypes.c_char_p),
-        ("after", ctypes.c_uint64 * 80),
-    )
+    _around = ctypes.c_uint64 * 80
+    _fields_ = (("before", _around), ("name", ctypes.c_char_p), ("after", _around))
 
 
 @needs_linux

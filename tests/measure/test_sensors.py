@@ -269,11 +269,8 @@ def test_a_counter_that_fails_gives_what_it_gave_until_then() -> None:
 
 def test_energy_of_a_program_is_the_mean_of_runs_that_are_long_enough() -> None:
     found = energy_of_runs([(0.1, 5.0), (0.3, 15.0)])
-    assert found == {
-        "energy_j": 10,
-        "power_w": 50,
-        "energy_spread_j": pytest.approx(63.5, rel=1e-3),
-    }
+    assert found.pop("energy_spread_j") == pytest.approx(63.5, rel=1e-3)
+    assert found == {"energy_j": 10, "power_w": 50}
     assert energy_of_runs([(0.4, 20.0)]) == {"energy_j": 20, "power_w": 50}, "one has no spread"
     assert energy_of_runs([(0.01, 0.5), (0.03, 1.5)]) == {}
     assert energy_of_runs([(100.0, 5000.0)]) == {}, "a counter may have wrapped twice"
@@ -342,9 +339,8 @@ def test_wrong_result_among_the_launches_for_energy_is_found() -> None:
         np.copyto(y, 2 * x if next(runs) < 7 else x)
 
     sensors = Sensors(counter=Meter())
-    found = measure_kernel(
-        bound_device(tires), DATA, dataclasses.replace(JOB, energy_s=0.02), sensors
-    )
+    job = dataclasses.replace(JOB, energy_s=0.02)
+    found = measure_kernel(bound_device(tires), DATA, job, sensors)
     assert found.outcome is Outcome.WRONG_RESULT
 
 

@@ -246,9 +246,8 @@ def test_template_is_launched(compiler: type[Nvcc | Nvrtc], name: str, device: C
     data = make_kernel_data(spec.host, problem)
     space = ConstrainedSpace.of(spec, problem, device.limits)
     config = Config({**space.default, **changes[-1]})
-    module = device.load(
-        compiler("sm_90", specific=True).compile(make_program(spec, space, config, "cuda"))
-    )
+    program = make_program(spec, space, config, "cuda")
+    module = device.load(compiler("sm_90", specific=True).compile(program))
     device.bind(data.arguments)
     launch: Launch = space.launch(config, spec.functions[0], list(data.arguments))
     device.launch(module, [launch])

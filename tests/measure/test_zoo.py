@@ -164,9 +164,8 @@ def test_what_an_earlier_launch_left_is_wrong_in_the_finals(final: Final, name: 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "share"), CLAIMS_LOST)
 def test_kernel_that_recognises_the_data_has_no_claim(final: Final, name: str, share: int) -> None:
-    for _ in range(
-        3
-    ):  # where other work hides slow first runs: in one final of 24 on an idle machine
+    # Other work hides slow first runs in one final of 24 on an idle machine.
+    for _ in range(3):
         found, default = final(name, share)
         assert found.outcome is Outcome.OK, "its results are right"
         if not is_shown(found) or not time_ratio(default.timing, found.timing).is_faster:

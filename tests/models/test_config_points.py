@@ -76,9 +76,8 @@ def test_what_never_varies_has_no_axis() -> None:
 
 def test_an_enumeration_of_thousands_of_words_has_a_thousand_axes() -> None:
     words = [f"word {number}" for number in range(3000)]
-    encoder = ConfigEncoder(
-        [parameter("A", "enum", words), parameter("B", "boolean", (False, True))]
-    )
+    switch = parameter("B", "boolean", (False, True))
+    encoder = ConfigEncoder([parameter("A", "enum", words), switch])
     assert axes_of(encoder) == [1000, 1]
     first, other = encoder.points(np.array([[0, 0], [2999, 0]], dtype=np.int32))
     assert np.linalg.norm(first - other) == pytest.approx(1)

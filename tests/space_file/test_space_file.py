@@ -161,9 +161,7 @@ def test_faults_of_several_files_are_told_together(folder: Path) -> None:
 
 def test_missing_file_names_its_neighbours(folder: Path) -> None:
     (folder / "other.yaml").touch()
-    with pytest.raises(
-        SpecError, match=r"space\.yaml: does not exist; in .* there are other\.yaml"
-    ):
+    with pytest.raises(SpecError, match=r"space\.yaml: does not exist; in .* are other\.yaml"):
         load_spec(folder / "space.yaml")
 
 
@@ -175,13 +173,12 @@ def test_pipe_is_read_neither_as_a_space_nor_as_a_source_or_host(folder: Path) -
         load_spec(folder / "pipe.yaml")
     with pytest.raises(SpecError) as caught:
         load(folder, WHOLE)
-    assert [fault.text.rpartition(" is ")[2] for fault in caught.value.faults] == [
-        "not a regular file"
-    ] * 2
+    texts = [fault.text.rpartition(" is ")[2] for fault in caught.value.faults]
+    assert texts == ["not a regular file"] * 2
 
 
 @pytest.mark.parametrize(
-    "text", ["[" * 250_000, "- " * 120_000, "a: 1\n" * 50_000, "a: " + "9" * 250_000, "'" * 250_000]
+    "text", ["[" * 250_000, "- " * 120_000, "a: 1\n" * 50_000, "9" * 250_000, "'" * 99_999]
 )
 def test_large_nonsense_is_refused_in_seconds(folder: Path, text: str) -> None:
     began = time.process_time()
