@@ -175,9 +175,7 @@ def folded(
 
 @pytest.mark.parametrize("relation", ["<=", "==", ">", "%"])
 @pytest.mark.parametrize(("sign", "operation"), [("+", operator.add), ("*", operator.mul)])
-def test_sums_and_products_count(
-    relation: str, sign: str, operation: Callable[[int, int], int]
-) -> None:
+def test_sums_and_products(relation: str, sign: str, operation: Callable[[int, int], int]) -> None:
     names = [f"P{i}" for i in range(8)]
     bound = 60 if sign == "+" else 4096
     text = f" {sign} ".join(names)

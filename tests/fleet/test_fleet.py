@@ -144,7 +144,7 @@ def test_a_worker_that_was_silent_and_goes_on_is_used_again(fleet_of: Join) -> N
 
 
 @pytest.mark.parametrize("error", [BackendUnavailable("used by another driver"), UsageError("no")])
-def test_a_device_that_cannot_be_opened_is_tried_again(
+def test_unopened_device_is_retried(
     monkeypatch: pytest.MonkeyPatch, fleet_of: Join, error: HarnessError
 ) -> None:
     cluster = FakeCluster(one=("a",))

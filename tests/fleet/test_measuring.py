@@ -95,7 +95,7 @@ def remote(faults: Spec, scheduler: str) -> Iterator[Measurer]:
         ("build_error", Outcome.BUILD_FAILED, "faults.cl"),
     ],
 )
-def test_a_worker_measures_as_this_machine_does(
+def test_worker_measures_alike(
     faults: Spec, remote: Measurer, name: str, outcome: Outcome, message: str
 ) -> None:
     space = space_of(faults, remote)

@@ -197,9 +197,7 @@ def test_what_was_put_is_found_and_marked_as_cached(cache: BuildCache, data: byt
     assert found.build == dataclasses.replace(BUILD, cached=True)
 
 
-def test_entry_counts_while_the_files_it_read_are_the_same(
-    cache: BuildCache, tmp_path: Path
-) -> None:
+def test_entry_counts_while_what_it_read_is_the_same(cache: BuildCache, tmp_path: Path) -> None:
     header = tmp_path / "a header.h"
     header.write_text("int b;")
     cache.put(Binary(BUILD, b"x", digests([str(header)])))
@@ -225,7 +223,7 @@ def test_entry_cut_short_or_changed_anywhere_is_no_entry(cache: BuildCache, tmp_
 
 
 @pytest.mark.parametrize("record", [b"{", b"[]", b"3", b"\xff"])
-def test_entry_with_a_right_digest_and_no_build_or_another_one_is_no_entry(
+def test_entry_with_a_right_digest_and_no_build_is_no_entry(
     cache: BuildCache, tmp_path: Path, record: bytes
 ) -> None:
     cache.put(BINARY)
@@ -286,9 +284,7 @@ def test_the_binaries_unused_longest_are_removed_first(cache: BuildCache, tmp_pa
     assert [cache.get(key) is not None for key in keys] == [True, False, False, True]
 
 
-def test_cache_lies_in_the_requested_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cache_lies_in_the_asked_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "asked"))
     BuildCache().put(BINARY)
     assert entry(tmp_path / "asked" / "builds").is_file()

@@ -134,9 +134,7 @@ def test_search_runs_on_clean_memory_after_interleaved_kernels(worker: DeviceWor
 
 
 @pytest.mark.parametrize("guilty", ["overruns_far", "overwrites_input"])
-def test_interleaved_kernels_are_measured_anew_where_spoilt(
-    worker: DeviceWorker, guilty: str
-) -> None:
+def test_interleaved_kernels_are_repeated_where_spoilt(worker: DeviceWorker, guilty: str) -> None:
     jobs = [job_of("right"), job_of(guilty), job_of("right")]
     assert not worker.run_interleaved(jobs, Block(rounds=2)).complete
     assert worker.is_spoilt
@@ -155,7 +153,7 @@ def test_data_are_copied_once_for_right_kernels(device: Spoilable, worker: Devic
     assert device.binds == 1
 
 
-def test_device_that_takes_the_data_no_more_is_replaced(
+def test_full_device_is_replaced(
     device: Spoilable, worker: DeviceWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuses(_: object) -> None:
@@ -177,9 +175,7 @@ PAIR = np.dtype([("a", np.float32), ("b", np.int32), ("c", np.int32)])
 @pytest.mark.parametrize("dtype", [*FLOATS, "longdouble", "int8", "uint16", "int64", "bool", PAIR])
 @pytest.mark.parametrize("behind", [False, True])
 @pytest.mark.parametrize("elements", [1, 2, 63])
-def test_farthest_write_is_in_elements(
-    dtype: np.dtype[np.void], behind: bool, elements: int
-) -> None:
+def test_stray_write_is_in_elements(dtype: np.dtype[np.void], behind: bool, elements: int) -> None:
     dtype = np.dtype(dtype)
     zone = zone_content("y", dtype).copy()
     assert zone.shape == (ZONE_BYTES,)

@@ -45,9 +45,7 @@ def driver(nvidia: None, package: str) -> CudaDriver:
     return driver
 
 
-def test_function_keeps_its_module_loaded(
-    stub: StubDriver, driver: CudaDriver, cubin: bytes
-) -> None:
+def test_function_keeps_its_module(stub: StubDriver, driver: CudaDriver, cubin: bytes) -> None:
     function = driver.function(driver.load(cubin), "nothing")
     gc.collect()
     stub.calls()
@@ -173,7 +171,7 @@ TWICE = Launch("twice", (256,), (X.size // 256,), ("x", "y"))
         ([(0, 0, 10**9, 100), (10**9, 100, 0, 0), (0, 0, 0, 0)], None),  # none was read twice
     ],
 )
-def test_clock_is_the_highest_of_cycles_over_time_of_one_multiprocessor(
+def test_clock_is_the_highest_of_one_multiprocessor(
     rows: list[tuple[int, int, int, int]], mhz: float | None
 ) -> None:
     assert clock_of(np.array(rows, np.uint64)) == mhz
@@ -238,7 +236,7 @@ def test_clock_is_unknown_and_not_read_where_the_time_stands_still(
     assert not [call for call in stub.calls() if "_clock" in call]
 
 
-def test_launches_do_not_begin_in_step_with_the_time(
+def test_launches_begin_out_of_step(
     device: CudaDevice, binary: Binary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In step, all of them would take one tick, or all two."""
@@ -279,9 +277,7 @@ def test_gpu_that_raises_its_clock_is_warmed_up_in_rounds_too(
     assert len([call for call in stub.calls() if "cuLaunchKernel twice" in call]) > 8
 
 
-def test_locked_clock_costs(
-    device: CudaDevice, binary: Binary, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_locked_clock(device: CudaDevice, binary: Binary, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_STUB_SM_MHZ", "990")
     first, second = (measure_kernel(device, DATA, job(binary)) for _ in range(2))
     assert first.observed["throttled_samples"] == 5

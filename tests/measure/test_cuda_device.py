@@ -519,9 +519,7 @@ def test_empty_kernel_is_compiled_once_a_host_compiler(device, empty, stub, monk
         (None, "cuLaunchKernel@1:2", "bytes are free; harness holds"),
     ],
 )
-def test_failing_empty_kernel_names_the_cure(
-    result, rule, message, device, empty, fail, monkeypatch
-):
+def test_broken_empty_kernel_names_a_cure(result, rule, message, device, empty, fail, monkeypatch):
     monkeypatch.setenv("NVCC_APPEND_FLAGS", "-arch=sm_75")
     fail(rule)
     with pytest.raises(BackendUnavailable, match=f"(?s){message}"):

@@ -224,9 +224,7 @@ CUDA_SPACE = FAKE_SPACE.replace(
 
 
 @needs_nvcc
-def test_dead_flag_and_unused_macro_share_what_nvcc_makes_of_them_and_a_live_flag_does_not(
-    fake: OpenFake, tmp_path: Path
-) -> None:
+def test_dead_flag_and_unused_macro_share_code_of_nvcc(fake: OpenFake, tmp_path: Path) -> None:
     spec = write_fake(tmp_path, CUDA, CUDA_SPACE)
     local, space = fake(spec, language="cuda", compiler="nvcc", arch="sm_90", hashes=False)
     dead, fast = "extra-device-vectorization", "use_fast_math"

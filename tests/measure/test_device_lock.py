@@ -111,9 +111,7 @@ def test_holder_that_has_not_said_who_it_is_is_another_process(locks: Path) -> N
                 device_locked(backend_of(CPU)).__enter__()
 
 
-def test_unwritable_folder_is_refused_with_advice(
-    locks: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unwritable_folder_is_refused(locks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **more: object) -> None:
         raise OSError(30, "Read-only file system")
 

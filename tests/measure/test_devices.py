@@ -330,9 +330,7 @@ def test_devices_have_names_and_why_they_cannot_be_used(listed: Callable[[], lis
     ]
 
 
-def test_hidden_gpus_are_named(
-    listed: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hidden_gpus(listed: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,0,1")
     assert "  CUDA_VISIBLE_DEVICES=2,0,1 chooses and numbers them" in listed()
 

@@ -316,9 +316,7 @@ def program_of(spec: Spec, value: object) -> Program:
         ('[{mine: {files: packs/*.acf, option: "-X {value}"}}]', "-X {value}"),
     ],
 )
-def test_option_is_the_catalogue_s_or_the_name_s_or_the_space_s(
-    loaded, flags: str, option: str
-) -> None:
+def test_option_is_that_of_the_catalogue_name_or_space(loaded, flags: str, option: str) -> None:
     spec = loaded(f"flags: {{nvcc: {flags}}}")
     flag = next(p for p in spec.parameters if p.role == "flag" and None in p.values)
     assert (flag.option, flag.default) == (option, None)
@@ -344,9 +342,7 @@ def test_files_of_a_catalogue_exclude_each_other(loaded) -> None:
         ("packs/*", ["fast.acf", "link", "slow.acf"]),
     ],
 )
-def test_matching_files_are_there_once(
-    loaded, packs: Path, tmp_path: Path, patterns, names
-) -> None:
+def test_matching_files_are_values(loaded, packs: Path, tmp_path: Path, patterns, names) -> None:
     (packs / "folder").mkdir()
     (tmp_path / "away").write_text("elsewhere")
     (packs / "link").symlink_to(tmp_path / "away")  # followed out of the tree
@@ -549,9 +545,7 @@ def test_compiler_that_reads_a_file_knows_the_option_whatever_it_says_of_the_fil
         ("$file: $(cat $file) is not valid", False),
     ],
 )
-def test_compiler_refuses_an_option_that_it_names(
-    tmp_path: Path, said: str, is_refused: bool
-) -> None:
+def test_compiler_refuses_what_it_names(tmp_path: Path, said: str, is_refused: bool) -> None:
     """The first three are what nvcc 13.0, nvcc 13.5 for sm_90 and nvcc 13.5 say."""
     text = f'case $1 in --controls=*) file=${{1#*=}}; echo "{said}"; exit 1;; esac'
     compiler = ProbedCommand("gcc", script(tmp_path / "gcc", text))

@@ -82,9 +82,7 @@ def test_each_fault_is_its_outcome_and_the_message_names_it(
         assert (worst.argument, worst.index, worst.wrong_count) == ("y", (5,), 1)
 
 
-def test_endless_loop(
-    faults: Spec, opencl: Backend, local: KernelMeasurer, measure: Measure
-) -> None:
+def test_hang(faults: Spec, opencl: Backend, local: KernelMeasurer, measure: Measure) -> None:
     begin = time.monotonic()
     spec = faults.with_measure({"timeout_s": 1})
     with contextlib.closing(KernelMeasurer(spec, opencl, local)) as hasty:
@@ -138,9 +136,7 @@ def test_host_module_that_fails_ends_its_input_and_nothing_else(
     assert found.outcome is Outcome.OK
 
 
-def test_interleaved_measurement_keeps_order_and_a_crash_is_a_failure_of_that_one_alone(
-    faults: Spec, local: KernelMeasurer
-) -> None:
+def test_interleaved_crash_is_the_failure_of_one(faults: Spec, local: KernelMeasurer) -> None:
     names = ("none", "trap", "build_error", "wrong_element", "read_spare")
     configs = [fault(name) for name in names]
     found = local.measure_interleaved(space_of(faults, local), GIVEN, configs, rounds=4)
@@ -168,9 +164,7 @@ def observe(config):
     assert [m.outcome for m in found] == [Outcome.TIMEOUT, Outcome.OK]
 
 
-def test_crash_of_the_only_interleaved_one_is_its_outcome(
-    faults: Spec, local: KernelMeasurer
-) -> None:
+def test_only_interleaved_one_may_crash(faults: Spec, local: KernelMeasurer) -> None:
     space = space_of(faults, local)
     (found,) = local.measure_interleaved(space, GIVEN, [fault("trap")], rounds=2)
     assert found.outcome is Outcome.CRASHED
@@ -202,7 +196,7 @@ def test_empty_kernel_runs_after_the_first_failure_alone(fake_here: OpenFake) ->
         asked.assert_called_once()
 
 
-def test_energy_that_cannot_be_measured_is_a_notice(fake_here: OpenFake, tmp_path: Path) -> None:
+def test_no_energy_is_a_notice(fake_here: OpenFake, tmp_path: Path) -> None:
     assert fake_here()[0].notices == ()
     (notice,) = fake_here(write_fake(tmp_path).with_measure({"energy": True}))[0].notices
     assert notice.startswith("energy is not measured: harness reads it from GPUs with --backend")
@@ -232,7 +226,7 @@ def test_driver_that_refuses_data_is_asked_again_in_a_new_process(fake_here: Ope
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_nothing_interleaved_runs_on_data_that_could_not_be_copied_again(
+def test_nothing_interleaved_runs_on_data_that_could_not_be_copied(
     fake_here: OpenFake, tmp_path: Path, count: int
 ) -> None:
     local, space = fake_here(refused_binds=(1,))

@@ -103,9 +103,7 @@ def test_processes_killed_between_measurements_are_no_outcome(run: Callable[...,
 
 
 @pytest.mark.parametrize("event", ["compile", "launch"])
-def test_processes_killed_at_work_are_no_outcome(
-    run: Callable[..., Run], tmp_path: Path, event: str
-) -> None:
+def test_killed_at_work_is_no_outcome(run: Callable[..., Run], tmp_path: Path, event: str) -> None:
     begun = run(**{f"{event}_s": 0.4})
     begun.measure(0)
     seen = (tmp_path / "journal").read_text().count(event)
@@ -206,9 +204,7 @@ def test_full_disk_ends_the_run_with_one_clear_error(run: Callable[..., Run]) ->
             begun.measure()
 
 
-def test_process_that_cannot_start_is_one_clear_error(
-    run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_process_can_start(run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object, **more: object) -> None:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 

@@ -56,7 +56,7 @@ JOB = fake_job()
 
 
 @pytest.mark.parametrize("kind", ["beside", "module", "package", "namespace", "in path"])
-def test_each_host_module_finds_its_own_helpers_and_its_own_data(
+def test_host_modules_find_their_own_helpers(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))

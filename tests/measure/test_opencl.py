@@ -141,9 +141,7 @@ def test_include_is_looked_for_beside_the_including_file_first(write: Write) -> 
     assert "far" not in inlined(program)
 
 
-def test_include_in_brackets_is_in_the_include_folders(
-    write: Write, compiler: OpenClCompiler
-) -> None:
+def test_include_in_brackets_is_in_those_folders(write: Write, compiler: OpenClCompiler) -> None:
     text = "#include <deep/k.h>\n#include <not_there.h>"
     program = write(text, deep__k="#include <m.h>", deep__m="near", m="far")
     lines = inlined(program).split("\n")
@@ -266,7 +264,7 @@ def test_log_of_a_failed_build_holds_the_compilers_words_alone(compiler: OpenClC
     assert not [line for line in lines if "clBuildProgram" in line or "options" in line]
 
 
-def test_failed_build_is_clean(
+def test_failed_build_leaves_no_file_behind(
     compiler: OpenClCompiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -313,9 +311,7 @@ def test_what_is_missing_says_the_install(monkeypatch: pytest.MonkeyPatch, missi
         usable_devices()[0]
 
 
-def test_a_cpu_with_unpinned_threads_is_another_environment(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_unpinned_threads_are_another_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     name = usable_devices()[0]
     if name.is_gpu:
         pytest.skip("a GPU's driver has no threads to pin")

@@ -144,9 +144,7 @@ def test_process_outlives_the_thread_that_began_it() -> None:
     assert not is_running(pids[0])
 
 
-def test_deadline_waits_for_a_sleeping_machine(
-    child: Child, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_deadline_waits_for_sleepers(child: Child, monkeypatch: pytest.MonkeyPatch) -> None:
     run(child, abs, -1)  # so that it has started
     clock = itertools.chain([0.0], itertools.repeat(3600.0))
     monkeypatch.setattr("harness.measure.process.child.time.time", lambda: next(clock))
@@ -209,9 +207,7 @@ def abandoned(tmp_path: Path) -> Path:
     return folder
 
 
-def test_next_run_removes_a_killed_one_s_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_next_run_removes_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     link = tmp_path / "link"  # as /tmp may be
     link.symlink_to(tmp_path)
     monkeypatch.setattr(tempfile, "tempdir", str(link))
@@ -227,9 +223,7 @@ def test_next_run_removes_a_killed_one_s_folder(
     assert not mine.exists()
 
 
-def test_next_run_ends_what_a_killed_one_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_next_run_ends_what_one_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     (inside := abandoned(tmp_path) / "program").mkdir()
     with subprocess.Popen(["sleep", "60"], cwd=inside) as program, temporary_folder():

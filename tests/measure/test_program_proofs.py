@@ -102,7 +102,7 @@ def beside(time_s: float, process_s: float, *, scatter: float = 0.01) -> Measure
         (1.2, 2.0, True),
     ],
 )
-def test_a_process_must_save_half_of_the_seconds_that_the_program_reports(
+def test_process_must_save_half_of_the_seconds_that_are_reported(
     time_s: float, process_s: float, is_claimed: bool
 ) -> None:
     found = beside(time_s, process_s)

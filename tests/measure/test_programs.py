@@ -307,9 +307,7 @@ def read_s(folder: Path, text: str, how: TimePattern | TimeField) -> float:
         ('{"t":\n "4"}', TimeField(json_field="t", unit="ns"), 4e-9),
     ],
 )
-def test_time_is_read(
-    tmp_path: Path, text: str, how: TimePattern | TimeField, seconds: float
-) -> None:
+def test_time_read(tmp_path: Path, text: str, how: TimePattern | TimeField, seconds: float) -> None:
     assert read_s(tmp_path, text, how) == pytest.approx(seconds, rel=1e-12)
 
 
@@ -466,9 +464,7 @@ def test_time_beyond_that_of_the_process_is_a_failed_launch(measure: Measure) ->
 ENERGY = ("precision: 0}", "precision: 0, energy: true}")
 
 
-def test_energy_of_a_program_is_its_samples(
-    measure: Measure, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_energy_is_of_the_samples(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
     # A processor that takes 3 J between two readings.
     readings = SimpleNamespace(read_j=itertools.count(3.0, 3.0).__next__)
     monkeypatch.setattr(runner, "RaplCounter", lambda: readings)
@@ -476,7 +472,7 @@ def test_energy_of_a_program_is_its_samples(
     assert "energy_j" not in measure("slow").observed, "nobody asked"
 
 
-def test_energy_that_cannot_be_measured_is_a_notice(
+def test_no_energy_is_a_notice(
     here: None, load: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(rapl, "FOLDER", tmp_path)
@@ -576,9 +572,7 @@ def check(run):
         ("early", "check() of check.py raised AssertionError: no time"),
     ],
 )
-def test_function_may_verify_runs(
-    measure: Measure, tmp_path: Path, mode: str, message: str
-) -> None:
+def test_function_may_verify(measure: Measure, tmp_path: Path, mode: str, message: str) -> None:
     (tmp_path / "check.py").write_text(CHECK)
     found = measure(mode, HOST_CHECK)
     assert (message in found.message) if message else (found.outcome is Outcome.OK)
@@ -617,9 +611,7 @@ def test_finalist_that_hangs_spends_its_own_time_alone(here: None, load: Load) -
     assert right.wall_s < hung.wall_s, "its own seconds"
 
 
-def test_finalist_whose_check_hangs_spends_its_own_time(
-    here: None, load: Load, tmp_path: Path
-) -> None:
+def test_hanging_check_spends_its_own_time(here: None, load: Load, tmp_path: Path) -> None:
     hangs = """\
         import time
 

@@ -97,9 +97,7 @@ def test_no_counter_has_a_reason(nvml: Script, changes: dict[str, object], messa
     assert message in str(sensors.no_energy)
 
 
-def test_missing_library_names_the_command_that_installs_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_missing_library_names_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     sensors = gpu()
     assert "Run `pip install nvidia-ml-py`" in str(sensors.no_energy)
@@ -146,9 +144,7 @@ def test_a_machine_without_counters_says_where_they_should_be(tmp_path: Path) ->
         RaplCounter(tmp_path)
 
 
-def test_a_counter_for_root_names_the_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_counter_for_root_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rapl(tmp_path, rapl_0=("package-0", 10))
     read = Path.read_text
 
@@ -311,9 +307,7 @@ def test_energy_costs_launches_only_where_it_is_measured(meter: Meter, energy_s:
     assert len(device.launched) == 5, "one to warm up, and four samples"
 
 
-def test_too_slow_a_host_costs_the_energy_alone(
-    meter: Meter, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_slow_a_host_costs_energy(meter: Meter, monkeypatch: pytest.MonkeyPatch) -> None:
     def too_slow(*_: object) -> None:
         raise HostTooSlow("the device waited in vain")
 

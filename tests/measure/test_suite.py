@@ -146,7 +146,7 @@ def smallest_input(spec: Spec) -> Input:
     return min(spec.inputs, key=lambda problem: math.prod(map(float, problem.values())))
 
 
-def test_default_verifies_on_the_smallest_input_of_the_space_with_all_optimisations(
+def test_default_verifies_on_the_smallest_input_with_all_optimisations(
     case: SuiteCase, optimising_opencl: Backend
 ) -> None:
     spec = spec_of(case)

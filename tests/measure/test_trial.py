@@ -157,9 +157,7 @@ def test_kernel_that_returns_early_where_its_output_holds_numbers_is_wrong() -> 
 
 
 @pytest.mark.parametrize("wrong", range(1, 6))
-def test_result_that_is_wrong_once_is_found_where_all_samples_are_verified(
-    monkeypatch: pytest.MonkeyPatch, wrong: int
-) -> None:
+def test_result_that_is_wrong_once_is_found(monkeypatch: pytest.MonkeyPatch, wrong: int) -> None:
     monkeypatch.setattr(kernel_checks, "CHECK_SHARE", math.inf)
     launches = iter(range(100))
 

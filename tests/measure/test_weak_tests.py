@@ -76,9 +76,7 @@ def found(
         ("2 * x", "float32", "a kernel that does not read w would pass"),
     ],
 )
-def test_weak_test_names_what_would_pass(
-    tmp_path: Path, result: str, dtype: str, weakness: str
-) -> None:
+def test_weak_test_is_named(tmp_path: Path, result: str, dtype: str, weakness: str) -> None:
     assert [text for text in found(tmp_path, result, dtype) if text.startswith(weakness)]
 
 

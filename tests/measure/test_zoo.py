@@ -131,9 +131,7 @@ def test_kernel_that_fakes_speed_is_refused_for_what_it_does(measure: Measure, n
 
 
 @pytest.mark.parametrize("name", HARMLESS)
-def test_kernel_that_relies_on_an_earlier_run_works_in_every_run(
-    measure: Measure, name: str
-) -> None:
+def test_kernel_that_uses_an_earlier_run_works_in_each(measure: Measure, name: str) -> None:
     found = measure(name)
     assert found.outcome is Outcome.OK, found.message
 
@@ -198,7 +196,7 @@ FILLS_REFUSED = {
 }
 
 
-def test_kernel_that_makes_its_result_of_what_an_output_holds_is_refused(
+def test_result_made_of_what_an_output_holds_is_refused(
     local: KernelMeasurer, module_opencl: Backend
 ) -> None:
     spec = load_spec(FILLS)

@@ -198,9 +198,7 @@ def test_program_finds_nothing_at_home_that_an_earlier_run_has_left(
     assert [path.name for path in home.iterdir()] == ["settings_of_user"]
 
 
-def test_default_without_its_home_folder_says_how(
-    open_zoo: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_default_without_its_home_folder(open_zoo: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/user")
     text = SPACE.replace("default: honest", "default: honest_home")
     with (
@@ -210,9 +208,7 @@ def test_default_without_its_home_folder_says_how(
         measure_in(*opened)("honest")
 
 
-def test_home_folder_holds_what_desktops_keep(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_home_folder_is_of_desktops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", "/home/user/.cache")
     found = building.home_variables(tmp_path)

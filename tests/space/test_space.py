@@ -342,7 +342,7 @@ def test_a_launch_must_fit_the_device_whether_the_space_says_so_or_not(tmp_path:
          "change X, or"),
     ],
 )  # fmt: skip
-def test_a_launch_that_is_too_large_or_of_no_group_is_illegal_on_a_device(
+def test_launch_that_is_too_large_or_of_no_group_is_illegal(
     group: tuple[str, ...], grid: str, printed: str
 ) -> None:
     parameters = [parameter("X", (16, 64)), parameter("Y", (1, 8))]

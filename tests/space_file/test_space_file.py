@@ -196,9 +196,7 @@ def test_what_is_over_a_limit_is_unparsed(folder: Path, monkeypatch: pytest.Monk
         load(folder, "# " + "x" * 1000)
 
 
-def test_many_inputs_are_read_by_libyaml_alone(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_inputs_are_read_by_libyaml(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(yaml.scanner.Scanner, "fetch_more_tokens")  # PyYAML's own, which is slow
     listed = "".join(f"    - {{n: {n}}}\n" for n in range(1, 5_001))
     head = WHOLE[: WHOLE.index("inputs:")]
