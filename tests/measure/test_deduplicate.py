@@ -36,16 +36,11 @@ def ok(a: int, b: int = 0, read: tuple[str, ...] | None = (), **changes: Any) ->
     return dataclasses.replace(found, **changes)
 
 
-def found_for(
-    measured: Measurement,
-    asked: Config,
-    built: Build | None = None,
-    launches: tuple[Launch, ...] = LAUNCH,
-) -> Measurement | None:
+def found_for(measured: Measurement, asked: Config, **own: Any) -> Measurement | None:
     """What one measurement is to a configuration."""
     equal = EqualCode()
     equal.add(measured, LAUNCH)
-    return equal.find(asked, built or build(), launches)
+    return equal.find(asked, own.get("built", build()), own.get("launches", LAUNCH))
 
 
 # ----------------------------------------------------------------------- what is the same
@@ -53,7 +48,7 @@ def found_for(
 
 def test_equal_code_that_is_launched_alike_shares_the_samples_and_names_their_origin() -> None:
     own = build(key="1" * 64)
-    found = found_for(ok(1, observed={"occupancy": 0.5}), config(2), own)
+    found = found_for(ok(1, observed={"occupancy": 0.5}), config(2), built=own)
     assert (found.config, found.build, found.wall_s) == (config(2), own, 0.0)
     assert found.shared_with == config(1).digest
     assert found.timing == ok(1).timing

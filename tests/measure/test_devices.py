@@ -15,8 +15,7 @@ from harness.core.errors import BackendUnavailable, UsageError
 from harness.measure import choose as measure_choose
 from harness.measure import devices
 from harness.measure.choose import with_cuda_compiler
-from harness.measure.cuda import gpus
-from harness.measure.cuda import gpus as cuda
+from harness.measure.cuda import gpus as cuda_gpus
 from harness.measure.cuda.gpus import NVCC, NVRTC, CudaGpu
 from harness.measure.devices import Backend, choose, choose_devices, choose_one
 from harness.measure.kernels.device_process import device_locked
@@ -44,9 +43,9 @@ def machine(monkeypatch: pytest.MonkeyPatch):
                 raise BackendUnavailable(no_cuda)
             return gpus
 
-        monkeypatch.setattr(cuda, "usable_gpus", usable_gpus)
+        monkeypatch.setattr(cuda_gpus, "usable_gpus", usable_gpus)
         monkeypatch.setattr("harness.measure.devices.first_usable", lambda arch: "nvcc")
-        monkeypatch.setattr(cuda, "describe_package", lambda: "cuda-bindings 13.0")
+        monkeypatch.setattr(cuda_gpus, "describe_package", lambda: "cuda-bindings 13.0")
         monkeypatch.setattr(opencl, "list_devices", lambda: list(devices))
 
     return made
@@ -289,8 +288,11 @@ OLD = replace(H100, ordinal=2, name="Tesla K40", uuid="GPU-ac", bus_id="0000:0A:
 
 
 @pytest.fixture
-def inventory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A machine with three GPUs, of which nvcc does not know the last, and a CPU."""
+def listed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> Callable[[], list[str]]:
+    """Returns the lines that the command prints on a machine with three GPUs, of which nvcc does
+    not know the last, and a CPU."""
 
     def first_usable(arch: str) -> None:
         if arch == "sm_35":
@@ -298,17 +300,12 @@ def inventory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(gpus, "load_driver", lambda: None)
-    monkeypatch.setattr(gpus, "require_driver", lambda: None)
-    monkeypatch.setattr(gpus, "list_gpus", lambda: (H100, EQUAL, OLD))
+    for name in ("load_driver", "require_driver"):
+        monkeypatch.setattr(cuda_gpus, name, lambda: None)
+    monkeypatch.setattr(cuda_gpus, "list_gpus", lambda: (H100, EQUAL, OLD))
     monkeypatch.setattr(devices, "first_usable", first_usable)
     monkeypatch.setattr(opencl, "list_devices", lambda: [CPU])
     devices._why_unusable.cache_clear()
-
-
-@pytest.fixture
-def listed(inventory: None, capsys: pytest.CaptureFixture[str]) -> Callable[[], list[str]]:
-    """Returns the lines that the command prints."""
 
     def lines() -> list[str]:
         assert list_devices.main([]) == 0
@@ -354,7 +351,7 @@ def test_machine_without_a_driver_or_a_device_says_why(
     def missing() -> None:
         raise BackendUnavailable("no NVIDIA driver")
 
-    monkeypatch.setattr(gpus, "require_driver", missing)
+    monkeypatch.setattr(cuda_gpus, "require_driver", missing)
     monkeypatch.setattr(opencl, "list_devices", list)
     lines = listed()
     assert lines[:3] == ["cuda", "  cannot be used: no NVIDIA driver", "opencl"]

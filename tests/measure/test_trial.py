@@ -339,21 +339,19 @@ def off_by_one_place(x: Array, y: Array) -> None:
     y[...] = np.nextafter(2 * x, np.float32(np.inf))
 
 
-def beside_twin(
-    kernel: str, twin: str = "twice", must_repeat: bool = False, **kernels: Kernel
-) -> Measurement:
+def beside_twin(kernel: str, twin: str, repeats: bool = False, **kernels: Kernel) -> Measurement:
     """A kernel measured with a twin, which runs another kernel."""
     device = FakeDevice(kernels=KERNELS | {"near": off_by_one_place} | kernels)
     device.bind(DATA.arguments)
     other = fake_job(twin)
-    standard = Twin(Config({"A": 0}), other.binary, other.launches, must_repeat)
+    standard = Twin(Config({"A": 0}), other.binary, other.launches, repeats)
     case = dataclasses.replace(DATA, twin_outputs={})
     return measure_kernel(device, case, fake_job(kernel, twin=standard))
 
 
 def test_output_within_the_tolerance_must_still_be_the_twin_s_bit_for_bit() -> None:
     assert beside_twin("near", twin="near").observed[BIT_EXACT] == 1
-    found = beside_twin("near")
+    found = beside_twin("near", "twice")
     assert found.outcome is Outcome.WRONG_RESULT
     assert "compared with the same configuration without flags: y[" in found.message
 
@@ -382,7 +380,7 @@ def test_twin_that_does_not_repeat_itself_says_nothing_or_fails_where_it_must() 
     found = beside_twin("near", "unsteady", unsteady=unsteady)
     assert found.outcome is Outcome.OK
     assert found.observed[BIT_EXACT] == 0
-    found = beside_twin("near", "unsteady", must_repeat=True, unsteady=unsteady)
+    found = beside_twin("near", "unsteady", repeats=True, unsteady=unsteady)
     assert found.outcome is Outcome.LAUNCH_FAILED
     assert "two runs of the kernel differ in their bits" in found.message
 

@@ -45,17 +45,16 @@ kernel void weighted(global const float *x, global const float *w, global float 
 """
 
 
+EACH = Tolerance()
+
+
 def found(
-    folder: Path,
-    result: str,
-    dtype: str = "float32",
-    more: str = "",
-    tolerance: Tolerance | None = None,
+    folder: Path, result: str, dtype: str = "float32", more: str = "", within: Tolerance = EACH
 ) -> list[str]:
     """The weaknesses of a host module whose reference is this result."""
     path = folder / "host.py"
     path.write_text(HOST.format(result=result, dtype=dtype) + more)
-    return list(weak.weak_tests(GIVEN, make_kernel_data(path, GIVEN), tolerance or Tolerance()))
+    return list(weak.weak_tests(GIVEN, make_kernel_data(path, GIVEN), within))
 
 
 @pytest.mark.parametrize(
@@ -81,8 +80,7 @@ def test_weak_test_is_named(tmp_path: Path, result: str, dtype: str, weakness: s
 
 
 def test_zeros_that_the_tolerance_of_the_space_lets_pass_are_named(tmp_path: Path) -> None:
-    tolerance = Tolerance(atol=1e-6)
-    first, *_ = found(tmp_path, "1e-7 * x * w", tolerance=tolerance)
+    first, *_ = found(tmp_path, "1e-7 * x * w", within=Tolerance(atol=1e-6))
     assert first == "a kernel that writes zeros to y would pass. Lower atol, or scale the data"
     assert not found(tmp_path, "1e-7 * x * w")
 

@@ -6,9 +6,10 @@ They were written after what is published of agents and of tuned programs that c
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from harness.core.errors import HostModuleError
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.programs import building
 from harness.measure.programs.measurer import ProgramMeasurer
-from harness.measure.programs.sandbox import Bounds, CommandResult, run_command
+from harness.measure.programs.sandbox import CommandResult, run_command
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import load_spec
 from harness.stats.interleaved import is_shown
@@ -47,15 +48,9 @@ def open_zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
     """Opens a space that runs the programs for real, on a clock that only `spend` moves."""
     clock = tmp_path / "clock"
 
-    def clocked(
-        words: Sequence[str],
-        folder: Path,
-        outputs: Path,
-        bounds: Bounds,
-        variables: Mapping[str, str],
-    ) -> CommandResult:
+    def clocked(*words: Any) -> CommandResult:
         clock.write_text("")
-        result = run_command(words, folder, outputs, bounds, variables)
+        result = run_command(*words)
         spent_s = sum(map(float, clock.read_text().split()))
         return dataclasses.replace(result, wall_s=spent_s, cpu_s=spent_s)
 
