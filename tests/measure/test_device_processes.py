@@ -12,12 +12,10 @@ from typing import Any
 
 import pytest
 
-import harness
-from harness.core.records import Config, Input, Outcome
+from harness.core.records import Outcome
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.results.view import Results, read_results, the_one
-from harness.space import ConstrainedSpace
-from harness.space_file import Spec, load_spec
+from harness.space_file import Spec
 from harness.tuning.devices import DevicePool
 from tests.helpers.fake_kernels import write_fake
 from tests.helpers.fakes import FAKE_SPACE, FakeBackend, read_journal
@@ -27,20 +25,6 @@ from tests.helpers.replays import opened
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-MVMUL = f"""\
-name: mvmul
-kernel: {{function: mvmul, source: {ROOT}/kernels/mvmul.cl, host: {ROOT}/kernels/mvmul.py}}
-parameters:
-  THRD: {{values: [256], role: launch, default: 256}}
-  LU: {{type: integer, min: 1, max: 2, default: 1}}
-  X_CACHE: {{values: [0, 1], role: choice, default: 1}}
-launch: {{group: [sqrt(THRD), sqrt(THRD)], grid: ["ceil_div(m, sqrt(THRD))", 1]}}
-inputs:
-  features: [m, n]
-  values: [{{m: 33, n: 101}}, {{m: 101, n: 33}}, {{m: 64, n: 64}}]
-verify: {{rtol: 1.0e-5, atol: 0.0}}
-measure: {{repeats: 3, min_repeats: 2}}
-"""
 INPUTS = ", ".join(f"{{n: {n}}}" for n in range(4, 10))
 
 
@@ -118,28 +102,3 @@ def test_ctrl_c_ends_the_processes_of_all_devices_at_once(tmp_path: Path) -> Non
     results = the_one(read_results([str(database)]))
     assert len(results.rows) >= 6
     assert {row.measurement.outcome for row in results.rows} == {Outcome.OK}
-
-
-def test_two_parts_of_a_cpu_measure_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("pyopencl")
-    if len(os.sched_getaffinity(0)) < 2:
-        pytest.skip("the processor has one core, which cannot be divided")
-    monkeypatch.setenv("HARNESS_CPU_PARTS", "2")
-    space = tmp_path / "mvmul.yaml"
-    space.write_text(MVMUL)
-
-    def tuned(device: str) -> set[tuple[Input, Config, Outcome]]:
-        database = tmp_path / f"{device[-1]}.db"
-        found = harness.tune(space, device=device, database=database, test_limit=4, progress=False)
-        assert len(found.inputs) == 3
-        rows = [row.measurement for row in the_one(read_results([str(database)])).rows]
-        return {(m.input, m.config, m.outcome) for m in rows}
-
-    spec = load_spec(space)
-    every = {
-        (problem, config, Outcome.OK)
-        for problem in spec.inputs
-        for config in ConstrainedSpace.of(spec, problem, None)
-    }
-    assert tuned("all") == every
-    assert tuned("0:1") == every
