@@ -73,10 +73,15 @@ def found(
         ),
         ("np.sort(x + w > 0) + np.arange(n)", "int32", "the outputs of other data would pass"),
         ("2 * x", "float32", "a kernel that does not read w would pass"),
+        ("x * w", "float32", ""),
+        ("x > w", "bool_", ""),
+        ("np.where(x > w, x - w, np.nan)", "float32", ""),
+        ("100 * x * w // 1", "int32", ""),
     ],
 )
 def test_weak_test_is_named(tmp_path: Path, result: str, dtype: str, weakness: str) -> None:
-    assert [text for text in found(tmp_path, result, dtype) if text.startswith(weakness)]
+    named = found(tmp_path, result, dtype)
+    assert any(text.startswith(weakness) for text in named) if weakness else not named
 
 
 def test_zeros_that_the_tolerance_of_the_space_lets_pass_are_named(tmp_path: Path) -> None:
@@ -97,19 +102,6 @@ def test_data_that_no_seed_changes_are_named(tmp_path: Path) -> None:
         "arguments() makes the same arrays for every seed, so a kernel that keeps results of "
         "earlier data would pass. Use its `rng`"
     ]
-
-
-@pytest.mark.parametrize(
-    ("result", "dtype"),
-    [
-        ("x * w", "float32"),
-        ("x > w", "bool_"),
-        ("np.where(x > w, x - w, np.nan)", "float32"),
-        ("100 * x * w // 1", "int32"),
-    ],
-)
-def test_test_that_shows_all_work_is_not_mentioned(tmp_path: Path, result: str, dtype: str) -> None:
-    assert not found(tmp_path, result, dtype)
 
 
 def test_reference_that_takes_no_data_of_two_seeds_says_nothing(tmp_path: Path) -> None:
