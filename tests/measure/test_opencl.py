@@ -205,7 +205,7 @@ NO_VECTOR = r"c, is float2, .* passes {}; .* np\.void\("
         (F, FITTING | {"a": np.int32(3)}, r"3 of f, a, is float, .* passes int32"),
         (F, FITTING | {"y": np.zeros(16)}, r"y, is float\*, .* passes float64"),
         (VECTORS, COMPLEX | {"c": np.float32(1)}, NO_VECTOR.format("float32")),
-        (VECTORS, COMPLEX | {"c": THREE}, NO_VECTOR.format("structure")),
+        (VECTORS, COMPLEX | {"c": THREE}, NO_VECTOR.format("structure of 12 bytes")),
         (VECTORS, COMPLEX | {"c": np.array([1, 2], np.float32)}, NO_VECTOR.format("an array")),
         (launch_of("large"), {"y": Y}, r"needs 16,777,216 bytes.*device has [\d,]+"),
         (launch_of("neighbours"), WITH_N, r"parameter 2 .* needs a size: .*shared"),

@@ -247,15 +247,13 @@ def test_folder_that_cannot_be_made_is_one_clear_error_and_not_replaced(
 
 # ------------------------------------------------------------------------------- killed parents
 
+SLEEPS = 'subprocess.run(["sleep", "600"], start_new_session=True)'
 DRIVER = """
 import itertools, subprocess
 from harness.measure.process.child import Child
 from harness.measure.programs.sandbox import end_programs_when_terminated
 
 class Worker:
-    def __init__(self):
-        end_programs_when_terminated()
-
     def work(self):
         {work}
 
@@ -269,7 +267,7 @@ def main():
 @pytest.mark.parametrize(
     ("work", "count"),
     [
-        ('subprocess.run(["sleep", "600"], start_new_session=True)', 2),
+        (f"end_programs_when_terminated(); {SLEEPS}", 2),
         ("sum(itertools.repeat(0))", 1),  # never back in Python, as a kernel that hangs
     ],
 )
@@ -282,7 +280,10 @@ def test_killed_parent_leaves_nothing_behind(tmp_path: Path, work: str, count: i
         left = descendants(parent.pid)
         time.sleep(0.5)  # the work has begun
         parent.kill()
-    assert until(lambda: not any(map(is_running, left)))
+    ended = until(lambda: not any(map(is_running, left)))
+    for pid in filter(is_running, left):
+        os.kill(pid, signal.SIGKILL)
+    assert ended
     assert any(f.name.startswith(f"harness-run-{parent.pid}-") for f in tmp_path.iterdir())
 
 
