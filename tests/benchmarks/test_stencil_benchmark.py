@@ -33,6 +33,7 @@ from tests.helpers.stencil_kernels import made_times
 COMMAND = ["--programs", "gradient", "srad1", "--sizes", "32", "--count", "5", "--repeats", "1"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PREDICTORS)
 def test_predictors_generalise_to_other_programs(name: str) -> None:
     found = judged(PREDICTORS[name], made_times(programs=3))
@@ -52,6 +53,7 @@ def test_the_predicted_program_is_not_training_data() -> None:
     assert (before == after).all()
 
 
+@pytest.mark.slow
 def test_the_published_predictor_sees_the_features_of_the_paper_only() -> None:
     table = made_times()
     before = leave_one_program_out(pca_knn, table)["score"]
@@ -69,6 +71,7 @@ def test_runs_are_counted_until_one_is_within_a_tenth_of_the_best() -> None:
     assert runs_at_random(true) == pytest.approx(drawn)
 
 
+@pytest.mark.slow
 def test_campaigns_are_measured_and_judged(
     opencl: Backend, tmp_path: Path, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,

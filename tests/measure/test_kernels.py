@@ -258,6 +258,7 @@ def test_interleaved_data_that_does_not_fit_again_is_nobodys_failure(
         assert [m.outcome for m in found] == [Outcome.OK] * 3
 
 
+@pytest.mark.slow
 def test_survivors_that_are_lost_together_again_have_that_outcome(fake: OpenFake) -> None:
     # One takes three launches, of which none hurts; two take six.
     local, space = fake(lives=5)

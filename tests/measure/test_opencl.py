@@ -292,6 +292,7 @@ OpenClDevice(name).load(OpenClCompiler(name).compile(Program(text, (), ())))
 """
 
 
+@pytest.mark.slow
 def test_pocl_keeps_its_code_in_our_cache(tmp_path: Path) -> None:
     # PoCL looks for its folder once a process.
     environment = {name: v for name, v in os.environ.items() if name != "POCL_CACHE_DIR"}

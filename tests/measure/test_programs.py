@@ -885,6 +885,7 @@ def test_check_counts_the_builds_of_a_program_by_their_results(
     assert "not compiled: 1 x " in text
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 def test_matrix_product_program_verifies_itself(tmp_path: Path) -> None:
     """A fake of CUDA's runtime runs it on the CPU. Its fourth kernel needs barriers; 37 is no

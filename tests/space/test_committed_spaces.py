@@ -52,6 +52,7 @@ def test_four_inputs_of_a_transpose_have_more_than_4_million_elements(name: str)
     assert sum(size > 2**22 for size in sizes) == sum(size > 4_000_000 for size in sizes) == 4
 
 
+@pytest.mark.slow
 def test_configurations_of_mvmul_and_reduction_verify(opencl: Backend) -> None:
     mvmul, small = of_gadapt("mvmul").with_measure(SHORT), Input({"m": 19, "n": 516})
     configs = map(dict, ConstrainedSpace.of(mvmul, small, None, "opencl"))
@@ -109,6 +110,7 @@ def test_samples_of_the_authors_are_legal_designs_of_kmeans_swap() -> None:
     assert {space.why_illegal(sample) for sample in samples} == {None}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CORNERS)
 def test_corner_between_powers_of_two_verifies(name: str, opencl: Backend) -> None:
     corner, problem = CORNERS[name]
@@ -116,6 +118,7 @@ def test_corner_between_powers_of_two_verifies(name: str, opencl: Backend) -> No
     assert found.outcome is Outcome.OK, found.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("y", [2, 3, 5, 8])
 def test_sums_of_a_body_are_added_whatever_the_number_of_threads(y: int, opencl: Backend) -> None:
     (found,) = measured(of_starchart("nbody"), opencl, Input({"n": 100}), {"X": 16, "Y": y})

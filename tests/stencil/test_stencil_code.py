@@ -284,6 +284,7 @@ def _three(x: np.ndarray) -> np.ndarray:
 # ----------------------------------------------------------------------------------------- nvcc
 
 
+@pytest.mark.slow
 def test_variants_of_all_stencils_compile_for_sm_90_without_a_warning() -> None:
     try:
         nvcc = Nvcc("sm_90")

@@ -75,6 +75,7 @@ def explored(stencil: Path, folder: Path, size: int, count: int, *more: str) -> 
     return load_spec(folder / f"{stencil.stem}.yaml")
 
 
+@pytest.mark.slow
 def test_the_documented_stencil_is_explored_tuned_and_analysed(
     documented: Path, own: Path, tmp_path: Path, opencl: Backend, capsys: pytest.CaptureFixture[str]
 ) -> None:
