@@ -161,7 +161,7 @@ class Twin:
     binary: Binary
     launches: tuple[Launch, ...]
     must_repeat: bool
-    name: str
+    name: str = "the same configuration without flags"
 
     def is_run_by(self, binary: Binary, launches: tuple[Launch, ...]) -> bool:
         """Say whether these launches are the twin's own, of the same machine code."""

@@ -223,11 +223,10 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         """Return the configuration whose outputs must be equal bit for bit, where one must."""
         if not self._spec.is_bit_exact(self._backend.compiler):
             return None
-        name, other = "the default", space.canonical(space.default)
-        if not self._spec.needs_default_bits:
-            absent = {p.name: p.default for p in space.parameters if p.role == "flag"}
-            name = "the same configuration without flags"
-            other = space.canonical(Config({**config, **absent}))
+        name = "the default" if self._spec.needs_default_bits else Twin.name
+        absent = {p.name: p.default for p in space.parameters if p.role == "flag"}
+        without_flags = Config({**config, **absent})
+        other = space.canonical(space.default if name != Twin.name else without_flags)
         if other == config:
             return None
         try:
