@@ -44,5 +44,5 @@ def test_dispatch_keeps_the_value_that_suits_all_inputs_best(tmp_path: Path) -> 
 
 
 def test_only_parameters_may_be_the_same(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="`BLOK` is not a parameter; .*BLOCK"):
+    with pytest.raises(SpecError, match=r"`BLOK` is not a parameter; .*BLOCK"):
         make_spec(tmp_path, small_space(BLOCKS_AND_TILES, 8, more=SAME.replace("BLOCK", "BLOK")))
