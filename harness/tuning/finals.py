@@ -36,7 +36,11 @@ FINAL_OCCASIONS = 6
 
 def final_seeds(state: State, problem: Input) -> tuple[int, ...]:
     """Return the seed of the data on each occasion of an input's finals."""
-    seed = state.data_seed(problem)
+    return seeds_of(state.data_seed(problem))
+
+
+def seeds_of(seed: int) -> tuple[int, ...]:
+    """Return the seed of the data on each occasion of finals, from the first one."""
     return (seed,) * (FINAL_OCCASIONS // 2) + (seed + DATA_SETS,) * (FINAL_OCCASIONS // 2)
 
 
