@@ -170,6 +170,13 @@ class DispatchOptions(Options):
         "a workload: learn and judge by how often its inputs come, and say how many calls the "
         "tuned range covers (docs/explanation/dispatch.md)",
     )
+    format: str | None = option(
+        TEXT,
+        None,
+        "also write the choice as tables by M, which vLLM and Hugging Face's kernels read "
+        "(docs/howto/tables_for_vllm.md)",
+        choices=("vllm",),
+    )
     seed: int = option(
         whole(0, 2**32 - 1, "2^32 - 1"), None, "seed of the folds and trees (default 0)", default=0
     )
