@@ -7,8 +7,6 @@ beyond each end of the tuned range holds the best single configuration for what 
 
 from __future__ import annotations
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
