@@ -42,7 +42,7 @@ _RISK = 0.05
 
 
 @dataclass
-class Leaf:
+class CheckedLeaf:
     """A leaf of the choice, as far as the space has inputs in it: what it chooses, and what was
     measured of them. Where another configuration is significantly faster, `loss` says by how much,
     and `faster` is this one. `failure` is a measurement of the choice that failed."""
@@ -99,7 +99,7 @@ class Rechecked:
     tuned."""
 
     spec: Spec
-    leaves: Sequence[Leaf]
+    leaves: Sequence[CheckedLeaf]
     tuned_on: str
     measured_on: str
 
@@ -186,15 +186,17 @@ def _space(options: DispatchOptions, shipped: ModuleType) -> Spec:
     return spec
 
 
-def _leaves(shipped: ModuleType, spec: Spec) -> Mapping[tuple[int, int], Leaf]:
+def _leaves(shipped: ModuleType, spec: Spec) -> Mapping[tuple[int, int], CheckedLeaf]:
     """Sort the inputs of the space by the leaf of the tree and the configuration that is chosen."""
-    leaves: dict[tuple[int, int], Leaf] = {}
+    leaves: dict[tuple[int, int], CheckedLeaf] = {}
     for problem in spec.inputs:
         values = tuple(problem[name] for name in shipped.FEATURES)
         index = shipped._choose(values)
         if index >= 0:
             chosen = Config(shipped.PORTFOLIO[index])
-            leaves.setdefault((shipped._row(*values), index), Leaf(chosen)).inputs.append(problem)
+            leaves.setdefault((shipped._row(*values), index), CheckedLeaf(chosen)).inputs.append(
+                problem
+            )
     return leaves
 
 
@@ -202,7 +204,7 @@ def _measured(
     measurer: Measurer,
     spec: Spec,
     portfolio: Sequence[Mapping[str, Value]],
-    leaf: Leaf,
+    leaf: CheckedLeaf,
     problem: Input,
 ) -> Interleaved:
     """Measure what is legal of the portfolio, and the default; a choice that is illegal failed."""

@@ -17,7 +17,7 @@ from harness.report.findings import Findings
 from harness.results.view import Results, read_results, the_one
 from tests.helpers.replays import BLOCKS_AND_TILES, FormulaMeasurer, make_spec, ran, small_space
 
-SPACE = small_space(BLOCKS_AND_TILES + ", ROWS: {values: [1, 2, 4, 8], default: 1}", 8, 16)
+SPACE = small_space(BLOCKS_AND_TILES + ", UNROLL: {values: [1, 2, 4, 8], default: 1}", 8, 16)
 
 
 def time_s(problem: Input, config: Config) -> float:

@@ -90,7 +90,7 @@ def bits_of(arrays: Mapping[str, Array]) -> float:
     """Return a digest of arrays, a whole number from 1 to 2^48 that a float holds exactly."""
     digest = hashlib.sha256()
     for name in sorted(arrays):
-        digest.update(_bytes_of(arrays[name]))
+        digest.update(_bytes_of(arrays[name]).data)
     return float(1 + int.from_bytes(digest.digest()[:6], "little"))
 
 
