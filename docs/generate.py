@@ -21,7 +21,6 @@ from harness.commands.run import make_parser, model_of
 from harness.core.records import Outcome, StopReason
 from harness.dispatch import document as dispatcher
 from harness.results.schema import STAGES, VERSION, metadata
-from harness.search.techniques import OFFERED, OWN
 from harness.space_file import program_model
 
 PAGES = Path(__file__).parent
@@ -84,13 +83,11 @@ def versions() -> Iterator[str]:
 
 
 def words(which: str) -> Iterator[str]:
-    """List the words that a column, or an option, may have."""
+    """List the words that a column, or a key, may have."""
     lists: dict[str, Any] = {
         "stages": STAGES,
         "outcomes": [outcome.value for outcome in Outcome],
         "stops": [reason.value for reason in StopReason],
-        "own_techniques": [own.name for own in OWN],
-        "opentuner_techniques": OFFERED,
         "dtypes": get_args(program_model.Dtype),
     }
     yield ", ".join(f"`{word}`" for word in lists[which])
