@@ -47,9 +47,7 @@ def commands() -> Iterator[str]:
             long = max(action.option_strings, key=len, default="").strip("-").replace("-", "_")
             argument = f"{action.dest}{'=False' * (action.const is False)}"
             is_renamed = command in ("check", "tune") and long not in ("", argument)
-            value = action.metavar or ("|".join(action.choices) if action.choices else "")
-            value = value or (action.dest.upper() if action.nargs != 0 else "")
-            name = f"{'/'.join(action.option_strings)} {value}".strip()
+            name = "/".join(action.option_strings) or action.metavar or "|".join(action.choices)
             names.append(f"`{name}`" + f" (Python: `{argument}`)" * is_renamed)
         yield f"- **`{command}`**: {summary}{': ' * bool(names)}{', '.join(names)}"
 

@@ -70,7 +70,7 @@ def test_every_key_is_on_its_page(page: str, models: list[type[BaseModel]]) -> N
 def test_each_message_of_the_troubleshooting_is_written_somewhere() -> None:
     page = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
     messages = re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE)
-    assert len(messages) > 30
+    assert len(messages) > 15
     written = "\n".join(_texts(ROOT / "harness"))
     for message in messages:
         for part in message.split("..."):
