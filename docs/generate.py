@@ -47,7 +47,8 @@ def commands() -> Iterator[str]:
             long = max(action.option_strings, key=len, default="").strip("-").replace("-", "_")
             argument = f"{action.dest}{'=False' * (action.const is False)}"
             is_renamed = command in ("check", "tune") and long not in ("", argument)
-            name = "/".join(action.option_strings) or action.metavar or "|".join(action.choices)
+            value = action.metavar or "|".join(action.choices or [action.dest.upper()])
+            name = "/".join(action.option_strings) or value
             names.append(f"`{name}`" + f" (Python: `{argument}`)" * is_renamed)
         yield f"- **`{command}`**: {summary}{': ' * bool(names)}{', '.join(names)}"
 
