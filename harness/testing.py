@@ -1,9 +1,12 @@
-"""What every backend's compiler and device must do.
+"""Contract tests, with pytest, for those who write a backend: what its compiler and device must do.
 
-class TestMine(DeviceContract, CompilerContract):
+A test module inherits them, after `pytest.register_assert_rewrite("harness.testing")`:
+
+class TestMine(CompilerContract, DeviceContract):
     @pytest.fixture(scope="class")
-    def backend(self) -> ExampleBackend:
-        return ExampleBackend(MyCompiler(), MyDevice, TEXT)
+    @classmethod
+    def backend(cls) -> ExampleBackend:
+        return ExampleBackend(MyCompiler(), MyDevice, SOURCE_OF_TWICE)
 """
 
 from __future__ import annotations
@@ -96,12 +99,14 @@ class DeviceContract:
     """Tests of a device: a subclass, or its module, has the fixture `backend`."""
 
     @pytest.fixture(scope="class")
-    def opened(self, backend: ExampleBackend) -> Device:
+    @classmethod
+    def opened(cls, backend: ExampleBackend) -> Device:
         """The device."""
         return backend.open_device()
 
     @pytest.fixture(scope="class")
-    def binary(self, backend: ExampleBackend) -> Binary:
+    @classmethod
+    def binary(cls, backend: ExampleBackend) -> Binary:
         """The kernel `twice`."""
         return backend.build()
 

@@ -1,10 +1,4 @@
-"""What a dispatcher's code must do in every language.
-
-class TestMine(FormatContract):
-    @pytest.fixture(scope="class")
-    def write(self) -> Write:
-        return write_in_my_language
-"""
+"""Dispatchers choose as their programs do, in every language; a new one is a FormatContract."""
 
 from __future__ import annotations
 
@@ -135,7 +129,8 @@ class FormatContract:
 
 class TestPython(FormatContract):
     @pytest.fixture(scope="class")
-    def write(self) -> Write:
+    @classmethod
+    def write(cls) -> Write:
         return lambda made, _: {name: _of_module(python_of(d)) for name, d in made.items()}
 
     def test_a_choice_without_times_has_no_shortlist(self) -> None:
@@ -165,10 +160,11 @@ class TestC(FormatContract):
     compiler = ("cc", "-std=c99")
 
     @pytest.fixture(scope="class")
-    def write(self) -> Write:
+    @classmethod
+    def write(cls) -> Write:
         def write_headers(made: Mapping[str, Dispatcher], folder: Path) -> dict[str, WrittenChoice]:
             headers = {name: c_header(dispatcher) for name, dispatcher in made.items()}
-            library = compiled(folder, headers, self.compiler)
+            library = compiled(folder, headers, cls.compiler)
             return {name: _of_library(library, dispatcher) for name, dispatcher in made.items()}
 
         return write_headers

@@ -27,7 +27,8 @@ kernel void twice(global const float *x, global float *y) {
 
 class TestOpenCl(CompilerContract, DeviceContract):
     @pytest.fixture(scope="class")
-    def backend(self) -> ExampleBackend:
+    @classmethod
+    def backend(cls) -> ExampleBackend:
         name = usable_devices()[0]
         return ExampleBackend(OpenClCompiler(name), lambda: OpenClDevice(name), OPENCL_TWICE)
 
@@ -38,7 +39,8 @@ class TestCuda(DeviceContract):
         scope="class",
         params=[BINDINGS, pytest.param(PYCUDA, marks=[pytest.mark.pycuda, needs_pycuda])],
     )
-    def backend(self, request: pytest.FixtureRequest) -> Iterator[ExampleBackend]:
+    @classmethod
+    def backend(cls, request: pytest.FixtureRequest) -> Iterator[ExampleBackend]:
         with pytest.MonkeyPatch.context() as patch:
             request.getfixturevalue("nvidia")
             patch.setenv(PACKAGE, request.param)
@@ -48,7 +50,8 @@ class TestCuda(DeviceContract):
 @needs_nvcc
 class TestNvcc(CompilerContract):
     @pytest.fixture(scope="class")
-    def backend(self) -> ExampleBackend:
+    @classmethod
+    def backend(cls) -> ExampleBackend:
         return ExampleBackend(Nvcc("sm_90"), FakeDevice, CUDA_TWICE)
 
 
@@ -58,5 +61,6 @@ class TestFake(CompilerContract, DeviceContract):
     test_reads_around_an_array_spoil_the_result = None
 
     @pytest.fixture(scope="class")
-    def backend(self) -> ExampleBackend:
+    @classmethod
+    def backend(cls) -> ExampleBackend:
         return ExampleBackend(FakeCompiler(), FakeDevice, "kernel twice")
