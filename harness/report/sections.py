@@ -18,6 +18,7 @@ from harness.display.inputs import (
     times_note,
 )
 from harness.display.sections import (
+    bits_section,
     by_input_section,
     energy_section,
     failures_section,
@@ -50,6 +51,7 @@ def sections(findings: Findings) -> Iterator[Section | None]:
         yield from choice_sections(findings.across or findings.why_no_choice, findings.default)
         yield by_input(findings)
         yield failures_section(findings.results, findings.default)
+        yield bits_section(findings.bits)
         yield from _explained(findings, findings.explanation, "slowdown")
         yield _roofline(findings)
         yield energy_section(findings.energies, findings.default)

@@ -21,6 +21,7 @@ from harness.display.across import choice_sections
 from harness.display.formats import make_console
 from harness.display.inputs import print_inputs
 from harness.display.sections import (
+    bits_section,
     energy_section,
     failures_section,
     front_section,
@@ -122,6 +123,7 @@ def _print(console: Console, results: Results, title: str, options: AnalyseOptio
     print_lines(console, [*lines, *([""] if lines else [])])
     print_section(console, failures_section(results, default))
     measured_sections = (
+        bits_section(findings.bits),
         roofline_section(findings.reports),
         energy_section(findings.energies, default),
         front_section(findings.energies, default),
