@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     from harness.space_file import Spec
     from harness.tuning import Campaign
 
+_ENDED_EARLY = (
+    "the session ended early: all measurements are kept; open it again with the same arguments "
+    "to continue"
+)
+
 
 @contextmanager
 def session(space: str | Path | Spec | None = None, **arguments: Any) -> Iterator[Session]:
@@ -35,9 +40,7 @@ def session(space: str | Path | Spec | None = None, **arguments: Any) -> Iterato
     with naming_arguments(TuneOptions), ExitStack() as opened:
         check_options(options)
         if options.validate is not None or options.parallelism not in (None, 1):
-            raise UsageError(
-                "a session has one test at a time; leave out --validate, --parallelism"
-            )
+            raise UsageError("a session tests one at a time; leave out --validate, --parallelism")
         # Here, since OpenTuner and others take seconds to load.
         from harness.api.request import read_request
         from harness.api.results import TuneResults
@@ -54,8 +57,7 @@ def session(space: str | Path | Spec | None = None, **arguments: Any) -> Iterato
         try:
             yield asked
         except BaseException:
-            display.warn("the session ended early: all measurements are kept; open it again with "
-                         "the same arguments to continue")  # fmt: skip
+            display.warn(_ENDED_EARLY)
             raise
         finally:
             asked.has_ended = True
@@ -182,11 +184,9 @@ class Session:
         campaign, count = self._campaign, len(self.inputs)
         number = self.inputs.index(problem) + 1
         prepared = campaign.searching.prepared(problem, list(self._begun))
-        title, steps = (
-            f"[{number}/{count}] {problem}",
-            prepared.space.budget(prepared.plan.test_limit),
-        )
-        campaign.display.begin_stage(title, steps, min(steps, len(prepared.known)))
+        steps = prepared.space.budget(prepared.plan.test_limit)
+        stored = min(steps, len(prepared.known))
+        campaign.display.begin_stage(f"[{number}/{count}] {problem}", steps, stored)
         options = dataclasses.replace(campaign.options.numbered(number, count), stop_at=None)
         search = self._searches.enter_context(open_search(prepared, options))
         campaign.runs[problem] = search.run_id
