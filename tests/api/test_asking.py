@@ -33,8 +33,8 @@ def opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., An
     def open_session(measurer: FormulaMeasurer, **arguments: Any) -> Any:
         devices = {"": measurer}, "a test"
         monkeypatch.setattr("harness.api.session.open_measurers", lambda *_: devices)
-        chosen = {"database": tmp_path / "r.db", "test_limit": 8, "progress": False} | arguments
-        return harness.session(space, **chosen)
+        chosen = {"database": "r.db", "test_limit": 8, "progress": False} | arguments
+        return harness.session(space, **chosen | {"database": tmp_path / chosen["database"]})
 
     return open_session
 
@@ -82,7 +82,7 @@ def test_the_same_code_continues_after_it_was_interrupted(
     def drive(measurer: FormulaMeasurer, name: str) -> list[Config]:
         """Ask and make up configurations in turn, on two inputs in turn."""
         proposed = []
-        with opening(measurer, database=Path(name), technique=["auto"]) as s:
+        with opening(measurer, database=name, technique=["auto"]) as s:
             for block in (16, 32, 64, 128):
                 for problem in s.inputs:
                     proposed.append(s.ask(problem))
@@ -95,7 +95,7 @@ def test_the_same_code_continues_after_it_was_interrupted(
     killed, rest = FormulaMeasurer(stop_after=stops_after), FormulaMeasurer()
     with pytest.raises(KeyboardInterrupt):
         drive(killed, "cut.db")
-    with opening(rest, database=Path("cut.db")) as s:
+    with opening(rest, database="cut.db") as s:
         stored = set(killed.asked)
         while (config := s.ask(FIRST)) is not None:
             assert (FIRST, config) not in stored
@@ -117,7 +117,7 @@ def test_what_cannot_be_measured_is_refused_with_the_reason(opening: Callable[..
         ):
             with pytest.raises(harness.HarnessError, match=reason):
                 s.measure(config)
-        with pytest.raises(harness.HarnessError, match="m=1, n=1.* no input of the session"):
+        with pytest.raises(harness.HarnessError, match=r"m=1, n=1.* no input of the session"):
             s.ask({"m": 1, "n": 1})
         with pytest.raises(harness.HarnessError, match="BLOCK=17"):
             s.nearest({"BLOCK": 17})
