@@ -53,6 +53,7 @@ class Campaign(State):
         self.best_after: dict[Input, dict[int, Measurement | None]] = {}  # by tests
         self._failed_defaults: dict[Input, Outcome] = {}
         self._first_tests: list[tuple[float, float]] = []  # when each ended, seconds of samples
+        self._decides = False  # what is measured; in a session its caller does
         self._warned: set[str] = {*self.pool.notices}
 
     def note(self, progress: Progress) -> None:
@@ -71,7 +72,8 @@ class Campaign(State):
 
         The first input builds what the others use again.
         """
-        if len(self._first_tests) == _FIRST_TESTS or self.pool.is_shared:
+        is_known = len(self._first_tests) == _FIRST_TESTS
+        if is_known or self.pool.is_shared or not self._decides:
             return
         timing = progress.measurement.timing
         own_s = sum(timing.samples_s) if timing else 0.0
@@ -175,6 +177,7 @@ class Campaign(State):
     def run(self) -> list[InputReport]:
         """Run all stages, and report each input; each measurement is stored when it ends."""
         command = self.begin()
+        self._decides = True
         if self.plan.target is None:
             self.searching.run()
         else:
