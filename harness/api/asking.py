@@ -156,6 +156,11 @@ class Session:
 
     def _whole(self, config: Mapping[str, Any]) -> Config:
         """Complete a configuration with defaults; other optimisers give numbers of numpy."""
+        if not isinstance(config, Mapping):
+            raise UsageError(
+                f"a configuration is a mapping of parameters to values, but got {config!r}; ask() "
+                "returns None where all is tested"
+            )
         default = self._campaign.space(self.input).default
         plain = {n: v.item() if isinstance(v, np.generic) else v for n, v in config.items()}
         try:

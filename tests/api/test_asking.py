@@ -75,35 +75,32 @@ def test_what_the_caller_makes_up_is_measured_stored_and_learnt_from(
     assert (rows["outcome"] == "build_failed").sum() == 1
 
 
-@pytest.mark.parametrize("stops_after", [1, 5, 9])
+@pytest.mark.parametrize("stops_after", [1, 14, 26])
 def test_the_same_code_continues_after_it_was_interrupted(
     opening: Callable[..., Any], stops_after: int
 ) -> None:
-    def drive(measurer: FormulaMeasurer, name: str) -> list[Config]:
-        """Ask and make up configurations in turn, on two inputs in turn."""
-        proposed = []
-        with opening(measurer, database=name, technique=["auto"]) as s:
-            for block in (16, 32, 64, 128):
+    def drive(measurer: FormulaMeasurer, name: str) -> list[tuple[Input, Config]]:
+        """Ask and make up configurations in turn, on two inputs in turn; return what was asked."""
+        asked = []
+        with opening(measurer, database=name, test_limit=40) as s:
+            for tile in (1, 2, 3, 4, 6, 8):
                 for problem in s.inputs:
-                    proposed.append(s.ask(problem))
-                    s.measure(proposed[-1])
-                    s.measure({"BLOCK": block})
-        return proposed
+                    s.measure({"BLOCK": 64, "TILE": tile, "DEPTH": tile}, problem)
+                    for _ in range(2):
+                        asked.append((problem, s.ask()))
+                        s.measure(asked[-1][1])
+        return asked
 
-    whole = FormulaMeasurer()
-    proposed = drive(whole, "whole.db")
+    proposed = drive(FormulaMeasurer(), "whole.db")
     killed, rest = FormulaMeasurer(stop_after=stops_after), FormulaMeasurer()
     with pytest.raises(KeyboardInterrupt):
         drive(killed, "cut.db")
-    with opening(rest, database="cut.db") as s:
-        stored = set(killed.asked)
-        while (config := s.ask(FIRST)) is not None:
-            assert (FIRST, config) not in stored
-            s.measure(config)
+    again = drive(rest, "cut.db")
+    stored = set(killed.asked)
     assert not stored & set(rest.asked), "nothing is measured twice"
-    asked_first = [c for p, c in rest.asked if p == FIRST]
-    left = [c for c in proposed[::2] if (FIRST, c) not in stored]
-    assert asked_first[0] == left[0], "the search goes on where it was"
+    left = [config for problem, config in proposed if problem == FIRST]
+    left = [config for config in left if (FIRST, config) not in stored]
+    assert again[0] == (FIRST, left[0]), "the search goes on where it was"
 
 
 def test_what_cannot_be_measured_is_refused_with_the_reason(opening: Callable[..., Any]) -> None:
@@ -114,6 +111,7 @@ def test_what_cannot_be_measured_is_refused_with_the_reason(opening: Callable[..
             ({"BLOCKS": 16}, "`BLOCKS` is not a parameter"),
             ({"BLOCK": 17}, "BLOCK=17 is not one of its values"),
             ({"BLOCK": [16]}, "BLOCK must be a bool"),
+            (None, "a mapping of parameters to values, but got None"),
         ):
             with pytest.raises(harness.HarnessError, match=reason):
                 s.measure(config)
