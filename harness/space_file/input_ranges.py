@@ -87,6 +87,11 @@ class FeatureRange(StrictModel):
         return self.multiple_of is not None or all(type(end) is int for end in self.ends)
 
     @property
+    def may_be_odd(self) -> bool:
+        """Whether it is a range of whole numbers, of which some are odd."""
+        return self.choices is None and self.is_whole and (self.multiple_of or 1) % 2 == 1
+
+    @property
     def _multiples(self) -> range:
         (low, high), step = self.ends, self.multiple_of or 1
         return range(math.ceil(low / step) * step, math.floor(high / step) * step + 1, step)
@@ -180,7 +185,7 @@ def draw_unseen(
     """
     features = list(inputs[0])
     ranges = {name: given.get(name) or _spanned([p[name] for p in inputs]) for name in features}
-    sized = [name for name in features if ranges[name].choices is None and ranges[name].is_whole]
+    sized = [name for name in features if ranges[name].may_be_odd]
     largest, found = max(map(_size, inputs)), list[Input]()
 
     def draw(wanted: int, has_shape: Callable[[Sequence[Any]], bool]) -> None:
