@@ -206,6 +206,11 @@ class KernelVerify(Verify):
         "the same configuration without compiler flags; by default so for flags of a catalogue "
         "that change no values, and else `reference`",
     )
+    bits: Literal["default"] | None = Field(
+        default=None,
+        description="`default`: besides reference(), the output must equal that of the default "
+        "configuration bit for bit",
+    )
 
 
 class Measure(StrictModel):
@@ -291,6 +296,11 @@ class Search(StrictModel):
     )
     test_limit: StrictInt = Field(
         default=100, ge=1, le=10**9, description="configurations measured per input at most"
+    )
+    same_on_all_inputs: list[Name] = Field(
+        default_factory=list,
+        description="parameters that have the same value on every input, such as those that change "
+        "the order of a sum: the value that suits all inputs best",
     )
 
 
