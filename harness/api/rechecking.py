@@ -193,10 +193,8 @@ def _leaves(shipped: ModuleType, spec: Spec) -> Mapping[tuple[int, int], Checked
         values = tuple(problem[name] for name in shipped.FEATURES)
         index = shipped._choose(values)
         if index >= 0:
-            chosen = Config(shipped.PORTFOLIO[index])
-            leaves.setdefault((shipped._row(*values), index), CheckedLeaf(chosen)).inputs.append(
-                problem
-            )
+            leaf = CheckedLeaf(Config(shipped.PORTFOLIO[index]))
+            leaves.setdefault((shipped._row(*values), index), leaf).inputs.append(problem)
     return leaves
 
 
