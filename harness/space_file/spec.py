@@ -23,7 +23,8 @@ from harness.space_file.baselines import Baseline
 from harness.space_file.compiler import CompilersModel
 from harness.space_file.document import located
 from harness.space_file.flags import Notice, SelectedFlags
-from harness.space_file.model import LaunchPlan, Measure, Search, Verify
+from harness.space_file.input_ranges import FeatureRange
+from harness.space_file.model import LaunchPlan, Measure, Search, Verify, Work
 from harness.space_file.parameters import Parameter
 from harness.space_file.program import ProgramPlan
 
@@ -62,12 +63,15 @@ class Spec:
     verify: Verify = field(default_factory=Verify)
     measure: Measure = field(default_factory=Measure)
     search: Search = field(default_factory=Search)
+    work: Work | None = None
     host_text: str = field(default="", repr=False)
     program: ProgramPlan | None = None
     compilers: CompilersModel = field(default_factory=CompilersModel)
     baselines: tuple[Baseline, ...] = ()
     selected_flags: Mapping[str, SelectedFlags] = field(default_factory=dict)  # by compiler
     notices: tuple[Notice, ...] = ()  # about the flags, for the user
+    ranges: Mapping[str, FeatureRange] = field(default_factory=dict)  # of features, where given
+    where: Expression | None = None  # the condition that inputs from them meet
 
     def files_of(self, config: Mapping[str, Value]) -> tuple[FlagFile, ...]:
         """Return the files that the flags of a configuration pass to the compiler.
