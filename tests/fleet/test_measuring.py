@@ -118,12 +118,6 @@ def test_the_environment_and_notices_are_the_workers(
         assert local.notices == remote.notices
 
 
-def test_several_configurations_run_interleaved_on_a_worker(faults: Spec, remote: Measurer) -> None:
-    space, configs = space_of(faults, remote), [fault("none"), fault("wrong_element")]
-    found = remote.measure_interleaved(space, GIVEN, configs, 3)
-    assert [each.outcome for each in found] == [Outcome.OK, Outcome.WRONG_RESULT]
-
-
 def _raise(error: Exception) -> Garble:
     def fail(_: object) -> None:
         raise error

@@ -140,13 +140,6 @@ def test_device_keeps_copies(opened: Device) -> None:
     np.testing.assert_array_equal(opened.read("a"), np.ones(4))
 
 
-def test_written_array_replaces_the_bound_one(device: Device) -> None:
-    device.write("y", X)
-    np.testing.assert_array_equal(device.read("y"), X)
-    device.write("y", np.repeat(X, 2)[::2] + 1)
-    np.testing.assert_array_equal(device.read("y"), X + 1)
-
-
 def test_part_of_an_array_is_read_flat(opened: Device) -> None:
     opened.bind({"a": np.arange(12, dtype=np.int64).reshape(3, 4)})
     assert opened.read("a", slice(3, 6)).tolist() == [3, 4, 5]
@@ -207,14 +200,6 @@ def test_launches_run_in_order_and_their_times_add_up(device: Device, binary: Bi
     onwards = replace(LAUNCH, arguments=("y", "x"))
     assert 0 < device.launch(module, [LAUNCH, onwards]) < 10
     np.testing.assert_array_equal(device.read("x"), 4 * X)
-
-
-def test_module_outlives_a_new_binding(device: Device, binary: Binary) -> None:
-    module = device.load(binary)
-    device.launch(module, [LAUNCH])
-    device.bind({"x": X + 1, "y": np.zeros_like(X)})
-    device.launch(module, [LAUNCH])
-    np.testing.assert_array_equal(device.read("y"), 2 * (X + 1))
 
 
 WRONG = {
@@ -279,12 +264,6 @@ def test_build_goes_by_the_programs_key_under_the_compiler(compiling: Kit) -> No
     assert build.compiler == identity == compiling.compiler.identity
     assert build.compile_s > 0
     assert not build.cached
-
-
-def test_equal_programs_give_equal_binaries(compiling: Kit) -> None:
-    one, other = compiling.build(), compiling.build()
-    assert one.data == other.data
-    assert one.build.binary_sha256 == other.build.binary_sha256
 
 
 def test_refused_program_fails_with_the_compilers_log(compiling: Kit) -> None:

@@ -134,6 +134,7 @@ def test_failed_build_is_not_repeated_in_a_run(fake_here: OpenFake, tmp_path: Pa
     assert [what for what, _, _ in read_journal(tmp_path / "journal")] == ["compile"]
 
 
+@pytest.mark.slow
 def test_right_kernel_is_not_blamed_for_a_process_that_others_spoilt(fake: OpenFake) -> None:
     # Four launches a configuration: each second one dies in the process of the one before.
     measurer, space = fake(lives=6)
@@ -245,21 +246,6 @@ def test_key_changes_with_what_decides_the_build(change: dict[str, object]) -> N
     assert PROGRAM.key("compiler 2") != KEY
 
 
-def test_two_processes_that_write_one_key_do_no_harm(cache: BuildCache, tmp_path: Path) -> None:
-    writers = []
-    for byte in range(2):
-        if not (pid := os.fork()):
-            for _ in range(200):
-                cache.put(Binary(BUILD, bytes([byte]) * 100_000))
-                found = cache.get(KEY)
-                if found is None or len(set(found.data)) > 1:
-                    os._exit(1)  # it is half-written
-            os._exit(0)
-        writers.append(pid)
-    assert [os.waitpid(pid, 0)[1] for pid in writers] == [0, 0]
-    assert len(list(tmp_path.rglob("*"))) == 2, "the folder, and in it one entry"
-
-
 def test_folder_or_entry_that_cannot_be_written_says_what_to_set(
     cache: BuildCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -282,9 +268,3 @@ def test_the_binaries_unused_longest_are_removed_first(cache: BuildCache, tmp_pa
     cache.get(keys[0])  # used now
     cache.trim(2 * size_bytes)
     assert [cache.get(key) is not None for key in keys] == [True, False, False, True]
-
-
-def test_cache_lies_in_the_asked_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "asked"))
-    BuildCache().put(BINARY)
-    assert entry(tmp_path / "asked" / "builds").is_file()

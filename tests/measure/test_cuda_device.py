@@ -6,7 +6,6 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +21,7 @@ from harness.core.kernel_name import reference_lines
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import DEVICE_UUID, Build
 from harness.measure.bound import ZONE_BYTES
-from harness.measure.cuda.bindings import BindingsDriver, CudaDriver, SharedWords
+from harness.measure.cuda.bindings import BindingsDriver
 from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.gpus import BINDINGS, PACKAGE, PYCUDA, list_gpus, require_cooperative
 from harness.measure.cuda.nvcc import Nvcc
@@ -390,27 +389,6 @@ def test_hosts_work_is_in_no_time_once_each_function_has_run(count, device, modu
     first_s, *others_s = [device.launch(module, [ADD] * count) for _ in range(3)]
     assert first_s > count * 20e-6
     assert others_s == pytest.approx([count * KERNEL_NS * 1e-9] * 2)
-
-
-@pytest.fixture
-def shared(monkeypatch: pytest.MonkeyPatch) -> list[SharedWords]:
-    """The words that drivers share with devices from now on."""
-    words = list[SharedWords]()
-    for driver in (BindingsDriver, PyCudaDriver):
-
-        def noted(self: CudaDriver, count: int, share: Any = driver.share_words) -> SharedWords:
-            words.append(share(self, count))
-            return words[-1]
-
-        monkeypatch.setattr(driver, "share_words", noted)
-    return words
-
-
-def test_kernel_that_writes_to_our_words_changes_no_later_time(shared, device, module, slow_host):
-    device.launch(module, [ADD])
-    for words in shared:
-        words.words[:] = 2**63
-    assert device.launch(module, [ADD]) == pytest.approx(KERNEL_NS * 1e-9)
 
 
 def test_device_waits_for_part_of_many_launches_since_its_queue_is_finite(device, module, stub):

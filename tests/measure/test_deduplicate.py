@@ -131,14 +131,6 @@ def test_equal_code_is_launched_once_an_input(fake: OpenFake, tmp_path: Path) ->
     assert launches(tmp_path) > launched
 
 
-def test_wrong_result_is_shared(fake: OpenFake, tmp_path: Path) -> None:
-    local, space = fake(write_fake(tmp_path, host=FAKE_HOST.replace("2 *", "3 *")))
-    found = [local.measure(space, FOUR, v(value), None) for value in (1, 2)]
-    assert [m.outcome for m in found] == [Outcome.WRONG_RESULT] * 2
-    assert [m.shared_with for m in found] == [None, v(1).digest]
-    assert found[0].worst_element == found[1].worst_element
-
-
 def test_finalists_are_measured_each_for_itself(fake: OpenFake) -> None:
     local, space = fake()
     local.measure(space, FOUR, v(1), None)
