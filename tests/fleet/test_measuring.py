@@ -5,12 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +35,6 @@ from tests.helpers.planted import FAULTS, GIVEN, fault, space_of, until
 
 pytest.importorskip("distributed")
 
-from harness.fleet.cluster import WorkerLost
 
 ROOT = Path(__file__).parents[2]
 Garble = Callable[[Any], Any]
@@ -269,33 +266,6 @@ def test_a_machine_without_a_device_offers_programs(monkeypatch: pytest.MonkeyPa
 
 
 # -------------------------------------------------------------------------- processes that fail
-
-
-@pytest.mark.slow
-def test_a_worker_that_is_frozen_is_lost_and_used_again_when_it_goes_on(
-    faults: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("harness.fleet.cluster._SILENT_S", 5.0)
-    with (
-        local_workers(0) as local,
-        worker_process(local.scheduler_address, "0:0", tmp_path) as worker,
-        _fleet(faults, local.scheduler_address) as fleet,
-        ThreadPoolExecutor(1) as threads,
-    ):
-        (measurer,) = fleet.measurers.values()
-        space = space_of(faults, measurer)
-        assert measurer.measure(space, GIVEN, fault("none"), None).timing
-        worker.send_signal(signal.SIGSTOP)
-        waiting = threads.submit(measurer.measure, space, GIVEN, fault("none", 16), None)
-        assert isinstance(waiting.exception(60), WorkerLost)
-        assert fleet.joined() == {}
-        assert until(lambda: not fleet._used), "it has noticed as well"
-        worker.send_signal(signal.SIGCONT)
-        found: dict[str, Measurer] = {}
-        assert until(lambda: bool(found.update(fleet.joined()) or found))
-        (again,) = found.values()
-        assert again.measure(space, GIVEN, fault("none", 16), None).timing
-        fleet.close()
 
 
 @pytest.mark.slow
