@@ -213,16 +213,14 @@ def test_a_worker_builds_runs_and_verifies_a_program_without_the_users_files(
         space: Space = ConstrainedSpace.of(spec, given, measurer.limits, measurer.compiler)
         measurer.recall(given, [])
         measurer.expect(space, [_mode("right"), _mode("broken")])
-        found = {
-            mode: measurer.measure(space, given, _mode(mode), None)
-            for mode in ("right", "wrong", "fails", "broken")
-        }
+        modes = "right", "wrong", "fails", "broken"
+        found = {mode: measurer.measure(space, given, _mode(mode), None) for mode in modes}
         outcomes = [each.outcome.value for each in found.values()]
         assert outcomes == ["ok", "wrong_result", "crashed", "build_failed"]
         assert "not sum3" in found["wrong"].message
         assert "no such mode" in found["broken"].message
-        modes = [_mode("right"), _mode("wrong")]
-        pair = measurer.measure_interleaved(space, Input({"n": 4}), modes, 2)
+        both = [_mode("right"), _mode("wrong")]
+        pair = measurer.measure_interleaved(space, Input({"n": 4}), both, 2)
         assert [each.outcome for each in pair] == [Outcome.OK, Outcome.WRONG_RESULT]
         assert measurer.environment.fingerprint == here
         assert fitted_to(spec, measurer) == fitted
