@@ -21,16 +21,10 @@ from harness.measure.devices import Backend
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.space import ConstrainedSpace
 from harness.space.constrained import make_program
-from harness.space_file import Spec, load_spec
+from harness.space_file import load_spec
 from tests.helpers.fake_kernels import FIVE, FOUR, OpenFake, write_fake
 from tests.helpers.fakes import FakeBackend, read_journal
 from tests.helpers.planted import FAULTS, GIVEN, space_of
-
-
-@pytest.fixture
-def edited(tmp_path: Path) -> Path:
-    """A copy of the faults that may be edited."""
-    return Path(shutil.copytree(FAULTS, tmp_path / "faults"))
 
 
 def measured_anew(folder: Path, opencl: Backend) -> tuple[Measurement, bool]:
@@ -42,7 +36,11 @@ def measured_anew(folder: Path, opencl: Backend) -> tuple[Measurement, bool]:
     return found, not found.build.cached
 
 
-def test_second_run_compiles_nothing_until_something_changes(edited: Path, opencl: Backend) -> None:
+def test_second_run_compiles_nothing_until_something_changes(
+    tmp_path: Path, opencl: Backend
+) -> None:
+    edited = Path(shutil.copytree(FAULTS, tmp_path / "faults"))
+
     def change(name: str, old: str, new: str) -> None:
         text = (edited / name).read_text()
         assert old in text
@@ -68,11 +66,6 @@ def test_second_run_compiles_nothing_until_something_changes(edited: Path, openc
     assert not measured_anew(edited, opencl)[1], "an absent flag is no flag: the old build"
     change("faults.cl", "y = 2 x", "y = 2 * x")
     assert measured_anew(edited, opencl)[1] is True
-
-
-@pytest.fixture
-def fake_spec(tmp_path: Path) -> Spec:
-    return write_fake(tmp_path)
 
 
 def overlaps(journal: Path) -> int:
@@ -141,9 +134,9 @@ def test_right_kernel_is_not_blamed_for_a_process_that_others_spoilt(fake: OpenF
 
 
 @pytest.mark.usefixtures("fake_processes")
-def test_device_that_cannot_be_opened_is_unavailable(fake_spec: Spec) -> None:
+def test_device_that_cannot_be_opened_is_unavailable(tmp_path: Path) -> None:
     with pytest.raises(BackendUnavailable, match=r"the opencl device died of SIGABRT.*clinfo"):
-        KernelMeasurer(fake_spec, _Aborting("opencl", "opencl", "a fake"))
+        KernelMeasurer(write_fake(tmp_path), _Aborting("opencl", "opencl", "a fake"))
 
 
 class _Aborting(FakeBackend):
@@ -155,9 +148,10 @@ class _Aborting(FakeBackend):
 
 
 @pytest.mark.usefixtures("fake_processes")
-def test_compiler_that_dies_is_a_failed_build(fake_spec: Spec) -> None:
-    space = ConstrainedSpace.of(fake_spec, FOUR, None, "opencl")
-    program = make_program(fake_spec, space, space.default, "opencl")
+def test_compiler_that_dies_is_a_failed_build(tmp_path: Path) -> None:
+    spec = write_fake(tmp_path)
+    space = ConstrainedSpace.of(spec, FOUR, None, "opencl")
+    program = make_program(spec, space, space.default, "opencl")
     builds = BuildQueue(_Aborting("opencl", "opencl", "a fake"), "it dies")
     try:
         for _ in range(2):

@@ -29,11 +29,6 @@ pytestmark = pytest.mark.gpu
 NOTHING = 'extern "C" __global__ void nothing(float *z) { z[threadIdx.x] = 1.0f; }'
 
 
-@pytest.fixture(scope="module")
-def cubin(nvidia: None) -> bytes:
-    return Nvcc(list_gpus()[0].arch).compile(Program(NOTHING, (), ())).data
-
-
 @pytest.fixture
 def driver(nvidia: None, package: str) -> CudaDriver:
     driver = load_driver()
@@ -42,7 +37,8 @@ def driver(nvidia: None, package: str) -> CudaDriver:
     return driver
 
 
-def test_function_keeps_its_module(stub: StubDriver, driver: CudaDriver, cubin: bytes) -> None:
+def test_function_keeps_its_module(stub: StubDriver, driver: CudaDriver) -> None:
+    cubin = Nvcc(list_gpus()[0].arch).compile(Program(NOTHING, (), ())).data
     function = driver.function(driver.load(cubin), "nothing")
     gc.collect()
     stub.calls()

@@ -21,11 +21,9 @@ from harness.core.kernel_name import reference_lines
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import DEVICE_UUID, Build
 from harness.measure.bound import ZONE_BYTES
-from harness.measure.cuda.bindings import BindingsDriver
 from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.gpus import BINDINGS, PACKAGE, PYCUDA, list_gpus, require_cooperative
 from harness.measure.cuda.nvcc import Nvcc
-from harness.measure.cuda.pycuda import PyCudaDriver
 from harness.measure.cuda.stream import HELD_AT_ONCE, LIMIT_NS
 from harness.measure.devices import Backend, choose_one
 from harness.measure.trial.verify import NAN
@@ -368,24 +366,16 @@ def test_binary_of_a_later_toolkit_names_the_cure(driver, is_older, device, stub
 KERNEL_NS = 1_500
 
 
-@pytest.fixture
-def slow_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kernels of KERNEL_NS, each launched by a host that is busy for longer than that."""
-    monkeypatch.setenv("CUDA_STUB_KERNEL_NS", str(KERNEL_NS))
-    for driver in (BindingsDriver, PyCudaDriver):
-        monkeypatch.setattr(driver, "launch", late(driver.launch))
+@pytest.mark.parametrize("count", [1, 300])
+def test_hosts_work_is_in_no_time_once_each_function_has_run(count, device, module, monkeypatch):
+    launch = type(device.driver).launch
 
-
-def late(launch: Callable[..., None]) -> Callable[..., None]:
-    def launched(*arguments: object) -> None:
+    def launched_late(*arguments: object) -> None:
         time.sleep(20e-6)
         launch(*arguments)
 
-    return launched
-
-
-@pytest.mark.parametrize("count", [1, 300])
-def test_hosts_work_is_in_no_time_once_each_function_has_run(count, device, module, slow_host):
+    monkeypatch.setenv("CUDA_STUB_KERNEL_NS", str(KERNEL_NS))
+    monkeypatch.setattr(type(device.driver), "launch", launched_late)
     first_s, *others_s = [device.launch(module, [ADD] * count) for _ in range(3)]
     assert first_s > count * 20e-6
     assert others_s == pytest.approx([count * KERNEL_NS * 1e-9] * 2)

@@ -53,15 +53,6 @@ def reference(arguments):
 
 
 @pytest.fixture
-def documented(tmp_path: Path) -> Path:
-    """Write the example stencil of docs/howto/tune_a_stencil.md."""
-    page = read_page("docs/howto/tune_a_stencil.md")
-    path = tmp_path / "smooth.py"
-    path.write_text(blocks(page, "python")[0].text)
-    return path
-
-
-@pytest.fixture
 def own(tmp_path: Path) -> Path:
     path = tmp_path / "ring.py"
     path.write_text(OWN)
@@ -77,8 +68,11 @@ def explored(stencil: Path, folder: Path, size: int, count: int, *more: str) -> 
 
 @pytest.mark.slow
 def test_the_documented_stencil_is_explored_tuned_and_analysed(
-    documented: Path, own: Path, tmp_path: Path, opencl: Backend, capsys: pytest.CaptureFixture[str]
+    own: Path, tmp_path: Path, opencl: Backend, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    documented = tmp_path / "smooth.py"
+    page = read_page("docs/howto/tune_a_stencil.md")
+    documented.write_text(blocks(page, "python")[0].text)
     folder, smaller = tmp_path / "new", tmp_path / "smaller"
     explored(documented, smaller, 64, 3)
     explored(documented, folder, 128, 40)
