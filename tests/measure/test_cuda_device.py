@@ -17,7 +17,6 @@ from harness.core.errors import (
     LaunchFailed,
     OutOfDeviceMemory,
 )
-from harness.core.kernel_name import reference_lines
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import DEVICE_UUID, Build
 from harness.measure.bound import ZONE_BYTES
@@ -45,15 +44,6 @@ extern "C" __global__ void twice(const float *x, float *y) {
     __syncthreads();
     y[threadIdx.x] = tile[threadIdx.x] + fixed[threadIdx.x];
 }
-"""
-TEMPLATE = """\
-namespace lib {
-template <typename T, int N> __global__ void twice(const T *x, T *y) {
-    int i = blockIdx.x * N + threadIdx.x;
-    y[i] = x[i] + x[i];
-}
-}
-__global__ void narrow(float *z) { z[threadIdx.x] = 1.0f; }
 """
 ONES = np.ones(64, np.float32)
 ARGUMENTS = {"x": ONES, "y": ONES, "z": np.zeros(64, np.float32), "n": np.int32(64)}
@@ -92,19 +82,6 @@ class TestOnAnyDevice:
         wanted = rf"{most + 4:,} bytes of shared memory .* \(1,024 static, .* device has {most:,}"
         with pytest.raises(LaunchFailed, match=wanted):
             gpu.launch(gpu.load(kernels), [launch])
-        assert gpu.healthy
-
-    def test_kernels_without_c_linkage_are_found_by_name(self, gpu):
-        name = "lib::twice<float, 16 * 4>"
-        text = TEMPLATE + "\n".join(reference_lines([name]))
-        module = gpu.load(Nvcc(list_gpus()[0].arch).compile(Program(text, (), ())))
-        gpu.bind({"x": ONES, "y": np.zeros(64, np.float32)})
-        gpu.launch(module, [Launch(name, (64,), (1,), ("x", "y"))])
-        np.testing.assert_array_equal(gpu.read("y"), 2 * ONES)
-        gpu.launch(module, [Launch("narrow", (64,), (1,), ("y",))])
-        assert gpu.read("y").sum() == 64
-        with pytest.raises(LaunchFailed, match=r"`twice` is not in .*`lib::twice<float, 64>"):
-            gpu.launch(module, [Launch("twice", (64,), (1,), ("x", "y"))])
         assert gpu.healthy
 
     @pytest.mark.parametrize(

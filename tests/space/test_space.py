@@ -146,8 +146,7 @@ def test_what_cannot_be_computed_is_not_legal_and_says_with_which_values() -> No
 # ------------------------------------------------------------------------------- drawing
 
 
-@pytest.mark.parametrize("excluded", [10, 55])
-@pytest.mark.parametrize("count", [2, 20])
+@pytest.mark.parametrize(("excluded", "count"), [(10, 2), (55, 20)])
 def test_samples_are_uniform_among_what_is_not_excluded(excluded: int, count: int) -> None:
     checked, rng = small(), random.Random(count)
     legal = list(checked)
@@ -276,13 +275,6 @@ def test_distance_is_the_relative_step_on_scales_and_one_elsewhere() -> None:
 
 def on_device(spec: Spec, limits: DeviceLimits | None, compiler: str | None = None) -> Space:
     return ConstrainedSpace.of(spec, spec.inputs[0], limits, compiler)
-
-
-def test_the_default_is_every_parameter_at_its_default(tmp_path: Path) -> None:
-    spec = make_spec(tmp_path, FLAGGED)
-    assert on_device(spec, None).default == Config({"BLOCK": 64, "TILE": 1})
-    with_flag = {"BLOCK": 64, "TILE": 1, "maxrregcount": None}
-    assert on_device(spec, None, "nvcc").default == Config(with_flag)
 
 
 def test_flags_of_other_compilers_stay_absent(tmp_path: Path) -> None:

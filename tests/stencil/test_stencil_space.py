@@ -13,7 +13,6 @@ import pytest
 
 from harness.commands import stencil as explorer
 from harness.commands.analyse import main as analyse
-from harness.commands.check import main as check
 from harness.commands.stencil import main
 from harness.commands.tune import main as tune
 from harness.core.errors import HostModuleError, UsageError
@@ -128,12 +127,6 @@ def test_more_points_than_a_file_takes_are_refused(
     command = ["explore", SRAD1, "--size", "96", "--count", "20", "-o", str(tmp_path / "more")]
     assert main(command) == 2
     assert "20 points are too many for one space; ask for" in capsys.readouterr().err
-
-
-def test_variants_compile_in_both(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    spec = explored(path_of("hotspot2d"), tmp_path / "hot", 96, 40)
-    assert check([str(spec.path), "--arch", "sm_90", "--sample", "2"]) == 0
-    assert "0 not compiled, 0 not launchable" in capsys.readouterr().out
 
 
 # ------------------------------------------------------------------------------------- mistakes
