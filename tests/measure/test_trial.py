@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import random
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 from harness.core.errors import HostTooSlow, OutOfDeviceMemory
-from harness.core.observations import HOST_RETRIES, RUNS_PER_SAMPLE
+from harness.core.observations import HOST_RETRIES, OUTPUT_BITS, RUNS_PER_SAMPLE, VARYING_BITS
 from harness.core.program import Fill, Launch
 from harness.core.records import Config, Measurement, Outcome, StopReason
 from harness.measure.kernels import checks as kernel_checks
@@ -355,13 +356,26 @@ def test_twin_that_does_not_repeat_itself_says_nothing_or_fails_where_it_must() 
     assert found.observed[BIT_EXACT] == 0
     found = beside_twin("near", "unsteady", repeats=True, unsteady=unsteady)
     assert found.outcome is Outcome.LAUNCH_FAILED
-    assert "two runs of the kernel differ in their bits" in found.message
+    assert "two runs of the same configuration without flags differ in" in found.message
 
 
 def test_twin_that_fails_is_reported() -> None:
     found = beside_twin("twice", "nothing")
     assert found.outcome is Outcome.LAUNCH_FAILED
-    assert "the configuration without flags, to compare with, fails: wrong result" in found.message
+    assert "configuration without flags, to compare with, fails: wrong result" in found.message
+
+
+def test_equal_bits_have_one_digest_and_outputs_that_vary_have_none() -> None:
+    launches = itertools.count()
+
+    def unsteady(x: Array, y: Array) -> None:
+        (off_by_one_place if next(launches) % 2 else KERNELS["twice"])(x, y)
+
+    def bits(kernel: Kernel) -> float:
+        return measure_kernel(bound_device(kernel), DATA, JOB).observed[OUTPUT_BITS]
+
+    assert 0 < bits(KERNELS["twice"]) == bits(KERNELS["twice"]) != bits(off_by_one_place) > 0
+    assert bits(unsteady) == VARYING_BITS
 
 
 # ------------------------------------------------------------------------ what a wrong output holds
