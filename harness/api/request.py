@@ -30,7 +30,7 @@ from harness.space_file import Spec, load_spec
 from harness.space_file.model import Search
 from harness.space_file.spec import select_inputs
 from harness.space_file.workload import Workload, read_workload
-from harness.tuning import CampaignPlan, Stages
+from harness.tuning import CampaignPlan
 from harness.tuning.searching import check_seeds_used
 
 if TYPE_CHECKING:
@@ -71,11 +71,12 @@ class TuneRequest:
     def plan(self, search: SearchOptions) -> CampaignPlan:
         """Make the plan of a campaign."""
         options = self.options
-        stages = Stages(cross=options.cross, ablate=options.reduce, finalists=options.finalists)
         return CampaignPlan(
             self.spec,
             search,
-            stages=stages,
+            cross=options.cross,
+            ablate=options.reduce,
+            finalists=options.finalists,
             target=options.validate,
             warm_start=self.warm_start,
             other_devices=Path(DATABASE) in options.warm_start,

@@ -1,6 +1,6 @@
 """A campaign: search every input, measure winners everywhere, finalists once more, ablations."""
 
 from harness.tuning.campaign import Campaign
-from harness.tuning.state import CampaignPlan, Stages
+from harness.tuning.state import CampaignPlan
 
-__all__ = ["Campaign", "CampaignPlan", "Stages"]
+__all__ = ["Campaign", "CampaignPlan"]

@@ -46,7 +46,7 @@ class Campaign(State):
         self, plan: CampaignPlan, measurer: Measurer | DevicePool, store: Store, display: Display
     ) -> None:
         super().__init__(plan, measurer, store, display)
-        is_crossed = plan.stages.cross and len(plan.spec.inputs) > 1
+        is_crossed = plan.cross and len(plan.spec.inputs) > 1
         self._searching = Searching(self, self.note, is_crossed=is_crossed)
         self.validation: Validation | None = None
         self.ablations: Mapping[Input, Ablation] = {}
@@ -174,19 +174,19 @@ class Campaign(State):
 
     def run(self) -> list[InputReport]:
         """Run all stages, and report each input; each measurement is stored when it ends."""
-        stages, environment = self.plan.stages, self.measurer.environment
-        command = self.store.begin_command(self.spec, environment, self.number, self.plan.arguments)
-        if self.plan.target is None:
+        plan, environment = self.plan, self.measurer.environment
+        command = self.store.begin_command(self.spec, environment, self.number, plan.arguments)
+        if plan.target is None:
             self._searching.run()
         else:
-            self.validation = UniformSampling(self).run(self.plan.target)
+            self.validation = UniformSampling(self).run(plan.target)
         self._note_limits()
-        cross_measure(self, winners=stages.cross)
-        if stages.cross:
+        cross_measure(self, winners=plan.cross)
+        if plan.cross:
             measure_candidates(self)
-        reports = final_reports(self, stages.finalists)
+        reports = final_reports(self, plan.finalists)
         self._show_notices()
-        if stages.ablate:
+        if plan.ablate:
             self.ablations = ablate_winners(self, reports)
         self.store.end_command(command, self._left_out(reports), self.stages)
         return reports

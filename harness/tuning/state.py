@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
@@ -41,20 +41,6 @@ from harness.tuning.devices import DevicePool, SharedDevice
 
 
 @dataclass(frozen=True)
-class Stages:
-    """The stages after the search.
-
-    `cross` measures every winner on every input, and a few candidates interleaved. `ablate` finds
-    the flags that a winner needs. `finalists` of each input are measured once more beside the
-    default; by default two or three.
-    """
-
-    cross: bool = True
-    ablate: bool = True
-    finalists: int | None = None
-
-
-@dataclass(frozen=True)
 class CampaignPlan:
     """What a campaign tunes, and how.
 
@@ -64,11 +50,17 @@ class CampaignPlan:
     the results of other devices in the database. `fresh` uses no earlier measurements. `arguments`
     are the words that the user typed after `tune`, for the database. With a `recording`, its
     configurations are searched.
+
+    Of the stages after the search, `cross` measures every winner on every input, and a few
+    candidates interleaved, and `ablate` finds the flags that a winner needs. `finalists` of each
+    input are measured once more beside the default; by default two or three.
     """
 
     spec: Spec
     options: SearchOptions
-    stages: Stages = field(default_factory=Stages)
+    cross: bool = True
+    ablate: bool = True
+    finalists: int | None = None
     target: float | None = None
     warm_start: Sequence[Recording] = ()
     other_devices: bool = False
