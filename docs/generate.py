@@ -68,12 +68,13 @@ def options(command: str) -> Iterator[str]:
 
 def keys(name: str) -> Iterator[str]:
     """List the keys of a part of a space, each with its default in brackets."""
-    for key, field in _models()[name].model_fields.items():
+    model = _models()[name]
+    for key, field in model.model_fields.items():
         default = None if field.is_required() else field.get_default(call_default_factory=True)
         note = ", required" * field.is_required()
         if default not in (None, "", [], {}) and not isinstance(default, BaseModel):
             note = f" (`{json.dumps(getattr(default, 'value', default))}`)".replace('"', "")
-        yield f"- `{key}`{note}: {field.description}"
+        yield f"- `{key}`{note}: {model.purposes()[key]}"
 
 
 def document(name: str) -> Iterator[str]:
