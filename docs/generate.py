@@ -23,6 +23,7 @@ from harness.dispatch import document as dispatcher
 from harness.results.schema import STAGES, VERSION, metadata
 from harness.search.techniques import OFFERED, OWN
 from harness.space_file import program_model
+from harness.space_file.messages import StrictModel
 
 PAGES = Path(__file__).parent
 _BLOCK = re.compile(r"(<!-- generated: (\w+)(.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -69,6 +70,7 @@ def options(command: str) -> Iterator[str]:
 def keys(name: str) -> Iterator[str]:
     """List the keys of a part of a space, each with its default in brackets."""
     model = _models()[name]
+    assert issubclass(model, StrictModel)
     for key, field in model.model_fields.items():
         default = None if field.is_required() else field.get_default(call_default_factory=True)
         note = ", required" * field.is_required()

@@ -1,8 +1,9 @@
 """Options, declared once: of a command, and of a function in Python.
 
-A model is a frozen dataclass whose fields are made by `argument`, `option` and `flag`. The parser,
-the checks of Python's arguments, their names in messages and the lists of docs/reference all
-follow from it. Nothing here loads pydantic: `--help` would wait a quarter of a second for it.
+A model is a frozen dataclass whose fields are made by `argument`, `option` and `flag`; the text
+below a field says what it means. The parser, the checks of Python's arguments, their names in
+messages and the lists of docs/reference all follow from it. Nothing here loads pydantic: `--help`
+would wait a quarter of a second for it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from harness.core.errors import HarnessError, SpecError, UsageError
+from harness.core.field_texts import field_texts
 from harness.core.text import suggestion
 
 BACKENDS = ("auto", "cuda", "opencl", "command")
@@ -112,8 +114,9 @@ SEED = whole(0)
 
 @dataclass(frozen=True)
 class Option:
-    """How a field is given: its kind, None for a flag; what it means; the names of its option, none
-    where they follow from the field, and None where it stands by itself; argparse's settings."""
+    """How a field is given: its kind, None for a flag; what it means, empty where the text below
+    the field says that; the names of its option, none where they follow from the field, and None
+    where it stands by itself; argparse's settings."""
 
     kind: Kind | None
     help: Help
@@ -122,17 +125,13 @@ class Option:
     several: bool = False
     in_python: bool = True
 
-    @property
-    def words(self) -> str:
-        """What it means."""
-        return self.help if isinstance(self.help, str) else self.help()
-
 
 def option(
     kind: Kind,
-    metavar: str | None,
-    help: Help,
-    *names: str,
+    metavar: str | None = None,
+    help: Help = "",
+    *,
+    names: tuple[str, ...] = (),
     default: Any = None,
     several: bool = False,
     in_python: bool = True,
@@ -150,7 +149,7 @@ def option(
     return field(default=default, metadata={_OPTION: made})
 
 
-def argument(kind: Kind, metavar: str | None, help: Help, **settings: Any) -> Any:
+def argument(kind: Kind, metavar: str | None = None, help: Help = "", **settings: Any) -> Any:
     """Make a field that stands by itself on the command line; `nargs` says how many."""
     several = settings.get("nargs") in ("*", "+")
     default: Any = {"?": None, "*": ()}.get(settings.get("nargs", ""), MISSING)
@@ -158,7 +157,9 @@ def argument(kind: Kind, metavar: str | None, help: Help, **settings: Any) -> An
     return field(default=default, metadata={_OPTION: made})
 
 
-def flag(help: str, *names: str, default: bool = False, in_python: bool = True) -> Any:
+def flag(
+    help: str = "", *, names: tuple[str, ...] = (), default: bool = False, in_python: bool = True
+) -> Any:
     """Make a field that is true or false; the option changes the default."""
     action = "store_false" if default else "store_true"
     made = Option(None, help, names, {"action": action}, in_python=in_python)
@@ -201,10 +202,13 @@ def _names(member: Field[Any], declared: Option) -> tuple[str, ...]:
 def add_options(parser: argparse.ArgumentParser, model: type[Options]) -> None:
     """Add all options of a model."""
     group: argparse._ActionsContainer = parser
+    texts = field_texts(model)
     for member, declared in _declared(model):
         if member.name in model.groups:
             group = parser.add_argument_group(model.groups[member.name])
-        settings = {**declared.settings, "help": declared.words.replace("%", "%%")}
+        text = declared.help if isinstance(declared.help, str) else declared.help()
+        text = text or texts.get(member.name, "")
+        settings = {**declared.settings, "help": text.replace("%", "%%")}
         names = _names(member, declared)
         if declared.kind is not None:
             has_default = names and settings.get("nargs") == "?"

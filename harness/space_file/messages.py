@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import functools
-import inspect
-import itertools
 import json
 import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, get_args
 
@@ -24,6 +20,7 @@ from pydantic_core import CoreSchema, ErrorDetails, InitErrorDetails, PydanticCu
 from pydantic_core.core_schema import ErrorType
 
 from harness.core.errors import SpecError
+from harness.core.field_texts import field_texts
 from harness.core.text import nearest, suggestion
 from harness.space_file.document import Document, Location
 
@@ -89,20 +86,8 @@ class StrictModel(BaseModel):
     @functools.cache
     def purposes(cls) -> Mapping[str, str]:
         """Return the keys, each with the text below its field in the source; empty without one."""
-        texts: dict[str, str] = {}
-        for model in reversed(cls.mro()[: cls.mro().index(BaseModel)]):
-            for field, text in itertools.pairwise(_classes(model.__module__)[model.__name__].body):
-                if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
-                    words = ast.literal_eval(text.value).split()
-                    texts[ast.unparse(field.target)] = " ".join(words)
+        texts = field_texts(cls)
         return {f.alias or name: texts.get(name, "") for name, f in cls.model_fields.items()}
-
-
-@functools.cache
-def _classes(module: str) -> dict[str, ast.ClassDef]:
-    """Return the classes of a module as its source has them."""
-    nodes = ast.parse(inspect.getsource(sys.modules[module])).body
-    return {node.name: node for node in nodes if isinstance(node, ast.ClassDef)}
 
 
 def _with_keys(
