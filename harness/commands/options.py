@@ -81,15 +81,15 @@ Exit code: 0 on success, 2 for an error in a pragma or in the command.
 
 
 @dataclass(frozen=True)
-class Example:
+class _Example:
     """What an example shows, and its files: first the space."""
 
     summary: str
     files: tuple[str, ...]
 
 
-def _kernel_example(summary: str, space: str, *kernels: str) -> Example:
-    return Example(summary, (f"spaces/{space}", *(f"kernels/{file}" for file in kernels)))
+def _kernel_example(summary: str, space: str, *kernels: str) -> _Example:
+    return _Example(summary, (f"spaces/{space}", *(f"kernels/{file}" for file in kernels)))
 
 
 EXAMPLES = {
@@ -105,7 +105,7 @@ EXAMPLES = {
         "a softmax in half precision, in C++ for CUDA and in C for OpenCL",
         *("modern/softmax.yaml", "softmax.cu", "softmax.cl", "softmax.py"),
     ),
-    "blur": Example(
+    "blur": _Example(
         "a C program and gcc's flags; needs no GPU", ("spaces/blur_gcc.yaml", "examples/blur.c")
     ),
 }

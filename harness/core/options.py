@@ -113,7 +113,7 @@ SEED = whole(0)
 
 
 @dataclass(frozen=True)
-class Option:
+class _Option:
     """How a field is given: its kind, None for a flag; what it means, empty where the text below
     the field says that; the names of its option, none where they follow from the field, and None
     where it stands by itself; argparse's settings."""
@@ -145,7 +145,7 @@ def option(
         default, settings = (), {"action": "append"} | settings
     if settings.get("required"):
         default = MISSING
-    made = Option(kind, help, names, {"metavar": metavar} | settings, several, in_python)
+    made = _Option(kind, help, names, {"metavar": metavar} | settings, several, in_python)
     return field(default=default, metadata={_OPTION: made})
 
 
@@ -153,7 +153,7 @@ def argument(kind: Kind, metavar: str | None = None, help: Help = "", **settings
     """Make a field that stands by itself on the command line; `nargs` says how many."""
     several = settings.get("nargs") in ("*", "+")
     default: Any = {"?": None, "*": ()}.get(settings.get("nargs", ""), MISSING)
-    made = Option(kind, help, None, {"metavar": metavar} | settings, several)
+    made = _Option(kind, help, None, {"metavar": metavar} | settings, several)
     return field(default=default, metadata={_OPTION: made})
 
 
@@ -162,7 +162,7 @@ def flag(
 ) -> Any:
     """Make a field that is true or false; the option changes the default."""
     action = "store_false" if default else "store_true"
-    made = Option(None, help, names, {"action": action}, in_python=in_python)
+    made = _Option(None, help, names, {"action": action}, in_python=in_python)
     return field(default=default, metadata={_OPTION: made})
 
 
@@ -183,13 +183,13 @@ class Options:
 Model = TypeVar("Model", bound=Options)
 
 
-def _declared(model: type[Options]) -> Iterator[tuple[Field[Any], Option]]:
+def _declared(model: type[Options]) -> Iterator[tuple[Field[Any], _Option]]:
     for member in fields(model):  # type: ignore[arg-type]
         if _OPTION in member.metadata:
             yield member, member.metadata[_OPTION]
 
 
-def _names(member: Field[Any], declared: Option) -> tuple[str, ...]:
+def _names(member: Field[Any], declared: _Option) -> tuple[str, ...]:
     if declared.names is None:
         return ()
     name = member.name.replace("_", "-")
@@ -249,7 +249,7 @@ def from_arguments(model: type[Model], function: str, arguments: Mapping[str, ob
     return model(**values)
 
 
-def _taken(member: Field[Any], declared: Option, value: object) -> Any:
+def _taken(member: Field[Any], declared: _Option, value: object) -> Any:
     kind = declared.kind or Kind("True or False", _boolean)
     if value is None and member.default is None:
         return None

@@ -193,7 +193,7 @@ class WordTree:
 
 
 @dataclass(frozen=True)
-class GAdaptModel:
+class _GAdaptModel:
     """A tree for each parameter."""
 
     features: Features
@@ -221,7 +221,7 @@ def fit(
     best: pd.DataFrame,
     legal: Mapping[str, Sequence[Value]] | None = None,
     seed: int = 0,
-) -> GAdaptModel:
+) -> _GAdaptModel:
     """Learn from inputs (a row an input, a column a feature) and the best configuration of each
     (the same rows, a column a parameter). `legal` has the values that a parameter may take, by
     default those among the best.
@@ -246,7 +246,7 @@ def fit(
             trees[name] = NumberTree.of(columns, sizes, numbers, ordered, gain)
         else:  # numbers and None, an absent flag, are a choice
             trees[name] = WordTree.of(columns, found, values, seed)
-    return GAdaptModel(learnt, trees)
+    return _GAdaptModel(learnt, trees)
 
 
 def _folds(inputs: int, seed: int) -> list[Fold]:

@@ -246,14 +246,14 @@ class FlagSwitch(_ConditionalModel):
     """how the flag is spelled, where --NAME (nvcc) or -NAME is wrong"""
 
 
-class Stepped(_BoundedModel):
+class _Stepped(_BoundedModel):
     """The whole numbers that a compiler flag takes."""
 
     step: StrictInt = Field(default=1, ge=1, le=MAX_EXACT)
     """distance between values"""
 
     @model_validator(mode="after")
-    def _is_short(self) -> Stepped:
+    def _is_short(self) -> _Stepped:
         count = len(self.values)
         if count > MAX_FLAG_VALUES:
             raise ValueError(
@@ -268,7 +268,7 @@ class Stepped(_BoundedModel):
         return range(self.min, self.max + 1, self.step)
 
 
-class FlagRange(Stepped, _ValuedModel):
+class FlagRange(_Stepped, _ValuedModel):
     """A compiler flag that takes a number, or is absent."""
 
 

@@ -57,7 +57,7 @@ class Validation:
     ended: str
 
 
-class Sampler(Protocol):
+class _Sampler(Protocol):
     """The source of a validation's samples."""
 
     def begin_samples(self, title: str, samples: int) -> None:
@@ -193,7 +193,7 @@ class PairStream:
 
 
 def validate(
-    sampler: Sampler, counts: Mapping[Input, float], target: float, limit: int, seed: int = 0
+    sampler: _Sampler, counts: Mapping[Input, float], target: float, limit: int, seed: int = 0
 ) -> Validation:
     """Sample until the median relative error is below the target, with its interval, or there are
     `limit` training samples.
@@ -246,7 +246,7 @@ def validate(
     return Validation(target, tuple(curve), len(reserved), may_go_on, ended)
 
 
-def _reserve(sampler: Sampler, stream: PairStream, most: int) -> list[Measurement]:
+def _reserve(sampler: _Sampler, stream: PairStream, most: int) -> list[Measurement]:
     """Draw the reserved samples. Raises UsageError where too few of them work."""
     wanted = min(RESERVED, most)
     sampler.begin_samples("reserved samples", wanted)
@@ -290,7 +290,7 @@ def _next_step(samples: int) -> int:
     return _STEP * max(1, samples // (4 * _STEP))
 
 
-def _shortage(sampler: Sampler, stream: PairStream) -> str:
+def _shortage(sampler: _Sampler, stream: PairStream) -> str:
     """Say why there were fewer samples than wanted."""
     if sampler.is_time_up():
         return "The time was up"

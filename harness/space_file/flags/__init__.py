@@ -62,7 +62,7 @@ class SelectedFlags:
 
 
 @dataclass
-class SpaceFlags:
+class _SpaceFlags:
     """The flags of a space with their places, the constraints between them, the selections from
     catalogues by compiler, the values of these that are baselines, and notices."""
 
@@ -73,13 +73,13 @@ class SpaceFlags:
     notices: list[Notice] = field(default_factory=list)
 
 
-def flags_of(document: Document, model: SpaceFile | ProgramSpaceFile) -> SpaceFlags:
+def flags_of(document: Document, model: SpaceFile | ProgramSpaceFile) -> _SpaceFlags:
     """Return the flags of a space.
 
     Raises SpecError for a selection or files that cannot be resolved; other faults cannot be found
     then, since the flags have no names or values.
     """
-    flags = SpaceFlags()
+    flags = _SpaceFlags()
     for compiler, group in model.flag_groups.items():
         if not isinstance(group, dict):
             _select(document, compiler, group, isinstance(model, ProgramSpaceFile), flags)
@@ -91,7 +91,7 @@ def flags_of(document: Document, model: SpaceFile | ProgramSpaceFile) -> SpaceFl
 
 
 def _select(
-    document: Document, compiler: str, selection: Selection, linked: bool, flags: SpaceFlags
+    document: Document, compiler: str, selection: Selection, linked: bool, flags: _SpaceFlags
 ) -> None:
     location: Location = ("flags", compiler)
     try:
@@ -121,7 +121,7 @@ def _declared(compiler: str, group: FlagGroup) -> Iterator[tuple[Location, str, 
 
 
 def _flag(
-    document: Document, location: Location, name: str, flag: Flag, flags: SpaceFlags
+    document: Document, location: Location, name: str, flag: Flag, flags: _SpaceFlags
 ) -> Parameter:
     compiler = str(location[1])
     if not isinstance(flag, FlagPatterns):
