@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.analysis import SLOWDOWN
-from harness.analysis.sampling import measurement_numbers, sampled
-from harness.core.arrays import Array
+from harness.analysis.sampling import sampled
+from harness.core.arrays import Array, Indices
 from harness.core.errors import UsageError
 from harness.core.kept import Kept, content_key
 from harness.core.observations import HOW_TIMED
@@ -105,10 +105,26 @@ def samples(results: Results) -> Samples:
             f"the parameter or feature `{taken[0]}` has the name of a measured column; rename it"
         )
     least = _least(searched)[rows.of(columns.inputs.codes)]
-    measured = {SLOWDOWN: time_s / least, MEASUREMENT: measurement_numbers(rows)}
+    measured = {SLOWDOWN: time_s / least, MEASUREMENT: _numbers(rows)}
     flat = pd.DataFrame({**plain, **measured, **parts})
     varying = tuple(name for name, column in parts.items() if len(set(values_of(column))) > 1)
     return Samples(flat, varying, tuple(features))
+
+
+def _numbers(rows: MeasurementRows) -> Indices:
+    """Number the measurements that were really made, in the order in which they appear, shape
+    (rows,).
+
+    Of configurations with the same machine code, one was measured on an input; the others have its
+    samples and its number.
+    """
+    columns = rows.columns
+    origins = rows.of(columns.origins).astype(np.int64)
+    width = int(origins.max(initial=0)) + 1
+    codes = rows.of(columns.inputs.codes) * width + origins
+    _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+    numbers: Indices = np.argsort(np.argsort(first))[inverse]
+    return numbers
 
 
 def _observed(all_rows: MeasurementRows, rows: MeasurementRows) -> dict[str, Array]:

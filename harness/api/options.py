@@ -79,16 +79,6 @@ def json_flag() -> Any:
     )
 
 
-def databases_argument() -> Any:
-    """Make the argument that names results databases."""
-    return argument(TEXT, "DATABASE", "results database", nargs="+")
-
-
-def space_option(what: str = "only the space of this name") -> Any:
-    """Make the option that chooses a space of a database."""
-    return option(TEXT, "NAME", what)
-
-
 def version_option(default: str = "newest") -> Any:
     """Make the option that chooses a version of an edited kernel (harness.results.provenance)."""
     return option(
@@ -109,10 +99,12 @@ class DispatchOptions(Options):
 
     groups: ClassVar = {"choice": "learning and judging"}
 
-    database: Sequence[str] = databases_argument()
+    database: Sequence[str] = argument(TEXT, "DATABASE", nargs="+")
+    """results database"""
     output: Path = option(PATH, "FOLDER", names=("-o", "--output"), required=True)
     """folder to write"""
-    space: str | None = space_option()
+    space: str | None = option(TEXT, "NAME")
+    """only the space of this name"""
     device: str | None = option(TEXT, "NAME")
     """take the results of the device whose name contains this"""
     spec: Path | Spec | None = option(SPACE, "FILE")
@@ -248,8 +240,10 @@ class AnalyseOptions(Options):
 
     groups: ClassVar = {"target": "importance and trees (docs/howto/find_what_matters.md)"}
 
-    database: Sequence[str] = databases_argument()
-    space: str | None = space_option()
+    database: Sequence[str] = argument(TEXT, "DATABASE", nargs="+")
+    """results database"""
+    space: str | None = option(TEXT, "NAME")
+    """only the space of this name"""
     all_campaigns: bool = flag()
     """include campaigns that a later --fresh replaced"""
     summary: bool = flag()

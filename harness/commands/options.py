@@ -7,14 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from harness.api.options import (
-    PAGE,
-    databases_argument,
-    device_option,
-    json_flag,
-    space_option,
-    version_option,
-)
+from harness.api.options import PAGE, device_option, json_flag, version_option
 from harness.compare import FEWEST_OCCASIONS, LEVEL, MOST_OCCASIONS, OCCASIONS, RUN_NOISE, THRESHOLD
 from harness.core.errors import UsageError
 from harness.core.files import check_output, check_writable
@@ -143,7 +136,8 @@ class ExportOptions(Options):
     """SQLite file or postgresql:// URL"""
     format: str = option(TEXT, default="t4", choices=tuple(ENDINGS))
     """format (default t4)"""
-    space: str | None = space_option()
+    space: str | None = option(TEXT, "NAME")
+    """only the space of this name"""
     output: Path | None = option(PATH, "FILE")
     """file to write (default: the space's name, next to the database)"""
     kernel_version: str = version_option()
@@ -196,10 +190,12 @@ class SchemaOptions(Options):
 class ReportOptions(Options):
     """Write the results of databases as one HTML page, which needs no network."""
 
-    database: Sequence[str] = databases_argument()
+    database: Sequence[str] = argument(TEXT, "DATABASE", nargs="+")
+    """results database"""
     output: Path = option(PAGE, "FILE", names=("-o", "--output"), required=True)
     """the page (.html)"""
-    space: str | None = space_option()
+    space: str | None = option(TEXT, "NAME")
+    """only the space of this name"""
     weights: Path | None = option(PATH, "FILE")
     """a workload: judge the choice by how often inputs come, and show how many calls the tuned
     range covers"""
@@ -292,7 +288,8 @@ class CompareOptions(Options):
     """results database"""
     candidate: str = argument(TEXT, "CANDIDATE")
     """results database"""
-    space: str | None = space_option("only the kernel of this space")
+    space: str | None = option(TEXT, "NAME")
+    """only the kernel of this space"""
     spec: Sequence[Path] = option(PATH, "FILE", several=True)
     """space file: compare only CANDIDATE's results of its current sources; may be repeated"""
     of: str = option(TEXT, default="both", choices=("both", "best", "default"))

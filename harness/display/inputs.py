@@ -30,7 +30,7 @@ from harness.display.text import (
 )
 from harness.results.ablation import Ablation, ablation_lines
 from harness.results.notes import Notes, file_lines
-from harness.stats.claims import FALSE_DISCOVERIES, false_claim_rate
+from harness.stats.claims import FALSE_DISCOVERIES
 from harness.stats.timing import half_width_of
 
 MOST_SHOWN = 1_000
@@ -144,7 +144,8 @@ def claims_lines(reports: Sequence[InputReport]) -> Iterator[str]:
     if not faster:
         yield "No speed-up is significant."
     elif len(judged) == 1:
-        rate = format_share(false_claim_rate(judged[0]))
+        # What one side of the interval leaves out, and no more than the rate that is held.
+        rate = format_share(min((1 - judged[0].confidence) / 2, FALSE_DISCOVERIES))
         yield f"The speed-up is significant: equal code looks so in at most {rate} of measurements."
     else:
         share = format_share(FALSE_DISCOVERIES, digits=1)

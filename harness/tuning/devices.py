@@ -34,7 +34,7 @@ _MAYBE_FAULTS = (Outcome.CRASHED, Outcome.TIMEOUT, Outcome.LAUNCH_FAILED)
 _MOST_SHOWN = 8
 
 
-def call_now(call: Callable[[], Any]) -> Any:
+def _call_now(call: Callable[[], Any]) -> Any:
     """Call."""
     return call()
 
@@ -53,7 +53,7 @@ class SharedDevice:
         self.compiler, self.is_replay = measurer.compiler, measurer.is_replay
         self.faults = 0
         self.failed: list[tuple[Input, Config]] = []
-        self.wait_for: Callable[[Callable[[], Any]], Any] = call_now
+        self.wait_for: Callable[[Callable[[], Any]], Any] = _call_now
         self._pool = pool
 
     def __str__(self) -> str:

@@ -67,18 +67,6 @@ class Searching:
         self.searched: dict[Input, Searched] = {}
         self._is_crossed = is_crossed
 
-    def check_seeds(self) -> None:
-        """Raise UsageError for a seed of the user that is illegal on every input, or unused."""
-        spec, options = self.state.spec, self.state.options
-        check_seeds_used(options.techniques, options.seeds)
-        for seed in options.seeds:
-            reasons = [s.why_illegal(s.canonical(seed)) for s in map(self.state.space, spec.inputs)]
-            if None not in reasons:
-                raise UsageError(
-                    f"the seed configuration ({seed}) is illegal on every input; "
-                    f"on ({spec.inputs[0]}): {reasons[0]}"
-                )
-
     def run(self) -> None:
         """Search all inputs; leave out one whose data cannot be made."""
         begun: dict[Input, list[Input]] = {}  # each with those before it
