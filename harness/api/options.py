@@ -13,20 +13,7 @@ from harness.analysis import SLOWDOWN
 from harness.core.errors import UsageError
 from harness.core.files import check_writable
 from harness.core.invocation import command_line
-from harness.core.options import (
-    BACKENDS,
-    PATH,
-    SEED,
-    TEXT,
-    Kind,
-    Options,
-    argument,
-    flag,
-    number,
-    option,
-    path,
-    whole,
-)
+from harness.core.options import BACKENDS, PATH, SEED, TEXT, Kind, Options, argument, flag, option
 
 if TYPE_CHECKING:  # it takes a while to load
     from harness.space_file import Spec
@@ -49,7 +36,7 @@ def _device(value: Any) -> str:
     return str(value)
 
 
-PAGE = path(".html", ".htm")
+PAGE = Kind.path(".html", ".htm")
 SPACE = Kind("the path of a space, or a Spec", _space)
 DEVICE = Kind("the name or the index of a device", _device)
 
@@ -117,7 +104,7 @@ class DispatchOptions(Options):
     least-squares leaves), written even if it is no faster than one configuration. auto writes
     that configuration if no choice is significantly faster, and the ensemble only if it is
     significantly faster than the tree, by 1 % or more (default auto)"""
-    most: int | None = option(whole(1, 200, "200"), "K")
+    most: int | None = option(Kind.whole(1, 200, "200"), "K")
     """choose among at most K configurations: those whose best is the fastest in the mean of all
     inputs (default: as many as gain; `analyse` says what each more gains)"""
     require_choice: bool = flag()
@@ -126,7 +113,7 @@ class DispatchOptions(Options):
     weights: Path | None = option(PATH, "FILE")
     """a workload: learn and judge by how often its inputs come, and say how many calls the
     tuned range covers (docs/explanation/dispatch.md)"""
-    seed: int = option(whole(0, 2**32 - 1, "2^32 - 1"), default=0)
+    seed: int = option(Kind.whole(0, 2**32 - 1, "2^32 - 1"), default=0)
     """seed of the folds and trees (default 0)"""
 
 
@@ -161,12 +148,12 @@ configuration; 2 for a fault in a space or in the command.
     """compile for this NVIDIA architecture, such as sm_90, or for several, such as sm_80,sm_90;
     needs no GPU"""
     sample: int | None = option(
-        whole(0),
+        Kind.whole(0),
         "N",
         "also compile N other legal configurations, drawn uniformly "
         f"(default {DEFAULT_SAMPLE} with --backend, --device or --arch; else 0)",
     )
-    compile: int | None = option(whole(0), "N")
+    compile: int | None = option(Kind.whole(0), "N")
     """compile N others and print a summary: machine codes, resources, failures, and parameters
     that change nothing"""
     strict: bool = flag(in_python=False)
@@ -260,14 +247,16 @@ class AnalyseOptions(Options):
     """predict slowdown (default), time_s, or an observed quantity"""
     per: Sequence[str] = option(TEXT, "FEATURE", several=True)
     """divide the target by this feature; may be repeated"""
-    depth: int | None = option(whole(1, 50, "50"), "DEPTH", names=("--tree",), nargs="?", const=4)
+    depth: int | None = option(
+        Kind.whole(1, 50, "50"), "DEPTH", names=("--tree",), nargs="?", const=4
+    )
     """print the tree down to this depth (default 4)"""
     threshold: float | None = option(
-        number("a number from 0 to below 1", lambda share: 0 <= share < 1), "SHARE"
+        Kind.number("a number from 0 to below 1", lambda share: 0 <= share < 1), "SHARE"
     )
     """grow trees by the published rule, until no split removes this share of the squared error,
     such as 0 or 1e-6 (default: prune them by cross-validation)"""
-    picture: Path | None = option(path(".png", ".svg", ".pdf"), "FILE")
+    picture: Path | None = option(Kind.path(".png", ".svg", ".pdf"), "FILE")
     """draw the tree as PNG, SVG or PDF; several trees get a number in the file name"""
     inside: str | None = option(TEXT, "CONDITION")
     """print the importance in a part of the space, such as 'BLOCK >= 256'"""

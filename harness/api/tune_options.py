@@ -8,20 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from harness.api.options import PAGE, SPACE, WHERE, device_option, json_flag
-from harness.core.options import (
-    BACKENDS,
-    PATH,
-    SECONDS,
-    SEED,
-    TEXT,
-    Kind,
-    Options,
-    argument,
-    flag,
-    number,
-    option,
-    whole,
-)
+from harness.core.options import BACKENDS, PATH, SEED, TEXT, Kind, Options, argument, flag, option
 
 if TYPE_CHECKING:  # it takes a while to load
     from harness.space_file import Spec
@@ -69,12 +56,12 @@ class TuneOptions(Options):
     """tune the inputs of a workload that matter (docs/howto/tune_the_inputs_you_meet.md), in
     place of the space's, and measure the candidates on those that the database holds"""
     cover: float | None = option(
-        number("a share of the calls above 0, up to 1", lambda share: 0 < share <= 1),
+        Kind.number("a share of the calls above 0, up to 1", lambda share: 0 < share <= 1),
         "SHARE",
         "of a workload, tune the most frequent inputs that make up this share of the calls "
         f"(default {COVER:g})",
     )
-    most_inputs: int | None = option(whole(1), "N")
+    most_inputs: int | None = option(Kind.whole(1), "N")
     """of these, tune at most the N most frequent"""
     json: bool = json_flag()
     backend: str = option(TEXT, None, WHERE, default="auto", choices=BACKENDS)
@@ -102,9 +89,13 @@ class TuneOptions(Options):
     """search technique; repeat it to alternate several (default: the space's, else auto)"""
     list_techniques: bool = flag(names=("--list-techniques", "-lt"), in_python=False)
     """list the techniques and exit"""
-    test_limit: int | None = option(whole(1), "N")
+    test_limit: int | None = option(Kind.whole(1), "N")
     """at most N tests per input (default: the space's)"""
-    max_time_s: float | None = option(SECONDS, "SECONDS", names=("--stop-after", "--max-time"))
+    max_time_s: float | None = option(
+        Kind.number("seconds above 0, up to 10^9", lambda value: 0 < value <= 10**9),
+        "SECONDS",
+        names=("--stop-after", "--max-time"),
+    )
     """end the search after SECONDS for all inputs together; the final measurements follow
     (default: no limit)"""
     seed_configurations: Sequence[Path | Mapping[str, Any]] = option(
@@ -119,31 +110,31 @@ class TuneOptions(Options):
     without a space; may be repeated. The word database: learn from the results of other devices
     in the database"""
     validate: float | None = option(
-        number("a share between 0 and 1", lambda share: 0 < share < 1),
+        Kind.number("a share between 0 and 1", lambda share: 0 < share < 1),
         "TARGET",
         "instead of a search, sample uniformly until a tree predicts held-out times with a "
         f"median relative error below this (default TARGET: {DEFAULT_TARGET:g})",
         nargs="?",
         const=DEFAULT_TARGET,
     )
-    parallelism: int | None = option(whole(1), "N")
+    parallelism: int | None = option(Kind.whole(1), "N")
     """propose and build N configurations at once (default 4; 1 for a recording)"""
     seed: int = option(SEED, default=0)
     """random seed (default 0)"""
-    repeats: int | None = option(whole(1), "N")
+    repeats: int | None = option(Kind.whole(1), "N")
     """at most N timed launches"""
     precision: float | None = option(
-        number("a share from 0 to below 1, such as 0.005", lambda share: 0 <= share < 1), "P"
+        Kind.number("a share from 0 to below 1, such as 0.005", lambda share: 0 <= share < 1), "P"
     )
     """stop when the mean's confidence interval is within +- P, such as 0.005"""
     give_up_at: float | None = option(
-        number("a number from 1", lambda times: 1 <= times <= 10**9), "F"
+        Kind.number("a number from 1", lambda times: 1 <= times <= 10**9), "F"
     )
     """stop when a configuration is significantly F times slower than the best so far"""
     cross: bool = flag(default=True)
     """do not measure the best configurations on all inputs (a good choice by input needs
     this)"""
-    finalists: int | None = option(whole(1), "N")
+    finalists: int | None = option(Kind.whole(1), "N")
     """measure the N fastest configurations again with the default (default 2, or 3 if the third
     is within noise of the first)"""
     reduce: bool = flag(default=True)
@@ -155,7 +146,7 @@ class TuneOptions(Options):
     fresh: bool = flag()
     """ignore all earlier measurements"""
     wait: float = option(
-        number("seconds from 0, up to 10^9", lambda value: 0 <= value <= 10**9),
+        Kind.number("seconds from 0, up to 10^9", lambda value: 0 <= value <= 10**9),
         "SECONDS",
         default=0.0,
     )

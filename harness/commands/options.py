@@ -11,18 +11,7 @@ from harness.api.options import PAGE, device_option, json_flag, version_option
 from harness.compare import FEWEST_OCCASIONS, LEVEL, MOST_OCCASIONS, OCCASIONS, RUN_NOISE, THRESHOLD
 from harness.core.errors import UsageError
 from harness.core.files import check_output, check_writable
-from harness.core.options import (
-    BACKENDS,
-    PATH,
-    SEED,
-    TEXT,
-    Options,
-    argument,
-    flag,
-    number,
-    option,
-    whole,
-)
+from harness.core.options import BACKENDS, PATH, SEED, TEXT, Kind, Options, argument, flag, option
 
 ENDINGS = {"t4": ".t4.json", "csv": ".csv"}
 
@@ -224,11 +213,11 @@ Exit code: 0 if the space is written, 2 for an error in the stencil or in the co
     command: str = argument(TEXT, choices=("explore",))
     stencil: Path = argument(PATH, "STENCIL.py")
     """a Python file; kernels/stencils has eight"""
-    size: int = option(whole(1), "N", required=True)
+    size: int = option(Kind.whole(1), "N", required=True)
     """length of a side, the argument of expression()"""
-    count: int = option(whole(1), "K", default=1000)
+    count: int = option(Kind.whole(1), "K", default=1000)
     """points in the space (default 1000)"""
-    threads: int = option(whole(1), "K", default=10)
+    threads: int = option(Kind.whole(1), "K", default=10)
     """most thread configurations of a variant (default 10)"""
     output: Path | None = option(PATH, "FOLDER", names=("-o", "--output"))
     """a new folder (default NAME_SIZE)"""
@@ -252,7 +241,7 @@ class WorkerOptions(Options):
     device: Sequence[str] = option(TEXT, "NAME", several=True)
     """offer this device, as `harness.tune --device` names it; may be repeated (default: all
     equal ones)"""
-    builders: int | None = option(whole(1), "N")
+    builders: int | None = option(Kind.whole(1), "N")
     """builds at once (default: as many as there are spare cores)"""
     insecure: bool = flag()
     """allow an address without encryption"""
@@ -297,21 +286,21 @@ class CompareOptions(Options):
     across_environments: bool = flag()
     """compare even if device, driver or compiler differ"""
     threshold: float = option(
-        number("a ratio below 2 such as 1.02x, or 2% or 0.02", lambda x: 0 <= x < 1, _change),
+        Kind.number("a ratio below 2 such as 1.02x, or 2% or 0.02", lambda x: 0 <= x < 1, _change),
         "X",
         "ignore smaller changes; a ratio or a fraction, such as 1.02x, 2% or 0.02 "
         f"(default {1 + THRESHOLD:.3f}x)",
         default=THRESHOLD,
     )
     level: float = option(
-        number("above 0 and below 1, or a percentage", lambda p: 0 < p < 1, _fraction),
+        Kind.number("above 0 and below 1, or a percentage", lambda p: 0 < p < 1, _fraction),
         "P",
         "probability of any false `slower` or `faster`, and of any missed slowdown above its "
         f"limit (default {LEVEL})",
         default=LEVEL,
     )
     run_noise: float = option(
-        number("from 0 to below 1, or a percentage", lambda p: 0 <= p < 1, _fraction),
+        Kind.number("from 0 to below 1, or a percentage", lambda p: 0 <= p < 1, _fraction),
         "P",
         "noise between runs, as a fraction of the time, if nothing was measured twice "
         f"(default {RUN_NOISE})",
@@ -326,7 +315,7 @@ class CompareOptions(Options):
     rerun_database: str = option(TEXT, "DATABASE", default="results/rerun.db")
     """database for the new measurements (default results/rerun.db)"""
     occasions: int = option(
-        whole(FEWEST_OCCASIONS, MOST_OCCASIONS, str(MOST_OCCASIONS)),
+        Kind.whole(FEWEST_OCCASIONS, MOST_OCCASIONS, str(MOST_OCCASIONS)),
         "N",
         f"how often both sides are loaded and measured, in random order (default {OCCASIONS})",
         default=OCCASIONS,

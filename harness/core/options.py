@@ -53,48 +53,53 @@ class Kind:
             message = f"must be {self.expected}, got {word!r}{hint}"
             raise argparse.ArgumentTypeError(message) from None
 
+    @classmethod
+    def whole(cls, least: int, most: int = _LARGEST, shown: str = "10^9") -> Kind:
+        """Make the kind of whole numbers from `least` to `most`; messages write that as `shown`."""
 
-def whole(least: int, most: int = _LARGEST, shown: str = "10^9") -> Kind:
-    """Make the kind of whole numbers from `least` to `most`, which messages write as `shown`."""
+        def accept(value: Any) -> int:
+            is_number = isinstance(value, Integral) and not isinstance(value, bool)
+            if not is_number or not least <= int(value) <= most:
+                raise ValueError
+            return int(value)
 
-    def accept(value: Any) -> int:
-        is_number = isinstance(value, Integral) and not isinstance(value, bool)
-        if not is_number or not least <= int(value) <= most:
-            raise ValueError
-        return int(value)
+        return cls(f"a whole number from {least} to {shown}", accept, _decimal)
 
-    return Kind(f"a whole number from {least} to {shown}", accept, _decimal)
+    @classmethod
+    def number(
+        cls,
+        expected: str,
+        is_allowed: Callable[[float], bool],
+        convert: Callable[[str], float] = float,
+    ) -> Kind:
+        """Make the kind of numbers that are allowed; NaN never is."""
+
+        def accept(value: Any) -> float:
+            is_number = isinstance(value, Real) and not isinstance(value, bool)
+            if not is_number or not is_allowed(float(value)):
+                raise ValueError
+            return float(value)
+
+        return cls(expected, accept, convert)
+
+    @classmethod
+    def path(cls, *endings: str) -> Kind:
+        """Make the kind of paths, perhaps of those with one of these endings."""
+
+        def accept(value: Any) -> Path:
+            text = str(value).lower()
+            if not isinstance(value, str | Path) or not text.endswith(endings or ("",)):
+                raise ValueError
+            return Path(value)
+
+        named = f"the name of a file that ends in {', '.join(endings)}" if endings else "a path"
+        return cls(named, accept)
 
 
 def _decimal(word: str) -> int:
     if not word.isdecimal():
         raise ValueError
     return int(word)
-
-
-def number(
-    expected: str, is_allowed: Callable[[float], bool], convert: Callable[[str], float] = float
-) -> Kind:
-    """Make the kind of numbers that are allowed; NaN never is."""
-
-    def accept(value: Any) -> float:
-        if isinstance(value, bool) or not isinstance(value, Real) or not is_allowed(float(value)):
-            raise ValueError
-        return float(value)
-
-    return Kind(expected, accept, convert)
-
-
-def path(*endings: str) -> Kind:
-    """Make the kind of paths, perhaps of those with one of these endings."""
-
-    def accept(value: Any) -> Path:
-        if not isinstance(value, str | Path) or not str(value).lower().endswith(endings or ("",)):
-            raise ValueError
-        return Path(value)
-
-    named = f"the name of a file that ends in {', '.join(endings)}" if endings else "a path"
-    return Kind(named, accept)
 
 
 def _text(value: Any) -> str:
@@ -104,9 +109,8 @@ def _text(value: Any) -> str:
 
 
 TEXT = Kind("a text of printable characters", _text)
-PATH = path()
-SECONDS = number("seconds above 0, up to 10^9", lambda value: 0 < value <= _LARGEST)
-SEED = whole(0)
+PATH = Kind.path()
+SEED = Kind.whole(0)
 
 
 # ------------------------------------------------------------------------- fields of a model
