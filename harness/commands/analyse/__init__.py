@@ -8,10 +8,9 @@ from rich.console import Console
 
 from harness.analysis.coverage import input_reports, rerun_lines, reservations
 from harness.analysis.summary import summarize
-from harness.api.describing import describe_analysis, describe_summary
+from harness.api.describing import describe_analyses
 from harness.api.options import AnalyseOptions
 from harness.api.results import findings_of
-from harness.api.schemas import AnalyseDocument
 from harness.commands.analyse import tree
 from harness.commands.run import collecting_rarely, main_of, print_json
 from harness.core.errors import UsageError
@@ -46,7 +45,8 @@ def _analyse(options: AnalyseOptions) -> int:
         kernel_version=options.kernel_version,
     )
     if options.json:
-        return _print_json(found)
+        print_json(describe_analyses(list(map(findings_of, found))))
+        return 0
     if options.summary:
         _print_summary(console, found)
         return 0
@@ -78,14 +78,6 @@ def _analyse(options: AnalyseOptions) -> int:
 def _print_summary(console: Console, found: Sequence[Results]) -> None:
     for section in summary_sections(summarize((one, input_reports(one)) for one in found)):
         print_section(console, section)
-
-
-def _print_json(found: Sequence[Results]) -> int:
-    all_findings = [findings_of(results) for results in found]
-    summary = summarize((findings.results, findings.reports) for findings in all_findings)
-    analyses = [describe_analysis(findings) for findings in all_findings]
-    print_json(AnalyseDocument(analyses=analyses, summary=describe_summary(summary)))
-    return 0
 
 
 def _titles(found: Sequence[Results]) -> Iterator[str]:
