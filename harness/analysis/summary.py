@@ -17,7 +17,7 @@ from harness.core.records import ENVIRONMENT_FIELDS, Environment, Outcome, Stati
 from harness.results.view import Results
 from harness.space_file.baselines import level_of
 from harness.stats import Estimate
-from harness.stats.timing import TimeRatio, is_clear
+from harness.stats.timing import TimeRatio
 
 _FIRST = ("-O2", DEFAULT)
 
@@ -151,5 +151,5 @@ def mean_speedup(ratios: Sequence[TimeRatio]) -> MeanSpeedup:
     halves = [math.log(ratio.high / ratio.value) for ratio in ratios]
     mean_ratio = Estimate.from_log(mean, math.sqrt(sum(half**2 for half in halves)) / count)
     return MeanSpeedup(
-        mean_ratio.value, mean_ratio.low, mean_ratio.high, count, is_clear(mean_ratio)
+        mean_ratio.value, mean_ratio.low, mean_ratio.high, count, mean_ratio.is_clear
     )

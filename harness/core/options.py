@@ -170,6 +170,9 @@ def flag(
     return field(default=default, metadata={_OPTION: made})
 
 
+Model = TypeVar("Model", bound="Options")
+
+
 class Options:
     """The base of models. The docstring of one is the description of its command."""
 
@@ -183,8 +186,104 @@ class Options:
     def check(self) -> None:
         """Raise UsageError for options that exclude each other, before anything slow is loaded."""
 
+    @classmethod
+    def add_to(cls, parser: argparse.ArgumentParser) -> None:
+        """Add all options to a parser."""
+        group: argparse._ActionsContainer = parser
+        texts = field_texts(cls)
+        for member, declared in _declared(cls):
+            if member.name in cls.groups:
+                group = parser.add_argument_group(cls.groups[member.name])
+            text = declared.help if isinstance(declared.help, str) else declared.help()
+            text = text or texts.get(member.name, "")
+            settings = {**declared.settings, "help": text.replace("%", "%%")}
+            names = _names(member, declared)
+            if declared.kind is not None:
+                has_default = names and settings.get("nargs") == "?"
+                hint = f"; to use the default, put {names[-1]} last" if has_default else ""
+                settings["type"] = partial(declared.kind.parse, hint)
+            if member.default is not MISSING:
+                settings["default"] = [] if declared.several else member.default
+            if names:
+                group.add_argument(*names, dest=member.name, **settings)
+            else:
+                group.add_argument(member.name, **settings)
 
-Model = TypeVar("Model", bound=Options)
+    @classmethod
+    def from_command_line(
+        cls: type[Model], args: argparse.Namespace, typed: Sequence[str] = ()
+    ) -> Model:
+        """Make options of a parsed command line; a field `typed` has its words."""
+        values = {member.name: getattr(args, member.name) for member, _ in _declared(cls)}
+        if "typed" in {member.name for member in fields(cls)}:  # type: ignore[arg-type]
+            values["typed"] = typed
+        return cls(**{n: tuple(v) if isinstance(v, list) else v for n, v in values.items()})
+
+    @classmethod
+    def from_arguments(cls: type[Model], function: str, arguments: Mapping[str, object]) -> Model:
+        """Make options of the arguments of a function in Python.
+
+        Raises TypeError for an unknown argument, UsageError for one that may not have its value.
+        """
+        allowed = {member.name: (member, o) for member, o in _declared(cls) if o.in_python}
+        values = {}
+        for name, value in arguments.items():
+            if name not in allowed:
+                hint = suggestion(name, allowed)
+                raise TypeError(f"{function}() has no argument `{name}`; {hint}")
+            values[name] = _taken(*allowed[name], value)
+        return cls(**values)
+
+    @classmethod
+    @contextmanager
+    def naming_arguments(cls, **renamed: str) -> Iterator[None]:
+        """Name the arguments of Python in messages in place of a command's options; `renamed` are
+        those with another name than their fields. Faults of a space name no options."""
+        try:
+            yield
+        except SpecError:
+            raise
+        except HarnessError as error:
+            error.args = (cls.in_python(str(error), **renamed),)
+            raise
+
+    @classmethod
+    def in_python(cls, message: str, **renamed: str) -> str:
+        """Replace the options that a message names by arguments, but not those of whole commands;
+        an option that Python lacks is named with its command."""
+        command = cls.__name__.removesuffix("Options").lower()
+        spelled = {
+            name: renamed.get(member.name, member.name) + "=False" * (member.default is True)
+            if declared.in_python
+            else f"python -m harness {command} {name}"
+            for member, declared in _declared(cls)
+            for name in _names(member, declared)
+        }
+
+        def respell(word: re.Match[str]) -> str:
+            if word[1] not in spelled:
+                return word[0]
+            value = f"={word[2].strip()}" if word[2] else ""
+            return f"`{spelled[word[1]]}{value}`"
+
+        return _COMMAND_OR_OPTION.sub(respell, message)
+
+    @classmethod
+    def signature(cls, **positional: str) -> inspect.Signature:
+        """Make the signature of a function in Python that takes these options, some of them by
+        position, under a name of their own."""
+        kinds = inspect.Parameter
+        parameters = [
+            kinds(
+                positional.get(m.name, m.name),
+                kinds.POSITIONAL_OR_KEYWORD if m.name in positional else kinds.KEYWORD_ONLY,
+                default=kinds.empty if m.default is MISSING else m.default,
+                annotation=m.type,
+            )
+            for m, declared in _declared(cls)
+            if declared.in_python
+        ]
+        return inspect.Signature(parameters)
 
 
 def _declared(model: type[Options]) -> Iterator[tuple[Field[Any], _Option]]:
@@ -198,59 +297,6 @@ def _names(member: Field[Any], declared: _Option) -> tuple[str, ...]:
         return ()
     name = member.name.replace("_", "-")
     return declared.names or (f"--{'no-' * (member.default is True)}{name}",)
-
-
-# --------------------------------------------------------------------------- the command line
-
-
-def add_options(parser: argparse.ArgumentParser, model: type[Options]) -> None:
-    """Add all options of a model."""
-    group: argparse._ActionsContainer = parser
-    texts = field_texts(model)
-    for member, declared in _declared(model):
-        if member.name in model.groups:
-            group = parser.add_argument_group(model.groups[member.name])
-        text = declared.help if isinstance(declared.help, str) else declared.help()
-        text = text or texts.get(member.name, "")
-        settings = {**declared.settings, "help": text.replace("%", "%%")}
-        names = _names(member, declared)
-        if declared.kind is not None:
-            has_default = names and settings.get("nargs") == "?"
-            hint = f"; to use the default, put {names[-1]} last" if has_default else ""
-            settings["type"] = partial(declared.kind.parse, hint)
-        if member.default is not MISSING:
-            settings["default"] = [] if declared.several else member.default
-        if names:
-            group.add_argument(*names, dest=member.name, **settings)
-        else:
-            group.add_argument(member.name, **settings)
-
-
-def from_command_line(
-    model: type[Model], args: argparse.Namespace, typed: Sequence[str] = ()
-) -> Model:
-    """Make a model of a parsed command line; a field `typed` has its words."""
-    values = {member.name: getattr(args, member.name) for member, _ in _declared(model)}
-    if "typed" in {member.name for member in fields(model)}:  # type: ignore[arg-type]
-        values["typed"] = typed
-    return model(**{n: tuple(v) if isinstance(v, list) else v for n, v in values.items()})
-
-
-# ---------------------------------------------------------------------------------- Python
-
-
-def from_arguments(model: type[Model], function: str, arguments: Mapping[str, object]) -> Model:
-    """Make a model of the arguments of a function in Python.
-
-    Raises TypeError for an unknown argument, UsageError for one that may not have its value.
-    """
-    allowed = {member.name: (member, o) for member, o in _declared(model) if o.in_python}
-    values = {}
-    for name, value in arguments.items():
-        if name not in allowed:
-            raise TypeError(f"{function}() has no argument `{name}`; {suggestion(name, allowed)}")
-        values[name] = _taken(*allowed[name], value)
-    return model(**values)
 
 
 def _taken(member: Field[Any], declared: _Option, value: object) -> Any:
@@ -282,55 +328,3 @@ def _described(value: object) -> str:
         kinds = sorted({type(member).__name__ for member in value})
         return f"a {type(value).__name__} of {', '.join(kinds)}"
     return f"an object of the type {type(value).__name__}"
-
-
-@contextmanager
-def naming_arguments(model: type[Options], **renamed: str) -> Iterator[None]:
-    """Name the arguments of Python in messages in place of a command's options; `renamed` are those
-    with another name than their fields. Faults of a space name no options."""
-    try:
-        yield
-    except SpecError:
-        raise
-    except HarnessError as error:
-        error.args = (in_python(str(error), model, **renamed),)
-        raise
-
-
-def in_python(message: str, model: type[Options], **renamed: str) -> str:
-    """Replace the options that a message names by arguments, but not those of whole commands; an
-    option that Python lacks is named with its command."""
-    command = model.__name__.removesuffix("Options").lower()
-    spelled = {
-        name: renamed.get(member.name, member.name) + "=False" * (member.default is True)
-        if declared.in_python
-        else f"python -m harness {command} {name}"
-        for member, declared in _declared(model)
-        for name in _names(member, declared)
-    }
-
-    def respell(word: re.Match[str]) -> str:
-        if word[1] not in spelled:
-            return word[0]
-        value = f"={word[2].strip()}" if word[2] else ""
-        return f"`{spelled[word[1]]}{value}`"
-
-    return _COMMAND_OR_OPTION.sub(respell, message)
-
-
-def signature_of(model: type[Options], **positional: str) -> inspect.Signature:
-    """Make the signature of a function in Python that takes a model's fields, some of them by
-    position, under a name of their own."""
-    kinds = inspect.Parameter
-    return inspect.Signature(
-        [
-            kinds(
-                positional.get(member.name, member.name),
-                kinds.POSITIONAL_OR_KEYWORD if member.name in positional else kinds.KEYWORD_ONLY,
-                default=kinds.empty if member.default is MISSING else member.default,
-                annotation=member.type,
-            )
-            for member, declared in _declared(model)
-            if declared.in_python
-        ]
-    )

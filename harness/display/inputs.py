@@ -92,7 +92,7 @@ class InputsTable:
 
     @property
     def _wrapping(self) -> Iterator[tuple[str, str]]:
-        return ((str(r.problem), best_configuration(r, self.default)) for r in self._shown)
+        return ((str(r.problem), _best_configuration(r, self.default)) for r in self._shown)
 
     def _table(self, left_out: Collection[int]) -> Table:
         rows = (input_cells(report, self.default) for report in self._shown)
@@ -183,13 +183,13 @@ def _is_noisy(report: InputReport) -> bool:
 def input_cells(report: InputReport, default: Config) -> Iterator[str]:
     """Yield the cells of an input under INPUTS_HEAD."""
     yield str(report.problem)
-    yield best_configuration(report, default)
-    yield best_time(report)
-    yield default_time(report)
+    yield _best_configuration(report, default)
+    yield _best_time(report)
+    yield _default_time(report)
     yield format_speedup(report)
 
 
-def best_configuration(report: InputReport, default: Config) -> str:
+def _best_configuration(report: InputReport, default: Config) -> str:
     """Return the changes from the default of the configuration to use, or why there is none."""
     if report.recommended is None:
         return report.note or "nothing worked"
@@ -205,12 +205,12 @@ def format_speedup(report: InputReport) -> str:
     return report.note if report.best and report.note else "-"
 
 
-def best_time(report: InputReport) -> str:
+def _best_time(report: InputReport) -> str:
     """Format the time of the configuration to use."""
     return _time(report.recommended)
 
 
-def default_time(report: InputReport) -> str:
+def _default_time(report: InputReport) -> str:
     """Format the default's time, or its outcome where it failed."""
     failed = report.failed_baselines.get(DEFAULT)
     return f"{failed.outcome}" if failed else _time(report.baseline)

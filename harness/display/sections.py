@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from harness.analysis.causes import FAILURES_HEAD, causes, causes_lines, failures_rows
+from harness.analysis.causes import FAILURES_HEAD, causes_lines, failures_rows
 from harness.analysis.failures import describe_failures
 from harness.analysis.sensors import InputEnergy
 from harness.analysis.summary import ProgramSummary, Summary
@@ -28,7 +28,7 @@ def failures_section(results: Results, default: Config) -> Section:
     reasons = list(describe_failures(results.measured, default, results.failed_later))
     if not reasons:
         return Section("failures", "Failures", ("No configuration failed.",))
-    explained = [*causes_lines(causes(results)), ""] if rows else []
+    explained = [*causes_lines(results), ""] if rows else []
     table = SectionTable(FAILURES_HEAD, rows, range(len(FAILURES_HEAD))) if rows else None
     return Section("failures", "Failures", table=table, lines=[*explained, *reasons])
 

@@ -22,7 +22,6 @@ from harness.commands.check.inspection import (
     KernelInspection,
     ProgramInspection,
     SpaceSize,
-    size_of,
     without_effect,
 )
 from harness.commands.check.targets import (
@@ -30,7 +29,6 @@ from harness.commands.check.targets import (
     architecture_target,
     checked_spaces,
     device_target,
-    target_of,
 )
 from harness.core.errors import BackendUnavailable, HostModuleError, LaunchFailed, UsageError
 from harness.core.machine import usable_cores
@@ -151,7 +149,7 @@ def check_spaces(specs: Sequence[Spec], options: CheckOptions) -> Iterator[Space
         targets = _targets(options) if needs_target else []
         if options.names_target:
             _require_sources(specs, targets)
-        fitting = [[target_of(spec, target) for target in targets] for spec in specs]
+        fitting = [[target.fitted_to(spec) for target in targets] for spec in specs]
         builds = {
             # Nothing is measured meanwhile, so every core may compile.
             target: stack.enter_context(
@@ -215,7 +213,7 @@ def _checked(
     return SpaceCheck(
         spec=spec,
         sizes={
-            heading: size_of(spec, checked_spaces(spec, compiler=compiler))
+            heading: SpaceSize.of(spec, checked_spaces(spec, compiler=compiler))
             for heading, compiler in _flag_sets(spec)
         },
         launcher=launcher,

@@ -61,18 +61,18 @@ class SpaceSize:
     legal: Mapping[Input, int]
     estimate: _CountEstimate | None = None
 
-
-def size_of(spec: Spec, spaces: Mapping[Input, ConstrainedSpace]) -> SpaceSize:
-    """Count points and legal configurations."""
-    points, inputs = spaces[spec.inputs[0]].raw_count, len(spec.inputs)
-    counts: dict[Input, int] = {}
-    for problem, space in spaces.items():
-        count = space.count
-        if count is None:
-            estimate = _CountEstimate(problem, *space.estimate_count(random.Random(0)))
-            return SpaceSize(points, inputs, {}, estimate)
-        counts[problem] = count
-    return SpaceSize(points, inputs, counts)
+    @classmethod
+    def of(cls, spec: Spec, spaces: Mapping[Input, ConstrainedSpace]) -> SpaceSize:
+        """Count points and legal configurations."""
+        points, inputs = spaces[spec.inputs[0]].raw_count, len(spec.inputs)
+        counts: dict[Input, int] = {}
+        for problem, space in spaces.items():
+            count = space.count
+            if count is None:
+                estimate = _CountEstimate(problem, *space.estimate_count(random.Random(0)))
+                return cls(points, inputs, {}, estimate)
+            counts[problem] = count
+        return cls(points, inputs, counts)
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class Inspection(ABC):
     @property
     def size(self) -> SpaceSize:
         """The size of the space within the target's limits."""
-        return size_of(self.spec, self._spaces)
+        return SpaceSize.of(self.spec, self._spaces)
 
     @property
     @abstractmethod

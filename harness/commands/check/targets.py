@@ -66,6 +66,24 @@ class CompileTarget:
             return str(error)
         return None
 
+    def fitted_to(self, spec: Spec) -> CompileTarget:
+        """Return the target with the compiler that a space names, and with the features of its own
+        architecture (sm_90a) where the space wants them.
+
+        Raises BackendUnavailable where that compiler cannot be used.
+        """
+        if self.arch is None:
+            return self
+        backend = dataclasses.replace(self.backend, arch_specific=spec.compilers.nvcc.arch_specific)
+        backend = with_cuda_compiler(spec, backend)
+        if dataclasses.replace(backend, why=self.backend.why) == self.backend:
+            return self
+        compiler = backend.open_compiler()
+        name = self.name.replace(self.arch, compiler.arch or "")
+        return dataclasses.replace(
+            self, name=name, backend=backend, identity=compiler.identity, arch=compiler.arch
+        )
+
 
 def architecture_target(arch: str) -> CompileTarget:
     """Make the target of an architecture such as `sm_90`.
@@ -98,25 +116,6 @@ def device_target(requested: str, devices: Sequence[str] = ()) -> CompileTarget:
     limits, environment = device.limits, device.environment(compiler.identity)
     name = f"{backend.language} on {environment.device}"
     return CompileTarget(name, backend, compiler.identity, limits, compiler.arch, has_device=True)
-
-
-def target_of(spec: Spec, target: CompileTarget) -> CompileTarget:
-    """Return the target with the compiler that a space names, and with the features of its own
-    architecture (sm_90a) where the space wants them.
-
-    Raises BackendUnavailable where that compiler cannot be used.
-    """
-    if target.arch is None:
-        return target
-    backend = dataclasses.replace(target.backend, arch_specific=spec.compilers.nvcc.arch_specific)
-    backend = with_cuda_compiler(spec, backend)
-    if dataclasses.replace(backend, why=target.backend.why) == target.backend:
-        return target
-    compiler = backend.open_compiler()
-    name = target.name.replace(target.arch, compiler.arch or "")
-    return dataclasses.replace(
-        target, name=name, backend=backend, identity=compiler.identity, arch=compiler.arch
-    )
 
 
 def why_no_dynamic_memory(spec: Spec, target: CompileTarget) -> str | None:

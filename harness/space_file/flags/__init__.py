@@ -24,7 +24,7 @@ from harness.space_file.flag_files import files_of
 from harness.space_file.flags.catalogue import Catalogue, catalogue_of
 from harness.space_file.flags.catalogue import chosen as flags_chosen
 from harness.space_file.model import FlagGroup, SpaceFile
-from harness.space_file.parameters import Parameter, Placed, declared_flag, flag_name
+from harness.space_file.parameters import Parameter, Placed, declared_flag
 from harness.space_file.program_model import ProgramSpaceFile
 from harness.space_file.tuned import Flag, FlagPatterns, Narrowing, Selection
 
@@ -137,7 +137,7 @@ def _flag(
 def _catalogued(compiler: str, name: str) -> str | None:
     """Return how a compiler's catalogue spells a flag of files; None where it has none."""
     with suppress(UsageError):
-        flag = catalogue_of(compiler).flags.get(flag_name(name))
+        flag = catalogue_of(compiler).flags.get(name.replace("-", "_"))
         return flag.option if flag is not None and flag.type == "files" else None
     return None
 
