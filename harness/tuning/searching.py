@@ -22,18 +22,10 @@ from harness.core.records import Config, Input
 from harness.core.text import counted, first_few
 from harness.models.columns import nearest_first
 from harness.models.transfer_prior import TransferData
-from harness.search import (
-    EndedSearch,
-    EndReason,
-    InputSearch,
-    Progress,
-    Searched,
-    SearchOptions,
-    find_ended,
-    search_input,
-    sole_technique,
-)
 from harness.search.driver import MAX_FREE_IN_A_ROW
+from harness.search.options import EndReason, InputSearch, Progress, Searched, SearchOptions
+from harness.search.run import EndedSearch, find_ended, search_input
+from harness.search.techniques import sole_technique
 from harness.tuning.sharing import do_work
 from harness.tuning.state import State
 

@@ -21,18 +21,18 @@ from harness.measure.measurer import Measurer
 from harness.measure.trial.occasions import ONE_OCCASION, new_seed
 from harness.recordings.recording import Recording
 from harness.recordings.space import ListedSpace
-from harness.results import (
-    LEFT_OUT,
-    SEARCHED,
-    MeasurementRow,
-    MeasurementRows,
-    RunPlan,
-    Store,
-    as_rows,
+from harness.results.campaigns import LEFT_OUT
+from harness.results.columns import MeasurementRow, MeasurementRows
+from harness.results.gathering import as_rows
+from harness.results.measured import (
+    Measured,
+    MeasuredConfigs,
     interleaved_groups,
+    measured_by_input,
 )
-from harness.results.measured import Measured, MeasuredConfigs, measured_by_input
 from harness.results.notes import device_facts
+from harness.results.schema import SEARCHED
+from harness.results.store import RunPlan, Store
 from harness.search import SearchOptions
 from harness.search.transfer import StoredSources, TransferSources
 from harness.space import ConstrainedSpace, Space
