@@ -1,6 +1,6 @@
 """The shape of a space file: the model that validates it and gives its JSON Schema.
 
-Each value is checked here by itself. `harness.space_file.checks` checks what needs several values,
+Each value is checked here by itself. `harness.space_file.load` checks what needs several values,
 files or expressions.
 """
 
