@@ -138,6 +138,19 @@ class Spec:
             if p.compiler is None or (p.compiler == compiler and len(p.values) > 1)
         )
 
+    @property
+    def feature_ranges(self) -> Iterator[str]:
+        """The range of each feature, such as `m goes from 16 to 65536`, or its words, such as
+        `shape is skewed or uniform`."""
+        for name in self.features:
+            numbers = [v for problem in self.inputs if isinstance(v := problem[name], (int, float))]
+            if len(numbers) < len(self.inputs):
+                words = sorted({shown(problem[name]) for problem in self.inputs})
+                yield f"{name} is {first_few(words, ' or ', _LISTED)}"
+                continue
+            least, most = shown(min(numbers)), shown(max(numbers))
+            yield f"{name} is {least}" if least == most else f"{name} goes from {least} to {most}"
+
     def with_measure(self, changes: Mapping[str, object]) -> Spec:
         """Return the spec with other measurement options; raises UsageError for a bad value."""
         options = self.measure.model_dump(exclude_unset=True) | dict(changes)
@@ -221,19 +234,6 @@ def select_inputs(spec: Spec, condition: str) -> Spec:
     if not chosen:
         raise UsageError(
             f"--inputs: `{expression.text}` holds for none of the {len(spec.inputs)} inputs; "
-            f"there {', '.join(feature_ranges(spec))}"
+            f"there {', '.join(spec.feature_ranges)}"
         )
     return dataclasses.replace(spec, inputs=chosen)
-
-
-def feature_ranges(spec: Spec) -> Iterator[str]:
-    """Describe the range of each feature, such as `m goes from 16 to 65536`, or its words, such as
-    `shape is skewed or uniform`."""
-    for name in spec.features:
-        numbers = [v for problem in spec.inputs if isinstance(v := problem[name], (int, float))]
-        if len(numbers) < len(spec.inputs):
-            words = sorted({shown(problem[name]) for problem in spec.inputs})
-            yield f"{name} is {first_few(words, ' or ', _LISTED)}"
-            continue
-        least, most = shown(min(numbers)), shown(max(numbers))
-        yield f"{name} is {least}" if least == most else f"{name} goes from {least} to {most}"
