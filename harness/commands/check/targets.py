@@ -66,6 +66,40 @@ class CompileTarget:
             return str(error)
         return None
 
+    @classmethod
+    def of_architecture(cls, arch: str) -> CompileTarget:
+        """Make the target of an architecture such as `sm_90`.
+
+        Raises UsageError for an unknown architecture, BackendUnavailable without a compiler.
+        """
+        why, compiler = "its architecture was named", first_usable(arch)
+        backend = Backend("cuda", "nvcc", why, arch=arch, cuda_compiler=compiler)
+        limits = ARCHITECTURE_LIMITS
+        with contextlib.suppress(ValueError):
+            opt_in_bytes = multiprocessor(arch).max_group_shared_bytes
+            limits = dataclasses.replace(limits, opt_in_local_bytes=opt_in_bytes)
+        return cls(arch, backend, backend.open_compiler().identity, limits, arch)
+
+    @classmethod
+    def of_device(cls, requested: str, devices: Sequence[str] = ()) -> CompileTarget:
+        """Make the target of a device; `requested` is auto, cuda or opencl, and `devices` may name
+        it.
+
+        Raises BackendUnavailable, and UsageError for an unknown device.
+        """
+        try:
+            backend = choose_one(requested, devices)
+        except BackendUnavailable as error:
+            if requested == "cuda":
+                hint = "Without a GPU, name the architecture to compile for: --arch sm_90"
+                raise BackendUnavailable(f"{error}\n{hint}") from None
+            raise
+        compiler, device = backend.open_compiler(), backend.open_device()
+        backend.require_working(device, compiler)
+        limits, environment = device.limits, device.environment(compiler.identity)
+        name = f"{backend.language} on {environment.device}"
+        return cls(name, backend, compiler.identity, limits, compiler.arch, has_device=True)
+
     def fitted_to(self, spec: Spec) -> CompileTarget:
         """Return the target with the compiler that a space names, and with the features of its own
         architecture (sm_90a) where the space wants them.
@@ -83,39 +117,6 @@ class CompileTarget:
         return dataclasses.replace(
             self, name=name, backend=backend, identity=compiler.identity, arch=compiler.arch
         )
-
-
-def architecture_target(arch: str) -> CompileTarget:
-    """Make the target of an architecture such as `sm_90`.
-
-    Raises UsageError for an unknown architecture, BackendUnavailable without a compiler.
-    """
-    why, compiler = "its architecture was named", first_usable(arch)
-    backend = Backend("cuda", "nvcc", why, arch=arch, cuda_compiler=compiler)
-    limits = ARCHITECTURE_LIMITS
-    with contextlib.suppress(ValueError):
-        opt_in_bytes = multiprocessor(arch).max_group_shared_bytes
-        limits = dataclasses.replace(limits, opt_in_local_bytes=opt_in_bytes)
-    return CompileTarget(arch, backend, backend.open_compiler().identity, limits, arch)
-
-
-def device_target(requested: str, devices: Sequence[str] = ()) -> CompileTarget:
-    """Make the target of a device; `requested` is auto, cuda or opencl, and `devices` may name it.
-
-    Raises BackendUnavailable, and UsageError for an unknown device.
-    """
-    try:
-        backend = choose_one(requested, devices)
-    except BackendUnavailable as error:
-        if requested == "cuda":
-            hint = "Without a GPU, name the architecture to compile for: --arch sm_90"
-            raise BackendUnavailable(f"{error}\n{hint}") from None
-        raise
-    compiler, device = backend.open_compiler(), backend.open_device()
-    backend.require_working(device, compiler)
-    limits, environment = device.limits, device.environment(compiler.identity)
-    name = f"{backend.language} on {environment.device}"
-    return CompileTarget(name, backend, compiler.identity, limits, compiler.arch, has_device=True)
 
 
 def why_no_dynamic_memory(spec: Spec, target: CompileTarget) -> str | None:
