@@ -2,5 +2,3 @@
 
 from harness.tuning.campaign import Campaign
 from harness.tuning.state import CampaignPlan
-
-__all__ = ["Campaign", "CampaignPlan"]
