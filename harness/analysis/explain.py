@@ -80,6 +80,14 @@ class Samples:
             table = table.sample(MOST_SAMPLES, random_state=0)
         return table
 
+    def grow(self, target: TreeTarget, growth: Growth) -> Tree:
+        """Grow a tree on at most MOST_SAMPLES.
+
+        Raises UsageError for an unknown target and for too few samples.
+        """
+        usable = _usable(self, target)
+        return grow(usable, target, self.parameters, replace(growth, groups=MEASUREMENT))
+
 
 def samples(results: Results) -> Samples:
     """Make the table from the search and the measurements across inputs, or from a sample of them.
@@ -219,28 +227,25 @@ class Explanation:
         target, r2 = self.tree.target, self.accuracy.r2
         return f"Nothing explains the {target}: a tree's R2 on held-out samples is {r2:.3f}."
 
-
-def explanation_lines(explanation: Explanation) -> Iterator[str]:
-    """Say what the target depends on, from how many samples, and how accurate the tree is."""
-    tree, count = explanation.tree, len(explanation.tree.samples)
-    shared = count - explanation.measurements
-    made = f"{explanation.measurements:,} measured"
-    also = f" ({made}; {shared:,} have the machine code of one of these)" if shared else ""
-    yield (
-        f"Importance of parameters and inputs for {tree.target}, from a tree (Starchart) of "
-        f"{count:,} samples{also}, {_origin(explanation)}:"
-    )
-    yield f"    {importance_text(tree)}"
-    is_published = tree.growth.threshold is not None
-    rule = "by the published rule" if is_published else "as cross-validation chooses"
-    leaves, error = sum(1 for _ in tree.root.leaves()), explanation.accuracy.error
-    among = (
-        f" of the {error.count:,} that are not 0" if error.count < explanation.measurements else ""
-    )
-    yield (
-        f"    accuracy on held-out samples, leaves {rule} ({leaves}): "
-        f"R2 {explanation.accuracy.r2:.3f}, median error{among} {error.median.text('.1%')}"
-    )
+    def lines(self) -> Iterator[str]:
+        """Say what the target depends on, from how many samples, and how accurate the tree is."""
+        tree, count = self.tree, len(self.tree.samples)
+        shared = count - self.measurements
+        made = f"{self.measurements:,} measured"
+        also = f" ({made}; {shared:,} have the machine code of one of these)" if shared else ""
+        yield (
+            f"Importance of parameters and inputs for {tree.target}, from a tree (Starchart) of "
+            f"{count:,} samples{also}, {_origin(self)}:"
+        )
+        yield f"    {importance_text(tree)}"
+        is_published = tree.growth.threshold is not None
+        rule = "by the published rule" if is_published else "as cross-validation chooses"
+        leaves, error = sum(1 for _ in tree.root.leaves()), self.accuracy.error
+        among = f" of the {error.count:,} that are not 0" if error.count < self.measurements else ""
+        yield (
+            f"    accuracy on held-out samples, leaves {rule} ({leaves}): "
+            f"R2 {self.accuracy.r2:.3f}, median error{among} {error.median.text('.1%')}"
+        )
 
 
 def _origin(explanation: Explanation) -> str:
@@ -257,15 +262,6 @@ def importance_text(tree: Tree, inside: str | None = None) -> str:
     shares = importance(tree, inside)
     parts = [f"{name} {share:.0%}" for name, share in shares.items() if share >= 0.005]
     return f"{', '.join(parts)} of the squared error" if parts else "no parameter matters"
-
-
-def grown(drawn: Samples, target: TreeTarget, growth: Growth) -> Tree:
-    """Grow a tree on at most MOST_SAMPLES.
-
-    Raises UsageError for an unknown target and for too few samples.
-    """
-    usable = _usable(drawn, target)
-    return grow(usable, target, drawn.parameters, replace(growth, groups=MEASUREMENT))
 
 
 def explain(

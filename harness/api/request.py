@@ -28,7 +28,6 @@ from harness.search import SearchOptions, resolve_techniques
 from harness.search.techniques import DEFAULT_TECHNIQUE
 from harness.space_file import Spec, load_spec
 from harness.space_file.model import Search
-from harness.space_file.spec import select_inputs
 from harness.space_file.workload import Workload, read_workload
 from harness.tuning import CampaignPlan
 from harness.tuning.searching import check_seeds_used
@@ -109,7 +108,7 @@ def read_request(options: TuneOptions) -> TuneRequest:
     whole, notices = whole.with_measure(options.measure), list[str]()
     if options.inputs_from is not None:
         whole, notices = with_inputs_of(options.inputs_from, whole, options, database)
-    spec = whole if options.inputs is None else select_inputs(whole, options.inputs)
+    spec = whole if options.inputs is None else whole.with_inputs_where(options.inputs)
     search = search_options(spec, options, techniques)
     for log in search.logs(len(spec.inputs)):
         check_output(log)

@@ -12,15 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.analysis import SLOWDOWN
-from harness.analysis.explain import (
-    Samples,
-    explain,
-    explanation_lines,
-    grown,
-    importance_text,
-    pooled,
-    samples,
-)
+from harness.analysis.explain import Samples, explain, importance_text, pooled, samples
 from harness.api.options import AnalyseOptions
 from harness.commands.run import format_error
 from harness.core.errors import UsageError
@@ -96,7 +88,7 @@ def _print_samples(console: Console, found: Samples, options: AnalyseOptions, ke
         print_line(console, known.nothing)
         return True
     tree = known.tree
-    parts: list[Iterator[str | Table]] = [explanation_lines(known)]
+    parts: list[Iterator[str | Table]] = [known.lines()]
     if options.inside:
         parts.append(_inside_lines(tree, options.inside))
     if options.depth:
@@ -168,7 +160,7 @@ def _settings(found: Samples, options: AnalyseOptions) -> Iterator[str | Table]:
     is none, say why."""
     found = found.with_all([name for name, _ in options.limits])
     growth = Growth(options.threshold)
-    trees = [(grown(found, _limited(name, found), growth), limit) for name, limit in options.limits]
+    trees = [(found.grow(_limited(name, found), growth), limit) for name, limit in options.limits]
     regions = settings_below(trees)
     names = [str(tree.target) for tree, _ in trees]
     wanted = " and ".join(f"{tree.target} <= {limit:g}" for tree, limit in trees)
