@@ -26,7 +26,7 @@ from harness.source.pragmas import (
     unroll_names,
 )
 from harness.source.preprocessor import WORD, Directive, Scan, macros_of, spaced
-from harness.source.syntax_tree import CUDA, ParserText, captured, parsed, text_of
+from harness.source.syntax_tree import CUDA, ParserText, captured, text_of
 
 _SHOWN_VALUES = 8
 _LAUNCH_PARTS = {
@@ -276,7 +276,7 @@ def suggest(
     They are the numbers of its template, the macros that nothing defines, and constants.
     """
     factors = unroll_factors(prepared)
-    tested = {text_of(node) for _, node in captured(_TESTED, parsed(prepared))}
+    tested = {text_of(node) for _, node in captured(_TESTED, prepared.parsed())}
     conditions = (d.text for d in prepared.scan.directives if d.name in ("if", "elif"))
     tested.update(word for text in conditions for word in WORD.findall(text))
     tested.update(p.name for p in kernel.template if p.type_name == "bool")

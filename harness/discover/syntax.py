@@ -19,9 +19,7 @@ from harness.source.syntax_tree import (
     ParserText,
     ancestors,
     captured,
-    group_sizes,
     line_of,
-    parsed,
     text_of,
 )
 
@@ -85,7 +83,7 @@ class KernelSignature:
 
 def find_kernels(prepared: ParserText) -> tuple[KernelSignature, ...]:
     """Find the kernels that the text defines, in order."""
-    marked = _marked(prepared, parsed(prepared), KERNEL_WORDS)
+    marked = _marked(prepared, prepared.parsed(), KERNEL_WORDS)
     return tuple(
         _kernel(prepared, mark, head, _span(prepared, mark, around))
         for mark, head, around in marked
@@ -110,7 +108,7 @@ def find_host_functions(prepared: ParserText) -> tuple[tuple[int, int], ...]:
     """Find the spans of the functions that run on the host alone; none in OpenCL."""
     if prepared.dialect != CUDA:
         return ()
-    root = parsed(prepared)
+    root = prepared.parsed()
     marked = _marked(prepared, root, (*KERNEL_WORDS, "__device__"))
     device = {around.start_byte for *_, around in marked}
     functions = (node for _, node in captured("(function_definition) @function", root))
@@ -155,7 +153,7 @@ def _kernel(
 ) -> KernelSignature:
     around = list(ancestors(head))
     before = (b for b in prepared.blanked if span[0] <= b.start < head.start_byte)
-    sizes = [found for b in before if (found := group_sizes(b))]
+    sizes = [found for b in before if (found := b.group_sizes)]
     arguments, unreadable = _arguments(prepared, head)
     return KernelSignature(
         name=text_of(head.child_by_field_name("declarator")),
