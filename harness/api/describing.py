@@ -88,6 +88,7 @@ def _analysis(findings: Findings) -> AnalysisDocument:
         failures=group_failures(failed, lambda m: m.message, lambda m: m.outcome),
         importance=None if explanation is None else dict(importance(explanation.tree)),
         explanation=explanation,
+        bits=findings.bits,
         portfolios=list(study.portfolios if study and study.has_choice else ()),
     )
 

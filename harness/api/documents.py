@@ -197,16 +197,40 @@ class FailureDocument(JsonDocument):
     input: JsonConfig = value_of("members", 0, "input")
 
 
+class InputBitsDocument(JsonDocument):
+    """The classes of configurations whose outputs have equal bits on one input. Those that are
+    `varying` from run to run are in none. `slowdown` is that of the fastest in the default's class;
+    null, as `in_default`, where the default's bits are not known."""
+
+    input: JsonConfig = value_of("problem")
+    configs: int
+    varying: int
+    classes: int
+    in_default: int | None
+    slowdown: float | None
+
+
+class BitsDocument(JsonDocument):
+    """Measured configurations with equal values of the parameters `split_by` have equal bits;
+    `slowdown` is a geometric mean over the inputs."""
+
+    split_by: list[str]
+    slowdown: float | None
+    inputs: list[InputBitsDocument]
+
+
 class AnalysisDocument(JsonDocument):
     """One space on one device; `importance` has the share of the squared error that a tree's splits
     on a parameter remove, `r2` the tree's accuracy on held-out samples. `portfolios` say what each
-    further configuration gains, where there is a choice by input."""
+    further configuration gains, where there is a choice by input. `bits` is null where no bits of
+    outputs are known."""
 
     results: ResultsDocument
     failures: list[FailureDocument]
     importance: dict[str, float] | None
     r2: Number = perhaps_of("explanation", "accuracy", "r2")
     portfolios: list[PortfolioDocument]
+    bits: BitsDocument | None
 
 
 class ProgramDocument(JsonDocument):

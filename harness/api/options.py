@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from harness.analysis import SLOWDOWN
 from harness.core.errors import UsageError
-from harness.core.files import check_writable
+from harness.core.files import check_output, check_writable
 from harness.core.invocation import command_line
 from harness.core.options import BACKENDS, PATH, SEED, TEXT, Kind, Options, argument, flag, option
 
@@ -36,8 +36,14 @@ def _device(value: Any) -> str:
     return str(value)
 
 
+def _seconds(word: str) -> float:
+    unit_s = {"s": 1, "m": 60, "h": 3600}.get(word[-1:])
+    return float(word[:-1]) * unit_s if unit_s else float(word)
+
+
 PAGE = Kind.path(".html", ".htm")
 SPACE = Kind("the path of a space, or a Spec", _space)
+SECONDS = Kind.number("seconds above 0, up to 10^9", lambda value: 0 < value <= 10**9, _seconds)
 DEVICE = Kind("the name or the index of a device", _device)
 
 WHERE = (
@@ -86,10 +92,16 @@ class DispatchOptions(Options):
 
     groups: ClassVar = {"choice": "learning and judging"}
 
-    database: Sequence[str] = argument(TEXT, "DATABASE", nargs="+")
+    database: Sequence[str] = argument(TEXT, "DATABASE", nargs="*")
     """results database"""
-    output: Path = option(PATH, "FOLDER", names=("-o", "--output"), required=True)
-    """folder to write"""
+    output: Path = option(PATH, "FOLDER", names=("-o", "--output"))
+    """folder to write; with --recheck, a file for the inputs whose choice fell"""
+    recheck: Path | None = option(PATH, "FOLDER", in_python=False)
+    """measure a folder that was written, here and now: its configurations, interleaved, on inputs
+    of each leaf of its choice; print which still hold. The exit code is 1 where one does not
+    (docs/howto/recheck_a_dispatcher.md)"""
+    max_time_s: float | None = option(SECONDS, "SECONDS", names=("--max-time",), in_python=False)
+    """with --recheck, measure for SECONDS (or such as 5m) at most"""
     space: str | None = option(TEXT, "NAME")
     """only the space of this name"""
     device: str | None = option(TEXT, "NAME")
@@ -113,8 +125,23 @@ class DispatchOptions(Options):
     weights: Path | None = option(PATH, "FILE")
     """a workload: learn and judge by how often its inputs come, and say how many calls the
     tuned range covers (docs/explanation/dispatch.md)"""
+    format: str | None = option(TEXT, choices=("vllm",))
+    """also write the choice as tables by M, which vLLM and Hugging Face's kernels read
+    (docs/howto/tables_for_vllm.md)"""
     seed: int = option(Kind.whole(0, 2**32 - 1, "2^32 - 1"), default=0)
     """seed of the folds and trees (default 0)"""
+
+    def check(self) -> None:
+        if self.recheck is None and not (self.database and self.output):
+            raise UsageError("name a results database and, with -o, the folder to write")
+        if self.recheck is None and self.max_time_s is not None:
+            raise UsageError("--max-time goes with --recheck FOLDER")
+        if self.recheck is not None and self.json:
+            raise UsageError(
+                "--recheck prints no JSON; its exit code says whether all choices hold"
+            )
+        if self.recheck is not None and self.output is not None:
+            check_output(self.output)
 
 
 DEFAULT_SAMPLE = 8

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from harness.api.options import PAGE, SPACE, WHERE, device_option, json_flag
+from harness.api.options import PAGE, SECONDS, SPACE, WHERE, device_option, json_flag
 from harness.core.options import BACKENDS, PATH, SEED, TEXT, Kind, Options, argument, flag, option
 
 if TYPE_CHECKING:  # it takes a while to load
@@ -91,13 +91,9 @@ class TuneOptions(Options):
     """list the techniques and exit"""
     test_limit: int | None = option(Kind.whole(1), "N")
     """at most N tests per input (default: the space's)"""
-    max_time_s: float | None = option(
-        Kind.number("seconds above 0, up to 10^9", lambda value: 0 < value <= 10**9),
-        "SECONDS",
-        names=("--stop-after", "--max-time"),
-    )
-    """end the search after SECONDS for all inputs together; the final measurements follow
-    (default: no limit)"""
+    max_time_s: float | None = option(SECONDS, "SECONDS", names=("--stop-after", "--max-time"))
+    """end the search after SECONDS (or such as 5m, 2h) for all inputs together; the final
+    measurements follow (default: no limit)"""
     seed_configurations: Sequence[Path | Mapping[str, Any]] = option(
         Kind("a mapping of parameters to values", _configuration, Path),
         "FILE",

@@ -30,11 +30,17 @@ ENERGY_SPREAD = "energy_spread_j"
 UNCLAIMED = "unclaimed"
 """The observation of a measurement whose gain its first runs on new data do not show: 1."""
 
+OUTPUT_BITS = "output_bits"
+"""The observation of a digest of a kernel's outputs on the search's data: a whole number below
+2^48, equal where all bits are equal. It is VARYING_BITS where two runs differ."""
+
+VARYING_BITS = 0.0
+
 COUNTS = (THROTTLED_SAMPLES, HOST_RETRIES)
 """Observations that are counts of runs."""
 
-HOW_TIMED = (CLOCK_ERROR, RUNS_PER_SAMPLE, *COUNTS, UNTIMED, ENERGY_SPREAD, UNCLAIMED)
-"""Observations of the measuring, which say nothing of the configuration."""
+HOW_TIMED = (CLOCK_ERROR, RUNS_PER_SAMPLE, *COUNTS, UNTIMED, ENERGY_SPREAD, UNCLAIMED, OUTPUT_BITS)
+"""Observations that are no quantities of the configuration."""
 
 
 @dataclass(frozen=True)

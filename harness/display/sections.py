@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
+from harness.analysis.bits import EqualBits
 from harness.analysis.causes import FAILURES_HEAD, causes_lines, failures_rows
 from harness.analysis.failures import describe_failures
 from harness.analysis.sensors import InputEnergy
@@ -76,6 +77,46 @@ def _energy(measured: Measurement | None) -> str:
     spread_j = measured.observed.get(ENERGY_SPREAD)
     spread = "" if spread_j is None else f" +- {format_energy(spread_j, digits=2)}"
     return f"{format_energy(measured.observed[ENERGY])}{spread}{power}"
+
+
+# -------------------------------------------------------------------------------- bits
+
+
+def bits_section(found: EqualBits | None) -> Section | None:
+    """Show the classes of configurations with equal bits on each input, what splits them, and what
+    staying in the default's class costs; None where no bits are known."""
+    if found is None:
+        return None
+    inputs, slowdown = found.inputs, found.slowdown
+    is_split = max(of.classes for of in inputs) > 1
+    names = ", ".join(found.split_by) if is_split else "input"
+    lines = [f"Measured configurations of equal {names} have outputs of equal bits."]
+    varying = max(of.varying for of in inputs)
+    if varying:
+        lines.append(
+            f"The outputs of up to {counted(varying, 'configuration')} differ from run to run, as "
+            "with atomics on floating-point numbers; these are in no class."
+        )
+    if is_split and slowdown is not None:
+        lines.append(
+            f"Staying in the default's class costs {slowdown:.2f}x (geometric mean, by the times "
+            "of the search). `verify: {bits: default}` in the space accepts no other class."
+        )
+    if not is_split:
+        return Section("bits", "Equal bits", lines=lines)
+    lines += not_shown(len(inputs))
+    head = ("input", "classes", "configurations", "in the default's class", "slowdown there")
+    rows = [
+        (
+            str(of.problem),
+            f"{of.classes:,}",
+            f"{of.configs:,}",
+            "-" if of.in_default is None else f"{of.in_default:,}",
+            "-" if of.slowdown is None else f"{of.slowdown:.2f}x",
+        )
+        for of in inputs[:MOST_SHOWN]
+    ]
+    return Section("bits", "Equal bits", lines, table=SectionTable(head, rows))
 
 
 # ------------------------------------------------------------------------------ by input

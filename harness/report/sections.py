@@ -17,7 +17,12 @@ from harness.display.inputs import (
     not_shown,
     times_note,
 )
-from harness.display.sections import by_input_section, energy_section, failures_section
+from harness.display.sections import (
+    bits_section,
+    by_input_section,
+    energy_section,
+    failures_section,
+)
 from harness.display.text import Section, SectionTable
 from harness.models.starchart import describe, importance
 from harness.report import figures, plots
@@ -44,6 +49,7 @@ def sections(findings: Findings) -> Iterator[Section | None]:
         yield from choice_sections(findings.across or findings.why_no_choice, findings.default)
         yield by_input(findings)
         yield failures_section(findings.results, findings.default)
+        yield bits_section(findings.bits)
         yield from _explained(findings, findings.explanation, "slowdown")
         yield energy_section(findings.energies, findings.default)
         yield from _explained(findings, findings.power, "power")

@@ -142,6 +142,10 @@ def _check_names(
         if reason is not None:
             document.fault((*location, "default"), reason)
     names = [*(p.name for _, p in placed), *features, *LIMIT_NAMES]
+    for index, name in enumerate(model.search.same_on_all_inputs):
+        if name not in (known := [p.name for _, p in placed]):
+            text = f"`{name}` is not a parameter; {suggestion(name, known)}"
+            document.fault(("search", "same_on_all_inputs", index), text)
     for location, expression in expressions:
         for name in sorted(expression.names.difference(names)):
             text = f"`{name}` in `{expression.text}` is not a parameter, feature or device limit; "

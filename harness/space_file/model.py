@@ -203,6 +203,9 @@ class KernelVerify(Verify):
     """`baseline`: besides reference(), the output must equal, bit for bit, that of the same
     configuration without compiler flags; by default so for flags of a catalogue that change no
     values, and else `reference`"""
+    bits: Literal["default"] | None = None
+    """`default`: besides reference(), the output must equal that of the default configuration bit
+    for bit"""
 
 
 class Measure(StrictModel):
@@ -259,6 +262,9 @@ class Search(StrictModel):
     """a search technique's name, or auto"""
     test_limit: StrictInt = Field(default=100, ge=1, le=10**9)
     """configurations measured per input at most"""
+    same_on_all_inputs: list[Name] = Field(default_factory=list)
+    """parameters that have the same value on every input, such as those that change the order of a
+    sum: the value that suits all inputs best"""
 
 
 class AnySpaceFile(StrictModel):

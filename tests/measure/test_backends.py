@@ -202,17 +202,10 @@ def test_binding_again_forgets_what_was_bound(device: Device) -> None:
             device.read(name)
 
 
-def test_launch_computes_and_takes_time(device: Device, binary: Binary) -> None:
-    elapsed_s = device.launch(device.load(binary), [LAUNCH])
-    assert 0 < elapsed_s < 10
-    np.testing.assert_array_equal(device.read("y"), 2 * X)
-    np.testing.assert_array_equal(device.read("x"), X)
-
-
 def test_launches_run_in_order_and_their_times_add_up(device: Device, binary: Binary) -> None:
     module = device.load(binary)
     onwards = replace(LAUNCH, arguments=("y", "x"))
-    assert device.launch(module, [LAUNCH, onwards]) > 0
+    assert 0 < device.launch(module, [LAUNCH, onwards]) < 10
     np.testing.assert_array_equal(device.read("x"), 4 * X)
 
 
@@ -280,19 +273,12 @@ def compiling(request: pytest.FixtureRequest) -> Kit:
 
 
 def test_build_goes_by_the_programs_key_under_the_compiler(compiling: Kit) -> None:
-    program = Program(compiling.text, (), ())
+    program, identity = Program(compiling.text, (), ()), compiling.compiler.identity
     build = compiling.compiler.compile(program).build
-    assert build.key == program.key(compiling.compiler.identity)
-    assert build.compiler == compiling.compiler.identity
+    assert build.key == program.key(identity)
+    assert build.compiler == identity == compiling.compiler.identity
     assert build.compile_s > 0
     assert not build.cached
-
-
-def test_identity_stays_the_same(compiling: Kit) -> None:
-    first = compiling.compiler.identity
-    compiling.build()
-    assert compiling.compiler.identity == first
-    assert len(first) > 8
 
 
 def test_equal_programs_give_equal_binaries(compiling: Kit) -> None:

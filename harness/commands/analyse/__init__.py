@@ -21,7 +21,12 @@ from harness.core.kept import Kept
 from harness.display.across import choice_sections
 from harness.display.formats import make_console
 from harness.display.inputs import print_inputs
-from harness.display.sections import energy_section, failures_section, summary_sections
+from harness.display.sections import (
+    bits_section,
+    energy_section,
+    failures_section,
+    summary_sections,
+)
 from harness.display.text import print_line, print_lines, print_section
 from harness.report.sections import by_input as by_input_section
 from harness.results import without_password
@@ -123,9 +128,9 @@ def _print(console: Console, results: Results, title: str, options: AnalyseOptio
     lines = list(reservations(results))
     print_lines(console, [*lines, *([""] if lines else [])])
     print_section(console, failures_section(results, default))
-    energy = energy_section(findings.energies, default)
-    if energy is not None:
-        print_section(console, energy)
+    for section in (bits_section(findings.bits), energy_section(findings.energies, default)):
+        if section is not None:
+            print_section(console, section)
     with console.status("growing trees"):
         is_complete = tree.print_tree(console, results, findings.matrix, options, findings.kept)
     console.print()

@@ -151,7 +151,8 @@ def make_arguments(host: HostModule, problem: Input, seed: int) -> dict[str, Arg
 
 @dataclass(frozen=True)
 class Twin:
-    """The same configuration without compiler flags, whose output must be equal bit for bit.
+    """The configuration whose output must be equal bit for bit: the default, or the same one
+    without compiler flags; `name` says which.
 
     With `must_repeat` the configuration fails where the twin's own output differs between runs.
     """
@@ -160,6 +161,7 @@ class Twin:
     binary: Binary
     launches: tuple[Launch, ...]
     must_repeat: bool
+    name: str = "the same configuration without flags"
 
     def is_run_by(self, binary: Binary, launches: tuple[Launch, ...]) -> bool:
         """Say whether these launches are the twin's own, of the same machine code."""

@@ -220,19 +220,21 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         return (space.launch(config, self._spec.functions[0], names),)
 
     def _twin(self, space: Space, problem: Input, config: Config) -> Twin | None:
-        """Return the configuration without flags, where outputs must equal its bit for bit."""
+        """Return the configuration whose outputs must be equal bit for bit, where one must."""
         if not self._spec.is_bit_exact(self._backend.compiler):
             return None
+        name = "the default" if self._spec.needs_default_bits else Twin.name
         absent = {p.name: p.default for p in space.parameters if p.role == "flag"}
-        other = space.canonical(Config({**config, **absent}))
+        without_flags = Config({**config, **absent})
+        other = space.canonical(space.default if name != Twin.name else without_flags)
         if other == config:
             return None
         try:
             binary = self._builds.finish(self._program(space, other))
         except BuildFailed as error:
-            raise BuildFailed(f"it does not build without flags: {error}") from None
+            raise BuildFailed(f"{name}, to compare with, does not build: {error}") from None
         launches = self._launched(space, problem, other)
-        return Twin(other, binary, launches, self._spec.must_be_bit_exact)
+        return Twin(other, binary, launches, self._spec.must_be_bit_exact, name)
 
     # ------------------------------------------------------------------------------ measuring
 
