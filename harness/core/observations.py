@@ -36,11 +36,26 @@ OUTPUT_BITS = "output_bits"
 
 VARYING_BITS = 0.0
 
+RATES = {"bytes": "gb_per_s", "flops": "gflop_per_s"}
+"""The observations of a kernel whose space says its `work`: what it does in a second, in 10^9."""
+
+PEAKS = {"bytes": "peak_gb_per_s", "flops": "peak_gflop_per_s"}
+"""The observations of what its device does in a second at most, in 10^9."""
+
+PEAK_FRACTION = "peak_fraction"
+"""The observation of the least time that the work takes at the device's peak, over the time."""
+
+SPILL_BYTES = "spill_bytes"
+"""The observation of what a work-item spills of its registers; absent where it spills none."""
+
 COUNTS = (THROTTLED_SAMPLES, HOST_RETRIES)
 """Observations that are counts of runs."""
 
-HOW_TIMED = (CLOCK_ERROR, RUNS_PER_SAMPLE, *COUNTS, UNTIMED, ENERGY_SPREAD, UNCLAIMED, OUTPUT_BITS)
-"""Observations that are no quantities of the configuration."""
+HOW_TIMED = (
+    *(CLOCK_ERROR, RUNS_PER_SAMPLE, *COUNTS, UNTIMED, ENERGY_SPREAD, UNCLAIMED, OUTPUT_BITS),
+    *PEAKS.values(),
+)
+"""Observations of the measuring and the device, which say nothing of the configuration."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic.json_schema import models_json_schema
 
 from harness.constraints.expression import FUNCTIONS, WORDS
-from harness.core.errors import Fault, SpecError
+from harness.core.errors import ExpressionError, Fault, SpecError
 from harness.core.kernel_name import plain_name
 from harness.core.records import LIMIT_NAMES, Input
 from harness.core.text import counted, suggestion
@@ -55,6 +55,7 @@ def _load(document: Document, path: Path) -> Spec:
     inputs = _check_inputs(document, model.inputs)
     written = _written(model, placed)
     _check_names(document, model, placed, written)
+    _check_work(document, model, inputs)
     baselines = baselines_of(document, model.baselines, parameters, flags.levels)
     sizes = [(at, e) for at, e in written if at[0] == "launch"]
     if isinstance(model, ProgramSpaceFile):
@@ -184,6 +185,30 @@ def _claim(
             text = f"`{name}` is there twice{alike}; give each name once"
         document.fault(location, text)
     taken.setdefault(name, kind)
+
+
+def _check_work(
+    document: Document, model: SpaceFile | ProgramSpaceFile, inputs: Sequence[Input]
+) -> None:
+    """Check that the work can be computed on each input, of features alone, and is there where the
+    search needs it."""
+    work = model.work if isinstance(model, SpaceFile) else None
+    if work is None:
+        if model.search.stop_at is not None:
+            text = "needs `work: {bytes: .., flops: ..}` of a kernel, to be a fraction of the peak"
+            document.fault(("search", "stop_at"), text)
+        return
+    features = model.inputs.features
+    for kind, expression in work.expressions.items():
+        for name in sorted(expression.names.difference(features)):
+            text = f"`{name}` in `{expression.text}` is not a feature; {suggestion(name, features)}"
+            document.fault(("work", kind), text)
+    if not document.faults:
+        try:
+            for problem in inputs:
+                work.of(problem)
+        except ExpressionError as error:
+            document.fault(("work",), str(error))
 
 
 def _check_inputs(document: Document, model: Inputs) -> tuple[Input, ...]:

@@ -6,6 +6,7 @@ files or expressions.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
@@ -22,8 +23,9 @@ from pydantic import (
 )
 
 from harness.constraints.expression import Expression
+from harness.core.errors import ExpressionError
 from harness.core.kernel_name import check_kernel_name
-from harness.core.records import Statistic
+from harness.core.records import Input, Statistic
 from harness.space_file.compiler import CompilersModel
 from harness.space_file.input_ranges import MOST_INPUTS, FeatureRange
 from harness.space_file.messages import StrictModel
@@ -255,6 +257,40 @@ class KernelMeasure(Measure):
     `cold`, none of it; by default cold on a GPU and warm on a CPU"""
 
 
+class Work(StrictModel):
+    """What a run must move and calculate on an input, whatever the configuration: expressions over
+    features. harness shows what share of the device's peak a time is."""
+
+    bytes: Size | None = None
+    """bytes that must be read from and written to memory"""
+    flops: Size | None = None
+    """float operations; a fused multiply-add is two"""
+
+    @model_validator(mode="after")
+    def _one_at_least(self) -> Work:
+        if self.bytes is None and self.flops is None:
+            raise ValueError("needs `bytes: EXPRESSION`, `flops: EXPRESSION` or both")
+        return self
+
+    @property
+    def expressions(self) -> dict[str, Expression]:
+        """The expressions that are there, by what they count."""
+        return {kind: text for kind, text in self if text is not None}
+
+    def of(self, problem: Input) -> dict[str, float]:
+        """Return the amounts on an input, by what they count; raises ExpressionError."""
+        found = {}
+        for kind, expression in self.expressions.items():
+            amount = expression(problem)
+            if isinstance(amount, str) or not 0 < amount < math.inf:
+                raise ExpressionError(
+                    f"work.{kind}: `{expression.text}` is {amount} on ({problem}), expected a "
+                    "number above 0"
+                )
+            found[kind] = float(amount)
+        return found
+
+
 class Search(StrictModel):
     """The search of the space, unless the command line says otherwise."""
 
@@ -265,6 +301,9 @@ class Search(StrictModel):
     same_on_all_inputs: list[Name] = Field(default_factory=list)
     """parameters that have the same value on every input, such as those that change the order of a
     sum: the value that suits all inputs best"""
+    stop_at: Number | None = Field(default=None, gt=0, le=1)
+    """end the search of an input once its best time is this fraction of the device's peak;
+    needs `work`"""
 
 
 class AnySpaceFile(StrictModel):
@@ -303,6 +342,8 @@ class SpaceFile(AnySpaceFile):
     """sizes of the group and of the grid, or `host`"""
     inputs: Inputs
     """the problems that the kernel is run on"""
+    work: Work | None = None
+    """what a run must move and calculate, for the roofline"""
     verify: KernelVerify = Field(default_factory=KernelVerify)
     """when a result is right"""
     measure: KernelMeasure = Field(default_factory=KernelMeasure)

@@ -23,7 +23,7 @@ from harness.space_file.baselines import Baseline
 from harness.space_file.compiler import CompilersModel
 from harness.space_file.document import located
 from harness.space_file.flags import Notice, SelectedFlags
-from harness.space_file.model import LaunchPlan, Measure, Search, Verify
+from harness.space_file.model import LaunchPlan, Measure, Search, Verify, Work
 from harness.space_file.parameters import Parameter
 from harness.space_file.program import ProgramPlan
 
@@ -62,6 +62,7 @@ class Spec:
     verify: Verify = field(default_factory=Verify)
     measure: Measure = field(default_factory=Measure)
     search: Search = field(default_factory=Search)
+    work: Work | None = None
     host_text: str = field(default="", repr=False)
     program: ProgramPlan | None = None
     compilers: CompilersModel = field(default_factory=CompilersModel)

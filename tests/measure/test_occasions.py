@@ -192,6 +192,14 @@ def test_time_that_is_too_good(time_s: float, default_s: float | None, reason: s
     assert why_too_good(time_s, default_s, FLOOR_S) == reason
 
 
+def test_less_than_the_work_takes_at_the_peak_is_too_good_unless_the_default_is_as_fast() -> None:
+    reason = "its 1.00 ms are less than its work takes at the device's peak (2.00 ms)"
+    assert why_too_good(1e-3, None, FLOOR_S, 2e-3) == reason
+    assert why_too_good(1e-3, 3e-3, FLOOR_S, 2e-3) == reason
+    assert why_too_good(1e-3, 1.9e-3, FLOOR_S, 2e-3) is None
+    assert why_too_good(2e-3, 3e-3, FLOOR_S, 2e-3) is None
+
+
 # ------------------------------------------------------------------------- first runs on new data
 
 

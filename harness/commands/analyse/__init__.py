@@ -25,6 +25,8 @@ from harness.display.sections import (
     bits_section,
     energy_section,
     failures_section,
+    front_section,
+    roofline_section,
     summary_sections,
 )
 from harness.display.text import print_line, print_lines, print_section
@@ -128,9 +130,14 @@ def _print(console: Console, results: Results, title: str, options: AnalyseOptio
     lines = list(reservations(results))
     print_lines(console, [*lines, *([""] if lines else [])])
     print_section(console, failures_section(results, default))
-    for section in (bits_section(findings.bits), energy_section(findings.energies, default)):
-        if section is not None:
-            print_section(console, section)
+    measured_sections = (
+        bits_section(findings.bits),
+        roofline_section(findings.reports),
+        energy_section(findings.energies, default),
+        front_section(findings.energies, default),
+    )
+    for section in filter(None, measured_sections):
+        print_section(console, section)
     with console.status("growing trees"):
         is_complete = tree.print_tree(console, results, findings.matrix, options, findings.kept)
     console.print()

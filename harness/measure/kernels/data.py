@@ -15,6 +15,7 @@ from typing import cast
 import numpy as np
 
 from harness.core.errors import HostModuleError, LaunchFailed
+from harness.core.observations import SPILL_BYTES
 from harness.core.program import Argument, Binary, Contents, Fill, Launch
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.cuda.occupancy import observe_occupancy
@@ -187,9 +188,11 @@ class KernelJob(Job):
     twin: Twin | None = None
 
     def observed(self, blocks: Iterable[tuple[int, int]] = ()) -> dict[str, float]:
-        """Return the occupancy of the build under its launches' blocks and these others."""
-        every = (*(launch.block for launch in self.launches), *blocks)
-        return observe_occupancy(self.arch, self.binary.build, every)
+        """Return the occupancy of the build under its launches' blocks and these others, and what
+        it spills."""
+        build, every = self.binary.build, (*(launch.block for launch in self.launches), *blocks)
+        spills = {SPILL_BYTES: float(build.spill_bytes)} if build.spill_bytes else {}
+        return observe_occupancy(self.arch, build, every) | spills
 
 
 def failed_job(job: KernelJob, error: ChildLost | LaunchFailed, timeout_s: float) -> Measurement:
