@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from harness.analysis.inputs import InputReport
 from harness.core.config_diff import DEFAULT
-from harness.core.records import ENVIRONMENT_FIELDS, Environment, Outcome, Statistic
+from harness.core.records import Environment, Outcome, Statistic
 from harness.results.view import Results
 from harness.space_file.baselines import level_of
 from harness.stats import Estimate
@@ -97,11 +97,8 @@ def _device_names(environments: Sequence[Environment]) -> list[str]:
     names = []
     for environment in environments:
         same = [other for other in environments if other.device == environment.device]
-        differing = [
-            getattr(environment, name)
-            for name in ENVIRONMENT_FIELDS
-            if len({getattr(other, name) for other in same}) > 1
-        ]
+        fields = environment.compared.items()
+        differing = [v for name, v in fields if any(o.compared[name] != v for o in same)]
         names.append(", ".join([environment.device, *differing]))
     return names
 

@@ -374,11 +374,15 @@ class Environment:
         """What the caches hold, such as `cold caches`; empty for programs, which are not asked."""
         return f"{self.cache} caches" if self.backend in _OF_KERNELS else ""
 
+    @property
+    def compared(self) -> dict[str, Any]:
+        """The fields that must agree, by their names."""
+        return {name: getattr(self, name) for name in ENVIRONMENT_FIELDS}
+
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 over the fields that must agree; of warm caches older versions said nothing."""
-        names = [name for name in ENVIRONMENT_FIELDS if name != "cache" or self.cache != WARM]
-        parts = [getattr(self, name) for name in names]
+        parts = [v for name, v in self.compared.items() if name != "cache" or v != WARM]
         return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()
 
     def __str__(self) -> str:

@@ -14,7 +14,7 @@ from harness.constraints.expression import Expression
 from harness.core.arrays import Flags
 from harness.core.errors import UsageError
 from harness.core.invocation import command_line
-from harness.core.records import ENVIRONMENT_FIELDS, Config, Input, Interleaved, Measurement
+from harness.core.records import Config, Input, Interleaved, Measurement
 from harness.core.text import suggestion
 from harness.results.ablation import Ablation
 from harness.results.campaigns import Command, Run, StoredCampaign, campaigns, read_campaign
@@ -380,10 +380,9 @@ def the_one(
 
 
 def _facts(campaign: StoredCampaign) -> dict[str, str]:
-    environment = campaign.environment
     return {
         "space": campaign.space_name,
         "program (kernel source and host module)": campaign.key.program_sha256[:8],
-        **{name: getattr(environment, name) for name in ENVIRONMENT_FIELDS},
+        **campaign.environment.compared,
         "campaign": str(campaign.key.campaign),
     }
