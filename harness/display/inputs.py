@@ -20,14 +20,7 @@ from harness.core.observations import SPILL_BYTES, UNCLAIMED
 from harness.core.records import Config, Input, Measurement, Outcome, Statistic
 from harness.core.text import counted
 from harness.display.formats import format_outcomes, format_ratio, format_share, format_timing
-from harness.display.text import (
-    Section,
-    SectionTable,
-    as_text,
-    make_table,
-    print_lines,
-    print_section,
-)
+from harness.display.text import Section, SectionTable, as_text, make_table, print_lines
 from harness.results.ablation import Ablation, ablation_lines
 from harness.results.notes import Notes, file_lines
 from harness.stats.claims import FALSE_DISCOVERIES
@@ -59,7 +52,7 @@ def print_inputs(
     print_lines(console, [*file_lines(notes, winners), ""])
     baselines = baselines_section(reports, ablations)
     if baselines is not None:
-        print_section(console, baselines)
+        baselines.print(console)
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from harness.display.sections import (
     roofline_section,
     summary_sections,
 )
-from harness.display.text import print_line, print_lines, print_section
+from harness.display.text import print_line, print_lines
 from harness.report.sections import by_input as by_input_section
 from harness.results import without_password
 from harness.results.provenance import NEWEST, set_aside_lines
@@ -100,7 +100,7 @@ def _analyse(options: AnalyseOptions) -> int:
 
 def _print_summary(console: Console, found: Sequence[Results]) -> None:
     for section in summary_sections(summarize((one, input_reports(one)) for one in found)):
-        print_section(console, section)
+        section.print(console)
 
 
 def _titles(found: Sequence[Results]) -> Iterator[str]:
@@ -129,7 +129,7 @@ def _print(console: Console, results: Results, title: str, options: AnalyseOptio
     print_inputs(console, findings.reports, default, notes, results.ablations)
     lines = list(reservations(results))
     print_lines(console, [*lines, *([""] if lines else [])])
-    print_section(console, failures_section(results, default))
+    failures_section(results, default).print(console)
     measured_sections = (
         bits_section(findings.bits),
         roofline_section(findings.reports),
@@ -137,15 +137,15 @@ def _print(console: Console, results: Results, title: str, options: AnalyseOptio
         front_section(findings.energies, default),
     )
     for section in filter(None, measured_sections):
-        print_section(console, section)
+        section.print(console)
     with console.status("growing trees"):
         is_complete = tree.print_tree(console, results, findings.matrix, options, findings.kept)
     console.print()
     for section in choice_sections(findings.across or findings.why_no_choice, default):
-        print_section(console, section)
+        section.print(console)
     if options.by_input is None:
         return is_complete
     section_by_input = by_input_section(findings, options.by_input)
     if section_by_input is not None:
-        print_section(console, section_by_input)
+        section_by_input.print(console)
     return section_by_input is not None and is_complete
