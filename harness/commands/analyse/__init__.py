@@ -18,17 +18,10 @@ from harness.commands.run import main_of, print_json
 from harness.core.errors import UsageError
 from harness.core.files import check_output
 from harness.core.kept import Kept
+from harness.display import sections
 from harness.display.across import choice_sections
 from harness.display.formats import make_console
 from harness.display.inputs import print_inputs
-from harness.display.sections import (
-    bits_section,
-    energy_section,
-    failures_section,
-    front_section,
-    roofline_section,
-    summary_sections,
-)
 from harness.display.text import print_line, print_lines
 from harness.report.sections import by_input as by_input_section
 from harness.results import without_password
@@ -99,7 +92,7 @@ def _analyse(options: AnalyseOptions) -> int:
 
 
 def _print_summary(console: Console, found: Sequence[Results]) -> None:
-    for section in summary_sections(summarize((one, input_reports(one)) for one in found)):
+    for section in sections.summary_sections(summarize((one, input_reports(one)) for one in found)):
         section.print(console)
 
 
@@ -129,12 +122,12 @@ def _print(console: Console, results: Results, title: str, options: AnalyseOptio
     print_inputs(console, findings.reports, default, notes, results.ablations)
     lines = list(reservations(results))
     print_lines(console, [*lines, *([""] if lines else [])])
-    failures_section(results, default).print(console)
+    sections.failures_section(results, default).print(console)
     measured_sections = (
-        bits_section(findings.bits),
-        roofline_section(findings.reports),
-        energy_section(findings.energies, default),
-        front_section(findings.energies, default),
+        sections.bits_section(findings.bits),
+        sections.roofline_section(findings.reports),
+        sections.energy_section(findings.energies, default),
+        sections.front_section(findings.energies, default),
     )
     for section in filter(None, measured_sections):
         section.print(console)
