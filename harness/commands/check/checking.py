@@ -202,7 +202,8 @@ def _checked(
     run = None
     if options.run or (tries_program and is_built):
         inputs = spec.inputs if options.run else [min(spec.inputs, key=_size)]
-        run = run_default(spec, options.backend or "auto", options.device, inputs)
+        backend, unseen = options.backend or "auto", options.unseen or 0
+        run = run_default(spec, backend, options.device, inputs, unseen, options.seed)
     launcher, why_no_launcher = _launcher(spec)
     return SpaceCheck(
         spec=spec,
