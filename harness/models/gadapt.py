@@ -35,7 +35,7 @@ from harness.models.columns import (
     values_of,
 )
 from harness.models.folds import Fold, grouped_folds
-from harness.models.starchart.tree import Regression
+from harness.models.regression import Regression
 
 if TYPE_CHECKING:
     import pandas as pd
