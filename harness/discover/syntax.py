@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.source.pragmas import unroll_factor
 from harness.source.syntax_tree import (
     CONST_WORDS,
     CUDA,
@@ -89,19 +88,6 @@ def find_kernels(prepared: ParserText) -> tuple[KernelSignature, ...]:
         for mark, head, around in marked
         if text_of(head.child_by_field_name("declarator")).isidentifier()
     )
-
-
-def unroll_factors(prepared: ParserText) -> frozenset[str]:
-    """Find the texts of the factors of `#pragma unroll`, of UNROLL and of _Pragma("unroll ..")."""
-    pragmas = [d.text for d in prepared.scan.directives if d.name == "pragma"]
-    factors = {unroll_factor(text) for text in pragmas if text.startswith("unroll")}
-    for item in prepared.blanked:
-        argument = "".join(token.text for token in item.arguments)
-        if item.word == "UNROLL":
-            factors.add(argument)
-        if item.word == "_Pragma" and argument.strip('"').startswith("unroll"):
-            factors.add(unroll_factor(argument.strip('"')))
-    return frozenset(factors)
 
 
 def find_host_functions(prepared: ParserText) -> tuple[tuple[int, int], ...]:

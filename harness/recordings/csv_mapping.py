@@ -98,19 +98,6 @@ class ColumnMapping(StrictModel):
         return [*self.features, *self.parameters, *self.times.columns, *outcome]
 
 
-def example_mapping(header: Sequence[str]) -> str:
-    """Write a mapping as YAML for a person to complete, with all columns of a file."""
-    columns = json.dumps([printable(name) for name in header], ensure_ascii=False)
-    return (
-        f"    parameters: {columns}  # keep here what was tuned\n"
-        "    features: []  # move here what distinguishes inputs, such as sizes\n"
-        "    times: {columns: [], unit: ms}  # move here the times; the unit may be s, us or ns\n"
-        "    outcome: {column: null}  # move here the column that says what failed\n"
-        "    ignore: []  # move here all other columns\n"
-        "\ndocs/reference/recordings.md explains each key."
-    )
-
-
 class OutcomeReader:
     """Reads the outcome and the times of rows.
 
