@@ -11,7 +11,7 @@ import pytest
 
 from harness.analysis.coverage import input_reports, reservations
 from harness.analysis.explain import explain, samples
-from harness.analysis.sensors import input_energies, throttled_lines
+from harness.analysis.sensors import input_energies, sensor_lines
 from harness.api.describing import describe_results
 from harness.api.options import AnalyseOptions
 from harness.commands.analyse import main
@@ -204,7 +204,7 @@ def test_without_sensors_nothing_is_said(tmp_path: Path, monkeypatch: pytest.Mon
     measurer = FormulaMeasurer(time_s)
     ran(make_spec(tmp_path, SPACE), tmp_path / "r.db", measurer, test_limit=2)
     plain = the_one(read_results([str(tmp_path / "r.db")]))
-    assert list(throttled_lines(plain)) == []
+    assert list(sensor_lines(plain)) == []
     assert not any("GPU" in line for line in reservations(plain))
     findings = Findings(plain)
     assert (findings.energies, findings.power) == ([], None)

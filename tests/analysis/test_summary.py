@@ -20,7 +20,6 @@ from harness.report.findings import Findings
 from harness.results.view import Results, read_results
 from harness.space_file.baselines import level_of
 from harness.stats.timing import TimeRatio
-from harness.tuning import Stages
 from tests.helpers.replays import FormulaMeasurer, make_spec, ran
 
 Capture = pytest.CaptureFixture[str]
@@ -53,9 +52,8 @@ def fill(folder: Path, name: str, device: str, inputs: str = "[{n: 8}]") -> Path
     measurer = FormulaMeasurer(formula_s, interleaves=True)
     measurer.compiler = "nvcc"
     measurer.environment = dataclasses.replace(measurer.environment, device=device)
-    stages = Stages(cross=False, ablate=False)
     path = folder / f"{name} {device}.db"
-    ran(spec, path, measurer, stages=stages)
+    ran(spec, path, measurer, cross=False, ablate=False)
     return path
 
 

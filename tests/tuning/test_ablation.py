@@ -13,7 +13,6 @@ import pytest
 from harness.analysis.coverage import input_reports
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
 from harness.results.view import read_results, the_one
-from harness.tuning import Stages
 from harness.tuning.state import State
 from tests.helpers.replays import FormulaMeasurer, Times, in_occasions, make_spec, opened, ran
 
@@ -185,7 +184,7 @@ def test_the_default_is_beside_each_winner_where_nothing_is_measured_across(
 ) -> None:
     """These techniques do not start from the default."""
     spec = make_spec(tmp_path)
-    options: dict[str, Any] = {"technique": [name], "stages": Stages(cross=False), "test_limit": 4}
+    options: dict[str, Any] = {"technique": [name], "cross": False, "test_limit": 4}
     with opened(spec, tmp_path / "r.db", FormulaMeasurer(), **options) as (campaign, _):
         reports = campaign.run()
         default = campaign.space(spec.inputs[0]).default
