@@ -25,8 +25,8 @@ from harness.display.sections import energy_section
 from harness.models.starchart import TreeTarget, importance
 from harness.report.findings import Findings
 from harness.report.sections import sections
-from harness.results.view import Results, read_results, the_one
-from tests.helpers.replays import BLOCKS_AND_TILES, FormulaMeasurer, make_spec, ran, small_space
+from harness.results.view import Results
+from tests.helpers.replays import BLOCKS_AND_TILES, FormulaMeasurer, results_of, small_space
 
 SPACE = small_space(BLOCKS_AND_TILES, 8, 16, 32, 64)
 
@@ -61,15 +61,13 @@ class PoweredMeasurer(FormulaMeasurer):
 
 
 @pytest.fixture(scope="module")
-def database(tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder = tmp_path_factory.mktemp("energy")
-    ran(make_spec(folder, SPACE), folder / "r.db", PoweredMeasurer(time_s))
-    return str(folder / "r.db")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    return results_of(tmp_path_factory.mktemp("energy"), SPACE, PoweredMeasurer(time_s))
 
 
 @pytest.fixture(scope="module")
-def results(database: str) -> Results:
-    return the_one(read_results([database]))
+def database(results: Results) -> str:
+    return results.databases[0]
 
 
 def test_each_input_has_the_energy_of_the_default_of_the_best_and_the_least(
@@ -170,9 +168,7 @@ def test_the_report_has_the_energy_and_the_tree_of_power(results: Results, kept:
 
 def test_without_sensors_nothing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Findings, "picture", lambda *_: "")
-    measurer = FormulaMeasurer(time_s)
-    ran(make_spec(tmp_path, SPACE), tmp_path / "r.db", measurer, test_limit=2)
-    plain = the_one(read_results([str(tmp_path / "r.db")]))
+    plain = results_of(tmp_path, SPACE, FormulaMeasurer(time_s), test_limit=2)
     assert list(throttled_lines(plain)) == []
     assert not any("GPU" in line for line in reservations(plain))
     findings = Findings(plain)

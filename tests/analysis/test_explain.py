@@ -19,38 +19,25 @@ from harness.api.options import AnalyseOptions
 from harness.commands.analyse import main, tree
 from harness.core.errors import UsageError
 from harness.core.kept import Kept
-from harness.core.records import Config, Environment, Input
+from harness.core.records import Config, Environment
 from harness.dispatch.candidates import matrix_of
 from harness.dispatch.learners import gadapt_judgement
 from harness.models.folds import Accuracy, cross_validate
 from harness.models.starchart import TreeTarget, importance
 from harness.results import MeasurementRow
-from harness.results.view import Results, read_results, the_one
-from tests.helpers.replays import BLOCKS_AND_TILES, FormulaMeasurer, make_spec, ran, small_space
+from harness.results.view import Results
 
 Capture = pytest.CaptureFixture[str]
 
-SPACE = small_space(BLOCKS_AND_TILES, 8, 16, 32, 64, 128, 256)
+
+@pytest.fixture
+def results(sized: Results) -> Results:
+    return sized
 
 
-def time_s(problem: Input, config: Config) -> float:
-    """Time grows with n; BLOCK matters much, TILE not at all; 256 with TILE=2 does not work."""
-    n, block, tile = problem["n"], config["BLOCK"], config["TILE"]
-    if block == 256 and tile == 2:
-        return float("inf")
-    return 1e-5 * n * (1 if block == (16 if n < 50 else 64) else 3)
-
-
-@pytest.fixture(scope="module")
-def database(tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder = tmp_path_factory.mktemp("results")
-    ran(make_spec(folder, SPACE), folder / "r.db", FormulaMeasurer(time_s))
-    return str(folder / "r.db")
-
-
-@pytest.fixture(scope="module")
-def results(database: str) -> Results:
-    return the_one(read_results([database]))
+@pytest.fixture
+def database(sized: Results) -> str:
+    return sized.databases[0]
 
 
 def changed(row: MeasurementRow, **changes: Any) -> MeasurementRow:

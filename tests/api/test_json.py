@@ -16,13 +16,11 @@ import harness
 from harness.api.schemas import DOCUMENTS, FORMAT, document_schema
 from harness.commands.options import WITH_JSON
 from harness.commands.run import run as run_command
-from harness.results.view import read_results
 from harness.space_file import load_spec
-from tests.commands.test_tune import SPACE
-from tests.dispatch.test_dispatch import SPACE as DISPATCH_SPACE
-from tests.dispatch.test_dispatch import always_16, by_size, fill
 from tests.golden.make import OUTPUTS
-from tests.helpers.replays import write_recording, write_space
+from tests.helpers.dispatch_results import SPACE as DISPATCH_SPACE
+from tests.helpers.dispatch_results import always_16, by_size, fill
+from tests.helpers.replays import REPLAYED, write_recording, write_space
 
 Run = Callable[..., tuple[int, dict[str, Any]]]
 COMMANDS = {name: partial(run_command, name) for name in DOCUMENTS}
@@ -45,7 +43,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 @pytest.fixture(scope="module")
 def tuned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
     """A space, its recording, and a database of its search."""
-    space, recording = write_recording(tmp_path_factory.mktemp("tuned"), SPACE)
+    space, recording = write_recording(tmp_path_factory.mktemp("tuned"), REPLAYED)
     database = space.parent / "r.db"
     harness.tune(space, replay=recording, database=database, test_limit=8, progress=False)
     return space, recording, database
@@ -210,7 +208,7 @@ def test_report_names_its_page(run: Run, tuned: tuple[Path, Path, Path], tmp_pat
 
 
 def test_check_prints_faults_as_data(run: Run, tmp_path: Path) -> None:
-    space = write_space(tmp_path, SPACE.replace("min: 1, max: 8", "min: 9, max: 8"))
+    space = write_space(tmp_path, REPLAYED.replace("min: 1, max: 8", "min: 9, max: 8"))
     status, document = run("check", space, "--no-compile")
     assert status == 2
     assert not document["is_ok"]
@@ -245,16 +243,3 @@ def test_dispatch_says_what_it_wrote_or_why_not(
     assert bool(document["files"]) == (status == 0)
     assert bool(document["why_not_written"]) == (status == 1)
     assert document["single"]["config"] == {"BLOCK": 16 if status else 64}
-
-
-def test_dispatcher_is_written_from_python_too(tmp_path: Path) -> None:
-    spec = load_spec(write_space(tmp_path, DISPATCH_SPACE))
-    (stored,) = read_results(str(fill(tmp_path / "r.db", spec)))
-    results = harness.TuneResults(stored, spec)
-    files = results.dispatcher(tmp_path / "out", choice="tree")
-    assert files
-    assert all(path.is_file() for path in files)
-    (stored,) = read_results(str(fill(tmp_path / "same.db", spec, times=always_16)))
-    with pytest.raises(harness.HarnessError, match="no choice by input is faster than one"):
-        harness.TuneResults(stored, spec).dispatcher(tmp_path / "none", require_choice=True)
-    assert not (tmp_path / "none").exists()

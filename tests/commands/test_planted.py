@@ -22,23 +22,10 @@ from harness.commands.report import main as report
 from harness.commands.tune import main as tune
 from harness.core.records import ENVIRONMENT_FIELDS, Environment
 from harness.results import schema
-from tests.helpers.replays import write_recording
+from tests.helpers.replays import REPLAYED_TWO, write_recording
 from tests.helpers.results_examples import tamper
 
 Capture = pytest.CaptureFixture[str]
-
-SPACE = """\
-name: planted
-kernel: {function: kernel, source: kernel.cl, host: kernel.py}
-parameters:
-  BLOCK: {values: [16, 64, 256], default: 64}
-  TILE: {type: integer, min: 1, max: 2, default: 1}
-launch: {group: [BLOCK], grid: [n]}
-inputs:
-  features: [m, n]
-  values: [{m: 64, n: 4096}, {m: 4096, n: 64}]
-search: {technique: UniformRandom, test_limit: 4}
-"""
 
 PICKLED = {"configuration": ["data"], "input": ["extra"], "tuning_run": ["args", "objective"]}
 """OpenTuner's columns that hold pickles."""
@@ -61,7 +48,7 @@ class Planted:
 def tuned(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The command line of a replay that has written its database once."""
     folder = tmp_path_factory.mktemp("tuned")
-    space, recording = write_recording(folder, SPACE)
+    space, recording = write_recording(folder, REPLAYED_TWO)
     command = [str(space), "--replay", str(recording), "--test-limit", "4", "--quiet"]
     assert tune([*command, "--database", str(folder / "results.db")]) == 0
     return command
@@ -163,7 +150,7 @@ def test_escapes_in_names_are_shown_escaped(database: Path, capsys: Capture) -> 
     assert export([name, "--space", "another"]) == 2
     out, err = capsys.readouterr()
     assert "\x1b" not in out + err
-    assert "planted\\x1b]0;title\\x07\\x1b[31m on device\\x1b" in out
+    assert "replayed\\x1b]0;title\\x07\\x1b[31m on device\\x1b" in out
 
 
 @pytest.mark.parametrize("name", ["../elsewhere", "/tmp/elsewhere"])

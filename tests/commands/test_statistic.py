@@ -15,23 +15,17 @@ from harness.commands.analyse import main as analyse
 from harness.commands.compare import main as compare
 from harness.core.errors import SpecError
 from harness.core.records import Config, Input, Measurement, Outcome, Statistic, StopReason, Timing
-from harness.results.view import Results, read_results
+from harness.results.view import Results
 from harness.stats.samples import Ragged, SampleStatistics, within_noise
 from harness.stats.timing import log_time, time_ratio
 from tests.helpers.noise import is_within_noise
-from tests.helpers.replays import FormulaMeasurer, make_spec, opened
+from tests.helpers.replays import FormulaMeasurer, make_spec, results_of, small_space
 from tests.helpers.results_examples import query
 
 MEAN, MEDIAN = Statistic.MEAN, Statistic.MEDIAN
-SPACE = """\
-name: skewed
-kernel: {function: kernel, source: kernel.cl, host: kernel.py}
-parameters:
-  TILE: {values: [16, 32, 64], default: 64}
-launch: {group: [32], grid: [n]}
-inputs: {features: [n], values: [{n: 8}]}
-measure: {repeats: 12STATISTIC}
-"""
+SPACE = small_space(
+    "BLOCK: {values: [16, 32, 64], default: 64}", 8, more="measure: {repeats: 12STATISTIC}\n"
+)
 BY_MEAN = ", statistic: mean"
 STEADY_S = (1.0, 1.01, 1.0, 0.99, 1.0, 1.0) * 2
 SKEWED_S = (0.6, 0.6, 0.61, 0.6, 0.59, 4.0) * 2
@@ -41,7 +35,7 @@ SAMPLES_S: Mapping[object, Sequence[float]] = {16: STEADY_S, 32: SKEWED_S, 64: S
 
 
 class SkewedMeasurer(FormulaMeasurer):
-    """Serves SAMPLES_S by tile, and counts what the search measures."""
+    """Serves SAMPLES_S by block, and counts what the search measures."""
 
     searched = 0
 
@@ -57,25 +51,23 @@ class SkewedMeasurer(FormulaMeasurer):
         return [self._found(problem, config, StopReason.INTERLEAVED) for config in configs]
 
     def _found(self, problem: Input, config: Config, stopped: StopReason) -> Measurement:
-        samples_s = tuple(SAMPLES_S[config["TILE"]])
+        samples_s = tuple(SAMPLES_S[config["BLOCK"]])
         timing = Timing(samples_s, stopped, statistic=self.statistic)
         return Measurement(config, problem, Outcome.OK, timing)
 
 
 def tune(folder: Path, database: str, more: str = "") -> tuple[Results, int]:
     """Tune by a statistic; return the results, and how much was measured by the search."""
-    spec = make_spec(folder, SPACE.replace("STATISTIC", more))
     measurer = SkewedMeasurer()
-    measurer.statistic = spec.measure.statistic
-    with opened(spec, folder / database, measurer) as (campaign, _):
-        campaign.run()
-    return read_results(str(folder / database))[0], measurer.searched
+    measurer.statistic = MEAN if more == BY_MEAN else MEDIAN
+    text = SPACE.replace("STATISTIC", more)
+    return results_of(folder, text, measurer, database=database), measurer.searched
 
 
 def best(results: Results) -> object:
     (report,) = input_reports(results)
     assert report.best is not None
-    return report.best.config["TILE"]
+    return report.best.config["BLOCK"]
 
 
 def test_the_statistic_decides_what_is_fastest_and_is_printed(
@@ -116,7 +108,7 @@ def test_medians_and_means_are_not_compared(
     for path, more in zip(paths, ("", BY_MEAN), strict=True):
         tune(tmp_path, Path(path).name, more)
     assert compare(paths) == 2
-    assert "skewed was tuned by the mean of its samples, but BASE by the median" in (
+    assert "small was tuned by the mean of its samples, but BASE by the median" in (
         capsys.readouterr().err
     )
 

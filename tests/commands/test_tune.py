@@ -26,25 +26,11 @@ from harness.results import CampaignKey, StoredCampaign
 from harness.search import techniques
 from harness.space_file import load_spec
 from harness.space_file.spec import select_inputs
-from tests.helpers.replays import write_recording
+from tests.helpers.replays import REPLAYED, REPLAYED_TWO, write_recording
 
 Capture = pytest.CaptureFixture[str]
 
 ROOT = Path(__file__).parents[2]
-
-SPACE = """\
-name: replayed
-kernel: {function: kernel, source: kernel.cl, host: kernel.py}
-parameters:
-  BLOCK: {values: [16, 64, 256], default: 64}
-  TILE: {type: integer, min: 1, max: 8, default: 1}
-  CACHE: {type: boolean, role: choice, default: false}
-launch: {group: [BLOCK], grid: [n]}
-inputs:
-  features: [m, n]
-  values: [{m: 64, n: 4096}, {m: 4096, n: 64}, {m: 64, n: 1024}, {m: 1024, n: 64}]
-search: {technique: AUCBanditMetaTechniqueA, test_limit: 20}
-"""
 
 MVMUL = """\
 name: mvmul
@@ -64,20 +50,16 @@ measure: {repeats: 3, min_repeats: 2}
 """
 
 
-OF_TWO = SPACE.replace(", {m: 64, n: 1024}, {m: 1024, n: 64}", "")
-"""Two inputs are too few to learn a choice from, which takes longer than all else here."""
-
-
 @pytest.fixture
 def replayed(tmp_path: Path) -> list[str]:
     """The command line of a replay in a folder of its own, for two inputs."""
-    return replay(tmp_path, OF_TWO)
+    return replay(tmp_path, REPLAYED_TWO)
 
 
 @pytest.fixture
 def replayed_four(tmp_path: Path) -> list[str]:
     """The same for four inputs."""
-    return replay(tmp_path, SPACE)
+    return replay(tmp_path, REPLAYED)
 
 
 def replay(tmp_path: Path, text: str) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import random
 from collections.abc import Callable
@@ -12,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from benchmarks import repeatability
 from harness.core.records import Config, DeviceLimits, Input, Measurement, Outcome, Timing
 from harness.dispatch.candidates import matrix_of
 from harness.dispatch.study import QUICK, Study
@@ -22,19 +20,14 @@ from harness.results import CANDIDATE
 from harness.results.view import Results, read_results, the_one
 from harness.tuning import Stages
 from harness.tuning.state import State
-from tests.helpers.replays import FormulaMeasurer, in_occasions, make_spec, opened
+from tests.helpers.replays import FormulaMeasurer, in_occasions, results_of, small_space
 from tests.helpers.results_examples import query
 
-SPACE = """\
-name: small
-kernel: {function: kernel, source: kernel.cl, host: kernel.py}
-parameters:
-  BLOCK: {values: [16, 32, 64, 128, 256], default: 64}
-constraints: [BLOCK <= n * 8]
-launch: {group: [BLOCK], grid: [n]}
-inputs: {features: [n], values: [{n: 8}, {n: 16}, {n: 32}, {n: 64}, {n: 128}]}
-"""
-FREE = SPACE.replace("constraints: [BLOCK <= n * 8]\n", "")
+LIMITED = "constraints: [BLOCK <= n * 8]\n"
+SPACE = small_space(
+    "BLOCK: {values: [16, 32, 64, 128, 256], default: 64}", 8, 16, 32, 64, 128, more=LIMITED
+)
+FREE = SPACE.replace(LIMITED, "")
 WANTED = {8: 16, 16: 16, 32: 32, 64: 128, 128: 128}
 SEARCHED = "Times are the search's, each taken at another moment: "
 
@@ -105,10 +98,7 @@ class Drifting(FormulaMeasurer):
 
 def tuned(folder: Path, measurer: FormulaMeasurer, text: str = SPACE, **options: Any) -> Results:
     """What a finished campaign left in a database."""
-    spec = make_spec(folder, text)
-    with opened(spec, folder / "r.db", measurer, **options) as (campaign, _):
-        campaign.run()
-    return the_one(read_results([str(folder / "r.db")]))
+    return results_of(folder, text, measurer, **options)
 
 
 # ----------------------------------------------------------------------------- the matrix
@@ -161,11 +151,9 @@ def test_failures_of_the_search_are_not_measured_interleaved(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "text",
     [
-        SPACE.replace("constraints: [BLOCK <= n * 8]\n", "").replace(
-            "[BLOCK], grid: [n]", "[BLOCK, n], grid: [n, 1]"
-        ),
+        FREE.replace("[BLOCK], grid: [n]", "[BLOCK, n], grid: [n, 1]"),
         FREE.replace(
-            "default: 64}", "default: 64}\n  TILE: {values: [0, 1], default: 0, when: n > 16}"
+            "default: 64}", "default: 64}, TILE: {values: [0, 1], default: 0, when: n > 16}"
         ),
     ],
     ids=["the device allows fewer threads", "a parameter has no meaning"],
@@ -374,19 +362,3 @@ def test_the_best_interleaved_candidate_is_measured_in_the_finals(tmp_path: Path
     results = tuned(tmp_path, Unlucky())
     finals = {m.config for m in results.finals[Input({"n": 128})]}
     assert block(128) in finals
-
-
-def test_the_repeatability_of_times_is_printed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for seed in (1, 2, 3):
-        (tmp_path / str(seed)).mkdir()
-        tuned(tmp_path / str(seed), Drifting(seed=seed))
-    databases = [str(tmp_path / str(seed) / "r.db") for seed in (1, 2, 3)]
-    assert repeatability.main(databases) == 0
-    found = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert found["in turn"] == [0.0] * 3
-    assert len(found["one after another"]) == 3
-    assert set(found["agreement"]) == {"single", "winners", "tree"}
-    assert repeatability.main(databases[:1]) == 2
-    assert "two runs or more" in capsys.readouterr().err

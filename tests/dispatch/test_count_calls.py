@@ -27,7 +27,6 @@ from harness.dispatch.dispatcher import Dispatcher
 from harness.dispatch.package import files_of
 from harness.space_file import load_spec
 from harness.space_file.workload import Workload, read_workload
-from tests.dispatch.test_dispatch_package import imported
 from tests.helpers.dispatch_examples import (
     FEATURES,
     PROVENANCE,
@@ -36,8 +35,10 @@ from tests.helpers.dispatch_examples import (
     dispatcher_of,
     drawn_input,
     drawn_program,
+    imported,
     mvmul_features,
     mvmul_program,
+    write_all,
 )
 from tests.helpers.replays import RECORDED, write_recording
 
@@ -60,11 +61,7 @@ DISPATCHER = dispatcher_of(
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A dispatcher's folder."""
-    folder = tmp_path_factory.mktemp("counting") / "out"
-    for name, content in files_of(DISPATCHER).items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
-    return folder
+    return write_all(tmp_path_factory.mktemp("counting"), files_of(DISPATCHER))
 
 
 @pytest.fixture

@@ -24,13 +24,9 @@ from harness.core.records import Config, Environment, Value
 from harness.dispatch.c_code import c_header
 from harness.dispatch.choice import Choice, DispatchProgram, Leaf, Split
 from harness.dispatch.dispatcher import Dispatcher
-from harness.dispatch.ensemble import EnsembleLearner
 from harness.dispatch.features import Feature, Type, features_of, member, variable
-from harness.dispatch.gadapt import GAdapt
 from harness.dispatch.guards import Translator, check_exact
-from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.package import files_of
-from harness.dispatch.tree import TreeLearner
 from harness.models.columns import Column, ColumnKind, LinearTerm, TunedRange
 from harness.space_file import LaunchPlan
 from tests.helpers.dispatch_examples import (
@@ -101,58 +97,6 @@ def test_written_code_agrees_with_its_program_on_and_beside_thresholds(
             assert worth[:1] == [wanted] * (wanted is not None), "the first is what is selected"
             assert getattr(library, f"top_{name}")(None, -2, *c_values) == 0, "writes nothing"
             assert wanted is None or module.select_top(-2, **values) == ()
-
-
-def planted(inputs: Sequence[Mapping[str, Value]]) -> Matrix:
-    """Half-precision wants the last configuration; of the others the ratio of the sizes tells."""
-    table = pd.DataFrame(list(inputs))
-    skew = np.log2(table["m"] / table["n"]).to_numpy()
-    time_s = np.exp(0.3 * np.abs(skew[:, None] - np.array([-3.0, 0.0, 3.0])))
-    time_s[table["t"] == "half", 2] = 0.5
-    configs = [Config({"A": 2**index, "B": index, "WORD": "half"}) for index in range(3)]
-    return make_matrix(table, configs, time_s)
-
-
-def planted_linear(inputs: Sequence[Mapping[str, Value]]) -> Matrix:
-    """The best A grows with the logarithm of m: a straight line over 12 values."""
-    table = pd.DataFrame(list(inputs))
-    wanted = np.log2(table["m"].to_numpy())
-    time_s = np.exp(0.3 * np.abs(wanted[:, None] - np.arange(12)))
-    configs = [Config({"A": 1 + value, "B": 3, "WORD": "half"}) for value in range(12)]
-    return make_matrix(table, configs, time_s)
-
-
-def test_written_code_agrees_with_what_was_learnt(tmp_path: Path) -> None:
-    rng = random.Random(3)
-    sizes = [int(2 ** rng.uniform(1, 12)) for _ in range(480)]
-    inputs = [
-        {"m": m, "n": n, "s": rng.choice((0.5, 1.5)), "t": rng.choice(("half", "float"))}
-        for m, n in zip(sizes[::2], sizes[1::2], strict=True)
-    ]
-    few, linear = planted(inputs[:40]), planted_linear(inputs[:120])
-    learnt = {
-        "tree": TreeLearner().fit(few, seed=0),
-        "forest": EnsembleLearner().fit(few, seed=0),
-        "boosted": EnsembleLearner().fit(planted(inputs[:120]), seed=0),
-        "gadapt": GAdapt().fit(few, seed=0),
-        "linear": GAdapt().fit(linear, seed=0),
-    }
-    assert len(learnt["linear"].portfolio) == 12
-    candidates = dict.fromkeys(learnt, few.candidates) | {"linear": linear.candidates}
-    written = {
-        name: dispatcher_of(chosen.program(own, {own[0]: ("m < 999",)}), name)
-        for (name, chosen), own in zip(learnt.items(), candidates.values(), strict=True)
-    }
-    columns = written["linear"].program.columns
-    assert [column.kind for column in columns] == [ColumnKind.LINEAR]
-    library = compiled(tmp_path, {name: c_header(d) for name, d in written.items()})
-    for name, dispatcher in written.items():
-        select_index = python_of(dispatcher).select_index
-        for values in inputs:
-            wanted = selected(dispatcher.program, values)
-            assert select_index(**values) == wanted
-            found = getattr(library, f"select_{name}")(*c_arguments(dispatcher, values))
-            assert found == wanted, (name, values)
 
 
 def test_logarithms_have_the_same_bits_in_each_language(tmp_path: Path) -> None:
@@ -444,42 +388,37 @@ def test_numbers_of_numpy_are_computed_with_exactly() -> None:
     assert module.launch_size(0, np.int32(40000), np.int32(60000)) == ((64,), (37500000,))
 
 
-def test_shared_memory_is_a_number_of_bytes_or_cannot_be_launched(tmp_path: Path) -> None:
-    cases = {"16 * n - 256": [256, 0, -1], "n / 16": [2, 1, -1], "4096": [4096] * 3}
+@pytest.mark.parametrize(
+    ("part", "cases"),
+    [
+        ("shared", {"16 * n - 256": [256, 0, -1], "n / 16": [2, 1, -1], "4096": [4096] * 3}),
+        ("carveout", {"n": [32, 16, 8], "n - 17": [15, -1, -1], "3 * n + 5": [-1, 53, 29]}),
+    ],
+)
+def test_bytes_and_percentages_of_a_launch_are_computed_in_all_code(
+    tmp_path: Path, part: str, cases: Mapping[str, Sequence[int]]
+) -> None:
+    """In C, -1 is a number of bytes that cannot be launched, and the carveout of no preference."""
+    function = {"shared": "shared_bytes", "carveout": "carveout"}[part]
+    why = {"shared": r"shared is .* whole numbers from 0", "carveout": r"\(101,\), .* -1 to 100"}
     for text, expected in cases.items():
-        plan = LaunchPlan(group=["64"], grid=["1"], shared=text)
-        dispatcher = of_mvmul(plan=plan)
-        shared_bytes = python_of(dispatcher).shared_bytes
-        for n, size in zip((32, 16, 8), expected, strict=True):
-            if size < 0:
-                with pytest.raises(ValueError, match=r"shared is .* whole numbers from 0"):
-                    shared_bytes(0, m=16, n=n)
+        dispatcher = of_mvmul(plan=LaunchPlan(group=["64"], grid=["1"], **{part: text}))
+        computed = getattr(python_of(dispatcher), function)
+        for n, number in zip((32, 16, 8), expected, strict=True):
+            if number < 0 and text != "n - 17":
+                with pytest.raises(ValueError, match=why[part]):
+                    computed(0, m=16, n=n)
             else:
-                assert shared_bytes(0, m=16, n=n) == size
-        calls = "".join(f'printf("%d ", (int)p_shared_bytes(0, 16, {n}));' for n in (32, 16, 8))
-        assert numbers_of(tmp_path, dispatcher, calls) == expected
-
-
-def numbers_of(tmp_path: Path, dispatcher: Dispatcher, calls: str) -> list[int]:
-    """Compile the header with some C statements; return the numbers that they print."""
-    (tmp_path / "p.h").write_text(c_header(dispatcher))
-    (tmp_path / "p.c").write_text(
-        f'#include <stdio.h>\n#include "p.h"\nint main(void) {{ {calls} return 0; }}'
-    )
-    flags = ["-std=c99", "-Wall", "-Werror", "-Wno-unused-function"]
-    subprocess.run(["cc", *flags, "-o", "p", "p.c", "-lm"], cwd=tmp_path, check=True)
-    printed = subprocess.run(["./p"], cwd=tmp_path, capture_output=True, check=True).stdout
-    return [int(word) for word in printed.split()]
-
-
-def test_carveout_is_computed_in_all_code(tmp_path: Path) -> None:
-    dispatcher = of_mvmul(plan=LaunchPlan(group=["64"], grid=["1"], carveout="n - 17"))
-    carveout = python_of(dispatcher).carveout
-    assert [carveout(0, m=16, n=n) for n in (16, 17, 92)] == [-1, 0, 75]
-    with pytest.raises(ValueError, match=r"carveout is \(101,\), .* from -1 to 100"):
-        carveout(0, m=16, n=118)
-    calls = "".join(f'printf("%d ", (int)p_carveout(0, 16, {n}));' for n in (16, 17, 92, 118))
-    assert numbers_of(tmp_path, dispatcher, calls) == [-1, 0, 75, -1]
+                assert computed(0, m=16, n=n) == number
+        calls = "".join(f'printf("%d ", (int)p_{function}(0, 16, {n}));' for n in (32, 16, 8))
+        (tmp_path / "p.h").write_text(c_header(dispatcher))
+        (tmp_path / "p.c").write_text(
+            f'#include <stdio.h>\n#include "p.h"\nint main(void) {{ {calls} return 0; }}'
+        )
+        flags = ["-std=c99", "-Wall", "-Werror", "-Wno-unused-function"]
+        subprocess.run(["cc", *flags, "-o", "p", "p.c", "-lm"], cwd=tmp_path, check=True)
+        printed = subprocess.run(["./p"], cwd=tmp_path, capture_output=True, check=True).stdout
+        assert [int(word) for word in printed.split()] == expected
 
 
 def test_cooperative_launch_is_said_in_all_code() -> None:

@@ -16,6 +16,7 @@ from harness.core.records import Config, Value
 from harness.dispatch import ensemble
 from harness.dispatch.choice import DispatchProgram, LearntSelector
 from harness.dispatch.ensemble import EnsembleLearner, fit_boosted
+from harness.dispatch.gadapt import GAdapt
 from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.tree import TreeLearner
 from harness.models.columns import Column, ColumnKind, column_values, derive_columns
@@ -48,11 +49,13 @@ def planted(inputs: int, seed: int) -> Matrix:
 @cache
 def learnt(name: str) -> tuple[Matrix, LearntSelector]:
     """A dispatcher of the planted inputs."""
-    matrix = planted(90 if name == "forest" else 300, seed=0)
-    learner = {"tree": TreeLearner(), "ensemble": EnsembleLearner(), "forest": EnsembleLearner()}[
-        name
-    ]
-    return matrix, learner.fit(matrix, seed=0)
+    matrix = planted(300 if name in ("tree", "ensemble") else 90, seed=0)
+    if name == "line":  # the best of 12 blocks grows with the logarithm of m
+        distances = np.abs(np.log2(matrix.features["m"].to_numpy())[:, None] - np.arange(1, 13))
+        blocks = [Config({"BLOCK": block}) for block in range(1, 13)]
+        matrix = make_matrix(matrix.features, blocks, np.exp(0.3 * distances))
+    learners = {"tree": TreeLearner(), "gadapt": GAdapt(), "line": GAdapt()}
+    return matrix, learners.get(name, EnsembleLearner()).fit(matrix, seed=0)
 
 
 def on_every_threshold(program: DispatchProgram, random: np.random.Generator) -> list[Row]:
@@ -73,7 +76,7 @@ def on_every_threshold(program: DispatchProgram, random: np.random.Generator) ->
     return rows
 
 
-@pytest.mark.parametrize("name", ["tree", "ensemble", "forest"])
+@pytest.mark.parametrize("name", ["tree", "ensemble", "forest", "gadapt", "line"])
 def test_a_program_chooses_as_what_was_learnt(name: str) -> None:
     matrix, chosen = learnt(name)
     program = chosen.program(matrix.candidates)
@@ -82,9 +85,12 @@ def test_a_program_chooses_as_what_was_learnt(name: str) -> None:
     rows = [{str(k): v for k, v in row.items()} for row in frame.to_dict("records")]
     rows += on_every_threshold(program, random)[:300]
     table = pd.DataFrame(rows)
-    indices = chosen.indices(table, np.ones((len(rows), 3), dtype=bool))
+    indices = chosen.indices(table, np.ones((len(rows), len(matrix.candidates)), dtype=bool))
     printed = [program.portfolio[order_of(program, row)[0]] for row in rows]
     assert printed == [matrix.candidates[index] for index in indices]
+    if name == "line":
+        assert ColumnKind.LINEAR in {column.kind for column in program.columns}
+        assert len(program.portfolio) >= 8
 
 
 def test_boosted_trees_predict_bit_for_bit_what_scikit_learn_predicts(

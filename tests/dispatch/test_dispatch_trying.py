@@ -15,14 +15,14 @@ import pytest
 from harness.dispatch.choice import Choice, DispatchProgram, Leaf
 from harness.dispatch.loaders.trying import FirstCalls
 from harness.space_file import Spec, load_spec
-from tests.dispatch.test_dispatch_package import (
+from tests.helpers.dispatch_examples import (
     imported,
     memories_of,
+    mvmul_program,
     product,
     write_for_cuda,
     write_for_opencl,
 )
-from tests.helpers.dispatch_examples import mvmul_program
 from tests.helpers.stub_driver import StubDriver
 
 MVMUL = Path(__file__).parents[2] / "spaces" / "mvmul.yaml"

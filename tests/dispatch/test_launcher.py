@@ -28,9 +28,8 @@ from harness.measure.programs.building import backend_of
 from harness.models.columns import Column, ColumnKind, TunedRange
 from harness.results.view import Results
 from harness.space_file import Spec, load_spec
-from tests.dispatch.test_dispatch import fill
-from tests.dispatch.test_dispatch_package import imported
-from tests.helpers.dispatch_examples import PROVENANCE
+from tests.helpers.dispatch_examples import PROVENANCE, imported
+from tests.helpers.dispatch_results import fill
 from tests.helpers.fakes import HereChild
 
 Capture = pytest.CaptureFixture[str]

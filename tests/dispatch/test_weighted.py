@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness.commands import dispatch, report
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input
 from harness.dispatch.ensemble import fit_boosted
@@ -19,10 +18,7 @@ from harness.dispatch.study import QUICK, Study, ratio_text
 from harness.dispatch.tree import TreeLearner
 from harness.dispatch.verdict import Slowdowns, geometric_mean
 from harness.dispatch.weighted import weigh
-from harness.space_file import load_spec
 from harness.space_file.workload import Workload
-from tests.dispatch.test_dispatch import SPACE, fill
-from tests.helpers.replays import write_space
 
 SIZES = [2**exponent for exponent in range(4, 20)]
 
@@ -118,38 +114,3 @@ def test_the_tail_and_the_worst_are_of_inputs_that_come() -> None:
     assert judged.percentile_99 == pytest.approx(2)
     lone = replace(judged, weights=np.array([0.0, 1.0, 0.0]))
     assert lone.mean_text == "2.000 (one input gives no interval)"
-
-
-def test_the_verdict_says_that_it_is_weighted_and_how_much_is_covered(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    space = write_space(tmp_path, SPACE)
-    database, calls = fill(tmp_path / "r.db", load_spec(space)), tmp_path / "calls.csv"
-    calls.write_text("# workload of small\nn,calls\n16,50\n64,20\n4096,60\n8192,11\n99999,59\n")
-    words = [str(database), "-o", str(tmp_path / "out"), "--spec", str(space), "--choice", "tree"]
-    assert dispatch.main([*words, "--weights", str(calls)]) == 0
-    message = " ".join(capsys.readouterr().out.split())
-    assert "on held-out inputs, weighted by calls" in message
-    assert "30% [23%, 36%] of the calls were outside of the tuned range" in message
-    header = (tmp_path / "out" / "small.h").read_text()
-    assert "weighted by calls" in header
-    assert dispatch.main([*words, "--weights", str(tmp_path / "nowhere.csv")]) == 2
-    assert "nowhere.csv cannot be read: No such file" in capsys.readouterr().err
-
-
-def test_the_report_shows_the_workload(tmp_path: Path) -> None:
-    space = write_space(tmp_path, SPACE)
-    database, calls = fill(tmp_path / "r.db", load_spec(space)), tmp_path / "calls.csv"
-    calls.write_text("n,calls\n16,50\n70,10\n8192,30\n99999,10\n")
-    page = tmp_path / "r.html"
-    assert report.main([str(database), "-o", str(page), "--weights", str(calls)]) == 0
-    text = page.read_text()
-    for part in (
-        "#workload-1",
-        "The most frequent 4 of 4 inputs:",
-        "50.0%",
-        "counts for n=64",
-        "outside of the tuned range",
-        "weighted by calls",
-    ):
-        assert part in text

@@ -25,17 +25,10 @@ from harness.dispatch.study import (
 from harness.display.sections import by_input_section
 from harness.report.findings import Findings
 from harness.report.sections import sections
-from harness.results.view import Results, read_results, the_one
-from tests.helpers.replays import FormulaMeasurer, make_spec, opened
+from harness.results.view import Results
+from tests.helpers.replays import FormulaMeasurer, results_of, small_space
 
-SPACE = """\
-name: small
-kernel: {function: kernel, source: kernel.cl, host: kernel.py}
-parameters:
-  BLOCK: {values: [16, 64, 256], default: 256}
-launch: {group: [BLOCK], grid: [n]}
-inputs: {features: [n], values: [{n: 8}, {n: 16}, {n: 32}, {n: 64}, {n: 128}, {n: 256}]}
-"""
+SPACE = small_space("BLOCK: {values: [16, 64, 256], default: 256}", 8, 16, 32, 64, 128, 256)
 INPUTS = [f"n={n}" for n in (8, 16, 32, 64, 128, 256)]
 
 
@@ -47,16 +40,8 @@ def time_s(problem: Input, config: Config) -> float:
 
 
 @pytest.fixture(scope="module")
-def database(tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder = tmp_path_factory.mktemp("by_input")
-    with opened(make_spec(folder, SPACE), folder / "r.db", FormulaMeasurer(time_s)) as (run, _):
-        run.run()
-    return str(folder / "r.db")
-
-
-@pytest.fixture(scope="module")
-def results(database: str) -> Results:
-    return the_one(read_results([database]))
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    return results_of(tmp_path_factory.mktemp("by_input"), SPACE, FormulaMeasurer(time_s))
 
 
 def test_slowdowns_are_over_the_best_and_predictions_are_held_out(results: Results) -> None:
@@ -91,15 +76,14 @@ def test_failures_and_what_does_not_apply_have_no_number() -> None:
 
 
 def test_the_table_is_printed_where_it_is_asked_for(
-    database: str, capsys: pytest.CaptureFixture[str]
+    results: Results, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (database,) = results.databases
     assert main([database, "--by-input", "gadapt"]) == 0
     printed = capsys.readouterr().out
     assert "Predicted: what `gadapt` chooses, learnt without the input." in printed
     table = printed[printed.index("Predicted: ") :].splitlines()
-    assert [line.split()[0] for line in table[4:10]] == [
-        f"n={n}" for n in (8, 16, 32, 64, 128, 256)
-    ]
+    assert [line.split()[0] for line in table[4:10]] == INPUTS
     assert table[5].split()[1:3] == ["3.00x", "3.00x"]
     assert table[10].split()[:2] == ["geometric", "mean"]
     *predicted, mean = (float(line.split()[-1].rstrip("x")) for line in table[4:11])

@@ -24,31 +24,20 @@ from harness.report import figures, plots, write_report
 from harness.report.findings import Findings
 from harness.report.page import facts_of, warnings_of, when_measured
 from harness.report.sections import commands, sections
-from harness.results.view import Results, read_results, the_one
-from tests.helpers.replays import BLOCKS_AND_TILES, FormulaMeasurer, make_spec, ran, small_space
-
-TITLE = "title: <b>A small</b> space\n"
-SPACE = small_space(BLOCKS_AND_TILES, 8, 16, 32, 64, 128, 256, more=TITLE)
-
-
-def time_s(problem: Input, config: Config) -> float:
-    """Small inputs want BLOCK=16, large ones 64; 256 with TILE=2 does not work."""
-    n, block = problem["n"], config["BLOCK"]
-    if block == 256 and config["TILE"] == 2:
-        return float("inf")
-    return 1e-5 * n * (1 if block == (16 if n < 50 else 64) else 3)
+from harness.results.view import Results
+from tests.helpers.replays import (
+    BLOCKS_AND_TILES,
+    FormulaMeasurer,
+    make_spec,
+    ran,
+    results_of,
+    small_space,
+)
 
 
-@pytest.fixture(scope="module")
-def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("report")
-    ran(make_spec(folder, SPACE), folder / "r.db", FormulaMeasurer(time_s))
-    return folder / "r.db"
-
-
-@pytest.fixture(scope="module")
-def results(database: Path) -> Results:
-    return the_one(read_results([str(database)]))
+@pytest.fixture
+def results(sized: Results) -> Results:
+    return sized
 
 
 def test_search_curves_end_at_the_best_and_have_a_point_per_improvement(results: Results) -> None:
@@ -154,9 +143,9 @@ def test_tree_and_verdict_are_shown_only_where_choosing_by_input_pays(
         n = problem["n"]
         return 1e-3 if config["BLOCK"] == (16 if n < 12 or not pays else 64) else 2e-3
 
-    spec = make_spec(tmp_path, small_space(BLOCKS_AND_TILES, *range(1, 25)))
-    ran(spec, tmp_path / "r.db", FormulaMeasurer(formula_s), test_limit=8)
-    findings = Findings(the_one(read_results([str(tmp_path / "r.db")])), learners=QUICK)
+    text = small_space(BLOCKS_AND_TILES, *range(1, 25))
+    measured = results_of(tmp_path, text, FormulaMeasurer(formula_s), test_limit=8)
+    findings = Findings(measured, learners=QUICK)
     found = {section.anchor: section for section in sections(findings) if section is not None}
     assert ("verdict" in found) == bool(found["choice"].lines) == pays
     assert ("Rings mark" in found["heat-map"].texts[0]) == pays
@@ -245,9 +234,10 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def report(database: Path) -> Path:
-    path = database.with_name("small.html")
-    assert main([str(database), "-o", str(path)]) == 0
+def report(sized: Results) -> Path:
+    (database,) = sized.databases
+    path = Path(database).with_name("small.html")
+    assert main([database, "-o", str(path)]) == 0
     return path
 
 

@@ -137,23 +137,20 @@ def test_order_does_not_matter(tmp_path: Path, one: Path, two: Path) -> None:
     assert query(tmp_path / "a.db", sql) == query(tmp_path / "b.db", sql)
 
 
-def test_what_databases_share_is_there_once(target: str, one: Path, two: Path) -> None:
+def test_what_databases_share_is_there_once_and_builds_by_environment(
+    target: str, one: Path, two: Path
+) -> None:
     write(one, make_ok(1), make_ok(2))
-    write(two, make_ok(2))
-    merge(target, one, two)
-    counts = {name: count(target, name) for name in ("spaces", "environments", "inputs")}
-    assert counts == {"spaces": 1, "environments": 1, "inputs": 1}
-    assert count(target, "configurations") == count(target, "builds") == 2
-    assert count(target, "runs") == 2
-
-
-def test_other_environment_keeps_its_builds_apart(target: str, one: Path, two: Path) -> None:
-    write(one, make_ok(1))
     other = dataclasses.replace(ENVIRONMENT, device="another device")
     write(two, make_ok(1), plan=make_plan(environment=other))
+    with opened(two) as store:
+        begin_search(store).test(make_ok(2))
     merge(target, one, two)
-    assert count(target, "builds") == count(target, "environments") == 2
-    assert measurements(target) == [make_ok(1)]
+    tables = ("environments", "builds", "spaces", "inputs", "configurations", "runs")
+    assert {name: count(target, name) for name in tables} == {
+        "environments": 2, "builds": 3, "spaces": 1, "inputs": 1, "configurations": 2, "runs": 3,
+    }  # fmt: skip
+    assert measurements(target) == [make_ok(1), make_ok(2), make_ok(2)]
 
 
 def test_database_that_has_grown_adds_what_is_new(target: str, one: Path) -> None:
@@ -222,19 +219,6 @@ def test_bandits_and_requests_without_a_result_are_merged_once(out: Path, one: P
         ("PSO", "REQUESTED"),
         ("a technique", "UNKNOWN"),
     ]
-
-
-@pytest.mark.parametrize(
-    "column", ["configuration.data", "input.extra", "tuning_run.args", "tuning_run.objective"]
-)
-def test_a_pickle_that_runs_code_is_not_merged(out: Path, one: Path, column: str) -> None:
-    write(one, make_ok(1))
-    table, _, name = column.partition(".")
-    planted = b"cposix\nsystem\n(S'true'\ntR.".hex()
-    tamper(one, f"UPDATE {table} SET {name} = x'{planted}'")
-    with pytest.raises(ResultsError, match=rf"{table} 1: {name}: .*'posix.system'"):
-        merge(out, one)
-    assert measurements(one) == [make_ok(1)]  # which readers never look at
 
 
 def test_a_merged_run_goes_on(out: Path, one: Path) -> None:

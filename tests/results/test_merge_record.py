@@ -8,8 +8,7 @@ from harness.commands.merge import main as merge
 from harness.commands.tune import main as tune
 from harness.results import reading
 from harness.results.schema import OPENTUNER_KEYS
-from tests.commands.test_planted import SPACE
-from tests.helpers.replays import write_recording
+from tests.helpers.replays import REPLAYED_TWO, write_recording
 from tests.helpers.results_examples import query
 
 OPTIONS = ["--technique", "AUCBanditMetaTechniqueA", "--quiet", "--no-cross"]
@@ -19,7 +18,7 @@ def test_a_search_goes_on_where_it_was_merged(tmp_path: Path) -> None:
     from opentuner.resultsdb.connect import connect
     from opentuner.resultsdb.models import TuningRun
 
-    space, recording = write_recording(tmp_path, SPACE)
+    space, recording = write_recording(tmp_path, REPLAYED_TWO)
     command = [str(space), "--replay", str(recording), *OPTIONS]
     one, out = str(tmp_path / "one.db"), str(tmp_path / "out.db")
     assert tune([*command, "--test-limit", "2", "--database", one]) == 0
@@ -30,7 +29,7 @@ def test_a_search_goes_on_where_it_was_merged(tmp_path: Path) -> None:
 
     engine, session = connect(f"sqlite:///{out}")
     runs = session.query(TuningRun).order_by(TuningRun.id).all()
-    assert [run.program.name for run in runs] == ["planted", "planted"]
+    assert [run.program.name for run in runs] == ["replayed", "replayed"]
     assert [len(run.results) for run in runs] == [2, 2]
     assert {type(run.results[0].configuration.data) for run in runs} == {dict}
     session.remove()
