@@ -120,9 +120,7 @@ def test_a_bound_on_numbers_and_two_causes_of_one_kind_are_found() -> None:
         ("regs", (64, 128), "regs in {64, 128}"),
     ],
 )
-def test_a_condition_names_the_values_that_fail(
-    name: str, failing: Sequence[Value], condition: str
-) -> None:
+def test_a_condition_names_the_values(name: str, failing: Sequence[Value], condition: str) -> None:
     values = {**VALUES, "regs": (None, 32, 64, 128), "size": tuple(range(20))}[name] * 20
     outcomes = [Outcome.CRASHED if value in failing else Outcome.OK for value in values]
     (found,) = Tried({name: list(values)}, outcomes, list(range(len(values)))).causes()

@@ -28,6 +28,8 @@ from harness.report.sections import sections
 from harness.results.view import Results
 from tests.helpers.replays import BLOCKS_AND_TILES, FormulaMeasurer, results_of, small_space
 
+Capture = pytest.CaptureFixture[str]
+
 SPACE = small_space(BLOCKS_AND_TILES, 8, 16, 32, 64)
 
 
@@ -70,9 +72,7 @@ def database(results: Results) -> str:
     return results.databases[0]
 
 
-def test_each_input_has_the_energy_of_the_default_of_the_best_and_the_least(
-    results: Results,
-) -> None:
+def test_an_input_has_the_energy_of_the_default_of_the_best_and_the_least(results: Results) -> None:
     found = input_energies(results, input_reports(results))
     assert [one.problem["n"] for one in found] == [8, 16, 32, 64]
     for one in found:
@@ -131,7 +131,7 @@ def test_a_tree_of_power_finds_what_takes_it(results: Results, kept: Kept) -> No
 
 
 def test_boxes_of_time_and_power_count_only_what_has_both(
-    results: Results, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    results: Results, tmp_path: Path, capsys: Capture
 ) -> None:
     limits = (("time_s", 1e-3), ("power_w", 200.0))
     options = AnalyseOptions((), limits=limits)
@@ -148,7 +148,7 @@ def test_boxes_of_time_and_power_count_only_what_has_both(
     assert "TILE = 1" not in out
 
 
-def test_the_command_prints_the_table(database: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_the_table(database: str, capsys: Capture) -> None:
     assert main([database, "--target", "energy_j", "--per", "n"]) == 0
     out = capsys.readouterr().out
     assert re.search(r"n=8 +48\.0 mJ \+- 480 uJ, 300 W", out)

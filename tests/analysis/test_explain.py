@@ -64,9 +64,7 @@ def test_what_matters_is_important_and_what_does_not_is_not(results: Results) ->
     assert found.accuracy.r2 > 0.7
 
 
-def test_a_tree_that_explains_nothing_is_not_printed(
-    results: Results, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_tree_that_explains_nothing(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
     explained = explain(samples(results), TreeTarget("slowdown", log=True))
     assert explained.nothing is None
     poor = dataclasses.replace(explained.accuracy, r2=-0.05)
@@ -237,9 +235,7 @@ def of_device(results: Results, device: str, **campaign: Any) -> Results:
     return Results(key, results.databases, tuple(rows))
 
 
-def test_platforms_are_separate_in_one_tree_whatever_the_names_of_their_spaces(
-    results: Results,
-) -> None:
+def test_platforms_are_separate_in_one_tree_whatever_their_spaces_names(results: Results) -> None:
     both = pooled([results, of_device(results, "twice as slow", space_name="small_2")])
     assert both.parameters[0] == "platform"
     assert both.targets == ["time_s", "slowdown"]  # and not what one of them alone observed

@@ -22,12 +22,14 @@ from tests.helpers.dispatch_results import SPACE as DISPATCH_SPACE
 from tests.helpers.dispatch_results import always_16, by_size, fill
 from tests.helpers.replays import REPLAYED, write_recording, write_space
 
+Capture = pytest.CaptureFixture[str]
+
 Run = Callable[..., tuple[int, dict[str, Any]]]
 COMMANDS = {name: partial(run_command, name) for name in DOCUMENTS}
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
+def run(capsys: Capture) -> Run:
     """Run a command with --json; return its status and its document, which fits the schema."""
 
     def of(command: str, *words: str | Path) -> tuple[int, dict[str, Any]]:
@@ -54,7 +56,7 @@ def test_commands_with_a_document_are_those_with_the_option() -> None:
 
 
 @pytest.mark.parametrize("command", sorted(DOCUMENTS))
-def test_schema_is_printed_and_is_one(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_schema_is_printed_and_is_one(command: str, capsys: Capture) -> None:
     assert run_command("schema", [command]) == 0
     printed = json.loads(capsys.readouterr().out)
     jsonschema.Draft202012Validator.check_schema(printed)
@@ -73,7 +75,7 @@ def test_a_golden_output_is_one_document_that_fits_its_schema(name: str) -> None
 @pytest.mark.parametrize("command", sorted(DOCUMENTS))
 @pytest.mark.parametrize("words", [["none.yaml"], ["none.yaml", "--no-such-option"]])
 def test_an_error_is_a_document_too(
-    command: str, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: str, words: list[str], tmp_path: Path, capsys: Capture
 ) -> None:
     needed = {"compare": ["b.db"], "dispatch": ["-o", "out"], "report": ["-o", "out.html"]}
     name, *more = words
@@ -93,7 +95,7 @@ def test_an_error_is_a_document_too(
 
 
 def test_a_file_that_cannot_be_read_is_an_error_document(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", "r.db")
@@ -190,9 +192,7 @@ def test_the_reason_of_a_failure_is_not_cut(
     assert not failure["reason"].endswith("...")
 
 
-def test_analyse_refuses_the_options_of_trees(
-    tuned: tuple[Path, Path, Path], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_analyse_refuses_options_of_trees(tuned: tuple[Path, Path, Path], capsys: Capture) -> None:
     assert run_command("analyse", [str(tuned[2]), "--json", "--tree"]) == 2
     captured = capsys.readouterr()
     assert "--json" in json.loads(captured.out)["error"]

@@ -80,9 +80,7 @@ def test_a_foreign_file_is_one_clear_error(tmp_path: Path, capsys: Capture) -> N
     assert not (tmp_path / "missing.db").exists()
 
 
-def test_only_the_last_campaign_is_printed_unless_all_are_asked_for(
-    tmp_path: Path, capsys: Capture
-) -> None:
+def test_only_the_last_campaign_is_printed_unless_asked(tmp_path: Path, capsys: Capture) -> None:
     fill(tmp_path, "r.db")
     path = fill(tmp_path, "r.db", fresh=True)
     assert main([path]) == 0

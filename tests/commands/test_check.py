@@ -269,9 +269,7 @@ def test_headline_is_the_first_error_of_a_failure_and_the_warning_of_a_build():
 
 
 @needs_nvcc
-def test_arguments_that_do_not_fit_the_cuda_kernel_are_found_without_a_gpu(
-    write, capsys, tmp_path, monkeypatch
-):
+def test_arguments_that_do_not_fit_are_found_without_a_gpu(write, capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "cache"))
     path = write()
     Path(path.parent, "scale.py").write_text(HOST.replace(', "n": np.int32(1)', ""))
@@ -610,9 +608,7 @@ def test_shared_memory_counts_where_there_is_none_and_where_it_is_dynamic():
 
 
 @needs_nvcc
-def test_sweep_counts_machine_codes_and_failures_and_takes_builds_from_the_cache(
-    write, capsys, tmp_path, monkeypatch
-):
+def test_sweep_counts_codes_and_failures_and_uses_the_cache(write, capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "cache"))
     parameters = blocks(64, default=64, unroll=(1, 8))
     # Level 3 is what ptxas does of itself: the same machine code.

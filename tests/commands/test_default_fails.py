@@ -44,9 +44,7 @@ def warnings(
     return found
 
 
-def test_a_wrong_default_is_reported_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_default_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     second = INPUTS[1]
     (warning,) = warnings(tmp_path, (second,), monkeypatch)
     assert warning == f"5 ({second}): the default failed, wrong_result: y[3] is 1"
@@ -80,9 +78,7 @@ def run(folder: Path, wrong: tuple[Input, ...], patch: pytest.MonkeyPatch) -> tu
     return not ended.why_failed, "\n".join(ended.lines())
 
 
-def test_check_runs_the_default_on_each_input(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_check_runs_defaults_on_each_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     works, printed = run(tmp_path, (), monkeypatch)
     assert works
     assert printed.count(": OK, ") == len(INPUTS)
@@ -101,9 +97,7 @@ def test_check_gives_a_reason_that_repeats_itself_once_and_doubts_the_reference(
     assert "even the default is wrong on every input, so the reference may be wrong" in printed
 
 
-def test_check_gives_a_fault_of_the_host_module_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_check_gives_a_host_fault_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_: WrongDefault, space: Any, problem: Input, *more: Any) -> None:
         raise HostModuleError(f"h.py: KeyError: 'q' (line 25) on the input ({problem})")
 
@@ -114,7 +108,5 @@ def test_check_gives_a_fault_of_the_host_module_once(
     assert "1 other input: the same\ndefault FAILED on 2 of 2 inputs" in printed
 
 
-def test_a_default_that_works_is_not_mentioned(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_default_that_works_is_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not warnings(tmp_path, (), monkeypatch)

@@ -138,9 +138,7 @@ def test_an_export_has_the_technique_that_asked(tmp_path: Path) -> None:
         assert {row["technique"] for row in csv.DictReader(file)} == {REQUESTOR}
 
 
-def test_shared_measurements_are_written_like_others_and_counted(
-    tmp_path: Path, capsys: Capture
-) -> None:
+def test_shared_measurements_are_written_and_counted(tmp_path: Path, capsys: Capture) -> None:
     shared = dataclasses.replace(make_ok(1), config=make_ok(2).config, shared_with="ab" * 32)
     record(tmp_path / "r.db", [make_ok(1), shared])
     recorded = read_recording(exported(tmp_path / "r.db", "t4"))
@@ -150,9 +148,7 @@ def test_shared_measurements_are_written_like_others_and_counted(
     assert "1 of them shared by equal machine code" in message
 
 
-def test_the_command_says_how_many_speed_ups_may_be_claimed(
-    tmp_path: Path, capsys: Capture
-) -> None:
+def test_the_command_says_how_many_speed_ups_are_claimed(tmp_path: Path, capsys: Capture) -> None:
     def final(config: Config, time_s: float) -> Measurement:
         samples_s = tuple(time_s * (1 + 0.001 * (n % 3)) for n in range(20))
         timing = Timing(samples_s, StopReason.INTERLEAVED)
@@ -233,9 +229,7 @@ def test_last_campaign_is_exported_beside_its_database(tmp_path: Path, capsys: C
     )  # fmt: skip
 
 
-def test_an_export_names_the_environments_that_it_leaves_out(
-    tmp_path: Path, capsys: Capture
-) -> None:
+def test_an_export_names_the_environments_it_leaves_out(tmp_path: Path, capsys: Capture) -> None:
     write(tmp_path / "r.db", make_ok(1))
     assert export.main([str(tmp_path / "r.db")]) == 0
     assert "Left out" not in capsys.readouterr().out

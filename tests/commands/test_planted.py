@@ -114,9 +114,7 @@ def test_pickled_columns_are_refused_where_they_are_read_and_never_run(
     assert all("mkdir" in message for message in (merging, tuning))
 
 
-def test_a_pickle_in_any_other_column_of_opentuner_is_never_run(
-    tuned: list[str], database: Path
-) -> None:
+def test_pickles_in_other_opentuner_columns_are_never_run(tuned: list[str], database: Path) -> None:
     planted = database.with_name("planted")
     own = set(schema.metadata.tables)
     columns = {name: c for name, c in columns_of(database).items() if name not in own}
@@ -154,9 +152,7 @@ def test_escapes_in_names_are_shown_escaped(database: Path, capsys: Capture) -> 
 
 
 @pytest.mark.parametrize("name", ["../elsewhere", "/tmp/elsewhere"])
-def test_a_name_that_is_a_path_does_not_choose_where_a_file_is_written(
-    database: Path, capsys: Capture, name: str
-) -> None:
+def test_a_name_that_is_a_path_names_no_file(database: Path, capsys: Capture, name: str) -> None:
     tamper(database, f"UPDATE spaces SET name = '{name}'")
     tamper(database, f"UPDATE inputs SET space_name = '{name}'")
     assert export([str(database)]) == 2

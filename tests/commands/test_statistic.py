@@ -22,6 +22,8 @@ from tests.helpers.noise import is_within_noise
 from tests.helpers.replays import FormulaMeasurer, make_spec, results_of, small_space
 from tests.helpers.results_examples import query
 
+Capture = pytest.CaptureFixture[str]
+
 MEAN, MEDIAN = Statistic.MEAN, Statistic.MEDIAN
 SPACE = small_space(
     "BLOCK: {values: [16, 32, 64], default: 64}", 8, more="measure: {repeats: 12STATISTIC}\n"
@@ -70,9 +72,7 @@ def best(results: Results) -> object:
     return report.best.config["BLOCK"]
 
 
-def test_the_statistic_decides_what_is_fastest_and_is_printed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_statistic_decides_the_fastest_and_is_printed(tmp_path: Path, capsys: Capture) -> None:
     by_median, _ = tune(tmp_path, "median.db")
     assert best(by_median) == 32
     by_mean, _ = tune(tmp_path, "mean.db", BY_MEAN)
@@ -101,9 +101,7 @@ def test_another_statistic_measures_nothing_again(tmp_path: Path) -> None:
     assert (best(third), searched) == (32, 0)
 
 
-def test_medians_and_means_are_not_compared(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_medians_and_means_are_not_compared(tmp_path: Path, capsys: Capture) -> None:
     paths = [str(tmp_path / name) for name in ("base.db", "candidate.db")]
     for path, more in zip(paths, ("", BY_MEAN), strict=True):
         tune(tmp_path, Path(path).name, more)
@@ -136,9 +134,7 @@ def test_ratio_of_means_is_that_of_arithmetic_means() -> None:
 
 
 @pytest.mark.parametrize("occasions", [(), (3,) * 6])
-def test_interval_of_a_ratio_of_means_covers_it_as_often_as_it_says(
-    occasions: tuple[int, ...],
-) -> None:
+def test_interval_of_a_ratio_of_means_covers_it_as_it_says(occasions: tuple[int, ...]) -> None:
     rng = np.random.default_rng(1)
     pairs = rng.gamma(25, 1 / 25, (600, 2, 18)) * np.array([2.0, 1.0])[:, None]
     ratios = [time_ratio(*(timing(s.tolist(), occasions) for s in pair)) for pair in pairs]

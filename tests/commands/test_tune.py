@@ -77,9 +77,7 @@ def _rows(command: Sequence[str], query: str) -> list[tuple[object, ...]]:
         return connection.execute(query).fetchall()
 
 
-def test_the_report_has_the_commands_as_typed_without_passwords(
-    replayed: list[str], tmp_path: Path
-) -> None:
+def test_the_report_has_commands_without_passwords(replayed: list[str], tmp_path: Path) -> None:
     """Of two databases the last one counts; pages and databases are passed on."""
     page, words = tmp_path / "x.html", [replayed[0], "--database", "postgresql://me:sesame@host/x"]
     words += ["--inputs", "m > 99 or n > 99", *replayed[1:], "--report", str(page)]
@@ -122,9 +120,7 @@ def test_test_limit_technique_label_and_seed_reach_opentuner(replayed: list[str]
     assert {("PureRandom",), ("UniformGreedyMutation05",)} <= {*asked}, "two alternate"
 
 
-def test_what_had_no_time_to_measure_anything_ends_in_time_and_is_no_success(
-    replayed: list[str], capsys: Capture
-) -> None:
+def test_without_time_to_measure_it_is_no_success(replayed: list[str], capsys: Capture) -> None:
     started = time.monotonic()
     assert tune.main([*replayed, "--max-time", "0.001"]) == 1
     assert time.monotonic() - started < 10
@@ -235,9 +231,7 @@ def test_the_next_command_keeps_what_made_this_run(replayed: list[str], capsys: 
     assert "tests were answered from the database" in capsys.readouterr().out
 
 
-def test_a_climb_ends_by_itself_and_the_next_command_has_another_technique(
-    replayed: list[str], capsys: Capture
-) -> None:
+def test_a_climb_that_ends_names_another_technique(replayed: list[str], capsys: Capture) -> None:
     assert tune.main([*replayed, "-t", "HillClimb", "--seed", "2", "--test-limit", "70"]) == 0
     message = capsys.readouterr().out
     assert "HillClimb tested " in message
@@ -247,9 +241,7 @@ def test_a_climb_ends_by_itself_and_the_next_command_has_another_technique(
     assert {row[0] for row in _rows(replayed, "select requestor from tests")} == {"HillClimb"}
 
 
-def test_a_validation_prints_its_target_its_curve_and_why_it_ended(
-    replayed: list[str], capsys: Capture
-) -> None:
+def test_a_validation_prints_its_curve_and_its_end(replayed: list[str], capsys: Capture) -> None:
     assert tune.main([*replayed, "--validate=0.01", "--test-limit", "10"]) == 0
     message = capsys.readouterr().out
     assert "on 48 reserved samples" in message
@@ -260,9 +252,7 @@ def test_a_validation_prints_its_target_its_curve_and_why_it_ended(
     assert "(target: an interval of the median below 0.15)" in capsys.readouterr().out
 
 
-def test_inputs_that_are_selected_are_tuned_and_no_others(
-    replayed_four: list[str], capsys: Capture
-) -> None:
+def test_selected_inputs_alone_are_tuned(replayed_four: list[str], capsys: Capture) -> None:
     chosen = ["--inputs", "n < 4096 and m > 64"]
     assert tune.main([*replayed_four, *chosen]) == 0
     message = capsys.readouterr().out
@@ -286,9 +276,7 @@ def test_a_wrong_file_is_an_error_before_slow_libraries_are_loaded(tmp_path: Pat
     assert "none.yaml does not exist" in done.stderr
 
 
-def test_an_unknown_option_is_answered_with_the_nearest(
-    replayed: list[str], capsys: Capture
-) -> None:
+def test_an_unknown_option_gets_the_nearest(replayed: list[str], capsys: Capture) -> None:
     for word, near in (("--tecnique=PureRandom", "--technique"), ("--test", "--test-limit")):
         with pytest.raises(SystemExit) as exit_:
             tune.main([*replayed, word])
@@ -381,9 +369,7 @@ def _wait_for_measurements(process: subprocess.Popen[str], database: Path, count
 
 
 @pytest.mark.usefixtures("opencl")
-def test_killed_and_run_again_it_loses_nothing_and_measures_nothing_twice(
-    tmp_path: Path, capsys: Capture
-) -> None:
+def test_killed_and_run_again_it_loses_and_repeats_nothing(tmp_path: Path, capsys: Capture) -> None:
     database = tmp_path / "r.db"
     first = _start(_arguments(tmp_path))
     _wait_for_measurements(first, database, 3)
@@ -408,9 +394,7 @@ def test_killed_and_run_again_it_loses_nothing_and_measures_nothing_twice(
 
 
 @pytest.mark.usefixtures("opencl")
-def test_interrupted_it_says_how_to_go_on_and_a_second_one_who_measures(
-    tmp_path: Path, capsys: Capture
-) -> None:
+def test_interrupted_it_says_how_to_go_on_and_who_measures(tmp_path: Path, capsys: Capture) -> None:
     database = tmp_path / "r.db"
     first = _start(_endless_arguments(tmp_path, "--repeats", "9", "--precision", "0"))
     _wait_for_measurements(first, database, 2)

@@ -59,7 +59,7 @@ def test_a_version_that_is_not_there_is_answered_with_those_that_are(database: s
         read_results(database, kernel_version="xyz")
 
 
-def test_the_newest_version_is_analysed_and_the_others_are_listed(
+def test_the_newest_version_is_analysed_and_others_listed(
     database: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (old,) = the_one(read_results(database)).others

@@ -58,9 +58,7 @@ def test_a_row_of_the_table_is_a_measurement(results: Results) -> None:
     assert not worked["time_s"].isna().any()
 
 
-def test_the_same_measurements_in_two_databases_count_once(
-    results: Results, tmp_path: Path
-) -> None:
+def test_measurements_in_two_databases_count_once(results: Results, tmp_path: Path) -> None:
     copy = tmp_path / "copy.db"
     copy.write_bytes(Path(results.databases[0]).read_bytes())
     joined = the_one(read_results([results.databases[0], str(copy)]))
@@ -68,9 +66,7 @@ def test_the_same_measurements_in_two_databases_count_once(
     assert joined.databases == (results.databases[0], str(copy))
 
 
-def test_the_devices_numbers_are_kept_with_what_was_measured(
-    results: Results, tmp_path: Path
-) -> None:
+def test_the_devices_limits_are_stored_with_the_results(results: Results, tmp_path: Path) -> None:
     assert results.limits == {}  # it was measured without a device
     limits = DeviceLimits(1024, (1024, 1024, 64), (2**31 - 1, 65535, 65535), 49152, 2, 32)
     measurer = FormulaMeasurer(time_s)
@@ -103,7 +99,7 @@ def test_spaces_of_one_program_each_have_their_own(tmp_path: Path) -> None:
     assert len(read_results([database])) == 2
 
 
-def test_measurements_with_parameters_that_the_space_no_longer_has_are_left_out(
+def test_measurements_of_former_parameters_are_left_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before, page = fill(tmp_path), tmp_path / "page.html"
@@ -135,9 +131,7 @@ def renamed_s(problem: Input, config: Config) -> float:
     return time_s(problem, Config({"BLOCK": config["BLOCK"], "TILE": config["A"]}))
 
 
-def test_what_must_not_be_mixed_is_refused_with_what_differs(
-    results: Results, tmp_path: Path
-) -> None:
+def test_what_must_not_mix_is_refused_with_what_differs(results: Results, tmp_path: Path) -> None:
     databases = *results.databases, *fill(tmp_path, "other").databases
     with pytest.raises(UsageError, match=r"differ in\n    space: small, other\nchoose one"):
         the_one(read_results(databases))

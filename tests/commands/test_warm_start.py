@@ -129,9 +129,7 @@ def test_after_the_default_the_best_of_the_other_device_is_measured_and_the_reco
     ) in capsys.readouterr().out
 
 
-def test_without_it_the_best_of_this_landscape_is_not_found_in_so_few_tests(
-    replaying: list[str],
-) -> None:
+def test_without_it_the_best_is_not_found_in_so_few_tests(replaying: list[str]) -> None:
     assert tune.main(replaying) == 0
     assert BEST not in configs_of(replaying)
 
@@ -142,9 +140,7 @@ def test_every_input_of_a_space_has_the_warm_start(measuring: list[str], cache: 
     assert BEST in configs_of(measuring, 2)[:2]
 
 
-def test_of_several_devices_what_is_good_on_all_comes_first(
-    replaying: list[str], cache: Path, tmp_path: Path
-) -> None:
+def test_what_is_good_on_all_comes_first(replaying: list[str], cache: Path, tmp_path: Path) -> None:
     def other_s(block: int, tile: int) -> float:
         return 0.5 if (block, tile) == (16, 8) else time_ms(block, tile)
 
@@ -154,9 +150,7 @@ def test_of_several_devices_what_is_good_on_all_comes_first(
 
 
 @pytest.mark.parametrize("form", ["t4", "csv"])
-def test_an_exported_campaign_is_a_warm_start(
-    form: str, measuring: list[str], tmp_path: Path
-) -> None:
+def test_an_export_is_a_warm_start(form: str, measuring: list[str], tmp_path: Path) -> None:
     assert tune.main([*measuring, "--test-limit", "48", "-t", "UniformRandom"]) == 0
     exported = tmp_path / f"exported.{'json' if form == 't4' else 'csv'}"
     database = str(tmp_path / "r.db")
@@ -225,9 +219,7 @@ def test_another_device_of_the_database_starts_the_search_of_every_input(
     assert line in capsys.readouterr().out.splitlines()
 
 
-def test_without_the_option_the_search_starts_cold(
-    tuned_elsewhere: list[str], capsys: Capture
-) -> None:
+def test_without_the_option_the_start_is_cold(tuned_elsewhere: list[str], capsys: Capture) -> None:
     capsys.readouterr()
     assert tune.main(tuned_elsewhere) == 0
     assert "warm start" not in capsys.readouterr().out
@@ -242,9 +234,7 @@ def test_the_same_device_is_no_warm_start(measuring: list[str], capsys: Capture)
     assert warm_notes(measuring) == [None] * 4
 
 
-def test_a_run_goes_on_with_the_results_with_which_it_began(
-    measuring: list[str], tmp_path: Path, capsys: Capture
-) -> None:
+def test_a_run_goes_on_as_it_began(measuring: list[str], tmp_path: Path, capsys: Capture) -> None:
     assert tune.main(on_device(measuring, "other.csv")) == 0
     database = Path(measuring[4])
     assert tune.main([*measuring, *IN_DATABASE]) == 0
@@ -264,9 +254,7 @@ def test_a_run_goes_on_with_the_results_with_which_it_began(
     assert configs_of(measuring, 4) == configs_of(alone, 4)
 
 
-def test_a_run_that_began_without_other_devices_goes_on_without_them(
-    measuring: list[str], capsys: Capture
-) -> None:
+def test_a_run_that_began_without_others_goes_on_so(measuring: list[str], capsys: Capture) -> None:
     assert tune.main(measuring) == 0
     first = configs_of(measuring)
     assert tune.main(on_device(measuring, "other.csv")) == 0
@@ -402,9 +390,7 @@ def test_a_technique_that_learns_from_no_recording_is_refused_one(
     assert "add --technique GaussianProcess" in error
 
 
-def test_beside_others_the_one_that_learns_has_the_warm_start(
-    measuring: list[str], cache: Path
-) -> None:
+def test_beside_others_the_learner_has_the_warm_start(measuring: list[str], cache: Path) -> None:
     options = ["-t", "PureRandom", "-t", "GaussianProcess", "--warm-start", str(cache)]
     assert tune.main([*measuring, *options]) == 0
     assert BEST in configs_of(measuring)

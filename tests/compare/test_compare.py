@@ -177,9 +177,7 @@ def test_a_green_comparison_writes_to_every_output_what_it_may_have_missed(
         assert f"; not slower than {limit:.3f}x" in cases[f"n={n} (default)"]
 
 
-def test_limits_are_of_what_was_tested_and_is_not_clear(
-    base: str, slower: str, tmp_path: Path, capsys: Capture
-) -> None:
+def test_limits_are_of_open_tests(base: str, slower: str, tmp_path: Path, capsys: Capture) -> None:
     _, data = run(base, slower)
     none = [c["input"]["n"] for c in data["comparisons"] if c["upper_limit"] is None]
     assert none == [16, 16, 64, 64], "those that are clear"
@@ -189,9 +187,7 @@ def test_limits_are_of_what_was_tested_and_is_not_clear(
     assert "8 not measured again; nothing was tested" in capsys.readouterr().err
 
 
-def test_a_row_names_the_best_of_the_other_side_only_where_it_was_never_measured(
-    base: str, tmp_path: Path
-) -> None:
+def test_a_row_names_a_best_that_the_other_side_never_measured(base: str, tmp_path: Path) -> None:
     every = dict.fromkeys((8, 16, 32, 64), 1.2)
     in_finals = tuned(tmp_path, "finals.db", 2, every, function="edited", searched=(64,))
     status, data = run(base, in_finals, "--of", "best")
@@ -227,9 +223,7 @@ def test_a_baseline_in_the_finals_is_not_taken_for_the_winner(tmp_path: Path) ->
         assert [c[side]["configuration"] for c in data["comparisons"]] == [{"BLOCK": 16}] * 4
 
 
-def test_a_database_that_was_carried_on_holds_the_same_measurements(
-    base: str, tmp_path: Path
-) -> None:
+def test_a_database_carried_on_holds_the_same_measurements(base: str, tmp_path: Path) -> None:
     carried = shutil.copy(base, tmp_path / "carried.db")
     assert run(base, str(carried))[1]["counts"] == {"not measured again": 8}
     place = tuned(tmp_path, "carried.db", seed=4, slower={8: 1.2}, function="edited")
@@ -325,9 +319,7 @@ def test_what_was_tuned_last_is_compared_after_a_revert(tmp_path: Path) -> None:
     assert (status, data["counts"]) == (1, {"slower": 8})
 
 
-def test_environments_that_base_lacks_are_left_out_beside_one_that_it_has(
-    base: str, tmp_path: Path
-) -> None:
+def test_environments_that_base_lacks_are_left_out_beside_one(base: str, tmp_path: Path) -> None:
     older = dataclasses.replace(ENVIRONMENT, driver="0.9")
     tuned(tmp_path, "both.db", seed=7, environment=older)
     both = tuned(tmp_path, "both.db", seed=8)
@@ -338,9 +330,7 @@ def test_environments_that_base_lacks_are_left_out_beside_one_that_it_has(
     assert (status, data["counts"], data["notes"]) == (0, {"within noise": 8}, [])
 
 
-def test_copies_beside_results_of_a_new_environment_alone_are_no_comparison(
-    base: str, tmp_path: Path
-) -> None:
+def test_copies_beside_a_new_environment_are_no_comparison(base: str, tmp_path: Path) -> None:
     shutil.copy(base, tmp_path / "carried.db")
     updated = dataclasses.replace(ENVIRONMENT, driver="2.0")
     carried = tuned(tmp_path, "carried.db", seed=9, environment=updated)
@@ -350,9 +340,7 @@ def test_copies_beside_results_of_a_new_environment_alone_are_no_comparison(
 
 
 @pytest.mark.parametrize(("backend", "occasions"), [("replay", 1), ("opencl", 2)])
-def test_equal_samples_are_one_occasion_where_they_are_replayed(
-    tmp_path: Path, backend: str, occasions: int
-) -> None:
+def test_replayed_samples_are_one_occasion(tmp_path: Path, backend: str, occasions: int) -> None:
     spec, environment = (
         make_spec(tmp_path, SPACE),
         dataclasses.replace(ENVIRONMENT, backend=backend),
@@ -393,9 +381,7 @@ def test_results_of_other_sources_than_the_space_has_now_are_refused(
     assert "has no results of small with the current sources" in capsys.readouterr().err
 
 
-def test_inputs_that_one_side_lacks_are_listed_and_change_no_status(
-    base: str, tmp_path: Path, capsys: Capture
-) -> None:
+def test_inputs_that_one_side_lacks_are_listed(base: str, tmp_path: Path, capsys: Capture) -> None:
     fewer = tuned(tmp_path, "fewer.db", seed=8)
     tamper(Path(fewer), "UPDATE runs SET campaign = 9 WHERE input_id != 1")
     earlier = "UPDATE runs SET started_at = '2000', ended_at = '2000' WHERE input_id != 1"
@@ -490,9 +476,7 @@ def test_equal_sources_are_no_regression_however_slow_the_machine_became(
     assert run(base, edited)[0] == 1
 
 
-def test_a_worse_winner_of_equal_sources_is_compared_with_the_default(
-    base: str, tmp_path: Path
-) -> None:
+def test_a_worse_winner_of_equal_sources_meets_the_default(base: str, tmp_path: Path) -> None:
     for slower in (1.0, 1.3):
         every = dict.fromkeys((8, 16, 32, 64), slower)
         place = tuned(tmp_path, f"{slower}.db", 9, every, searched=(64,), finals=(64,))

@@ -66,9 +66,7 @@ def test_code_is_the_same_where_sources_environment_and_configuration_are(
 
 
 @pytest.mark.parametrize(("change", "sign"), [(SLOWER, 1), (FASTER, -1)])
-def test_a_default_or_a_drift_that_changed_as_much_explains_a_change(
-    change: Change, sign: int
-) -> None:
+def test_a_default_or_drift_that_changed_as_much_explains_it(change: Change, sign: int) -> None:
     """The nearest bound, 6 %, less the threshold of 1 % is a change of 4.95 %."""
     explained = [
         MachineEvidence().explanation(change, changed(ratio**sign), 0.01) is not None
@@ -112,9 +110,7 @@ NOISE = [0.0, 0.02, 0.0, 0.02, 0.0, 0.02, 0.0]
         ([], 0.01, 0.0),
     ],
 )
-def test_drift_is_a_change_beyond_threshold_and_scatter(
-    changes: list[float], threshold: float, expected: float
-) -> None:
+def test_drift_is_beyond_scatter(changes: list[float], threshold: float, expected: float) -> None:
     assert drift(changes, threshold) == expected
 
 

@@ -84,9 +84,7 @@ def test_new_file_or_folder_never_replaces_another(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["a", "a.txt", "empty", "link", "out"]
 
 
-def test_folder_is_replaced_as_a_whole_or_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_is_replaced_or_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "out"
     write_folder(folder, {"a": b"1", "sub/b": b"2"})
     write_folder(folder, {"c": b"3"})

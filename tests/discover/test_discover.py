@@ -131,9 +131,7 @@ LOOP = (
          "UNROLL_1: {type: integer, min: 1, max: 8, default: 1}"),
     ],
 )  # fmt: skip
-def test_a_pragma_above_a_define_or_a_loop_is_a_parameter(
-    tmp_path: Path, place: str, pragmas: str, parameter: str
-) -> None:
+def test_a_pragma_is_a_parameter(tmp_path: Path, place: str, pragmas: str, parameter: str) -> None:
     text = _space(tmp_path, place.format(pragmas))
     assert _line(text, parameter[: parameter.index(":") + 1]) == parameter
 
@@ -185,18 +183,14 @@ def test_loops_that_share_a_name_share_a_parameter(tmp_path: Path) -> None:
         ("#pragma range\x1b[2J 1,2\n", "`#pragma range\\x1b[2J 1,2`"),
     ],
 )  # fmt: skip
-def test_a_fault_names_its_line_and_the_expectation(
-    tmp_path: Path, text: str, message: str
-) -> None:
+def test_a_fault_names_its_line_and_expectation(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(SpecError) as fault:
         _facts(tmp_path, f'{text}\nextern "C" __global__ void f(int *y) {{}}\n')
     assert message in str(fault.value)
     assert len(fault.value.faults) == 1
 
 
-def test_all_faults_are_reported_together_and_nothing_is_written(
-    tmp_path: Path, capsys: Capture
-) -> None:
+def test_all_faults_are_reported_and_nothing_is_written(tmp_path: Path, capsys: Capture) -> None:
     source, output = tmp_path / "k.cu", tmp_path / "s.yaml"
     source.write_text("#pragma range 1\n#pragma eragne 1\n__global__ void f(int n) {}\n")
     assert main([str(source), "--output", str(output), "--host", str(tmp_path / "h.py")]) == 2
@@ -244,9 +238,7 @@ int main() { for (int k = 0; k < 10; k++) ; }
 """
 
 
-def test_without_pragmas_sizes_and_guarded_constants_are_parameters_and_others_are_suggested(
-    tmp_path: Path,
-) -> None:
+def test_without_pragmas_sizes_and_guarded_constants_are_parameters(tmp_path: Path) -> None:
     text = _space(tmp_path, PLAIN)
     assert re.findall(r"^  (\w+: \{.*\})  # CONFIRM: ", text, re.MULTILINE) == [
         "BLOCK_X: {type: power_of_two, min: 32, max: 512, role: launch, default: 128}",
@@ -275,9 +267,7 @@ SIZE = "type: power_of_two, min: 1, max: 8"
         ("\n#ifdef K\ny[K] = 1;\n#endif\n", SIZE),
     ],
 )
-def test_only_a_condition_is_offered_0_which_may_never_end_a_loop(
-    tmp_path: Path, use: str, values: str
-) -> None:
+def test_only_conditions_are_offered_0_not_loops(tmp_path: Path, use: str, values: str) -> None:
     text = _space(tmp_path, f"#define K 1\n__global__ void f(int *y, int n) {{ {use} }}\n")
     assert f"# K: {{{values}, default: 1}}" in text
 
@@ -291,9 +281,7 @@ def test_with_pragmas_no_other_constant_is_tuned(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", [0, 1, 2, 100, 4096])
 @pytest.mark.parametrize("name", ["TILE", "BLOCK", "FACTOR", "ITEMS", "ON", "WINDOW"])
-def test_the_present_value_is_one_of_the_guessed_values(
-    tmp_path: Path, name: str, value: int
-) -> None:
+def test_the_present_value_is_guessed_too(tmp_path: Path, name: str, value: int) -> None:
     use = f"\n#pragma unroll {name}\nfor (;;) {{}}" if name == "FACTOR" else f"y[{name}] = n;"
     use = f"if ({name}) y[0] = n;" if name == "ON" else use
     kernel = f"kernel void f(global int *y, int n) {{ {use} }}"
@@ -628,9 +616,7 @@ def text_of_error(facts: Facts) -> str:
 
 
 @pytest.mark.usefixtures("opencl")
-def test_check_refuses_integers_that_decide_the_work_until_they_are_filled_in(
-    tmp_path: Path, capsys: Capture
-) -> None:
+def test_check_refuses_integers_that_are_not_filled_in(tmp_path: Path, capsys: Capture) -> None:
     source = (
         "#ifndef F\n#define F 1\n#endif\n"
         "kernel void f(global const int *row, global float *y, local float *t, int n)\n"

@@ -125,9 +125,7 @@ def test_the_matrix_is_of_interleaved_times(tmp_path: Path) -> None:
     assert len(matrix.comparable().features) == 5
 
 
-def test_a_difference_in_most_rounds_is_no_tie_however_much_the_machine_drifts(
-    tmp_path: Path,
-) -> None:
+def test_a_difference_in_most_rounds_is_no_tie_however_times_drift(tmp_path: Path) -> None:
     """The drift is ten times the difference of 5 %, which only interleaved launches can show."""
 
     def close(problem: Input, config: Config) -> float:
@@ -158,9 +156,7 @@ def test_failures_of_the_search_are_not_measured_interleaved(tmp_path: Path) -> 
     ],
     ids=["the device allows fewer threads", "a parameter has no meaning"],
 )
-def test_what_only_the_device_or_a_condition_rules_out_spoils_no_interleaved_times(
-    tmp_path: Path, text: str
-) -> None:
+def test_what_is_ruled_out_spoils_no_interleaved_times(tmp_path: Path, text: str) -> None:
     measurer = Drifting()
     measurer.limits = DeviceLimits(4096, (4096, 4096, 64), (2**31, 65535, 65535), 1, 1, 32)
     results = tuned(tmp_path, measurer, text, test_limit=60)
@@ -211,9 +207,7 @@ def test_candidate_that_crashed_when_interleaved_is_tried_again(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("outcome", [Outcome.CRASHED, Outcome.LAUNCH_FAILED])
-def test_where_nothing_works_interleaved_the_times_of_the_search_are_used(
-    tmp_path: Path, outcome: Outcome
-) -> None:
+def test_without_interleaved_times_the_search_counts(tmp_path: Path, outcome: Outcome) -> None:
     lost = tuned(tmp_path, Drifting(lambda problem, _: problem["n"] == 16, outcome=outcome))
     assert matrix_of(lost).note.startswith(SEARCHED)
     whole = tuned(tmp_path, Drifting())
@@ -331,9 +325,7 @@ def test_the_single_configuration_is_judged_in_the_finals_of_every_input(tmp_pat
 
 
 @pytest.mark.parametrize("baselines", ["", "baselines: {named: {BLOCK: 16}}\n"])
-def test_where_configurations_tie_every_input_has_the_single_one(
-    tmp_path: Path, baselines: str
-) -> None:
+def test_where_configurations_tie_all_have_the_single_one(tmp_path: Path, baselines: str) -> None:
     """On the first of two inputs 16 is as fast, has as few changes, and a smaller value."""
 
     def times(problem: Input, config: Config) -> float:

@@ -42,6 +42,8 @@ from tests.helpers.dispatch_examples import (
 )
 from tests.helpers.replays import RECORDED, write_recording
 
+Capture = pytest.CaptureFixture[str]
+
 ROOT = Path(__file__).parents[2]
 
 CALLS: list[dict[str, Value]] = [
@@ -126,9 +128,7 @@ def test_numbers_of_numpy_are_counted(tmp_path: Path, module: ModuleType) -> Non
     assert workload(tmp_path / "p.csv").calls == {Input(CALLS[0]): 3}
 
 
-def test_a_number_that_is_no_input_is_unnamed_and_stops_nothing(
-    tmp_path: Path, module: ModuleType
-) -> None:
+def test_a_number_that_is_no_input_stops_nothing(tmp_path: Path, module: ModuleType) -> None:
     module.count_calls(tmp_path / "p.csv")
     for m, s in ((20.0, 0.1), (2**63, 0.1), (10**400, 0.1), (20, math.nan), (20, math.inf)):
         with contextlib.suppress(LookupError):
@@ -173,7 +173,7 @@ def _limit_files() -> None:
 
 @pytest.mark.parametrize("text", ["m,n,calls\n1,2,3\n", "# workload of q\n", "x"])
 def test_a_file_of_something_else_stays_as_it_is(
-    tmp_path: Path, module: ModuleType, text: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, module: ModuleType, text: str, capsys: Capture
 ) -> None:
     file = tmp_path / "p.csv"
     file.write_text(text)
@@ -220,9 +220,7 @@ int main(void) {
         assert second == f"p {pinned} 1 2 0.25 0"
 
 
-def test_example_records_a_workload_that_tune_reads(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_example_records_a_workload_that_tune_reads(tmp_path: Path, capsys: Capture) -> None:
     program = mvmul_program()
     written = Dispatcher("mvmul", "", ("f",), mvmul_features(program), program, PROVENANCE)
     (tmp_path / "mvmul.h").write_text(c_header(written))

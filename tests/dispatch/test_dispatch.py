@@ -59,9 +59,7 @@ def run(database: Path, space: Path, *more: str) -> int:
     return dispatch.main(asked)
 
 
-def test_no_more_configurations_are_written_than_wanted(
-    database: Path, space: Path, capsys: Capture
-) -> None:
+def test_no_more_are_written_than_wanted(database: Path, space: Path, capsys: Capture) -> None:
     assert run(database, space) == 0
     assert len(written(space).PORTFOLIO) == 2
     for choice in ("tree", "auto"):
@@ -85,9 +83,7 @@ def written(space: Path) -> ModuleType:
     return imported(space.parent / "out", "small")
 
 
-def test_constraints_and_launches_may_name_the_devices_numbers(
-    space: Path, database: Path, capsys: Capture
-) -> None:
+def test_spaces_may_name_the_devices_numbers(space: Path, database: Path, capsys: Capture) -> None:
     assert run(database, space) == 0
     # What is illegal on one input is a candidate on the others.
     assert re.search(r"oracle +1\.000 .* 1\.00 ", capsys.readouterr().out)
@@ -225,9 +221,7 @@ def test_where_constraints_rule_the_single_configuration_out_the_default_stands_
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_few_inputs_have_an_answer(
-    space: Path, tmp_path: Path, capsys: Capture, count: int
-) -> None:
+def test_few_inputs_are_answered(space: Path, tmp_path: Path, capsys: Capture, count: int) -> None:
     spec = load_spec(space)
     few = dataclasses.replace(spec, inputs=spec.inputs[-count:])
     database = fill(tmp_path / "r.db", few)
@@ -238,9 +232,7 @@ def test_few_inputs_have_an_answer(
     assert "learnt from 4 inputs, and judged with some 16; there" in said(capsys)
 
 
-def test_gadapts_model_is_judged_and_written_where_it_is_asked_for(
-    space: Path, database: Path, capsys: Capture
-) -> None:
+def test_gadapts_model_is_judged_and_written(space: Path, database: Path, capsys: Capture) -> None:
     assert [learner.name for learner in learners(["gadapt"])].count("gadapt") == 1
     assert run(database, space, "--choice", "gadapt") == 0
     printed = capsys.readouterr().out
@@ -264,9 +256,7 @@ def test_python_is_told_its_own_arguments(space: Path, static: Path, tmp_path: P
         found.dispatcher(tmp_path / "out")
 
 
-def test_a_space_that_is_not_here_is_named_as_it_was_tuned(
-    space: Path, tmp_path: Path, capsys: Capture
-) -> None:
+def test_a_missing_space_is_named_as_tuned(space: Path, tmp_path: Path, capsys: Capture) -> None:
     measured = load_spec(space)
     for noted, advice in (
         ("there/x.yaml", "there/x.yaml, which was tuned, is not here; go to the folder where"),
@@ -293,9 +283,7 @@ def test_a_dispatcher_that_had_learnt_from_more_inputs_is_not_replaced_without_a
     assert written(space).PROVENANCE["inputs"] == 7
 
 
-def test_a_space_that_was_edited_since_has_the_last_word(
-    space: Path, database: Path, capsys: Capture
-) -> None:
+def test_an_edited_space_has_the_last_word(space: Path, database: Path, capsys: Capture) -> None:
     text = space.read_text()
     space.write_text(text.replace("constraints: [", "constraints: [BLOCK < 64 or n != 4096, "))
     assert run(database, space) == 0
@@ -314,9 +302,7 @@ def test_a_space_that_was_edited_since_has_the_last_word(
     assert "not significantly faster" in written(space).PROVENANCE["choice"]
 
 
-def test_results_of_another_space_are_refused_by_name(
-    space: Path, database: Path, capsys: Capture
-) -> None:
+def test_results_of_others_are_named(space: Path, database: Path, capsys: Capture) -> None:
     space.write_text(space.read_text().replace("name: small", "name: other"))
     assert run(database, space) == 2
     assert "whose name is other; there are results of small" in capsys.readouterr().err
@@ -338,9 +324,7 @@ def test_results_of_the_kernel_as_it_is_are_taken_and_the_last_of_a_device(
     assert printed.count("small on a device (a platform, driver 1.0), program ") == 2
 
 
-def test_one_of_several_devices_is_chosen_by_its_name(
-    space: Path, database: Path, capsys: Capture
-) -> None:
+def test_one_of_two_devices_is_chosen_by_name(space: Path, database: Path, capsys: Capture) -> None:
     fill(database, load_spec(space), dataclasses.replace(DEVICE, device="another"))
     assert run(database, space) == 2
     printed = capsys.readouterr().err

@@ -479,9 +479,7 @@ class Config:
 """A stand-in for the one class of Triton that is used."""
 
 
-def test_example_makes_configurations_of_triton(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_example_configures_triton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = mvmul_program()
     renamed = [Config({"BLOCK": c["THRD"], "num_warps": c["LU"]}) for c in program.portfolio]
     blocks = python_of(of_mvmul(dataclasses.replace(program, portfolio=tuple(renamed))))

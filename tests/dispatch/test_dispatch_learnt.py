@@ -93,9 +93,7 @@ def test_a_program_chooses_as_what_was_learnt(name: str) -> None:
         assert len(program.portfolio) >= 8
 
 
-def test_boosted_trees_predict_bit_for_bit_what_scikit_learn_predicts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_boosted_trees_predict_what_scikit_learn_predicts(monkeypatch: pytest.MonkeyPatch) -> None:
     matrix = planted(300, seed=0)
     values = column_values(derive_columns(matrix.features), matrix.features)
     logs, models = matrix.log_slowdown, list[Any]()

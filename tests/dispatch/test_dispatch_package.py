@@ -150,9 +150,7 @@ def test_file_that_a_person_changed_is_not_replaced(tmp_path: Path) -> None:
         write_files(tmp_path, {"a.h": b"1"}, inputs=12)
 
 
-def test_failure_leaves_the_folder_as_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failures_leave_the_folder_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "out"
     write_files(out, {"a.h": b"1"}, inputs=12)
     real = os.rename
@@ -189,9 +187,7 @@ def test_opencl_kernel_is_chosen_built_once_and_right(out: Path, queue: Any) -> 
     assert kernel.kernels(2) is kernel.kernels(2)
 
 
-def test_another_device_gets_the_static_configuration_and_one_warning(
-    spec: Spec, tmp_path: Path, queue: Any
-) -> None:
+def test_another_device_gets_the_static_one(spec: Spec, tmp_path: Path, queue: Any) -> None:
     program = mvmul_program()
     kernels = opencl_kernels(spec, program)
     write_dispatcher(tmp_path / "out", dispatcher_of(program, spec, PROVENANCE, kernels))
@@ -205,9 +201,7 @@ def test_another_device_gets_the_static_configuration_and_one_warning(
     assert warning.filename == __file__
 
 
-def test_cubin_of_each_candidate_is_built_with_its_parameters(
-    spec: Spec, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cubins_are_built_with_parameters(spec: Spec, monkeypatch: pytest.MonkeyPatch) -> None:
     texts: list[str] = []
 
     def build(source: Any) -> Binary:
@@ -247,9 +241,7 @@ def test_cuda_loader_launches_the_chosen_cubin(
 @pytest.mark.gpu
 @pytest.mark.pycuda
 @needs_pycuda
-def test_cuda_loader_takes_pycudas_memory_streams_and_contexts(
-    spec: Spec, tmp_path: Path, stub: StubDriver
-) -> None:
+def test_cuda_loader_takes_what_pycuda_has(spec: Spec, tmp_path: Path, stub: StubDriver) -> None:
     write_for_cuda(tmp_path / "out", spec, mvmul_program())
     y = np.zeros(50, "f4")
     with pycuda_context() as (driver, context):
@@ -295,9 +287,7 @@ def test_cuda_loader_finds_a_template_and_gives_it_its_shared_memory(
     assert call.endswith(f"grid 1 1 1 group 16 32 1 shared 81920 {said}")
 
 
-def test_cuda_loader_without_a_package_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_cuda_loader_without_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cuda.bindings.driver", None)
     with pytest.raises(ImportError, match="mvmul needs cuda-bindings: pip install cuda-bindings"):
         cuda_loader.Kernel(SimpleNamespace(NAME="mvmul", DATA={"launch": None}))

@@ -113,9 +113,7 @@ def test_processes_that_share_a_file_keep_each_others_choices(tmp_path: Path) ->
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
-def test_a_full_disk_ends_the_file_but_not_the_program(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_ends_the_file_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = FirstCalls(dispatcher(), 3, tmp_path / "choices.json", "a GPU")
 
     def full(path: Path, *_: Any, **__: Any) -> None:
@@ -187,9 +185,7 @@ def unsure_program() -> DispatchProgram:
     return dataclasses.replace(mvmul_program(), columns=(), choice=choice)
 
 
-def test_opencl_kernel_tries_its_shortlist_and_later_processes_remember(
-    spec: Spec, tmp_path: Path
-) -> None:
+def test_opencl_kernel_tries_its_shortlist_and_others_remember(spec: Spec, tmp_path: Path) -> None:
     cl = pytest.importorskip("pyopencl")
     queue = cl.CommandQueue(cl.create_some_context(interactive=False))
     path = tmp_path / "choices.json"

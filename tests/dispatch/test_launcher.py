@@ -189,9 +189,7 @@ def test_the_choice_is_that_of_the_features(run: Run, arguments: list[str], thre
         (["5", "--scale=1", "--file", "."], "but `.` is no file\n"),
     ],
 )
-def test_a_wrong_feature_ends_with_one_message(
-    run: Run, arguments: list[str], message: str
-) -> None:
+def test_a_wrong_feature_is_one_message(run: Run, arguments: list[str], message: str) -> None:
     found = run(arguments)
     assert (found.status, found.stdout) == (125, "")
     assert found.stderr.startswith("every: ")
@@ -329,9 +327,7 @@ def dispatched(database: Path, folder: Path) -> int:
     return dispatch.main([*arguments, "--spec", str(folder / "work.yaml")])
 
 
-def test_each_input_runs_the_program_that_was_chosen_for_it(
-    tmp_path: Path, here: None, capsys: Capture
-) -> None:
+def test_each_input_runs_its_chosen_program(tmp_path: Path, here: None, capsys: Capture) -> None:
     database, _ = tuned_work(tmp_path)
     assert dispatched(database, tmp_path) == 0
     assert f"python {tmp_path}/out/work N\n" in capsys.readouterr().out
@@ -380,9 +376,7 @@ inputs: {features: [n], values: [{n: 1}, {n: 2}]}
 """
 
 
-def test_native_build_for_another_device_is_not_taken_from_the_cache(
-    tmp_path: Path, here: None
-) -> None:
+def test_native_build_for_another_device_is_not_cached(tmp_path: Path, here: None) -> None:
     device = tmp_path / "device"
     build = f'sh, -c, "cat {device} > {{output}}", "{{TILE}}", -arch=native'
     text = "\n".join(

@@ -55,9 +55,7 @@ def test_a_portfolio_has_16_members_at_most() -> None:
 
 
 @pytest.mark.parametrize(("default", "first"), [(None, 2), (0, 0)])
-def test_of_ties_the_default_comes_first_else_the_least_time(
-    default: int | None, first: int
-) -> None:
+def test_of_ties_the_default_is_first_else_the_least_time(default: int | None, first: int) -> None:
     times = np.array([[1.2, 1.1, 1.0, 3.0], [1.2, 1.1, 1.0, 3.0]])
     tied = np.array([[True, True, True, False]] * 2)
     made = dataclasses.replace(table(times), tied=tied, default=default)

@@ -273,9 +273,7 @@ def test_a_tree_that_follows_noise_is_not_told_as_a_gain() -> None:
         (Column(ColumnKind.RATIO, ("m", "n")), 0.75, "m / n <= 0.75", "m / n > 0.75"),
     ],
 )
-def test_conditions_read_as_a_person_says_them(
-    column: Column, threshold: float, low: str, high: str
-) -> None:
+def test_conditions_read_as_spoken(column: Column, threshold: float, low: str, high: str) -> None:
     program = DispatchProgram(
         columns=(column,),
         tuned=(TunedRange("n", 1, 64), TunedRange("pad", 0, 3)),

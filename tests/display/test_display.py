@@ -362,9 +362,7 @@ def test_progress_escapes_what_could_control_a_terminal(terminal: bool) -> None:
     assert "\x1b[31mred" not in text
 
 
-def test_progress_lists_changes_from_the_default_and_counts_shared_measurements(
-    tmp_path: Path,
-) -> None:
+def test_progress_lists_changes_from_the_default_and_counts_shared(tmp_path: Path) -> None:
     half = Config({"BLOCK": 64, "TILE": 1})
     shared = dataclasses.replace(ok(DEFAULT, 1e-3), shared_with=half.digest)
     found = ok(half, 1e-3), shared
@@ -373,9 +371,7 @@ def test_progress_lists_changes_from_the_default_and_counts_shared_measurements(
     assert lines[1].endswith("; 2 ok, 1 shared")
 
 
-def test_long_searches_print_a_line_every_few_seconds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_searches_print_seldom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(0, 1000, 3))
     # Not the function of the module `time`: threads of other tests would read this clock as well.
     scripted = SimpleNamespace(monotonic=lambda: float(next(clock)))
@@ -413,9 +409,7 @@ def show_two_devices(folder: Path, terminal: bool) -> list[str]:
     return stream.getvalue().splitlines()
 
 
-def test_several_devices_have_lines_or_live_lines_that_begin_with_their_names(
-    tmp_path: Path,
-) -> None:
+def test_several_devices_have_lines_or_live_lines_with_their_names(tmp_path: Path) -> None:
     best = "test 3 of 3, best 1.00 ms (BLOCK=64, TILE=4); 2 ok, 1 build_failed"
     assert show_two_devices(tmp_path, terminal=False) == [
         "device 0 [1/2] n=1: 3 to do",
@@ -428,9 +422,7 @@ def test_several_devices_have_lines_or_live_lines_that_begin_with_their_names(
         assert part in text
 
 
-def test_on_a_terminal_progress_is_one_live_line_and_the_best_of_each_input_stays(
-    tmp_path: Path,
-) -> None:
+def test_on_a_terminal_progress_is_a_live_line_and_each_best_stays(tmp_path: Path) -> None:
     text = shown(tmp_path, *FOUND, terminal=True)
     for part in ("\x1b[", "[1/2] m=64, n=4096", "2/2", "two [red]"):
         assert part in text
@@ -446,9 +438,7 @@ def test_quiet_says_nothing(tmp_path: Path) -> None:
     assert shown(tmp_path, *FOUND, terminal=True, quiet=True) == ""
 
 
-def test_a_terminal_that_cannot_move_its_cursor_gets_lines(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dumb_terminal_has_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "dumb")
     text = shown(tmp_path, *FOUND, terminal=True)
     assert "\x1b" not in text

@@ -316,9 +316,7 @@ def test_row_that_does_not_fit_says_where(tmp_path: Path, row: str, message: str
     ],
     ids=str,
 )
-def test_mapping_with_a_fault_says_where(
-    tmp_path: Path, change: tuple[str, str], message: str
-) -> None:
+def test_a_mappings_fault_says_where(tmp_path: Path, change: tuple[str, str], message: str) -> None:
     with pytest.raises(SpecError) as error:
         read_rows(tmp_path, "64,16,row,1,1,passed,", mapping=MAPPING.replace(*change))
     assert message in str(error.value)
@@ -697,9 +695,7 @@ def test_recording_in_which_nothing_worked_says_so(path: Path, replay: Replay) -
     assert "nothing worked" in line_with(replay("--quiet", status=1), "3 of 3")
 
 
-def test_a_validation_of_a_recording_is_printed_beside_its_optimum(
-    path: Path, replay: Replay
-) -> None:
+def test_a_validation_of_a_recording_is_printed_with_optimum(path: Path, replay: Replay) -> None:
     landscape(path)
     message = replay("--validate=0.9")
     assert "The target of 0.9 is reached" in message

@@ -242,9 +242,7 @@ def report(sized: Results) -> Path:
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1000), ("dark", 390)])
-def test_the_page_shows_every_section_without_network(
-    report: Path, browser: Any, scheme: str, width: int
-) -> None:
+def test_the_page_shows_every_section(report: Path, browser: Any, scheme: str, width: int) -> None:
     opened_page = browser.new_page(
         viewport={"width": width, "height": 800}, color_scheme=scheme, device_scale_factor=1
     )
@@ -288,9 +286,7 @@ inputs:
 """
 
 
-def test_long_configurations_and_inputs_fit_the_page_and_no_label_is_cut(
-    tmp_path: Path, browser: Any
-) -> None:
+def test_long_names_fit_the_page_and_no_label_is_cut(tmp_path: Path, browser: Any) -> None:
     names = [f"ELEMENTS_PER_THREAD_{letter}" for letter in "ABCDEFG"]
     parameters = "\n".join(f"  {name}: {{values: [1, 16], default: 1}}" for name in names)
     text = LONG.replace("PARAMETERS", parameters).replace("SIZES", " * ".join(names))

@@ -148,9 +148,7 @@ def results(tmp_path: Path) -> Results:
     return the_one(read_results(str(tmp_path / "r.db")))
 
 
-def test_a_sample_of_many_measurements_is_announced(
-    results: Results, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sample_of_many_is_announced(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not any("random samples" in line for line in reservations(results))
     monkeypatch.setattr(sampling, "MOST_ROWS", 30)
     count = len(results.searched)
@@ -158,9 +156,7 @@ def test_a_sample_of_many_measurements_is_announced(
     assert f"random samples of 30 of the {count} measurements (seed 0)" in line
 
 
-def test_a_sample_keeps_each_measurements_slowdown(
-    results: Results, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sample_keeps_the_slowdowns(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
     def known(table: object) -> set[tuple[float, float]]:
         return set(zip(table["time_s"], table["slowdown"], strict=True))  # type: ignore[index]
 

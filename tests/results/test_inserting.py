@@ -54,9 +54,7 @@ def test_a_transaction_that_fails_leaves_none_open(tmp_path: Path) -> None:
         assert len(connection.execute(select(schema.configurations)).all()) == 1
 
 
-def test_a_commit_is_one_also_after_a_read_with_the_connection_of_an_earlier_one(
-    tmp_path: Path,
-) -> None:
+def test_a_commit_is_one_also_after_a_read_with_an_earlier_connection(tmp_path: Path) -> None:
     with writing(str(tmp_path / "x.db")) as engine, Store(engine) as store:
         earlier = store.connection
         store.commit()

@@ -57,9 +57,7 @@ def everything(database: Path) -> str:
         ),
     ],
 )
-def test_a_run_that_somebody_changed_is_not_continued(
-    database: Path, change: str, what: str
-) -> None:
+def test_a_run_that_was_changed_is_not_continued(database: Path, change: str, what: str) -> None:
     tamper(database, f"UPDATE runs SET {change}")
     with pytest.raises(ResultsError, match=re.escape(what)):
         write(database, make_ok(4))

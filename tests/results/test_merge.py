@@ -35,6 +35,8 @@ from tests.helpers.results_examples import (
     write_many,
 )
 
+Capture = pytest.CaptureFixture[str]
+
 
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
@@ -91,9 +93,7 @@ def test_merged_database_has_the_measurements_of_all(out: Path, one: Path, two: 
     assert query(out, "PRAGMA foreign_key_check") == []
 
 
-def test_spaces_of_other_names_with_equal_program_and_parameters_stay_apart(
-    out: Path, one: Path, two: Path
-) -> None:
+def test_spaces_of_other_names_stay_apart(out: Path, one: Path, two: Path) -> None:
     write(one, make_ok(0))
     write(two, make_ok(1), plan=make_plan(spec=dataclasses.replace(SPEC, name="other")))
     merge(out, one, two)
@@ -137,9 +137,7 @@ def test_order_does_not_matter(tmp_path: Path, one: Path, two: Path) -> None:
     assert query(tmp_path / "a.db", sql) == query(tmp_path / "b.db", sql)
 
 
-def test_what_databases_share_is_there_once_and_builds_by_environment(
-    target: str, one: Path, two: Path
-) -> None:
+def test_what_databases_share_is_there_once(target: str, one: Path, two: Path) -> None:
     write(one, make_ok(1), make_ok(2))
     other = dataclasses.replace(ENVIRONMENT, device="another device")
     write(two, make_ok(1), plan=make_plan(environment=other))
@@ -328,9 +326,7 @@ def test_good_files_before_a_damaged_one_are_kept(out: Path, one: Path, two: Pat
 # ------------------------------------------------------------------ the command
 
 
-def test_command_says_what_it_added(
-    out: Path, one: Path, two: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_says_what_it_added(out: Path, one: Path, two: Path, capsys: Capture) -> None:
     write(one, make_ok(1), make_ok(2, [1e-3] * 1000))
     write(two, make_failed(Outcome.TIMEOUT))
     assert main([str(out), str(one), str(two), str(one)]) == 0
@@ -342,9 +338,7 @@ def test_command_says_what_it_added(
     ]
 
 
-def test_command_makes_nothing_out_of_what_cannot_be_read(
-    out: Path, one: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_makes_nothing_of_unreadable_files(out: Path, one: Path, capsys: Capture) -> None:
     one.write_text("not a database, but long enough for one\n" * 50)
     assert main([str(out), str(one)]) == 2
     assert not out.exists()
@@ -353,7 +347,7 @@ def test_command_makes_nothing_out_of_what_cannot_be_read(
 
 
 def test_command_refuses_one_file_as_both(
-    out: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    out: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(out, make_ok(1))
     monkeypatch.chdir(out.parent)
@@ -361,7 +355,7 @@ def test_command_refuses_one_file_as_both(
     assert "is both OUT and an IN" in capsys.readouterr().err
 
 
-def test_command_waits_for_nobody(out: Path, one: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_waits_for_nobody(out: Path, one: Path, capsys: Capture) -> None:
     write(one, make_ok(1))
     with writing(str(out)):
         assert main([str(out), str(one)]) == 2
@@ -378,9 +372,7 @@ def test_database_that_is_being_written_can_be_merged_from(out: Path, one: Path)
     assert measurements(out) == [make_ok(1)]
 
 
-def test_help_says_that_a_merged_search_can_be_continued(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_help_says_that_a_merged_search_can_be_continued(capsys: Capture) -> None:
     with pytest.raises(SystemExit):
         main(["--help"])
     assert "OUT has OpenTuner's tables too, so a merged search can be continued" in " ".join(

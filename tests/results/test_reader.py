@@ -213,9 +213,7 @@ SAMPLES_S = [1.0, 2.0, 4.0]
         ({"observed": {"occupancy": None}}, "occupancy: Input should be a valid number"),
     ],
 )
-def test_numbers_of_which_no_record_can_be_made_are_refused(
-    changes: dict[str, Any], reason: str
-) -> None:
+def test_numbers_that_make_no_record_are_refused(changes: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValueError, match=f"measurements 5: .*{reason}"):
         check(schema.measurements, **changes)
 

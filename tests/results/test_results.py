@@ -326,9 +326,7 @@ def test_reader_sees_one_moment(database: str) -> None:
             assert len(read_measurements(connection, KEY)) == 2
 
 
-def test_database_is_read_where_nothing_can_be_written(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_database_is_read_where_readonly(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(place, make_ok(1))
     monkeypatch.setattr(os, "access", lambda *_: False)
     assert len(read_back(place)) == 1
@@ -474,9 +472,7 @@ def test_other_kinds_of_databases_are_refused_at_once(door: Callable[[str], obje
     )
 
 
-def test_password_on_the_command_line_is_not_stored(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_passwords_of_commands_are_not_stored(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["python", "-m", "harness.tune", "--database=postgresql://me:sesame@host/x"]
     monkeypatch.setattr(sys, "orig_argv", words)
     with writing(str(place)):

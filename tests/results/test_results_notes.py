@@ -96,9 +96,7 @@ def test_what_is_known_of_the_device_is_noted_of_a_run(place: Path) -> None:
     assert (notes["facts"]["clock_khz"], notes["facts"]["host"]) == ("1980000", "here")
 
 
-def test_merging_again_brings_runs_and_commands_up_to_date_and_never_back(
-    tmp_path: Path, place: Path
-) -> None:
+def test_merging_again_brings_runs_up_to_date_and_never_back(tmp_path: Path, place: Path) -> None:
     out, early = tmp_path / "out.db", tmp_path / "early.db"
     with opened(place) as store:
         command = store.begin_command(SPEC, ENVIRONMENT, 1)
@@ -169,9 +167,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda sql: sql[:60])
-def test_a_malformed_note_is_one_clear_error_and_is_not_merged(
-    sound: Path, place: Path, damage: str
-) -> None:
+def test_a_malformed_note_is_an_error_not_merged(sound: Path, place: Path, damage: str) -> None:
     shutil.copy(sound, place)
     tamper(place, damage)
     with pytest.raises(ResultsError) as error:

@@ -51,6 +51,8 @@ from tests.helpers.results_examples import (
     write,
 )
 
+Capture = pytest.CaptureFixture[str]
+
 pytestmark = pytest.mark.postgres
 
 
@@ -147,9 +149,7 @@ def test_ten_writers_at_once_lose_nothing(postgres: str) -> None:
         assert count == (10 if table == "environments" else 1)
 
 
-def test_a_file_is_merged_into_a_server_and_a_server_into_a_file(
-    postgres: str, tmp_path: Path
-) -> None:
+def test_files_are_merged_into_servers_and_back(postgres: str, tmp_path: Path) -> None:
     write(tmp_path / "one.db", make_ok(1), make_ok(2))
     write(tmp_path / "two.db", make_ok(2), plan=make_plan(environment=device(2)))
     with opened(postgres) as other:
@@ -264,9 +264,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_session_that_was_ended_is_replaced(
-    postgres: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_session_that_was_ended_is_replaced(postgres: str, capsys: Capture) -> None:
     with opened(postgres) as store, opened(postgres) as other:
         search = claimed(store)
         add(store, search, 1)
@@ -280,9 +278,7 @@ def test_a_session_that_was_ended_is_replaced(
     assert f"{postgres}: connected again" in printed
 
 
-def test_a_commit_whose_answer_was_lost_is_not_repeated(
-    postgres: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unanswered_commit_is_kept(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ResultsError, match=r"lost; .* is kept\. Run the same command again"):
         lose_the_answer_of_a_commit(postgres, monkeypatch)
     assert stored(postgres) == [1]
@@ -327,9 +323,7 @@ def test_two_writers_that_wait_for_each_other_go_on(postgres: str) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_server_that_stays_away_is_one_clear_error(
-    postgres: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_is_away_is_an_error(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "WAIT_S", 0.2)
     with pytest.raises(ResultsError, match=r"what was committed before is kept\. Run the same"):
         lose_the_server(postgres, monkeypatch)
@@ -358,9 +352,7 @@ class Refusing:
         raise self._error("connection refused")
 
 
-def test_a_wait_for_the_server_can_be_interrupted(
-    postgres: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_waiting_for_servers_can_be_ended(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(_seconds: float) -> None:
         raise KeyboardInterrupt
 
@@ -371,9 +363,7 @@ def test_a_wait_for_the_server_can_be_interrupted(
 
 
 @pytest.mark.usefixtures("quick", "can_start_postgres")
-def test_a_server_that_is_killed_and_started_again_lost_nothing(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_server_that_is_killed_and_started_again_lost_nothing(capsys: Capture) -> None:
     with running_server() as own:
         url = own.make_database()
         with opened(url) as store:
@@ -508,9 +498,7 @@ class Asking(FormulaMeasurer):
         self.states |= set(execute(self._url, sql))
 
 
-def test_no_transaction_is_open_while_a_configuration_is_measured(
-    postgres: str, tmp_path: Path
-) -> None:
+def test_no_transaction_is_open_while_measuring(postgres: str, tmp_path: Path) -> None:
     measurer = Asking(postgres)
     tune(postgres, make_spec(tmp_path), measurer=measurer)
     assert len(measurer.asked) > 12
@@ -518,9 +506,7 @@ def test_no_transaction_is_open_while_a_configuration_is_measured(
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_campaign_whose_connection_is_lost_again_and_again_ends_as_without(
-    postgres: str, tmp_path: Path
-) -> None:
+def test_a_campaign_whose_connection_is_often_lost_ends(postgres: str, tmp_path: Path) -> None:
     spec, undisturbed = make_spec(tmp_path), str(tmp_path / "undisturbed.db")
     asked = tune(undisturbed, spec)
     cut = Cutting(postgres, every=61)

@@ -33,6 +33,8 @@ from harness.results.view import Results, read_results
 from tests.commands.test_planted import PICKLED, Planted
 from tests.helpers.results_examples import make_failed, make_ok, query, tamper, write
 
+Capture = pytest.CaptureFixture[str]
+
 ROOT = Path(__file__).parents[2]
 STOCK = Path(__file__).parents[1] / "data" / "stock_opentuner.db"
 SIZES = (32, 64, 96, 128, 192, 256, 384)
@@ -96,9 +98,7 @@ def test_the_machine_is_the_environment_and_the_first_seed_the_default(imported:
     assert campaign.space_name == "mmm_block"
 
 
-def test_a_tree_is_learnt_from_several_sizes(
-    imported: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_tree_is_learnt_from_several_sizes(imported: Path, capsys: Capture) -> None:
     assert analyse([str(imported)]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert (
@@ -174,9 +174,7 @@ def test_ours_without_our_tables_is_imported_as_far_as_it_goes(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("table", "column"), [(t, c) for t, cs in PICKLED.items() for c in cs])
-def test_a_pickle_that_runs_code_is_refused_by_its_name(
-    database: Path, capsys: pytest.CaptureFixture[str], table: str, column: str
-) -> None:
+def test_pickled_code_is_refused(database: Path, capsys: Capture, table: str, column: str) -> None:
     planted = database.with_name("planted")
     data = pickle.dumps(Planted(planted)).hex()
     tamper(database, f"UPDATE {table} SET {column} = x'{data}' WHERE id = 1")
@@ -202,7 +200,7 @@ def test_a_pickle_that_runs_code_is_refused_by_its_name(
     ],
 )
 def test_what_opentuner_cannot_have_written_is_damage(
-    database: Path, change: str, capsys: pytest.CaptureFixture[str]
+    database: Path, change: str, capsys: Capture
 ) -> None:
     tamper(database, change)
     assert merge([str(database.with_name("all.db")), str(database)]) == 2
@@ -221,9 +219,7 @@ def test_what_opentuner_cannot_have_written_is_damage(
         ({"flag": None, "size": np.int64(4)}, {"flag": None, "size": 4}),
     ],
 )
-def test_configurations_have_plain_values_and_identifiers(
-    data: dict[str, object], expected: object
-) -> None:
+def test_configurations_have_plain_values(data: dict[str, object], expected: object) -> None:
     assert dict(config_of({"id": 1, "data": pickle.dumps(data, 2)})) == expected
 
 

@@ -155,9 +155,7 @@ def test_the_default_and_winners_elsewhere_are_measured_outside_the_climb(tmp_pa
     assert all(report.best and report.baseline for report in reports)
 
 
-def test_a_climb_beside_another_technique_alternates_and_starts_from_the_default(
-    tmp_path: Path,
-) -> None:
+def test_a_climb_beside_another_alternates_and_starts_from_the_default(tmp_path: Path) -> None:
     spec = make_spec(tmp_path)
     found = ran(spec, tmp_path / "r.db", technique=["HillClimb", "PureRandom"])
     assert found.tests[0].measurement.config == found.campaign.space(spec.inputs[0]).default
@@ -166,9 +164,7 @@ def test_a_climb_beside_another_technique_alternates_and_starts_from_the_default
 
 
 @pytest.mark.parametrize("name", OWN)
-def test_an_own_technique_that_was_killed_goes_on_where_it_stopped(
-    name: str, tmp_path: Path
-) -> None:
+def test_an_own_technique_that_was_killed_goes_on_where_it_was(name: str, tmp_path: Path) -> None:
     spec, database = make_spec(tmp_path), tmp_path / "r.db"
     whole, cut, rest = FormulaMeasurer(), FormulaMeasurer(stop_after=27), FormulaMeasurer()
     ran(spec, tmp_path / "whole.db", whole, technique=[name])
@@ -180,9 +176,7 @@ def test_an_own_technique_that_was_killed_goes_on_where_it_stopped(
 
 
 @pytest.mark.parametrize("name", ["HillClimb", "UniformRandom"])
-def test_a_seed_of_the_user_is_refused_by_a_technique_that_tests_only_its_own(
-    name: str, tmp_path: Path
-) -> None:
+def test_a_users_seed_is_refused_by_techniques_with_their_own(name: str, tmp_path: Path) -> None:
     spec = make_spec(tmp_path)
     seeds = (ConstrainedSpace.of(spec, spec.inputs[0], None).default,)
     options = {"technique": [name], "seeds": seeds}
@@ -255,9 +249,7 @@ def test_uniform_samples_are_spread_evenly_over_the_legal_configurations(tmp_pat
     assert sum((count - 200) ** 2 / 200 for count in first.values()) < 31.3
 
 
-def test_uniform_sampling_draws_without_replacement_until_the_space_is_exhausted(
-    tmp_path: Path,
-) -> None:
+def test_uniform_sampling_draws_without_replacement_to_the_end(tmp_path: Path) -> None:
     spec, options = grid(tmp_path, "A >= B"), {"technique": ["UniformRandom"], "test_limit": 1000}
     found = ran(spec, tmp_path / "r.db", by_table({}), **options)
     assert sorted(points(found.tests)) == [

@@ -137,9 +137,7 @@ def test_final_that_failed_stands_unless_it_may_be_chance(
     assert finals == [first, again]
 
 
-def test_a_stage_warns_of_what_it_skips_when_the_time_is_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stage_warns_of_what_it_skips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = make_spec(tmp_path, SPACE.replace("{n: 8}", "{n: 8}, {n: 9}"))
     measurer = OpenCl(times=lambda i, c: time_s(i, c) * (0.8 if c["cl_mad_enable"] else 1))
     warnings: list[str] = []
@@ -180,9 +178,7 @@ def test_an_input_that_was_not_searched_is_not_measured_for_others(tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", ["UniformRandom", "HillClimb"])
-def test_the_default_is_beside_each_winner_where_nothing_is_measured_across(
-    name: str, tmp_path: Path
-) -> None:
+def test_the_default_is_beside_each_winner_without_crossing(name: str, tmp_path: Path) -> None:
     """These techniques do not start from the default."""
     spec = make_spec(tmp_path)
     options: dict[str, Any] = {"technique": [name], "stages": Stages(cross=False), "test_limit": 4}

@@ -240,9 +240,7 @@ def fails_after(count: int) -> Callable[[int], None]:
     return fail
 
 
-def test_a_device_that_fails_again_and_again_is_taken_out(
-    tmp_path: Path, alone: tuple[Any, Any]
-) -> None:
+def test_a_device_that_often_fails_is_taken_out(tmp_path: Path, alone: tuple[Any, Any]) -> None:
     devices = [Scripted("GPU-0"), Scripted("GPU-1", fails_after(20)), Scripted("GPU-2")]
     reports, several, warnings = tuned(
         make_spec(tmp_path, SMALL), tmp_path / "r.db", devices, test_limit=1000
@@ -274,9 +272,7 @@ def test_the_last_device_that_fails_ends_the_campaign(tmp_path: Path) -> None:
         tuned(make_spec(tmp_path, MANY), tmp_path / "r.db", devices, test_limit=12)
 
 
-def test_crashes_that_only_one_device_has_are_not_the_kernels_fault(
-    tmp_path: Path, alone: tuple[Any, Any]
-) -> None:
+def test_crashes_of_one_device_are_not_the_kernels(tmp_path: Path, alone: tuple[Any, Any]) -> None:
     """What crashed on a device that is taken out is measured again on others."""
     broken = crashing(lambda device, _: len(device.asked) > 15, "GPU-broken")
     devices = [broken, Scripted("GPU-1")]

@@ -60,9 +60,7 @@ def searched(folder: Path, measurer: Clock, allowed_s: float, **options: Any) ->
         return campaign
 
 
-def test_each_input_has_an_equal_share_of_the_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_inputs_have_equal_shares_of_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A tenth is for the winners on other inputs."""
     measurer = Clock(monkeypatch)
     campaign = searched(tmp_path, measurer, allowed_s=INPUTS * 12 * TEST_S / 0.9)
@@ -73,18 +71,14 @@ def test_each_input_has_an_equal_share_of_the_time(
     assert campaign.crossed
 
 
-def test_time_that_a_search_leaves_is_shared_by_those_after_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_time_that_is_left_is_shared_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     measurer = Clock(monkeypatch)
     campaign = searched(tmp_path, measurer, allowed_s=10_000 * TEST_S, test_limit=12)
     assert {(f.tests, f.ended) for f in campaign.searched.values()} == {(12, EndReason.LIMIT)}
     assert campaign.replayed == 0
 
 
-def test_the_same_command_continues_with_another_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_same_command_continues_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     measurer = Clock(monkeypatch)
     searched(tmp_path, measurer, allowed_s=INPUTS * 4 * TEST_S, test_limit=12)
     first = len(measurer.asked)

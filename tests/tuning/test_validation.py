@@ -160,9 +160,7 @@ def test_reserved_samples_may_have_words_that_no_tree_has_seen() -> None:
 # ------------------------------------------------------------------------------ the draws
 
 
-def test_reserved_samples_are_as_many_as_published_and_none_is_trained_on(
-    of_noise: Finished,
-) -> None:
+def test_reserved_samples_are_as_many_as_published_and_not_trained(of_noise: Finished) -> None:
     reserved, training = (of_part(of_noise.folder, part) for part in ("reserved", "training"))
     assert of_noise.found.reserved == RESERVED == len(set(reserved))
     assert len(set(training)) == len(training) == 120
@@ -246,9 +244,7 @@ def test_failures_count_as_samples_without_a_time_and_refusals_do_not_count(tmp_
     assert len(of_part(tmp_path / "refused", "training")) > 30
 
 
-def test_a_validation_that_was_killed_goes_on_where_it_stopped(
-    of_noise: Finished, tmp_path: Path
-) -> None:
+def test_a_killed_validation_goes_on_where_it_was(of_noise: Finished, tmp_path: Path) -> None:
     cut, rest = FormulaMeasurer(noise_s, 270), FormulaMeasurer(noise_s)
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, cut, test_limit=40)
