@@ -44,26 +44,18 @@ def example(name: str) -> Any:
     return module
 
 
-def written(folder: Path, space: str) -> Path:
-    (folder / "kernel.cl").write_text("void kernel() { TILE UNROLL DEPTH LAYOUT CACHE }")
-    (folder / "kernel.py").write_text("def arguments(): ...\ndef reference(): ...\n")
-    path = folder / "space.yaml"
-    path.write_text(space)
-    return path
-
-
 def test_a_plot_says_that_everything_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     measurer = FormulaMeasurer(lambda *_: float("inf"))
     monkeypatch.setattr("harness.api.session.open_measurers", lambda *_: ({"": measurer}, "a test"))
     database = tmp_path / "r.db"
-    space = written(tmp_path, SPACE)
+    space = write_space(tmp_path, SPACE)
     found = harness.tune(space, test_limit=2, database=database, progress=False)
     with pytest.raises(UsageError, match=r"nothing to draw .*: every configuration failed"):
         found.plot("speed-ups")
 
 
 def test_no_device_leaves_no_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    space = written(tmp_path, SPACE.replace("source: kernel.cl", "source: {cuda: kernel.cl}"))
+    space = write_space(tmp_path, SPACE.replace("source: kernel.cl", "source: {cuda: kernel.cl}"))
     only_opencl = Backend("opencl", "opencl", "no GPU was found")
     monkeypatch.setattr("harness.measure.choose.choose_devices", lambda *_: (only_opencl,))
     database = tmp_path / "r.db"

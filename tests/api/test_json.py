@@ -20,7 +20,7 @@ from harness.space_file import load_spec
 from tests.golden.make import OUTPUTS
 from tests.helpers.dispatch_results import SPACE as DISPATCH_SPACE
 from tests.helpers.dispatch_results import always_16, by_size, fill
-from tests.helpers.replays import REPLAYED, write_recording, write_space
+from tests.helpers.replays import REPLAYED, small_space, write_recording, write_space
 
 Capture = pytest.CaptureFixture[str]
 
@@ -105,14 +105,7 @@ def test_a_file_that_cannot_be_read_is_an_error_document(
     assert json.loads(capsys.readouterr().out)["error"] == "r.db: No space left on device"
 
 
-SMALL = """\
-name: small
-kernel: {function: kernel, source: kernel.cl, host: kernel.py}
-parameters:
-  BLOCK: {values: [16, 32, 64], default: 64}
-launch: {group: [BLOCK], grid: [n]}
-inputs: {features: [n], values: [{n: 8}, {n: 16}]}
-"""
+SMALL = small_space("BLOCK: {values: [16, 32, 64], default: 64}", 8, 16)
 
 
 def replayed(folder: Path, rows: Mapping[int, str], default: str) -> tuple[str | Path, ...]:

@@ -9,29 +9,27 @@ import pytest
 
 from harness.commands.analyse import main
 from harness.core.records import shown
-from tests.helpers.replays import SPACE, FormulaMeasurer, formula_s, make_spec, opened
+from tests.helpers.replays import SPACE, FormulaMeasurer, formula_s, make_spec, opened, ran
 
 Capture = pytest.CaptureFixture[str]
 
 
 def fill(folder: Path, database: str, name: str = "small", fresh: bool = False) -> str:
     """Run a campaign to its end; return the path of its database."""
-    spec = make_spec(folder, SPACE.replace("name: formula", f"name: {name}"))
-    with opened(spec, folder / database, FormulaMeasurer(), fresh) as (campaign, _):
-        campaign.run()
+    text = SPACE.replace("name: formula", f"name: {name}")
+    ran(make_spec(folder, text), folder / database, fresh=fresh)
     return str(folder / database)
 
 
 def test_few_inputs_are_reported_as_too_few(tmp_path: Path, capsys: Capture) -> None:
-    with opened(make_spec(tmp_path), tmp_path / "r.db", FormulaMeasurer()) as (campaign, _):
-        reports = campaign.run()
+    found = ran(make_spec(tmp_path), tmp_path / "r.db")
     assert main([str(tmp_path / "r.db")]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "can be learnt from 4 inputs, and judged with some 16; there are 2." in out
-    for report in reports:
+    for report in found.reports:
         assert report.best
         assert report.best.time_s == formula_s(report.problem, report.best.config)
-        default = campaign.space(report.problem).default
+        default = found.campaign.space(report.problem).default
         for name, value in report.best.config.items():
             assert (f"{name}={shown(value)}" in out) or value == default[name]
 
@@ -97,8 +95,7 @@ def test_only_the_last_campaign_is_printed_unless_asked(tmp_path: Path, capsys: 
 
 def test_flags_of_other_compilers_do_not_hide_the_default(tmp_path: Path, capsys: Capture) -> None:
     text = SPACE.replace("constraints:", "flags: {nvcc: {use_fast_math: boolean}}\nconstraints:")
-    with opened(make_spec(tmp_path, text), tmp_path / "r.db", FormulaMeasurer()) as (campaign, _):
-        (report, _) = campaign.run()
+    report, _ = ran(make_spec(tmp_path, text), tmp_path / "r.db").reports
     assert report.speedup is not None
     assert main([str(tmp_path / "r.db")]) == 0
     out = " ".join(capsys.readouterr().out.split())

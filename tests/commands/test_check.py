@@ -6,7 +6,6 @@ import dataclasses
 import io
 import itertools
 import json
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -29,20 +28,12 @@ from harness.commands.check.targets import (
     why_units_assumed,
 )
 from harness.commands.schema import main as schema_main
-from harness.core.errors import BackendUnavailable, BuildFailed, LaunchFailed
+from harness.core.errors import BuildFailed, LaunchFailed
 from harness.core.program import Binary
 from harness.core.records import Build, Config
-from harness.measure.cuda.nvcc import find_nvcc
 from harness.measure.devices import Backend
 from harness.space_file import load_spec
-
-try:
-    find_nvcc()
-    NO_NVCC = "" if shutil.which("gcc") else "nvcc needs gcc, which is not on PATH"
-except BackendUnavailable as error:
-    NO_NVCC = str(error)
-
-needs_nvcc = pytest.mark.skipif(bool(NO_NVCC), reason=NO_NVCC)
+from tests.helpers.compilers import needs_nvcc
 
 MVMUL = Path(__file__).parents[2] / "spaces" / "mvmul.yaml"
 

@@ -248,13 +248,16 @@ def test_faults_of_a_space_are_printed_before_slow_libraries_are_loaded(tmp_path
     space.write_text("kernel: {}\n")
     code = (
         "import sys; from harness.commands.tune import main\n"
+        "main(['none.yaml'])\n"
+        "print(*{'pydantic', 'rich', 'sqlalchemy'} & set(sys.modules))\n"
         f"main([{str(space)!r}])\n"
         "print('loaded:', *{'opentuner', 'pandas', 'scipy', 'sklearn', 'sqlalchemy'} "
         "& set(sys.modules))"
     )
     done = python("-c", code)
+    assert "none.yaml does not exist" in done.stderr
     assert "fault" in done.stderr
-    assert done.stdout == f"{space}: reading the space\nloaded:\n"
+    assert done.stdout == f"\n{space}: reading the space\nloaded:\n"
 
 
 def test_analyse_seldom_collects_garbage(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:

@@ -12,7 +12,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from harness.search import techniques
 from harness.space_file import load_spec
 from harness.space_file.spec import select_inputs
 from tests.helpers.replays import REPLAYED, REPLAYED_TWO, write_recording
+from tests.helpers.results_examples import query
 
 Capture = pytest.CaptureFixture[str]
 
@@ -71,12 +71,6 @@ def replay(tmp_path: Path, text: str) -> list[str]:
     ]  # fmt: skip
 
 
-def _rows(command: Sequence[str], query: str) -> list[tuple[object, ...]]:
-    database = command[command.index("--database") + 1]
-    with sqlite3.connect(database) as connection:
-        return connection.execute(query).fetchall()
-
-
 def test_the_report_has_commands_without_passwords(replayed: list[str], tmp_path: Path) -> None:
     """Of two databases the last one counts; pages and databases are passed on."""
     page, words = tmp_path / "x.html", [replayed[0], "--database", "postgresql://me:sesame@host/x"]
@@ -86,7 +80,7 @@ def test_the_report_has_commands_without_passwords(replayed: list[str], tmp_path
     assert html.escape(shlex.join(["python", "-m", "harness.tune", *shown])) in (
         page.read_text(encoding="utf-8").replace("&#39;", "&#x27;")
     )
-    assert _rows(replayed, "SELECT arguments FROM commands") == [(json.dumps(shown),)]
+    assert query(replayed[-1], "SELECT arguments FROM commands") == [(json.dumps(shown),)]
     assert b"sesame" not in b"".join(
         path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()
     )
@@ -108,15 +102,15 @@ def test_quiet_leaves_out_the_progress_alone_and_nothing_is_written_into_the_wor
 def test_test_limit_technique_label_and_seed_reach_opentuner(replayed: list[str]) -> None:
     options = ["--test-limit", "7", "--technique", "PureRandom", "--label", "mine", "--seed", "3"]
     assert tune.main([*replayed, *options]) == 0
-    counts = _rows(replayed, "select count(*) from result group by tuning_run_id")
+    counts = query(replayed[-1], "select count(*) from result group by tuning_run_id")
     assert counts == [(7,)] * 2
-    assert _rows(replayed, "select distinct name from tuning_run") == [("mine",)]
-    asked = _rows(replayed, "select distinct requestor from desired_result")
+    assert query(replayed[-1], "select distinct name from tuning_run") == [("mine",)]
+    asked = query(replayed[-1], "select distinct requestor from desired_result")
     assert asked == [("seed",), ("PureRandom",)]
-    assert _rows(replayed, "select distinct technique, seed from runs") == [("PureRandom", 3)]
+    assert query(replayed[-1], "select distinct technique, seed from runs") == [("PureRandom", 3)]
     options = ["-t", "PureRandom", "-t", "UniformGreedyMutation05", "--test-limit", "15"]
     assert tune.main([*replayed, *options]) == 0
-    asked = _rows(replayed, "select distinct requestor from desired_result")
+    asked = query(replayed[-1], "select distinct requestor from desired_result")
     assert {("PureRandom",), ("UniformGreedyMutation05",)} <= {*asked}, "two alternate"
 
 
@@ -128,7 +122,7 @@ def test_without_time_to_measure_it_is_no_success(replayed: list[str], capsys: C
     assert "Nothing was measured, because the time was up" in message
     assert message.rstrip().endswith("run the same command with --max-time 60.")
     assert "Fix what" not in message
-    assert _rows(replayed, "select distinct state from runs") == [("interrupted",)]
+    assert query(replayed[-1], "select distinct state from runs") == [("interrupted",)]
 
 
 def test_a_seed_configuration_is_tested_second(replayed: list[str], tmp_path: Path) -> None:
@@ -139,11 +133,11 @@ def test_a_seed_configuration_is_tested_second(replayed: list[str], tmp_path: Pa
     seed = tmp_path / "seed.json"
     seed.write_text(json.dumps({"BLOCK": 16, "TILE": 7}))
     assert tune.main([*replayed, "--seed-configuration", str(seed)]) == 0
-    query = """
+    sql = """
         select c.parameters from tests t join measurements m on m.id = t.measurement_id
         join configurations c on c.id = m.configuration_id where t.run_id = 1 order by t.ordinal
     """
-    second = json.loads(str(_rows(replayed, query)[1][0]))
+    second = json.loads(str(query(replayed[-1], sql)[1][0]))
     assert second == {"BLOCK": 16, "TILE": 7, "CACHE": False}
 
 
@@ -226,7 +220,7 @@ def test_the_next_command_keeps_what_made_this_run(replayed: list[str], capsys: 
     )
     options.remove("--fresh")
     assert tune.main([*replayed, *options, "--test-limit", "18"]) == 0
-    counts = _rows(replayed, "select count(*) from tests group by run_id")
+    counts = query(replayed[-1], "select count(*) from tests group by run_id")
     assert counts == [(18,)] * 2
     assert "tests were answered from the database" in capsys.readouterr().out
 
@@ -238,7 +232,7 @@ def test_a_climb_that_ends_names_another_technique(replayed: list[str], capsys: 
     assert "To continue with another, run the same command with --technique auto in place of" in (
         message
     )
-    assert {row[0] for row in _rows(replayed, "select requestor from tests")} == {"HillClimb"}
+    assert {row[0] for row in query(replayed[-1], "select requestor from tests")} == {"HillClimb"}
 
 
 def test_a_validation_prints_its_curve_and_its_end(replayed: list[str], capsys: Capture) -> None:
@@ -257,23 +251,12 @@ def test_selected_inputs_alone_are_tuned(replayed_four: list[str], capsys: Captu
     assert tune.main([*replayed_four, *chosen]) == 0
     message = capsys.readouterr().out
     features = [
-        json.loads(str(row[0])) for row in _rows(replayed_four, "select features from inputs")
+        json.loads(str(row[0])) for row in query(replayed_four[-1], "select features from inputs")
     ]
     assert features == [{"m": 4096, "n": 64}, {"m": 1024, "n": 64}]
     assert message.endswith("run the same command with --test-limit 40.\n")
     assert tune.main(replayed_four) == 0
     assert "40 tests were answered from the database" in capsys.readouterr().out
-
-
-def test_a_wrong_file_is_an_error_before_slow_libraries_are_loaded(tmp_path: Path) -> None:
-    code = (
-        "import sys; from harness.commands import tune; print(tune.main(['none.yaml']), "
-        "*{'opentuner', 'sqlalchemy', 'sklearn', 'pydantic', 'rich'} & set(sys.modules))"
-    )
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
-    assert done.stdout == "2\n"
-    assert "none.yaml does not exist" in done.stderr
 
 
 def test_an_unknown_option_gets_the_nearest(replayed: list[str], capsys: Capture) -> None:

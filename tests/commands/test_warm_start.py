@@ -16,6 +16,7 @@ from harness.api.tune_options import TuneOptions
 from harness.commands import export, tune
 from harness.space_file import load_spec
 from tests.helpers.replays import write_space
+from tests.helpers.results_examples import query
 
 Capture = pytest.CaptureFixture[str]
 
@@ -99,19 +100,18 @@ def measuring(tmp_path: Path) -> list[str]:
     ]  # fmt: skip
 
 
-def rows(command: Sequence[str], query: str) -> list[tuple[Any, ...]]:
-    with sqlite3.connect(command[command.index("--database") + 1]) as connection:
-        return connection.execute(query).fetchall()
+def rows(command: Sequence[str], sql: str) -> list[tuple[Any, ...]]:
+    return query(command[command.index("--database") + 1], sql)
 
 
 def configs_of(command: Sequence[str], run: int = 1) -> list[Mapping[str, Any]]:
     """The configurations that a run tested, in order."""
-    query = f"""
+    sql = f"""
         select c.parameters from tests t join measurements m on m.id = t.measurement_id
         join configurations c on c.id = m.configuration_id
         where t.run_id = {run} order by t.ordinal
     """
-    return [json.loads(row[0]) for row in rows(command, query)]
+    return [json.loads(row[0]) for row in rows(command, sql)]
 
 
 BEST = {"BLOCK": 128, "TILE": 5}
@@ -201,8 +201,8 @@ def tuned_elsewhere(measuring: list[str]) -> list[str]:
 
 def warm_notes(command: Sequence[str]) -> list[Any]:
     """By run of the Gaussian process, the devices that it notes; None without the note."""
-    query = "select notes from runs where technique = 'GaussianProcess' order by id"
-    noted = [json.loads(row[0]).get("warm_start") for row in rows(command, query)]
+    sql = "select notes from runs where technique = 'GaussianProcess' order by id"
+    noted = [json.loads(row[0]).get("warm_start") for row in rows(command, sql)]
     return [sources and [source["device"] for source in sources] for sources in noted]
 
 

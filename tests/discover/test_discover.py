@@ -11,15 +11,15 @@ import pytest
 
 from harness.commands import check, tune
 from harness.commands.discover import main
-from harness.core.errors import BackendUnavailable, SpecError, UsageError
+from harness.core.errors import SpecError, UsageError
 from harness.core.records import Input
 from harness.discover.facts import Facts, discover
 from harness.discover.space_file import host_text, space_text, to_do
 from harness.discover.syntax import Argument
-from harness.measure.cuda.nvcc import find_nvcc
 from harness.measure.kernels.data import make_kernel_data
 from harness.source.pragmas import EXAMPLES
 from harness.space_file import load_spec
+from tests.helpers.compilers import needs_nvcc
 from tests.helpers.results_examples import query
 
 Capture = pytest.CaptureFixture[str]
@@ -607,14 +607,7 @@ def test_a_kernel_is_tuned_from_its_pragmas_alone(tmp_path: Path, capsys: Captur
     assert (outcome, count >= 6) == ("ok", True)
 
 
-try:
-    find_nvcc()
-    NO_NVCC = ""
-except BackendUnavailable as error:
-    NO_NVCC = str(error)
-
-
-@pytest.mark.skipif(bool(NO_NVCC), reason=NO_NVCC)
+@needs_nvcc
 def test_the_space_of_a_template_compiles_at_once(tmp_path: Path) -> None:
     source = (
         "namespace lib {\ntemplate <typename T, int BLOCK>\n__global__ void f(T *y, int n) {\n"

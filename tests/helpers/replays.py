@@ -73,12 +73,14 @@ REPLAYED_TWO = REPLAYED.replace(", {m: 64, n: 1024}, {m: 1024, n: 64}", "")
 """Two inputs are too few to learn a choice from, which takes longer than all else here."""
 
 
-def small_space(parameters: str, *inputs: int, more: str = "", name: str = "small") -> str:
+def small_space(
+    parameters: str, *inputs: int, more: str = "", name: str = "small", group: str = "BLOCK"
+) -> str:
     """A space with a feature n, for kernels of which only the times are asked."""
     values = ", ".join(f"{{n: {n}}}" for n in inputs)
     return (
         f"name: {name}\nkernel: {{function: kernel, source: kernel.cl, host: kernel.py}}\n{more}"
-        f"parameters: {{{parameters}}}\nlaunch: {{group: [BLOCK], grid: [n]}}\n"
+        f"parameters: {{{parameters}}}\nlaunch: {{group: [{group}], grid: [n]}}\n"
         f"inputs: {{features: [n], values: [{values}]}}\n"
     )
 

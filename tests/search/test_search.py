@@ -161,14 +161,6 @@ def test_a_measurer_is_told_the_best_time_and_what_is_not_known_yet(tmp_path: Pa
     assert set(again.expected) >= {config for _, config in again.asked} != set()
 
 
-def test_every_winner_is_measured_on_every_input(spec: Spec, tmp_path: Path) -> None:
-    with opened(spec, tmp_path / "r.db", FormulaMeasurer(), test_limit=10) as (campaign, _):
-        reports = campaign.run()
-        times = campaign.times()
-    winners = [report.best.config for report in reports if report.best]
-    assert all(winner in times[problem] for winner in winners for problem in spec.inputs)
-
-
 def test_an_interrupted_run_goes_on_and_repeats_nothing(spec: Spec, tmp_path: Path) -> None:
     whole, cut, rest = FormulaMeasurer(), FormulaMeasurer(stop_after=25), FormulaMeasurer()
     database = tmp_path / "r.db"

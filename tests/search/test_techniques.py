@@ -18,7 +18,7 @@ from harness.search.manipulator import SpaceManipulator
 from harness.search.techniques import UniformRandom, steps_up
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec
-from tests.helpers.replays import FormulaMeasurer, Ran, make_spec, opened, ran
+from tests.helpers.replays import FormulaMeasurer, Ran, make_spec, opened, ran, small_space
 from tests.helpers.results_examples import query
 
 # G-ADAPT's table of programs: the configurations that hill climbing tried per input.
@@ -32,24 +32,16 @@ inputs:
   features: [m, n]
   values: [{m: 64, n: 4096}, {m: 4096, n: 64}, {m: 512, n: 512}]
 """
-REDUCTION = """\
-name: reduction
-kernel: {function: kernel, source: kernel.cl, host: kernel.py}
-parameters:
-  BLOCK: {type: power_of_two, min: 32, max: 512, role: launch, default: 128}
-launch: {group: [BLOCK], grid: [n]}
-inputs: {features: [n], values: [{n: 1000}, {n: 100000}, {n: 10000000}]}
-"""
-GRID = """\
-name: grid
-kernel: {function: kernel, source: kernel.cl, host: kernel.py}
-parameters:
-  A: {values: [1, 2, 4], default: 4}
-  B: {values: [1, 2, 3, 4], default: 4}
-constraints: [CONSTRAINT]
-launch: {group: [A], grid: [n]}
-inputs: {features: [n], values: [{n: 1}]}
-"""
+REDUCTION = small_space(
+    "BLOCK: {type: power_of_two, min: 32, max: 512, role: launch, default: 128}",
+    *(1000, 100000, 10000000),
+)
+GRID = small_space(
+    "A: {values: [1, 2, 4], default: 4}, B: {values: [1, 2, 3, 4], default: 4}",
+    1,
+    more="constraints: [CONSTRAINT]\n",
+    group="A",
+)
 Point = tuple[int, int]
 
 
@@ -247,23 +239,3 @@ def test_uniform_samples_are_spread_evenly_over_the_legal_configurations(tmp_pat
     first = Counter(first_draw(space, seed) for seed in range(2400))
     assert len(first) == 12
     assert sum((count - 200) ** 2 / 200 for count in first.values()) < 31.3
-
-
-def test_uniform_sampling_draws_without_replacement_to_the_end(tmp_path: Path) -> None:
-    spec, options = grid(tmp_path, "A >= B"), {"technique": ["UniformRandom"], "test_limit": 1000}
-    found = ran(spec, tmp_path / "r.db", by_table({}), **options)
-    assert sorted(points(found.tests)) == [
-        (1, 1), (2, 1), (2, 2), (4, 1), (4, 2), (4, 3), (4, 4)
-    ]  # fmt: skip
-    assert found.reports[0].is_exhausted
-    assert found.campaign.searched[spec.inputs[0]].ended is EndReason.EXHAUSTED
-
-
-def test_a_larger_budget_goes_on_from_the_samples_that_were_drawn(tmp_path: Path) -> None:
-    spec, name = make_spec(tmp_path), ["UniformRandom"]
-    first, then = (
-        ran(spec, tmp_path / "r.db", technique=name, test_limit=limit).tested(spec.inputs[0])
-        for limit in (15, 40)
-    )
-    assert then[: len(first)] == first
-    assert len(then) > len(first)
