@@ -23,7 +23,7 @@ from harness.core.records import Config, Input, Measurement, Outcome
 from harness.display.inputs import format_speedup
 from harness.display.progress import ProgressDisplay
 from harness.stats.timing import TimeRatio
-from tests.helpers.replays import HOST, RECORDED, FormulaMeasurer, opened, write_recording
+from tests.helpers.replays import HOST, RECORDED, FormulaMeasurer, ran, write_recording
 
 Capture = pytest.CaptureFixture[str]
 
@@ -300,8 +300,7 @@ def test_columns_of_tables_hide_no_parameter_with_their_name(tmp_path: Path) -> 
         inputs={"outcome": [8, 16]},
     )
     database = tmp_path / "r.db"
-    with opened(space, database, FormulaMeasurer(lambda _, config: 1e-3)) as (campaign, _):
-        campaign.run()
+    ran(space, database, FormulaMeasurer(lambda _, config: 1e-3))
     (results,) = harness.open_results(database)
     measured = results.measurements()
     assert set(measured["config.time_s"]) == {1, 2}

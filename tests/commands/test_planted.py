@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import shutil
 import sqlite3
@@ -23,25 +22,12 @@ from harness.commands.tune import main as tune
 from harness.core.records import ENVIRONMENT_FIELDS, Environment
 from harness.results import schema
 from tests.helpers.replays import REPLAYED_TWO, write_recording
-from tests.helpers.results_examples import tamper
+from tests.helpers.results_examples import PICKLED, Planted, tamper
 
 Capture = pytest.CaptureFixture[str]
 
-PICKLED = {"configuration": ["data"], "input": ["extra"], "tuning_run": ["args", "objective"]}
-"""OpenTuner's columns that hold pickles."""
-
 OPENTUNERS = 13
 """The number of OpenTuner's tables."""
-
-
-class Planted:
-    """Makes a folder when it is unpickled."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return os.mkdir, (str(self._path),)
 
 
 @pytest.fixture(scope="module")

@@ -31,7 +31,7 @@ from harness.measure.measurer import Measurer
 from harness.measure.trial.occasions import split_rounds
 from harness.results.view import read_results
 from harness.space import Space
-from tests.compare.test_compare import ENVIRONMENT, SPACE, run, tuned
+from tests.helpers.compared import ENVIRONMENT, SPACE, run, tuned
 from tests.helpers.replays import make_spec
 from tests.helpers.results_examples import opened, query
 

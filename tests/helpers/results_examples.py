@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -288,3 +289,17 @@ def count(path: Path | str, table: str) -> int:
     ((number,),) = query(path, f"SELECT count(*) FROM {table}")
     assert isinstance(number, int)
     return number
+
+
+PICKLED = {"configuration": ["data"], "input": ["extra"], "tuning_run": ["args", "objective"]}
+"""OpenTuner's columns that hold pickles."""
+
+
+class Planted:
+    """Makes a folder when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return os.mkdir, (str(self._path),)

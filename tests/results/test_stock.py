@@ -30,8 +30,15 @@ from harness.results.caveats import record_lines
 from harness.results.opentuner import config_of, features_of, measurement_of, parameter_of
 from harness.results.schema import OPENTUNER_KEYS
 from harness.results.view import Results, read_results
-from tests.commands.test_planted import PICKLED, Planted
-from tests.helpers.results_examples import make_failed, make_ok, query, tamper, write
+from tests.helpers.results_examples import (
+    PICKLED,
+    Planted,
+    make_failed,
+    make_ok,
+    query,
+    tamper,
+    write,
+)
 
 Capture = pytest.CaptureFixture[str]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import random
-import sqlite3
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,6 +25,7 @@ from harness.tuning.validation import (
     validate,
 )
 from tests.helpers.replays import FormulaMeasurer, make_spec, opened, ran, recorded
+from tests.helpers.results_examples import query
 
 SPACE = """\
 name: steps
@@ -70,14 +70,13 @@ def validation(folder: Path, measurer: FormulaMeasurer, **options: Any) -> Valid
     return run(folder, measurer, **options).validation
 
 
-def of_part(folder: Path, part: str) -> list[tuple[int, int]]:
+def of_part(folder: Path, part: str) -> list[tuple[Any, ...]]:
     """The pairs that were tested for a part, by the ids of their rows."""
-    with sqlite3.connect(folder / "r.db") as database:
-        return database.execute(
-            "select m.input_id, m.configuration_id from tests t join runs r on r.id = t.run_id "
-            "join measurements m on m.id = t.measurement_id where r.technique = ?",
-            (f"UniformRandom ({part})",),
-        ).fetchall()
+    return query(
+        folder / "r.db",
+        "select m.input_id, m.configuration_id from tests t join runs r on r.id = t.run_id join "
+        f"measurements m on m.id = measurement_id where r.technique = 'UniformRandom ({part})'",
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -333,17 +332,7 @@ def test_the_curve_is_described_as_a_table() -> None:
     found = validate(Sampled(), counts(100), Goal(1e-9, 40))
     lines = list(describe_validation(found))
     assert "on 100 reserved samples (target: an interval of the median below 1e-09)" in lines[0]
-    assert lines[2].split() == [
-        "samples",
-        "median",
-        "95",
-        "%",
-        "interval",
-        "9",
-        "in",
-        "10",
-        "below",
-    ]
+    assert " ".join(lines[2].split()) == "samples median 95 % interval 9 in 10 below"
     assert [int(line.split()[0]) for line in lines[3:-1]] == [20, 40]
     assert all(math.isfinite(float(line.split()[1])) for line in lines[3:-1])
     assert lines[-1] == "The limit of 40 samples was spent before the target was reached."
