@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import math
 import shutil
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 
 from harness.commands.report import main
@@ -23,6 +26,7 @@ from harness.display.inputs import noise_warning
 from harness.report import figures, plots, write_report
 from harness.report.findings import Findings
 from harness.report.page import facts_of, warnings_of, when_measured
+from harness.report.plots import _plain_ticks
 from harness.report.sections import commands, sections
 from harness.results.view import Results
 from tests.helpers.replays import (
@@ -324,3 +328,21 @@ def cut(opened_page: Any, selector: str) -> list[str]:
 def _has_colours(png: bytes) -> bool:
     """Return whether a picture has more than ten colours."""
     return Image.open(io.BytesIO(png)).convert("RGB").getcolors(10) is None
+
+
+# ---------- axes of pictures
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(0.95, 1.06), (0.7, 1.3), (0.55, 8), (0.16, 11), (1, 1.02), (1, 500)]
+)
+def test_ticks_of_logarithms_are_several_and_have_room(low: float, high: float) -> None:
+    axes = Figure(figsize=(4, 1)).subplots()
+    axes.set_xscale("log")
+    axes.set_xlim(low, high)
+    _plain_ticks(axes.xaxis)
+    ticks = [math.log(x / low) for x in axes.xaxis.get_majorticklocs() if low <= x <= high]
+    gaps = [(b - a) / math.log(high / low) for a, b in pairwise(ticks)]
+    assert 3 <= len(ticks) <= 12
+    assert min(gaps) > 1 / 20, "labels would overlap"
+    assert not len(axes.xaxis.get_minorticklocs())

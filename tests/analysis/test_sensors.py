@@ -1,4 +1,4 @@
-"""Energy and power in a database: tables, trees, boxes of time and power, throttling."""
+"""Energy, power and clocks in a database: tables, trees, boxes of time and power, throttling."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import pytest
 
 from harness.analysis.coverage import input_reports, reservations
 from harness.analysis.explain import explain, samples
-from harness.analysis.sensors import input_energies, throttled_lines
+from harness.analysis.sensors import clock_lines, clock_range, input_energies, throttled_lines
 from harness.api.describing import describe_results
 from harness.api.options import AnalyseOptions
 from harness.commands.analyse import main
 from harness.commands.analyse.tree import print_tree
 from harness.core.kept import Kept
+from harness.core.observations import HOST_RETRIES, SM_CLOCK_MHZ, THROTTLED_SAMPLES
 from harness.core.records import Config, Input, Measurement
 from harness.core.text import format_energy
 from harness.dispatch.candidates import matrix_of
@@ -24,9 +25,12 @@ from harness.display.formats import make_console
 from harness.display.sections import energy_section
 from harness.models.starchart import TreeTarget, importance
 from harness.report.findings import Findings
+from harness.report.page import facts_of
 from harness.report.sections import sections
-from harness.results.view import Results
+from harness.results import Store, writing
+from harness.results.view import Results, read_results, the_one
 from tests.helpers.replays import BLOCKS_AND_TILES, FormulaMeasurer, results_of, small_space
+from tests.helpers.results_examples import begin_search, make_ok
 
 Capture = pytest.CaptureFixture[str]
 
@@ -175,3 +179,51 @@ def test_without_sensors_nothing_is_said(tmp_path: Path, monkeypatch: pytest.Mon
     assert (findings.energies, findings.power) == ([], None)
     anchors = {section.anchor for section in sections(findings) if section}
     assert anchors.isdisjoint({"energy", "importance-power", "tree-power"})
+
+
+# ---------- clocks
+
+
+def observing(folder: Path, *observed: dict[str, float]) -> Results:
+    """A campaign of a measurement for each of these observations."""
+    database = str(folder / "r.db")
+    with writing(database) as engine, Store(engine) as store:
+        search = begin_search(store)
+        for number, one in enumerate(observed):
+            search.test(dataclasses.replace(make_ok(number), observed=one))
+    return the_one(read_results([database]))
+
+
+def test_samples_that_were_thrown_away_and_low_clocks_are_reported(tmp_path: Path) -> None:
+    found = observing(
+        tmp_path,
+        {SM_CLOCK_MHZ: 1980.0, THROTTLED_SAMPLES: 2},
+        {SM_CLOCK_MHZ: 900.0, THROTTLED_SAMPLES: 5},
+        {SM_CLOCK_MHZ: 1500.0, HOST_RETRIES: 1.0},
+        {"occupancy": 1.0},
+    )
+    thrown, late, low = clock_lines(found)
+    assert late == "The host was too slow for 1 timed run: thrown away, and taken again."
+    assert thrown.startswith("7 timed runs met a GPU clock under 75 % of the full one")
+    assert low.startswith("In 1 of 3 measurements the GPU's clock was low (900 MHz at the lowest, ")
+    assert [thrown, late, low] == [
+        line for line in reservations(found) if "clock" in line or "host" in line
+    ]
+    assert dict(facts_of(found))["GPU clock"] == "1,500 MHz (900 to 1,980)"
+
+
+def test_nothing_is_said_of_clocks_that_are_alike_or_unknown(tmp_path: Path) -> None:
+    for name, observed in (("alike", {SM_CLOCK_MHZ: 990.0}), ("unknown", {})):
+        (tmp_path / name).mkdir()
+        found = observing(tmp_path / name, observed, observed)
+        assert list(clock_lines(found)) == []
+        assert clock_range(found) == ("990 MHz" if observed else "")
+        assert ("GPU clock" in dict(facts_of(found))) == bool(observed)
+
+
+def test_counts_that_nobody_can_have_counted_are_none(tmp_path: Path) -> None:
+    absurd = {HOST_RETRIES: -1e308, THROTTLED_SAMPLES: 1e308}
+    found = observing(tmp_path, absurd, absurd, {HOST_RETRIES: 2.0})
+    assert list(clock_lines(found)) == [
+        "The host was too slow for 2 timed runs: thrown away, and taken again."
+    ]
