@@ -25,6 +25,7 @@ from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.tree import TreeLearner
 from harness.models.columns import Column, ColumnKind, column_values, derive_columns
 from tests.helpers.dispatch_examples import column_number, order_of
+from tests.helpers.matrices import table
 
 Row = dict[str, Value]
 
@@ -56,8 +57,7 @@ def learnt(name: str) -> tuple[Matrix, LearntSelector]:
     matrix = planted(300 if name in ("tree", "ensemble") else 90, seed=0)
     if name == "line":  # the best of 12 blocks grows with the logarithm of m
         distances = np.abs(np.log2(matrix.features["m"].to_numpy())[:, None] - np.arange(1, 13))
-        blocks = [Config({"BLOCK": block}) for block in range(1, 13)]
-        matrix = make_matrix(matrix.features, blocks, np.exp(0.3 * distances))
+        matrix = table(np.exp(0.3 * distances), matrix.features)
     learners = {"tree": TreeLearner(), "gadapt": GAdapt(), "line": GAdapt()}
     return matrix, learners.get(name, EnsembleLearner()).fit(matrix, seed=0)
 
@@ -168,7 +168,7 @@ def test_only_what_is_chosen_is_shipped() -> None:
     """The last candidate is never best, the middle one for wide inputs alone."""
     features = pd.DataFrame({"m": [2**e for e in range(16)], "n": [256] * 16})
     time_s = np.array([[1.0, 2.0, 3.0]] * 8 + [[2.0, 1.0, 3.0]] * 8)
-    matrix = make_matrix(features, [Config({"BLOCK": b}) for b in (16, 64, 256)], time_s)
+    matrix = table(time_s, features)
     for learner in (TreeLearner(), EnsembleLearner()):
         assert sorted(learner.fit(matrix, seed=0).portfolio) == [0, 1]
 
@@ -258,12 +258,10 @@ def test_a_forest_is_as_large_as_asked_for_and_predicts_means() -> None:
 
 def two_sided(inputs: int, members: int = 2) -> Matrix:
     """The first candidate is best for the lower half of the inputs, the second for the others."""
-    features = pd.DataFrame({"n": np.arange(1, inputs + 1)})
     times = np.full((inputs, members), 3.0)
     half = inputs // 2
     times[:half, 0], times[half:, 1] = 1.0, 1.0
-    candidates = [Config({"BLOCK": index}) for index in range(members)]
-    return make_matrix(features, candidates, times)
+    return table(times)
 
 
 @pytest.mark.parametrize("members", [2, 4])
@@ -282,9 +280,7 @@ def test_many_inputs_are_tried_on_few_folds_and_are_alike(monkeypatch: pytest.Mo
 
 
 def test_noise_is_not_followed() -> None:
-    times = 1 + np.random.default_rng(0).random((24, 20))
-    candidates = [Config({"B": index}) for index in range(20)]
-    noise = make_matrix(pd.DataFrame({"n": np.arange(24)}), candidates, times)
+    noise = table(1 + np.random.default_rng(0).random((24, 20)))
     assert TreeLearner().fit(noise, seed=0).choice.leaf_count <= 2
 
 
@@ -298,7 +294,5 @@ def test_one_input_and_inputs_that_look_alike_have_one_leaf() -> None:
 def test_inputs_of_few_groups_are_one_sample_each() -> None:
     """Half of the inputs gain by a split, but all of them in one group: that may be chance."""
     matrix = two_sided(24)
-    grouped = make_matrix(
-        matrix.features, matrix.candidates, matrix.time_s, groups=[0] * 12 + [1] * 12
-    )
+    grouped = table(matrix.time_s, matrix.features, groups=[0] * 12 + [1] * 12)
     assert TreeLearner().fit(grouped, seed=0).choice.leaf_count == 1

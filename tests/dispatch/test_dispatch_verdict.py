@@ -13,10 +13,10 @@ from scipy import stats
 
 from harness.core.arrays import Array
 from harness.core.errors import UsageError
-from harness.core.records import Config, Input
+from harness.core.records import Input
 from harness.dispatch.ensemble import fit_boosted
 from harness.dispatch.learners import Fixed, Static
-from harness.dispatch.matrix import Matrix, make_matrix
+from harness.dispatch.matrix import Matrix
 from harness.dispatch.portfolio import greedy_portfolio, static_order
 from harness.dispatch.study import QUICK, Study, ratio_text
 from harness.dispatch.tree import TreeLearner
@@ -30,16 +30,9 @@ from harness.dispatch.verdict import (
 from harness.dispatch.weighted import weigh
 from harness.models.folds import fold_count, grouped_folds
 from harness.space_file.workload import Workload
+from tests.helpers.matrices import table
 
 INF, NAN = math.inf, math.nan
-
-
-def table(time_s: list[list[float]], **known: object) -> Matrix:
-    """A matrix of these seconds; the only feature is the input's index."""
-    times = np.array(time_s)
-    features = pd.DataFrame({"n": range(1, len(times) + 1)})
-    candidates = [Config({"BLOCK": 32 << index}) for index in range(times.shape[1])]
-    return make_matrix(features, candidates, times, **known)  # type: ignore[arg-type]
 
 
 def printed(logs: list[float], groups: list[int] | None = None) -> Slowdowns:
@@ -57,7 +50,7 @@ def test_failure_counts_twice_the_largest_slowdown_of_its_input() -> None:
 
 def test_choice_that_does_not_apply_is_refused() -> None:
     matrix = table([[1.0, 2.0]], applies=np.array([[True, False]]))
-    with pytest.raises(ValueError, match="BLOCK=64, which does not apply"):
+    with pytest.raises(ValueError, match="BLOCK=1, which does not apply"):
         Slowdowns.of("it", matrix, np.array([1]))
 
 
@@ -202,8 +195,7 @@ SIZES = [2**exponent for exponent in range(4, 20)]
 def matrix() -> Matrix:
     """Of small inputs the first candidate is the fastest, of large ones the second."""
     times = np.array([[1.0, 1.3, 2.0] if n < 2**14 else [1.5, 1.0, 2.0] for n in SIZES])
-    configs = [Config({"BLOCK": block}) for block in (16, 32, 64)]
-    return make_matrix(pd.DataFrame({"n": SIZES}), configs, times, default=0)
+    return table(times, pd.DataFrame({"n": SIZES}), default=0)
 
 
 def workload(calls: dict[int, int]) -> Workload:
@@ -220,14 +212,14 @@ def test_calls_count_for_the_nearest_measured_input() -> None:
 
 
 def test_where_no_input_was_measured_the_error_says_so() -> None:
-    nothing = make_matrix(pd.DataFrame({"n": []}), [Config({"BLOCK": 16})], np.ones((0, 1)))
+    nothing = table(np.ones((0, 1)))
     with pytest.raises(UsageError, match="no configuration was measured"):
         weigh(nothing, workload({16: 3}))
 
 
 def test_words_and_both_ends_outside_of_the_tuned_range_are_named() -> None:
     features = pd.DataFrame({"n": [16.0, 64.0], "t": ["half", "float"]})
-    small = make_matrix(features, [Config({"A": 1})], np.ones((2, 1)))
+    small = table(np.ones((2, 1)), features)
     calls = [("half", 32.0), ("half", 8.0), ("int", 16.0), ("half", 99.5)]
     found = {Input({"n": n, "t": word}): 1 for word, n in calls}
     _, coverage = weigh(small, Workload(Path("calls.csv"), found))

@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from harness.analysis.inputs import InputReport
-from harness.core.records import Config, Input, Measurement, Outcome, Timing
+from harness.core.records import Input, Measurement, Outcome, Timing
 from harness.dispatch.candidates import crossing_advice
 from harness.dispatch.choice import Choice, DispatchProgram, Leaf, LearntSelector, Node, Split
 from harness.dispatch.learners import Fixed
@@ -35,7 +35,7 @@ from harness.display.text import print_section
 from harness.models.columns import Column, ColumnKind, TunedRange, tuned_range
 from harness.results.campaigns import Command
 from harness.stats import Estimate
-from tests.helpers.matrices import DEFAULT, LARGE, SMALL, shapes
+from tests.helpers.matrices import DEFAULT, LARGE, SMALL, shapes, table
 
 WITHOUT_ENSEMBLE = (STATIC, DISPATCHERS["tree"])
 """An ensemble takes a second to judge."""
@@ -173,8 +173,7 @@ def test_inputs_that_share_no_configuration_are_told_as_that() -> None:
     """As after an interruption: nothing was measured across inputs."""
     features = pd.DataFrame({"m": range(5)})
     time_s = np.where(np.eye(5, dtype=bool), 1.0, np.nan)
-    configs = tuple(Config({"BLOCK": place}) for place in range(5))
-    (line,) = message(make_matrix(features, configs, time_s, default=0))
+    (line,) = message(table(time_s, features, default=0))
     assert line.endswith("and there are 0. Let the run finish.")
 
 
@@ -257,8 +256,7 @@ def test_a_tree_that_follows_noise_is_not_told_as_a_gain() -> None:
     random = np.random.default_rng(0)
     features = pd.DataFrame({"m": random.integers(1, 10**6, 24)})
     time_s = np.exp(0.2 * random.standard_normal((24, 5)))
-    configs = tuple(Config({"BLOCK": place}) for place in range(5))
-    found = Study.of(make_matrix(features, configs, time_s, default=0), WITHOUT_ENSEMBLE)
+    found = Study.of(table(time_s, features, default=0), WITHOUT_ENSEMBLE)
     assert "is faster than" not in found.sentence("tree")
 
 

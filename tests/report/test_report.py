@@ -29,6 +29,7 @@ from harness.report.page import facts_of, warnings_of, when_measured
 from harness.report.plots import _plain_ticks
 from harness.report.sections import commands, sections
 from harness.results.view import Results
+from tests.helpers.matrices import table
 from tests.helpers.replays import (
     BLOCKS_AND_TILES,
     FormulaMeasurer,
@@ -54,13 +55,9 @@ def test_search_curves_end_at_the_best_and_have_a_point_per_improvement(results:
 
 
 def test_heat_map_keeps_what_is_best_or_chosen() -> None:
-    import pandas as pd
-
-    configs = [Config({"BLOCK": block}) for block in range(50)]
     time = np.full((3, 50), 5.0)
     time[[0, 1, 2], [40, 41, 42]] = 1.0
-    matrix = make_matrix(pd.DataFrame({"n": [1, 2, 3]}), configs, time)
-    found = figures.heat_map(matrix, np.array([40, 41, 7]), Config({"BLOCK": 7}))
+    found = figures.heat_map(table(time), np.array([40, 41, 7]), Config({"BLOCK": 7}))
     assert len(found.candidates) == figures.MOST_COLUMNS
     kept = [config["BLOCK"] for config in found.candidates]
     assert {40, 41, 42, 7} <= set(kept)
