@@ -312,13 +312,6 @@ def test_columns_of_tables_hide_no_parameter_with_their_name(tmp_path: Path) -> 
     assert set(table["config.time_s"]) <= {1, 2}
 
 
-def test_rule_verdict_and_tree_are_text(results: harness.TuneResults) -> None:
-    assert results.advice
-    assert results.rule
-    assert results.verdict
-    assert results.tree.startswith(("slowdown: geometric mean", "There are too few samples"))
-
-
 def test_plots_are_pictures_that_can_be_saved(results: harness.TuneResults, tmp_path: Path) -> None:
     picture = results.plot("search")
     assert picture._repr_svg_().startswith("<svg")

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.commands.analyse import main
-from harness.core.records import shown
-from tests.helpers.replays import SPACE, FormulaMeasurer, formula_s, make_spec, opened, ran
+from tests.helpers.replays import SPACE, FormulaMeasurer, make_spec, opened, ran
 
 Capture = pytest.CaptureFixture[str]
 
@@ -19,19 +18,6 @@ def fill(folder: Path, database: str, name: str = "small", fresh: bool = False) 
     text = SPACE.replace("name: formula", f"name: {name}")
     ran(make_spec(folder, text), folder / database, fresh=fresh)
     return str(folder / database)
-
-
-def test_few_inputs_are_reported_as_too_few(tmp_path: Path, capsys: Capture) -> None:
-    found = ran(make_spec(tmp_path), tmp_path / "r.db")
-    assert main([str(tmp_path / "r.db")]) == 0
-    out = " ".join(capsys.readouterr().out.split())
-    assert "can be learnt from 4 inputs, and judged with some 16; there are 2." in out
-    for report in found.reports:
-        assert report.best
-        assert report.best.time_s == formula_s(report.problem, report.best.config)
-        default = found.campaign.space(report.problem).default
-        for name, value in report.best.config.items():
-            assert (f"{name}={shown(value)}" in out) or value == default[name]
 
 
 def test_several_databases_are_printed_one_after_the_other(tmp_path: Path, capsys: Capture) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import json
 import weakref
@@ -29,7 +28,6 @@ from harness.recordings.replay import open_replay, read_recording
 from harness.results import FINAL
 from tests.helpers.results_examples import (
     ENVIRONMENT,
-    REQUESTOR,
     SPEC,
     begin_search,
     make_failed,
@@ -89,14 +87,6 @@ def test_an_export_is_read_back_equal(tmp_path: Path, format_: str) -> None:
     assert list(map(comparable, recorded.measurements.values())) == list(map(comparable, found))
     assert recorded.device == "a device"
     assert recorded.features == SPEC.features
-
-
-def test_an_export_has_the_technique_that_asked(tmp_path: Path) -> None:
-    record(tmp_path / "r.db", [make_ok(1), make_failed(Outcome.TIMEOUT, 2)])
-    results = json.loads(exported(tmp_path / "r.db", "t4").read_text())["results"]
-    assert [result["technique"] for result in results] == [REQUESTOR, REQUESTOR]
-    with exported(tmp_path / "r.db", "csv").open(newline="") as file:
-        assert {row["technique"] for row in csv.DictReader(file)} == {REQUESTOR}
 
 
 def test_shared_measurements_are_written_and_counted(tmp_path: Path, capsys: Capture) -> None:

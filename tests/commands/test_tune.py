@@ -86,19 +86,6 @@ def test_the_report_has_commands_without_passwords(replayed: list[str], tmp_path
     )
 
 
-def test_quiet_leaves_out_the_progress_alone_and_nothing_is_written_into_the_working_folder(
-    replayed: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    monkeypatch.chdir(empty)
-    assert tune.main([*replayed, "--quiet"]) == 0
-    message = capsys.readouterr().out
-    assert "test 20 of 20" not in message
-    assert "speed-up" in message
-    assert list(empty.iterdir()) == []
-
-
 def test_test_limit_technique_label_and_seed_reach_opentuner(replayed: list[str]) -> None:
     options = ["--test-limit", "7", "--technique", "PureRandom", "--label", "mine", "--seed", "3"]
     assert tune.main([*replayed, *options]) == 0

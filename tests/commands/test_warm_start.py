@@ -129,11 +129,6 @@ def test_after_the_default_the_best_of_the_other_device_is_measured_and_the_reco
     ) in capsys.readouterr().out
 
 
-def test_without_it_the_best_is_not_found_in_so_few_tests(replaying: list[str]) -> None:
-    assert tune.main(replaying) == 0
-    assert BEST not in configs_of(replaying)
-
-
 def test_every_input_of_a_space_has_the_warm_start(measuring: list[str], cache: Path) -> None:
     assert tune.main([*measuring, "--warm-start", str(cache)]) == 0
     assert BEST in configs_of(measuring, 1)[:2]
@@ -317,11 +312,9 @@ def test_values_that_the_space_lacks_are_left_out(tuned_elsewhere: list[str]) ->
     ("content", "message"),
     [
         (None, "other.json does not exist"),
-        ("SQLite format 3\0", "other.json: is a results database; replay it with its space: "),
-        ("{}", "other.json: is JSON, but neither a Kernel Tuner cache"),
         ("a,b\n1,2\n", "other.json needs a mapping, a small YAML file that describes its columns"),
     ],
-    ids=["missing", "database", "JSON", "CSV"],
+    ids=["missing", "CSV"],
 )
 def test_a_file_that_cannot_be_read_is_one_error_before_anything_is_measured(
     content: str | None, message: str, measuring: list[str], tmp_path: Path, capsys: Capture

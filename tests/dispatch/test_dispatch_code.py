@@ -275,19 +275,6 @@ def test_integers_that_c_cannot_hold_are_refused_for_the_tuned_inputs() -> None:
 # --------------------------------------------------------------------------------------- the rest
 
 
-def test_tree_reads_as_one_would_write_it() -> None:
-    wanted = """\
-    if ((double)m <= 96.5) {
-        return 1; /* 4 inputs */
-    }
-    if ((double)m / (double)n <= 0.75) {
-        return 2; /* 5 inputs */
-    }
-    return 0; /* 1 input */
-"""
-    assert wanted in c_header(of_mvmul())
-
-
 def test_names_that_a_language_reserves_are_changed() -> None:
     leaves = Leaf((1.0, 0.0)), Leaf((0.0, 1.0))
     names = ("class", "double")

@@ -99,23 +99,6 @@ def out(spec: Spec, tmp_path_factory: pytest.TempPathFactory) -> Path:
 # ------------------------------------------------------------------------------------ the folder
 
 
-def test_folder_holds_the_choice_the_loader_and_the_kernels(out: Path) -> None:
-    found = {p.relative_to(out).as_posix() for p in out.rglob("*") if p.is_file()}
-    assert {name for name in found if "__pycache__" not in name} == {
-        MANIFEST,
-        "mvmul.h",
-        "mvmul/mvmul.json",
-        "mvmul/torch_op.py",
-        "mvmul/_expressions.py",
-        "mvmul/__init__.py",
-        "mvmul/_opencl.py",
-        "mvmul/_workload.py",
-        "mvmul/_pocl_cpu.py",
-        "mvmul/_trying.py",
-        *(f"mvmul/kernels/{place}.cl" for place in range(3)),
-    }
-
-
 def test_folder_of_a_dispatcher_is_replaced(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()

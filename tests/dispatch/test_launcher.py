@@ -279,18 +279,7 @@ flags: {gcc: {level: {values: [3], option: "-O{value}"}}}
 inputs: {features: [n], values: [INPUTS]}
 """.replace("INPUTS", ", ".join(f"{{n: {2**e}}}" for e in range(6, 14)))
 
-SOURCE = """\
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-int main(int argc, char **argv) {
-    char line[100] = "";
-    if (argc > 2 && strcmp(argv[2], "dies") == 0) raise(SIGPIPE);
-    printf("%d %s\\n", TILE, fgets(line, sizeof line, stdin) ? line : "");
-    return argc > 2 ? atoi(argv[2]) : 0;
-}
-"""
+SOURCE = (Path(__file__).parents[1] / "data" / "work.c").read_text()
 
 
 def by_tile(given: Input, config: Config) -> float:

@@ -290,10 +290,6 @@ def test_a_table_stays_a_table_at_80_columns(inputs: int) -> None:
     assert "2.05 ms" in printed(report(), width=100)
 
 
-def test_no_reports_make_an_empty_table() -> None:
-    assert "best configuration" in printed()
-
-
 # ------------------------------------------------------------------------------ progress
 
 

@@ -695,15 +695,6 @@ def test_recording_in_which_nothing_worked_says_so(path: Path, replay: Replay) -
     assert "nothing worked" in line_with(replay("--quiet", status=1), "3 of 3")
 
 
-def test_a_validation_of_a_recording_is_printed_with_optimum(path: Path, replay: Replay) -> None:
-    landscape(path)
-    message = replay("--validate=0.9")
-    assert "The target of 0.9 is reached" in message
-    (row,) = (line for line in message.splitlines() if " of 64" in line and "optimum" not in line)
-    assert "1.02 ms" in row
-    assert "speed-up" not in message
-
-
 def test_a_wrong_option_is_refused_before_a_recording_is_read(path: Path, capsys: Capture) -> None:
     path.write_text('{"cache": x')  # which cannot be read
     for option, message in (

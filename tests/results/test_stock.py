@@ -306,6 +306,7 @@ def test_parameters_are_described_by_their_values(
     assert (found["kind"], found["values"]) == (kind, ordered)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 def test_the_script_makes_such_a_database(tmp_path: Path) -> None:
     made = tmp_path / "made.db"
