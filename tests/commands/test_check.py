@@ -6,6 +6,7 @@ import dataclasses
 import io
 import itertools
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
