@@ -39,9 +39,7 @@ def tune(spec: Spec, folder: Path, *inputs: Input, database: str = "r.db", **opt
     ran(chosen, folder / database, measurer, test_limit=6)
 
 
-def test_what_the_time_did_not_suffice_for_is_reported_until_it_is_done(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_lacked_time_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec, measurer = make_spec(tmp_path), FormulaMeasurer()
     first, second = spec.inputs
     with monkeypatch.context() as patched:

@@ -177,9 +177,7 @@ def test_stored_results_give_the_same_report(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("measurer", [Staged(wrong=(32,)), Staged(slow_first=(32,))])
-def test_winner_that_is_wrong_or_slow_at_first_on_other_data_gives_way_to_the_next(
-    tmp_path: Path, measurer: Staged
-) -> None:
+def test_winner_that_is_wrong_or_slow_at_first_gives_way(tmp_path: Path, measurer: Staged) -> None:
     report, _ = tuned(tmp_path, measurer)
     assert measurer.turns[1:] == [({16, 32}, "finals"), ({16, 64}, "finals")]
     assert best_block(report) == 64

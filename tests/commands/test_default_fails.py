@@ -81,9 +81,7 @@ def test_check_runs_defaults_on_each_input(tmp_path: Path, monkeypatch: pytest.M
     assert printed.endswith("default FAILED on 1 of 2 inputs")
 
 
-def test_check_gives_a_reason_that_repeats_itself_once_and_doubts_the_reference(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_check_gives_a_reason_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, printed = run(tmp_path, INPUTS, monkeypatch)
     assert printed.count("y[3] is 1") == 1
     assert f"({INPUTS[0]}): FAILED, wrong_result: y[3] is 1\n  1 other input: the same" in printed

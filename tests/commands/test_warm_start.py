@@ -201,9 +201,7 @@ def warm_notes(command: Sequence[str]) -> list[Any]:
     return [sources and [source["device"] for source in sources] for sources in noted]
 
 
-def test_another_device_of_the_database_starts_the_search_of_every_input(
-    tuned_elsewhere: list[str], capsys: Capture
-) -> None:
+def test_another_device_starts_every_search(tuned_elsewhere: list[str], capsys: Capture) -> None:
     capsys.readouterr()
     assert tune.main([*tuned_elsewhere, *IN_DATABASE]) == 0
     assert configs_of(tuned_elsewhere, 3)[1] == BEST

@@ -366,9 +366,7 @@ def calls(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_verdict_says_that_it_is_weighted_and_how_much_is_covered(
-    database: Path, space: Path, calls: Path, capsys: Capture
-) -> None:
+def test_the_verdict_is_weighted(database: Path, space: Path, calls: Path, capsys: Capture) -> None:
     assert run(database, space, "--weights", str(calls)) == 0
     message = said(capsys)
     assert "on held-out inputs, weighted by calls" in message

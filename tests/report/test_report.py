@@ -154,9 +154,7 @@ def test_tree_and_verdict_are_shown_only_where_choosing_by_input_pays(
     assert text.startswith("Which configuration" if pays else "Choosing by input (")
 
 
-def test_times_of_the_final_rounds_are_named_beside_those_of_others(
-    results: Results, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_times_of_final_rounds_are_named(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Findings, "picture", lambda *_: "")
     found = {one.anchor: one for one in sections(Findings(results, learners=QUICK)) if one}
     assert "These times are of the final rounds." in found["inputs"].texts[1]

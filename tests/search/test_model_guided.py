@@ -252,9 +252,7 @@ def guided_run(folder: Path, **options: object) -> set[object]:
     return {row[0] for row in query(folder / "r.db", "select distinct requestor from tests")}
 
 
-def test_a_uniform_draw_is_marked_apart_from_the_proposals_of_the_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_uniform_draw_has_another_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "GaussianProcess" in guided_run(tmp_path, test_limit=12)
     monkeypatch.setattr(Memory, "unseen", lambda self, _: self.space.encode_all([]))
     guided_run(tmp_path, test_limit=12, label="drawn")
