@@ -21,7 +21,6 @@ from harness.core.errors import UsageError
 from harness.core.kept import Kept
 from harness.core.records import Config, Environment
 from harness.dispatch.candidates import matrix_of
-from harness.models.folds import Accuracy, cross_validate
 from harness.models.starchart import TreeTarget, importance
 from harness.results import MeasurementRow
 from harness.results.view import Results
@@ -133,30 +132,6 @@ def test_wrong_options_are_reported_before_anything_is_printed(
     out, err = capsys.readouterr()
     assert message in err
     assert not out
-
-
-def test_the_command_prints_importance_settings_and_accuracy(
-    database: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path))  # another module has the same data
-    judged: list[str] = []
-
-    def noted(learn: Any, table: Any, target: str, folds: int, groups: str) -> Accuracy:
-        judged.append(target)
-        return cross_validate(learn, table, target, folds, groups=groups)
-
-    monkeypatch.setattr(explanation, "cross_validate", noted)
-    options = ["--tree", "2", "--inside", "n <= 32", "--below", "time_s=0.0002"]
-    assert main([database, *options, "--below", "slowdown=1.5"]) == 0
-    assert judged == ["slowdown"]  # settings need no accuracy
-    out = capsys.readouterr().out
-    assert "of 42 samples, all drawn uniformly or the whole space" in out
-    assert "where n <= 32: BLOCK 100% of the squared error" in out
-    assert "held-out samples, leaves as cross-validation chooses (6): R2 " in out
-    assert "all: 2.192 (max 3; 42, 100%; split on BLOCK: 9%)" in out
-    assert "Settings with time_s <= 0.0002 and slowdown <= 1.5" in out
-    assert re.search(r"n = 16, BLOCK = 16 +0\.00016 +1 +2 +2", out)
-    assert "G-ADAPT's model, one input held out at a time: the best configuration on" in out
 
 
 def test_a_part_that_cannot_be_printed_takes_nothing_else_away(

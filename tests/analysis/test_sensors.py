@@ -12,7 +12,6 @@ import pytest
 from harness.analysis.coverage import input_reports, reservations
 from harness.analysis.explain import explain, samples
 from harness.analysis.sensors import clock_lines, clock_range, input_energies, throttled_lines
-from harness.api.describing import describe_results
 from harness.api.options import AnalyseOptions
 from harness.commands.analyse import main
 from harness.commands.analyse.tree import print_tree
@@ -87,26 +86,6 @@ def test_an_input_has_the_energy_of_the_default_of_the_best_and_the_least(result
         assert one.slowdown == pytest.approx(1)
 
 
-def test_the_table_has_units_and_says_that_the_least_is_lucky(results: Results) -> None:
-    found = input_energies(results, input_reports(results))
-    section = energy_section(found, results.default)
-    row = section.table.rows[0]
-    assert row[:2] == ("n=8", "48.0 mJ +- 480 uJ, 300 W")
-    assert row[3:] == ("12.8 mJ +- 130 uJ, 150 W", "BLOCK=16, TILE=2", "1.00x")
-    (line,) = section.texts
-    assert "known of 24 measurements" in line
-    assert "may be chance" in line
-
-
-def test_energies_stand_in_the_json(results: Results) -> None:
-    (found, *_) = describe_results(Findings(results)).inputs
-    energy_j = power_w(Config(found.best)) * found.time_s
-    spread_j = energy_j / 100
-    observed = [dict(energy or ()) for energy in (found.energy_j, found.default_energy_j)]
-    assert observed[0] == pytest.approx({"value": energy_j, "spread": spread_j})
-    assert observed[1] == pytest.approx({"value": 0.048, "spread": 48e-5})
-
-
 def test_energy_that_is_not_known_of_the_default_is_a_dash(results: Results) -> None:
     (first, *_) = input_energies(results, input_reports(results))
     unknown = dataclasses.replace(first, default=None, best=None)
@@ -122,13 +101,8 @@ def test_energy_is_shown_in_its_unit(joules: float, text: str) -> None:
     assert format_energy(joules) == text
 
 
-@pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
-    return Kept(tmp_path_factory.mktemp("kept"))
-
-
-def test_a_tree_of_power_finds_what_takes_it(results: Results, kept: Kept) -> None:
-    found = explain(samples(results), TreeTarget("power_w"), kept)
+def test_a_tree_of_power_finds_what_takes_it(results: Results, tmp_path: Path) -> None:
+    found = explain(samples(results), TreeTarget("power_w"), Kept(tmp_path))
     assert len(found.tree.samples) == 24, "those with a power"
     assert importance(found.tree)["TILE"] > 0.99
     assert found.accuracy.r2 > 0.9
@@ -159,15 +133,6 @@ def test_the_command_prints_the_table(database: str, capsys: Capture) -> None:
     assert "The GPU held its clocks back in 8 of 32 measurements (sw_power_cap in 8)" in out
     assert "The energy of 8 of 32 measurements is unknown: the launches take less than" in out
     assert "Importance of parameters and inputs for energy_j / n" in out
-
-
-def test_the_report_has_the_energy_and_the_tree_of_power(results: Results, kept: Kept) -> None:
-    findings = Findings(results, kept=kept)
-    of_page = {section.anchor: section for section in sections(findings) if section}
-    table = of_page["energy"].table
-    assert len(table.rows) == 4
-    assert "TILE 100%" in of_page["importance-power"].lines[0]
-    assert "<svg" in of_page["tree-power"].picture
 
 
 def test_without_sensors_nothing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,6 @@ from harness.core.records import (
 from harness.recordings.csv_file import csv_lines
 from harness.recordings.json_file import t4_texts
 from harness.recordings.replay import open_replay, read_recording
-from harness.results import FINAL
 from tests.helpers.results_examples import (
     ENVIRONMENT,
     SPEC,
@@ -97,25 +96,6 @@ def test_shared_measurements_are_written_and_counted(tmp_path: Path, capsys: Cap
     assert written == [comparable(make_ok(1)), comparable(shared)]
     assert "2 measurements of mvmul" in (message := capsys.readouterr().out)
     assert "1 of them shared by equal machine code" in message
-
-
-def test_the_command_says_how_many_speed_ups_are_claimed(tmp_path: Path, capsys: Capture) -> None:
-    def final(config: Config, time_s: float) -> Measurement:
-        samples_s = tuple(time_s * (1 + 0.001 * (n % 3)) for n in range(20))
-        timing = Timing(samples_s, StopReason.INTERLEAVED)
-        return Measurement(config, SPEC.inputs[0], Outcome.OK, timing)
-
-    default = Config({p.name: p.default for p in SPEC.parameters})
-    record(tmp_path / "r.db", [make_ok(1)])
-    exported(tmp_path / "r.db", "t4")
-    assert "In the final measurement" not in capsys.readouterr().out
-    with opened(tmp_path / "r.db") as store:
-        search = begin_search(store)
-        finals = [final(make_ok(1).config, 1e-3), final(default, 2e-3)]
-        store.add_interleaved(search.run_id, search.plan, FINAL, finals)
-        store.commit()
-    exported(tmp_path / "r.db", "t4")
-    assert "In the final measurement: The speed-up is significant" in capsys.readouterr().out
 
 
 def of_value(value: Value) -> Measurement:

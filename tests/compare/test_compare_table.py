@@ -63,16 +63,6 @@ def test_four_inputs_that_are_not_compared_are_listed_and_more_are_counted() -> 
     assert "measured only" not in text_of(row())
 
 
-def test_rows_that_were_not_tested_have_no_ratio() -> None:
-    untested = dataclasses.replace(row(2), change=None, verdict=Ending.BROKEN, candidate=None)
-    lines = text_of(row(1), untested).splitlines()
-    (tested_line,) = (line for line in lines if line.lstrip().startswith("n=1"))
-    (untested_line,) = (line for line in lines if line.lstrip().startswith("n=2"))
-    assert "1.000x" in tested_line
-    assert "[0.900x, 1.050x]" in tested_line
-    assert untested_line.split()[2:] == ["1.00", "ms", "-", "-", "-", "works", "no", "more"]
-
-
 def test_the_legend_of_tests_is_shown_where_there_were_any() -> None:
     assert "Times are medians" in text_of(row())
     untested = dataclasses.replace(row(), change=None, verdict=Ending.SAME)

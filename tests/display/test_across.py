@@ -108,21 +108,6 @@ def test_where_choosing_by_input_does_not_pay_only_a_sentence_says_so() -> None:
     )
 
 
-def test_the_report_holds_the_tree_its_judgement_and_a_verdict() -> None:
-    lines = message(shapes(16))
-    assert lines[0] == "Which configuration for which input:"
-    assert [line.strip().split("   ")[0] for line in lines[2:5:2]] == ["BLOCK=16", "BLOCK=64"]
-    rows = {
-        line.split()[0]: line.split() for line in lines if " [" in line and "in hind" not in line
-    }
-    assert rows["default"][1:4] == ["2.000", "[2.000,", "2.000]"]
-    assert rows["best"][2] == f"{3 ** (6 / 16):.3f}"
-    assert float(rows["tree"][1]) < 1.3
-    assert rows["tree"][-1] == "2"  # leaves
-    (verdict,) = (line for line in lines if line.startswith("Choosing by input (tree) is "))
-    assert verdict.startswith("Choosing by input (tree) is faster than one configuration")
-
-
 def test_the_best_static_choice_in_hindsight_has_a_row() -> None:
     """Holding an input out takes away the vote for the configuration that is the best on it."""
     features = pd.DataFrame({"m": [7] * 16})

@@ -661,16 +661,6 @@ def line_with(text: str, part: str) -> str:
     return line
 
 
-def test_command_prints_how_near_the_optimum_it_came(path: Path, replay: Replay) -> None:
-    landscape(path)
-    message = replay("--test-limit", "30")
-    assert "Kernel Tuner cache of a kernel on a GPU; 58 ok, 6 launch_failed" in message
-    row = line_with(message, " of 64 ").split("problem_size_y=32")[1]
-    best, unit, optimum, same, fraction, *tests = row.split()
-    assert (unit, same, optimum, tests[:3]) == ("ms", "ms", "1.02", ["30", "of", "64"])
-    assert 1.016 / float(best) == pytest.approx(float(fraction), rel=5e-3)
-
-
 def test_exhausted_recording_has_reached_its_optimum(path: Path, replay: Replay) -> None:
     landscape(path)
     message = replay("--test-limit", "99", "--quiet")

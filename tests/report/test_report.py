@@ -127,13 +127,6 @@ def noisy(measurement: Measurement) -> Measurement:
     return dataclasses.replace(measurement, timing=Timing(times))
 
 
-def test_winners_list_only_changes_and_stand_in_full_beside(results: Results) -> None:
-    winners = next(sections(Findings(results)))
-    assert all("BLOCK=" in row[1] and "TILE=1" not in row[1] for row in winners.table.rows)
-    assert winners.in_full[0] == "default: BLOCK=256, TILE=1"
-    assert winners.in_full[1].startswith("(n=8): BLOCK=16, TILE=")
-
-
 @pytest.mark.parametrize("pays", [True, False])
 def test_tree_and_verdict_are_shown_only_where_choosing_by_input_pays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pays: bool
@@ -152,13 +145,6 @@ def test_tree_and_verdict_are_shown_only_where_choosing_by_input_pays(
     assert ("Rings mark" in found["heat-map"].texts[0]) == pays
     (text,) = found["choice"].texts
     assert text.startswith("Which configuration" if pays else "Choosing by input (")
-
-
-def test_times_of_final_rounds_are_named(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Findings, "picture", lambda *_: "")
-    found = {one.anchor: one for one in sections(Findings(results, learners=QUICK)) if one}
-    assert "These times are of the final rounds." in found["inputs"].texts[1]
-    assert "over the best time of the same rounds" in found["by-input"].texts[0]
 
 
 def test_a_program_has_no_backend(results: Results) -> None:
