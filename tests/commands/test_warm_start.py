@@ -15,22 +15,18 @@ from harness.api.request import search_options
 from harness.api.tune_options import TuneOptions
 from harness.commands import export, tune
 from harness.space_file import load_spec
-from tests.helpers.replays import write_space
+from tests.helpers.replays import small_space, write_space
 from tests.helpers.results_examples import query
 
 Capture = pytest.CaptureFixture[str]
 
 BLOCKS, TILES = (16, 32, 64, 128, 256, 512), range(1, 9)
 
-SPACE = """\
-name: warm
-kernel: {function: kernel, source: kernel.cl, host: kernel.py}
-parameters:
-  BLOCK: {type: power_of_two, min: 16, max: 512, default: 16}
-  TILE: {type: integer, min: 1, max: 8, default: 1}
-launch: {group: [BLOCK], grid: [n]}
-inputs: {features: [n], values: [{n: 4096}, {n: 64}]}
-"""
+SPACE = small_space(
+    "BLOCK: {type: power_of_two, min: 16, max: 512, default: 16}, "
+    "TILE: {type: integer, min: 1, max: 8, default: 1}",
+    *(4096, 64),
+)
 
 Point = tuple[int, int]
 

@@ -15,23 +15,14 @@ from harness.core.records import Config, Input, Measurement, Outcome, Timing
 from harness.results.view import read_results, the_one
 from harness.tuning import Stages
 from harness.tuning.state import State
-from tests.helpers.replays import FormulaMeasurer, Times, in_occasions, make_spec, ran
+from tests.helpers.replays import FormulaMeasurer, Times, in_occasions, make_spec, ran, small_space
 
-SPACE = """\
-name: small
-kernel: {function: kernel, source: kernel.cl, host: kernel.py}
-parameters:
-  BLOCK: {values: [16, 64], default: 16}
-flags:
-  opencl:
-    cl-mad-enable: boolean
-    cl-fast-relaxed-math: boolean
-    cl-no-signed-zeros: boolean
-baselines:
-  fast: {cl-fast-relaxed-math: true}
-launch: {group: [BLOCK], grid: [n]}
-inputs: {features: [n], values: [{n: 8}]}
-"""
+SPACE = small_space(
+    "BLOCK: {values: [16, 64], default: 16}",
+    8,
+    more="flags: {opencl: {cl-mad-enable: boolean, cl-fast-relaxed-math: boolean, "
+    "cl-no-signed-zeros: boolean}}\nbaselines: {fast: {cl-fast-relaxed-math: true}}\n",
+)
 
 
 def time_s(problem: Input, config: Config) -> float:

@@ -24,22 +24,15 @@ from harness.tuning.validation import (
     prediction_errors,
     validate,
 )
-from tests.helpers.replays import FormulaMeasurer, make_spec, opened, ran, recorded
+from tests.helpers.replays import FormulaMeasurer, make_spec, opened, ran, recorded, small_space
 from tests.helpers.results_examples import query
 
-SPACE = """\
-name: steps
-kernel: {function: kernel, source: kernel.cl, host: kernel.py}
-parameters:
-  BLOCK: {type: power_of_two, min: 16, max: 1024, role: launch, default: 256}
-  TILE: {type: integer, min: 1, max: 20, default: 1}
-  LAYOUT: {values: [row, column, block], role: choice, default: row}
-launch: {group: [BLOCK], grid: [n]}
-inputs:
-  features: [n]
-  values: [{n: 16}, {n: 4096}, {n: 1048576}]
-search: {test_limit: 100}
-"""
+SPACE = small_space(
+    "BLOCK: {type: power_of_two, min: 16, max: 1024, role: launch, default: 256}, "
+    "TILE: {type: integer, min: 1, max: 20, default: 1}, "
+    "LAYOUT: {values: [row, column, block], role: choice, default: row}",
+    *(16, 4096, 1048576),
+)
 
 
 def steps_s(problem: Input, config: Config) -> float:
