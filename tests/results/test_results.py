@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import signal
 import socket
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -39,7 +36,6 @@ from harness.results.database import now
 from tests.helpers.results_examples import (
     ENVIRONMENT,
     KEY,
-    ROOT,
     SPEC,
     begin_search,
     count,
@@ -55,6 +51,7 @@ from tests.helpers.results_examples import (
     tamper,
     write,
     write_many,
+    writer,
 )
 
 
@@ -245,38 +242,6 @@ def test_dates_are_utc_with_their_offset() -> None:
 
 
 # ------------------------------------------------------------------- durability
-
-_WRITE_UNTIL_KILLED = """
-import sys, time
-from tests.helpers.results_examples import begin_search, make_ok, opened
-with opened(sys.argv[1]) as store:
-    search = begin_search(store)
-    for number in range(int(sys.argv[2])):
-        search.test(make_ok(number))
-    store.add_measurements(search.run_id, search.plan, "search", [make_ok(999)])  # not committed
-    print("ready", flush=True)
-    time.sleep(60)
-"""
-
-
-@contextmanager
-def writer(place: Path, commits: int) -> Iterator[subprocess.Popen[str]]:
-    """Another process that has committed so many tests, then holds the database."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", _WRITE_UNTIL_KILLED, str(place), str(commits)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        yield process
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
 
 
 def test_killed_writer_leaves_just_what_it_committed(place: Path) -> None:

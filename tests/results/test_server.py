@@ -6,9 +6,6 @@ import contextlib
 import dataclasses
 import os
 import re
-import signal
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -49,6 +46,7 @@ from tests.helpers.results_examples import (
     merge,
     opened,
     write,
+    writer,
 )
 
 Capture = pytest.CaptureFixture[str]
@@ -57,7 +55,8 @@ pytestmark = pytest.mark.postgres
 
 
 def device(number: int) -> Environment:
-    return dataclasses.replace(ENVIRONMENT, device=f"device {number}")
+    """A device; the first is that of ENVIRONMENT."""
+    return dataclasses.replace(ENVIRONMENT, device=f"device {number}") if number else ENVIRONMENT
 
 
 def claimed(store: Store, number: int = 0) -> Search:
@@ -112,7 +111,7 @@ def test_a_second_writer_waits_for_the_first_one_and_sees_its_results(
         assert again.run_id == search.run_id
     (line,) = said
     assert re.fullmatch(
-        r"mvmul on device 0 in .* is being written by process .*; waiting for it for up to 60 s "
+        r"mvmul on a device in .* is being written by process .*; waiting for it for up to 60 s "
         r"\(Ctrl-C ends this\)",
         line,
     )
@@ -398,34 +397,11 @@ def fill(url: str) -> None:
             search.ordinal += 1
 
 
-_WRITE_UNTIL_KILLED = """
-import sys, time
-from tests.results.test_server import add, claimed, make_ok, opened
-with opened(sys.argv[1]) as store:
-    search = claimed(store)
-    add(store, search, *range(5))
-    store.add_measurements(search.run_id, search.plan, "search", [make_ok(99)])  # not committed
-    print("ready", flush=True)
-    time.sleep(60)
-"""
-
-
 def test_a_killed_writer_leaves_what_it_committed_and_no_lock(postgres: str) -> None:
-    writer = subprocess.Popen(
-        [sys.executable, "-c", _WRITE_UNTIL_KILLED, postgres],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with writer:
-        assert writer.stdout is not None
-        assert writer.stdout.readline() == "ready\n"
-        with (
-            opened(postgres) as store,
-            pytest.raises(DatabaseBusy, match=f"process {writer.pid} on"),
-        ):
+    with writer(postgres, commits=5) as process:
+        busy = pytest.raises(DatabaseBusy, match=f"process {process.pid} on")
+        with opened(postgres) as store, busy:
             claimed(store)
-        writer.send_signal(signal.SIGKILL)
     assert stored(postgres) == list(range(5))
     with opened(postgres) as store:
         add(store, claimed(store), 5)
