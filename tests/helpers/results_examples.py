@@ -324,7 +324,7 @@ with opened(sys.argv[1]) as store:
 
 @contextmanager
 def writer(place: Path | str, commits: int) -> Iterator[subprocess.Popen[str]]:
-    """Another process that has committed so many tests, then holds the database and the campaign."""
+    """Another process that has committed so many tests, then holds database and campaign."""
     process = subprocess.Popen(
         [sys.executable, "-c", _WRITE_UNTIL_KILLED, str(place), str(commits)],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
