@@ -181,7 +181,7 @@ def _run(tuner: str, case: Case, timeout_s: float) -> Figures | str:
         return f"over {timeout_s:g} s"
     if done.returncode == 0:
         return Figures(**json.loads(done.stdout.splitlines()[-1]))
-    if "MemoryError" in done.stderr:
+    if "memory ran out" in done.stderr or "MemoryError" in done.stderr:
         return f"over {MEMORY_GB:g} GB"
     raise HarnessError(f"{tuner} failed on {case.name}:\n{done.stderr}")
 

@@ -100,7 +100,7 @@ class _Forest:
                 found, lambda node: Leaf(costs[classes[found.value[node, 0].argmax()]])
             )
         return self._grown(
-            tree.tree.model.tree_, lambda node: self._rounded(tree.leaves[node], tree.legal, costs)
+            tree.tree.nodes, lambda node: self._rounded(tree.leaves[node], tree.legal, costs)
         )
 
     def _grown(self, tree: Any, leaf: Callable[[int], Node]) -> Node:

@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from harness.core.arrays import Array, Indices
 from harness.dispatch.choice import Node, Split
+from harness.models.starchart.tree import TINY_GAIN, fitted_tree
 
-_TINY = 1e-12  # never 0: scikit-learn would split where nothing is gained
 _NOWHERE = np.iinfo(np.intp).max
 _DRAWS = np.random.RandomState()  # to make one takes ten times as long as to seed it again
 _MOST_DIGITS = 16  # of a double that keep its order among others
@@ -110,16 +110,16 @@ def grow(
     """Grow the tree of least squared error over all outputs, with at most `leaves` leaves of at
     least `least` inputs each; `targets` has the shape (inputs, outputs), all finite. `weights` say
     by how much each input counts, shape (inputs,)."""
-    model = _fitted(
-        ranks,
+    tree = fitted_tree(
+        ranks.indices,
         targets,
         seed,
         weights,
         max_leaf_nodes=max(2, leaves),
         min_samples_leaf=least,
-        min_impurity_decrease=_TINY,
+        min_impurity_decrease=TINY_GAIN,
     )
-    return _grown(model.tree_, ranks)
+    return _grown(tree, ranks)
 
 
 def grow_forest(
@@ -139,31 +139,13 @@ def grow_forest(
         state = draws.randint(np.iinfo(np.int32).max)
         _DRAWS.seed(state)
         drawn = _DRAWS.randint(0, inputs, inputs)
-        model = _fitted(
-            ranks,
-            targets,
-            state,
-            np.bincount(drawn, weights=weights[drawn], minlength=inputs).astype(np.float64),
-            min_samples_leaf=least,
-            max_features=share,
+        counted = np.bincount(drawn, weights=weights[drawn], minlength=inputs).astype(np.float64)
+        trees.append(
+            fitted_tree(
+                ranks.indices, targets, state, counted, min_samples_leaf=least, max_features=share
+            )
         )
-        trees.append(model.tree_)
     return [(_grown(tree, ranks), tree.value[:, :, 0]) for tree in trees]
-
-
-def _fitted(
-    ranks: Ranks, targets: Array, seed: int, weights: Array | None = None, **parameters: float
-) -> Any:
-    """Fit scikit-learn's tree without its checks of arguments, which take more than half the time
-    of a small tree: thousands are grown."""
-    from sklearn import config_context  # here: it loads slowly
-    from sklearn.tree import DecisionTreeRegressor
-
-    _DRAWS.seed(seed)
-    with config_context(skip_parameter_validation=True):
-        return DecisionTreeRegressor(random_state=_DRAWS, **parameters).fit(
-            ranks.indices, targets, weights, check_input=False
-        )
 
 
 def _grown(tree: Any, ranks: Ranks) -> Grown:

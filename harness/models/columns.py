@@ -225,10 +225,10 @@ def most_informative(values: Array, targets: Array, most: int, seed: int) -> Ind
 
     `values` has the shape (inputs, columns), `targets` (inputs, outputs), all finite.
     """
-    from sklearn.ensemble import RandomForestRegressor  # here: it loads slowly
-
     if values.shape[1] <= most:
         return np.arange(values.shape[1])
+    from sklearn.ensemble import RandomForestRegressor  # here: it loads slowly
+
     random = np.random.default_rng(seed)
     rows = random.permutation(len(values))[:_SAMPLE]
     forest = RandomForestRegressor(random_state=seed, **_FOREST).fit(values[rows], targets[rows])

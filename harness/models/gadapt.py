@@ -140,10 +140,9 @@ class NumberTree:
 
     @classmethod
     def of(
-        cls, columns: Array, sizes: Array, values: Array, legal: tuple[Any, ...], gain: float
+        cls, tree: Regression, columns: Array, sizes: Array, values: Array, legal: tuple[Any, ...]
     ) -> NumberTree:
-        """Grow the tree with this least gain, and fit a linear model to each leaf's inputs."""
-        tree = Regression.fit(columns, values, gain, fewest_to_split=_FEWEST_TO_SPLIT)
+        """Fit a linear model to the inputs of each leaf of a tree."""
         reached = tree.leaves(columns)
         rows = {int(leaf): reached == leaf for leaf in np.unique(reached)}
         leaves = {leaf: LinearLeaf.of(sizes[here], values[here]) for leaf, here in rows.items()}
@@ -243,7 +242,8 @@ def fit(
         if is_number(values):
             numbers, ordered = np.array(found, dtype=np.float64), tuple(sorted(values))
             gain = _best_gain(columns, sizes, numbers, ordered, folds)
-            trees[name] = NumberTree.of(columns, sizes, numbers, ordered, gain)
+            tree = _grow(columns, numbers, gain)
+            trees[name] = NumberTree.of(tree, columns, sizes, numbers, ordered)
         else:  # numbers and None, an absent flag, are a choice
             trees[name] = WordTree.of(columns, found, values, seed)
     return GAdaptModel(learnt, trees)
@@ -259,15 +259,21 @@ def _folds(inputs: int, seed: int) -> list[Fold]:
     return [Fold(chosen[fold.fit], chosen[fold.test]) for fold in folds]
 
 
+def _grow(columns: Array, values: Array, gain: float) -> Regression:
+    return Regression.fit(columns, values, gain, fewest_to_split=_FEWEST_TO_SPLIT)
+
+
 def _best_gain(
     columns: Array, sizes: Array, values: Array, legal: tuple[Any, ...], folds: Sequence[Fold]
 ) -> float:
     """Choose the least gain that predicts most held-out inputs exactly, the smallest of equally
     good ones."""
     mistakes = dict.fromkeys(_LEAST_GAINS[::-1], 0)
-    for gain in mistakes if len(np.unique(values)) > 1 else ():  # one value needs no choice
-        for fold in folds:
-            tree = NumberTree.of(columns[fold.fit], sizes[fold.fit], values[fold.fit], legal, gain)
+    for fold in folds if len(np.unique(values)) > 1 else ():  # one value needs no choice
+        known = columns[fold.fit], sizes[fold.fit], values[fold.fit], legal
+        full = _grow(columns[fold.fit], values[fold.fit], min(_LEAST_GAINS))
+        for gain in mistakes:
+            tree = NumberTree.of(full.cut(gain), *known)
             predicted = np.array(tree.predict(columns[fold.test], sizes[fold.test]))
             mistakes[gain] += int((predicted != values[fold.test]).sum())
     return min(mistakes, key=mistakes.__getitem__)

@@ -42,8 +42,7 @@ Row = Mapping[str, Any]
 def insert_returning_ids(connection: Connection, table: Table, rows: Iterable[Row]) -> list[int]:
     """Insert rows that are not there, and return their ids, in order."""
     stored = list(map(_storable_row, rows))
-    query = insert(table).returning(table.c.id, sort_by_parameter_order=True)
-    return [*connection.execute(query, stored).scalars()] if stored else []
+    return [*connection.execute(_insert(table), stored).scalars()] if stored else []
 
 
 def insert_missing(connection: Connection, table: Table, rows: Sequence[Row]) -> list[int]:
@@ -66,6 +65,11 @@ def insert_missing(connection: Connection, table: Table, rows: Sequence[Row]) ->
 
 
 @cache  # to make it takes longer than to execute it
+def _insert(table: Table) -> Executable:
+    return insert(table).returning(table.c.id, sort_by_parameter_order=True)
+
+
+@cache
 def _insert_missing(table: Table, dialect: str) -> Executable:
     made: Any = (postgresql if dialect == POSTGRES else sqlite).insert(table)
     columns = (table.c[name] for name in NATURAL_KEYS[table])
