@@ -114,17 +114,15 @@ def test_what_shares_machine_code_has_the_number_of_what_was_measured(results: R
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (
-            ["--per", "BLOCK"],
-            "--per needs a feature of the input, and `BLOCK` is none; there are n",
-        ),
+        (["--per", "BLOCK"],
+         "--per needs a feature of the input, and `BLOCK` is none; there are n"),
         (["--inside", "BLOCK > 999"], "`BLOCK > 999` holds for 0 of 42 samples"),
         (["--target", "power_w"], "no target `power_w`; there are time_s, slowdown"),
         (["--below", "watts=3"], "no target `watts`; there are time_s, slowdown"),
         (["--inside", "BLOK > 3"], "the table has no column `BLOK`; did you mean `BLOCK`?"),
         (["--inside", "BLOCK >"], "`BLOCK >`"),
     ],
-)
+)  # fmt: skip
 def test_wrong_options_are_reported_before_anything_is_printed(
     options: list[str], message: str, database: str, capsys: Capture
 ) -> None:

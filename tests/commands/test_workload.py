@@ -83,10 +83,8 @@ def test_a_line_that_was_cut_off_is_left_out_and_noted(tmp_path: Path, spec: Spe
     [
         ("", "calls.csv has no calls; expected a line with the columns `m,n,calls`"),
         ("m,n,calls\n", "has no calls"),
-        (
-            "# workload of other\nm,n,calls\n",
-            "calls.csv:1: is a workload of other, not of recorded",
-        ),
+        ("# workload of other\nm,n,calls\n",
+         "calls.csv:1: is a workload of other, not of recorded"),
         ("m,calls\n1,2\n", "calls.csv:1: lacks the feature `n` of recorded"),
         ("m,n\n1,2\n", "calls.csv:1: lacks the column `calls`"),
         ("m,n,m,calls\n1,2,1,3\n", "the column `m` is there twice; remove one"),
@@ -103,7 +101,7 @@ def test_a_line_that_was_cut_off_is_left_out_and_noted(tmp_path: Path, spec: Spe
         ("m,n,calls\n\0,1,2\n", "calls.csv:2: is not a line of a workload"),
         ("m,n,calls\n" + "1" * 70_000, "calls.csv:2: is not a line of a workload"),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_workload_is_one_error(
     tmp_path: Path, spec: Spec, text: str | bytes, message: str
 ) -> None:

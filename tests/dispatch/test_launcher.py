@@ -178,17 +178,15 @@ def test_the_choice_is_that_of_the_features(run: Run, arguments: list[str], thre
         ([" 5", *GOOD[1:]], "n is ` 5` (argument 1), but must be a whole number\n"),
         ([str(2**63), *GOOD[1:]], "but must be a whole number of 64 bits\n"),
         (["9" * 5000, *GOOD[1:]], "but must be a whole number of 64 bits\n"),
-        (
-            ["5", "--scale=1.5x", *GOOD[2:]],
-            "s is `1.5x` (the option --scale), but must be a number",
-        ),
+        (["5", "--scale=1.5x", *GOOD[2:]],
+         "s is `1.5x` (the option --scale), but must be a number"),
         (["5", "--scale=1e999", *GOOD[2:]], "but must be a number"),
         (["5", "--scale=nan", *GOOD[2:]], "but must be a number"),
         (["5", "--scale=1"], "bytes is missing: it is the size in bytes of the file that the"),
         (["5", "--scale=1", "--file", "no"], "but `no`: No such file or directory\n"),
         (["5", "--scale=1", "--file", "."], "but `.` is no file\n"),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_feature_is_one_message(run: Run, arguments: list[str], message: str) -> None:
     found = run(arguments)
     assert (found.status, found.stdout) == (125, "")

@@ -120,10 +120,8 @@ def test_no_time_between_a_nanosecond_and_a_quarter_of_an_hour_has_an_exponent()
         (format_ratio(CHANCE), "1.01x [0.97, 1.06] within noise"),
         (format_ratio(TimeRatio(2.0, 0.0, math.inf, 1)), "2.00x [0.00, inf] within noise"),
         # Outcomes are counted with ok first and without zeros.
-        (
-            format_outcomes({Outcome.TIMEOUT: 1, Outcome.OK: 7, Outcome.CRASHED: 0}),
-            "7 ok, 1 timeout",
-        ),
+        (format_outcomes({Outcome.TIMEOUT: 1, Outcome.OK: 7, Outcome.CRASHED: 0}),
+         "7 ok, 1 timeout"),
         (format_outcomes({}), ""),
     ],
 )  # fmt: skip

@@ -309,13 +309,11 @@ def test_row_that_does_not_fit_says_where(tmp_path: Path, row: str, message: str
         (("times:", "time:"), "`time` is not a key here; did you mean `times`?"),
         (("[BX, KIND]", "[]"), "recording.mapping.yaml:2: parameters: must not be empty"),
         (("[n]", "n"), "yaml:3: features: must be a list such as [a, b], but got"),
-        (
-            ("build_failed", "build_fail"),
-            "outcome: `build_fail` is not a key here; did you mean `build_failed`?",
-        ),
+        (("build_failed", "build_fail"),
+         "outcome: `build_fail` is not a key here; did you mean `build_failed`?"),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_a_mappings_fault_says_where(tmp_path: Path, change: tuple[str, str], message: str) -> None:
     with pytest.raises(SpecError) as error:
         read_rows(tmp_path, "64,16,row,1,1,passed,", mapping=MAPPING.replace(*change))
@@ -404,10 +402,8 @@ def t4_with(**changes: Any) -> dict[str, Any]:
         (cache_of([entry("a\nb", 1, 1.0)]), "BX is the text 'a\\\\nb'; texts must be printable"),
         (t4_with(configuration=None), "results[1]: configuration is missing; it must be"),
         (t4_with(configuration={"TILE": 1}), "results[1]: configuration names TILE, but the first"),
-        (
-            t4_with(invalidity="odd"),
-            "results[1]: invalidity is the text 'odd'; it must be one of c",
-        ),
+        (t4_with(invalidity="odd"),
+         "results[1]: invalidity is the text 'odd'; it must be one of c"),
         (t4_with(times=None), "results[1]: times is missing; it must be an object"),
         (t4_with(times={}, measurements=[]), "is correct, but has neither runtimes nor a meas"),
         (t4_with(measurements={}), "results[1]: measurements is an object; it must be a list"),
@@ -415,7 +411,7 @@ def t4_with(**changes: Any) -> dict[str, Any]:
         (t4_of(result(), 3), "results[1]: it is the number 3; it must be an object"),
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else "",
-)
+)  # fmt: skip
 def test_data_of_another_shape_is_one_clear_error(path: Path, data: Any, message: str) -> None:
     with pytest.raises(RecordingError) as error:
         read(path, data)

@@ -247,12 +247,10 @@ def everything(database: Path) -> str:
     [
         ("seeds = '[[]]'", "runs 1: "),
         ("notes = '[]'", "runs 1: notes is '[]'"),
-        (
-            "notes = json_set(notes, '$.statistic', 'max')",
-            "statistic: Input should be 'median' or 'mean'",
-        ),
+        ("notes = json_set(notes, '$.statistic', 'max')",
+         "statistic: Input should be 'median' or 'mean'"),
     ],
-)
+)  # fmt: skip
 def test_a_run_that_was_changed_is_not_continued(database: Path, change: str, what: str) -> None:
     tamper(database, f"UPDATE runs SET {change}")
     with pytest.raises(ResultsError, match=re.escape(what)):
