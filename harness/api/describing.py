@@ -22,7 +22,7 @@ from harness.core.observations import ENERGY_SPREAD
 from harness.core.records import Input, Measurement
 from harness.dispatch.study import Study
 from harness.dispatch.text import rule_lines
-from harness.display.inputs import noise_warning, refused_lines
+from harness.display.inputs import health_line, noise_warning, refused_lines
 from harness.measure.energy import ENERGY
 from harness.models.starchart import importance
 from harness.report.findings import Findings
@@ -49,12 +49,14 @@ def describe_results(
             legal=legal.get(report.problem),
             energy_j=_energy(energy.best if energy else None),
             default_energy_j=_energy(energy.default if energy else None),
+            time_against_energy=list(energy.front if energy else ()),
         )
 
     return ResultsDocument.describe(
         findings=findings,
         campaign=results.campaign,
         databases=list(map(without_password, results.databases)),
+        health=health_line(findings.reports),
         inputs=list(map(of_input, findings.reports)),
         warnings=[
             *refused_lines(findings.reports),
@@ -87,6 +89,7 @@ def describe_analysis(findings: Findings) -> AnalysisDocument:
         failures=group_failures(failed, lambda m: m.message, lambda m: m.outcome),
         importance=None if explanation is None else dict(importance(explanation.tree)),
         explanation=explanation,
+        bits=findings.bits,
         portfolios=list(study.portfolios if study and study.has_choice else ()),
     )
 

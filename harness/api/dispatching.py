@@ -37,6 +37,7 @@ from harness.dispatch.package import (
 from harness.dispatch.single import Single, single_of
 from harness.dispatch.study import AUTO, AUTOMATIC, CHOICES, Study, fits, learners
 from harness.dispatch.text import verdict_lines, why_nothing
+from harness.dispatch.vllm import vllm_files
 from harness.dispatch.weighted import Coverage, weigh
 from harness.display.progress import Display
 from harness.display.recommendation import recommendation
@@ -164,7 +165,8 @@ class LearntDispatcher:
         dispatcher = dispatcher_of(
             program, self.spec, _provenance(self), kernels, results.limits, self.launcher
         )
-        written = write_dispatcher(options.output, dispatcher, self.launcher)
+        tables = vllm_files(dispatcher, tuple(results.measured)) if options.format else {}
+        written = write_dispatcher(options.output, dispatcher, self.launcher, tables)
         root = options.output.resolve()
         return [path.relative_to(root).as_posix() for path in written]
 

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from harness.analysis import SLOWDOWN
 from harness.core.errors import UsageError
-from harness.core.files import check_writable
+from harness.core.files import check_output, check_writable
 from harness.core.invocation import command_line
 from harness.core.options import (
     BACKENDS,
     PATH,
+    SECONDS,
     SEED,
     TEXT,
     Kind,
@@ -79,9 +80,9 @@ def json_flag() -> Any:
     )
 
 
-def databases_argument() -> Any:
+def databases_argument(nargs: str = "+") -> Any:
     """Make the argument that names results databases."""
-    return argument(TEXT, "DATABASE", "results database", nargs="+")
+    return argument(TEXT, "DATABASE", "results database", nargs=nargs)
 
 
 def space_option(what: str = "only the space of this name") -> Any:
@@ -109,8 +110,29 @@ class DispatchOptions(Options):
 
     groups: ClassVar = {"choice": "learning and judging"}
 
-    database: Sequence[str] = databases_argument()
-    output: Path = option(PATH, "FOLDER", "folder to write", "-o", "--output", required=True)
+    database: Sequence[str] = databases_argument("*")
+    output: Path = option(
+        PATH,
+        "FOLDER",
+        "folder to write; with --recheck, a file for the inputs whose choice fell",
+        "-o",
+        "--output",
+    )
+    recheck: Path | None = option(
+        PATH,
+        "FOLDER",
+        "measure a folder that was written, here and now: its configurations, interleaved, on "
+        "inputs of each leaf of its choice; print which still hold. The exit code is 1 where one "
+        "does not (docs/howto/recheck_a_dispatcher.md)",
+        in_python=False,
+    )
+    max_time_s: float | None = option(
+        SECONDS,
+        "SECONDS",
+        "with --recheck, measure for SECONDS (or such as 5m) at most",
+        "--max-time",
+        in_python=False,
+    )
     space: str | None = space_option()
     device: str | None = option(
         TEXT, "NAME", "take the results of the device whose name contains this"
@@ -148,9 +170,28 @@ class DispatchOptions(Options):
         "a workload: learn and judge by how often its inputs come, and say how many calls the "
         "tuned range covers (docs/explanation/dispatch.md)",
     )
+    format: str | None = option(
+        TEXT,
+        None,
+        "also write the choice as tables by M, which vLLM and Hugging Face's kernels read "
+        "(docs/howto/tables_for_vllm.md)",
+        choices=("vllm",),
+    )
     seed: int = option(
         whole(0, 2**32 - 1, "2^32 - 1"), None, "seed of the folds and trees (default 0)", default=0
     )
+
+    def check(self) -> None:
+        if self.recheck is None and not (self.database and self.output):
+            raise UsageError("name a results database and, with -o, the folder to write")
+        if self.recheck is None and self.max_time_s is not None:
+            raise UsageError("--max-time goes with --recheck FOLDER")
+        if self.recheck is not None and self.json:
+            raise UsageError(
+                "--recheck prints no JSON; its exit code says whether all choices hold"
+            )
+        if self.recheck is not None and self.output is not None:
+            check_output(self.output)
 
 
 DEFAULT_SAMPLE = 8

@@ -201,6 +201,7 @@ def search_options(spec: Spec, options: TuneOptions, techniques: tuple[str, ...]
         label=options.label,
         parallelism=options.parallelism or parallelism,
         results_log=options.results_log,
+        peak_fraction=spec.search.stop_at,
     )
 
 

@@ -122,8 +122,8 @@ class TuneOptions(Options):
     max_time_s: float | None = option(
         SECONDS,
         "SECONDS",
-        "end the search after SECONDS for all inputs together; the final measurements follow "
-        "(default: no limit)",
+        "end the search after SECONDS (or such as 5m, 2h) for all inputs together; the final "
+        "measurements follow (default: no limit)",
         "--stop-after",
         "--max-time",
     )

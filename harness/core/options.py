@@ -101,9 +101,14 @@ def _text(value: Any) -> str:
     return value
 
 
+def _seconds(word: str) -> float:
+    unit_s = {"s": 1, "m": 60, "h": 3600}.get(word[-1:])
+    return float(word[:-1]) * unit_s if unit_s else float(word)
+
+
 TEXT = Kind("a text of printable characters", _text)
 PATH = path()
-SECONDS = number("seconds above 0, up to 10^9", lambda value: 0 < value <= _LARGEST)
+SECONDS = number("seconds above 0, up to 10^9", lambda value: 0 < value <= _LARGEST, _seconds)
 SEED = whole(0)
 
 

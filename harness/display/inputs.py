@@ -16,7 +16,7 @@ from harness.analysis.failures import group_failures, headline
 from harness.analysis.inputs import InputReport
 from harness.core.config_diff import DEFAULT, default_text, difference
 from harness.core.invocation import command_line
-from harness.core.observations import UNCLAIMED
+from harness.core.observations import SPILL_BYTES, UNCLAIMED
 from harness.core.records import Config, Input, Measurement, Outcome, Statistic
 from harness.core.text import counted
 from harness.display.formats import format_outcomes, format_ratio, format_share, format_timing
@@ -76,6 +76,7 @@ class InputsTable:
         yield from map(as_text, not_shown(len(self.reports)))
         yield as_text(" ".join(self._legend()), "dim")
         yield from map(as_text, claims_lines(self.reports))
+        yield from map(as_text, filter(None, [health_line(self.reports)]))
         warning = noise_warning(self.reports)
         if warning:
             yield as_text(warning, "yellow")
@@ -158,6 +159,27 @@ def claims_lines(reports: Sequence[InputReport]) -> Iterator[str]:
         reason = headline(first.best.message) if first.best else ""
         where = _where([report.problem for report in unshown], reports)
         yield f"A gain is not claimed on {where}: {reason}."
+
+
+def health_line(reports: Sequence[InputReport]) -> str:
+    """Say in a line whether winners spill registers, how much slower the worst configurations are,
+    and how many failed; empty where nothing worked."""
+    winners = [m for report in reports if (m := report.recommended)]
+    spilled = [m.observed[SPILL_BYTES] / 4 for m in winners if SPILL_BYTES in m.observed]
+    ratios = [report.worst for report in reports if report.worst is not None]
+    if not (winners and ratios):
+        return ""
+    is_one, spills = len(winners) == 1, ""
+    if spilled:
+        spills = (
+            f"{len(spilled)} of {len(winners)} spill up to {max(spilled):.0f} registers and are"
+        )
+        spills = f"spills {spilled[0]:.0f} registers and is" if is_one else spills
+        spills += " still the fastest; "
+    tests = sum(report.measured for report in reports)
+    failed = tests - sum(report.outcomes.get(Outcome.OK, 0) for report in reports)
+    ratio = f"{'' if is_one else 'up to '}{max(ratios):.3g}x between worst and best"
+    return f"Winner{'s' * (not is_one)}: {spills}{ratio}; {failed:,} of {tests:,} failed."
 
 
 def noise_warning(reports: Sequence[InputReport]) -> str | None:

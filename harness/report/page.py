@@ -14,7 +14,7 @@ from harness.analysis.sensors import clock_range
 from harness.analysis.summary import summarize
 from harness.core.errors import UsageError
 from harness.core.kept import Kept
-from harness.display.inputs import claims_lines, noise_warning
+from harness.display.inputs import claims_lines, health_line, noise_warning
 from harness.display.sections import summary_sections
 from harness.report import figures
 from harness.report.findings import Findings
@@ -71,6 +71,7 @@ def _verdict(findings: Findings) -> Iterator[str]:
         return
     yield findings.advice
     yield from claims_lines(findings.reports)
+    yield from filter(None, [health_line(findings.reports)])
 
 
 def warnings_of(findings: Findings) -> Iterator[str]:

@@ -17,7 +17,14 @@ from harness.display.inputs import (
     not_shown,
     times_note,
 )
-from harness.display.sections import by_input_section, energy_section, failures_section
+from harness.display.sections import (
+    bits_section,
+    by_input_section,
+    energy_section,
+    failures_section,
+    front_section,
+    roofline_section,
+)
 from harness.display.text import Section, SectionTable
 from harness.models.starchart import describe, importance
 from harness.report import figures, plots
@@ -44,8 +51,11 @@ def sections(findings: Findings) -> Iterator[Section | None]:
         yield from choice_sections(findings.across or findings.why_no_choice, findings.default)
         yield by_input(findings)
         yield failures_section(findings.results, findings.default)
+        yield bits_section(findings.bits)
         yield from _explained(findings, findings.explanation, "slowdown")
+        yield _roofline(findings)
         yield energy_section(findings.energies, findings.default)
+        yield front_section(findings.energies, findings.default)
         yield from _explained(findings, findings.power, "power")
     lines = list(commands(findings.results))
     yield Section("commands", "Commands to reproduce", lines=lines)
@@ -142,6 +152,14 @@ def _heat_map(findings: Findings) -> Section | None:
             for label, config in zip(shown.labels, shown.candidates, strict=True)
         ],
     )
+
+
+def _roofline(findings: Findings) -> Section | None:
+    """Show the rates of the best configurations, and a picture where the space says bytes and
+    operations."""
+    shown = figures.roofline(findings.reports)
+    picture = findings.picture(plots.roofline, shown) if shown else ""
+    return roofline_section(findings.reports, picture)
 
 
 def _explained(

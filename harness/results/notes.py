@@ -95,6 +95,7 @@ class Notes(TypedDict, total=False):
     data_seed: Whole  # the seed of the data on which an input's finals are measured
     exhausted: bool  # whether every legal configuration of the input was measured
     limits: dict[Line, Whole]  # the device's, which constraints and launches may name
+    same: tuple[Line, ...]  # constraints: values that are the same on all inputs
     launch_limits: dict[Line, Line]  # constraints of a device on launches, each in words
     reduced: Ablation  # the settings that the winner needs
     space_file: str  # the path of the space's file, as the command that tuned it named it

@@ -217,7 +217,7 @@ class Results:
     @cached_property
     def constraints(self) -> tuple[str, ...]:
         """The space's constraints, without those over device limits that are not known, and those
-        that the device puts on launches."""
+        that the device puts on launches or that keep values the same on all inputs."""
         inputs = self.rows.columns.inputs
         shown = (inputs.values[code] for code in np.unique(self.rows.of(inputs.codes)).tolist())
         known = {name for problem in shown for name in problem} | self.compatible.names
@@ -225,6 +225,7 @@ class Results:
         texts = (
             *self.campaign.constraints,
             *self._last_notes("launch_limits").get("launch_limits", {}),
+            *self._last_notes("same").get("same", ()),
         )
         return tuple(text for text in texts if Expression(text).names <= known)
 

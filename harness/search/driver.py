@@ -23,6 +23,7 @@ from opentuner.search.driver import SearchDriver
 from opentuner.search.objective import MinimizeTime
 from opentuner.search.plugin import FileDisplayPlugin
 
+from harness.core.observations import PEAK_FRACTION
 from harness.core.records import Config, Measurement, Outcome
 from harness.results import MeasurementRow
 from harness.search.manipulator import Cfg, SpaceManipulator
@@ -87,6 +88,7 @@ class Driver(SearchDriver):  # type: ignore[misc]
         self.taken = set(options.held_out)  # and those asked for; the others may be drawn
         self.pending: list[Request] = []
         self._search, self._stop_at = search, options.stop_at
+        self._peak_fraction = options.peak_fraction
         self._configurations: dict[str, Any] = {}
         self._results: dict[str, Any] = {}
         self._requests: dict[str, Request] = {}
@@ -142,11 +144,18 @@ class Driver(SearchDriver):  # type: ignore[misc]
             return EndReason.EXHAUSTED
         if self.tally.free_in_a_row >= MAX_FREE_IN_A_ROW:
             return EndReason.REFUSED
+        if self.has_reached_peak():
+            return EndReason.PEAK
         return EndReason.TECHNIQUE if self._has_ended else EndReason.LIMIT
 
     def is_time_up(self) -> bool:
         """Whether the time is up, so that no test may begin."""
         return self._stop_at is not None and time.monotonic() >= self._stop_at
+
+    def has_reached_peak(self) -> bool:
+        """Whether the best is as near to the device's peak as the space asks for."""
+        best, enough = self.tally.best, self._peak_fraction
+        return bool(best and enough and best.observed.get(PEAK_FRACTION, 0) >= enough)
 
     # -------------------------------------------------------------- methods for techniques
 
@@ -221,7 +230,7 @@ class Driver(SearchDriver):  # type: ignore[misc]
         configs = [request.configuration.config for request in self.pending]
         search.measurer.expect(search.space, [c for c in configs if c not in search.known])
         self.new_results = []
-        while self.pending and not self.is_time_up():
+        while self.pending and not (self.is_time_up() or self.has_reached_peak()):
             result = self._answer(self.pending.pop(0), best)
             best = result if result.was_new_best else best
             self.new_results.append(result)

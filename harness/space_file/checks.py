@@ -9,6 +9,7 @@ import keyword
 from collections.abc import Iterable, Mapping, Sequence
 
 from harness.constraints.expression import FUNCTIONS, WORDS
+from harness.core.errors import ExpressionError
 from harness.core.kernel_name import plain_name
 from harness.core.records import LIMIT_NAMES, Input
 from harness.core.text import counted, suggestion
@@ -35,6 +36,10 @@ def check_names(
         if reason is not None:
             document.fault((*location, "default"), reason)
     names = [*(p.name for _, p in placed), *features, *LIMIT_NAMES]
+    for index, name in enumerate(model.search.same_on_all_inputs):
+        if name not in (known := [p.name for _, p in placed]):
+            text = f"`{name}` is not a parameter; {suggestion(name, known)}"
+            document.fault(("search", "same_on_all_inputs", index), text)
     for location, expression in expressions:
         for name in sorted(expression.names.difference(names)):
             text = f"`{name}` in `{expression.text}` is not a parameter, feature or device limit; "
@@ -116,6 +121,30 @@ def _drawn_inputs(document: Document, model: Inputs) -> tuple[Input, ...]:
             text = f"no input was found in the ranges{where}; widen the ranges"
         document.fault(("inputs", "count"), text)
     return tuple(found)
+
+
+def check_work(
+    document: Document, model: SpaceFile | ProgramSpaceFile, inputs: Sequence[Input]
+) -> None:
+    """Check that the work can be computed on each input, of features alone, and is there where the
+    search needs it."""
+    work = model.work if isinstance(model, SpaceFile) else None
+    if work is None:
+        if model.search.stop_at is not None:
+            text = "needs `work: {bytes: .., flops: ..}` of a kernel, to be a fraction of the peak"
+            document.fault(("search", "stop_at"), text)
+        return
+    features = model.inputs.features
+    for kind, expression in work.expressions.items():
+        for name in sorted(expression.names.difference(features)):
+            text = f"`{name}` in `{expression.text}` is not a feature; {suggestion(name, features)}"
+            document.fault(("work", kind), text)
+    if not document.faults:
+        try:
+            for problem in inputs:
+                work.of(problem)
+        except ExpressionError as error:
+            document.fault(("work",), str(error))
 
 
 def _check_kinds(document: Document, name: str, inputs: Mapping[Input, int]) -> None:

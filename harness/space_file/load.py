@@ -47,6 +47,7 @@ def _load(document: Document, path: Path) -> Spec:
     inputs = checks.check_inputs(document, model.inputs)
     written = _written(model, placed)
     checks.check_names(document, model, placed, written)
+    checks.check_work(document, model, inputs)
     baselines = baselines_of(document, model.baselines, parameters, flags.levels)
     sizes = [(at, e) for at, e in written if at[0] == "launch"]
     if isinstance(model, ProgramSpaceFile):

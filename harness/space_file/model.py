@@ -6,6 +6,7 @@ files or expressions.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
@@ -22,8 +23,9 @@ from pydantic import (
 )
 
 from harness.constraints.expression import Expression
+from harness.core.errors import ExpressionError
 from harness.core.kernel_name import check_kernel_name
-from harness.core.records import Statistic
+from harness.core.records import Input, Statistic
 from harness.space_file.compiler import CompilersModel
 from harness.space_file.input_ranges import MOST_INPUTS, FeatureRange
 from harness.space_file.messages import StrictModel
@@ -206,6 +208,11 @@ class KernelVerify(Verify):
         "the same configuration without compiler flags; by default so for flags of a catalogue "
         "that change no values, and else `reference`",
     )
+    bits: Literal["default"] | None = Field(
+        default=None,
+        description="`default`: besides reference(), the output must equal that of the default "
+        "configuration bit for bit",
+    )
 
 
 class Measure(StrictModel):
@@ -283,6 +290,42 @@ class KernelMeasure(Measure):
     )
 
 
+class Work(StrictModel):
+    """What a run must move and calculate on an input, whatever the configuration: expressions over
+    features. harness shows what share of the device's peak a time is."""
+
+    bytes: Size | None = Field(
+        default=None, description="bytes that must be read from and written to memory"
+    )
+    flops: Size | None = Field(
+        default=None, description="float operations; a fused multiply-add is two"
+    )
+
+    @model_validator(mode="after")
+    def _one_at_least(self) -> Work:
+        if self.bytes is None and self.flops is None:
+            raise ValueError("needs `bytes: EXPRESSION`, `flops: EXPRESSION` or both")
+        return self
+
+    @property
+    def expressions(self) -> dict[str, Expression]:
+        """The expressions that are there, by what they count."""
+        return {kind: text for kind, text in self if text is not None}
+
+    def of(self, problem: Input) -> dict[str, float]:
+        """Return the amounts on an input, by what they count; raises ExpressionError."""
+        found = {}
+        for kind, expression in self.expressions.items():
+            amount = expression(problem)
+            if isinstance(amount, str) or not 0 < amount < math.inf:
+                raise ExpressionError(
+                    f"work.{kind}: `{expression.text}` is {amount} on ({problem}), expected a "
+                    "number above 0"
+                )
+            found[kind] = float(amount)
+        return found
+
+
 class Search(StrictModel):
     """The search of the space, unless the command line says otherwise."""
 
@@ -291,6 +334,18 @@ class Search(StrictModel):
     )
     test_limit: StrictInt = Field(
         default=100, ge=1, le=10**9, description="configurations measured per input at most"
+    )
+    same_on_all_inputs: list[Name] = Field(
+        default_factory=list,
+        description="parameters that have the same value on every input, such as those that change "
+        "the order of a sum: the value that suits all inputs best",
+    )
+    stop_at: Number | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="end the search of an input once its best time is this fraction of the "
+        "device's peak; needs `work`",
     )
 
 
@@ -329,6 +384,9 @@ class SpaceFile(AnySpaceFile):
     )
     launch: Launch = Field(description="sizes of the group and of the grid, or `host`")
     inputs: Inputs = Field(description="the problems that the kernel is run on")
+    work: Work | None = Field(
+        default=None, description="what a run must move and calculate, for the roofline"
+    )
     verify: KernelVerify = Field(default_factory=KernelVerify, description="when a result is right")
     measure: KernelMeasure = Field(default_factory=KernelMeasure, description="how long to time")
 

@@ -23,7 +23,7 @@ from harness.space_file.baselines import Baseline
 from harness.space_file.compiler import CompilersModel
 from harness.space_file.document import located
 from harness.space_file.flags import Notice, SelectedFlags
-from harness.space_file.model import LaunchPlan, Measure, Search, Verify
+from harness.space_file.model import LaunchPlan, Measure, Search, Verify, Work
 from harness.space_file.parameters import Parameter
 from harness.space_file.program import ProgramPlan
 
@@ -62,6 +62,7 @@ class Spec:
     verify: Verify = field(default_factory=Verify)
     measure: Measure = field(default_factory=Measure)
     search: Search = field(default_factory=Search)
+    work: Work | None = None
     host_text: str = field(default="", repr=False)
     program: ProgramPlan | None = None
     compilers: CompilersModel = field(default_factory=CompilersModel)
@@ -115,15 +116,22 @@ class Spec:
     def is_bit_exact(self, compiler: str | None) -> bool:
         """Whether a kernel's output must be bit for bit the output without this compiler's flags:
         the space says so, or it names flags of a catalogue that change no values."""
+        if self.must_be_bit_exact:
+            return True
         if self.program is not None or self._against == "reference":
             return False
         selected = self.selected_flags.get(compiler or "")
-        return self.must_be_bit_exact or (selected is not None and not selected.changes_values)
+        return selected is not None and not selected.changes_values
 
     @property
     def must_be_bit_exact(self) -> bool:
         """Whether the space itself demands bit-exact results."""
-        return self._against == "baseline" and self.program is None
+        return self.program is None and (self._against == "baseline" or self.needs_default_bits)
+
+    @property
+    def needs_default_bits(self) -> bool:
+        """Whether a kernel's output must be the default's bit for bit."""
+        return getattr(self.verify, "bits", None) == "default"
 
     @property
     def _against(self) -> object:
@@ -168,8 +176,10 @@ class Spec:
         parts += [file.mark for file in self.flag_files]
         parts += self.program.sha256_parts() if self.program is not None else []
         # Left out where it is not set, so that older spaces keep their measurements.
-        unsaid = {"against"} if self._against is None else None
+        unsaid = {key for key in ("against", "bits") if getattr(self.verify, key, None) is None}
         parts.append(self.verify.model_dump_json(exclude=unsaid))
+        if self.needs_default_bits:
+            parts += [json.dumps([p.name, p.default]) for p in self.parameters]
         if any(map(self.is_bit_exact, self.selected_flags)):
             parts.append("bit for bit")
         return _sha256(parts)

@@ -15,12 +15,12 @@ from harness.measure.measurer import Measurer
 from harness.results import Store
 from harness.results.ablation import Ablation
 from harness.results.campaigns import campaigns
-from harness.results.notes import limit_notes
+from harness.results.notes import Notes, limit_notes
 from harness.results.provenance import KernelVersion, kernel_versions
 from harness.results.read import with_known_values
 from harness.search import EndReason, Progress, Searched
 from harness.tuning.ablation_stage import ablate_winners
-from harness.tuning.crossing import cross_measure, measure_candidates
+from harness.tuning.crossing import choose_same, cross_measure, measure_candidates
 from harness.tuning.devices import DevicePool
 from harness.tuning.finals import final_reports
 from harness.tuning.searching import Searching
@@ -180,6 +180,7 @@ class Campaign(State):
             self._searching.run()
         else:
             self.validation = UniformSampling(self).run(self.plan.target)
+        choose_same(self)
         self._note_limits()
         cross_measure(self, winners=stages.cross)
         if stages.cross:
@@ -197,11 +198,11 @@ class Campaign(State):
         return unmeasured | self.left_out
 
     def _note_limits(self) -> None:
-        """Store the device's limits with the runs, since generated code may need them."""
+        """Store what generated code needs with the runs: the device's limits, and constraints."""
         limits, note = self.measurer.limits, self.store.note_run
-        if limits is not None:
-            notes = limit_notes(self.spec, limits)
-            self.store.transact(lambda: [note(run_id, notes) for run_id in self.runs.values()])
+        notes = limit_notes(self.spec, limits) if limits is not None else Notes()
+        notes["same"] = tuple(expression.text for expression in self.same)
+        self.store.transact(lambda: [note(run_id, notes) for run_id in self.runs.values()])
 
     # ------------------------------------------------------------ results
 

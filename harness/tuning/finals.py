@@ -36,7 +36,11 @@ FINAL_OCCASIONS = 6
 
 def final_seeds(state: State, problem: Input) -> tuple[int, ...]:
     """Return the seed of the data on each occasion of an input's finals."""
-    seed = state.data_seed(problem)
+    return seeds_of(state.data_seed(problem))
+
+
+def seeds_of(seed: int) -> tuple[int, ...]:
+    """Return the seed of the data on each occasion of finals, from the first one."""
     return (seed,) * (FINAL_OCCASIONS // 2) + (seed + DATA_SETS,) * (FINAL_OCCASIONS // 2)
 
 
@@ -98,7 +102,7 @@ def _final(state: State, problem: Input, count: int | None, single: Config | Non
 
 def _finalists(state: State, problem: Input, space: Space, count: int | None) -> list[Config]:
     """Return the configurations to measure again, and the default where it worked."""
-    measured = state.measured(problem)
+    measured = state.eligible(problem)
     candidates = state.interleaved(problem, CANDIDATE)
     last = candidates[-1] if candidates else ()
     finalists = choose_finalists(measured, space.default, count, last)
@@ -154,6 +158,8 @@ def _may_win(state: State, problem: Input, config: Config) -> bool:
     It may not where the search would have given it up.
     """
     measured, best = state.measured(problem).get(config), state.best(problem)
+    if not state.is_same(config):
+        return False
     if measured is None or measured.timing is None or best is None:
         return True
     return min(measured.timing.samples_s) <= state.spec.measure.give_up_at * best.time_s

@@ -12,6 +12,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from harness.analysis.inputs import fastest
+from harness.constraints.expression import Expression
 from harness.core.arrays import Flags
 from harness.core.errors import HostModuleError
 from harness.core.machine import notes
@@ -94,6 +95,7 @@ class State:
         self.number = store.choose_campaign(plan.spec, self.measurer.environment, plan.fresh)
         self.runs: dict[Input, int] = {}
         self.left_out: dict[Input, str] = {}  # inputs that could not be measured, and why
+        self.same: Sequence[Expression] = ()  # constraints: values that are the same on all inputs
         self.stages: dict[str, str] = {}  # the stages after the search, and what each skipped
         self.replayed = 0  # tests that the database answered
         self.crossed: set[tuple[Input, Config]] = set()  # measured by this command for other inputs
@@ -273,10 +275,21 @@ class State:
             return self._stored(problem)
         return {config: stored.measurement for config, stored in self.known(problem).items()}
 
+    def eligible(self, problem: Input) -> Measured:
+        """Return the measurements of the configurations that may win, and of the default."""
+        measured, default = self.measured(problem), self.space(problem).default
+        if not self.same:
+            return measured
+        return {c: m for c, m in measured.items() if c == default or self.is_same(c)}
+
+    def is_same(self, config: Config) -> bool:
+        """Whether a configuration has the values that are the same on all inputs."""
+        return all(expression.allows(config) for expression in self.same)
+
     def best(self, problem: Input) -> Measurement | None:
-        """Return the fastest measurement; None where nothing worked."""
-        if problem in self._known:
-            return fastest(self.measured(problem).values())
+        """Return the fastest measurement that may win; None where nothing worked."""
+        if problem in self._known or self.same:
+            return fastest(m for c, m in self.measured(problem).items() if self.is_same(c))
         return self._stored(problem).fastest
 
     # ---------------------------------------------------------- inputs left out

@@ -122,6 +122,7 @@ class UniformSampling:
             counts_all=True,
             salt=f":{role.value}",
             held_out=held_out,
+            peak_fraction=None,
         )
         plan = state.run_plan(problem)
         technique = f"{plan.technique} ({role.value})"

@@ -12,6 +12,7 @@ import pytest
 from harness.analysis.coverage import input_reports, reservations
 from harness.analysis.explain import explain, samples
 from harness.analysis.sensors import clock_lines, clock_range, input_energies, throttled_lines
+from harness.api.describing import describe_results
 from harness.api.options import AnalyseOptions
 from harness.commands.analyse import main
 from harness.commands.analyse.tree import print_tree
@@ -21,7 +22,7 @@ from harness.core.records import Config, Input, Measurement
 from harness.core.text import format_energy
 from harness.dispatch.candidates import matrix_of
 from harness.display.formats import make_console
-from harness.display.sections import energy_section
+from harness.display.sections import energy_section, front_section
 from harness.models.starchart import TreeTarget, importance
 from harness.report.findings import Findings
 from harness.report.page import facts_of
@@ -86,6 +87,36 @@ def test_an_input_has_the_energy_of_the_default_of_the_best_and_the_least(result
         assert one.slowdown == pytest.approx(1)
 
 
+def test_the_front_has_what_none_beats_in_time_and_energy(results: Results) -> None:
+    first, *_ = input_energies(results, input_reports(results))
+    times_s = [1e-5 * 8 * (1 + 16 / 256)]  # TILE=2 is as fast, and takes half of the power
+    assert [m.time_s for m in first.front] == pytest.approx(times_s)
+    assert first.front[0].config == Config({"BLOCK": 16, "TILE": 2})
+
+
+def test_the_front_goes_from_the_fastest_to_the_least_energy(tmp_path: Path) -> None:
+    class Trading(PoweredMeasurer):
+        def measure(self, *asked: Any) -> Any:
+            found = super().measure(*asked)
+            energy_j = {16: 4.0, 32: 2.0, 64: 3.0, 256: 1.0}[found.config["BLOCK"]]
+            return dataclasses.replace(
+                found, observed={"energy_j": energy_j * found.config["TILE"]}
+            )
+
+    findings = Findings(results_of(tmp_path, SPACE, Trading(time_s)))
+    rows = front_section(findings.energies, findings.default).table.rows
+    assert [row[:2] for row in rows[:3]] == [("n=8", f"BLOCK={block}") for block in (16, 32)] + [
+        ("n=8", "default")
+    ]
+    assert [row[4:] for row in rows[:3]] == [
+        ("1.00x", "1.00x"), ("1.06x", "0.50x"), ("1.88x", "0.25x")
+    ]  # fmt: skip
+    assert len(rows) == 12
+    (first, *_) = describe_results(findings).inputs
+    front = [(one.config["BLOCK"], one.energy_j) for one in first.time_against_energy]
+    assert front == [(16, 4.0), (32, 2.0), (256, 1.0)]
+
+
 def test_energy_that_is_not_known_of_the_default_is_a_dash(results: Results) -> None:
     (first, *_) = input_energies(results, input_reports(results))
     unknown = dataclasses.replace(first, default=None, best=None)
@@ -143,7 +174,7 @@ def test_without_sensors_nothing_is_said(tmp_path: Path, monkeypatch: pytest.Mon
     findings = Findings(plain)
     assert (findings.energies, findings.power) == ([], None)
     anchors = {section.anchor for section in sections(findings) if section}
-    assert anchors.isdisjoint({"energy", "importance-power", "tree-power"})
+    assert anchors.isdisjoint({"energy", "front", "importance-power", "tree-power"})
 
 
 # ---------- clocks

@@ -19,7 +19,7 @@ from harness.commands.tune import main as tune
 from harness.compare.reading import read_kernel_results
 from harness.results import FINAL
 from tests.helpers.compared import ENVIRONMENT, SPACE, Device, run, tuned
-from tests.helpers.pages import blocks, read_page
+from tests.helpers.pages import ROOT
 from tests.helpers.replays import make_spec
 from tests.helpers.results_examples import begin_search, make_plan, opened, tamper
 
@@ -303,8 +303,10 @@ def test_nothing_in_common_is_no_comparison(base: str, tmp_path: Path, capsys: C
 
 
 def test_the_examples_for_ci_are_yaml_and_name_options_that_there_are(capsys: Capture) -> None:
-    pipelines = blocks(read_page("docs/tutorial/ci.md"), "yaml")
-    github, gitlab = (yaml.safe_load(block.text) for block in pipelines)
+    folder = ROOT / "examples" / "ci"
+    github, gitlab = (
+        yaml.safe_load((folder / name).read_text()) for name in ("github.yml", "gitlab.yml")
+    )
     steps = [step.get("run", "") for step in github["jobs"]["performance"]["steps"]]
     uploaded = [s["with"]["path"] for s in github["jobs"]["performance"]["steps"] if "with" in s]
     kept = gitlab["performance"]["artifacts"]["paths"]

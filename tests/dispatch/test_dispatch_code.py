@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 import random
 import re
@@ -16,18 +15,16 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, Phase, example, given, settings
-from hypothesis import strategies as st
 
 from harness.core.errors import ExpressionError, UsageError
-from harness.core.records import Config, Environment, Value
+from harness.core.records import Config, Environment
 from harness.dispatch.c_code import c_header
 from harness.dispatch.choice import Choice, DispatchProgram, Leaf, Split
 from harness.dispatch.dispatcher import Dispatcher
 from harness.dispatch.features import Feature, Type, features_of, member, variable
 from harness.dispatch.guards import Translator, check_exact
 from harness.dispatch.package import files_of
-from harness.models.columns import Column, ColumnKind, LinearTerm, TunedRange
+from harness.models.columns import Column, ColumnKind, TunedRange
 from harness.space_file import LaunchPlan
 from tests.helpers.dispatch_examples import (
     COLUMNS,
@@ -35,95 +32,19 @@ from tests.helpers.dispatch_examples import (
     PROVENANCE,
     SHAPES,
     STRICT,
-    applying,
-    c_arguments,
-    column_number,
-    compiled,
     dispatcher_of,
     drawn_input,
     drawn_program,
     imported,
-    listed,
     mvmul_features,
     mvmul_program,
     python_of,
-    selected,
-    top_of,
     write_all,
 )
 
 ROOT = Path(__file__).parents[2]
 
 NASTY = 'a */ b /* c """ d \\ e ??/ f\n#error g \u202e \u00e9 {{ h }} % " \'\\'
-
-
-@settings(
-    max_examples=1,
-    deadline=None,
-    # Each example is compiled: there is no time to make one smaller.
-    phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
-@example(number=2221176272)  # a logarithm of a size below 0, which once never ended in C
-@given(number=st.integers(0, 2**32))
-def test_written_code_agrees_with_its_program_on_and_beside_thresholds(
-    number: int, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    rng = random.Random(number)
-    inputs = [drawn_input(rng) for _ in range(60)]
-    written = {
-        f"p{i}": dispatcher_of(drawn_program(rng, inputs, *shape), f"p{i}")
-        for i, shape in enumerate(SHAPES)
-    }
-    folder = tmp_path_factory.mktemp("written")
-    library = compiled(folder, {name: c_header(d) for name, d in written.items()})
-    for name, dispatcher in written.items():
-        program, module = dispatcher.program, python_of(dispatcher)
-        for values in inputs:
-            c_values = c_arguments(dispatcher, values)
-            wanted, among = selected(program, values), applying(program, values)
-            found = getattr(library, f"select_{name}")(*c_values)
-            assert found == (-1 if wanted is None else wanted), (name, values)
-            if wanted is None:
-                with pytest.raises(LookupError):
-                    module.select(**values)
-            else:
-                assert module.select_index(**values) == wanted
-                assert module.select(**values) == dict(program.portfolio[wanted])
-            if not program.choice.predicts_times:
-                with pytest.raises(ValueError, match="predicts no times"):
-                    module.select_top(3, **values)
-                continue
-            worth = listed(program, values, 3, among)
-            assert top_of(library, dispatcher, values) == worth
-            assert wanted is None or list(module.select_top(3, **values)) == worth
-            assert worth[:1] == [wanted] * (wanted is not None), "the first is what is selected"
-            assert getattr(library, f"top_{name}")(None, -2, *c_values) == 0, "writes nothing"
-            assert wanted is None or module.select_top(-2, **values) == ()
-
-
-def test_logarithms_have_the_same_bits_in_each_language(tmp_path: Path) -> None:
-    """A threshold at the number of an input, and the double below it."""
-    terms = (LinearTerm("m", -0.1), LinearTerm("m", 0.7, is_log=True))
-    column = Column(ColumnKind.LINEAR, ("m",), constant=0.3, terms=terms)
-    written, inputs = {}, {}
-    for m in (3, 7, 1000, 4321):
-        values: Mapping[str, Value] = {"m": m, "n": 9, "s": 0.5, "t": "half"}
-        number = column_number(column, values)
-        assert number == pytest.approx(0.3 - 0.1 * m + 0.7 * math.log2(m), rel=1e-7)
-        for side, threshold in enumerate((number, math.nextafter(number, -math.inf))):
-            tree = Choice.of_trees([Split(0, threshold, Leaf((0.0, 1.0)), Leaf((1.0, 0.0)))], False)
-            tuned = (TunedRange("m", 2, 4500), TunedRange("t", words=("half", "float")))
-            configs = (Config({"A": 1}), Config({"A": 2}))
-            program = DispatchProgram((column,), tuned, configs, tree, ((), ()))
-            name = f"at_{m}_{side}"
-            written[name] = dispatcher_of(program, name)
-            inputs[name] = values, side
-    library = compiled(tmp_path, {name: c_header(d) for name, d in written.items()})
-    for name, (values, side) in inputs.items():
-        c_values = c_arguments(written[name], values)
-        assert getattr(library, f"select_{name}")(*c_values) == side
-        assert python_of(written[name]).select_index(**values) == side
 
 
 # --------------------------------------------------------------------------- texts from elsewhere
@@ -158,21 +79,6 @@ def test_texts_from_elsewhere_stay_in_their_comments_and_literals(tmp_path: Path
         assert said.decode() == f"1 1 {NASTY}"
 
 
-def test_header_compiles_as_cpp_11(tmp_path: Path) -> None:
-    rng = random.Random(5)
-    inputs = [drawn_input(rng) for _ in range(20)]
-    includes = []
-    for number, shape in enumerate(SHAPES):
-        name = f"p{number}"
-        dispatcher = dispatcher_of(drawn_program(rng, inputs, *shape), name)
-        (tmp_path / f"{name}.h").write_text(c_header(dispatcher))
-        includes.append(f'#include "{name}.h"\n')
-    (tmp_path / "all.cpp").write_text("".join(includes))
-    command = ["c++", "-std=c++11", *STRICT, "-fsyntax-only", "all.cpp"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
 # ------------------------------------------------------------------------------------------ guards
 
 
@@ -205,42 +111,6 @@ def test_guard_that_cannot_be_exact_is_refused_with_its_reason(guard: str, reaso
 def test_guard_with_an_unknown_name_is_refused() -> None:
     with pytest.raises(ExpressionError, match="names k, which is not a feature or a parame"):
         scope().condition("k < m")
-
-
-UNDEFINED = (
-    "m / (n - 5) < 1",
-    "m // (n - 5) > -9 or n == 5",
-    "m % (n - 5) == 0",
-    "ceil_div(m, n - 5) != 3",
-    "not m % (n - 5)",
-    "m % (n - 5)",
-    "min(m / (n - 5), 2) < 3",
-    "max(3, m // (n - 5), m) >= 3",
-    "not sqrt(m - 4) < A",
-    "ceil(m / (n - 5)) - floor(m * 0.3) < 5",
-    "abs(m // (n - 5)) >= 0 if n > 2 else m % n",
-)
-
-
-def test_a_number_without_a_value_is_none_in_each_language(tmp_path: Path) -> None:
-    """A division by zero, and the root of a negative number."""
-    choice = Choice.in_order(len(UNDEFINED))
-    configs = tuple(Config({"A": 2, "B": k}) for k in range(len(UNDEFINED)))
-    tuned = (TunedRange("m", 0, 9),)
-    program = DispatchProgram((), tuned, configs, choice, tuple((g,) for g in UNDEFINED))
-    written = dispatcher_of(program, "p")
-    library = compiled(tmp_path, {"p": c_header(written)})
-    module = python_of(written)
-    for m, n in itertools.product(range(-2, 9), range(8)):
-        values = {"m": m, "n": n, "s": 0.5, "t": "half"}
-        wanted = applying(program, values)
-        arguments = c_arguments(written, values)
-        for index, guard in enumerate(UNDEFINED):
-            found = library.applies_p(index, *arguments)
-            assert bool(found) == module.applies(index, **values) == (index in wanted), (
-                guard,
-                values,
-            )
 
 
 def of_mvmul(program: DispatchProgram | None = None, plan: LaunchPlan | None = None) -> Dispatcher:

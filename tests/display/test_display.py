@@ -25,7 +25,7 @@ from harness.display.formats import (
     format_timing,
     make_console,
 )
-from harness.display.inputs import InputsTable, baselines_rows, print_inputs
+from harness.display.inputs import InputsTable, baselines_rows, health_line, print_inputs
 from harness.display.progress import ProgressDisplay
 from harness.display.text import make_table
 from harness.results import RunPlan
@@ -138,6 +138,25 @@ def test_shared_measurements_are_counted() -> None:
     text = " ".join(printed(report(shared=1)).split())
     assert "Shared: 1 configuration with the machine code of another." in text
     assert "hared" not in printed(report())
+
+
+def test_a_line_says_how_healthy_the_winner_is() -> None:
+    spills = dataclasses.replace(ok(BEST, 1e-3), observed={"spill_bytes": 192.0})
+    outcomes = {Outcome.OK: 92, Outcome.TIMEOUT: 4}
+    healthy = dataclasses.replace(report(outcomes=outcomes), worst=23.04)
+    sick = dataclasses.replace(healthy, best=spills, worst=1.5)
+    assert health_line([healthy]) == "Winner: 23x between worst and best; 4 of 96 failed."
+    assert health_line([sick]) == (
+        "Winner: spills 48 registers and is still the fastest; 1.5x between worst and best; "
+        "4 of 96 failed."
+    )
+    both = health_line([sick, healthy])
+    assert both == (
+        "Winners: 1 of 2 spill up to 48 registers and are still the fastest; up to 23x between "
+        "worst and best; 8 of 192 failed."
+    )
+    assert both in " ".join(printed(sick, healthy).split())
+    assert not health_line([report()]), "nothing is known of other configurations"
 
 
 def test_an_input_on_which_nothing_worked_says_so() -> None:

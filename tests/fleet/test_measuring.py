@@ -95,7 +95,7 @@ def remote(faults: Spec, scheduler: str) -> Iterator[Measurer]:
         ("build_error", Outcome.BUILD_FAILED, "faults.cl"),
     ],
 )
-def test_a_worker_measures_as_this_machine_does(
+def test_worker_measures_alike(
     faults: Spec, remote: Measurer, name: str, outcome: Outcome, message: str
 ) -> None:
     space = space_of(faults, remote)
@@ -305,9 +305,7 @@ def test_a_worker_that_is_frozen_is_lost_and_used_again_when_it_goes_on(
 
 
 @pytest.mark.slow
-def test_a_tuning_ends_though_a_worker_is_killed_and_goes_on_after_its_driver_was(
-    tmp_path: Path,
-) -> None:
+def test_tuning_survives_a_killed_worker_and_a_killed_driver(tmp_path: Path) -> None:
     with (
         local_workers(0) as local,
         worker_process(local.scheduler_address, "0:0", tmp_path) as first,

@@ -357,9 +357,9 @@ def product(queue: Any, kernel: Any, m: int, n: int) -> np.ndarray[Any, Any]:
     return found
 
 
-def compiled(folder: Path, headers: Mapping[str, str], options: Sequence[str] = STRICT) -> Any:
+def compiled(folder: Path, headers: Mapping[str, str], compiler: Sequence[str]) -> Any:
     """A library with the functions of the headers' dispatchers, over FEATURES, by ctypes."""
-    lines = []
+    lines = ["#ifdef __cplusplus", 'extern "C" {', "#endif"]
     for name, text in headers.items():
         (folder / f"{name}.h").write_text(text)
         given = f"int64_t m, int64_t n, double s, enum {name}_t t"
@@ -373,9 +373,10 @@ def compiled(folder: Path, headers: Mapping[str, str], options: Sequence[str] = 
             f"int applies_{name}(int index, {given}) "
             f"{{ return {name}_applies(index, m, n, s, t); }}",
         ]
+    lines += ["#ifdef __cplusplus", "}", "#endif"]
     (folder / "all.c").write_text("\n".join(lines) + "\n")
     library = folder / "all.so"
-    command = ["cc", "-std=c99", *options, "-shared", "-fPIC", "all.c", "-o", str(library), "-lm"]
+    command = [*compiler, *STRICT, "-shared", "-fPIC", "all.c", "-o", str(library), "-lm"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     loaded = ctypes.CDLL(str(library))
@@ -395,11 +396,14 @@ def _has_top(name: str, header: str) -> bool:
     return f"{name}_select_top(" in header
 
 
-def top_of(library: Any, dispatcher: Dispatcher, values: Mapping[str, Value]) -> list[int]:
-    """What the header lists, of up to three."""
-    found = (ctypes.c_int * 3)()
-    count = getattr(library, f"top_{dispatcher.name}")(found, 3, *c_arguments(dispatcher, values))
-    return found[:count]
+def top_of(
+    library: Any, dispatcher: Dispatcher, values: Mapping[str, Value], most: int
+) -> list[int]:
+    """What the header lists, of up to so many."""
+    found = (ctypes.c_int * most)() if most > 0 else None
+    top = getattr(library, f"top_{dispatcher.name}")
+    count = top(found, most, *c_arguments(dispatcher, values))
+    return list(found[:count]) if found else []
 
 
 def c_arguments(dispatcher: Dispatcher, given: Mapping[str, Value]) -> tuple[Any, ...]:

@@ -102,7 +102,7 @@ def test_builds_overlap_measurements_but_where_they_share_its_core(
 
 
 @pytest.mark.parametrize(
-    ("limit", "spare"), [(None, 15), ("max 100000", 15), ("400000 100000", 3), ("150000 100000", 0)]
+    ("limit", "spare"), [(None, 15), ("max 9", 15), ("40 10", 3), ("15 10", 0)]
 )
 def test_builds_leave_a_core_to_the_device_of_those_that_a_container_gets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str | None, spare: int
@@ -122,9 +122,7 @@ def test_configuration_is_compiled_once_for_all_inputs(fake_here: OpenFake, tmp_
     assert happened.count("compile") == 1
 
 
-def test_failed_build_is_not_tried_again_in_the_same_run(
-    fake_here: OpenFake, tmp_path: Path
-) -> None:
+def test_failed_build_is_not_repeated_in_a_run(fake_here: OpenFake, tmp_path: Path) -> None:
     measurer, space = fake_here(write_fake(tmp_path, "V\nkernel twice\n#error it is broken"))
     found = []
     for given in (FOUR, FIVE):
@@ -145,9 +143,7 @@ def test_right_kernel_is_not_blamed_for_a_process_that_others_spoilt(fake: OpenF
 
 @pytest.mark.usefixtures("fake_processes")
 def test_device_that_cannot_be_opened_is_unavailable(fake_spec: Spec) -> None:
-    with pytest.raises(
-        BackendUnavailable, match=r"opens the opencl device died of SIGABRT.*clinfo"
-    ):
+    with pytest.raises(BackendUnavailable, match=r"the opencl device died of SIGABRT.*clinfo"):
         KernelMeasurer(fake_spec, _Aborting("opencl", "opencl", "a fake"))
 
 
@@ -177,7 +173,7 @@ def test_compiler_that_dies_is_a_failed_build(fake_spec: Spec) -> None:
 PROGRAM = Program("int a;", ("-O3",), ("/include",), ("int b;",))
 KEY = PROGRAM.key("compiler 1")
 BUILD = Build(
-    KEY, "-O3", "compiler 1", 0.5, "ab" * 32, registers=32, shared_bytes=0, log="w\u00e4rning\n"
+    KEY, "-O3", "compiler 1", 0.5, "ab" * 32, registers=32, shared_bytes=0, log="\u00e4\n"
 )
 BINARY = Binary(BUILD, b"\n\x00binary\nwith lines\n" + bytes(range(256)))
 
@@ -201,9 +197,7 @@ def test_what_was_put_is_found_and_marked_as_cached(cache: BuildCache, data: byt
     assert found.build == dataclasses.replace(BUILD, cached=True)
 
 
-def test_entry_counts_while_the_files_that_the_compiler_read_are_the_same(
-    cache: BuildCache, tmp_path: Path
-) -> None:
+def test_entry_counts_while_what_it_read_is_the_same(cache: BuildCache, tmp_path: Path) -> None:
     header = tmp_path / "a header.h"
     header.write_text("int b;")
     cache.put(Binary(BUILD, b"x", digests([str(header)])))
@@ -229,7 +223,7 @@ def test_entry_cut_short_or_changed_anywhere_is_no_entry(cache: BuildCache, tmp_
 
 
 @pytest.mark.parametrize("record", [b"{", b"[]", b"3", b"\xff"])
-def test_entry_with_a_right_digest_and_no_build_or_another_one_is_no_entry(
+def test_entry_with_a_right_digest_and_no_build_is_no_entry(
     cache: BuildCache, tmp_path: Path, record: bytes
 ) -> None:
     cache.put(BINARY)
@@ -243,8 +237,7 @@ def test_entry_with_a_right_digest_and_no_build_or_another_one_is_no_entry(
 
 
 @pytest.mark.parametrize(
-    "change",
-    [{"text": "int c;"}, {"options": ("-O2",)}, {"options": ()}, {"includes": ("int d;",)}],
+    "change", [{"text": "c"}, {"options": ("-O2",)}, {"options": ()}, {"includes": ("d",)}]
 )
 def test_key_changes_with_what_decides_the_build(change: dict[str, object]) -> None:
     changed = dataclasses.replace(PROGRAM, **change)  # type: ignore[arg-type]
@@ -291,9 +284,7 @@ def test_the_binaries_unused_longest_are_removed_first(cache: BuildCache, tmp_pa
     assert [cache.get(key) is not None for key in keys] == [True, False, False, True]
 
 
-def test_cache_lies_below_the_requested_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cache_lies_in_the_asked_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "asked"))
     BuildCache().put(BINARY)
     assert entry(tmp_path / "asked" / "builds").is_file()

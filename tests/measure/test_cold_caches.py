@@ -46,7 +46,7 @@ def spec_of(folder: Path, measure: str) -> Spec:
         ("{cache: warm}", AMD, WARM),
     ],
 )
-def test_gpus_are_cold_and_cpus_warm_unless_the_space_says(
+def test_gpus_are_cold_and_cpus_warm(
     tmp_path: Path, measure: str, device: DeviceName | None, cache: str
 ) -> None:
     assert with_cache(spec_of(tmp_path, measure), backend_of(device)).cache == cache
@@ -86,9 +86,7 @@ def runs_noted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
     return sizes
 
 
-def test_cold_caches_are_written_over_before_every_run(
-    twice: Binary, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_caches_are_emptied_before_runs(twice: Binary, monkeypatch: pytest.MonkeyPatch) -> None:
     cache_bytes = 1 << 20  # a server has hundreds of MiB, which take seconds
     monkeypatch.setattr(opencl_device, "last_cache_bytes", lambda *_: cache_bytes)
     sizes = runs_noted(monkeypatch)
@@ -104,9 +102,7 @@ def test_cold_caches_are_written_over_before_every_run(
 
 
 @pytest.mark.gpu
-def test_a_gpus_cold_caches_are_emptied_right_before_a_run(
-    stub: StubDriver, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gpus_caches_are_emptied_first(stub: StubDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_STUB_KERNEL_NS", "1500")
     before = stub.allocated_bytes
     device = CudaDevice(COLD)
@@ -136,9 +132,7 @@ def test_a_gpus_cold_caches_are_emptied_right_before_a_run(
     assert stub.allocated_bytes - before == 2 * L2_BYTES
 
 
-def test_no_room_to_empty_the_caches_is_found_before_anything_runs(
-    stub: StubDriver, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_room_for_it_is_found_first(stub: StubDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     device = CudaDevice(COLD)
     monkeypatch.setenv("CUDA_STUB_FAIL", "cuMemAlloc@2+:2")
     with pytest.raises(LaunchFailed, match=r"to empty the caches with: .*out of memory"):

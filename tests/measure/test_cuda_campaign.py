@@ -16,10 +16,10 @@ from harness.measure.choose import open_measurer
 from harness.measure.devices import choose, choose_one
 from harness.measure.kernels.device_process import DeviceWorker
 from harness.measure.kernels.measurer import KernelMeasurer
+from harness.measure.trial.occasions import new_seed
 from harness.results.view import read_results, the_one
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
-from tests.helpers.compilers import needs_nvrtc
 from tests.helpers.stub_driver import PYCUDA, StubDriver
 from tests.helpers.stub_nvml import Script
 
@@ -50,9 +50,7 @@ def test_small_campaign_measures_every_configuration(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("kernels_here")
-def test_two_gpus_share_the_inputs(
-    stub: StubDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_gpus_share(stub: StubDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_STUB_DEVICES", "2")
     monkeypatch.setenv("CUDA_STUB_UUIDS", "ab,cd")
     database = tmp_path / "results.db"
@@ -62,19 +60,6 @@ def test_two_gpus_share_the_inputs(
     uuids = {run.notes["facts"][DEVICE_UUID].split("-")[1] for run in results.runs}
     assert uuids == {"abababab", "cdcdcdcd"}
     assert {row.measurement.outcome for row in results.rows} == {Outcome.OK}
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("kernels_here")
-@needs_nvrtc
-def test_the_compiler_that_a_space_names_is_used_and_printed(
-    stub: StubDriver, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    text = MVMUL.read_text().replace("../kernels", str(MVMUL.parent.parent / "kernels"))
-    (tmp_path / "named.yaml").write_text(f"{text}\ncompiler: {{cuda: nvrtc}}\n")
-    options = ["--backend", "cuda", "--test-limit", "2", "--database", str(tmp_path / "results.db")]
-    assert tune.main([str(tmp_path / "named.yaml"), *QUICK, *options]) == 0
-    assert "NVRTC compiles: the space says so" in " ".join(capfd.readouterr().out.split())
 
 
 def measured(failing: str, once: Path, monkeypatch: pytest.MonkeyPatch) -> list[Measurement]:
@@ -179,3 +164,21 @@ def test_named_gpu_is_opened_and_others_that_use_it_are_noted(
     assert facts.environment.notes[DEVICE_UUID] == "GPU-abababab-abab-abab-abab-ababababab01"
     assert facts.environment.notes[OTHER_PROCESSES] == "trainer (process 4711, 1.0 GiB)"
     assert "disturb its times: trainer (process 4711, 1.0 GiB)" in facts.notices[0]
+
+
+ZOO = Path(__file__).parents[1] / "data/zoo/cuda.yaml"
+GIVEN = Input({"n": 256, "k": 2048})
+
+
+@pytest.mark.slow
+def test_device_that_holds_one_set_of_data_gets_the_other_between_launches_and_says_so(
+    stub: StubDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_STUB_MEMORY", str(6 << 20))  # a set and its zones have 4 MiB
+    spec = load_spec(ZOO)
+    with contextlib.closing(KernelMeasurer(spec, choose("cuda"))) as measurer:
+        space = ConstrainedSpace.of(spec, GIVEN, measurer.limits, "nvcc")
+        configs = [Config({"CHEAT": 4}), space.default]  # the first is honest three times
+        cheat, honest = measurer.measure_interleaved(space, GIVEN, configs, 20, (new_seed(),) * 2)
+        assert (cheat.outcome, honest.outcome) == (Outcome.WRONG_RESULT, Outcome.OK)
+        assert [text for text in measurer.notices if "does not hold 2 sets" in text]

@@ -36,16 +36,11 @@ def ok(a: int, b: int = 0, read: tuple[str, ...] | None = (), **changes: Any) ->
     return dataclasses.replace(found, **changes)
 
 
-def found_for(
-    measured: Measurement,
-    asked: Config,
-    built: Build | None = None,
-    launches: tuple[Launch, ...] = LAUNCH,
-) -> Measurement | None:
+def found_for(measured: Measurement, asked: Config, **own: Any) -> Measurement | None:
     """What one measurement is to a configuration."""
     equal = EqualCode()
     equal.add(measured, LAUNCH)
-    return equal.find(asked, built or build(), launches)
+    return equal.find(asked, own.get("built", build()), own.get("launches", LAUNCH))
 
 
 # ----------------------------------------------------------------------- what is the same
@@ -53,7 +48,7 @@ def found_for(
 
 def test_equal_code_that_is_launched_alike_shares_the_samples_and_names_their_origin() -> None:
     own = build(key="1" * 64)
-    found = found_for(ok(1, observed={"occupancy": 0.5}), config(2), own)
+    found = found_for(ok(1, observed={"occupancy": 0.5}), config(2), built=own)
     assert (found.config, found.build, found.wall_s) == (config(2), own, 0.0)
     assert found.shared_with == config(1).digest
     assert found.timing == ok(1).timing
@@ -95,9 +90,7 @@ def test_measurements_are_found_by_whatever_the_host_module_read_each_time() -> 
 
 
 @pytest.mark.parametrize("outcome", [o for o in Outcome if o is not Outcome.OK])
-def test_failures_that_repeat_are_shared_and_those_that_may_be_chance_are_not(
-    outcome: Outcome,
-) -> None:
+def test_failures_that_repeat_are_shared_and_chance_ones_are_not(outcome: Outcome) -> None:
     failed = ok(1, outcome=outcome, timing=None, message="as it is")
     found = found_for(failed, config(2))
     assert (found is not None) == (outcome in (Outcome.WRONG_RESULT, Outcome.LAUNCH_FAILED))
@@ -165,9 +158,7 @@ HOST_SPACE = FAKE_SPACE.replace(
 ).replace("launch: {group: [4], grid: [1]}", "launch: host")
 
 
-def test_launches_of_a_host_module_are_the_same_where_all_it_asks_for_is(
-    fake: OpenFake, tmp_path: Path
-) -> None:
+def test_launches_of_a_host_module_equal_by_what_it_reads(fake: OpenFake, tmp_path: Path) -> None:
     local, space = fake(write_fake(tmp_path, space=HOST_SPACE, host=FAKE_HOST + HOST_LAUNCHES))
     configs = [Config({"SIZE": size, "V": value}) for size, value in ((4, 1), (4, 2), (2, 2))]
     found = [local.measure(space, FOUR, config, None) for config in configs]
@@ -187,9 +178,7 @@ def searched(fake: OpenFake, folder: Path, **options: Any) -> tuple[list[Any], l
         return tests, campaign.run()
 
 
-def test_a_campaign_counts_what_is_shared_and_measures_one_finalist_of_each_code(
-    fake: OpenFake, tmp_path: Path
-) -> None:
+def test_a_campaign_measures_one_finalist_of_each_code(fake: OpenFake, tmp_path: Path) -> None:
     tests, reports = searched(fake, tmp_path, test_limit=6)
     assert len(tests) == 12
     assert sum(progress.measurement.shared_with is not None for progress in tests) == 10
@@ -230,9 +219,7 @@ CUDA_SPACE = FAKE_SPACE.replace(
 
 
 @needs_nvcc
-def test_dead_flag_and_unused_macro_share_what_nvcc_makes_of_them_and_a_live_flag_does_not(
-    fake: OpenFake, tmp_path: Path
-) -> None:
+def test_dead_flag_and_unused_macro_share_code_of_nvcc(fake: OpenFake, tmp_path: Path) -> None:
     spec = write_fake(tmp_path, CUDA, CUDA_SPACE)
     local, space = fake(spec, language="cuda", compiler="nvcc", arch="sm_90", hashes=False)
     dead, fast = "extra-device-vectorization", "use_fast_math"

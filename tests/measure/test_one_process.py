@@ -56,7 +56,7 @@ JOB = fake_job()
 
 
 @pytest.mark.parametrize("kind", ["beside", "module", "package", "namespace", "in path"])
-def test_each_host_module_finds_its_own_helpers_and_its_own_data(
+def test_host_modules_find_their_own_helpers(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -96,9 +96,8 @@ def test_a_measurer_beside_another_one_uses_its_process(tmp_path: Path) -> None:
     backend, specs = FakeBackend("opencl", "opencl", "a fake", journal=tmp_path / "journal"), []
     for name, data in (("old", "rng.random("), ("new", "1 + rng.random(")):
         (tmp_path / name).mkdir()
-        host = FAKE_HOST.replace("rng.random(", data).replace(
-            "features, rng):", f"features, rng):{NOTED}"
-        )
+        host = FAKE_HOST.replace("rng.random(", data)
+        host = host.replace("features, rng):", f"features, rng):{NOTED}")
         specs.append(write_fake(tmp_path / name, host=f"import os\n{host}"))
     with contextlib.closing(KernelMeasurer(specs[0], backend)) as first:
         with contextlib.closing(KernelMeasurer(specs[1], backend, first)) as second:
@@ -112,9 +111,7 @@ def measure_in_turns(measurers: Sequence[Measurer], specs: Sequence[Spec]) -> No
     for measurer, spec in [*zip(measurers, specs, strict=True)] * 2:
         problem = spec.inputs[0]
         space = space_of(spec, measurer, problem)
-        (found,) = measurer.measure_interleaved(
-            space, problem, [space.default], rounds=2, seeds=(1,)
-        )
+        (found,) = measurer.measure_interleaved(space, problem, [space.default], 2, (1,))
         assert found.outcome is Outcome.OK, found.message
 
 

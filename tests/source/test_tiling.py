@@ -267,9 +267,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("text", "line", "message"), CASES)
-def test_loops_that_cannot_be_tiled_are_refused_at_their_line(
-    text: str, line: int, message: str
-) -> None:
+def test_untileable_loops_are_refused_at_their_line(text: str, line: int, message: str) -> None:
     tiled = "i:TI, j:TJ" if "int j" in text or text.startswith(FOR_I) else "i:TI"
     whole = f"{HEAD}#pragma tile {tiled}\n{text}\n}}\n"
     source = Source(Path("k.cu"), whole, {Path("own.h"): OWN})
@@ -329,9 +327,7 @@ def _load(folder: Path, kernel: str = KERNEL, space: str = SPACE) -> Spec:
         ("values: [0, 8, 16], default: 0", "type: boolean, default: false", "the value false"),
     ],
 )  # fmt: skip
-def test_a_space_whose_loops_cannot_be_tiled_is_refused(
-    tmp_path: Path, old: str, new: str, message: str
-) -> None:
+def test_a_space_with_untileable_loops(tmp_path: Path, old: str, new: str, message: str) -> None:
     assert old in KERNEL + SPACE
     with pytest.raises(SpecError) as caught:
         _load(tmp_path, KERNEL.replace(old, new), SPACE.replace(old, new))

@@ -9,7 +9,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from benchmarks.papers import fewest_and_most_tests
 from harness.commands import check
 from harness.commands.check.targets import ARCHITECTURE_LIMITS
 from harness.core.records import Config, Input, Outcome
@@ -19,20 +18,19 @@ from harness.space_file import Spec, load_spec
 from tests.helpers.planted import measured
 
 SPACES = Path(__file__).parents[2] / "spaces"
-GADAPT: dict[str, tuple[int, tuple[int, int], dict[str, int]]] = {
+GADAPT: dict[str, tuple[int, dict[str, int]]] = {
     "convolution": (
         10,
-        (170, 230),
         {"ROW_TILE_W": 128, "COLUMN_TILE_W": 16, "COLUMN_TILE_H": 48, "UNROLLED": 16},
     ),
-    "matmul": (9, (180, 306), {"TILE": 16, "UNROLL_K": 1}),
-    "mvmul": (15, (120, 150), {"THRD": 256, "LU": 1}),
-    "reduction": (15, (75, 75), {"BLOCK": 128}),
-    "scalarprod": (7, (91, 112), {"GRID": 128, "BLOCK": 256}),
-    "transpose": (18, (54, 54), {"BLOCK": 16}),
-    "transpose_coalesced": (18, (54, 54), {"BLOCK": 16}),
+    "matmul": (9, {"TILE": 16, "UNROLL_K": 1}),
+    "mvmul": (15, {"THRD": 256, "LU": 1}),
+    "reduction": (15, {"BLOCK": 128}),
+    "scalarprod": (7, {"GRID": 128, "BLOCK": 256}),
+    "transpose": (18, {"BLOCK": 16}),
+    "transpose_coalesced": (18, {"BLOCK": 16}),
 }
-"""The number of inputs, the fewest and most tests that are documented, and the defaults."""
+"""The number of inputs, and the defaults."""
 
 SHORT = {"warmup": 1, "repeats": 2, "min_repeats": 2}
 
@@ -42,13 +40,9 @@ def of_gadapt(name: str) -> Spec:
 
 
 @pytest.mark.parametrize("name", GADAPT)
-def test_defaults_are_the_published_and_hill_climbing_makes_as_many_tests_as_documented(
-    name: str,
-) -> None:
-    spec, (inputs, tests, defaults) = of_gadapt(name), GADAPT[name]
-    assert len(spec.inputs) == inputs
-    assert spec.search.technique == "HillClimb"
-    assert fewest_and_most_tests(spec) == tests
+def test_inputs_and_defaults_are_the_published(name: str) -> None:
+    spec, (inputs, defaults) = of_gadapt(name), GADAPT[name]
+    assert (len(spec.inputs), spec.search.technique) == (inputs, "HillClimb")
     assert {p.name: p.default for p in spec.parameters} == defaults
 
 
@@ -58,6 +52,7 @@ def test_four_inputs_of_a_transpose_have_more_than_4_million_elements(name: str)
     assert sum(size > 2**22 for size in sizes) == sum(size > 4_000_000 for size in sizes) == 4
 
 
+@pytest.mark.slow
 def test_configurations_of_mvmul_and_reduction_verify(opencl: Backend) -> None:
     mvmul, small = of_gadapt("mvmul").with_measure(SHORT), Input({"m": 19, "n": 516})
     configs = map(dict, ConstrainedSpace.of(mvmul, small, None, "opencl"))
@@ -115,6 +110,7 @@ def test_samples_of_the_authors_are_legal_designs_of_kmeans_swap() -> None:
     assert {space.why_illegal(sample) for sample in samples} == {None}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CORNERS)
 def test_corner_between_powers_of_two_verifies(name: str, opencl: Backend) -> None:
     corner, problem = CORNERS[name]
@@ -122,6 +118,7 @@ def test_corner_between_powers_of_two_verifies(name: str, opencl: Backend) -> No
     assert found.outcome is Outcome.OK, found.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("y", [2, 3, 5, 8])
 def test_sums_of_a_body_are_added_whatever_the_number_of_threads(y: int, opencl: Backend) -> None:
     (found,) = measured(of_starchart("nbody"), opencl, Input({"n": 100}), {"X": 16, "Y": y})

@@ -283,9 +283,8 @@ def on_device(spec: Spec, limits: DeviceLimits | None, compiler: str | None = No
 def test_the_default_is_every_parameter_at_its_default(tmp_path: Path) -> None:
     spec = make_spec(tmp_path, FLAGGED)
     assert on_device(spec, None).default == Config({"BLOCK": 64, "TILE": 1})
-    assert on_device(spec, None, "nvcc").default == Config(
-        {"BLOCK": 64, "TILE": 1, "maxrregcount": None}
-    )
+    with_flag = {"BLOCK": 64, "TILE": 1, "maxrregcount": None}
+    assert on_device(spec, None, "nvcc").default == Config(with_flag)
 
 
 def test_flags_of_other_compilers_stay_absent(tmp_path: Path) -> None:
@@ -343,7 +342,7 @@ def test_a_launch_must_fit_the_device_whether_the_space_says_so_or_not(tmp_path:
          "change X, or"),
     ],
 )  # fmt: skip
-def test_a_launch_that_is_too_large_or_of_no_group_is_illegal_on_a_device(
+def test_launch_that_is_too_large_or_of_no_group_is_illegal(
     group: tuple[str, ...], grid: str, printed: str
 ) -> None:
     parameters = [parameter("X", (16, 64)), parameter("Y", (1, 8))]
@@ -360,11 +359,11 @@ def test_a_launch_has_the_sizes_of_its_expressions(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "found"), [("n / X", "2.5"), ("X - 2", "0"), ("n / (X - 2)", "nan"), ("m", "row")]
+    ("size", "found"), [("n / X", "2.5"), ("X - 2", "0"), ("n / 0", "nan"), ("m", "a")]
 )
 def test_a_launch_size_that_is_no_whole_number_is_refused(size: str, found: str) -> None:
     plan = LaunchPlan(group=["X"], grid=[size])
-    checked = ConstrainedSpace([parameter("X", (2, 4))], (), {"n": 5, "m": "row"}, None, plan)
+    checked = ConstrainedSpace([parameter("X", (2, 4))], (), {"n": 5, "m": "a"}, None, plan)
     with pytest.raises(ExpressionError) as raised:
         checked.launch(Config({"X": 2}), "kernel", ())
     assert str(raised.value) == (
@@ -386,9 +385,8 @@ def test_shared_memory_lies_within_that_of_a_group_that_asks_for_it() -> None:
 
 def test_carveout_is_a_percentage_or_the_drivers_choice() -> None:
     plan = LaunchPlan(group=["1"], grid=["1"], carveout="X * 25")
-    checked = ConstrainedSpace(
-        [parameter("X", (0, 3, 4, 5)), parameter("Y", (-1,))], (), {}, DEVICE, plan
-    )
+    parameters = parameter("X", (0, 3, 4, 5)), parameter("Y", (-1,))
+    checked = ConstrainedSpace(parameters, (), {}, DEVICE, plan)
     assert {config["X"] for config in checked} == {0, 3, 4}
     assert checked.launch(Config({"X": 3, "Y": -1}), "f", ()).carveout == 75
     plan = LaunchPlan(group=["1"], grid=["1"], carveout="X")
@@ -419,20 +417,15 @@ def unbounded() -> Space:
 
 
 @pytest.mark.parametrize("made", [billions, tied, unbounded])
-def test_a_space_of_billions_answers_at_once_and_in_little_memory(
-    made: Callable[[], Space],
-) -> None:
+def test_space_of_billions_answers_at_once_in_little_memory(made: Callable[[], Space]) -> None:
     made().sample(random.Random(0))  # what numpy sets up once is not counted
     began = time.process_time()
     checked, rng = made(), random.Random(0)
     drawn = checked.sample(rng, 5)
     assert all(checked.is_legal(config) for config in drawn)
     assert len(neighbours(checked, drawn[0])) > 0
-    assert checked.is_legal(
-        checked.nearest_legal(
-            Config({p.name: rng.choice(p.values) for p in checked.parameters}), rng
-        )
-    )
+    anywhere = Config({p.name: rng.choice(p.values) for p in checked.parameters})
+    assert checked.is_legal(checked.nearest_legal(anywhere, rng))
     assert time.process_time() - began < 10
     assert len(drawn) == 5
     tracemalloc.start()
@@ -617,9 +610,8 @@ def test_configurations_that_differ_in_what_does_not_matter_are_one() -> None:
 
 
 def test_the_one_that_counts_has_the_default() -> None:
-    printed = tiled().canonical(
-        Config({"IMPL": "packed", "TILE": 8, "PAD": 2, "WORD": 16, "BLOCK": 16})
-    )
+    config = Config({"IMPL": "packed", "TILE": 8, "PAD": 2, "WORD": 16, "BLOCK": 16})
+    printed = tiled().canonical(config)
     assert printed == Config({"IMPL": "packed", "TILE": 2, "PAD": 0, "WORD": 16, "BLOCK": 16})
     assert tiled().canonical(printed) == printed
     assert tiled().canonical(tiled().default) == tiled().default
@@ -676,10 +668,8 @@ def steps(checked: Space, start: Config) -> set[Config]:
 def test_steps_up_change_something() -> None:
     checked = tiled()
     start = checked.default
-    assert list(steps_up(checked, start)) == [
-        Config({**start, "IMPL": "tiled"}),
-        Config({**start, "BLOCK": 64}),
-    ]
+    up = {"IMPL": "tiled"}, {"BLOCK": 64}
+    assert list(steps_up(checked, start)) == [Config({**start, **step}) for step in up]
 
 
 DOMAINS: tuple[Sequence[Value], ...] = (
@@ -769,9 +759,8 @@ def test_parameters_and_flags_of_a_space_file_have_conditions(tmp_path: Path) ->
     assert (small.count, large.count) == (3, 1 + 2 * (2 + 1 + 3))
     found = Config({"BLOCK": 64, "TILE": 4, "use_fast_math": True, "maxrregcount": 33})
     assert large.is_legal(found)
-    assert small.canonical(found) == Config(
-        {"BLOCK": 64, "TILE": 1, "use_fast_math": False, "maxrregcount": None}
-    )
+    flags = {"use_fast_math": False, "maxrregcount": None}
+    assert small.canonical(found) == Config({"BLOCK": 64, "TILE": 1, **flags})
     assert spec.parameters[2].options(True) == ("--use_fast_math",)
 
 

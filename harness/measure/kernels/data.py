@@ -15,6 +15,7 @@ from typing import cast
 import numpy as np
 
 from harness.core.errors import HostModuleError, LaunchFailed
+from harness.core.observations import SPILL_BYTES
 from harness.core.program import Argument, Binary, Contents, Fill, Launch
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.cuda.occupancy import observe_occupancy
@@ -151,7 +152,8 @@ def make_arguments(host: HostModule, problem: Input, seed: int) -> dict[str, Arg
 
 @dataclass(frozen=True)
 class Twin:
-    """The same configuration without compiler flags, whose output must be equal bit for bit.
+    """The configuration whose output must be equal bit for bit: the default, or the same one
+    without compiler flags; `name` says which.
 
     With `must_repeat` the configuration fails where the twin's own output differs between runs.
     """
@@ -160,6 +162,7 @@ class Twin:
     binary: Binary
     launches: tuple[Launch, ...]
     must_repeat: bool
+    name: str = "the same configuration without flags"
 
     def is_run_by(self, binary: Binary, launches: tuple[Launch, ...]) -> bool:
         """Say whether these launches are the twin's own, of the same machine code."""
@@ -185,9 +188,11 @@ class KernelJob(Job):
     twin: Twin | None = None
 
     def observed(self, blocks: Iterable[tuple[int, int]] = ()) -> dict[str, float]:
-        """Return the occupancy of the build under its launches' blocks and these others."""
-        every = (*(launch.block for launch in self.launches), *blocks)
-        return observe_occupancy(self.arch, self.binary.build, every)
+        """Return the occupancy of the build under its launches' blocks and these others, and what
+        it spills."""
+        build, every = self.binary.build, (*(launch.block for launch in self.launches), *blocks)
+        spills = {SPILL_BYTES: float(build.spill_bytes)} if build.spill_bytes else {}
+        return observe_occupancy(self.arch, build, every) | spills
 
 
 def failed_job(job: KernelJob, error: ChildLost | LaunchFailed, timeout_s: float) -> Measurement:

@@ -1,0 +1,48 @@
+"""A parameter that has the same value on every input: the search chooses it, dispatch obeys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.core.errors import SpecError
+from harness.core.records import Config, Input
+from harness.dispatch.candidates import matrix_of
+from harness.dispatch.study import QUICK, Study
+from harness.results.view import read_results, the_one
+from harness.tuning import Stages
+from tests.helpers.replays import BLOCKS_AND_TILES, FormulaMeasurer, make_spec, ran, small_space
+
+INPUTS = [2**power for power in range(1, 17)]
+SAME = "search: {same_on_all_inputs: [BLOCK]}\n"
+
+
+def time_s(problem: Input, config: Config) -> float:
+    """Small inputs are fastest with BLOCK=16, large ones with 64; 32 is nearly as fast on all."""
+    n, block, tile = (float(each) for each in (problem["n"], config["BLOCK"], config["TILE"]))
+    is_small = n < 500
+    lost = {16.0: not is_small, 32.0: 0.2, 64.0: is_small, 256.0: 3.0}[block]
+    return 1e-4 * (1 + lost) * (1.5 if (tile == 2) == is_small else 1)
+
+
+def chosen(folder: Path, more: str) -> set[Config]:
+    """The configurations of the dispatcher that is learnt."""
+    spec = make_spec(folder, small_space(BLOCKS_AND_TILES, *INPUTS, more=more))
+    ran(spec, folder / "r.db", FormulaMeasurer(time_s, interleaves=True), stages=Stages())
+    matrix = matrix_of(the_one(read_results([str(folder / "r.db")])))
+    study = Study.of(matrix, QUICK)
+    return {matrix.candidates[index] for index in study.learnt("tree").portfolio}
+
+
+def test_dispatch_keeps_the_value_that_suits_all_inputs_best(tmp_path: Path) -> None:
+    (tmp_path / "each").mkdir()
+    assert len({config["BLOCK"] for config in chosen(tmp_path / "each", "")}) > 1
+    kept = chosen(tmp_path, SAME)
+    assert {config["BLOCK"] for config in kept} == {32}
+    assert {config["TILE"] for config in kept} == {1, 2}
+
+
+def test_only_parameters_may_be_the_same(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"`BLOK` is not a parameter; .*BLOCK"):
+        make_spec(tmp_path, small_space(BLOCKS_AND_TILES, 8, more=SAME.replace("BLOCK", "BLOK")))
