@@ -36,27 +36,11 @@ Capture = pytest.CaptureFixture[str]
 
 # ------------------------------------------------------------- every source of a feature
 
-EVERY = """\
-name: every
-program:
-  sources: [show.sh]
-  run: [sh, "{source}", "{T}", "{n}", -t, "{T}", "--scale={s}"]
-  time: wall
-  environment: {THREADS: "{T}", N: "{n}", FIXED: "as measured"}
-  device: [cat, DEVICE]
-  features:
-    bytes: {file_size: --file}
-    rows: {command: [./count, "{--file}"]}
-    lines: {command: [./count, "{--file}"], field: 2}
-    kind: {environment: KIND}
-parameters: {T: {values: [1, 2, 3], default: 1}}
-inputs:
-  features: [n, s, bytes, rows, lines, kind]
-  values:
-    - {n: 1, s: 0.5, bytes: 1, rows: 1, lines: 1, kind: "half float"}
-    - {n: 100, s: 2.5, bytes: 100, rows: 9, lines: 9, kind: double}
-"""
-SHOW = 'echo "$@"\necho "THREADS=$THREADS N=$N FIXED=$FIXED"\n'
+DATA = Path(__file__).parents[1] / "data" / "launcher"
+EVERY, WORK, COPIED, SHOW, SOURCE = (
+    (DATA / name).read_text()
+    for name in ("every.yaml", "work.yaml", "copied.yaml", "show.sh", "work.c")
+)
 # It says on standard error that it ran: once for two features.
 COUNT = '#!/bin/sh\necho counted >&2\necho " $(wc -c < "$1")\t7 "\ncat >&2\n'
 
@@ -265,20 +249,6 @@ def test_a_space_may_be_called_like_a_module_of_python(every: Path, tmp_path: Pa
 
 # ------------------------------------------------------------------ from results to a program
 
-WORK = """\
-name: work
-program:
-  sources: [work.c]
-  build: [gcc, "{flags}", "-DTILE={TILE}", -o, "{output}", "{source}"]
-  run: ["{output}", "{n}"]
-  time: wall
-parameters: {TILE: {values: [1, 16, 64], default: 1}}
-flags: {gcc: {level: {values: [3], option: "-O{value}"}}}
-inputs: {features: [n], values: [INPUTS]}
-""".replace("INPUTS", ", ".join(f"{{n: {2**e}}}" for e in range(6, 14)))
-
-SOURCE = (Path(__file__).parents[1] / "data" / "work.c").read_text()
-
 
 def by_tile(given: Input, config: Config) -> float:
     """Small inputs want TILE 16 and large ones 64, at -O3; nothing wants 1."""
@@ -348,19 +318,6 @@ def program_of(spec: Spec) -> DispatchProgram:
     """All configurations of a space's parameters, to be chosen from."""
     configs = tuple(Config({"TILE": t, "T": k}) for t in (1, 2) for k in (1, 2))
     return DispatchProgram((), (), configs, Choice.in_order(4), ((),) * len(configs))
-
-
-COPIED = """\
-name: copied
-program:
-  sources: [work.c]
-  build: [sh, -c, "sed s/TILE/{TILE}/ {source} > {output}"]
-  version: [echo, "1"]
-  run: ["{output}", "{n}", "{T}"]
-  time: wall
-parameters: {TILE: {values: [1, 2], default: 1}, T: {values: [1, 2], default: 1}}
-inputs: {features: [n], values: [{n: 1}, {n: 2}]}
-"""
 
 
 def test_native_build_for_another_device_is_not_cached(tmp_path: Path, here: None) -> None:
