@@ -96,6 +96,8 @@ def test_a_program_chooses_as_what_was_learnt(name: str) -> None:
     if name == "line":
         assert [column.kind for column in program.columns] == [ColumnKind.LINEAR]
         assert len(program.portfolio) == 12
+        wanted = np.log2(matrix.features["m"]).round().to_numpy()
+        assert (indices[: len(wanted)] == wanted).mean() > 0.85
 
 
 def test_boosted_trees_predict_what_scikit_learn_predicts(monkeypatch: pytest.MonkeyPatch) -> None:
