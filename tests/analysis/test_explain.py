@@ -21,6 +21,7 @@ from harness.core.errors import UsageError
 from harness.core.kept import Kept
 from harness.core.records import Config, Environment
 from harness.dispatch.candidates import matrix_of
+from harness.dispatch.learners import gadapt_judgement
 from harness.models.starchart import TreeTarget, importance
 from harness.results import MeasurementRow
 from harness.results.view import Results
@@ -190,6 +191,13 @@ def test_each_of_several_trees_is_drawn_into_a_file_of_its_own() -> None:
     named = [options.with_picture_of(name) for name in ("1", "platforms")]
     assert [str(own.picture) for own in named] == ["out/tree-1.png", "out/tree-platforms.png"]
     assert AnalyseOptions(()).with_picture_of("1") == AnalyseOptions(())
+
+
+def test_gadapts_accuracy_is_of_inputs_that_were_left_out(results: Results) -> None:
+    judged = gadapt_judgement(matrix_of(results))
+    assert judged.accuracy == pytest.approx(5 / 6)
+    assert judged.worst_fraction == pytest.approx(1 / 3)
+    assert 0.5 < judged.mean_fraction < 1
 
 
 def of_device(results: Results, device: str, **campaign: Any) -> Results:

@@ -337,6 +337,7 @@ def _wait_for_measurements(process: subprocess.Popen[str], database: Path, count
         time.sleep(0.03)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("opencl")
 def test_killed_and_run_again_it_loses_and_repeats_nothing(tmp_path: Path, capsys: Capture) -> None:
     database = tmp_path / "r.db"
@@ -362,6 +363,7 @@ def test_killed_and_run_again_it_loses_and_repeats_nothing(tmp_path: Path, capsy
     assert runs == (2,)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("opencl")
 def test_interrupted_it_says_how_to_go_on_and_who_measures(tmp_path: Path, capsys: Capture) -> None:
     database = tmp_path / "r.db"
