@@ -244,6 +244,12 @@ configuration; 2 for a fault in a space or in the command.
     seed: int = option(SEED, None, "seed of the sample (default 0)", default=0)
     no_compile: bool = flag("only validate and describe")
     run: bool = flag("run the default on each input and verify it")
+    unseen: int | None = option(
+        whole(1),
+        "N",
+        "with --run: also run the default and 3 drawn configurations on N inputs that the space "
+        "does not list, from the ranges of its features, of odd and prime sizes",
+    )
     json: bool = json_flag()
 
     def check(self) -> None:
@@ -258,6 +264,8 @@ configuration; 2 for a fault in a space or in the command.
             raise UsageError("--sample and --compile both draw configurations; give one of them")
         if self.strict and self.compile is None:
             raise UsageError("--strict judges what --compile N compiles; add --compile N")
+        if self.unseen and not self.run:
+            raise UsageError("--unseen runs configurations on other inputs; add --run")
         if self.archs and self.run:
             raise UsageError(
                 "--arch compiles for a GPU that need not be here; --run runs on this one"

@@ -80,13 +80,14 @@ def _open_devices(
 
 @dataclass(frozen=True)
 class Tuned:
-    """A campaign that has ended, while its measurer and its database are still open."""
+    """A campaign, while its measurer and its database are open; once it has ended, with the report
+    of each input."""
 
     request: TuneRequest
     measurer: Measurer
     store: Store
     campaign: Campaign
-    reports: Sequence[InputReport]
+    reports: Sequence[InputReport] = ()
 
     @property
     def has_failed(self) -> bool:
@@ -106,7 +107,16 @@ class Tuned:
 
 @contextmanager
 def tuned(request: TuneRequest, display: ProgressDisplay) -> Iterator[Tuned]:
-    """Run a campaign; each measurement is stored when it ends.
+    """Run a campaign; each measurement is stored when it ends. Raises what `open_campaign` does."""
+    with open_campaign(request, display) as done:
+        with display:
+            reports = done.campaign.run()
+        yield dataclasses.replace(done, reports=reports)
+
+
+@contextmanager
+def open_campaign(request: TuneRequest, display: ProgressDisplay) -> Iterator[Tuned]:
+    """Open the devices and the database of a campaign, and make it.
 
     Raises UsageError for a seed or a recording that cannot be used, BackendUnavailable, and
     DatabaseBusy where another process writes the database.
@@ -128,8 +138,7 @@ def tuned(request: TuneRequest, display: ProgressDisplay) -> Iterator[Tuned]:
         default = Config({p.name: p.default for p in spec.tuned_for(measurer.compiler)})
         with display.running(None if request.recording else default):
             campaign = _campaign(request, spec, pool, store, display)
-            reports = campaign.run()
-        yield Tuned(request, measurer, store, campaign, reports)
+        yield Tuned(request, measurer, store, campaign)
 
 
 def _campaign(

@@ -32,7 +32,7 @@ def tune(space: str | Path | Spec | None = None, **arguments: Any) -> TuneResult
     options = from_arguments(TuneOptions, "tune", {"space": space, **arguments})
     with naming_arguments(TuneOptions):
         check_options(options)
-        with _own_random():
+        with own_random():
             return _results(options)
 
 
@@ -48,7 +48,7 @@ def _results(options: TuneOptions) -> TuneResults:
 
     request = read_request(options)
     try:
-        with tuned(request, _display(not options.progress)) as done:
+        with tuned(request, make_display(not options.progress)) as done:
             stored = done.results()
             if stored is None:
                 raise ResultsError(f"{request.database}: nothing was measured")
@@ -62,7 +62,7 @@ def _results(options: TuneOptions) -> TuneResults:
         ) from None
 
 
-def _display(quiet: bool) -> ProgressDisplay:
+def make_display(quiet: bool) -> ProgressDisplay:
     """Show progress on standard error."""
     from harness.display.formats import make_console
     from harness.display.progress import ProgressDisplay
@@ -71,7 +71,7 @@ def _display(quiet: bool) -> ProgressDisplay:
 
 
 @contextmanager
-def _own_random() -> Iterator[None]:
+def own_random() -> Iterator[None]:
     """Put the caller's global generators back: they are seeded for OpenTuner, which uses them."""
     import numpy as np
 

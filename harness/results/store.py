@@ -184,15 +184,18 @@ class Store(Writer):
         """Return the run of this plan; None where it has not begun."""
         return self.read(partial(self._begun, plan))
 
-    def answers(self, run_id: int) -> list[int]:
-        """Return the ids of the measurements that answered a run's tests, in order."""
+    def answers(self, run_id: int, requestor: str | None = None) -> dict[int, int]:
+        """Return the ids of the measurements that answered a run's tests, or those of one
+        requestor, by the tests' ordinals and in their order."""
         tests = schema.tests
         query = select(tests).where(tests.c.run_id == run_id)
+        if requestor is not None:
+            query = query.where(tests.c.requestor == requestor)
         columns = [tests.c.id, tests.c.ordinal, tests.c.measurement_id]
         with refusing_damage(self.connection):
             parts = list(self.read(partial(read_cells, self.connection, columns, query)))
         pairs = (zip(part["ordinal"], part["measurement_id"], strict=True) for part in parts)
-        return [row_id for _, row_id in sorted(chain.from_iterable(pairs))]
+        return dict(sorted(chain.from_iterable(pairs)))
 
     def last_before(self, plan: RunPlan) -> int:
         """Return the id of the last measurement from before the run of this plan began, or of the

@@ -39,6 +39,9 @@ twenty can run, that happens by chance once in 30,000 times."""
 UNMEASURED = "unmeasured"
 """The requestor of a uniform draw, made where a technique only repeats itself."""
 
+_CALLER = "caller"
+"""The requestor of a configuration that the caller of a session made up."""
+
 _IDLE_GENERATIONS = 3
 _WRITE_EVERY_S = 0.25  # for replayed measurements
 
@@ -98,6 +101,9 @@ class Driver(SearchDriver):  # type: ignore[misc]
         self._unwritten: list[_Answer] = []
         self._written_at = time.monotonic()
         self._next_test = search.store.next_ordinal(run_id)
+        config_of = {row.id: config for config, row in search.known.items()}
+        by_caller = search.store.answers(run_id, _CALLER).items()
+        self._of_caller = {n: config_of[row] for n, row in by_caller if row in config_of}
         super().__init__(
             manipulator,
             extra_seeds=[dict(seed) for seed in reversed(seeds)],  # taken from the end
@@ -119,16 +125,47 @@ class Driver(SearchDriver):  # type: ignore[misc]
             if isinstance(log, FileDisplayPlugin):
                 print(LOG_HEAD, file=log.out)
 
-    def search(self) -> EndReason:
-        """Search to the end; say why there was nothing more to do."""
-        try:
-            self.main()
-            self.write()
-        except BaseException:
-            self.session.rollback()
-            self._search.store.transact(lambda: self.tables.end("ABORTED"))
-            raise
-        return self.why_ended()
+    def propose(self) -> Config | None:
+        """Return the next proposal that is not measured yet, the same until it is tested; None
+        where the search has ended. Needs a parallelism of 1."""
+        idle = 0
+        while self.pending or not self.convergence_criteria():
+            if self._test_again():
+                continue
+            if not self.pending:
+                idle = 0 if self.run_generation_techniques() else idle + 1
+            proposed = [request.configuration.config for request in self.pending]
+            if idle > self.args.bail_threshold or set(proposed) - self._search.known.keys():
+                return next(iter(proposed), None)
+            self.run_generation_results()
+            self.generation += 1
+        return None
+
+    def test(self, config: Config) -> Measurement:
+        """Measure the proposal, or a legal configuration of the caller; return what is known of it
+        where it was measured before. Another proposal waits."""
+        while self._test_again():
+            pass
+        return self._test(config)
+
+    def _test(self, config: Config) -> Measurement:
+        waiting = [r for r in self.pending if r.configuration.config != config]
+        if len(waiting) == len(self.pending):
+            self._queue(self._request(dict(config), _CALLER))
+        self.pending = [r for r in self.pending if r.configuration.config == config]
+        self.run_generation_results()
+        self.generation += 1
+        self.pending = waiting
+        self.write()
+        return self._search.known[config].measurement
+
+    def _test_again(self) -> bool:
+        """Test what the caller of an earlier session made up, if it is its turn: then the
+        techniques propose the same again."""
+        if not self._of_caller or min(self._of_caller) > len(self._results):
+            return False
+        self._test(self._of_caller.pop(min(self._of_caller)))
+        return True
 
     def convergence_criteria(self) -> bool:
         """Stop at the test limit, or for another reason."""

@@ -81,6 +81,8 @@ def _load(document: Document, path: Path) -> Spec:
         baselines=baselines,
         selected_flags=flags.selected,
         notices=tuple(flags.notices),
+        ranges=model.inputs.ranges or {},
+        where=model.inputs.where,
         **{"host": path, **parts},
     )
 

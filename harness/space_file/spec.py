@@ -23,6 +23,7 @@ from harness.space_file.baselines import Baseline
 from harness.space_file.compiler import CompilersModel
 from harness.space_file.document import located
 from harness.space_file.flags import Notice, SelectedFlags
+from harness.space_file.input_ranges import FeatureRange
 from harness.space_file.model import LaunchPlan, Measure, Search, Verify, Work
 from harness.space_file.parameters import Parameter
 from harness.space_file.program import ProgramPlan
@@ -69,6 +70,8 @@ class Spec:
     baselines: tuple[Baseline, ...] = ()
     selected_flags: Mapping[str, SelectedFlags] = field(default_factory=dict)  # by compiler
     notices: tuple[Notice, ...] = ()  # about the flags, for the user
+    ranges: Mapping[str, FeatureRange] = field(default_factory=dict)  # of features, where given
+    where: Expression | None = None  # the condition that inputs from them meet
 
     def files_of(self, config: Mapping[str, Value]) -> tuple[FlagFile, ...]:
         """Return the files that the flags of a configuration pass to the compiler.

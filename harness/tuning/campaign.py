@@ -47,12 +47,13 @@ class Campaign(State):
     ) -> None:
         super().__init__(plan, measurer, store, display)
         is_crossed = plan.stages.cross and len(plan.spec.inputs) > 1
-        self._searching = Searching(self, self.note, is_crossed=is_crossed)
+        self.searching = Searching(self, self.note, is_crossed=is_crossed)
         self.validation: Validation | None = None
         self.ablations: Mapping[Input, Ablation] = {}
         self.best_after: dict[Input, dict[int, Measurement | None]] = {}  # by tests
         self._failed_defaults: dict[Input, Outcome] = {}
         self._first_tests: list[tuple[float, float]] = []  # when each ended, seconds of samples
+        self._decides = False  # what is measured; in a session its caller does
         self._warned: set[str] = {*self.pool.notices}
 
     def note(self, progress: Progress) -> None:
@@ -71,7 +72,8 @@ class Campaign(State):
 
         The first input builds what the others use again.
         """
-        if len(self._first_tests) == _FIRST_TESTS or self.pool.is_shared:
+        is_known = len(self._first_tests) == _FIRST_TESTS
+        if is_known or self.pool.is_shared or not self._decides:
             return
         timing = progress.measurement.timing
         own_s = sum(timing.samples_s) if timing else 0.0
@@ -154,7 +156,7 @@ class Campaign(State):
 
     def check_seeds(self) -> None:
         """Raise UsageError for a seed of the user that is illegal on every input, or unused."""
-        self._searching.check_seeds()
+        self.searching.check_seeds()
 
     def describe_warm_start(self) -> Iterator[str]:
         """Describe each recording of the warm start in a line.
@@ -174,12 +176,22 @@ class Campaign(State):
 
     def run(self) -> list[InputReport]:
         """Run all stages, and report each input; each measurement is stored when it ends."""
-        stages, environment = self.plan.stages, self.measurer.environment
-        command = self.store.begin_command(self.spec, environment, self.number, self.plan.arguments)
+        command = self.begin()
+        self._decides = True
         if self.plan.target is None:
-            self._searching.run()
+            self.searching.run()
         else:
             self.validation = UniformSampling(self).run(self.plan.target)
+        return self.end(command)
+
+    def begin(self) -> int:
+        """Store that a command has begun; return its id."""
+        environment, arguments = self.measurer.environment, self.plan.arguments
+        return self.store.begin_command(self.spec, environment, self.number, arguments)
+
+    def end(self, command: int) -> list[InputReport]:
+        """Run the stages after the search, and report each input."""
+        stages = self.plan.stages
         choose_same(self)
         self._note_limits()
         cross_measure(self, winners=stages.cross)
@@ -209,7 +221,7 @@ class Campaign(State):
     @property
     def searched(self) -> Mapping[Input, Searched]:
         """How each input's search ended; empty where the inputs were sampled."""
-        return self._searching.searched
+        return self.searching.searched
 
     @property
     def has_ended(self) -> bool:

@@ -38,6 +38,7 @@ PUBLIC = [
     "load_space",
     "make_space",
     "open_results",
+    "session",
     "tune",
 ]
 """What docs/reference/python.md promises; a name that goes breaks people's scripts."""

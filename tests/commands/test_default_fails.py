@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,37 @@ def test_check_gives_a_host_fault_once(tmp_path: Path, monkeypatch: pytest.Monke
     assert not works
     assert printed.count("KeyError: 'q' (line 25)") == 1
     assert "1 other input: the same\ndefault FAILED on 2 of 2 inputs" in printed
+
+
+def test_check_runs_drawn_configurations_on_inputs_that_are_not_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def times(problem: Input, config: Config) -> float:
+        if config["TILE"] == 8:
+            return float("inf")  # it does not build, which a search allows
+        return 1e-3
+
+    class ForgetsTheRest(FormulaMeasurer):
+        def measure(self, space: Any, problem: Input, config: Config, best_s: Any) -> Any:
+            if problem["n"] % config["TILE"]:
+                return Measurement(config, problem, Outcome.WRONG_RESULT, message="y[3] is 1")
+            return super().measure(space, problem, config, best_s)
+
+    def run_unseen(measurer: FormulaMeasurer) -> tuple[default_run.DefaultRun, str]:
+        opening = lambda *_, **named: (measurer, "a test")  # noqa: E731
+        monkeypatch.setattr(default_run, "open_measurer", opening)
+        ended = default_run.run_default(make_spec(tmp_path), "auto", (), INPUTS, 4, seed=1)
+        return ended, "\n".join(ended.lines())
+
+    works, printed = run_unseen(FormulaMeasurer(times))
+    assert not works.why_failed
+    assert "default and 3 drawn configurations on 4 unseen inputs:" in printed
+    assert sum(line.endswith(" verified") for line in printed.splitlines()) == len(INPUTS) + 4
+    fails, printed = run_unseen(ForgetsTheRest(times))
+    assert not fails.failures
+    assert fails.fails_unseen
+    assert re.search(r"FAILED with .*TILE=[346].*, wrong_result, y\[3\] is 1", printed)
+    assert fails.why_failed == printed
 
 
 def test_a_default_that_works_is_silent(tmp_path: Path) -> None:

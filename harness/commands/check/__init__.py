@@ -76,7 +76,9 @@ def _summary(checked: Sequence[SpaceCheck], is_strict: bool) -> str:
     compiled = sum(bool(space.targets or space.why_unbuilt) for space in checked)
     failed = [space.spec.name for space in checked if not space.builds(is_strict)]
     broken = [space.spec.name for space in checked if space.why_host_failed]
-    not_working = [space.spec.name for space in checked if space.why_run_failed]
+    runs = [space.run for space in checked if space.run is not None]
+    not_working = [run.spec.name for run in runs if run.failures or run.why_not_run]
+    unseen = [run.spec.name for run in runs if run.fails_unseen]
     if failed:
         subject = "a configuration" if is_strict else "the default"
         facts.append(f"{subject} failed in {len(failed)} of {compiled}: {', '.join(failed)}")
@@ -89,4 +91,6 @@ def _summary(checked: Sequence[SpaceCheck], is_strict: bool) -> str:
     if not_working:
         names = ", ".join(not_working)
         facts.append(f"the default does not work in {len(not_working)}: {names}")
+    if unseen:
+        facts.append(f"an unseen input fails in {len(unseen)}: {', '.join(unseen)}")
     return "; ".join(facts)
