@@ -142,9 +142,7 @@ def test_a_version_that_is_not_there_is_answered_with_those_that_are(database: s
         read_results(database, kernel_version="xyz")
 
 
-def test_the_newest_version_is_analysed_and_others_listed(
-    database: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_newest_version_is_analysed_and_others_listed(database: str, capsys: Capture) -> None:
     (old,) = the_one(read_results(database)).others
     assert analyse([database]) == 0
     printed = capsys.readouterr().out
