@@ -14,8 +14,8 @@ from harness.core.observations import OUTPUT_BITS, VARYING_BITS
 from harness.core.records import Config, Input
 from harness.display.sections import bits_section
 from harness.report.findings import Findings
-from harness.results.view import Results, read_results, the_one
-from tests.helpers.replays import BLOCKS_AND_TILES, FormulaMeasurer, make_spec, ran, small_space
+from harness.results.view import Results
+from tests.helpers.replays import BLOCKS_AND_TILES, FormulaMeasurer, results_of, small_space
 
 SPACE = small_space(BLOCKS_AND_TILES + ", UNROLL: {values: [1, 2, 4, 8], default: 1}", 8, 16)
 
@@ -35,14 +35,9 @@ class DigestingMeasurer(FormulaMeasurer):
         return dataclasses.replace(found, observed=observed)
 
 
-def tuned(folder: Path, measurer: FormulaMeasurer) -> Results:
-    ran(make_spec(folder, SPACE), folder / "r.db", measurer)
-    return the_one(read_results([str(folder / "r.db")]))
-
-
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    return tuned(tmp_path_factory.mktemp("bits"), DigestingMeasurer(time_s))
+    return results_of(tmp_path_factory.mktemp("bits"), SPACE, DigestingMeasurer(time_s))
 
 
 def test_classes_name_what_splits_them_and_what_the_default_s_costs(results: Results) -> None:
@@ -70,5 +65,5 @@ def test_section_and_json_say_so(results: Results) -> None:
 
 
 def test_nothing_is_said_where_no_bits_are_known(tmp_path: Path) -> None:
-    assert equal_bits(tuned(tmp_path, FormulaMeasurer(time_s))) is None
+    assert equal_bits(results_of(tmp_path, SPACE, FormulaMeasurer(time_s))) is None
     assert bits_section(None) is None
