@@ -119,7 +119,9 @@ class LearntDispatcher:
             )
         default, index = self.results.default, self.matrix.default
         works = index is not None and not np.isinf(self.matrix.time_s[:, index]).any()
-        is_needed = self.results.constraints and default not in made.portfolio
+        constraints = map(Expression, self.results.constraints)
+        may_apply = all(c.allows(default) for c in constraints if c.names <= {*default})
+        is_needed = self.results.constraints and may_apply and default not in made.portfolio
         has_room = self.options.most is None or len(made.portfolio) < self.options.most
         if not (works and is_needed and has_room):
             return made

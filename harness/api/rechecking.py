@@ -18,7 +18,7 @@ from harness.core.config_diff import difference
 from harness.core.errors import UsageError
 from harness.core.files import WRITTEN_BY
 from harness.core.modules import load_module
-from harness.core.records import Config, Input, Interleaved, Measurement, Outcome, Value
+from harness.core.records import Config, Input, Interleaved, Measurement, Outcome
 from harness.core.text import first_few
 from harness.dispatch.package import MANIFEST
 from harness.display.progress import Display
@@ -84,9 +84,10 @@ class CheckedLeaf:
         if self.failure is not None:
             return
         for config in by_config[0] if by_config else ():
-            timings = [(of[self.chosen].timing, of.get(config)) for of in by_config]
-            pairs = [(own, other.timing) for own, other in timings if other]
-            ratios = [time_ratio(a, b, confidence) for a, b in pairs if a and b]
+            pairs = [
+                (of[self.chosen].timing, of[config].timing) for of in by_config if config in of
+            ]
+            ratios = [time_ratio(own, other, confidence) for own, other in pairs if own and other]
             loss = mean_speedup(ratios) if len(ratios) == len(by_config) else None
             if loss and loss.is_faster and (self.loss is None or loss.value > self.loss.value):
                 self.loss, self.faster = loss, config
@@ -106,11 +107,6 @@ class Rechecked:
     def default(self) -> Config:
         """The space's default."""
         return Config({p.name: p.default for p in self.spec.parameters})
-
-    @property
-    def has_fallen(self) -> bool:
-        """Whether the choice of any leaf fails or lost."""
-        return any(leaf.has_fallen for leaf in self.leaves)
 
     def workload(self) -> str:
         """Return the inputs of fallen leaves as a workload, for `tune --inputs-from`."""
@@ -142,7 +138,7 @@ def recheck(options: DispatchOptions, display: Display) -> Rechecked:
             for leaf, problem in zip(leaves, turn, strict=True):
                 if problem is None or (end_s is not None and time.monotonic() >= end_s):
                     continue
-                leaf.measured.append(_measured(measurer, spec, shipped.PORTFOLIO, leaf, problem))
+                leaf.measured.append(_measured(measurer, spec, shipped, leaf, problem))
                 display.step(str(problem))
     claims = len(leaves) * len(shipped.PORTFOLIO)
     for leaf in leaves:
@@ -187,23 +183,17 @@ def _leaves(shipped: ModuleType, spec: Spec) -> Mapping[tuple[int, int], Checked
         values = tuple(problem[name] for name in shipped.FEATURES)
         index = shipped._choose(values)
         if index >= 0:
-            chosen = Config(shipped.PORTFOLIO[index])
-            leaves.setdefault((shipped._row(*values), index), CheckedLeaf(chosen)).inputs.append(
-                problem
-            )
+            leaf = CheckedLeaf(Config(shipped.PORTFOLIO[index]))
+            leaves.setdefault((shipped._row(*values), index), leaf).inputs.append(problem)
     return leaves
 
 
 def _measured(
-    measurer: Measurer,
-    spec: Spec,
-    portfolio: Sequence[Mapping[str, Value]],
-    leaf: CheckedLeaf,
-    problem: Input,
+    measurer: Measurer, spec: Spec, shipped: ModuleType, leaf: CheckedLeaf, problem: Input
 ) -> Interleaved:
     """Measure what is legal of the portfolio, and the default; a choice that is illegal failed."""
     space = ConstrainedSpace.of(spec, problem, measurer.limits, measurer.compiler)
-    configs = dict.fromkeys(space.canonical(Config(c)) for c in [*portfolio, space.default])
+    configs = dict.fromkeys(space.canonical(Config(c)) for c in [*shipped.PORTFOLIO, space.default])
     leaf.chosen = space.canonical(leaf.chosen)
     legal = [config for config in configs if space.is_legal(config)]
     rounds = max(FINAL_OCCASIONS, spec.measure.repeats)

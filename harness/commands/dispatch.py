@@ -60,7 +60,7 @@ def _recheck(options: DispatchOptions) -> int:
     texts = [f"Tuned on {found.tuned_on}", f"Measured on {found.measured_on}"]
     table = SectionTable(head, rows, [*range(len(features)), *left])
     Section("", str(options.recheck), texts, table=table).print(console)
-    if not found.has_fallen:
+    if not any(leaf.has_fallen for leaf in found.leaves):
         return 0
     if options.output is None:
         print_line(console, "To tune the inputs whose choice fell, write them with -o FILE.")

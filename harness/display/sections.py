@@ -118,14 +118,18 @@ def bits_section(found: EqualBits | None) -> Section | None:
         return None
     inputs, slowdown = found.inputs, found.slowdown
     is_split = max(of.classes for of in inputs) > 1
-    names = ", ".join(found.split_by) if is_split else "input"
-    lines = [f"Measured configurations of equal {names} have outputs of equal bits."]
     varying = max(of.varying for of in inputs)
+    others = "other measured" if varying else "measured"
+    lines = [f"On each input, all {others} configurations have outputs of equal bits."]
+    if is_split:
+        names = ", ".join(found.split_by)
+        lines = [f"Measured configurations of equal {names} have outputs of equal bits."]
     if varying:
-        lines.append(
+        differ = (
             f"The outputs of up to {counted(varying, 'configuration')} differ from run to run, as "
             "with atomics on floating-point numbers; these are in no class."
         )
+        lines = [*lines, differ] if is_split else [differ, *lines]
     if is_split and slowdown is not None:
         lines.append(
             f"Staying in the default's class costs {slowdown:.2f}x (geometric mean, by the times "

@@ -120,6 +120,7 @@ def test_a_leaf_without_time_is_not_measured_and_does_not_fall(
         (["--recheck", "{folder}"], "is not the folder of a dispatcher"),
         (["--recheck", "{folder}/out", "--json"], "--recheck prints no JSON"),
         (["--recheck", "{folder}/out", "--spec", "{other}/space.yaml"], "is not what"),
+        (["--recheck", "{folder}/out", "-o", "{folder}/space.yaml"], "space.yaml"),
         (["{folder}/r.db"], "with -o, the folder to write"),
         (["{folder}/r.db", "-o", "x", "--max-time", "5m"], "--max-time goes with --recheck"),
     ],

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from harness.commands import dispatch
 from harness.core.errors import SpecError
 from harness.core.records import Config, Input
-from harness.dispatch.candidates import matrix_of
-from harness.dispatch.study import QUICK, Study
-from harness.results.view import read_results, the_one
 from tests.helpers.replays import BLOCKS_AND_TILES, FormulaMeasurer, make_spec, ran, small_space
 
 INPUTS = [2**power for power in range(1, 17)]
@@ -25,13 +24,14 @@ def time_s(problem: Input, config: Config) -> float:
     return 1e-4 * (1 + lost) * (1.5 if (tile == 2) == is_small else 1)
 
 
-def chosen(folder: Path, more: str) -> set[Config]:
-    """The configurations of the dispatcher that is learnt."""
+def chosen(folder: Path, more: str) -> list[dict[str, int]]:
+    """The configurations of the dispatcher that is written."""
     spec = make_spec(folder, small_space(BLOCKS_AND_TILES, *INPUTS, more=more))
     ran(spec, folder / "r.db", FormulaMeasurer(time_s, interleaves=True))
-    matrix = matrix_of(the_one(read_results([str(folder / "r.db")])))
-    study = Study.of(matrix, QUICK)
-    return {matrix.candidates[index] for index in study.learnt("tree").portfolio}
+    out, written = folder / "out", ["--spec", str(spec.path), "--choice", "tree"]
+    assert dispatch.main([str(folder / "r.db"), "-o", str(out), *written]) == 0
+    document = json.loads((out / "small" / "small.json").read_text())
+    return [configuration["parameters"] for configuration in document["configurations"]]
 
 
 def test_dispatch_keeps_the_value_that_suits_all_inputs_best(tmp_path: Path) -> None:
