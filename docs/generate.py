@@ -6,7 +6,6 @@ nothing is written, and the exit code is 1 where a page is not fresh.
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
 import sys
@@ -16,21 +15,17 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
+from harness.__main__ import COMMANDS
 from harness.api import schemas
 from harness.commands.run import make_parser, model_of
 from harness.core.records import Outcome, StopReason
 from harness.dispatch import document as dispatcher
 from harness.results.schema import STAGES, VERSION, metadata
-from harness.search.techniques import OFFERED, OWN
 from harness.space_file import program_model
+from harness.space_file.messages import StrictModel
 
 PAGES = Path(__file__).parent
 _BLOCK = re.compile(r"(<!-- generated: (\w+)(.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
-_LISTED: dict[tuple[str | None, ...], str] = {}
-
-
-def _prose(thing: object) -> str:
-    return " ".join(inspect.cleandoc(getattr(thing, "__doc__", None) or "").split())
 
 
 def _models(base: type[BaseModel] = BaseModel) -> dict[str, type[BaseModel]]:
@@ -43,44 +38,32 @@ def _models(base: type[BaseModel] = BaseModel) -> dict[str, type[BaseModel]]:
     return found
 
 
-def options(command: str) -> Iterator[str]:
-    """List the options of a command; of one with a function in Python, also the arguments there."""
-    parser, repeated = make_parser(command, model_of(command)), []
-    yield f"{_prose(model_of(command))}\n"
-    for action in parser._actions:
-        if action.dest in ("help", "json"):
-            continue
-        first = _LISTED.setdefault((*action.option_strings, action.help), command)
-        if first != command and action.option_strings:
-            repeated.append(f"`{action.option_strings[-1]}`")
-            continue
-        value = action.metavar or ("|".join(action.choices) if action.choices else "")
-        value = value or (action.dest.upper() if action.nargs != 0 else "")
-        names = ", ".join(f"`{f'{name} {value}'.strip()}`" for name in action.option_strings)
-        long = max(action.option_strings, key=len, default="").strip("-").replace("-", "_")
-        argument = f"{action.dest}{'=False' * (action.const is False)}"
-        is_renamed = command in ("check", "tune") and long not in ("", argument)
-        renamed = f" (Python: `{argument}`)" if is_renamed else ""
-        yield f"- {names or f'`{value}`'}{renamed}: {str(action.help).replace('%%', '%')}"
-    if repeated:
-        yield f"- as above: {', '.join(repeated)}"
+def commands() -> Iterator[str]:
+    """List the commands with the names of their options."""
+    for command, summary in COMMANDS.items():
+        names = []
+        for action in make_parser(command, model_of(command))._actions:
+            if action.dest in ("help", "json"):
+                continue
+            long = max(action.option_strings, key=len, default="").strip("-").replace("-", "_")
+            argument = f"{action.dest}{'=False' * (action.const is False)}"
+            is_renamed = command in ("check", "tune") and long not in ("", argument)
+            value = action.metavar or "|".join(action.choices or [action.dest.upper()])
+            name = "/".join(action.option_strings) or value
+            names.append(f"`{name}`" + f" (Python: `{argument}`)" * is_renamed)
+        yield f"- **`{command}`**: {summary}{': ' * bool(names)}{', '.join(names)}"
 
 
 def keys(name: str) -> Iterator[str]:
     """List the keys of a part of a space, each with its default in brackets."""
-    for key, field in _models()[name].model_fields.items():
+    model = _models()[name]
+    assert issubclass(model, StrictModel)
+    for key, field in model.model_fields.items():
         default = None if field.is_required() else field.get_default(call_default_factory=True)
         note = ", required" * field.is_required()
         if default not in (None, "", [], {}) and not isinstance(default, BaseModel):
             note = f" (`{json.dumps(getattr(default, 'value', default))}`)".replace('"', "")
-        yield f"- `{key}`{note}: {field.description}"
-
-
-def document(name: str) -> Iterator[str]:
-    """List the keys of a JSON document."""
-    part = _models()[name]
-    own = [key for key in part.model_fields if key not in ("harness", "format")]
-    yield f"{_prose(part)} Keys: {', '.join(f'`{key}`' for key in own)}."
+        yield f"- `{key}`{note}: {model.purposes()[key]}"
 
 
 def tables() -> Iterator[str]:
@@ -102,20 +85,18 @@ def versions() -> Iterator[str]:
 
 
 def words(which: str) -> Iterator[str]:
-    """List the words that a column, or an option, may have."""
+    """List the words that a column, or a key, may have."""
     lists: dict[str, Any] = {
         "stages": STAGES,
         "outcomes": [outcome.value for outcome in Outcome],
         "stops": [reason.value for reason in StopReason],
-        "own_techniques": [own.name for own in OWN],
-        "opentuner_techniques": OFFERED,
         "dtypes": get_args(program_model.Dtype),
     }
     yield ", ".join(f"`{word}`" for word in lists[which])
 
 
 _MAKERS: dict[str, Callable[..., Iterator[str]]] = {
-    made.__name__: made for made in (options, keys, document, tables, versions, words)
+    made.__name__: made for made in (commands, keys, tables, versions, words)
 }
 
 

@@ -19,12 +19,16 @@ import sqlalchemy
 from harness.measure.devices import Backend, choose
 from harness.measure.process.child import Child
 from harness.results import database as engines
+from harness.results.view import Results
 from tests.helpers.fake_kernels import OpenFake, measure_kernels_here, opening_fakes, write_fake
 from tests.helpers.fakes import SharedWorker
 from tests.helpers.postgres_server import ADVICE, Server, programs, running_server
+from tests.helpers.replays import SIZED, FormulaMeasurer, results_of, sized_s
 from tests.helpers.small_pocl import link_pocl
 from tests.helpers.stub_driver import _loaded_stub, nvidia, package, stub, stub_of_module
 from tests.helpers.stub_nvml import nvml
+
+pytest.register_assert_rewrite("harness.testing")
 
 __all__ = ["_loaded_stub", "nvidia", "nvml", "package", "stub", "stub_of_module"]
 
@@ -71,6 +75,16 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True, scope="session")
+def _known_peak() -> Iterator[None]:
+    """A peak that no time reaches: to measure that of PoCL without its optimiser takes half a
+    minute."""
+    with pytest.MonkeyPatch.context() as patch:
+        known = {"bytes": 1e15, "flops": 1e18}
+        patch.setattr("harness.measure.kernels.measurer.measure_peak", lambda *_: known)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
 def _ctrl_c_ends() -> None:
     """Take SIGINT as commands of a terminal do: a shell's jobs in the background ignore it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -112,6 +126,12 @@ def _each_statement_compiled_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engines, "create_engine", sharing)
         yield
+
+
+@pytest.fixture(scope="session")
+def sized(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """Results of SIZED."""
+    return results_of(tmp_path_factory.mktemp("sized"), SIZED, FormulaMeasurer(sized_s))
 
 
 @pytest.fixture(scope="session")

@@ -50,6 +50,8 @@ class InputReport:
     """The speed-up over each named baseline that worked in the finals."""
     failed_baselines: Mapping[str, Measurement] = field(default_factory=dict)
     """The last failure of the default and of each named baseline that failed, by name."""
+    worst: float | None = None
+    """The time of the slowest configuration of the search over that of the fastest."""
 
     @property
     def recommended(self) -> Measurement | None:
@@ -117,6 +119,7 @@ def report_input(
             for name, config in {DEFAULT: default, **baselines}.items()
             if (last := final.get(config) or measured.get(config)) and not last.timing
         },
+        configs.worst,
     )
 
 

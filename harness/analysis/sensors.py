@@ -20,6 +20,14 @@ from harness.results.measured import MeasuredConfigs, measured_by_input
 from harness.results.view import Results
 
 
+def sensor_lines(results: Results) -> Iterator[str]:
+    """Yield what `clock_lines` does, and a sentence where the driver says that a GPU was throttled,
+    and where the energy was asked for and stays unknown."""
+    yield from clock_lines(results)
+    yield from _throttled_lines(results)
+    yield from _unknown_energy_lines(results)
+
+
 def clock_lines(results: Results) -> Iterator[str]:
     """Yield a sentence on runs that were thrown away for their low clock, one on those for which
     the host was too slow, and one on measurements that ran at a low clock all the same."""
@@ -43,7 +51,7 @@ def clock_lines(results: Results) -> Iterator[str]:
         )
 
 
-def throttled_lines(results: Results) -> Iterator[str]:
+def _throttled_lines(results: Results) -> Iterator[str]:
     """Yield a sentence where the driver says that a GPU was throttled around samples."""
     throttled = _observed(results, THROTTLED)
     count = _total(results, THROTTLED)
@@ -89,14 +97,20 @@ def _observed(results: Results, name: str) -> Array:
 
 @dataclass(frozen=True)
 class InputEnergy:
-    """The measurements with an energy of the default, of the configuration to use, and of the one
-    that takes the least; None where it is not known. `count` is the number of all of the input."""
+    """The measurements with an energy of the default and of the configuration to use; None where it
+    is not known. `front` has those for which none is both faster and takes less, the fastest first.
+    `count` is the number of all of the input."""
 
     problem: Input
     default: Measurement | None
     best: Measurement | None
-    least: Measurement
+    front: Sequence[Measurement]
     count: int
+
+    @property
+    def least(self) -> Measurement:
+        """The one that takes the least."""
+        return self.front[-1]
 
     @property
     def slowdown(self) -> float | None:
@@ -119,7 +133,7 @@ def input_energies(results: Results, reports: Sequence[InputReport]) -> list[Inp
     ]
 
 
-def unknown_energy_lines(results: Results) -> Iterator[str]:
+def _unknown_energy_lines(results: Results) -> Iterator[str]:
     """Yield a sentence where the energy was asked for and stays unknown."""
     rows = results.searched
     share = rows.columns.observed.get(LAUNCH_SHARE)
@@ -139,10 +153,13 @@ def unknown_energy_lines(results: Results) -> Iterator[str]:
 
 
 def _input_energy(report: InputReport, own: MeasuredConfigs) -> InputEnergy:
-    energy_j = own.rows.of(own.columns.observed[ENERGY])
-    least = int(own.rows.selected[int(np.argmin(energy_j))])
+    energy_j, time_s = own.rows.of(own.columns.observed[ENERGY]), own.rows.of(own.columns.time_s)
+    order = np.lexsort((energy_j, time_s))
+    ordered_j = energy_j[order]
+    is_less = ordered_j < np.minimum.accumulate(np.append(np.inf, ordered_j))[:-1]
+    front = list(own.rows.take(own.rows.selected[order[is_less]]).measurements())
     default, best = (
         None if measurement is None else own.get(measurement.config)
         for measurement in (report.baseline, report.recommended)
     )
-    return InputEnergy(report.problem, default, best, own.columns.measurement(least), len(own))
+    return InputEnergy(report.problem, default, best, front, len(own))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from harness.analysis.coverage import reservations
 from harness.analysis.failures import group_failures
 from harness.analysis.inputs import InputReport
-from harness.analysis.summary import Summary
+from harness.analysis.summary import summarize
 from harness.api.documents import (
     AnalysisDocument,
     ChoiceDocument,
@@ -17,12 +17,13 @@ from harness.api.documents import (
     ProgramDocument,
     ResultsDocument,
 )
+from harness.api.schemas import AnalyseDocument
 from harness.core.config_diff import DEFAULT
 from harness.core.observations import ENERGY_SPREAD
 from harness.core.records import Input, Measurement
 from harness.dispatch.study import Study
 from harness.dispatch.text import rule_lines
-from harness.display.inputs import noise_warning, refused_lines
+from harness.display.inputs import health_line, noise_warning, refused_lines
 from harness.measure.energy import ENERGY
 from harness.models.starchart import importance
 from harness.report.findings import Findings
@@ -49,12 +50,14 @@ def describe_results(
             legal=legal.get(report.problem),
             energy_j=_energy(energy.best if energy else None),
             default_energy_j=_energy(energy.default if energy else None),
+            time_against_energy=list(energy.front if energy else ()),
         )
 
     return ResultsDocument.describe(
         findings=findings,
         campaign=results.campaign,
         databases=list(map(without_password, results.databases)),
+        health=health_line(findings.reports),
         inputs=list(map(of_input, findings.reports)),
         warnings=[
             *refused_lines(findings.reports),
@@ -77,7 +80,7 @@ def _energy(measured: Measurement | None) -> dict[str, float | None] | None:
     return {"value": observed[ENERGY], "spread": observed.get(ENERGY_SPREAD)}
 
 
-def describe_analysis(findings: Findings) -> AnalysisDocument:
+def _analysis(findings: Findings) -> AnalysisDocument:
     """Describe results, why configurations failed, and what the times depend on."""
     explanation, study = findings.explanation, findings.across
     measured = findings.results.measured.values()
@@ -87,18 +90,22 @@ def describe_analysis(findings: Findings) -> AnalysisDocument:
         failures=group_failures(failed, lambda m: m.message, lambda m: m.outcome),
         importance=None if explanation is None else dict(importance(explanation.tree)),
         explanation=explanation,
+        bits=findings.bits,
         portfolios=list(study.portfolios if study and study.has_choice else ()),
     )
 
 
-def describe_summary(summary: Summary) -> list[ProgramDocument]:
-    """Describe each program on each device: failures, and speed-ups by baseline."""
-    return [
+def describe_analyses(all_findings: Sequence[Findings]) -> AnalyseDocument:
+    """Describe what is found of each space on each device, and each program on each device:
+    failures, and speed-ups by baseline."""
+    summary = summarize((findings.results, findings.reports) for findings in all_findings)
+    programs = [
         ProgramDocument.describe(
             **vars(cell), inputs={name: ratio.count for name, ratio in cell.speedups.items()}
         )
         for cell in summary.cells
     ]
+    return AnalyseDocument(analyses=list(map(_analysis, all_findings)), summary=programs)
 
 
 def describe_choice(study: Study, name: str) -> ChoiceDocument:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
 
 from harness.analysis.failures import informative_line
+from harness.core.observations import PEAK_FRACTION, RATES
 
 D = TypeVar("D", bound="JsonDocument")
 
@@ -85,13 +86,24 @@ class ObservedDocument(JsonDocument):
     spread: float | None
 
 
+class TradeOffDocument(JsonDocument):
+    """A configuration for which none is both faster and takes less energy, by the search."""
+
+    config: JsonConfig
+    time_s: float
+    energy_j: float = value_of("observed", "energy_j")
+
+
 class InputDocument(JsonDocument):
     """The result of one input. `best` was the fastest; `recommended` is the default where the best
     is not significantly faster. `time_s` and `energy_j`, of one launch or run, are of the
     recommended configuration, and null where they were not measured. Spreads are half the 95 %
     confidence interval, null of a single sample. `default_outcome` is `ok`, or how the default
     failed, with its `default_message`; null where it was not measured. `speedup` is over the
-    default, `outcomes` counts configurations."""
+    default, `outcomes` counts configurations. `gb_per_s`, `gflop_per_s` and `peak_fraction`, of the
+    recommended configuration, follow from the `work` of the space; null without it.
+    `time_against_energy` has the configurations for which none is both faster and takes less
+    energy, with `config`, `time_s` and `energy_j`, the fastest first."""
 
     input: JsonConfig = value_of("report", "problem")
     best: JsonConfig | None = perhaps_of("report", "best", "config")
@@ -108,8 +120,12 @@ class InputDocument(JsonDocument):
     legal: int | None
     outcomes: dict[str, int] = value_of("report", "outcomes")
     note: str = value_of("report", "note")
+    gb_per_s: Number = perhaps_of("report", "recommended", "observed", RATES["bytes"])
+    gflop_per_s: Number = perhaps_of("report", "recommended", "observed", RATES["flops"])
+    peak_fraction: Number = perhaps_of("report", "recommended", "observed", PEAK_FRACTION)
     energy_j: ObservedDocument | None
     default_energy_j: ObservedDocument | None
+    time_against_energy: list[TradeOffDocument]
 
 
 class JudgedDocument(JsonDocument):
@@ -161,7 +177,8 @@ class FlagFileDocument(JsonDocument):
 
 
 class ResultsDocument(JsonDocument):
-    """The results of one space on one device; `advice` says in a sentence what to use, and
+    """The results of one space on one device; `advice` says in a sentence what to use,
+    `health` whether winners spill registers, what the worst takes and how many failed, and
     `statistic` whether times are medians or means. `warnings` are sentences: what was left out, on
     how many inputs the default failed or times are noisy. `flag_files` are those of
     configurations."""
@@ -179,6 +196,7 @@ class ResultsDocument(JsonDocument):
     databases: list[str]
     default: JsonConfig = value_of("findings", "results", "default")
     advice: str = value_of("findings", "advice")
+    health: str
     inputs: list[InputDocument]
     warnings: list[str]
     single: SingleDocument | None = value_of("findings", "single")
@@ -197,16 +215,40 @@ class FailureDocument(JsonDocument):
     input: JsonConfig = value_of("members", 0, "input")
 
 
+class InputBitsDocument(JsonDocument):
+    """The classes of configurations whose outputs have equal bits on one input. Those that are
+    `varying` from run to run are in none. `slowdown` is that of the fastest in the default's class;
+    null, as `in_default`, where the default's bits are not known."""
+
+    input: JsonConfig = value_of("problem")
+    configs: int
+    varying: int
+    classes: int
+    in_default: int | None
+    slowdown: float | None
+
+
+class BitsDocument(JsonDocument):
+    """Measured configurations with equal values of the parameters `split_by` have equal bits;
+    `slowdown` is a geometric mean over the inputs."""
+
+    split_by: list[str]
+    slowdown: float | None
+    inputs: list[InputBitsDocument]
+
+
 class AnalysisDocument(JsonDocument):
     """One space on one device; `importance` has the share of the squared error that a tree's splits
     on a parameter remove, `r2` the tree's accuracy on held-out samples. `portfolios` say what each
-    further configuration gains, where there is a choice by input."""
+    further configuration gains, where there is a choice by input. `bits` is null where no bits of
+    outputs are known."""
 
     results: ResultsDocument
     failures: list[FailureDocument]
     importance: dict[str, float] | None
     r2: Number = perhaps_of("explanation", "accuracy", "r2")
     portfolios: list[PortfolioDocument]
+    bits: BitsDocument | None
 
 
 class ProgramDocument(JsonDocument):

@@ -12,7 +12,6 @@ from harness.api.tune_options import TuneOptions
 from harness.core.errors import ResultsError, UsageError
 from harness.core.files import check_output, check_writable, nearest_file
 from harness.core.invocation import command_line
-from harness.core.options import from_arguments, naming_arguments, signature_of
 from harness.recordings.files import FileKind, file_kind
 
 if TYPE_CHECKING:
@@ -29,14 +28,14 @@ def tune(space: str | Path | Spec | None = None, **arguments: Any) -> TuneResult
 
     Raises HarnessError, and on Ctrl-C KeyboardInterrupt, whose message says how to continue.
     """
-    options = from_arguments(TuneOptions, "tune", {"space": space, **arguments})
-    with naming_arguments(TuneOptions):
+    options = TuneOptions.from_arguments("tune", {"space": space, **arguments})
+    with TuneOptions.naming_arguments():
         check_options(options)
-        with _own_random():
+        with own_random():
             return _results(options)
 
 
-tune.__signature__ = signature_of(TuneOptions, space="space")  # type: ignore[attr-defined]
+tune.__signature__ = TuneOptions.signature(space="space")  # type: ignore[attr-defined]
 
 
 def _results(options: TuneOptions) -> TuneResults:
@@ -48,7 +47,7 @@ def _results(options: TuneOptions) -> TuneResults:
 
     request = read_request(options)
     try:
-        with tuned(request, _display(not options.progress)) as done:
+        with tuned(request, make_display(not options.progress)) as done:
             stored = done.results()
             if stored is None:
                 raise ResultsError(f"{request.database}: nothing was measured")
@@ -62,7 +61,7 @@ def _results(options: TuneOptions) -> TuneResults:
         ) from None
 
 
-def _display(quiet: bool) -> ProgressDisplay:
+def make_display(quiet: bool) -> ProgressDisplay:
     """Show progress on standard error."""
     from harness.display.formats import make_console
     from harness.display.progress import ProgressDisplay
@@ -71,7 +70,7 @@ def _display(quiet: bool) -> ProgressDisplay:
 
 
 @contextmanager
-def _own_random() -> Iterator[None]:
+def own_random() -> Iterator[None]:
     """Put the caller's global generators back: they are seeded for OpenTuner, which uses them."""
     import numpy as np
 

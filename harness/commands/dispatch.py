@@ -8,22 +8,28 @@ from rich.console import Console
 from harness.api.describing import describe_choice
 from harness.api.dispatching import LearntDispatcher, learn
 from harness.api.options import DispatchOptions
+from harness.api.rechecking import recheck
 from harness.api.schemas import DispatchDocument
 from harness.commands.run import main_of, print_json
+from harness.core.config_diff import difference
+from harness.core.files import write_output
+from harness.core.invocation import command_line
 from harness.display.across import verdict_section
 from harness.display.formats import make_console
 from harness.display.progress import ProgressDisplay
-from harness.display.text import print_line, print_lines, print_section
+from harness.display.text import Section, SectionTable, print_line, print_lines
 
 NOT_WRITTEN = 1
-
+FALLEN = 1
 
 main = main_of("dispatch")
 
 
 def run(options: DispatchOptions) -> int:
     """Learn, judge, and write a dispatcher; return NOT_WRITTEN where a choice by input is required
-    and none is worth it, else 0."""
+    and none is worth it, else 0. Or measure a written one; return FALLEN where a choice fell."""
+    if options.recheck is not None:
+        return _recheck(options)
     with ProgressDisplay(make_console(stderr=True)) as display:
         learnt = learn(options, display)
     loss = learnt.loss  # of the folder as it was
@@ -35,10 +41,41 @@ def run(options: DispatchOptions) -> int:
     return 0 if files else NOT_WRITTEN
 
 
+def _recheck(options: DispatchOptions) -> int:
+    with ProgressDisplay(make_console(stderr=True)) as display:
+        found = recheck(options, display)
+    console, features, default = make_console(), found.spec.features, found.default
+    head = (*features, "inputs", "measured", "choice", "verdict")
+    rows = [
+        (
+            *map(leaf.range, features),
+            str(len(leaf.inputs)),
+            str(len(leaf.measured)),
+            difference(leaf.chosen, default),
+            leaf.verdict(default),
+        )
+        for leaf in found.leaves
+    ]
+    left = range(len(features) + 2, len(head))
+    texts = [f"Tuned on {found.tuned_on}", f"Measured on {found.measured_on}"]
+    table = SectionTable(head, rows, [*range(len(features)), *left])
+    Section("", str(options.recheck), texts, table=table).print(console)
+    if not any(leaf.has_fallen for leaf in found.leaves):
+        return 0
+    if options.output is None:
+        print_line(console, "To tune the inputs whose choice fell, write them with -o FILE.")
+        return FALLEN
+    write_output(options.output, found.workload())
+    space, inputs = str(found.spec.path), str(options.output)
+    tune = command_line("tune", space, "--inputs-from", inputs, "--cover", "1")
+    print_line(console, f"To tune the inputs whose choice fell: {tune}")
+    return FALLEN
+
+
 def _print(console: Console, learnt: LearntDispatcher, loss: str, files: list[str]) -> None:
     print_lines(console, learnt.notices)
     if learnt.found is not None and learnt.name is not None:
-        print_section(console, verdict_section(learnt.found, learnt.learnt))
+        verdict_section(learnt.found, learnt.learnt).print(console)
     print_line(console, learnt.sentence)
     if learnt.why_not_written:
         print_line(console, learnt.why_not_written)

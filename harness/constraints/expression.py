@@ -77,13 +77,17 @@ class Expression:
         self.names = frozenset(self.names_in_order)
 
     @classmethod
+    def equal(cls, name: str, value: Value) -> Expression:
+        """Make `name == value`."""
+        return cls(f"{name} == {repr(value) if isinstance(value, str) else shown(value)}")
+
+    @classmethod
     def or_equal(cls, condition: Expression, name: str, value: Value) -> Expression:
         """Make `condition or name == value`, which may exceed the limits on written expressions."""
         made = cls.__new__(cls)
-        literal = repr(value) if isinstance(value, str) else shown(value)
-        made.text = made.written = f"({condition.text}) or {name} == {literal}"
-        equal = ast.Compare(ast.Name(name), [ast.Eq()], [ast.Constant(value)])
-        made._body = ast.BoolOp(ast.Or(), [condition._body, equal])
+        equal = cls.equal(name, value)
+        made.text = made.written = f"({condition.text}) or {equal.text}"
+        made._body = ast.BoolOp(ast.Or(), [condition._body, equal._body])
         made.names_in_order = tuple(dict.fromkeys((*condition.names_in_order, name)))
         made.names = frozenset(made.names_in_order)
         return made

@@ -30,11 +30,32 @@ ENERGY_SPREAD = "energy_spread_j"
 UNCLAIMED = "unclaimed"
 """The observation of a measurement whose gain its first runs on new data do not show: 1."""
 
+OUTPUT_BITS = "output_bits"
+"""The observation of a digest of a kernel's outputs on the search's data: a whole number below
+2^48, equal where all bits are equal. It is VARYING_BITS where two runs differ."""
+
+VARYING_BITS = 0.0
+
+RATES = {"bytes": "gb_per_s", "flops": "gflop_per_s"}
+"""The observations of a kernel whose space says its `work`: what it does in a second, in 10^9."""
+
+PEAKS = {"bytes": "peak_gb_per_s", "flops": "peak_gflop_per_s"}
+"""The observations of what its device does in a second at most, in 10^9."""
+
+PEAK_FRACTION = "peak_fraction"
+"""The observation of the least time that the work takes at the device's peak, over the time."""
+
+SPILL_BYTES = "spill_bytes"
+"""The observation of what a work-item spills of its registers; absent where it spills none."""
+
 COUNTS = (THROTTLED_SAMPLES, HOST_RETRIES)
 """Observations that are counts of runs."""
 
-HOW_TIMED = (CLOCK_ERROR, RUNS_PER_SAMPLE, *COUNTS, UNTIMED, ENERGY_SPREAD, UNCLAIMED)
-"""Observations of the measuring, which say nothing of the configuration."""
+HOW_TIMED = (
+    *(CLOCK_ERROR, RUNS_PER_SAMPLE, *COUNTS, UNTIMED, ENERGY_SPREAD, UNCLAIMED, OUTPUT_BITS),
+    *PEAKS.values(),
+)
+"""Observations of the measuring and the device, which say nothing of the configuration."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@
     NAME/torch_op.py      makes operators of PyTorch
     NAME/kernels/         what each configuration is launched from
     NAME/programs/        in place of kernels: the program of each configuration
+    NAME/tables/          the choice as vLLM reads it, where that is asked for
     NAME/flag_files/      the files that flags of configurations pass to the compiler
     NAME/__main__.py, ... the launcher of a program (see `harness.dispatch.launcher`)
     dispatch.json         the files written here, with their digests, and the number of inputs
@@ -80,15 +81,19 @@ _NOWHERE = Provenance(
 
 
 def write_dispatcher(
-    out: Path, dispatcher: Dispatcher, launcher: Launcher | None = None
+    out: Path,
+    dispatcher: Dispatcher,
+    launcher: Launcher | None = None,
+    tables: Mapping[str, bytes] = MappingProxyType({}),
 ) -> list[Path]:
-    """Write a dispatcher into a folder, and return the files. A program also gets a `launcher`. A
-    dispatcher's folder is replaced.
+    """Write a dispatcher into a folder, and return the files. A program also gets a `launcher`;
+    `tables` are those of another format, by their names. A dispatcher's folder is replaced.
 
     Raises UsageError if the folder holds anything else, and ExpressionError for a constraint or
     launch size that cannot be written exactly.
     """
     files, name = files_of(dispatcher, launcher), dispatcher.name
+    files |= {f"{name}/tables/{file}": content for file, content in tables.items()}
     executables = [f for f in files if f.startswith((f"{name}/programs/", f"{name}/features/"))]
     return write_files(out, files, dispatcher.provenance.inputs, executables)
 

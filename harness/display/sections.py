@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
-from harness.analysis.causes import FAILURES_HEAD, causes, causes_lines, failures_rows
+from harness.analysis.bits import EqualBits
+from harness.analysis.causes import FAILURES_HEAD, causes_lines, failures_rows
 from harness.analysis.failures import describe_failures
+from harness.analysis.inputs import InputReport
 from harness.analysis.sensors import InputEnergy
 from harness.analysis.summary import ProgramSummary, Summary
 from harness.core.config_diff import DEFAULT, difference
-from harness.core.observations import ENERGY_SPREAD
+from harness.core.observations import ENERGY_SPREAD, PEAK_FRACTION, PEAKS, RATES
 from harness.core.records import Config, Measurement, Statistic
-from harness.core.text import counted, format_energy
+from harness.core.text import counted, format_energy, format_time
 from harness.dispatch.study import InputSlowdowns, geometric_means
 from harness.display.formats import format_share
 from harness.display.inputs import MOST_SHOWN, not_shown
@@ -28,7 +30,7 @@ def failures_section(results: Results, default: Config) -> Section:
     reasons = list(describe_failures(results.measured, default, results.failed_later))
     if not reasons:
         return Section("failures", "Failures", ("No configuration failed.",))
-    explained = [*causes_lines(causes(results)), ""] if rows else []
+    explained = [*causes_lines(results), ""] if rows else []
     table = SectionTable(FAILURES_HEAD, rows, range(len(FAILURES_HEAD))) if rows else None
     return Section("failures", "Failures", table=table, lines=[*explained, *reasons])
 
@@ -68,6 +70,34 @@ def energy_section(energies: Sequence[InputEnergy], default: Config) -> Section 
     return Section("energy", "Energy", texts, table=SectionTable(head, rows, (0, 4)))
 
 
+def front_section(energies: Sequence[InputEnergy], default: Config) -> Section | None:
+    """Show on each input the configurations for which none is both faster and takes less energy,
+    where these are several, the fastest first; None where no energy is known."""
+    if not energies:
+        return None
+    traded = [energy for energy in energies if len(energy.front) > 1]
+    rows = [
+        (
+            str(energy.problem),
+            difference(measured.config, default),
+            format_time(measured.time_s),
+            _energy(measured),
+            f"{measured.time_s / energy.front[0].time_s:.2f}x",
+            f"{measured.observed[ENERGY] / energy.front[0].observed[ENERGY]:.2f}x",
+        )
+        for energy in traded[:MOST_SHOWN]
+        for measured in energy.front
+    ]
+    text = (
+        f"On {len(energies) - len(traded)} of {counted(len(energies), 'input')} the fastest "
+        "configuration takes the least energy. On the others none is faster than one of these and "
+        "takes less. Ratios are to the fastest."
+    )
+    head = ("input", "configuration", "time", "energy", "time ratio", "energy ratio")
+    table = SectionTable(head, rows, (0, 1)) if rows else None
+    return Section("front", "Time against energy", [text, *not_shown(len(traded))], table=table)
+
+
 def _energy(measured: Measurement | None) -> str:
     if measured is None:
         return "-"
@@ -76,6 +106,104 @@ def _energy(measured: Measurement | None) -> str:
     spread_j = measured.observed.get(ENERGY_SPREAD)
     spread = "" if spread_j is None else f" +- {format_energy(spread_j, digits=2)}"
     return f"{format_energy(measured.observed[ENERGY])}{spread}{power}"
+
+
+# -------------------------------------------------------------------------------- bits
+
+
+def bits_section(found: EqualBits | None) -> Section | None:
+    """Show the classes of configurations with equal bits on each input, what splits them, and what
+    staying in the default's class costs; None where no bits are known."""
+    if found is None:
+        return None
+    inputs, slowdown = found.inputs, found.slowdown
+    is_split = max(of.classes for of in inputs) > 1
+    varying = max(of.varying for of in inputs)
+    others = "other measured" if varying else "measured"
+    lines = [f"On each input, all {others} configurations have outputs of equal bits."]
+    if is_split:
+        names = ", ".join(found.split_by)
+        lines = [f"Measured configurations of equal {names} have outputs of equal bits."]
+    if varying:
+        differ = (
+            f"The outputs of up to {counted(varying, 'configuration')} differ from run to run, as "
+            "with atomics on floating-point numbers; these are in no class."
+        )
+        lines = [*lines, differ] if is_split else [differ, *lines]
+    if is_split and slowdown is not None:
+        lines.append(
+            f"Staying in the default's class costs {slowdown:.2f}x (geometric mean, by the times "
+            "of the search). `verify: {bits: default}` in the space accepts no other class."
+        )
+    if not is_split:
+        return Section("bits", "Equal bits", lines=lines)
+    lines += not_shown(len(inputs))
+    head = ("input", "classes", "configurations", "in the default's class", "slowdown there")
+    rows = [
+        (
+            str(of.problem),
+            f"{of.classes:,}",
+            f"{of.configs:,}",
+            "-" if of.in_default is None else f"{of.in_default:,}",
+            "-" if of.slowdown is None else f"{of.slowdown:.2f}x",
+        )
+        for of in inputs[:MOST_SHOWN]
+    ]
+    return Section("bits", "Equal bits", lines, table=SectionTable(head, rows))
+
+
+# ------------------------------------------------------------------------------ roofline
+
+
+def roofline_section(reports: Sequence[InputReport], picture: str = "") -> Section | None:
+    """Show what the best configuration of each input does in a second, and what fraction of the
+    device's peak that is; None where no space says its work."""
+    rated = [
+        (str(report.problem), best.observed, report.baseline.observed if report.baseline else {})
+        for report in reports
+        if (best := report.recommended) and best.observed.keys() & set(RATES.values())
+    ]
+    if not rated:
+        return None
+    peaks = {kind: o[name] for _, o, _ in rated for kind, name in PEAKS.items() if name in o}
+    named = " and ".join(_PEAKS[kind].format(peak) for kind, peak in peaks.items())
+    text = (
+        "What the best configurations do in a second, by the `work` of the space, and their and "
+        f"the default's fraction of the device's peak: {named or 'which is not known'}."
+    )
+    above = sum(observed.get(PEAK_FRACTION, 0) > 1 for _, observed, _ in rated)
+    line = (
+        f"{counted(above, 'input')} above the peak, with right results: the data lie in a cache, "
+        "or `work` counts more than the kernel must do."
+    )
+    rows = [
+        (
+            problem,
+            *(f"{best[name]:.4g}" if name in best else "-" for name in RATES.values()),
+            _of_peak(best),
+            _of_peak(default),
+            _limited_by(best),
+        )
+        for problem, best, default in rated[:MOST_SHOWN]
+    ]
+    head = ("input", "GB/s", "GFLOP/s", "of the peak", "default", "limited by")
+    table = SectionTable(head, rows, (0, 5))
+    texts = [text, *not_shown(len(rated))]
+    return Section("roofline", "Roofline", texts, picture, table, [line] if above else [])
+
+
+_PEAKS = {"bytes": "{:.4g} GB/s in a copy", "flops": "{:.4g} GFLOP/s in float32 multiply-adds"}
+
+
+def _of_peak(observed: Mapping[str, float]) -> str:
+    return format_share(observed[PEAK_FRACTION]) if PEAK_FRACTION in observed else "-"
+
+
+def _limited_by(observed: Mapping[str, float]) -> str:
+    """Say which part of the work takes longer at the device's peak."""
+    known = [kind for kind in RATES if {RATES[kind], PEAKS[kind]} <= observed.keys()]
+    longest = max(known, key=lambda kind: observed[RATES[kind]] / observed[PEAKS[kind]], default="")
+    return {"bytes": "memory", "flops": "arithmetic"}.get(longest, "-")
 
 
 # ------------------------------------------------------------------------------ by input

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,6 +12,7 @@ import numpy.typing as npt
 from harness.analysis.inputs import InputReport
 from harness.core.arrays import Array
 from harness.core.config_diff import difference
+from harness.core.observations import PEAKS, RATES
 from harness.core.records import Config, Outcome
 from harness.dispatch.matrix import Matrix
 from harness.results.measured import MeasuredConfigs, measured_by_input
@@ -48,11 +48,6 @@ def sample_count(results: Results) -> int:
     """Count the samples; configurations of equal machine code share theirs."""
     rows = results.rows
     return int(rows.of(rows.columns.samples_s.counts)[~rows.is_shared].sum())
-
-
-def outcome_counts(results: Results) -> Counter[Outcome]:
-    """Count the configurations on all inputs by outcome."""
-    return sum((configs.rows.outcomes for configs in results.measured.values()), Counter())
 
 
 # ------------------------------------------------------------------------------ the search
@@ -97,6 +92,29 @@ def speed_ups(reports: Sequence[InputReport]) -> dict[str, TimeRatio]:
         for report in reports
         if report.speedup and math.isfinite(report.speedup.high)
     }
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """What the best configurations do, by GFLOP/s and GB/s, shape (inputs, 2), and the device's
+    peaks of both."""
+
+    rates: tuple[tuple[float, float], ...]
+    peaks: tuple[float, float]
+
+
+def roofline(reports: Sequence[InputReport]) -> Roofline | None:
+    """Return what is known of the recommended configurations; None where nothing is."""
+    names = (RATES["flops"], RATES["bytes"]), (PEAKS["flops"], PEAKS["bytes"])
+    observed = [
+        m.observed
+        for report in reports
+        if (m := report.recommended) and m.observed.keys() >= {*names[0], *names[1]}
+    ]
+    if not observed:
+        return None
+    rates = tuple((one[names[0][0]], one[names[0][1]]) for one in observed)
+    return Roofline(rates, (observed[-1][names[1][0]], observed[-1][names[1][1]]))
 
 
 # ------------------------------------------------------------------------ across inputs

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from harness.analysis import SLOWDOWN
+from harness.analysis.bits import EqualBits, equal_bits
 from harness.analysis.coverage import input_reports
 from harness.analysis.explain import Explanation, explain, samples
 from harness.analysis.inputs import InputReport
@@ -114,6 +115,11 @@ class Findings:
     def energies(self) -> list[InputEnergy]:
         """The energy of launches on each input on which any is known."""
         return input_energies(self.results, self.reports)
+
+    @cached_property
+    def bits(self) -> EqualBits | None:
+        """The configurations with equal bits; None where no bits are known."""
+        return equal_bits(self.results)
 
     @cached_property
     def power(self) -> Explanation | None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from harness.core.arrays import Array
 from harness.models.starchart import Tree, draw
-from harness.report.figures import HeatMap, SearchCurve
+from harness.report.figures import HeatMap, Roofline, SearchCurve
 from harness.stats.timing import TimeRatio
 
 if TYPE_CHECKING:
@@ -169,6 +169,24 @@ def gains(speed_ups: Mapping[str, TimeRatio]) -> str:
         axes.set_xlabel("speed-up over the default, with 95 % confidence interval")
 
     return _drawn(0.7 + _ROW * len(labels), paint, _width_with(labels))
+
+
+def roofline(shown: Roofline) -> str:
+    """Draw the operations a second of each input over its operations a byte, under the roof."""
+    flops, moved = np.array(shown.rates).T
+    most_flops, most_bytes = shown.peaks
+
+    def paint(axes: Axes) -> None:
+        intensity, ridge = flops / moved, most_flops / most_bytes
+        ends = [min(intensity.min(), ridge) / 2, ridge, max(intensity.max(), ridge) * 2]
+        roof = np.minimum(np.array(ends) * most_bytes, most_flops)
+        axes.plot(ends, roof, color=_FAINT, linewidth=1.2)
+        axes.plot(intensity, flops, "o", color=_ACCENT, markersize=4, linestyle="none")
+        axes.set(xscale="log", yscale="log", xlabel="operations per byte", ylabel="GFLOP/s")
+        _plain_ticks(axes.xaxis)
+        _plain_ticks(axes.yaxis)
+
+    return _drawn(2.8, paint)
 
 
 # --------------------------------------------------------------------------- across inputs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.analysis.explain import Explanation, explanation_lines
+from harness.analysis.explain import Explanation
 from harness.core.invocation import command_line
 from harness.core.text import counted
 from harness.dispatch.study import AUTO, slowdowns_by_input
@@ -17,7 +17,14 @@ from harness.display.inputs import (
     not_shown,
     times_note,
 )
-from harness.display.sections import by_input_section, energy_section, failures_section
+from harness.display.sections import (
+    bits_section,
+    by_input_section,
+    energy_section,
+    failures_section,
+    front_section,
+    roofline_section,
+)
 from harness.display.text import Section, SectionTable
 from harness.models.starchart import describe, importance
 from harness.report import figures, plots
@@ -44,8 +51,11 @@ def sections(findings: Findings) -> Iterator[Section | None]:
         yield from choice_sections(findings.across or findings.why_no_choice, findings.default)
         yield by_input(findings)
         yield failures_section(findings.results, findings.default)
+        yield bits_section(findings.bits)
         yield from _explained(findings, findings.explanation, "slowdown")
+        yield _roofline(findings)
         yield energy_section(findings.energies, findings.default)
+        yield front_section(findings.energies, findings.default)
         yield from _explained(findings, findings.power, "power")
     lines = list(commands(findings.results))
     yield Section("commands", "Commands to reproduce", lines=lines)
@@ -144,6 +154,14 @@ def _heat_map(findings: Findings) -> Section | None:
     )
 
 
+def _roofline(findings: Findings) -> Section | None:
+    """Show the rates of the best configurations, and a picture where the space says bytes and
+    operations."""
+    shown = figures.roofline(findings.reports)
+    picture = findings.picture(plots.roofline, shown) if shown else ""
+    return roofline_section(findings.reports, picture)
+
+
 def _explained(
     findings: Findings, explanation: Explanation | None, target: str
 ) -> Iterator[Section]:
@@ -156,7 +174,7 @@ def _explained(
         return
     shares = importance(explanation.tree)
     picture = findings.picture(plots.importances, shares, dict(shares))
-    text, *lines = explanation_lines(explanation)
+    text, *lines = explanation.lines()
     yield Section(anchor, title, [text], picture, lines=lines)
     about, *lines = describe(explanation.tree, _TREE_DEPTH)
     picture = findings.picture(plots.tree_picture, explanation.tree, lines)

@@ -60,6 +60,12 @@ class MeasuredConfigs(Mapping[Config, Measurement]):
         fastest = self.rows.of(self.columns.time_s).argmin()
         return self.columns.measurement(int(self.rows.selected[fastest]))
 
+    @property
+    def worst(self) -> float | None:
+        """The time of the slowest that worked over that of the fastest; None if none is ok."""
+        times_s = self.rows.of(self.columns.time_s)[self.rows.of(self.columns.works)]
+        return float(times_s.max() / times_s.min()) if len(times_s) else None
+
     def ties(self, best: Config, confidence: float) -> int:
         """Count the other configurations within noise of the best, once per machine code."""
         if len(self) < 2:

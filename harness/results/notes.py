@@ -95,6 +95,7 @@ class Notes(TypedDict, total=False):
     data_seed: Whole  # the seed of the data on which an input's finals are measured
     exhausted: bool  # whether every legal configuration of the input was measured
     limits: dict[Line, Whole]  # the device's, which constraints and launches may name
+    same: tuple[Line, ...]  # constraints: values that are the same on all inputs
     launch_limits: dict[Line, Line]  # constraints of a device on launches, each in words
     reduced: Ablation  # the settings that the winner needs
     space_file: str  # the path of the space's file, as the command that tuned it named it
@@ -131,19 +132,6 @@ def limit_notes(spec: Spec, limits: DeviceLimits) -> Notes:
 
 
 # -------------------------------------------------------------------------- the space
-
-
-def space_notes(spec: Spec) -> Notes:
-    """Return the notes on its space that a report needs."""
-    found: Notes = {"space_file": str(spec.path)}
-    if spec.baselines:
-        found["baselines"] = {b.name: dict(b.values) for b in spec.baselines}
-    if spec.measure.statistic is not Statistic.MEDIAN:
-        found["statistic"] = spec.measure.statistic
-    files = files_of_flags(spec)
-    if files:
-        found["flag_files"] = files
-    return found
 
 
 def files_of_flags(spec: Spec) -> dict[str, dict[str, _PassedFile]]:

@@ -14,29 +14,19 @@ from harness.constraints.expression import Expression
 from harness.core.arrays import Flags
 from harness.core.errors import UsageError
 from harness.core.invocation import command_line
-from harness.core.records import ENVIRONMENT_FIELDS, Config, Input, Interleaved, Measurement
+from harness.core.records import Config, Input, Interleaved, Measurement
 from harness.core.text import suggestion
-from harness.results import (
-    CANDIDATE,
-    CHOICE,
-    FINAL,
-    SEARCHED,
-    CampaignKey,
-    Command,
-    MeasurementRow,
-    MeasurementRows,
-    Run,
-    Store,
-    StoredCampaign,
-    as_rows,
-    campaigns,
-    interleaved_groups,
-    read_campaign,
-    reading,
-    without_password,
-)
 from harness.results.ablation import Ablation
-from harness.results.measured import MeasuredConfigs, by_input, measured_by_input
+from harness.results.campaigns import Command, Run, StoredCampaign, campaigns, read_campaign
+from harness.results.columns import MeasurementRow, MeasurementRows
+from harness.results.database import reading
+from harness.results.gathering import as_rows
+from harness.results.measured import (
+    MeasuredConfigs,
+    by_input,
+    interleaved_groups,
+    measured_by_input,
+)
 from harness.results.notes import Notes
 from harness.results.provenance import (
     NEWEST,
@@ -45,8 +35,10 @@ from harness.results.provenance import (
     kernel_versions,
     of_version,
 )
-from harness.results.read import Compatible, compatible
-from harness.results.schema import LATER
+from harness.results.read import CampaignKey, Compatible, compatible
+from harness.results.schema import CANDIDATE, CHOICE, FINAL, LATER, SEARCHED
+from harness.results.store import Store
+from harness.results.url import without_password
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -217,7 +209,7 @@ class Results:
     @cached_property
     def constraints(self) -> tuple[str, ...]:
         """The space's constraints, without those over device limits that are not known, and those
-        that the device puts on launches."""
+        that the device puts on launches or that keep values the same on all inputs."""
         inputs = self.rows.columns.inputs
         shown = (inputs.values[code] for code in np.unique(self.rows.of(inputs.codes)).tolist())
         known = {name for problem in shown for name in problem} | self.compatible.names
@@ -225,6 +217,7 @@ class Results:
         texts = (
             *self.campaign.constraints,
             *self._last_notes("launch_limits").get("launch_limits", {}),
+            *self._last_notes("same").get("same", ()),
         )
         return tuple(text for text in texts if Expression(text).names <= known)
 
@@ -387,10 +380,9 @@ def the_one(
 
 
 def _facts(campaign: StoredCampaign) -> dict[str, str]:
-    environment = campaign.environment
     return {
         "space": campaign.space_name,
         "program (kernel source and host module)": campaign.key.program_sha256[:8],
-        **{name: getattr(environment, name) for name in ENVIRONMENT_FIELDS},
+        **campaign.environment.compared,
         "campaign": str(campaign.key.campaign),
     }

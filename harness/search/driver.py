@@ -23,6 +23,7 @@ from opentuner.search.driver import SearchDriver
 from opentuner.search.objective import MinimizeTime
 from opentuner.search.plugin import FileDisplayPlugin
 
+from harness.core.observations import PEAK_FRACTION
 from harness.core.records import Config, Measurement, Outcome
 from harness.results import MeasurementRow
 from harness.search.manipulator import Cfg, SpaceManipulator
@@ -37,6 +38,9 @@ twenty can run, that happens by chance once in 30,000 times."""
 
 UNMEASURED = "unmeasured"
 """The requestor of a uniform draw, made where a technique only repeats itself."""
+
+_CALLER = "caller"
+"""The requestor of a configuration that the caller of a session made up."""
 
 _IDLE_GENERATIONS = 3
 _WRITE_EVERY_S = 0.25  # for replayed measurements
@@ -87,6 +91,7 @@ class Driver(SearchDriver):  # type: ignore[misc]
         self.taken = set(options.held_out)  # and those asked for; the others may be drawn
         self.pending: list[Request] = []
         self._search, self._stop_at = search, options.stop_at
+        self._peak_fraction = options.peak_fraction
         self._configurations: dict[str, Any] = {}
         self._results: dict[str, Any] = {}
         self._requests: dict[str, Request] = {}
@@ -96,6 +101,9 @@ class Driver(SearchDriver):  # type: ignore[misc]
         self._unwritten: list[_Answer] = []
         self._written_at = time.monotonic()
         self._next_test = search.store.next_ordinal(run_id)
+        config_of = {row.id: config for config, row in search.known.items()}
+        by_caller = search.store.answers(run_id, _CALLER).items()
+        self._of_caller = {n: config_of[row] for n, row in by_caller if row in config_of}
         super().__init__(
             manipulator,
             extra_seeds=[dict(seed) for seed in reversed(seeds)],  # taken from the end
@@ -117,16 +125,47 @@ class Driver(SearchDriver):  # type: ignore[misc]
             if isinstance(log, FileDisplayPlugin):
                 print(LOG_HEAD, file=log.out)
 
-    def search(self) -> EndReason:
-        """Search to the end; say why there was nothing more to do."""
-        try:
-            self.main()
-            self.write()
-        except BaseException:
-            self.session.rollback()
-            self._search.store.transact(lambda: self.tables.end("ABORTED"))
-            raise
-        return self.why_ended()
+    def propose(self) -> Config | None:
+        """Return the next proposal that is not measured yet, the same until it is tested; None
+        where the search has ended. Needs a parallelism of 1."""
+        idle = 0
+        while self.pending or not self.convergence_criteria():
+            if self._test_again():
+                continue
+            if not self.pending:
+                idle = 0 if self.run_generation_techniques() else idle + 1
+            proposed = [request.configuration.config for request in self.pending]
+            if idle > self.args.bail_threshold or set(proposed) - self._search.known.keys():
+                return next(iter(proposed), None)
+            self.run_generation_results()
+            self.generation += 1
+        return None
+
+    def test(self, config: Config) -> Measurement:
+        """Measure the proposal, or a legal configuration of the caller; return what is known of it
+        where it was measured before. Another proposal waits."""
+        while self._test_again():
+            pass
+        return self._test(config)
+
+    def _test(self, config: Config) -> Measurement:
+        waiting = [r for r in self.pending if r.configuration.config != config]
+        if len(waiting) == len(self.pending):
+            self._queue(self._request(dict(config), _CALLER))
+        self.pending = [r for r in self.pending if r.configuration.config == config]
+        self.run_generation_results()
+        self.generation += 1
+        self.pending = waiting
+        self.write()
+        return self._search.known[config].measurement
+
+    def _test_again(self) -> bool:
+        """Test what the caller of an earlier session made up, if it is its turn: then the
+        techniques propose the same again."""
+        if not self._of_caller or min(self._of_caller) > len(self._results):
+            return False
+        self._test(self._of_caller.pop(min(self._of_caller)))
+        return True
 
     def convergence_criteria(self) -> bool:
         """Stop at the test limit, or for another reason."""
@@ -142,11 +181,18 @@ class Driver(SearchDriver):  # type: ignore[misc]
             return EndReason.EXHAUSTED
         if self.tally.free_in_a_row >= MAX_FREE_IN_A_ROW:
             return EndReason.REFUSED
+        if self.has_reached_peak():
+            return EndReason.PEAK
         return EndReason.TECHNIQUE if self._has_ended else EndReason.LIMIT
 
     def is_time_up(self) -> bool:
         """Whether the time is up, so that no test may begin."""
         return self._stop_at is not None and time.monotonic() >= self._stop_at
+
+    def has_reached_peak(self) -> bool:
+        """Whether the best is as near to the device's peak as the space asks for."""
+        best, enough = self.tally.best, self._peak_fraction
+        return bool(best and enough and best.observed.get(PEAK_FRACTION, 0) >= enough)
 
     # -------------------------------------------------------------- methods for techniques
 
@@ -221,7 +267,7 @@ class Driver(SearchDriver):  # type: ignore[misc]
         configs = [request.configuration.config for request in self.pending]
         search.measurer.expect(search.space, [c for c in configs if c not in search.known])
         self.new_results = []
-        while self.pending and not self.is_time_up():
+        while self.pending and not (self.is_time_up() or self.has_reached_peak()):
             result = self._answer(self.pending.pop(0), best)
             best = result if result.was_new_best else best
             self.new_results.append(result)

@@ -35,7 +35,7 @@ class SearchOptions:
     a time.monotonic() after which no test begins; `seeds` the user's own configurations to start
     from. `counts_all` counts the outcomes that a self-contained technique does not count. `salt`
     gives two searches with one seed different random numbers. Configurations in `held_out` are
-    never drawn.
+    never drawn. A search ends where the best time is `peak_fraction` of the device's peak.
     """
 
     techniques: tuple[str, ...]
@@ -49,6 +49,7 @@ class SearchOptions:
     counts_all: bool = False
     salt: str = ""
     held_out: frozenset[Config] = frozenset()
+    peak_fraction: float | None = None
 
     def numbered(self, number: int, count: int) -> SearchOptions:
         """Return the options for one of `count` inputs, each with its own log."""
@@ -160,6 +161,7 @@ class EndReason(str, Enum):
     TIME = "time"
     EXHAUSTED = "exhausted"
     REFUSED = "refused"
+    PEAK = "peak"
     TECHNIQUE = "technique"
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,7 +35,15 @@ def make_opentuner_tables(store: Store) -> None:
 
 
 def search_input(search: InputSearch, options: SearchOptions) -> Searched:
-    """Search until the budget is spent, the space is exhausted or the technique is done.
+    """Search until the budget is spent, the space is exhausted or the technique is done."""
+    with open_search(search, options) as driver:
+        driver.main()
+    return Searched(driver.run_id, driver.tally.tests, driver.why_ended())
+
+
+@contextmanager
+def open_search(search: InputSearch, options: SearchOptions) -> Iterator[Driver]:
+    """Begin a search, which the block drives to its end.
 
     A run that was interrupted goes on if its plan is equal: the same seed proposes the same
     configurations, and the database answers for those that were measured.
@@ -42,7 +51,14 @@ def search_input(search: InputSearch, options: SearchOptions) -> Searched:
     store = search.store
     driver = store.transact(lambda: _begun(search, options))
     with store.interrupting([driver.run_id]):
-        ended = driver.search()
+        try:
+            yield driver
+            driver.write()
+        except BaseException:
+            store.session.rollback()
+            store.transact(lambda: driver.tables.end("ABORTED"))
+            raise
+    ended = driver.why_ended()
     is_round = ended is EndReason.LIMIT and options.test_limit < search.plan.test_limit
     is_cut = ended is EndReason.TIME or is_round
 
@@ -53,7 +69,6 @@ def search_input(search: InputSearch, options: SearchOptions) -> Searched:
         store.end_run(driver.run_id, "interrupted" if is_cut else "complete")
 
     store.transact(end)
-    return Searched(driver.run_id, driver.tally.tests, ended)
 
 
 def _begun(search: InputSearch, options: SearchOptions) -> Driver:
@@ -97,7 +112,7 @@ def find_ended(
     run = store.begun(plan)
     if run is None or (run.state, run.test_limit) != ("complete", plan.test_limit):
         return None
-    why, ids = run.notes.get("ended"), store.answers(run.id)
+    why, ids = run.notes.get("ended"), [*store.answers(run.id).values()]
     row_of = dict(zip(known.of(known.columns.ids).tolist(), known.selected.tolist(), strict=True))
     answers = known.take(np.array([row_of[i] for i in ids if i in row_of], dtype=np.intp))
     is_whole = len(answers) == len(ids)

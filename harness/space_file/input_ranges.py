@@ -23,22 +23,23 @@ _CANDIDATES = 4096
 Bound = Annotated[StrictInt | StrictFloat, AfterValidator(plain)]
 Ends = Annotated[list[Bound], Field(min_length=2, max_length=2)]
 Choice = Annotated[StrictInt | StrictFloat | StrictStr, AfterValidator(plain)]
+_FEW = 4
+"""Whole numbers that span less are taken for names, such as those of a layout."""
+
 _KINDS = ("linear", "log", "choices")
 
 
 class FeatureRange(StrictModel):
     """The values of one feature: numbers from a smallest to a largest one, or choices."""
 
-    linear: Ends | None = Field(default=None, description="[smallest, largest], spread evenly")
-    log: Ends | None = Field(
-        default=None, description="[smallest, largest], from above 0, spread evenly by ratio"
-    )
-    choices: Annotated[list[Choice], AfterValidator(distinct), Field(min_length=1)] | None = Field(
-        default=None, description="numbers or words"
-    )
-    multiple_of: Annotated[StrictInt, Field(ge=1)] | None = Field(
-        default=None, description="numbers are multiples of this"
-    )
+    linear: Ends | None = None
+    """[smallest, largest], spread evenly"""
+    log: Ends | None = None
+    """[smallest, largest], from above 0, spread evenly by ratio"""
+    choices: Annotated[list[Choice], AfterValidator(distinct), Field(min_length=1)] | None = None
+    """numbers or words"""
+    multiple_of: Annotated[StrictInt, Field(ge=1)] | None = None
+    """numbers are multiples of this"""
 
     @model_validator(mode="before")
     @classmethod
@@ -82,6 +83,11 @@ class FeatureRange(StrictModel):
     def is_whole(self) -> bool:
         """Whether the numbers are whole: the ends are, or they are multiples."""
         return self.multiple_of is not None or all(type(end) is int for end in self.ends)
+
+    @property
+    def may_be_odd(self) -> bool:
+        """Whether it is a range of whole numbers, of which some are odd."""
+        return self.choices is None and self.is_whole and (self.multiple_of or 1) % 2 == 1
 
     @property
     def _multiples(self) -> range:
@@ -161,6 +167,57 @@ def draw_inputs(
         distances[chosen] = -1
         chosen = int(np.argmax(distances))
     return found
+
+
+def draw_unseen(
+    inputs: Sequence[Input],
+    given: Mapping[str, FeatureRange],
+    count: int,
+    holds: Callable[[Input], bool],
+) -> list[Input]:
+    """Draw other inputs from the ranges that are `given`, or else from those that the inputs span;
+    none whose numbers have a larger product, since it may not fit in memory.
+
+    All whole numbers are odd, and in half of the inputs one is prime; where there are too few of
+    these, others follow.
+    """
+    features = list(inputs[0])
+    ranges = {name: given.get(name) or _spanned([p[name] for p in inputs]) for name in features}
+    sized = [name for name in features if ranges[name].may_be_odd]
+    largest, found = max(map(size_of_input, inputs)), list[Input]()
+
+    def draw(wanted: int, has_shape: Callable[[Sequence[Any]], bool]) -> None:
+        taken = {*inputs, *found}
+
+        def fits(problem: Input) -> bool:
+            has = problem not in taken and has_shape([problem[name] for name in sized])
+            return has and size_of_input(problem) <= largest and holds(problem)
+
+        found.extend(draw_inputs(features, ranges, wanted - len(found), fits))
+
+    draw(count // 2, lambda sizes: all(n % 2 for n in sizes) and any(map(_is_prime, sizes)))
+    draw(count, lambda sizes: all(n % 2 for n in sizes))
+    draw(count, lambda sizes: True)
+    return found
+
+
+def _spanned(values: Sequence[Any]) -> FeatureRange:
+    """Return the range of the values of a feature; of words and of very few numbers, the values."""
+    numbers = [value for value in values if isinstance(value, (int, float))]
+    low, high = (min(numbers), max(numbers)) if len(numbers) == len(values) else (0, 0)
+    if high == low or (high - low < _FEW and all(type(number) is int for number in numbers)):
+        return FeatureRange(choices=list(dict.fromkeys(values)))
+    return FeatureRange(log=[low, high]) if low > 0 else FeatureRange(linear=[low, high])
+
+
+def size_of_input(problem: Input) -> float:
+    """Return the product of the numbers of an input, which its memory and time often follow."""
+    return math.prod(abs(v) for v in problem.values() if isinstance(v, (int, float)) and v)
+
+
+def _is_prime(number: int) -> bool:
+    """Whether Fermat's test takes a number for a prime; it errs on 22 numbers below 10,000."""
+    return number > 1 and pow(2, number - 1, number) == 1
 
 
 def _candidates(features: Sequence[str], ranges: Mapping[str, FeatureRange]) -> list[Input]:

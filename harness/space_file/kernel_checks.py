@@ -50,6 +50,7 @@ def kernel_parts(
     _check_use(document, model, parameters, sources, sizes, module[1])
     return {
         "launch": launch,
+        "work": model.work,
         "sources": sources,
         "host": host,
         "host_text": module[0],

@@ -23,7 +23,8 @@ from harness.space_file.baselines import Baseline
 from harness.space_file.compiler import CompilersModel
 from harness.space_file.document import located
 from harness.space_file.flags import Notice, SelectedFlags
-from harness.space_file.model import LaunchPlan, Measure, Search, Verify
+from harness.space_file.input_ranges import FeatureRange
+from harness.space_file.model import LaunchPlan, Measure, Search, Verify, Work
 from harness.space_file.parameters import Parameter
 from harness.space_file.program import ProgramPlan
 
@@ -63,6 +64,7 @@ class Spec:
     verify: Verify = field(default_factory=Verify)
     measure: Measure = field(default_factory=Measure)
     search: Search = field(default_factory=Search)
+    work: Work | None = None
     host_text: str = field(default="", repr=False)
     framework: str | None = None
     program: ProgramPlan | None = None
@@ -70,6 +72,8 @@ class Spec:
     baselines: tuple[Baseline, ...] = ()
     selected_flags: Mapping[str, SelectedFlags] = field(default_factory=dict)  # by compiler
     notices: tuple[Notice, ...] = ()  # about the flags, for the user
+    ranges: Mapping[str, FeatureRange] = field(default_factory=dict)  # of features, where given
+    where: Expression | None = None  # the condition that inputs from them meet
 
     def files_of(self, config: Mapping[str, Value]) -> tuple[FlagFile, ...]:
         """Return the files that the flags of a configuration pass to the compiler.
@@ -117,15 +121,22 @@ class Spec:
     def is_bit_exact(self, compiler: str | None) -> bool:
         """Whether a kernel's output must be bit for bit the output without this compiler's flags:
         the space says so, or it names flags of a catalogue that change no values."""
+        if self.must_be_bit_exact:
+            return True
         if self.program is not None or self._against == "reference":
             return False
         selected = self.selected_flags.get(compiler or "")
-        return self.must_be_bit_exact or (selected is not None and not selected.changes_values)
+        return selected is not None and not selected.changes_values
 
     @property
     def must_be_bit_exact(self) -> bool:
         """Whether the space itself demands bit-exact results."""
-        return self._against == "baseline" and self.program is None
+        return self.program is None and (self._against == "baseline" or self.needs_default_bits)
+
+    @property
+    def needs_default_bits(self) -> bool:
+        """Whether a kernel's output must be the default's bit for bit."""
+        return getattr(self.verify, "bits", None) == "default"
 
     @property
     def _against(self) -> object:
@@ -139,6 +150,44 @@ class Spec:
             for p in self.parameters
             if p.compiler is None or (p.compiler == compiler and len(p.values) > 1)
         )
+
+    def with_inputs_where(self, condition: str) -> Spec:
+        """Keep the inputs for which a condition over their features holds.
+
+        Raises UsageError for a condition that cannot be computed or holds for no input.
+        """
+        try:
+            expression = Expression(condition)
+            for name in sorted(expression.names - set(self.features)):
+                hint = suggestion(name, self.features)
+                raise UsageError(f"--inputs: `{name}` is not a feature of {self.path}; {hint}")
+            if expression.is_number or expression.text in self.features:
+                raise UsageError(
+                    f"--inputs: `{expression.text}` is a value, not a condition; compare it, such "
+                    f"as `{expression.text} <= 4096`"
+                )
+            chosen = tuple(problem for problem in self.inputs if expression.holds(problem))
+        except ExpressionError as error:
+            raise UsageError(f"--inputs: {error}") from None
+        if not chosen:
+            raise UsageError(
+                f"--inputs: `{expression.text}` holds for none of the {len(self.inputs)} inputs; "
+                f"there {', '.join(self.feature_ranges)}"
+            )
+        return dataclasses.replace(self, inputs=chosen)
+
+    @property
+    def feature_ranges(self) -> Iterator[str]:
+        """The range of each feature, such as `m goes from 16 to 65536`, or its words, such as
+        `shape is skewed or uniform`."""
+        for name in self.features:
+            numbers = [v for problem in self.inputs if isinstance(v := problem[name], (int, float))]
+            if len(numbers) < len(self.inputs):
+                words = sorted({shown(problem[name]) for problem in self.inputs})
+                yield f"{name} is {first_few(words, ' or ', _LISTED)}"
+                continue
+            least, most = shown(min(numbers)), shown(max(numbers))
+            yield f"{name} is {least}" if least == most else f"{name} goes from {least} to {most}"
 
     def with_measure(self, changes: Mapping[str, object]) -> Spec:
         """Return the spec with other measurement options; raises UsageError for a bad value."""
@@ -170,8 +219,10 @@ class Spec:
         parts += [file.mark for file in self.flag_files]
         parts += self.program.sha256_parts() if self.program is not None else []
         # Left out where it is not set, so that older spaces keep their measurements.
-        unsaid = {"against"} if self._against is None else None
+        unsaid = {key for key in ("against", "bits") if getattr(self.verify, key, None) is None}
         parts.append(self.verify.model_dump_json(exclude=unsaid))
+        if self.needs_default_bits:
+            parts += [json.dumps([p.name, p.default]) for p in self.parameters]
         if any(map(self.is_bit_exact, self.selected_flags)):
             parts.append("bit for bit")
         return _sha256(parts)
@@ -197,45 +248,3 @@ def _ends(values: range) -> list[int]:
 
 def _sha256(parts: Sequence[str]) -> str:
     return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()
-
-
-# ------------------------------------------------------------------------------------ inputs
-
-
-def select_inputs(spec: Spec, condition: str) -> Spec:
-    """Keep the inputs of a spec for which a condition over their features holds.
-
-    Raises UsageError for a condition that cannot be computed or holds for no input.
-    """
-    try:
-        expression = Expression(condition)
-        for name in sorted(expression.names - set(spec.features)):
-            hint = suggestion(name, spec.features)
-            raise UsageError(f"--inputs: `{name}` is not a feature of {spec.path}; {hint}")
-        if expression.is_number or expression.text in spec.features:
-            raise UsageError(
-                f"--inputs: `{expression.text}` is a value, not a condition; compare it, such as "
-                f"`{expression.text} <= 4096`"
-            )
-        chosen = tuple(problem for problem in spec.inputs if expression.holds(problem))
-    except ExpressionError as error:
-        raise UsageError(f"--inputs: {error}") from None
-    if not chosen:
-        raise UsageError(
-            f"--inputs: `{expression.text}` holds for none of the {len(spec.inputs)} inputs; "
-            f"there {', '.join(feature_ranges(spec))}"
-        )
-    return dataclasses.replace(spec, inputs=chosen)
-
-
-def feature_ranges(spec: Spec) -> Iterator[str]:
-    """Describe the range of each feature, such as `m goes from 16 to 65536`, or its words, such as
-    `shape is skewed or uniform`."""
-    for name in spec.features:
-        numbers = [v for problem in spec.inputs if isinstance(v := problem[name], (int, float))]
-        if len(numbers) < len(spec.inputs):
-            words = sorted({shown(problem[name]) for problem in spec.inputs})
-            yield f"{name} is {first_few(words, ' or ', _LISTED)}"
-            continue
-        least, most = shown(min(numbers)), shown(max(numbers))
-        yield f"{name} is {least}" if least == most else f"{name} goes from {least} to {most}"

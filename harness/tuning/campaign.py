@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from harness.analysis.failures import headline, suspects
 from harness.analysis.inputs import InputReport
+from harness.core.errors import UsageError
 from harness.core.invocation import command_line
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.core.text import counted
@@ -15,15 +16,15 @@ from harness.measure.measurer import Measurer
 from harness.results import Store
 from harness.results.ablation import Ablation
 from harness.results.campaigns import campaigns
-from harness.results.notes import limit_notes
+from harness.results.notes import Notes, limit_notes
 from harness.results.provenance import KernelVersion, kernel_versions
 from harness.results.read import with_known_values
 from harness.search import EndReason, Progress, Searched
 from harness.tuning.ablation_stage import ablate_winners
-from harness.tuning.crossing import cross_measure, measure_candidates
+from harness.tuning.crossing import choose_same, cross_measure, measure_candidates
 from harness.tuning.devices import DevicePool
 from harness.tuning.finals import final_reports
-from harness.tuning.searching import Searching
+from harness.tuning.searching import Searching, check_seeds_used
 from harness.tuning.state import CampaignPlan, State
 from harness.tuning.validation import UniformSampling, Validation, describe_validation
 
@@ -46,13 +47,14 @@ class Campaign(State):
         self, plan: CampaignPlan, measurer: Measurer | DevicePool, store: Store, display: Display
     ) -> None:
         super().__init__(plan, measurer, store, display)
-        is_crossed = plan.stages.cross and len(plan.spec.inputs) > 1
-        self._searching = Searching(self, self.note, is_crossed=is_crossed)
+        is_crossed = plan.cross and len(plan.spec.inputs) > 1
+        self.searching = Searching(self, self.note, is_crossed=is_crossed)
         self.validation: Validation | None = None
         self.ablations: Mapping[Input, Ablation] = {}
         self.best_after: dict[Input, dict[int, Measurement | None]] = {}  # by tests
         self._failed_defaults: dict[Input, Outcome] = {}
         self._first_tests: list[tuple[float, float]] = []  # when each ended, seconds of samples
+        self._decides = False  # what is measured; in a session its caller does
         self._warned: set[str] = {*self.pool.notices}
 
     def note(self, progress: Progress) -> None:
@@ -71,7 +73,8 @@ class Campaign(State):
 
         The first input builds what the others use again.
         """
-        if len(self._first_tests) == _FIRST_TESTS or self.pool.is_shared:
+        is_known = len(self._first_tests) == _FIRST_TESTS
+        if is_known or self.pool.is_shared or not self._decides:
             return
         timing = progress.measurement.timing
         own_s = sum(timing.samples_s) if timing else 0.0
@@ -154,7 +157,15 @@ class Campaign(State):
 
     def check_seeds(self) -> None:
         """Raise UsageError for a seed of the user that is illegal on every input, or unused."""
-        self._searching.check_seeds()
+        spec, options = self.spec, self.options
+        check_seeds_used(options.techniques, options.seeds)
+        for seed in options.seeds:
+            reasons = [s.why_illegal(s.canonical(seed)) for s in map(self.space, spec.inputs)]
+            if None not in reasons:
+                raise UsageError(
+                    f"the seed configuration ({seed}) is illegal on every input; "
+                    f"on ({spec.inputs[0]}): {reasons[0]}"
+                )
 
     def describe_warm_start(self) -> Iterator[str]:
         """Describe each recording of the warm start in a line.
@@ -174,19 +185,30 @@ class Campaign(State):
 
     def run(self) -> list[InputReport]:
         """Run all stages, and report each input; each measurement is stored when it ends."""
-        stages, environment = self.plan.stages, self.measurer.environment
-        command = self.store.begin_command(self.spec, environment, self.number, self.plan.arguments)
+        command = self.begin()
+        self._decides = True
         if self.plan.target is None:
-            self._searching.run()
+            self.searching.run()
         else:
             self.validation = UniformSampling(self).run(self.plan.target)
+        return self.end(command)
+
+    def begin(self) -> int:
+        """Store that a command has begun; return its id."""
+        environment, arguments = self.measurer.environment, self.plan.arguments
+        return self.store.begin_command(self.spec, environment, self.number, arguments)
+
+    def end(self, command: int) -> list[InputReport]:
+        """Run the stages after the search, and report each input."""
+        plan = self.plan
+        choose_same(self)
         self._note_limits()
-        cross_measure(self, winners=stages.cross)
-        if stages.cross:
+        cross_measure(self, winners=plan.cross)
+        if plan.cross:
             measure_candidates(self)
-        reports = final_reports(self, stages.finalists)
+        reports = final_reports(self, plan.finalists)
         self._show_notices()
-        if stages.ablate:
+        if plan.ablate:
             self.ablations = ablate_winners(self, reports)
         self.store.end_command(command, self._left_out(reports), self.stages)
         return reports
@@ -197,18 +219,18 @@ class Campaign(State):
         return unmeasured | self.left_out
 
     def _note_limits(self) -> None:
-        """Store the device's limits with the runs, since generated code may need them."""
+        """Store what generated code needs with the runs: the device's limits, and constraints."""
         limits, note = self.measurer.limits, self.store.note_run
-        if limits is not None:
-            notes = limit_notes(self.spec, limits)
-            self.store.transact(lambda: [note(run_id, notes) for run_id in self.runs.values()])
+        notes = limit_notes(self.spec, limits) if limits is not None else Notes()
+        notes["same"] = tuple(expression.text for expression in self.same)
+        self.store.transact(lambda: [note(run_id, notes) for run_id in self.runs.values()])
 
     # ------------------------------------------------------------ results
 
     @property
     def searched(self) -> Mapping[Input, Searched]:
         """How each input's search ended; empty where the inputs were sampled."""
-        return self._searching.searched
+        return self.searching.searched
 
     @property
     def has_ended(self) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
+from harness.constraints.expression import Expression
 from harness.core.records import Config, Input, Interleaved, Measurement, Outcome, StopReason
 from harness.dispatch.candidates import Applies, applies_where, interleaved_matrix, shortlist
 from harness.dispatch.single import single_configs
@@ -15,6 +17,34 @@ from harness.tuning.sharing import run_stage
 from harness.tuning.state import State
 
 _DEFAULTS = "defaults"  # the name of the stage
+
+
+def choose_same(state: State) -> None:
+    """Choose the values of the parameters that the space wants the same on all inputs: those whose
+    best configurations have the least geometric mean time, and work on all inputs."""
+    names = state.spec.search.same_on_all_inputs
+    if not names:
+        return
+    best_s: dict[Config, list[float]] = {}
+    searched = [p for p in state.spec.inputs if p in state.runs and state.best(p)]
+    for problem in searched:
+        own: dict[Config, float] = {}
+        for config, measured in state.measured(problem).items():
+            values = Config({name: config[name] for name in names if name in config})
+            own[values] = min(own.get(values, math.inf), measured.time_s)
+        for values, time_s in own.items():
+            best_s.setdefault(values, []).append(time_s)
+    logs = {
+        values: math.fsum(map(math.log, times_s))
+        for values, times_s in best_s.items()
+        if len(times_s) == len(searched) and math.isfinite(max(times_s))
+    }
+    if not logs:
+        state.warn(f"no value of {', '.join(names)} works on all inputs, so that each has its own")
+        return
+    chosen = min(logs, key=lambda values: logs[values])
+    state.same = tuple(Expression.equal(name, value) for name, value in chosen.items())
+    state.display.note(f"the same on all inputs: {chosen}")
 
 
 def cross_measure(state: State, *, winners: bool) -> None:
@@ -78,7 +108,10 @@ def _rounds(state: State) -> int:
 def _wanted(state: State) -> Iterator[tuple[Input, list[Config]]]:
     """Yield inputs with the working candidates, unless these were measured interleaved."""
     searched = _searched_inputs(state)
-    candidates = shortlist(searched, state.space(state.spec.inputs[0]).default, _applies_on(state))
+    default = state.space(state.spec.inputs[0]).default
+    candidates = shortlist(searched, default, _applies_on(state))
+    if not state.is_same(default):
+        candidates = [default, *candidates]  # others are compared with it
     for problem, row in searched.items():
         configs = [c for c in candidates if c in row and row[c].outcome is Outcome.OK]
         if configs and not _is_measured(state, problem, configs):
@@ -88,7 +121,7 @@ def _wanted(state: State) -> Iterator[tuple[Input, list[Config]]]:
 def _searched_inputs(state: State) -> dict[Input, Mapping[Config, Measurement]]:
     """Return the measurements of each input that was searched and on which anything works."""
     searched = [p for p in state.spec.inputs if p in state.runs and state.best(p)]
-    return {problem: state.measured(problem) for problem in searched}
+    return {problem: state.eligible(problem) for problem in searched}
 
 
 def single_on(state: State) -> dict[Input, Config]:
@@ -112,7 +145,7 @@ def _applies_on(state: State) -> Applies:
     """Return a test of whether a configuration may be chosen on an input."""
     limits = state.measurer.limits
     constraints = [constraint.expression for constraint in state.spec.constraints]
-    constraints += launch_constraints(state.spec.launch, limits)
+    constraints += [*launch_constraints(state.spec.launch, limits), *state.same]
     return applies_where(constraints, limits.names() if limits else {})
 
 

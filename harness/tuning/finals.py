@@ -36,7 +36,11 @@ FINAL_OCCASIONS = 6
 
 def final_seeds(state: State, problem: Input) -> tuple[int, ...]:
     """Return the seed of the data on each occasion of an input's finals."""
-    seed = state.data_seed(problem)
+    return seeds_of(state.data_seed(problem))
+
+
+def seeds_of(seed: int) -> tuple[int, ...]:
+    """Return the seed of the data on each occasion of finals, from the first one."""
     return (seed,) * (FINAL_OCCASIONS // 2) + (seed + DATA_SETS,) * (FINAL_OCCASIONS // 2)
 
 
@@ -70,7 +74,7 @@ def _has_finalists(state: State, problem: Input) -> bool:
 def _final(state: State, problem: Input, count: int | None, single: Config | None) -> InputReport:
     """Measure an input's finals, with the `single` configuration that suits all inputs best."""
     measured, space = state.measured(problem), state.space(problem)
-    named = baselines(state, space)
+    named = _baselines(state, space)
     confidence = state.spec.measure.confidence
     choices: Interleaved = []
     finals: Interleaved = []
@@ -98,7 +102,7 @@ def _final(state: State, problem: Input, count: int | None, single: Config | Non
 
 def _finalists(state: State, problem: Input, space: Space, count: int | None) -> list[Config]:
     """Return the configurations to measure again, and the default where it worked."""
-    measured = state.measured(problem)
+    measured = state.eligible(problem)
     candidates = state.interleaved(problem, CANDIDATE)
     last = candidates[-1] if candidates else ()
     finalists = choose_finalists(measured, space.default, count, last)
@@ -138,10 +142,10 @@ def _judged(
 
 def _rounds(state: State, problem: Input) -> int:
     repeats = state.spec.measure.repeats
-    return max(_BESIDE_BASELINES, repeats) if baselines(state, state.space(problem)) else repeats
+    return max(_BESIDE_BASELINES, repeats) if _baselines(state, state.space(problem)) else repeats
 
 
-def baselines(state: State, space: Space) -> dict[str, Config]:
+def _baselines(state: State, space: Space) -> dict[str, Config]:
     """Return the named baselines that are legal on an input; a recording has none."""
     named = {} if state.measurer.is_replay else state.spec.baselines_for(state.measurer.compiler)
     canonical = {name: space.canonical(config) for name, config in named.items()}
@@ -154,6 +158,8 @@ def _may_win(state: State, problem: Input, config: Config) -> bool:
     It may not where the search would have given it up.
     """
     measured, best = state.measured(problem).get(config), state.best(problem)
+    if not state.is_same(config):
+        return False
     if measured is None or measured.timing is None or best is None:
         return True
     return min(measured.timing.samples_s) <= state.spec.measure.give_up_at * best.time_s

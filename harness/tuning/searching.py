@@ -22,18 +22,10 @@ from harness.core.records import Config, Input
 from harness.core.text import counted, first_few
 from harness.models.columns import nearest_first
 from harness.models.transfer_prior import TransferData
-from harness.search import (
-    EndedSearch,
-    EndReason,
-    InputSearch,
-    Progress,
-    Searched,
-    SearchOptions,
-    find_ended,
-    search_input,
-    sole_technique,
-)
 from harness.search.driver import MAX_FREE_IN_A_ROW
+from harness.search.options import EndReason, InputSearch, Progress, Searched, SearchOptions
+from harness.search.run import EndedSearch, find_ended, search_input
+from harness.search.techniques import sole_technique
 from harness.tuning.sharing import do_work
 from harness.tuning.state import State
 
@@ -66,18 +58,6 @@ class Searching:
         self._note = note
         self.searched: dict[Input, Searched] = {}
         self._is_crossed = is_crossed
-
-    def check_seeds(self) -> None:
-        """Raise UsageError for a seed of the user that is illegal on every input, or unused."""
-        spec, options = self.state.spec, self.state.options
-        check_seeds_used(options.techniques, options.seeds)
-        for seed in options.seeds:
-            reasons = [s.why_illegal(s.canonical(seed)) for s in map(self.state.space, spec.inputs)]
-            if None not in reasons:
-                raise UsageError(
-                    f"the seed configuration ({seed}) is illegal on every input; "
-                    f"on ({spec.inputs[0]}): {reasons[0]}"
-                )
 
     def run(self) -> None:
         """Search all inputs; leave out one whose data cannot be made."""
@@ -127,9 +107,8 @@ class Searching:
         """Search one input, unless an equal search has ended, with what is learnt from the inputs
         before it."""
         state, count = self.state, len(self.state.spec.inputs)
-        space = state.space(problem)
-        plan, measurer = state.run_plan(problem), state.measurer
-        search = InputSearch(plan, space, measurer, state.store, {}, self._note)
+        space, plan = state.space(problem), state.run_plan(problem)
+        search = InputSearch(plan, space, state.measurer, state.store, {}, self._note)
         rows = state.known_rows(problem)
         ended = find_ended(search, options, rows)
         budget = space.budget(options.test_limit)
@@ -141,21 +120,28 @@ class Searching:
         if ended:
             searched = self._report(ended, search, options)
         else:
-            prepared = dataclasses.replace(
-                search,
-                measurer=state.measurer_for(problem),
-                known=state.known(problem),
-                seeds=self.seeds(problem, before),
-                transfer=self.transfer_data(problem, before),
-                notes=state.stored_sources.notes(search.plan),
-            )
-            searched = search_input(prepared, options)
+            searched = search_input(self.prepared(problem, before), options)
         state.runs[problem], self.searched[problem] = searched.run_id, searched
         if searched.ended is EndReason.REFUSED:
             state.display.warn(
                 f"({problem}) has {searched.tests} of {options.test_limit} samples: after them "
                 f"compiler or device refused {MAX_FREE_IN_A_ROW} configurations in a row"
             )
+
+    def prepared(self, problem: Input, before: Sequence[Input]) -> InputSearch:
+        """Return the search of an input, with what is learnt from the inputs before it."""
+        state, plan = self.state, self.state.run_plan(problem)
+        return InputSearch(
+            plan,
+            state.space(problem),
+            state.measurer_for(problem),
+            state.store,
+            state.known(problem),
+            self._note,
+            seeds=self.seeds(problem, before),
+            transfer=self.transfer_data(problem, before),
+            notes=state.stored_sources.notes(plan),
+        )
 
     def _report(self, ended: EndedSearch, search: InputSearch, options: SearchOptions) -> Searched:
         """Report a search that has ended, up to the limit: each new best, and the last test."""

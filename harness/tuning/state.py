@@ -6,12 +6,13 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
 
 from harness.analysis.inputs import fastest
+from harness.constraints.expression import Expression
 from harness.core.arrays import Flags
 from harness.core.errors import HostModuleError
 from harness.core.machine import notes
@@ -21,37 +22,23 @@ from harness.measure.measurer import Measurer
 from harness.measure.trial.occasions import ONE_OCCASION, new_seed
 from harness.recordings.recording import Recording
 from harness.recordings.space import ListedSpace
-from harness.results import (
-    LEFT_OUT,
-    SEARCHED,
-    MeasurementRow,
-    MeasurementRows,
-    RunPlan,
-    Store,
-    as_rows,
+from harness.results.campaigns import LEFT_OUT
+from harness.results.columns import MeasurementRow, MeasurementRows
+from harness.results.gathering import as_rows
+from harness.results.measured import (
+    Measured,
+    MeasuredConfigs,
     interleaved_groups,
+    measured_by_input,
 )
-from harness.results.measured import Measured, MeasuredConfigs, measured_by_input
 from harness.results.notes import device_facts
+from harness.results.schema import SEARCHED
+from harness.results.store import RunPlan, Store
 from harness.search import SearchOptions
 from harness.search.transfer import StoredSources, TransferSources
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec
 from harness.tuning.devices import DevicePool, SharedDevice
-
-
-@dataclass(frozen=True)
-class Stages:
-    """The stages after the search.
-
-    `cross` measures every winner on every input, and a few candidates interleaved. `ablate` finds
-    the flags that a winner needs. `finalists` of each input are measured once more beside the
-    default; by default two or three.
-    """
-
-    cross: bool = True
-    ablate: bool = True
-    finalists: int | None = None
 
 
 @dataclass(frozen=True)
@@ -64,11 +51,17 @@ class CampaignPlan:
     the results of other devices in the database. `fresh` uses no earlier measurements. `arguments`
     are the words that the user typed after `tune`, for the database. With a `recording`, its
     configurations are searched.
+
+    Of the stages after the search, `cross` measures every winner on every input, and a few
+    candidates interleaved, and `ablate` finds the flags that a winner needs. `finalists` of each
+    input are measured once more beside the default; by default two or three.
     """
 
     spec: Spec
     options: SearchOptions
-    stages: Stages = field(default_factory=Stages)
+    cross: bool = True
+    ablate: bool = True
+    finalists: int | None = None
     target: float | None = None
     warm_start: Sequence[Recording] = ()
     other_devices: bool = False
@@ -94,6 +87,7 @@ class State:
         self.number = store.choose_campaign(plan.spec, self.measurer.environment, plan.fresh)
         self.runs: dict[Input, int] = {}
         self.left_out: dict[Input, str] = {}  # inputs that could not be measured, and why
+        self.same: Sequence[Expression] = ()  # constraints: values that are the same on all inputs
         self.stages: dict[str, str] = {}  # the stages after the search, and what each skipped
         self.replayed = 0  # tests that the database answered
         self.crossed: set[tuple[Input, Config]] = set()  # measured by this command for other inputs
@@ -273,10 +267,21 @@ class State:
             return self._stored(problem)
         return {config: stored.measurement for config, stored in self.known(problem).items()}
 
+    def eligible(self, problem: Input) -> Measured:
+        """Return the measurements of the configurations that may win, and of the default."""
+        measured, default = self.measured(problem), self.space(problem).default
+        if not self.same:
+            return measured
+        return {c: m for c, m in measured.items() if c == default or self.is_same(c)}
+
+    def is_same(self, config: Config) -> bool:
+        """Whether a configuration has the values that are the same on all inputs."""
+        return all(expression.allows(config) for expression in self.same)
+
     def best(self, problem: Input) -> Measurement | None:
-        """Return the fastest measurement; None where nothing worked."""
-        if problem in self._known:
-            return fastest(self.measured(problem).values())
+        """Return the fastest measurement that may win; None where nothing worked."""
+        if problem in self._known or self.same:
+            return fastest(m for c, m in self.measured(problem).items() if self.is_same(c))
         return self._stored(problem).fastest
 
     # ---------------------------------------------------------- inputs left out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any
 
@@ -31,31 +32,24 @@ class WrongDefault(FormulaMeasurer):
         return super().measure(space, problem, config, best_s)
 
 
-def warnings(
-    folder: Path, wrong: tuple[Input, ...], patch: pytest.MonkeyPatch, spec: Spec | None = None
-) -> list[str]:
+def warnings(folder: Path, wrong: tuple[Input, ...], spec: Spec | None = None) -> list[str]:
     """Tune, and return each warning with the number of tests before it."""
     found: list[str] = []
     spec = spec or make_spec(folder)
-    with opened(spec, folder / "r.db", WrongDefault(wrong), test_limit=5) as opening:
-        campaign, tests = opening
-        patch.setattr(tests, "warn", lambda text: found.append(f"{len(tests)} {text}"))
+    with opened(spec, folder / "r.db", WrongDefault(wrong), test_limit=5) as (campaign, tests):
+        tests.warn = lambda text: found.append(f"{len(tests)} {text}")
         campaign.run()
     return found
 
 
-def test_a_wrong_default_is_reported_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_default_is_told_at_once(tmp_path: Path) -> None:
     second = INPUTS[1]
-    (warning,) = warnings(tmp_path, (second,), monkeypatch)
+    (warning,) = warnings(tmp_path, (second,))
     assert warning == f"5 ({second}): the default failed, wrong_result: y[3] is 1"
 
 
-def test_a_default_that_is_wrong_on_every_input_may_have_a_wrong_reference(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first, last = warnings(tmp_path, INPUTS, monkeypatch)  # the same reason is given once
+def test_a_default_that_is_wrong_on_every_input_may_have_a_wrong_reference(tmp_path: Path) -> None:
+    first, last = warnings(tmp_path, INPUTS)  # the same reason is given once
     assert "the default failed, wrong_result: y[3] is 1" in first
     assert last.startswith("5 even the default is wrong on every input: the reference may be wrong")
     assert "the arguments in another order" in last
@@ -63,11 +57,9 @@ def test_a_default_that_is_wrong_on_every_input_may_have_a_wrong_reference(
     assert last.endswith(f"harness.check {tmp_path / 'space.yaml'} --run")
 
 
-def test_a_wrong_default_of_a_space_in_python_is_run_alone_by_a_call(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_default_of_a_space_in_python_is_run_alone_by_a_call(tmp_path: Path) -> None:
     spec = dataclasses.replace(make_spec(tmp_path), path=Path("<space mvmul>"))
-    _, last = warnings(tmp_path, INPUTS, monkeypatch, spec)
+    _, last = warnings(tmp_path, INPUTS, spec)
     assert last.endswith("To run the default alone: harness.tune(space, test_limit=1)")
 
 
@@ -80,9 +72,7 @@ def run(folder: Path, wrong: tuple[Input, ...], patch: pytest.MonkeyPatch) -> tu
     return not ended.why_failed, "\n".join(ended.lines())
 
 
-def test_check_runs_the_default_on_each_input(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_check_runs_defaults_on_each_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     works, printed = run(tmp_path, (), monkeypatch)
     assert works
     assert printed.count(": OK, ") == len(INPUTS)
@@ -92,18 +82,14 @@ def test_check_runs_the_default_on_each_input(
     assert printed.endswith("default FAILED on 1 of 2 inputs")
 
 
-def test_check_gives_a_reason_that_repeats_itself_once_and_doubts_the_reference(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_check_gives_a_reason_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, printed = run(tmp_path, INPUTS, monkeypatch)
     assert printed.count("y[3] is 1") == 1
     assert f"({INPUTS[0]}): FAILED, wrong_result: y[3] is 1\n  1 other input: the same" in printed
     assert "even the default is wrong on every input, so the reference may be wrong" in printed
 
 
-def test_check_gives_a_fault_of_the_host_module_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_check_gives_a_host_fault_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_: WrongDefault, space: Any, problem: Input, *more: Any) -> None:
         raise HostModuleError(f"h.py: KeyError: 'q' (line 25) on the input ({problem})")
 
@@ -114,7 +100,36 @@ def test_check_gives_a_fault_of_the_host_module_once(
     assert "1 other input: the same\ndefault FAILED on 2 of 2 inputs" in printed
 
 
-def test_a_default_that_works_is_not_mentioned(
+def test_check_runs_drawn_configurations_on_inputs_that_are_not_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert not warnings(tmp_path, (), monkeypatch)
+    def times(problem: Input, config: Config) -> float:
+        if config["TILE"] == 8:
+            return float("inf")  # it does not build, which a search allows
+        return 1e-3
+
+    class ForgetsTheRest(FormulaMeasurer):
+        def measure(self, space: Any, problem: Input, config: Config, best_s: Any) -> Any:
+            if problem["n"] % config["TILE"]:
+                return Measurement(config, problem, Outcome.WRONG_RESULT, message="y[3] is 1")
+            return super().measure(space, problem, config, best_s)
+
+    def run_unseen(measurer: FormulaMeasurer) -> tuple[default_run.DefaultRun, str]:
+        opening = lambda *_, **named: (measurer, "a test")  # noqa: E731
+        monkeypatch.setattr(default_run, "open_measurer", opening)
+        ended = default_run.run_default(make_spec(tmp_path), "auto", (), INPUTS, 4, seed=1)
+        return ended, "\n".join(ended.lines())
+
+    works, printed = run_unseen(FormulaMeasurer(times))
+    assert not works.why_failed
+    assert "default and 3 drawn configurations on 4 unseen inputs:" in printed
+    assert sum(line.endswith(" verified") for line in printed.splitlines()) == len(INPUTS) + 4
+    fails, printed = run_unseen(ForgetsTheRest(times))
+    assert not fails.failures
+    assert fails.fails_unseen
+    assert re.search(r"FAILED with .*TILE=[346].*, wrong_result, y\[3\] is 1", printed)
+    assert fails.why_failed == printed
+
+
+def test_a_default_that_works_is_silent(tmp_path: Path) -> None:
+    assert not warnings(tmp_path, ())

@@ -14,6 +14,7 @@ Each folder begins with the README's three files and the results of tuning them.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import re
 import shutil
@@ -40,7 +41,7 @@ export PATH={Path(sys.executable).parent}:$PATH
 harness() {{
     case "$*" in
         tune*--replay*) command harness "$@" --test-limit 6 ;;
-        tune*) command harness "$@" --test-limit 6 --repeats 5 ;;
+        tune*) command harness "$@" --test-limit 4 --repeats 3 ;;
         *) command harness "$@" ;;
     esac
 }}
@@ -117,10 +118,8 @@ def test_the_files_commands_and_code_of_a_page_work(
     for need in needs[1].split() if needs else ():
         if need == "cuda":
             request.getfixturevalue("nvidia")
-        elif need == "numba":
-            pytest.importorskip("numba")
-        elif shutil.which(need) is None:
-            pytest.skip(f"there is no program `{need}`")
+        elif shutil.which(need) is None and importlib.util.find_spec(need) is None:
+            pytest.skip(f"there is no program and no package `{need}`")
     folder = tmp_path / "page"
     shutil.copytree(example, folder, symlinks=True)
     for block in blocks(text):

@@ -61,7 +61,7 @@ ONLY_NEW = ("discover", "stencil", "example")
 READ = {
     "tune": {"space", "replay", "mapping", "seed_configurations", "warm_start", "inputs_from"},
     "check": {"spaces"},
-    "dispatch": {"spec", "weights"},
+    "dispatch": {"spec", "weights", "recheck"},
     "report": {"weights"},
     "compare": {"spec", "rerun", "base_space", "rerun_database"},
     "discover": {"source"},

@@ -12,6 +12,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
+
+from harness.space_file.compiler import NvccModel
+from harness.space_file.model import (
+    Inputs,
+    KernelModel,
+    KernelVerify,
+    LaunchPlan,
+    Search,
+    SpaceFile,
+)
+from harness.space_file.program_model import (
+    FeatureSource,
+    Limits,
+    ProgramModel,
+    ProgramVerify,
+    TimePattern,
+)
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
@@ -36,10 +54,23 @@ def test_tables_are_those_of_the_models(page: Path) -> None:
     assert _generate()["fresh"](text) == text, "run python docs/generate.py"
 
 
+@pytest.mark.parametrize(
+    ("page", "models"),
+    [
+        ("space.md", [SpaceFile, KernelModel, LaunchPlan, Inputs, KernelVerify, Search, NvccModel]),
+        ("program.md", [ProgramModel, TimePattern, Limits, ProgramVerify, FeatureSource]),
+    ],
+)
+def test_every_key_is_on_its_page(page: str, models: list[type[BaseModel]]) -> None:
+    text = (REFERENCE / page).read_text(encoding="utf-8")
+    keys = {key for model in models for key in model.model_fields}
+    assert not [key for key in keys if not re.search(rf"[`{{ ]{key}[`:]", text)]
+
+
 def test_each_message_of_the_troubleshooting_is_written_somewhere() -> None:
     page = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
     messages = re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE)
-    assert len(messages) > 30
+    assert len(messages) > 15
     written = "\n".join(_texts(ROOT / "harness"))
     for message in messages:
         for part in message.split("..."):

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from harness.measure.opencl.driver import build_program, device_of, load_pyopencl, usable_devices
 from harness.stencil.emit import OPENCL, emit
-from harness.stencil.nest import LoopNest
+from harness.stencil.features import FEATURES
+from harness.stencil.ir import Node
+from harness.stencil.lower import parallel_extents
+from harness.stencil.nest import LoopNest, NdRange
 from harness.stencil.space_files import Definition, load_definition
 
 Arrays = Mapping[str, np.ndarray]
@@ -91,3 +96,29 @@ def wrong(result: np.ndarray, expected: np.ndarray) -> str:
     """Describe the wrong elements of a result; empty if it is right."""
     off = ~np.isclose(result, expected, rtol=1e-4, atol=1e-5)
     return f"{off.sum()} of {off.size}, the first at {np.argwhere(off)[0]}" if off.any() else ""
+
+
+def made_times(programs: int = 4, points: int = 120, seed: int = 0) -> pd.DataFrame:
+    """Make programs whose times grow with their loads and cache lines, each on its scale."""
+    rng = np.random.default_rng(seed)
+    tables = []
+    for number in range(programs):
+        columns = {name: rng.integers(1, 1000, points).astype(float) for name in FEATURES}
+        cost = columns["global_loads"] * columns["cache_lines"] * rng.uniform(0.95, 1.05, points)
+        design, time_s = np.arange(points) + number * points, 10.0**-number * cost
+        own = {"program": f"p{number}", "size": 4096, "design": design, "time_s": time_s}
+        tables.append(pd.DataFrame(columns).assign(**own))
+    table = pd.concat(tables, ignore_index=True)
+    return table.assign(final_s=table["time_s"])
+
+
+def drawn_range(expression: Node, rng: random.Random) -> NdRange:
+    """Draw threads: more or fewer than the work, powers of two or not."""
+    used = parallel_extents(expression)
+    local, groups = [1, 1, 1], [1, 1, 1]
+    for kind, dim in used:
+        if kind != "workgroup":
+            local[dim] = rng.choice((1, 3, 4, 8, 17))
+        if kind != "local":
+            groups[dim] = rng.choice((1, 2, 5))
+    return NdRange((local[0], local[1], local[2]), (groups[0], groups[1], groups[2]))

@@ -21,16 +21,10 @@ from harness.measure.devices import Backend
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.space import ConstrainedSpace
 from harness.space.constrained import make_program
-from harness.space_file import Spec, load_spec
+from harness.space_file import load_spec
 from tests.helpers.fake_kernels import FIVE, FOUR, OpenFake, write_fake
 from tests.helpers.fakes import FakeBackend, read_journal
 from tests.helpers.planted import FAULTS, GIVEN, space_of
-
-
-@pytest.fixture
-def edited(tmp_path: Path) -> Path:
-    """A copy of the faults that may be edited."""
-    return Path(shutil.copytree(FAULTS, tmp_path / "faults"))
 
 
 def measured_anew(folder: Path, opencl: Backend) -> tuple[Measurement, bool]:
@@ -42,7 +36,11 @@ def measured_anew(folder: Path, opencl: Backend) -> tuple[Measurement, bool]:
     return found, not found.build.cached
 
 
-def test_second_run_compiles_nothing_until_something_changes(edited: Path, opencl: Backend) -> None:
+def test_second_run_compiles_nothing_until_something_changes(
+    tmp_path: Path, opencl: Backend
+) -> None:
+    edited = Path(shutil.copytree(FAULTS, tmp_path / "faults"))
+
     def change(name: str, old: str, new: str) -> None:
         text = (edited / name).read_text()
         assert old in text
@@ -65,16 +63,9 @@ def test_second_run_compiles_nothing_until_something_changes(edited: Path, openc
 
     change("faults.h", header.replace("2.0f", "3.0f"), header)
     change("faults.yaml", "launch:", "flags: {opencl: {cl-mad-enable: boolean}}\nlaunch:")
-    assert measured_anew(edited, opencl)[1] is False, (
-        "an absent flag is no flag, and the old build is there"
-    )
+    assert not measured_anew(edited, opencl)[1], "an absent flag is no flag: the old build"
     change("faults.cl", "y = 2 x", "y = 2 * x")
     assert measured_anew(edited, opencl)[1] is True
-
-
-@pytest.fixture
-def fake_spec(tmp_path: Path) -> Spec:
-    return write_fake(tmp_path)
 
 
 def overlaps(journal: Path) -> int:
@@ -102,7 +93,7 @@ def test_builds_overlap_measurements_but_where_they_share_its_core(
 
 
 @pytest.mark.parametrize(
-    ("limit", "spare"), [(None, 15), ("max 100000", 15), ("400000 100000", 3), ("150000 100000", 0)]
+    ("limit", "spare"), [(None, 15), ("max 9", 15), ("40 10", 3), ("15 10", 0)]
 )
 def test_builds_leave_a_core_to_the_device_of_those_that_a_container_gets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str | None, spare: int
@@ -114,17 +105,7 @@ def test_builds_leave_a_core_to_the_device_of_those_that_a_container_gets(
     assert spare_cores(file) == spare
 
 
-def test_configuration_is_compiled_once_for_all_inputs(fake_here: OpenFake, tmp_path: Path) -> None:
-    measurer, space = fake_here()
-    for given in (FOUR, FIVE, FOUR):
-        assert measurer.measure(space, given, space.default, None).outcome is Outcome.OK
-    happened = [what for what, _, _ in read_journal(tmp_path / "journal")]
-    assert happened.count("compile") == 1
-
-
-def test_failed_build_is_not_tried_again_in_the_same_run(
-    fake_here: OpenFake, tmp_path: Path
-) -> None:
+def test_failed_build_is_not_repeated_in_a_run(fake_here: OpenFake, tmp_path: Path) -> None:
     measurer, space = fake_here(write_fake(tmp_path, "V\nkernel twice\n#error it is broken"))
     found = []
     for given in (FOUR, FIVE):
@@ -136,6 +117,7 @@ def test_failed_build_is_not_tried_again_in_the_same_run(
     assert [what for what, _, _ in read_journal(tmp_path / "journal")] == ["compile"]
 
 
+@pytest.mark.slow
 def test_right_kernel_is_not_blamed_for_a_process_that_others_spoilt(fake: OpenFake) -> None:
     # Four launches a configuration: each second one dies in the process of the one before.
     measurer, space = fake(lives=6)
@@ -144,11 +126,9 @@ def test_right_kernel_is_not_blamed_for_a_process_that_others_spoilt(fake: OpenF
 
 
 @pytest.mark.usefixtures("fake_processes")
-def test_device_that_cannot_be_opened_is_unavailable(fake_spec: Spec) -> None:
-    with pytest.raises(
-        BackendUnavailable, match=r"opens the opencl device died of SIGABRT.*clinfo"
-    ):
-        KernelMeasurer(fake_spec, _Aborting("opencl", "opencl", "a fake"))
+def test_device_that_cannot_be_opened_is_unavailable(tmp_path: Path) -> None:
+    with pytest.raises(BackendUnavailable, match=r"the opencl device died of SIGABRT.*clinfo"):
+        KernelMeasurer(write_fake(tmp_path), _Aborting("opencl", "opencl", "a fake"))
 
 
 class _Aborting(FakeBackend):
@@ -160,9 +140,10 @@ class _Aborting(FakeBackend):
 
 
 @pytest.mark.usefixtures("fake_processes")
-def test_compiler_that_dies_is_a_failed_build(fake_spec: Spec) -> None:
-    space = ConstrainedSpace.of(fake_spec, FOUR, None, "opencl")
-    program = make_program(fake_spec, space, space.default, "opencl")
+def test_compiler_that_dies_is_a_failed_build(tmp_path: Path) -> None:
+    spec = write_fake(tmp_path)
+    space = ConstrainedSpace.of(spec, FOUR, None, "opencl")
+    program = make_program(spec, space, space.default, "opencl")
     builds = BuildQueue(_Aborting("opencl", "opencl", "a fake"), "it dies")
     try:
         for _ in range(2):
@@ -176,9 +157,7 @@ def test_compiler_that_dies_is_a_failed_build(fake_spec: Spec) -> None:
 
 PROGRAM = Program("int a;", ("-O3",), ("/include",), ("int b;",))
 KEY = PROGRAM.key("compiler 1")
-BUILD = Build(
-    KEY, "-O3", "compiler 1", 0.5, "ab" * 32, registers=32, shared_bytes=0, log="w\u00e4rning\n"
-)
+BUILD = Build(KEY, "-O3", "compiler 1", 0.5, "ab" * 32, registers=32, shared_bytes=0, log="ä")
 BINARY = Binary(BUILD, b"\n\x00binary\nwith lines\n" + bytes(range(256)))
 
 
@@ -192,18 +171,7 @@ def entry(folder: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("data", [BINARY.data, b""])
-def test_what_was_put_is_found_and_marked_as_cached(cache: BuildCache, data: bytes) -> None:
-    assert cache.get(KEY) is None
-    cache.put(Binary(BUILD, data))
-    found = cache.get(KEY)
-    assert found.data == data
-    assert found.build == dataclasses.replace(BUILD, cached=True)
-
-
-def test_entry_counts_while_the_files_that_the_compiler_read_are_the_same(
-    cache: BuildCache, tmp_path: Path
-) -> None:
+def test_entry_counts_while_what_it_read_is_the_same(cache: BuildCache, tmp_path: Path) -> None:
     header = tmp_path / "a header.h"
     header.write_text("int b;")
     cache.put(Binary(BUILD, b"x", digests([str(header)])))
@@ -229,7 +197,7 @@ def test_entry_cut_short_or_changed_anywhere_is_no_entry(cache: BuildCache, tmp_
 
 
 @pytest.mark.parametrize("record", [b"{", b"[]", b"3", b"\xff"])
-def test_entry_with_a_right_digest_and_no_build_or_another_one_is_no_entry(
+def test_entry_with_a_right_digest_and_no_build_is_no_entry(
     cache: BuildCache, tmp_path: Path, record: bytes
 ) -> None:
     cache.put(BINARY)
@@ -243,28 +211,12 @@ def test_entry_with_a_right_digest_and_no_build_or_another_one_is_no_entry(
 
 
 @pytest.mark.parametrize(
-    "change",
-    [{"text": "int c;"}, {"options": ("-O2",)}, {"options": ()}, {"includes": ("int d;",)}],
+    "change", [{"text": "c"}, {"options": ("-O2",)}, {"options": ()}, {"includes": ("d",)}]
 )
 def test_key_changes_with_what_decides_the_build(change: dict[str, object]) -> None:
     changed = dataclasses.replace(PROGRAM, **change)  # type: ignore[arg-type]
     assert changed.key("compiler 1") != KEY
     assert PROGRAM.key("compiler 2") != KEY
-
-
-def test_two_processes_that_write_one_key_do_no_harm(cache: BuildCache, tmp_path: Path) -> None:
-    writers = []
-    for byte in range(2):
-        if not (pid := os.fork()):
-            for _ in range(200):
-                cache.put(Binary(BUILD, bytes([byte]) * 100_000))
-                found = cache.get(KEY)
-                if found is None or len(set(found.data)) > 1:
-                    os._exit(1)  # it is half-written
-            os._exit(0)
-        writers.append(pid)
-    assert [os.waitpid(pid, 0)[1] for pid in writers] == [0, 0]
-    assert len(list(tmp_path.rglob("*"))) == 2, "the folder, and in it one entry"
 
 
 def test_folder_or_entry_that_cannot_be_written_says_what_to_set(
@@ -289,11 +241,3 @@ def test_the_binaries_unused_longest_are_removed_first(cache: BuildCache, tmp_pa
     cache.get(keys[0])  # used now
     cache.trim(2 * size_bytes)
     assert [cache.get(key) is not None for key in keys] == [True, False, False, True]
-
-
-def test_cache_lies_below_the_requested_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "asked"))
-    BuildCache().put(BINARY)
-    assert entry(tmp_path / "asked" / "builds").is_file()

@@ -90,9 +90,8 @@ def device() -> Spoilable:
     def reaches_copies(*arrays: Array) -> None:
         device.reaches_copies = True
 
-    for kernel in (
-        right, overruns, overruns_once, overruns_far, overwrites_input, reaches_copies
-    ):  # fmt: skip
+    kernels = right, overruns, overruns_once, overruns_far, overwrites_input, reaches_copies
+    for kernel in kernels:
         device.kernels = {**device.kernels, kernel.__name__: kernel}
     return device
 
@@ -128,18 +127,14 @@ def test_kernel_that_overruns_at_one_run_only_is_blamed(worker: DeviceWorker) ->
     assert outcome_of(worker, "overruns_once") is Outcome.WRONG_RESULT
 
 
-def test_search_runs_on_clean_memory_after_an_interleaved_kernel_that_spoilt_it(
-    worker: DeviceWorker,
-) -> None:
+def test_search_runs_on_clean_memory_after_interleaved_kernels(worker: DeviceWorker) -> None:
     found = worker.run_interleaved([job_of("reaches_copies")], Block(rounds=2)).measured
     assert found[0].outcome is Outcome.WRONG_RESULT
     assert outcome_of(worker, "right") is Outcome.OK
 
 
 @pytest.mark.parametrize("guilty", ["overruns_far", "overwrites_input"])
-def test_interleaved_kernels_are_measured_anew_after_one_that_may_have_spoilt_them(
-    worker: DeviceWorker, guilty: str
-) -> None:
+def test_interleaved_kernels_are_repeated_where_spoilt(worker: DeviceWorker, guilty: str) -> None:
     jobs = [job_of("right"), job_of(guilty), job_of("right")]
     assert not worker.run_interleaved(jobs, Block(rounds=2)).complete
     assert worker.is_spoilt
@@ -150,9 +145,7 @@ def test_kernel_that_may_have_overwritten_the_process_spoils_it(worker: DeviceWo
     assert worker.is_spoilt
 
 
-def test_data_are_not_copied_again_after_right_kernels_and_refused_launches(
-    device: Spoilable, worker: DeviceWorker
-) -> None:
+def test_data_are_copied_once_for_right_kernels(device: Spoilable, worker: DeviceWorker) -> None:
     assert outcome_of(worker, "right") is Outcome.OK
     refused = worker.run(job_of("right", group=1024))
     assert refused.outcome is Outcome.LAUNCH_FAILED
@@ -160,7 +153,7 @@ def test_data_are_not_copied_again_after_right_kernels_and_refused_launches(
     assert device.binds == 1
 
 
-def test_device_that_takes_the_data_no_more_is_replaced(
+def test_full_device_is_replaced(
     device: Spoilable, worker: DeviceWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuses(_: object) -> None:
@@ -179,14 +172,10 @@ FLOATS = ("float16", "float32", "float64", "complex64", "complex128")
 PAIR = np.dtype([("a", np.float32), ("b", np.int32), ("c", np.int32)])
 
 
-@pytest.mark.parametrize(
-    "dtype", [*FLOATS, "longdouble", "int8", "uint16", "int32", "int64", "bool", PAIR]
-)
+@pytest.mark.parametrize("dtype", [*FLOATS, "longdouble", "int8", "uint16", "int64", "bool", PAIR])
 @pytest.mark.parametrize("behind", [False, True])
 @pytest.mark.parametrize("elements", [1, 2, 63])
-def test_farthest_write_is_counted_in_elements(
-    dtype: np.dtype[np.void], behind: bool, elements: int
-) -> None:
+def test_stray_write_is_in_elements(dtype: np.dtype[np.void], behind: bool, elements: int) -> None:
     dtype = np.dtype(dtype)
     zone = zone_content("y", dtype).copy()
     assert zone.shape == (ZONE_BYTES,)

@@ -11,7 +11,7 @@ import pytest
 
 from harness.compare.matching import match
 from harness.compare.reading import KernelResults
-from harness.core.errors import LaunchFailed, SpecError, UsageError
+from harness.core.errors import LaunchFailed, UsageError
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import COLD, WARM, Environment
 from harness.measure.choose import open_measurer, with_cache
@@ -21,7 +21,7 @@ from harness.measure.cuda.nvcc import Nvcc
 from harness.measure.opencl import device as opencl_device
 from harness.measure.opencl.device import OpenClDevice, last_cache_bytes
 from harness.measure.opencl.driver import DeviceName, OpenClCompiler, usable_devices
-from harness.space_file import Spec, load_spec
+from harness.space_file import Spec
 from tests.helpers.fake_kernels import write_fake
 from tests.helpers.fakes import FAKE_SPACE
 from tests.helpers.listed_devices import AMD, CPU, backend_of
@@ -46,23 +46,10 @@ def spec_of(folder: Path, measure: str) -> Spec:
         ("{cache: warm}", AMD, WARM),
     ],
 )
-def test_gpus_are_cold_and_cpus_warm_unless_the_space_says(
+def test_gpus_are_cold_and_cpus_warm(
     tmp_path: Path, measure: str, device: DeviceName | None, cache: str
 ) -> None:
     assert with_cache(spec_of(tmp_path, measure), backend_of(device)).cache == cache
-
-
-def test_another_word_for_the_cache_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=r"fake\.yaml:7: measure\.cache: must be cold or warm"):
-        spec_of(tmp_path, "{cache: hot}")
-
-
-def test_the_cache_of_a_program_is_refused() -> None:
-    text = Path("spaces/blur_gcc.yaml").read_text()
-    path = Path("spaces/blur_gcc.yaml")
-    assert "measure:" in text
-    with pytest.raises(UsageError, match="cache"):
-        load_spec(path).with_measure({"cache": COLD})
 
 
 @pytest.fixture
@@ -86,9 +73,7 @@ def runs_noted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
     return sizes
 
 
-def test_cold_caches_are_written_over_before_every_run(
-    twice: Binary, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_caches_are_emptied_before_runs(twice: Binary, monkeypatch: pytest.MonkeyPatch) -> None:
     cache_bytes = 1 << 20  # a server has hundreds of MiB, which take seconds
     monkeypatch.setattr(opencl_device, "last_cache_bytes", lambda *_: cache_bytes)
     sizes = runs_noted(monkeypatch)
@@ -104,9 +89,7 @@ def test_cold_caches_are_written_over_before_every_run(
 
 
 @pytest.mark.gpu
-def test_a_gpus_cold_caches_are_emptied_right_before_a_run(
-    stub: StubDriver, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gpus_caches_are_emptied_first(stub: StubDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_STUB_KERNEL_NS", "1500")
     before = stub.allocated_bytes
     device = CudaDevice(COLD)
@@ -136,9 +119,7 @@ def test_a_gpus_cold_caches_are_emptied_right_before_a_run(
     assert stub.allocated_bytes - before == 2 * L2_BYTES
 
 
-def test_no_room_to_empty_the_caches_is_found_before_anything_runs(
-    stub: StubDriver, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_room_for_it_is_found_first(stub: StubDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     device = CudaDevice(COLD)
     monkeypatch.setenv("CUDA_STUB_FAIL", "cuMemAlloc@2+:2")
     with pytest.raises(LaunchFailed, match=r"to empty the caches with: .*out of memory"):

@@ -67,9 +67,8 @@ def test_launch_beyond_the_device_says_which_figure(group, grid, reason):
 
 def test_cooperative_launch_needs_a_device_that_has_them():
     launch = Launch("f", (16,), (1,), (), cooperative=True)
-    assert why_unlaunchable(launch, LIMITS) == (
-        "f is launched cooperatively, which the device cannot do"
-    )
+    cannot = "f is launched cooperatively, which the device cannot do"
+    assert why_unlaunchable(launch, LIMITS) == cannot
     assert why_unlaunchable(launch, replace(LIMITS, is_cooperative=True)) is None
 
 
@@ -116,15 +115,11 @@ def test_each_missing_part_is_the_reason(part, all_there, monkeypatch):
     ("arch", "cure"),
     [("sm_20", "too old for this release: install an older"), ("sm_9999", "too new .* newer")],
 )
-def test_device_that_the_toolkit_does_not_know_falls_back_to_opencl(
-    arch, cure, all_there, monkeypatch
-):
+def test_device_unknown_to_the_toolkit_falls_back_to_opencl(arch, cure, all_there, monkeypatch):
     pocl = opencl.DeviceName("Portable Computing Language", 0, "cpu", is_gpu=False)
     monkeypatch.setattr(cuda, "list_gpus", lambda: (gpu(arch),))
     monkeypatch.setattr("harness.measure.devices.first_usable", first_usable)
-    with pytest.raises(
-        BackendUnavailable, match=rf"does not compile for {arch}: .* {cure}"
-    ) as error:
+    with pytest.raises(BackendUnavailable, match=rf"not compile for {arch}: .* {cure}") as error:
         choose("cuda")
     assert "did you mean" not in str(error.value)
     monkeypatch.setattr(opencl, "list_devices", lambda: [pocl])
@@ -172,18 +167,12 @@ NAMED = r", which is not installed (.*): pip install "
     [
         ("", None, r"pip install -e '\.\[cuda\]'.*no CUDA toolkit"),
         ("", BROKEN, "cannot be imported: libcurand.*Rebuild"),
-        (
-            "cupy",
-            None,
-            "HARNESS_CUDA_PACKAGE is 'cupy', but must be pycuda or cuda-bindings, or un",
-        ),
+        ("cupy", None, "HARNESS_CUDA_PACKAGE is 'cupy', but must be pycuda or cuda-bindings, or u"),
         ("cuda-bindings", None, f"cuda-bindings{NAMED}cuda-bindings"),
         ("pycuda", None, f"pycuda{NAMED}pycuda"),
     ],
 )
-def test_package_that_is_missing_or_broken_is_reported_with_the_next_step(
-    named, pycuda, message, imports, monkeypatch
-):
+def test_missing_or_broken_package_is_reported(named, pycuda, message, imports, monkeypatch):
     monkeypatch.setenv(cuda.PACKAGE, named)
     imports("pycuda", pycuda)
     imports("cuda")
@@ -243,9 +232,7 @@ def test_devices_are_listed_by_another_process(stub, monkeypatch):
         ("FAIL", "cuInit@1:803", r"cuInit failed: .*SYSTEM_DRIVER_MISMATCH \(803\).*reboot"),
     ],
 )
-def test_driver_that_lists_no_device_is_reported_with_its_error(
-    stub, monkeypatch, variable, value, message
-):
+def test_driver_that_lists_no_device_is_reported(stub, monkeypatch, variable, value, message):
     monkeypatch.setenv(f"CUDA_STUB_{variable}", value)
     with pytest.raises(BackendUnavailable, match=message):
         list_gpus()

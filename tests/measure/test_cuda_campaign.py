@@ -4,31 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 from pathlib import Path
 
 import pytest
 
 from harness.commands import tune
 from harness.core.errors import BackendUnavailable
-from harness.core.records import DEVICE_UUID, OTHER_PROCESSES, Config, Input, Measurement, Outcome
+from harness.core.records import DEVICE_UUID, OTHER_PROCESSES, Config, Input, Outcome
 from harness.measure.choose import open_measurer
 from harness.measure.devices import choose, choose_one
 from harness.measure.kernels.device_process import DeviceWorker
 from harness.measure.kernels.measurer import KernelMeasurer
+from harness.measure.trial.occasions import new_seed
 from harness.results.view import read_results, the_one
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
-from tests.helpers.compilers import needs_nvrtc
 from tests.helpers.stub_driver import PYCUDA, StubDriver
 from tests.helpers.stub_nvml import Script
 
 pytestmark = pytest.mark.gpu
 
 MVMUL = Path(__file__).parents[2] / "spaces/mvmul.yaml"
-SMALL = Input({"m": 24, "n": 2000})
 QUICK = ("--inputs", "m * n == 48000", "--no-cross", "--no-reduce", "--repeats", "3")
-DEFAULT = Config({"THRD": 256, "LU": 1, "X_CACHE": 1})
 
 
 @pytest.mark.slow
@@ -50,9 +47,7 @@ def test_small_campaign_measures_every_configuration(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("kernels_here")
-def test_two_gpus_share_the_inputs(
-    stub: StubDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_gpus_share(stub: StubDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_STUB_DEVICES", "2")
     monkeypatch.setenv("CUDA_STUB_UUIDS", "ab,cd")
     database = tmp_path / "results.db"
@@ -62,47 +57,6 @@ def test_two_gpus_share_the_inputs(
     uuids = {run.notes["facts"][DEVICE_UUID].split("-")[1] for run in results.runs}
     assert uuids == {"abababab", "cdcdcdcd"}
     assert {row.measurement.outcome for row in results.rows} == {Outcome.OK}
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("kernels_here")
-@needs_nvrtc
-def test_the_compiler_that_a_space_names_is_used_and_printed(
-    stub: StubDriver, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    text = MVMUL.read_text().replace("../kernels", str(MVMUL.parent.parent / "kernels"))
-    (tmp_path / "named.yaml").write_text(f"{text}\ncompiler: {{cuda: nvrtc}}\n")
-    options = ["--backend", "cuda", "--test-limit", "2", "--database", str(tmp_path / "results.db")]
-    assert tune.main([str(tmp_path / "named.yaml"), *QUICK, *options]) == 0
-    assert "NVRTC compiles: the space says so" in " ".join(capfd.readouterr().out.split())
-
-
-def measured(failing: str, once: Path, monkeypatch: pytest.MonkeyPatch) -> list[Measurement]:
-    """Measure the default three times; somewhere, the stand-in fails once."""
-    monkeypatch.setenv("CUDA_STUB_FAIL", failing)
-    monkeypatch.setenv("CUDA_STUB_ONCE", str(once))
-    spec = load_spec(MVMUL).with_measure({"timeout_s": 3, "repeats": 3})
-    with contextlib.closing(KernelMeasurer(spec, choose("cuda"))) as measurer:
-        space = ConstrainedSpace.of(spec, SMALL, measurer.limits, "nvcc")
-        return [measurer.measure(space, SMALL, DEFAULT, None) for _ in range(3)]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("failing", "outcome", "message"),
-    [
-        ("kernel@3:700", Outcome.LAUNCH_FAILED, "running mvmul: .* illegal memory access"),
-        ("kernel@3:hang", Outcome.TIMEOUT, "3 s"),
-    ],
-)
-def test_kernel_that_fails_costs_one_measurement_and_one_process(
-    failing: str, outcome: Outcome, message: str, stub: StubDriver,
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    failed, *following = measured(failing, tmp_path / "once", monkeypatch)
-    assert failed.outcome is outcome, failed.message
-    assert re.search(message, failed.message)
-    assert [each.outcome for each in following] == [Outcome.OK] * 2
 
 
 TWICE = """\
@@ -179,3 +133,21 @@ def test_named_gpu_is_opened_and_others_that_use_it_are_noted(
     assert facts.environment.notes[DEVICE_UUID] == "GPU-abababab-abab-abab-abab-ababababab01"
     assert facts.environment.notes[OTHER_PROCESSES] == "trainer (process 4711, 1.0 GiB)"
     assert "disturb its times: trainer (process 4711, 1.0 GiB)" in facts.notices[0]
+
+
+ZOO = Path(__file__).parents[1] / "data/zoo/cuda.yaml"
+GIVEN = Input({"n": 256, "k": 2048})
+
+
+@pytest.mark.slow
+def test_device_that_holds_one_set_of_data_gets_the_other_between_launches_and_says_so(
+    stub: StubDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_STUB_MEMORY", str(6 << 20))  # a set and its zones have 4 MiB
+    spec = load_spec(ZOO)
+    with contextlib.closing(KernelMeasurer(spec, choose("cuda"))) as measurer:
+        space = ConstrainedSpace.of(spec, GIVEN, measurer.limits, "nvcc")
+        configs = [Config({"CHEAT": 4}), space.default]  # the first is honest three times
+        cheat, honest = measurer.measure_interleaved(space, GIVEN, configs, 20, (new_seed(),) * 2)
+        assert (cheat.outcome, honest.outcome) == (Outcome.WRONG_RESULT, Outcome.OK)
+        assert [text for text in measurer.notices if "does not hold 2 sets" in text]

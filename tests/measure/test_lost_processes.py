@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,10 +20,14 @@ from harness.core.program import Binary, Program
 from harness.core.records import Config, Measurement, Outcome
 from harness.measure.device import Compiler
 from harness.measure.kernels.measurer import KernelMeasurer
+from harness.results.view import Results, read_results, the_one
 from harness.space import ConstrainedSpace
+from harness.space_file import Spec
+from harness.tuning.devices import DevicePool
 from tests.helpers.fake_kernels import FOUR, write_fake
-from tests.helpers.fakes import FAKE_HOST, FakeBackend, FakeCompiler, read_journal
+from tests.helpers.fakes import FAKE_HOST, FAKE_SPACE, FakeBackend, FakeCompiler, read_journal
 from tests.helpers.planted import SOON_S, descendants, is_running, program_of, until
+from tests.helpers.replays import opened
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name != "posix", reason="needs /proc")]
 
@@ -94,9 +100,7 @@ def kill_all(run: Run) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def test_processes_that_are_killed_between_measurements_are_no_outcome(
-    run: Callable[..., Run],
-) -> None:
+def test_processes_killed_between_measurements_are_no_outcome(run: Callable[..., Run]) -> None:
     begun = run()
     for number in range(3):
         found = begun.measure(number)
@@ -106,9 +110,7 @@ def test_processes_that_are_killed_between_measurements_are_no_outcome(
 
 
 @pytest.mark.parametrize("event", ["compile", "launch"])
-def test_processes_that_are_killed_while_they_work_are_no_outcome(
-    run: Callable[..., Run], tmp_path: Path, event: str
-) -> None:
+def test_killed_at_work_is_no_outcome(run: Callable[..., Run], tmp_path: Path, event: str) -> None:
     begun = run(**{f"{event}_s": 0.4})
     begun.measure(0)
     seen = (tmp_path / "journal").read_text().count(event)
@@ -126,21 +128,13 @@ def test_processes_that_are_killed_while_they_work_are_no_outcome(
     assert found.outcome is Outcome.OK, found.message
 
 
-DEADLY_HOST = """\
+DEADLY_HOST = f"""\
 import os, signal
-import numpy as np
-
-def arguments(features, rng):
-    x = rng.random(features["n"])
-    return {"x": x, "y": np.zeros_like(x)}
-
-def reference(arguments):
-    return {"y": 2 * arguments["x"]}
-
+{FAKE_HOST}
 def observe(config):
     if config["V"] == 2:
         os.kill(os.getpid(), signal.SIGKILL)
-    return {}
+    return {{}}
 """
 
 
@@ -153,9 +147,7 @@ def test_configuration_whose_process_is_killed_again_has_crashed(run: Callable[.
 
 
 @pytest.mark.parametrize("event", ["compile", "launch"])
-def test_ctrl_c_ends_all_processes_at_once(
-    run: Callable[..., Run], tmp_path: Path, event: str
-) -> None:
+def test_ctrl_c_ends_all_processes(run: Callable[..., Run], tmp_path: Path, event: str) -> None:
     begun = run(**{f"{event}_s": 5.0})
     main = threading.get_ident()
 
@@ -175,9 +167,7 @@ def test_ctrl_c_ends_all_processes_at_once(
     assert not any(map(is_running, pids))
 
 
-def test_measurement_in_another_thread_ends_when_the_measurer_is_closed(
-    run: Callable[..., Run],
-) -> None:
+def test_measurement_of_a_thread_ends_when_the_measurer_closes(run: Callable[..., Run]) -> None:
     begun = run(launch_s=5.0)
     raised: list[BaseException] = []
 
@@ -215,39 +205,95 @@ class _Unwritable(FakeCompiler):
 def test_full_disk_ends_the_run_with_one_clear_error(run: Callable[..., Run]) -> None:
     begun = run(kind=FullDisk)
     for _ in range(2):
-        with pytest.raises(
-            UsageError, match=r"/tmp/some cannot be written: No space left .*TMPDIR"
-        ):
+        with pytest.raises(UsageError, match=r"/some cannot be written: No space left .*TMPDIR"):
             begun.measure()
 
 
-def test_process_that_cannot_be_started_is_one_clear_error(
-    run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import resource
+def test_no_process_can_start(run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **more: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    used = max(map(int, os.listdir("/proc/self/fd")))
-    opened: list[int] = []  # closed numbers below the limit are free too
-    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 4, limits[1]))
-    try:
-        with contextlib.suppress(OSError):
-            while True:
-                opened.append(os.open(os.devnull, os.O_RDONLY))
-        for _ in range(3):
-            os.close(opened.pop())
-        with pytest.raises(UsageError, match=r"Too many open files"):
-            run()
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-        for number in opened:
-            os.close(number)
+    monkeypatch.setattr("harness.measure.process.child.subprocess.Popen", refused)
+    with pytest.raises(UsageError, match=r"cannot be started: .*Too many open files.*ulimit"):
+        run()
 
 
-def test_processes_end_with_their_measurer(run: Callable[..., Run]) -> None:
-    begun = run()
-    begun.measure()
-    pids = begun.processes()
-    assert len(pids) >= 2
-    begun.close()
-    assert until(lambda: not begun.processes())
+# -------------------------------------------------------------------------------- several devices
+
+INPUTS = ", ".join(f"{{n: {n}}}" for n in range(4, 10))
+
+
+def write_spec(folder: Path) -> Spec:
+    return write_fake(folder, space=FAKE_SPACE.replace("{n: 4}, {n: 5}", INPUTS))
+
+
+@contextmanager
+def two_devices(spec: Spec, journal: Path, **traits: Any) -> Iterator[DevicePool]:
+    backend = FakeBackend("opencl", "opencl", "a fake", journal=journal, **traits)
+    first = KernelMeasurer(spec, backend, devices=2)
+    second = KernelMeasurer(spec, backend, equal=first, devices=2)
+    with closing(DevicePool({"device 0": first, "device 1": second})) as devices:
+        yield devices
+
+
+def processes() -> set[int]:
+    """Return the Python processes that descend from this one."""
+    return {pid for pid in descendants(os.getpid()) if "python" in program_of(pid)}
+
+
+def tuned(
+    spec: Spec, database: Path, devices: DevicePool, when: Callable[[int], object]
+) -> Results:
+    """Tune all of a space on devices; `when` is called at each test, with its number."""
+    with opened(spec, database, devices, test_limit=8) as (campaign, display):
+        seen = display.test
+
+        def test(progress: Any) -> None:
+            seen(progress)
+            when(len(display))
+
+        display.test = test  # type: ignore[method-assign]
+        campaign.run()
+    return the_one(read_results([str(database)]))
+
+
+def test_nothing_compiles_while_a_device_measures_and_nothing_twice(tmp_path: Path) -> None:
+    """A device that shares the processor is disturbed by every build, also those of others. One
+    process is killed in the middle, which is no configuration's fault."""
+    spec, journal = write_spec(tmp_path), tmp_path / "journal"
+    traits = {"shares_cpu": True, "compile_s": 0.02, "launch_s": 0.002}
+    before = processes()
+    with two_devices(spec, journal, **traits) as devices:
+
+        def when(number: int) -> None:
+            if number == 10:
+                os.kill(max(processes() - before), signal.SIGKILL)
+
+        results = tuned(spec, tmp_path / "r.db", devices, when)
+    searched = [row.measurement for row in results.rows if row.stage == "search"]
+    found = Counter((measured.input, measured.outcome) for measured in searched)
+    assert found == {(problem, Outcome.OK): 8 for problem in spec.inputs}
+    happened = list(read_journal(journal))
+    compiled = [(begin, end) for what, begin, end in happened if what == "compile"]
+    launched = [(begin, end) for what, begin, end in happened if what == "launch"]
+    assert len(compiled) == 8
+    assert not [None for a, b in compiled for c, d in launched if a < d and c < b]
+
+
+def test_ctrl_c_ends_the_processes_of_all_devices_at_once(tmp_path: Path) -> None:
+    spec = write_spec(tmp_path)
+    database, before = tmp_path / "r.db", processes()
+    with two_devices(spec, tmp_path / "journal", launch_s=0.01) as devices:
+        pids = processes() - before
+
+        def when(number: int) -> None:
+            if number == 6:
+                os.kill(os.getpid(), signal.SIGINT)
+
+        with pytest.raises(KeyboardInterrupt):
+            tuned(spec, database, devices, when)
+        assert len(pids) == 2
+        assert not any(map(is_running, pids))
+    results = the_one(read_results([str(database)]))
+    assert len(results.rows) >= 6
+    assert {row.measurement.outcome for row in results.rows} == {Outcome.OK}

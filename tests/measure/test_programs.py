@@ -231,33 +231,8 @@ while True:
 SLEEP = HIDE + "open('one', 'w').write(str(os.getpid())); os.execve('/bin/sleep', ['x', '60'], {})"
 
 
-WHO_LOADS_IT = """\
-#include <stdio.h>
-#include <stdlib.h>
-__attribute__((constructor)) static void note(void) {
-  char name[64] = "";
-  FILE *comm = fopen("/proc/self/comm", "r"), *made = fopen(getenv("WHO"), "a");
-  fgets(name, sizeof name, comm);
-  fputs(name, made);
-  fclose(made);
-}
-"""
-
-
-@needs_gcc
-def test_no_library_of_a_program_does_work_before_the_clock_starts(tmp_path: Path) -> None:
-    (tmp_path / "early.c").write_text(WHO_LOADS_IT)
-    library, who = tmp_path / "early.so", tmp_path / "who"
-    subprocess.run(["gcc", "-shared", "-fPIC", "early.c", "-o", library], cwd=tmp_path, check=True)
-    variables = {"LD_PRELOAD": str(library), "WHO": str(who)}
-    assert run_command(["true"], tmp_path, tmp_path, BOUNDS, variables).status == 0
-    assert who.read_text() == "true\n", "not the shell that waits for the clock"
-
-
 @pytest.mark.parametrize("hidden", [SLEEP, CHAIN])
-def test_what_hides_in_a_new_session_without_an_environment_is_killed(
-    tmp_path: Path, hidden: str
-) -> None:
+def test_what_hides_in_a_new_session_is_killed(tmp_path: Path, hidden: str) -> None:
     words = ["sh", "-c", 'env -i "$0" -S -c "$1" & while ! [ -s one ]; do :; done']
     ended = run_command([*words, sys.executable, hidden], tmp_path, tmp_path, BOUNDS)
     assert (ended.status, ended.unended) == (0, 0)
@@ -303,9 +278,7 @@ def test_memory_beyond_the_limit_is_refused(tmp_path: Path) -> None:
     assert "memory" in (tmp_path / STDERR).read_text()
 
 
-def test_all_cores_may_be_used_until_the_deadline(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_cores_may_be_used_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 3)
     run_command(["sh", "-c", "ulimit -t; ulimit -c"], tmp_path, tmp_path, BOUNDS)
     assert (tmp_path / STDOUT).read_text().split() == ["61", "0"]
@@ -334,9 +307,7 @@ def read_s(folder: Path, text: str, how: TimePattern | TimeField) -> float:
         ('{"t":\n "4"}', TimeField(json_field="t", unit="ns"), 4e-9),
     ],
 )
-def test_time_is_read_in_its_unit(
-    tmp_path: Path, text: str, how: TimePattern | TimeField, seconds: float
-) -> None:
+def test_time_read(tmp_path: Path, text: str, how: TimePattern | TimeField, seconds: float) -> None:
     assert read_s(tmp_path, text, how) == pytest.approx(seconds, rel=1e-12)
 
 
@@ -353,9 +324,7 @@ def test_time_is_read_in_its_unit(
         ("", TimePattern(pattern="(1)", unit="s", read="f"), "did not write the file `f`"),
     ],
 )
-def test_time_that_cannot_be_read_is_reported(
-    tmp_path: Path, text: str, how: TimePattern | TimeField, message: str
-) -> None:
+def test_wrong_times(tmp_path: Path, text: str, how: TimePattern | TimeField, message: str) -> None:
     with pytest.raises(LaunchFailed, match=message):
         read_s(tmp_path, text, how)
 
@@ -375,26 +344,17 @@ def why_wrong(found: str, expected: str, **verify: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("found", "expected", "verify"),
-    [
-        ("sum 3\ntook 1 s", "sum 3\ntook 2 s", {}),
-        ("a   1.50\n", "a 1.5", {}),
-        ("x=1.001", "x=1", {"rtol": 0.01}),
-        ("x=-0.0 nan", "x=0 nan", {}),
-        ("at 12:01\nsum 3", "at 12:02\nsum 3", {"ignore": "^at "}),
-        ("1.1 0.3", "1.0 0.2", {"atol": 0.1}),
-        ("inf -INF nan", "Infinity -inf NaN", {}),
-        ("1e999", "1e999", {}),
-        ("9007199254740993", "9007199254740992", {"atol": 1}),
-    ],
-)
-def test_outputs_that_are_equal(found: str, expected: str, verify: dict[str, Any]) -> None:
-    assert why_wrong(found, expected, **verify) == ""
-
-
-@pytest.mark.parametrize(
     ("found", "expected", "verify", "message"),
     [
+        ("sum 3\ntook 1 s", "sum 3\ntook 2 s", {}, ""),
+        ("a   1.50\n", "a 1.5", {}, ""),
+        ("x=1.001", "x=1", {"rtol": 0.01}, ""),
+        ("x=-0.0 nan", "x=0 nan", {}, ""),
+        ("at 12:01\nsum 3", "at 12:02\nsum 3", {"ignore": "^at "}, ""),
+        ("1.1 0.3", "1.0 0.2", {"atol": 0.1}, ""),
+        ("inf -INF nan", "Infinity -inf NaN", {}, ""),
+        ("1e999", "1e999", {}, ""),
+        ("9007199254740993", "9007199254740992", {"atol": 1}, ""),
         ("sum 3", "sum 4", {}, "line 1, word 2 of stdout is 3, expected 4"),
         ("a\n1 x=1.1 2", "a\n1 x=1 2.1", {"rtol": 0.01}, "line 2, word 2 of .* is 1.1, .* 2 of 3"),
         ("at 7\nsum 3", "sum 4", {"ignore": "^at"}, "line 2, word 2 of stdout is 3"),
@@ -412,10 +372,9 @@ def test_outputs_that_are_equal(found: str, expected: str, verify: dict[str, Any
         ("", "sum 3", {}, "has 0 words, expected 2"),
     ],
 )
-def test_outputs_that_differ(
-    found: str, expected: str, verify: dict[str, Any], message: str
-) -> None:
-    assert re.search(message, why_wrong(found, expected, **verify))
+def test_outputs(found: str, expected: str, verify: dict[str, Any], message: str) -> None:
+    wrong = why_wrong(found, expected, **verify)
+    assert re.search(message, wrong) if message else not wrong
 
 
 @pytest.mark.parametrize(
@@ -467,9 +426,7 @@ def test_right_program_is_timed_by_what_it_reports(measure: Measure, tmp_path: P
         ("hang", Outcome.TIMEOUT, "did not end within 1 s (program.limits.deadline_s)"),
     ],
 )
-def test_each_failure_is_its_outcome(
-    measure: Measure, mode: str, outcome: Outcome, message: str
-) -> None:
+def test_failures_are_outcomes(measure: Measure, mode: str, outcome: Outcome, message: str) -> None:
     found = measure(mode)
     assert found.outcome is outcome
     assert message in found.message
@@ -499,9 +456,7 @@ def test_time_beyond_that_of_the_process_is_a_failed_launch(measure: Measure) ->
 ENERGY = ("precision: 0}", "precision: 0, energy: true}")
 
 
-def test_energy_of_a_program_is_that_of_its_samples(
-    measure: Measure, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_energy_is_of_the_samples(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
     # A processor that takes 3 J between two readings.
     readings = SimpleNamespace(read_j=itertools.count(3.0, 3.0).__next__)
     monkeypatch.setattr(runner, "RaplCounter", lambda: readings)
@@ -509,7 +464,7 @@ def test_energy_of_a_program_is_that_of_its_samples(
     assert "energy_j" not in measure("slow").observed, "nobody asked"
 
 
-def test_energy_that_cannot_be_measured_is_a_notice(
+def test_no_energy_is_a_notice(
     here: None, load: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(rapl, "FOLDER", tmp_path)
@@ -519,14 +474,10 @@ def test_energy_that_cannot_be_measured_is_a_notice(
             assert all("energy is not measured: " in notice for notice in local.notices)
 
 
-def test_tolerance_lets_last_places_differ(measure: Measure) -> None:
+def test_tolerance_and_an_empty_folder_are_those_of_every_run(measure: Measure) -> None:
     assert measure("near").outcome is Outcome.WRONG_RESULT
     assert measure("near", verifying("rtol: 1e-3")).outcome is Outcome.OK
-
-
-def test_every_run_begins_in_an_empty_folder(measure: Measure) -> None:
-    as_default = ("default: right", "default: leaves")
-    assert measure("leaves", as_default).outcome is Outcome.OK
+    assert measure("leaves", ("default: right", "default: leaves")).outcome is Outcome.OK
 
 
 @pytest.mark.parametrize(
@@ -564,9 +515,7 @@ def test_what_a_program_leaves_and_nobody_can_remove_is_its_failure(
     assert measure("other", script=script).outcome is Outcome.OK
 
 
-def test_output_that_cannot_be_read_is_a_wrong_result(
-    measure: Measure, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreadable_output_is_wrong(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
     read = Path.read_bytes
 
     def refused(path: Path) -> bytes:
@@ -603,6 +552,7 @@ def check(run):
     assert "took" in run.stdout, "no time"
     if f"sum {run.features['n']}" not in run.stdout.splitlines():
         return f"the sum is not {run.features['n']} with {run.config['MODE']}"
+    return True if run.config["MODE"] == "fast" else None
 """
 
 
@@ -614,31 +564,20 @@ def check(run):
         ("early", "check() of check.py raised AssertionError: no time"),
     ],
 )
-def test_a_function_may_verify_runs(
-    measure: Measure, tmp_path: Path, mode: str, message: str
-) -> None:
+def test_function_may_verify(measure: Measure, tmp_path: Path, mode: str, message: str) -> None:
     (tmp_path / "check.py").write_text(CHECK)
     found = measure(mode, HOST_CHECK)
     assert (message in found.message) if message else (found.outcome is Outcome.OK)
     assert found.outcome is (Outcome.WRONG_RESULT if message else Outcome.OK)
-
-
-def test_function_that_returns_something_else_is_the_user_s_mistake(
-    measure: Measure, tmp_path: Path
-) -> None:
-    (tmp_path / "check.py").write_text("def check(run):\n    return True\n")
     with pytest.raises(HostModuleError, match=r"must return None .* but got True"):
-        measure("other", HOST_CHECK)
+        measure("fast", HOST_CHECK)
 
 
-def test_default_that_changes_its_output_is_reported(measure: Measure) -> None:
+def test_default_that_fails_or_changes_its_output_is_reported(measure: Measure) -> None:
     script = 'echo "id $$"; echo "took 900 us"'
     with pytest.raises(HostModuleError, match=r"does not write the same twice: .*verify\.ignore"):
         measure("right", script=script)
     assert measure("right", verifying("ignore: '^id'"), script=script).outcome is Outcome.OK
-
-
-def test_default_that_fails_is_reported(measure: Measure) -> None:
     with pytest.raises(HostModuleError, match=r"MODE=crash.* does not work.*died of SIGSEGV"):
         measure("right", ("default: right", "default: crash"))
 
@@ -664,9 +603,7 @@ def test_finalist_that_hangs_spends_its_own_time_alone(here: None, load: Load) -
     assert right.wall_s < hung.wall_s, "its own seconds"
 
 
-def test_finalist_whose_check_hangs_spends_its_own_time_alone(
-    here: None, load: Load, tmp_path: Path
-) -> None:
+def test_hanging_check_spends_its_own_time(here: None, load: Load, tmp_path: Path) -> None:
     hangs = """\
         import time
 
@@ -697,9 +634,7 @@ def test_program_that_ends_early_does_not_win(here: None, load: Load, measure: M
         assert found.message.startswith("its time does not count: it does not write what the defa")
 
 
-@pytest.mark.parametrize(
-    ("time", "is_ok"), [("0.0011", True), ("0.00099", False), ("1e-320", False)]
-)
+@pytest.mark.parametrize(("time", "is_ok"), [("0.0011", True), ("0.00099", False), ("1e-320", 0)])
 def test_no_time_is_below_the_tick_of_clocks(measure: Measure, time: str, is_ok: bool) -> None:
     script = SCRIPT.replace("took 20 us", f"took {time} us")
     found = measure("fast", ("(\\d+)", "(\\S+)"), script=script)
@@ -709,9 +644,7 @@ def test_no_time_is_below_the_tick_of_clocks(measure: Measure, time: str, is_ok:
         assert found.message.endswith("less than a nanosecond, which no clock resolves")
 
 
-def test_each_run_gets_another_seed_in_words_and_variables(
-    measure: Measure, tmp_path: Path
-) -> None:
+def test_each_run_gets_a_seed_in_words_and_variables(measure: Measure, tmp_path: Path) -> None:
     check = """\
         def check(run):
             assert run.stdout.split()[:2] == [str(run.seed)] * 2, (run.seed, run.stdout)
@@ -845,13 +778,12 @@ def test_program_is_compiled_without_its_device_and_not_run(
     assert "c.c:4:2: error: #error two is too many" in message
     assert "note: g changes no build of " in message
     assert "B changes no build" not in message  # the run alone names it
-    assert "With --compile, no program is run." in message
     assert check([str(path), "--compile", "3", "--json"]) == 0
     (space,) = json.loads(capsys.readouterr().out)["spaces"]
     (target,) = space["targets"]
     assert (target["target"], target["compiled"], target["is_default_ok"]) == ("gcc", 4, True)
     assert "g" in target["without_effect"]
-    assert check([str(path), "--compile", "15", "--strict"]) == 1
+
     path.write_text(C_SPACE.replace("[gcc,", "[no-such-gcc,"))
     assert check([str(path), "--compile", "1"]) == 1
     assert "default FAILED: program.build begins with `no-such-gcc`" in capsys.readouterr().out
@@ -914,20 +846,11 @@ def test_levels_of_optimisation_are_baselines_and_a_space_names_more(tmp_path: P
         ('level: {values: [0, 1], option: "-fNO{value}"}', []),
     ],
 )
-def test_level_of_the_user_is_recognised_by_its_spelling(
-    tmp_path: Path, flag: str, levels: list[str]
-) -> None:
+def test_level_is_recognised_by_its_spelling(tmp_path: Path, flag: str, levels: list[str]) -> None:
     line = 'level: {values: [0, 1, 2, 3, fast], option: "-O{value}"}'
     found = load_spec(write_c(tmp_path, C_SPACE.replace(line, flag))).baselines_for("gcc")
     assert len(found) == len(levels)
     assert all(name.endswith(level) for name, level in zip(found, levels, strict=True))
-
-
-def test_baselines_of_kernels_are_those_of_the_compiler_in_use() -> None:
-    spec = load_spec(ROOT / "spaces" / "max_subarray.yaml")
-    assert list(spec.baselines_for("nvcc")) == ["-Xptxas -O0", "-Xptxas -O1", "-Xptxas -O2"]
-    assert list(spec.baselines_for("opencl")) == ["-cl-opt-disable"]
-    assert spec.baselines_for(None) == {}
 
 
 # ------------------------------------------------------------------------------------- commands
@@ -939,18 +862,6 @@ def test_measurer_is_that_of_the_space(load: Load) -> None:
         open_measurer(spec, "opencl")
     with pytest.raises(UsageError, match="tunes a kernel; the command backend runs programs"):
         open_measurer(load_spec(ROOT / "spaces" / "mvmul.yaml"), "command")
-
-
-@pytest.mark.slow
-@needs_gcc
-def test_committed_example_is_built_and_run_in_processes_of_its_own(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert check([str(ROOT / "spaces" / "blur_gcc.yaml"), "--sample", "2"]) == 0
-    message = capsys.readouterr().out
-    assert "  default on " in message
-    assert "(n=64, steps=8): OK, " in message
-    assert "3 compiled to at most 3 different machine codes, 0 not compiled" in message
 
 
 @needs_gcc
@@ -973,6 +884,7 @@ def test_check_counts_the_builds_of_a_program_by_their_results(
     assert "not compiled: 1 x " in text
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 def test_matrix_product_program_verifies_itself(tmp_path: Path) -> None:
     """A fake of CUDA's runtime runs it on the CPU. Its fourth kernel needs barriers; 37 is no

@@ -123,9 +123,7 @@ def test_honest_kernel_is_accepted(measure: Measure, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_kernel_that_fakes_its_speed_is_refused_for_what_it_does(
-    measure: Measure, name: str
-) -> None:
+def test_kernel_that_fakes_speed_is_refused_for_what_it_does(measure: Measure, name: str) -> None:
     found = measure(name)
     assert found.outcome is Outcome.WRONG_RESULT
     assert found.timing is None
@@ -133,9 +131,7 @@ def test_kernel_that_fakes_its_speed_is_refused_for_what_it_does(
 
 
 @pytest.mark.parametrize("name", HARMLESS)
-def test_kernel_that_relies_on_an_earlier_run_does_its_work_in_every_run(
-    measure: Measure, name: str
-) -> None:
+def test_kernel_that_uses_an_earlier_run_works_in_each(measure: Measure, name: str) -> None:
     found = measure(name)
     assert found.outcome is Outcome.OK, found.message
 
@@ -166,9 +162,8 @@ def test_what_an_earlier_launch_left_is_wrong_in_the_finals(final: Final, name: 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "share"), CLAIMS_LOST)
 def test_kernel_that_recognises_the_data_has_no_claim(final: Final, name: str, share: int) -> None:
-    for _ in range(
-        3
-    ):  # where other work hides slow first runs: in one final of 24 on an idle machine
+    # Other work hides slow first runs in one final of 24 on an idle machine.
+    for _ in range(3):
         found, default = final(name, share)
         assert found.outcome is Outcome.OK, "its results are right"
         if not is_shown(found) or not time_ratio(default.timing, found.timing).is_faster:
@@ -201,7 +196,7 @@ FILLS_REFUSED = {
 }
 
 
-def test_kernel_that_makes_its_result_of_what_an_output_holds_is_refused(
+def test_result_made_of_what_an_output_holds_is_refused(
     local: KernelMeasurer, module_opencl: Backend
 ) -> None:
     spec = load_spec(FILLS)
@@ -210,9 +205,9 @@ def test_kernel_that_makes_its_result_of_what_an_output_holds_is_refused(
     with contextlib.closing(KernelMeasurer(spec, module_opencl, local)) as measurer:
         problem = spec.inputs[0]
         space = ConstrainedSpace.of(spec, problem, measurer.limits, "opencl")
-        configs = {name: Config({**space.default, "CHEAT": name}) for name in names}
         found = {
-            name: measurer.measure(space, problem, config, None) for name, config in configs.items()
+            name: measurer.measure(space, problem, Config({**space.default, "CHEAT": name}), None)
+            for name in names
         }
     assert found.pop("honest").outcome is Outcome.OK
     for name, one in found.items():

@@ -76,9 +76,8 @@ def test_what_never_varies_has_no_axis() -> None:
 
 def test_an_enumeration_of_thousands_of_words_has_a_thousand_axes() -> None:
     words = [f"word {number}" for number in range(3000)]
-    encoder = ConfigEncoder(
-        [parameter("A", "enum", words), parameter("B", "boolean", (False, True))]
-    )
+    switch = parameter("B", "boolean", (False, True))
+    encoder = ConfigEncoder([parameter("A", "enum", words), switch])
     assert axes_of(encoder) == [1000, 1]
     first, other = encoder.points(np.array([[0, 0], [2999, 0]], dtype=np.int32))
     assert np.linalg.norm(first - other) == pytest.approx(1)
@@ -106,9 +105,7 @@ def test_how_often_two_divides_a_value_is_an_axis_of_its_own(number: type[int | 
         ("enum", (48, 32, 16)),  # in no order, so that they are words
     ],
 )
-def test_divisibility_is_left_out_where_it_says_nothing(
-    kind: str, values: tuple[Value, ...]
-) -> None:
+def test_divisibility_is_left_out_where_useless(kind: str, values: tuple[Value, ...]) -> None:
     assert len(ConfigEncoder([parameter("A", kind, values)]).relative_lengths) == 1
 
 

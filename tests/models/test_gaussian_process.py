@@ -124,9 +124,7 @@ def test_points_believed_are_as_if_measured_with_the_predicted_means() -> None:
 
 @pytest.mark.parametrize("count", [1, 64, 500])
 @pytest.mark.parametrize("best", [-30.0, -1.0, 0.5, 30.0])
-def test_the_most_promising_point_has_the_greatest_expected_improvement_of_all(
-    count: int, best: float
-) -> None:
+def test_the_most_promising_point_has_the_greatest_improvement(count: int, best: float) -> None:
     found, unseen, shifts = fitted(), RNG.random((count, 4)), RNG.normal(size=count) / 3
     mean, deviation = found.predict(unseen)
     gains = expected_improvement(mean + shifts, deviation, best)
@@ -172,9 +170,7 @@ def test_where_nothing_differs_all_outputs_are_zero(times_s: list[float]) -> Non
 
 @pytest.mark.parametrize("best", [0.0, 0.7])
 @pytest.mark.parametrize(("mean", "deviation"), [(0.0, 1.0), (1.5, 0.5), (-1.0, 0.1)])
-def test_expected_improvement_is_the_integral_that_it_stands_for(
-    mean: float, deviation: float, best: float
-) -> None:
+def test_expected_improvement_is_an_integral(mean: float, deviation: float, best: float) -> None:
     def below(output: float) -> float:
         return max(0.0, best - output) * float(norm.pdf(output, mean, deviation))
 

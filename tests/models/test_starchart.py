@@ -12,6 +12,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from harness.core.errors import UsageError
 from harness.models.folds import cross_validate, relative_errors
+from harness.models.regression import Regression
 from harness.models.starchart import (
     Axis,
     Growth,
@@ -26,7 +27,6 @@ from harness.models.starchart import (
     settings_below,
 )
 from harness.models.starchart.regions import AxisPart
-from harness.models.starchart.tree import Regression
 from harness.stats import Estimate
 
 KMEANS = pd.read_csv(Path(__file__).parents[1] / "data/starchart/kmeans.csv", comment="#")
@@ -123,9 +123,7 @@ def test_one_full_tree_predicts_as_all_its_pruned_ones() -> None:
 @pytest.mark.parametrize(
     ("target", "least_r2", "most_error"), [("runtime", 0.995, 0.08), ("wattage", 0.91, 0.04)]
 )
-def test_published_samples_are_predicted_as_well_as_published(
-    target: str, least_r2: float, most_error: float
-) -> None:
+def test_predicted_as_published(target: str, least_r2: float, most_error: float) -> None:
     def learn(rows: pd.DataFrame) -> Callable[[pd.DataFrame], pd.Series[float]]:
         return grow(rows, target, KMEANS_PARAMETERS, Growth(folds=5)).predict
 
@@ -249,9 +247,8 @@ def test_importance_is_what_the_splits_explain_of_all_samples_or_of_a_part() -> 
     shares, left = importance(tree), sum(leaf.sse for leaf in tree.root.leaves())
     assert shares.index[0] == "A"
     assert shares.sum() == pytest.approx(1 - left / tree.root.sse)
-    assert importance(tree, "A <= 2 and B >= 1").to_dict() == pytest.approx(
-        {"B": 1.0, "A": 0.0}, abs=0.02
-    )
+    part = importance(tree, "A <= 2 and B >= 1").to_dict()
+    assert part == pytest.approx({"B": 1.0, "A": 0.0}, abs=0.02)
 
 
 @pytest.mark.parametrize(
@@ -327,9 +324,7 @@ def test_an_absent_flag_is_a_word_of_its_own() -> None:
     ("absent_s", "low", "high"),
     [(1.0, "8..64, absent", "128..256"), (5.0, "8..64", "128..256, absent")],
 )
-def test_a_flag_with_numbers_keeps_their_order_beside_absent(
-    absent_s: float, low: str, high: str
-) -> None:
+def test_flag_of_numbers_keeps_order_beside_absent(absent_s: float, low: str, high: str) -> None:
     values = [8, 16, 32, 64, 128, 160, 192, 256]
     rows = [(value, 1.0 if value <= 64 else 5.0) for value in values] + [(None, absent_s)]
     table = pd.DataFrame(rows * 4, columns=["maxrregcount", "time_s"])

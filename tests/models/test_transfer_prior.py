@@ -73,9 +73,7 @@ def test_leaders_are_distinct_and_in_the_order_of_what_is_expected() -> None:
     ("constraints", "rows", "leaders"),
     [(["A * B <= 4", "C != 'y'"], len(ALL), 14), (["A == 8"], 15, 0)],
 )
-def test_leaders_are_legal_where_the_search_is(
-    constraints: list[str], rows: int, leaders: int
-) -> None:
+def test_leaders_are_legal_in_the_space(constraints: list[str], rows: int, leaders: int) -> None:
     space = ConstrainedSpace(PARAMETERS, list(map(Expression, constraints)))
     found = learnt(SourceTask(ALL[:rows], times_s(ALL[:rows])), space=space).leaders
     assert len(found) == leaders
@@ -98,9 +96,7 @@ def test_the_input_that_is_more_like_this_one_counts(given: tuple[int, int], bes
 
 
 @pytest.mark.parametrize("given", [HERE, None])
-def test_where_a_source_has_no_input_sources_that_disagree_are_averaged(
-    given: Input | None,
-) -> None:
+def test_where_a_source_has_no_input_differing_ones_are_averaged(given: Input | None) -> None:
     one, other = of_input(given, 0), of_input(None, 2)
     mean = (one.slowdowns + other.slowdowns) / 2
     np.testing.assert_allclose(learnt(one, other).expect(ALL), mean, atol=1e-6)
@@ -111,9 +107,7 @@ def test_where_a_source_has_no_input_sources_that_disagree_are_averaged(
     [{"m": 64, "n": 0}, {"m": -3, "n": 1024}, {"m": 64, "n": "wide"}, {"m": 0.5, "n": 2**40}],
     ids=str,
 )
-def test_an_input_may_have_features_unlike_those_of_all_sources(
-    features: dict[str, int | float | str],
-) -> None:
+def test_an_input_may_have_other_features(features: dict[str, int | float | str]) -> None:
     """No logarithm, no ratio and no number need exist of what this input alone has."""
     found = learnt(of_input(HERE, 1), of_input(Input({"m": 1, "n": 2}), 1), given=Input(features))
     assert found.leaders[0].tolist() == [1, 2, 1]
@@ -122,9 +116,7 @@ def test_an_input_may_have_features_unlike_those_of_all_sources(
 # --------------------------------------------------------------------------- amounts
 
 
-def test_of_more_than_a_forest_can_learn_the_fastest_and_some_others_are_taken(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_of_too_many_rows_the_fastest_and_some_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer_prior, "MOST_ROWS", 20)
     monkeypatch.setattr(transfer_prior, "_FASTEST_ROWS", 8)
     source = SourceTask(ALL, times_s(ALL))

@@ -45,9 +45,7 @@ def test_includes_are_followed_from_file_to_file(folder: Path) -> None:
         ('_Pragma("unroll N")\nfor (;;);\n', True),
     ],
 )
-def test_a_macro_is_used_where_its_value_can_matter(
-    tmp_path: Path, text: str, is_used: bool
-) -> None:
+def test_macro_is_used_where_its_value_can_matter(tmp_path: Path, text: str, is_used: bool) -> None:
     (tmp_path / "a.cl").write_text(text)
     (tmp_path / "b.cl").write_text('#include "a.cl"\n')
     for name in ("a.cl", "b.cl"):
@@ -232,9 +230,7 @@ def test_an_unrolled_loop_counts_as_the_use_of_its_parameter() -> None:
         ("#if WORD == 1\n{}#endif\n", False),
     ],
 )
-def test_an_include_for_another_value_of_a_parameter_is_left_out(
-    text: str, is_left_out: bool
-) -> None:
+def test_include_for_another_value_of_a_parameter_is_left_out(text: str, is_left_out: bool) -> None:
     macros: dict[str, Value] = {"P": 0, "WORD": "tiled"}
     lines = _body(text.format('#include "a.h"\n'), macros)
     assert lines == text.format("\n" if is_left_out else '#include "a.h"\n').split("\n")

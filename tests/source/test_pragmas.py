@@ -179,9 +179,7 @@ def test_quotes_in_comments_digits_and_errors_hide_nothing() -> None:
         ("#ifndef A\n#endif\n#define A 1", set()),
     ],
 )
-def test_the_conditions_around_a_define_say_what_is_undefined(
-    text: str, undefined: set[str]
-) -> None:
+def test_conditions_around_a_define_say_what_is_undefined(text: str, undefined: set[str]) -> None:
     [define] = [d for d in scan(text).directives if d.name == "define"]
     assert define.undefined == undefined
 

@@ -3,36 +3,31 @@ inputs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
-from benchmarks.papers import fewest_and_most_tests
 from harness.commands import check
-from harness.commands.check.targets import ARCHITECTURE_LIMITS
-from harness.core.records import Config, Input, Outcome
+from harness.core.records import Input, Outcome
 from harness.measure.devices import Backend
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
 from tests.helpers.planted import measured
 
 SPACES = Path(__file__).parents[2] / "spaces"
-GADAPT: dict[str, tuple[int, tuple[int, int], dict[str, int]]] = {
+GADAPT: dict[str, tuple[int, dict[str, int]]] = {
     "convolution": (
         10,
-        (170, 230),
         {"ROW_TILE_W": 128, "COLUMN_TILE_W": 16, "COLUMN_TILE_H": 48, "UNROLLED": 16},
     ),
-    "matmul": (9, (180, 306), {"TILE": 16, "UNROLL_K": 1}),
-    "mvmul": (15, (120, 150), {"THRD": 256, "LU": 1}),
-    "reduction": (15, (75, 75), {"BLOCK": 128}),
-    "scalarprod": (7, (91, 112), {"GRID": 128, "BLOCK": 256}),
-    "transpose": (18, (54, 54), {"BLOCK": 16}),
-    "transpose_coalesced": (18, (54, 54), {"BLOCK": 16}),
+    "matmul": (9, {"TILE": 16, "UNROLL_K": 1}),
+    "mvmul": (15, {"THRD": 256, "LU": 1}),
+    "reduction": (15, {"BLOCK": 128}),
+    "scalarprod": (7, {"GRID": 128, "BLOCK": 256}),
+    "transpose": (18, {"BLOCK": 16}),
+    "transpose_coalesced": (18, {"BLOCK": 16}),
 }
-"""The number of inputs, the fewest and most tests that are documented, and the defaults."""
+"""The number of inputs, and the defaults."""
 
 SHORT = {"warmup": 1, "repeats": 2, "min_repeats": 2}
 
@@ -42,22 +37,13 @@ def of_gadapt(name: str) -> Spec:
 
 
 @pytest.mark.parametrize("name", GADAPT)
-def test_defaults_are_the_published_and_hill_climbing_makes_as_many_tests_as_documented(
-    name: str,
-) -> None:
-    spec, (inputs, tests, defaults) = of_gadapt(name), GADAPT[name]
-    assert len(spec.inputs) == inputs
-    assert spec.search.technique == "HillClimb"
-    assert fewest_and_most_tests(spec) == tests
+def test_inputs_and_defaults_are_the_published(name: str) -> None:
+    spec, (inputs, defaults) = of_gadapt(name), GADAPT[name]
+    assert (len(spec.inputs), spec.search.technique) == (inputs, "HillClimb")
     assert {p.name: p.default for p in spec.parameters} == defaults
 
 
-@pytest.mark.parametrize("name", ["transpose", "transpose_coalesced"])
-def test_four_inputs_of_a_transpose_have_more_than_4_million_elements(name: str) -> None:
-    sizes = [problem["width"] * problem["height"] for problem in of_gadapt(name).inputs]
-    assert sum(size > 2**22 for size in sizes) == sum(size > 4_000_000 for size in sizes) == 4
-
-
+@pytest.mark.slow
 def test_configurations_of_mvmul_and_reduction_verify(opencl: Backend) -> None:
     mvmul, small = of_gadapt("mvmul").with_measure(SHORT), Input({"m": 19, "n": 516})
     configs = map(dict, ConstrainedSpace.of(mvmul, small, None, "opencl"))
@@ -105,16 +91,7 @@ def test_space_has_as_many_designs_as_the_authors_sampled_from(name: str, design
     assert ConstrainedSpace.of(spec, spec.inputs[0], None, "opencl").count == designs
 
 
-def test_samples_of_the_authors_are_legal_designs_of_kmeans_swap() -> None:
-    spec = of_starchart("kmeans_swap")
-    space = ConstrainedSpace.of(spec, spec.inputs[0], None, "opencl")
-    rows = pd.read_csv(SPACES.parent / "tests" / "data" / "starchart" / "kmeans.csv", comment="#")
-    designs = zip(rows["ppb"].tolist(), rows["tpp"].tolist(), rows["consec"].tolist(), strict=True)
-    samples = [Config({"PPB": p, "TPP": t, "CONSEC": c}) for p, t, c in designs]
-    assert len(samples) == 500
-    assert {space.why_illegal(sample) for sample in samples} == {None}
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CORNERS)
 def test_corner_between_powers_of_two_verifies(name: str, opencl: Backend) -> None:
     corner, problem = CORNERS[name]
@@ -122,6 +99,7 @@ def test_corner_between_powers_of_two_verifies(name: str, opencl: Backend) -> No
     assert found.outcome is Outcome.OK, found.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("y", [2, 3, 5, 8])
 def test_sums_of_a_body_are_added_whatever_the_number_of_threads(y: int, opencl: Backend) -> None:
     (found,) = measured(of_starchart("nbody"), opencl, Input({"n": 100}), {"X": 16, "Y": y})
@@ -130,35 +108,8 @@ def test_sums_of_a_body_are_added_whatever_the_number_of_threads(y: int, opencl:
 
 # ------------------------------------------------------------------------------------- large inputs
 
-FLOATS: dict[str, Callable[..., int]] = {
-    "convolution": lambda width, height, radius: 3 * width * height,
-    "matmul": lambda hA, wA, wB: hA * wA + wA * wB + hA * wB,  # noqa: N803 (the features' names)
-    "mvmul": lambda m, n: m * n,
-    "reduction": lambda n: n,
-    "transpose": lambda width, height: 2 * width * height,
-}
-"""The elements of four bytes that a run reads or writes."""
-
-LARGEST_CACHE_BYTES = 128 << 20
-
-
-@pytest.mark.parametrize("name", FLOATS)
-def test_data_of_every_large_input_exceed_every_cache_and_its_default_runs(name: str) -> None:
-    spec = load_spec(SPACES / "large" / f"{name}.yaml")
-    for problem in spec.inputs:
-        size_bytes = 4 * FLOATS[name](**dict(problem))
-        assert 1.5 * LARGEST_CACHE_BYTES <= size_bytes <= 1 << 30, problem
-        assert why_illegal(name, problem) is None, problem
-
-
-def why_illegal(name: str, problem: Input) -> str | None:
-    """Why the default cannot run on a GPU."""
-    spec = load_spec(SPACES / "large" / f"{name}.yaml")
-    space = ConstrainedSpace.of(spec, problem, ARCHITECTURE_LIMITS, "nvcc")
-    return space.why_illegal(space.canonical(space.default))
-
 
 def test_check_accepts_the_large_spaces(capsys: pytest.CaptureFixture[str]) -> None:
     spaces = sorted(map(str, (SPACES / "large").glob("*.yaml")))
     assert check.main([*spaces, "--no-compile"]) == 0
-    assert f"{len(FLOATS)} spaces valid" in capsys.readouterr().out
+    assert f"{len(spaces)} spaces valid" in capsys.readouterr().out

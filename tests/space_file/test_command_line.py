@@ -65,10 +65,8 @@ def test_a_seed_is_the_users_to_give(tmp_path: Path) -> None:
     plan = load_spec(tmp_path / "space.yaml").program
     assert plan is not None
     line = command_line(plan, ("n", "m"))
-    assert (line.usage, sources(line)) == (
-        "--seed=SEED N M",
-        {"n": "argument 2", "m": "argument 3"},
-    )
+    assert line.usage == "--seed=SEED N M"
+    assert sources(line) == {"n": "argument 2", "m": "argument 3"}
     assert [name for name, _ in line.set_variables] == ["T"]
     assert line.feature_variables == ()
 
@@ -136,10 +134,7 @@ def test_a_program_for_each_input_has_no_launcher(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("features", "fault"),
     [
-        (
-            "{nn: {argument: 1}}",
-            "features.nn: `nn` is not a feature of `inputs`; did you mean `n`?",
-        ),
+        ("{nn: {argument: 1}}", "features.nn: `nn` is not a feature of `inputs`; did you mean `n`"),
         ("{n: {argument: 0}}", "features.n.argument: arguments count from 1 to 65,535, but got 0"),
         ("{n: {argument: 4294967297}}", "from 1 to 65,535, but got 4294967297"),
         ("{n: {command: [./n], field: 4294967297}}", "features.n.field: "),
@@ -180,9 +175,7 @@ def test_check_shows_where_a_launcher_finds_the_features(
     assert f"  {line}" in capsys.readouterr().out
 
 
-def test_the_document_of_check_has_the_same(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_json_of_check_has_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def checked(words: str) -> dict[str, Any]:
         plan_of(tmp_path, words)
         assert check.main([str(tmp_path / "space.yaml"), "--no-compile", "--json"]) == 0

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from harness.core.errors import SpecError
 from harness.core.records import Input
 from harness.space_file import load_spec
-from harness.space_file.input_ranges import FeatureRange, draw_inputs
+from harness.space_file.input_ranges import FeatureRange, draw_inputs, draw_unseen
 
 ROOT = Path(__file__).parents[2]
 
@@ -139,3 +139,37 @@ def test_faults_name_the_key(tmp_path: Path, inputs: str, fault: str) -> None:
         load_spec(written(tmp_path, inputs))
     assert fault in str(error.value)
     assert "space.yaml:" in str(error.value)
+
+
+def unseen(count: int, inputs: list[dict[str, Any]], condition: Any = None, **given: Any) -> Any:
+    listed = [Input(each) for each in inputs]
+    return draw_unseen(listed, ranges(**given), count, condition or (lambda _: True))
+
+
+def is_prime(number: int) -> bool:
+    return number > 1 and all(number % divisor for divisor in range(2, int(number**0.5) + 1))
+
+
+def test_unseen_inputs_are_new_odd_often_prime_and_not_larger() -> None:
+    listed = [{"m": 16, "n": 65536}, {"m": 65536, "n": 16}, {"m": 1024, "n": 1024}]
+    found = unseen(8, listed)
+    assert len(set(found)) == 8
+    assert all(p["m"] % 2 and p["n"] % 2 for p in found)
+    assert sum(is_prime(p["m"]) or is_prime(p["n"]) for p in found[:4]) == 4
+    assert all(16 <= p["m"] <= 65536 and p["m"] * p["n"] <= 2**20 for p in found)
+    assert max(p["m"] for p in found) > 10_000, "spread over the ranges"
+
+
+def test_unseen_inputs_keep_words_multiples_and_conditions() -> None:
+    listed = [{"order": "row", "n": 64, "k": 0}, {"order": "column", "n": 4096, "k": 1}]
+    of_four = {"log": [64, 4096], "multiple_of": 4}
+    found = unseen(6, listed, lambda p: p["n"] > 100, n=of_four, order={"choices": ["row"]})
+    assert {p["order"] for p in found} == {"row"}
+    assert {p["k"] for p in found} <= {0, 1}, "very few numbers are names"
+    assert all(p["n"] % 4 == 0 and p["n"] > 100 for p in found)
+    assert len(found) == 6
+
+
+def test_there_may_be_no_unseen_input() -> None:
+    assert unseen(4, [{"n": 1024}]) == []
+    assert [p["n"] for p in unseen(9, [{"n": 8}, {"n": 12}])] == [11, 9, 10], "odd ones first"

@@ -102,9 +102,7 @@ def faults_of(folder: Path, content: bytes) -> str:
 
 
 @pytest.mark.parametrize("name", BAD_SPECS["cases"])
-def test_bad_space_is_refused_with_these_words(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bad_space_is_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     case = BAD_SPECS["cases"][name]
     base = BAD_SPECS["bases"][case.get("base", "kernel")]
@@ -163,9 +161,7 @@ def test_faults_of_several_files_are_told_together(folder: Path) -> None:
 
 def test_missing_file_names_its_neighbours(folder: Path) -> None:
     (folder / "other.yaml").touch()
-    with pytest.raises(
-        SpecError, match=r"space\.yaml: does not exist; in .* there are other\.yaml"
-    ):
+    with pytest.raises(SpecError, match=r"space\.yaml: does not exist; in .* are other\.yaml"):
         load_spec(folder / "space.yaml")
 
 
@@ -177,13 +173,12 @@ def test_pipe_is_read_neither_as_a_space_nor_as_a_source_or_host(folder: Path) -
         load_spec(folder / "pipe.yaml")
     with pytest.raises(SpecError) as caught:
         load(folder, WHOLE)
-    assert [fault.text.rpartition(" is ")[2] for fault in caught.value.faults] == [
-        "not a regular file"
-    ] * 2
+    texts = [fault.text.rpartition(" is ")[2] for fault in caught.value.faults]
+    assert texts == ["not a regular file"] * 2
 
 
 @pytest.mark.parametrize(
-    "text", ["[" * 250_000, "- " * 120_000, "a: 1\n" * 50_000, "a: " + "9" * 250_000, "'" * 250_000]
+    "text", ["[" * 250_000, "- " * 120_000, "a: 1\n" * 50_000, "9" * 250_000, "'" * 99_999]
 )
 def test_large_nonsense_is_refused_in_seconds(folder: Path, text: str) -> None:
     began = time.process_time()
@@ -192,9 +187,7 @@ def test_large_nonsense_is_refused_in_seconds(folder: Path, text: str) -> None:
     assert time.process_time() - began < 10
 
 
-def test_what_is_above_the_limits_is_not_parsed(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_over_a_limit_is_unparsed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(document_module, "MAX_NODES", 1000)
     with pytest.raises(SpecError, match=r"space\.yaml:3: .*more than 1,000 values"):
         load(folder, f"a: [1,\n  2,\n  {'3, ' * 1000}]\n")
@@ -203,9 +196,7 @@ def test_what_is_above_the_limits_is_not_parsed(
         load(folder, "# " + "x" * 1000)
 
 
-def test_file_of_many_inputs_is_read_by_libyaml_alone(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_inputs_are_read_by_libyaml(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(yaml.scanner.Scanner, "fetch_more_tokens")  # PyYAML's own, which is slow
     listed = "".join(f"    - {{n: {n}}}\n" for n in range(1, 5_001))
     head = WHOLE[: WHOLE.index("inputs:")]
@@ -308,9 +299,7 @@ def test_spec_carries_what_the_file_says() -> None:
         ("{type: boolean, default: true}", "boolean", [False, True]),
     ],
 )
-def test_kinds_and_values_of_parameters(
-    folder: Path, text: str, kind: str, values: list[object]
-) -> None:
+def test_kinds_of_parameters(folder: Path, text: str, kind: str, values: list[object]) -> None:
     found = parameter(folder, text)
     assert (found.kind, found.role) == (kind, "source")
     assert repr(list(found.values)) == repr(values)
@@ -574,18 +563,10 @@ def test_pages_teach_every_key_and_word(key: str, pages: Sequence[Path]) -> None
     assert re.search(rf"`[^`]*\b{key}\b[^`]*`", text)
 
 
-def test_words_describe_an_input_and_one_cuda_source_is_no_opencl(tmp_path: Path) -> None:
-    (tmp_path / "k.cu").write_text('extern "C" __global__ void k(float *x) { x[0] = B; }')
-    (tmp_path / "k.py").write_text(
-        "def arguments(features, rng): ...\ndef reference(arguments): ...\n"
-    )
-    path = tmp_path / "k.yaml"
-    path.write_text(
-        "name: k\nkernel: {function: k, source: k.cu, host: k.py}\n"
-        "parameters:\n  B: {values: [32, 64], role: launch, default: 64}\n"
-        "constraints: [\"B >= 64 or matrix == 'a-b'\"]\nlaunch: {group: [B], grid: [1]}\n"
-        "inputs: {features: [matrix], values: [{matrix: bcsstk17}, {matrix: a-b}]}\n"
-    )
-    spec = load_spec(path)
+def test_words_describe_an_input_and_one_cuda_source_is_no_opencl(folder: Path) -> None:
+    (folder / "scale.cu").write_text("__global__ void scale(float *x) { x[0] = BLOCK * UNROLL; }")
+    text = WHOLE.replace("scale.cl", "scale.cu").replace("[n]", "[n, matrix]")
+    text = text.replace("{n: 1024}, {n: 4096}", "{n: 1, matrix: bcsstk17}, {n: 1, matrix: a-b}")
+    spec = load(folder, f"{text}constraints: [\"BLOCK < 64 or matrix != 'c-d'\"]\n")
     assert [problem["matrix"] for problem in spec.inputs] == ["bcsstk17", "a-b"]
     assert list(spec.sources) == ["cuda"]

@@ -1,4 +1,5 @@
-"""Generated code: style, barriers, guards and padding; PoCL runs it, nvcc compiles it."""
+"""The language of stencils: types with lengths, errors that name the expression, indices. The code
+that is made of it: style, barriers, guards and padding; PoCL runs it, nvcc compiles it."""
 
 from __future__ import annotations
 
@@ -7,6 +8,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from harness.core.errors import BackendUnavailable
 from harness.core.program import Program
@@ -27,6 +30,7 @@ from harness.stencil import (
     map_seq,
     map_workgroup,
     nest,
+    number,
     pad,
     pad2d,
     reduce_,
@@ -39,6 +43,7 @@ from harness.stencil import (
     user_fun,
     zip_,
 )
+from harness.stencil.arith import PADDINGS, Index, Variable, constant
 from harness.stencil.emit import CUDA, OPENCL, emit
 from harness.stencil.explore import explore
 from harness.stencil.lower import lower
@@ -55,7 +60,7 @@ from tests.helpers.stencil_kernels import (
 )
 
 add = user_fun("add", "x y", "x + y")
-X = grid("x", 64)
+LINE = grid("x", 64)
 
 
 def sums(window: Node) -> Node:
@@ -65,7 +70,7 @@ def sums(window: Node) -> Node:
 
 def tiled(size: int) -> Node:
     """Sum three neighbours, from tiles of `size` in local memory."""
-    tiles = slide(size + 2, size, pad(1, 1, "clamp", X))
+    tiles = slide(size + 2, size, pad(1, 1, "clamp", LINE))
 
     def one(tile: Node) -> Node:
         copied = to_local(map_local(0, lambda e: e, tile))
@@ -107,9 +112,7 @@ void sums(__global const float *restrict x, __global float *restrict result) {
 
 def test_cuda_differs_only_in_its_keywords() -> None:
     text = emit(lower("sums", tiled(16), NdRange((16, 1, 1), (4, 1, 1))), CUDA)
-    assert (
-        'extern "C" __global__ void __launch_bounds__(LOCAL_X * LOCAL_Y * LOCAL_Z)\nsums(' in text
-    )
+    assert 'extern "C" __global__ void __launch_bounds__(LOCAL_X * LOCAL_Y * LOCAL_Z)\n' in text
     assert "__shared__ float tile[18];" in text
     assert "const int group_x = blockIdx.x;" in text
     assert text.count("__syncthreads();") == 1  # a group has one tile, and no next one to wait for
@@ -123,17 +126,15 @@ def test_cuda_differs_only_in_its_keywords() -> None:
         (32, 1, "    for (int i = global_x; i < 64; i += get_global_size(0)) {"),
     ],
 )
-def test_loops_and_guards_stand_where_threads_do_not_fit_the_work(
-    threads: int, groups: int, line: str
-) -> None:
-    doubled = map_global(0, lambda e: add(e, e), X)
+def test_loops_and_guards_stand_where_needed(threads: int, groups: int, line: str) -> None:
+    doubled = map_global(0, lambda e: add(e, e), LINE)
     ndrange = NdRange((threads, 1, 1), (groups, 1, 1))
     assert line in emit(lower("doubled", doubled, ndrange), OPENCL)
 
 
 def test_independent_accesses_need_no_barrier() -> None:
     """Two copies share one barrier; private memory needs none."""
-    halves = map_(lambda tile: split(16, tile), split(32, X))
+    halves = map_(lambda tile: split(16, tile), split(32, LINE))
 
     def one(parts: Node) -> Node:
         first, second = (to_local(map_local(0, lambda e: e, at(k, parts))) for k in (0, 1))
@@ -141,7 +142,7 @@ def test_independent_accesses_need_no_barrier() -> None:
 
     kernel = lower("k", map_workgroup(0, one, halves), NdRange((16, 1, 1), (2, 1, 1)))
     assert emit(kernel, OPENCL).count("barrier(") == 1
-    private = map_global(0, lambda w: sums(to_private(map_seq(lambda e: e, w))), slide(3, 1, X))
+    private = map_global(0, lambda w: sums(to_private(map_seq(lambda e: e, w))), slide(3, 1, LINE))
     kernel = lower("k", private, NdRange((62, 1, 1), (1, 1, 1)))
     assert "barrier" not in emit(kernel, OPENCL)
 
@@ -153,16 +154,16 @@ def _added(a: Node, b: Node) -> Node:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: join(slide(3, 1, map_global(0, lambda e: add(e, e), X))),
+        (lambda: join(slide(3, 1, map_global(0, lambda e: add(e, e), LINE))),
          "its result is not in memory"),
-        (lambda: map_local(0, lambda e: e, X), "a local map must be inside a workgroup map"),
-        (lambda: map_global(0, lambda r: map_global(0, lambda e: e, r), split(8, X)),
+        (lambda: map_local(0, lambda e: e, LINE), "a local map must be inside a workgroup map"),
+        (lambda: map_global(0, lambda r: map_global(0, lambda e: e, r), split(8, LINE)),
          "it is inside a global map of the same dimension"),
-        (lambda: map_global(0, lambda r: to_local(map_seq(lambda e: e, r)), split(8, X)),
+        (lambda: map_global(0, lambda r: to_local(map_seq(lambda e: e, r)), split(8, LINE)),
          "local memory belongs to a group"),
-        (lambda: map_workgroup(0, lambda r: map_seq(sums, slide(3, 1, _own(r))), split(8, X)),
+        (lambda: map_workgroup(0, lambda r: map_seq(sums, slide(3, 1, _own(r))), split(8, LINE)),
          "threads along local 0 all do the same work"),
-        (lambda: map_global(0, user_fun("x", "a", "-a"), X),
+        (lambda: map_global(0, user_fun("x", "a", "-a"), LINE),
          "the name x is used twice; rename one"),
     ],
 )  # fmt: skip
@@ -237,16 +238,16 @@ def test_the_other_words_compute_their_definitions(pocl: Pocl) -> None:
     ramp = user_fun("ramp", "i n", "(float)i / n", (INT, INT))
     twice = user_fun("twice", "x", "2.0f * x")
     larger = user_fun("larger", "x y", "fmax(x, y)")
-    surrounded = pad(1, 1, "constant", X, value=-math.inf)
-    spread = map_(lambda w: sums(w), slide(3, 1, pad(1, 1, "clamp", X)))
+    surrounded = pad(1, 1, "constant", LINE, value=-math.inf)
+    spread = map_(lambda w: sums(w), slide(3, 1, pad(1, 1, "clamp", LINE)))
     cases = {
         "iterated": (
-            map_global(0, lambda e: e, iterate(3, lambda x: map_(twice, x), X)),
+            map_global(0, lambda e: e, iterate(3, lambda x: map_(twice, x), LINE)),
             lambda x: 8 * x,
         ),
         "generated": (map_global(0, lambda e: e, array(64, ramp)), lambda x: np.arange(64) / 64),
         "transposed": (
-            join(transpose(map_global(0, lambda r: map_seq(twice, r), split(4, X)))),
+            join(transpose(map_global(0, lambda r: map_seq(twice, r), split(4, LINE)))),
             lambda x: 2 * x.reshape(16, 4).T.ravel(),
         ),
         "recomputed": (
@@ -254,7 +255,7 @@ def test_the_other_words_compute_their_definitions(pocl: Pocl) -> None:
             lambda x: _three(_three(x)),
         ),
         "unrolled": (
-            join(map_global(0, lambda r: map_(twice, r, "unroll"), split(4, X))),
+            join(map_global(0, lambda r: map_(twice, r, "unroll"), split(4, LINE))),
             lambda x: 2 * x,
         ),
         "widest": (
@@ -263,7 +264,7 @@ def test_the_other_words_compute_their_definitions(pocl: Pocl) -> None:
         ),
         "in_3d": (
             join(join(map_global(2, lambda p: map_global(1, lambda r: map_global(0, twice, r), p),
-                                 split(4, split(4, X))))),
+                                 split(4, split(4, LINE))))),
             lambda x: 2 * x,
         ),
     }  # fmt: skip
@@ -286,6 +287,7 @@ def _three(x: np.ndarray) -> np.ndarray:
 # ----------------------------------------------------------------------------------------- nvcc
 
 
+@pytest.mark.slow
 def test_variants_of_all_stencils_compile_for_sm_90_without_a_warning() -> None:
     try:
         nvcc = Nvcc("sm_90")
@@ -302,3 +304,121 @@ def test_variants_of_all_stencils_compile_for_sm_90_without_a_warning() -> None:
     # In one run: nvcc takes longer to read CUDA's headers than to compile a kernel.
     build = nvcc.compile(Program(together(kernels, CUDA), ("-Werror", "all-warnings"), ()))
     assert build.build.log == ""
+
+
+# ----------------------------------------------------------------------------------- the language
+
+
+X = grid("x", 12)
+IMAGE = grid("image", 8, 6)
+
+
+@pytest.mark.parametrize(
+    ("expression", "kind"),
+    [
+        (slide(3, 1, pad(1, 1, "clamp", X)), "[[float]3]12"),
+        (slide(5, 2, pad(1, 0, "wrap", X)), "[[float]5]5"),
+        (split(4, X), "[[float]4]3"),
+        (join(split(4, X)), "[float]12"),
+        (transpose(IMAGE), "[[float]8]6"),
+        (zip_(X, split(1, X)), "[(float, [float]1)]12"),
+        (slide2d((3, 2), 1, IMAGE), "[[[[float]2]3]5]6"),
+        (map2d(lambda x: add(x, x), IMAGE), "[[float]6]8"),
+        (reduce_(add, 0.0, X), "float"),
+        (iterate(3, lambda x: map_(lambda e: add(e, e), x), X), "[float]12"),
+        (at(2, IMAGE), "[float]6"),
+        (array(4, user_fun("ramp", "i n", "i", (INT, INT))), "[float]4"),
+    ],
+)
+def test_types_have_lengths(expression: Node, kind: str) -> None:
+    assert str(expression.type) == kind
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: slide(3, 1, at(0, X)), "slide(3, 1, at(0, x)): expected an array, but `at(0, x)`"),
+        (lambda: slide(5, 3, X), "slide(5, 3, x): windows of 5, one every 3, do not end with the"),
+        (lambda: split(5, X), "split(5, x): 5 does not divide 12"),
+        (lambda: join(X), "join(x): expected an array of arrays, not [float]12"),
+        (lambda: zip_(X, IMAGE), "zip(x, image): the lengths differ: 8, 12"),
+        (lambda: at(12, X), "at(12, x): it takes element 12 of 12"),
+        (lambda: get(0, X), "get(0, x): expected a tuple, but `x` is [float]12"),
+        (lambda: pad(1, 1, "clmp", X), "pad(1, 1, clmp, x): the mode is one of constant, clamp,"),
+        (lambda: map_(lambda e: add(e), X), "add(?): add takes 2 arguments, but gets 1"),
+        (lambda: add(number(1), X), "add(1.0f, x): add takes float y, but `x` is [float]12"),
+        (lambda: reduce_(lambda a, e: X, 0.0, X), "the function returns [float]12, not float"),
+        (lambda: iterate(2, lambda x: slide(1, 1, x), X), "takes [float]12, so it must"),
+        (lambda: to_local(zip_(X, X)), "to_local(zip(x, x)): memory holds numbers, not [("),
+        (lambda: reduce_(add, 0.0, X, "local"), "a reduction is one of any, seq, unroll, not"),
+        (lambda: grid("global_x", 4), "grid('global_x', ...): 'global_x' is not a valid name, or"),
+        (lambda: grid("été", 4), "'été' is not a valid name"),
+        (lambda: user_fun("step", "x", "x"), "user_fun('step', 'x', ...): 'step' is not a valid"),
+        (lambda: user_fun("f", "int x", "x"), "user_fun('f', 'int x', ...): 'int' is not a"),
+        (lambda: user_fun("f", "x x", "x"), "parameters must have different names"),
+    ],
+)
+def test_an_error_names_the_expression(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(StencilError) as error:
+        make()
+    assert message in str(error.value)
+
+
+def test_expressions_are_equal_up_to_the_names_of_variables() -> None:
+    def twice(name: str) -> Node:
+        other = user_fun(name, "x y", "x + y")
+        return map_(lambda a: map_(lambda b: other(b, b), a), pad2d(1, 1, "clamp", IMAGE))
+
+    assert str(twice("add")) == str(twice("add"))
+    assert str(twice("add")) != str(twice("plus"))
+    assert str(map_(lambda e: e, X)) != str(map_local(0, lambda e: e, X))
+
+
+# ------------------------------------------------------------------------------ index arithmetic
+
+VARIABLES = (Variable("x", 0, 6), Variable("y", 0, 10))
+
+
+@st.composite
+def indices(draw: st.DrawFn, depth: int = 3) -> Index:
+    """Draw sums as views make them, without negative numerators."""
+    if depth == 0:
+        leaf = st.sampled_from([*(v.index for v in VARIABLES), constant(draw(st.integers(0, 9)))])
+        return draw(leaf)
+    inner = draw(indices(depth - 1))
+    by = draw(st.integers(1, 7))
+    kind = draw(st.sampled_from(["+", "*", "/", "%", *PADDINGS]))
+    if kind == "+":
+        return inner + draw(indices(depth - 1))
+    if kind == "*":
+        return inner * by
+    if kind == "/":
+        return inner // by
+    if kind == "%":
+        return inner % by
+    # Padding may reach at most the array's length beyond it.
+    least = max(by, (inner.high - by) // 2 + 1)
+    return (inner + -by).padded(kind, max(least, inner.high - draw(st.integers(0, 3))))
+
+
+@settings(max_examples=50, deadline=None)
+@given(indices())
+def test_text_in_c_range_and_value_agree(index: Index) -> None:
+    """C's division is Python's, since nothing is negative."""
+    names = {"min": min, "max": max}
+    text = index.text.replace("/", "//")
+    for x in range(7):
+        for y in range(11):
+            value = int(index.value({"x": x, "y": y}))
+            assert eval(text, names, {"x": x, "y": y}) == value, text
+            assert index.low <= value <= index.high, text
+
+
+def test_indices_are_simplified_by_their_ranges() -> None:
+    x, y = (v.index for v in VARIABLES)
+    assert ((y * 7 + x) // 7, (y * 7 + x) % 7) == (y, x)
+    assert (x * 8) // 4 == x * 2
+    assert ((x + 3) // 4) * 4 + (x + 3) % 4 == x + 3
+    assert x.padded("clamp", 7) == x
+    assert (x + -1).padded("clamp", 7).text == "max(x - 1, 0)"
+    assert (x // 2) // 3 == x // 6

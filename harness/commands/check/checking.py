@@ -6,7 +6,6 @@ What is found is a record, which is printed (`describe`), or described as a docu
 from __future__ import annotations
 
 import itertools
-import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -22,20 +21,12 @@ from harness.commands.check.inspection import (
     KernelInspection,
     ProgramInspection,
     SpaceSize,
-    size_of,
-    without_effect,
 )
-from harness.commands.check.targets import (
-    CompileTarget,
-    architecture_target,
-    checked_spaces,
-    device_target,
-    target_of,
-)
+from harness.commands.check.targets import CompileTarget, checked_spaces
 from harness.core.errors import BackendUnavailable, HostModuleError, LaunchFailed, UsageError
 from harness.core.machine import usable_cores
 from harness.core.program import Launch, Program, Read
-from harness.core.records import Build, Config, Value
+from harness.core.records import Build, Config
 from harness.display.formats import make_console
 from harness.display.progress import ProgressDisplay
 from harness.measure.builds.queue import BuildQueue
@@ -43,6 +34,7 @@ from harness.measure.kernels.data import KernelData, make_kernel_data
 from harness.measure.trial.host_module import TrackedConfig
 from harness.space_file import Spec
 from harness.space_file.command_line import NoLauncher, command_line
+from harness.space_file.input_ranges import size_of_input
 
 if TYPE_CHECKING:
     from harness.discover.source_arguments import SourceArguments
@@ -151,9 +143,8 @@ def check_spaces(specs: Sequence[Spec], options: CheckOptions) -> Iterator[Space
         targets = _targets(options) if needs_target else []
         if options.names_target:
             _require_sources(specs, targets)
-        fitting = [
-            [target_of(spec, target) for target in targets if _is_compiled(spec)] for spec in specs
-        ]
+        compiled = [targets if _is_compiled(spec) else [] for spec in specs]
+        fitting = [[t.fitted_to(s) for t in own] for s, own in zip(specs, compiled, strict=True)]
         builds = {
             # Nothing is measured meanwhile, so every core may compile.
             target: stack.enter_context(
@@ -216,13 +207,14 @@ def _checked(
     is_built = not why_unbuilt and all(target.passes(is_strict=False) for target in checked)
     run = None
     if options.run or (tries_program and is_built):
-        inputs = spec.inputs if options.run else [min(spec.inputs, key=_size)]
-        run = run_default(spec, options.backend or "auto", options.device, inputs)
+        inputs = spec.inputs if options.run else [min(spec.inputs, key=size_of_input)]
+        backend, unseen = options.backend or "auto", options.unseen or 0
+        run = run_default(spec, backend, options.device, inputs, unseen, options.seed)
     launcher, why_no_launcher = _launcher(spec)
     return SpaceCheck(
         spec=spec,
         sizes={
-            heading: size_of(spec, checked_spaces(spec, compiler=compiler))
+            heading: SpaceSize.of(spec, checked_spaces(spec, compiler=compiler))
             for heading, compiler in _flag_sets(spec)
         },
         launcher=launcher,
@@ -253,7 +245,7 @@ def _built(inspection: Inspection, options: CheckOptions) -> TargetCheck:
             results.append(result)
             display.step(result.headline if result.failure else "compiled")
         wall_s = time.perf_counter() - started
-        no_effect = without_effect(inspection, results, options.seed, display)
+        no_effect = inspection.without_effect(results, options.seed, display)
     return TargetCheck(inspection, results, wall_s, no_effect)
 
 
@@ -297,7 +289,7 @@ def describe_host(spec: Spec, inspections: Sequence[KernelInspection]) -> str:
     # Here: it loads the parser.
     from harness.discover.source_arguments import SourceArguments
 
-    smallest = min(spec.inputs, key=_size)
+    smallest = min(spec.inputs, key=size_of_input)
     data = make_kernel_data(spec.host, smallest)
     compiled = spec.sources if _is_compiled(spec) else ()
     by_language = [SourceArguments(spec, language) for language in compiled]
@@ -334,10 +326,6 @@ def _shape(extents: tuple[int, ...]) -> str:
     return "x".join(map(str, extents))
 
 
-def _size(problem: Mapping[str, Value]) -> float:
-    return math.prod(float(v) for v in problem.values() if isinstance(v, (int, float)))
-
-
 # ---------------------------------------------------------------------------------- the targets
 
 
@@ -360,8 +348,8 @@ def _refuse_mismatched(specs: Sequence[Spec], options: CheckOptions) -> None:
 def _targets(options: CheckOptions) -> list[CompileTarget]:
     if options.archs:
         named = (arch.strip() for archs in options.archs for arch in archs.split(","))
-        return [architecture_target(arch) for arch in dict.fromkeys(named)]
-    return [device_target(options.backend or "auto", options.device)]
+        return [CompileTarget.of_architecture(arch) for arch in dict.fromkeys(named)]
+    return [CompileTarget.of_device(options.backend or "auto", options.device)]
 
 
 def _require_sources(specs: Sequence[Spec], targets: Sequence[CompileTarget]) -> None:

@@ -1,22 +1,31 @@
-"""Run the default of a space once on inputs, and verify it."""
+"""Run the default of a space once on inputs, and drawn configurations on others; verify them."""
 
 from __future__ import annotations
 
+import itertools
+import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.analysis.failures import headline, suspects
+from harness.core.config_diff import difference
 from harness.core.errors import BackendUnavailable, HostModuleError
-from harness.core.records import Input, Outcome
+from harness.core.records import Config, Input, Outcome
 from harness.core.text import counted, format_time
 from harness.measure.choose import fitted_to, open_measurer
 from harness.measure.measurer import Measurer
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec
+from harness.space_file.input_ranges import draw_unseen
 
 _RUNS = {"repeats": 2, "min_repeats": 2, "energy": False}
+DRAWN = 3
+"""So many configurations run beside the default on each input that a space does not list."""
+
+_FAULTS = (Outcome.WRONG_RESULT, Outcome.CRASHED, Outcome.TIMEOUT)
+"""How a drawn configuration may not end; a device may refuse it, as it does in a search."""
 
 Failure = tuple[str, str]
 """The outcome of a failure and its reason."""
@@ -24,9 +33,10 @@ Failure = tuple[str, str]
 
 @dataclass(frozen=True)
 class _InputRun:
-    """How the default ended on an input: its time, or a failure."""
+    """How a configuration ended on an input: its time, or a failure."""
 
     problem: Input
+    config: str  # how it differs from the default
     time: str = ""
     failure: Failure | None = None
     warnings: Sequence[str] = ()
@@ -34,12 +44,15 @@ class _InputRun:
 
 @dataclass(frozen=True)
 class DefaultRun:
-    """How the default ended on inputs, and where; or why it was not run, or not on all of them."""
+    """How the default ended on inputs, and where; or why it was not run, or not on all of them.
+    `unseen` has the runs on inputs that the space does not list, of which so many were `wanted`."""
 
     spec: Spec
     environment: str = ""
     runs: Sequence[_InputRun] = ()
     why_not_run: str = ""
+    unseen: Sequence[_InputRun] = ()
+    wanted: int = 0
 
     @property
     def failures(self) -> Sequence[Failure]:
@@ -47,12 +60,33 @@ class DefaultRun:
         return [run.failure for run in self.runs if run.failure is not None]
 
     @property
+    def fails_unseen(self) -> bool:
+        """Whether a configuration fails on an input that the space does not list."""
+        return any(run.failure for run in self.unseen)
+
+    @property
     def why_failed(self) -> str:
         """Why it does not work; empty where it does."""
-        return "\n".join(self.lines()) if self.failures or self.why_not_run else ""
+        has_failed = self.failures or self.why_not_run or self.fails_unseen
+        return "\n".join(self.lines()) if has_failed else ""
 
     def lines(self) -> Iterator[str]:
         """Describe how it ended; a reason that repeats itself is given once."""
+        yield from self._default_lines()
+        by_input = itertools.groupby(self.unseen, lambda run: run.problem)
+        unseen = {problem: list(runs) for problem, runs in by_input}
+        if self.wanted and not self.why_not_run:
+            fewer = ", no more in the ranges of the features" * (len(unseen) < self.wanted)
+            on = f"{counted(len(unseen), 'unseen input')}{fewer}"
+            yield f"default and {DRAWN} drawn configurations on {on}:"
+        for problem, runs in unseen.items():
+            for run in runs:
+                if run.failure is not None:
+                    yield f"  ({problem}): FAILED with {run.config}, {', '.join(run.failure)}"
+            if not any(run.failure for run in runs):
+                yield f"  ({problem}): OK, {len(runs)} verified"
+
+    def _default_lines(self) -> Iterator[str]:
         if not self.environment:
             yield f"default not run: {self.why_not_run}"
             return
@@ -88,37 +122,73 @@ class DefaultRun:
 
 
 def run_default(
-    spec: Spec, backend: str, devices: Sequence[str], inputs: Sequence[Input]
+    spec: Spec,
+    backend: str,
+    devices: Sequence[str],
+    inputs: Sequence[Input],
+    unseen: int = 0,
+    seed: int = 0,
 ) -> DefaultRun:
-    """Run and verify the default on each of these inputs."""
+    """Run and verify the default on each of these inputs, and drawn configurations with it on so
+    many `unseen` ones."""
     try:
         measurer, _ = open_measurer(spec.with_measure(_RUNS), backend, devices=devices)
     except BackendUnavailable as error:
         return DefaultRun(spec, why_not_run=str(error))
-    runs: list[_InputRun] = []
+    runs, others = list[_InputRun](), list[_InputRun]()
     with closing(measurer):
         environment, fitted = str(measurer.environment), fitted_to(spec, measurer)
         try:
-            runs += (_run(fitted, measurer, problem) for problem in inputs)
+            runs += (_run(_space(fitted, measurer, p), measurer, p) for p in inputs)
+            others += _runs_unseen(fitted, measurer, unseen, random.Random(seed))
         except BackendUnavailable as error:
-            return DefaultRun(spec, environment, runs, str(error))
-    return DefaultRun(spec, environment, runs)
+            return DefaultRun(spec, environment, runs, str(error), others, unseen)
+    return DefaultRun(spec, environment, runs, "", others, unseen)
 
 
-def _run(spec: Spec, measurer: Measurer, problem: Input) -> _InputRun:
-    """Run the default on an input."""
-    space = ConstrainedSpace.of(spec, problem, measurer.limits, measurer.compiler)
+def _space(spec: Spec, measurer: Measurer, problem: Input) -> ConstrainedSpace:
+    return ConstrainedSpace.of(spec, problem, measurer.limits, measurer.compiler)
+
+
+def _runs_unseen(
+    spec: Spec, measurer: Measurer, count: int, rng: random.Random
+) -> Iterator[_InputRun]:
+    """Run the default and drawn configurations on inputs that the space does not list."""
+
+    def is_legal(problem: Input) -> bool:
+        space = _space(spec, measurer, problem)
+        meets = spec.where is None or spec.where.allows(problem)
+        return meets and space.is_legal(space.canonical(space.default))
+
+    for problem in draw_unseen(spec.inputs, spec.ranges, count, is_legal) if count else ():
+        space = _space(spec, measurer, problem)
+        default = space.canonical(space.default)
+        drawn = space.sample(rng, DRAWN, {default})
+        measurer.expect(space, [default, *drawn])
+        yield _run(space, measurer, problem)
+        for config in drawn:
+            ended = _run(space, measurer, problem, config)
+            if ended.failure is None or ended.failure[0] in map(str, _FAULTS):
+                yield ended
+
+
+def _run(
+    space: ConstrainedSpace, measurer: Measurer, problem: Input, config: Config | None = None
+) -> _InputRun:
+    """Run a configuration on an input; by default the default."""
     default = space.canonical(space.default)
-    illegal = space.why_illegal(default)
+    config = config or default
+    run = _InputRun(problem, difference(config, default))
+    illegal = space.why_illegal(config)
     if illegal is not None:
-        return _InputRun(problem, failure=("illegal", illegal))
+        return replace(run, failure=("illegal", illegal))
     earlier = len(measurer.notices)
     try:
-        ended = measurer.measure(space, problem, default, None)
+        ended = measurer.measure(space, problem, config, None)
     except HostModuleError as error:
         # A fault of the host module names the input as well.
         reason = str(error).replace(f" on the input ({problem})", "")
-        return _InputRun(problem, failure=("host module", reason))
+        return replace(run, failure=("host module", reason))
     if ended.timing is None:
-        return _InputRun(problem, failure=(str(ended.outcome), ended.message))
-    return _InputRun(problem, format_time(ended.time_s), warnings=measurer.notices[earlier:])
+        return replace(run, failure=(str(ended.outcome), ended.message))
+    return replace(run, time=format_time(ended.time_s), warnings=measurer.notices[earlier:])

@@ -15,12 +15,12 @@ from typing import cast
 import numpy as np
 
 from harness.core.errors import HostModuleError, LaunchFailed
+from harness.core.observations import SPILL_BYTES
 from harness.core.program import Argument, Binary, Contents, Fill, Launch
-from harness.core.records import Config, Input, Measurement, Outcome
+from harness.core.records import Config, Input
 from harness.measure.cuda.occupancy import observe_occupancy
-from harness.measure.process.child import ChildLost
 from harness.measure.trial.host_module import Array, HostModule, Steps, TrackedConfig
-from harness.measure.trial.trial import Job, outcome_of
+from harness.measure.trial.trial import Job
 from harness.measure.trial.verify import NAN, Tolerance, size_of
 
 
@@ -151,7 +151,8 @@ def make_arguments(host: HostModule, problem: Input, seed: int) -> dict[str, Arg
 
 @dataclass(frozen=True)
 class Twin:
-    """The same configuration without compiler flags, whose output must be equal bit for bit.
+    """The configuration whose output must be equal bit for bit: the default, or the same one
+    without compiler flags; `name` says which.
 
     With `must_repeat` the configuration fails where the twin's own output differs between runs.
     """
@@ -160,6 +161,7 @@ class Twin:
     binary: Binary
     launches: tuple[Launch, ...]
     must_repeat: bool
+    name: str = "the same configuration without flags"
 
     def is_run_by(self, binary: Binary, launches: tuple[Launch, ...]) -> bool:
         """Say whether these launches are the twin's own, of the same machine code."""
@@ -185,27 +187,8 @@ class KernelJob(Job):
     twin: Twin | None = None
 
     def observed(self, blocks: Iterable[tuple[int, int]] = ()) -> dict[str, float]:
-        """Return the occupancy of the build under its launches' blocks and these others."""
-        every = (*(launch.block for launch in self.launches), *blocks)
-        return observe_occupancy(self.arch, self.binary.build, every)
-
-
-def failed_job(job: KernelJob, error: ChildLost | LaunchFailed, timeout_s: float) -> Measurement:
-    """Return the measurement of a configuration whose process was lost, or whose device broke."""
-    wall_s = 0.0
-    if isinstance(error, LaunchFailed):
-        outcome, message = outcome_of(error), str(error)
-    elif error.hung:
-        outcome, wall_s = Outcome.TIMEOUT, timeout_s
-        message = f"it did not end within {timeout_s:g} s and was killed (measure.timeout_s)"
-    else:
-        outcome, message = Outcome.CRASHED, f"the kernel's process {error}"
-    return Measurement(
-        job.config,
-        job.input,
-        outcome,
-        build=job.binary.build,
-        message=message,
-        wall_s=wall_s,
-        observed=job.observed(),
-    )
+        """Return the occupancy of the build under its launches' blocks and these others, and what
+        it spills."""
+        build, every = self.binary.build, (*(launch.block for launch in self.launches), *blocks)
+        spills = {SPILL_BYTES: float(build.spill_bytes)} if build.spill_bytes else {}
+        return observe_occupancy(self.arch, build, every) | spills

@@ -11,10 +11,11 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TypeVar
 
 from harness.core.errors import BuildFailed, ExpressionError, HostModuleError, LaunchFailed
+from harness.core.kept import Kept, content_key
 from harness.core.machine import spare_cores, usable_cores
 from harness.core.observations import UNCLAIMED
 from harness.core.program import Binary, Launch, Program
@@ -24,8 +25,9 @@ from harness.measure.clocks import GPU_LEAST_TIME_S, GPU_WARMUP_S
 from harness.measure.devices import Backend
 from harness.measure.energy import DEADLINE, ENERGY_S
 from harness.measure.flags import fitted_to_backend
-from harness.measure.kernels.data import KernelJob, Twin, failed_job
+from harness.measure.kernels.data import KernelJob, Twin
 from harness.measure.kernels.device_process import DeviceClient, DeviceWorker, Together
+from harness.measure.kernels.peak import Amounts, floor_s, measure_peak, rates
 from harness.measure.measurer import LocalMeasurer
 from harness.measure.nvml import energy_notices
 from harness.measure.process.child import ChildLost
@@ -33,12 +35,14 @@ from harness.measure.trial.occasions import (
     DATA_SETS,
     FLOOR_S,
     GPU_FLOOR_S,
+    ONE_OCCASION,
     SEARCH_SEED,
     Block,
     new_seed,
     why_too_good,
     without_unshown_gain,
 )
+from harness.measure.trial.trial import outcome_of
 from harness.measure.trial.verify import Tolerance
 from harness.space import Space
 from harness.space.constrained import make_program
@@ -144,13 +148,45 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         Raises BackendUnavailable where the first one fails, and on a CPU an empty kernel as well.
         A GPU has run one when it was opened.
         """
-        measured = super().measure(space, problem, config, best_s)
+        measured = self._with_rates(super().measure(space, problem, config, best_s))
         if not self._is_tried and not self._backend.is_gpu and measured.outcome in _BROKEN:
             self._device.require_working()
         self._is_tried = True
         if measured.outcome is Outcome.OK:
             self._look_for_weak_tests(problem)
         return measured
+
+    def measure_interleaved(
+        self,
+        space: Space,
+        problem: Input,
+        configs: Sequence[Config],
+        rounds: int,
+        seeds: Sequence[int] = ONE_OCCASION,
+    ) -> list[Measurement]:
+        measured = super().measure_interleaved(space, problem, configs, rounds, seeds)
+        return list(map(self._with_rates, measured))
+
+    def _with_rates(self, measured: Measurement) -> Measurement:
+        """Add what the work of the space makes of a time."""
+        if measured.timing is None or self._spec.work is None:
+            return measured
+        made = rates(self._spec.work.of(measured.input), self._peak, measured.time_s)
+        return replace(measured, observed={**measured.observed, **made})
+
+    @cached_property
+    def _peak(self) -> Amounts:
+        """What the device does at most, measured once and kept; nothing where that fails."""
+        backend, key = self._backend, content_key("peak", self.environment.fingerprint)
+
+        def opened(spec: Spec) -> KernelMeasurer:
+            return KernelMeasurer(spec, backend, self, equal=self)
+
+        try:
+            return Kept.in_cache().recall(key, lambda: measure_peak(opened, backend.is_gpu))
+        except (HostModuleError, LaunchFailed) as error:
+            self.notices += (f"The device's peak is not known: {error}.",)
+            return {}
 
     def _look_for_weak_tests(self, problem: Input) -> None:
         """Note what verification would let pass on an input, each weakness once."""
@@ -216,6 +252,8 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             binary = self._binary(space, config, problem)
             launches = self._launched(space, problem, config)
             twin = self._twin(space, problem, config)
+            if self._spec.work is not None:
+                self._spec.work.of(problem)  # raises where it cannot be computed
         except BuildFailed as error:
             return Measurement(config, problem, Outcome.BUILD_FAILED, message=str(error))
         except ExpressionError as error:
@@ -245,19 +283,21 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         return (space.launch(config, self._spec.functions[0], names),)
 
     def _twin(self, space: Space, problem: Input, config: Config) -> Twin | None:
-        """Return the configuration without flags, where outputs must equal its bit for bit."""
+        """Return the configuration whose outputs must be equal bit for bit, where one must."""
         if not self._spec.is_bit_exact(self._backend.compiler):
             return None
+        name = "the default" if self._spec.needs_default_bits else Twin.name
         absent = {p.name: p.default for p in space.parameters if p.role == "flag"}
-        other = space.canonical(Config({**config, **absent}))
+        without_flags = Config({**config, **absent})
+        other = space.canonical(space.default if name != Twin.name else without_flags)
         if other == config:
             return None
         try:
             binary = self._builds.finish(self._program(space, other))
         except BuildFailed as error:
-            raise BuildFailed(f"it does not build without flags: {error}") from None
+            raise BuildFailed(f"{name}, to compare with, does not build: {error}") from None
         launches = self._launched(space, problem, other)
-        return Twin(other, binary, launches, self._spec.must_be_bit_exact)
+        return Twin(other, binary, launches, self._spec.must_be_bit_exact, name)
 
     # ------------------------------------------------------------------------------ measuring
 
@@ -278,7 +318,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         try:
             measured = self._run(job.input, DeviceWorker.run, job, timeout_s=timeout_s)
         except (ChildLost, LaunchFailed) as error:
-            return failed_job(job, error, timeout_s)
+            return _failed_job(job, error, timeout_s)
         self._note_times([measured])
         reason = self._why_too_good(space, job, measured)
         return measured if reason is None else self._measured_again(space, job, reason)
@@ -314,7 +354,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         try:
             together = run(timeout_s=timeout_s, seed=block.seed)
         except (ChildLost, LaunchFailed) as error:
-            return Together([failed_job(job, error, timeout_s) for job in jobs], complete=False)
+            return Together([_failed_job(job, error, timeout_s) for job in jobs], complete=False)
         if not together.holds_all and _ONE_SET not in self.notices:
             self.notices += (_ONE_SET,)
         return together
@@ -337,7 +377,9 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             return None
         if (job.input, job.config) in self._believed:
             return None
-        return why_too_good(measured.time_s, self._times.get((job.input, default)), self._floor_s)
+        default_s, work = self._times.get((job.input, default)), self._spec.work
+        work_s = 0.0 if work is None else floor_s(work.of(job.input), self._peak)
+        return why_too_good(measured.time_s, default_s, self._floor_s, work_s)
 
     def _measured_again(self, space: Space, job: KernelJob, reason: str) -> Measurement:
         """Measure on new data, beside the default where that works. Where first runs do not show
@@ -352,6 +394,27 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             return replace(again, timing=timing, message=f"{reason}, but {again.message}")
         self._believed.add((job.input, job.config))
         return replace(again, message=f"{reason}; measured again on new data")
+
+
+def _failed_job(job: KernelJob, error: ChildLost | LaunchFailed, timeout_s: float) -> Measurement:
+    """Return the measurement of a configuration whose process was lost, or whose device broke."""
+    wall_s = 0.0
+    if isinstance(error, LaunchFailed):
+        outcome, message = outcome_of(error), str(error)
+    elif error.hung:
+        outcome, wall_s = Outcome.TIMEOUT, timeout_s
+        message = f"it did not end within {timeout_s:g} s and was killed (measure.timeout_s)"
+    else:
+        outcome, message = Outcome.CRASHED, f"the kernel's process {error}"
+    return Measurement(
+        job.config,
+        job.input,
+        outcome,
+        build=job.binary.build,
+        message=message,
+        wall_s=wall_s,
+        observed=job.observed(),
+    )
 
 
 def _after(first: Measurement, again: Measurement) -> Measurement:

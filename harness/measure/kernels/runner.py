@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.core.errors import HostTooSlow, LaunchFailed, OutOfDeviceMemory
-from harness.core.observations import HOST_RETRIES, WorstElement
+from harness.core.observations import HOST_RETRIES, OUTPUT_BITS, VARYING_BITS, WorstElement
 from harness.core.program import Fill, Launch
 from harness.core.records import Measurement, Outcome
 from harness.measure.clocks import SampleClocks, delay_randomly
 from harness.measure.device import Device
 from harness.measure.energy import LONGEST_LAUNCH, measure_energy
-from harness.measure.kernels.checks import CheckTime, same_bytes, why_added, why_astray
+from harness.measure.kernels.checks import CheckTime, bits_of, same_bytes, why_added, why_astray
 from harness.measure.kernels.data import KernelData, KernelJob, Twin
 from harness.measure.nvml import NO_SENSORS, Sensors, of_both
 from harness.measure.trial import trial
@@ -100,6 +100,7 @@ class _KernelRunner:
     _last_s: float = 0.0  # of these launches
     _verified_run: int = 0  # the last one
     _right: dict[int, Mapping[str, Array]] = field(default_factory=dict)  # verified, by set
+    _bits: Mapping[str, float] = field(default_factory=dict)  # of the outputs, measured alone
     _fill: Fill = FILLS[0]  # of the outputs before the last run
     _untried: list[Fill] = field(default_factory=lambda: [*FILLS])  # no run on them was verified
     _rng: random.Random = field(default_factory=random.Random)
@@ -180,6 +181,9 @@ class _KernelRunner:
         right = self._right.get(self._number)
         if right is None or not same_bytes(outputs, right):
             self._compare(outputs)
+            if not self.interleaved:
+                bits = bits_of(outputs) if right is None else VARYING_BITS
+                self._bits = {OUTPUT_BITS: bits}
             size_bytes = sum(array.nbytes for array in outputs.values())
             if not (self.interleaved and size_bytes > _KEPT_BYTES):
                 self._right[self._number] = outputs
@@ -213,7 +217,8 @@ class _KernelRunner:
         exact = {} if self.job.twin is None else {BIT_EXACT: float(self._is_exact)}
         occupancy, clocks = self.job.observed(self._blocks), self._clocks.observed()
         retries = {HOST_RETRIES: float(self._retries)} if self._retries else {}
-        return occupancy | exact | {**self._host_observed} | clocks | self._sensed | retries
+        of_outputs = {**exact, **self._bits, **self._host_observed}
+        return occupancy | of_outputs | clocks | self._sensed | retries
 
     @property
     def _is_exact(self) -> bool:
@@ -227,8 +232,9 @@ class _KernelRunner:
         checks = [(self.data.expected, self.job.tolerance, when)]
         twin_outputs = self._twin_outputs[self._number]
         if twin_outputs is not None:
-            without_flags = f"{when}, compared with the same configuration without flags"
-            checks.append((twin_outputs, _EXACT, without_flags))
+            assert self.job.twin is not None
+            with_twin = f"{when}, compared with {self.job.twin.name}"
+            checks.append((twin_outputs, _EXACT, with_twin))
         for expected, tolerance, how in checks:
             worst = verify(outputs, expected, tolerance, self.data.sizes)
             if worst is not None:
@@ -261,8 +267,8 @@ class _KernelRunner:
             outputs[key] = self._run_twin(twin)
         if outputs[key] is None and twin.must_repeat:
             raise LaunchFailed(
-                "without flags, two runs of the kernel differ in their bits, so that no output can "
-                "be compared with them; write `verify: {against: reference}`"
+                f"two runs of {twin.name} differ in their bits, so that no output can be compared "
+                "with them; remove `bits` and `against` from `verify`"
             )
         return outputs[key]
 
@@ -279,9 +285,7 @@ class _KernelRunner:
             runner.verify()
         except (LaunchFailed, RunFailed) as error:
             kind = OutOfDeviceMemory if isinstance(error, OutOfDeviceMemory) else LaunchFailed
-            raise kind(
-                f"the configuration without flags, to compare with, fails: {error}"
-            ) from None
+            raise kind(f"{twin.name}, to compare with, fails: {error}") from None
         return first if verify(runner._outputs(), first, _EXACT) is None else None
 
     # ---------------------------------------------------------------------------- launching

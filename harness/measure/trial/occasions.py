@@ -46,17 +46,11 @@ def new_seed() -> int:
     return 1 + secrets.randbelow(1 << 48)
 
 
-def data_seeds(seed: int) -> tuple[int, ...]:
-    """Return the seeds of the sets of data of an occasion with this seed."""
-    count = 1 if seed == SEARCH_SEED else DATA_SETS
-    return tuple(range(seed, seed + count))
-
-
 @dataclass(frozen=True)
 class Block:
     """The rounds of one occasion.
 
-    `seed` is that of the input's data (see `data_seeds`), and `order` that of the order inside
+    `seed` is that of the input's data, and `order` that of the order inside
     rounds. A block that `is_reloaded` begins with new loads and new allocations, even if they are
     still there.
     """
@@ -171,15 +165,20 @@ def why_too_fast(time_s: float, default_s: float) -> str | None:
     return f"it is {ratio:.3g} times as fast as the default" if ratio > MAX_SPEEDUP else None
 
 
-def why_too_good(time_s: float, default_s: float | None, floor_s: float) -> str | None:
+def why_too_good(
+    time_s: float, default_s: float | None, floor_s: float, work_s: float = 0.0
+) -> str | None:
     """Return why a time must be measured again on new data; None where it need not.
 
-    No launch takes less than `floor_s`, unless the default does as well.
+    No launch takes less than `floor_s`, and no work from memory less than `work_s`, unless the
+    default does as well: its data may lie in a cache.
     """
     reason = None if default_s is None else why_too_fast(time_s, default_s)
-    if reason or time_s >= floor_s or (default_s is not None and default_s < floor_s):
-        return reason
-    return f"its {format_time(time_s)} are less than any launch takes ({format_time(floor_s)})"
+    floors = (floor_s, "any launch takes"), (work_s, "its work takes at the device's peak")
+    for least_s, what in floors:
+        if not reason and time_s < least_s and not (default_s is not None and default_s < least_s):
+            reason = f"its {format_time(time_s)} are less than {what} ({format_time(least_s)})"
+    return reason
 
 
 def without_unshown_gain(

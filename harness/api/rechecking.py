@@ -1,0 +1,204 @@
+"""Measure a written dispatcher again, to see whether its choices still hold where it runs now."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from pathlib import Path
+from types import ModuleType
+
+from harness.analysis.summary import MeanSpeedup, mean_speedup
+from harness.api.dispatched_results import space_of
+from harness.api.options import DispatchOptions
+from harness.core.config_diff import difference
+from harness.core.errors import UsageError
+from harness.core.files import WRITTEN_BY
+from harness.core.modules import load_module
+from harness.core.records import Config, Input, Interleaved, Measurement, Outcome
+from harness.core.text import first_few
+from harness.dispatch.package import MANIFEST
+from harness.display.progress import Display
+from harness.measure.choose import fitted_to, open_measurer
+from harness.measure.measurer import Measurer
+from harness.measure.trial.occasions import new_seed
+from harness.results.provenance import EVERY
+from harness.results.view import read_results
+from harness.space import ConstrainedSpace
+from harness.space_file import Spec
+from harness.space_file.workload import CALLS
+from harness.stats.timing import time_ratio
+from harness.tuning.finals import FINAL_OCCASIONS, seeds_of
+
+_MOST = 3
+"""Inputs of a leaf that are measured."""
+
+_RISK = 0.05
+"""The probability that any leaf whose choice holds is said to have lost."""
+
+
+@dataclass
+class CheckedLeaf:
+    """A leaf of the choice, as far as the space has inputs in it: what it chooses, and what was
+    measured of them. Where another configuration is significantly faster, `loss` says by how much,
+    and `faster` is this one. `failure` is a measurement of the choice that failed."""
+
+    chosen: Config
+    inputs: list[Input] = field(default_factory=list)
+    measured: list[Interleaved] = field(default_factory=list)
+    loss: MeanSpeedup | None = None
+    faster: Config | None = None
+    failure: Measurement | None = None
+
+    @property
+    def has_fallen(self) -> bool:
+        """Whether the choice fails or lost."""
+        return self.loss is not None or self.failure is not None
+
+    def range(self, feature: str) -> str:
+        """Return the values of a feature on the leaf's inputs, such as `16 to 256`."""
+        values = [problem[feature] for problem in self.inputs]
+        if any(isinstance(value, str) for value in values):
+            return first_few(dict.fromkeys(map(str, values)), ", ")
+        numbers = sorted(float(value) for value in values if value is not None)
+        return " to ".join(dict.fromkeys(f"{number:g}" for number in (numbers[0], numbers[-1])))
+
+    def verdict(self, default: Config) -> str:
+        """Say whether the choice holds."""
+        if self.failure is not None:
+            is_wrong = self.failure.outcome is Outcome.WRONG_RESULT
+            name = "wrong" if is_wrong else str(self.failure.outcome)
+            return f"{name} on ({self.failure.input}): {self.failure.message}"
+        if self.loss is not None and self.faster is not None:
+            return f"{self.loss.value:.2f}x lost to {difference(self.faster, default)}"
+        return "holds" if self.measured else "not measured: the time was up"
+
+    def judge(self, confidence: float) -> None:
+        """Compare the choice with each other configuration that worked on all measured inputs."""
+        by_config = [{m.config: m for m in measured} for measured in self.measured]
+        failed = (of[self.chosen] for of in by_config if not of[self.chosen].timing)
+        self.failure = next(failed, None)
+        if self.failure is not None:
+            return
+        for config in by_config[0] if by_config else ():
+            pairs = [
+                (of[self.chosen].timing, of[config].timing) for of in by_config if config in of
+            ]
+            ratios = [time_ratio(own, other, confidence) for own, other in pairs if own and other]
+            loss = mean_speedup(ratios) if len(ratios) == len(by_config) else None
+            if loss and loss.is_faster and (self.loss is None or loss.value > self.loss.value):
+                self.loss, self.faster = loss, config
+
+
+@dataclass(frozen=True)
+class Rechecked:
+    """A dispatcher that was measured again, of a space, on a device; its leaves, and where it was
+    tuned."""
+
+    spec: Spec
+    leaves: Sequence[CheckedLeaf]
+    tuned_on: str
+    measured_on: str
+
+    @property
+    def default(self) -> Config:
+        """The space's default."""
+        return Config({p.name: p.default for p in self.spec.parameters})
+
+    def workload(self) -> str:
+        """Return the inputs of fallen leaves as a workload, for `tune --inputs-from`."""
+        features = self.spec.features
+        fallen = [problem for leaf in self.leaves if leaf.has_fallen for problem in leaf.inputs]
+        rows = [",".join([*(str(problem[name]) for name in features), "1"]) for problem in fallen]
+        head = [f"# {WRITTEN_BY}: inputs whose choice fell", ",".join([*features, CALLS])]
+        return "\n".join([*head, *rows]) + "\n"
+
+
+def recheck(options: DispatchOptions, display: Display) -> Rechecked:
+    """Measure the configurations of a dispatcher, and the default, interleaved on inputs of each
+    leaf in turn; the results are verified. The folder's own code says which leaf an input is in.
+
+    Raises UsageError for another folder, and where the kernel has changed since.
+    """
+    assert options.recheck is not None
+    shipped = _loaded(options.recheck)
+    spec = _space(options, shipped)
+    end_s = None if options.max_time_s is None else time.monotonic() + options.max_time_s
+    measurer, _ = open_measurer(spec, "auto")
+    with closing(measurer):
+        spec = fitted_to(spec, measurer)
+        leaves = list(_leaves(shipped, spec).values())
+        rng = random.Random(options.seed)
+        drawn = [rng.sample(leaf.inputs, min(_MOST, len(leaf.inputs))) for leaf in leaves]
+        display.begin_stage("portfolio, interleaved", sum(map(len, drawn)))
+        for turn in zip_longest(*drawn):
+            for leaf, problem in zip(leaves, turn, strict=True):
+                if problem is None or (end_s is not None and time.monotonic() >= end_s):
+                    continue
+                leaf.measured.append(_measured(measurer, spec, shipped, leaf, problem))
+                display.step(str(problem))
+    claims = len(leaves) * len(shipped.PORTFOLIO)
+    for leaf in leaves:
+        leaf.judge(1 - _RISK / max(1, claims))
+    tuned = shipped.PROVENANCE
+    tuned_on = f"{tuned['device']} ({tuned['platform']}, driver {tuned['driver']})"
+    return Rechecked(spec, leaves, tuned_on, str(measurer.environment))
+
+
+def _loaded(folder: Path) -> ModuleType:
+    """Load the Python module of a dispatcher's folder."""
+    found = list(folder.glob("*/__init__.py"))
+    if len(found) != 1 or not (folder / MANIFEST).is_file():
+        raise UsageError(f"{folder} is not the folder of a dispatcher; name what -o named then")
+    try:
+        module = load_module(found[0], f"rechecked_{found[0].parent.name}")
+    except (ImportError, KeyError) as error:
+        raise UsageError(f"{folder} cannot be read: {error}") from None
+    assert module is not None
+    return module
+
+
+def _space(options: DispatchOptions, shipped: ModuleType) -> Spec:
+    """Load the space: the file that is named, or that of the databases."""
+    databases = options.database or shipped.PROVENANCE["databases"]
+    name = None if options.database else shipped.NAME
+    campaigns = [] if options.spec else read_results(databases, name, kernel_version=EVERY)
+    spec = space_of(options, campaigns)
+    if spec.program_sha256 != shipped.PROVENANCE["kernel_sha256"]:
+        raise UsageError(
+            f"{spec.path} is not what {options.recheck} was tuned for: the kernel, the host "
+            "module, the launch or the verification differs; name that space with --spec, or tune "
+            "again"
+        )
+    return spec
+
+
+def _leaves(shipped: ModuleType, spec: Spec) -> Mapping[tuple[int, int], CheckedLeaf]:
+    """Sort the inputs of the space by the leaf of the tree and the configuration that is chosen."""
+    leaves: dict[tuple[int, int], CheckedLeaf] = {}
+    for problem in spec.inputs:
+        values = tuple(problem[name] for name in shipped.FEATURES)
+        index = shipped._choose(values)
+        if index >= 0:
+            leaf = CheckedLeaf(Config(shipped.PORTFOLIO[index]))
+            leaves.setdefault((shipped._row(*values), index), leaf).inputs.append(problem)
+    return leaves
+
+
+def _measured(
+    measurer: Measurer, spec: Spec, shipped: ModuleType, leaf: CheckedLeaf, problem: Input
+) -> Interleaved:
+    """Measure what is legal of the portfolio, and the default; a choice that is illegal failed."""
+    space = ConstrainedSpace.of(spec, problem, measurer.limits, measurer.compiler)
+    configs = dict.fromkeys(space.canonical(Config(c)) for c in [*shipped.PORTFOLIO, space.default])
+    leaf.chosen = space.canonical(leaf.chosen)
+    legal = [config for config in configs if space.is_legal(config)]
+    rounds = max(FINAL_OCCASIONS, spec.measure.repeats)
+    found = measurer.measure_interleaved(space, problem, legal, rounds, seeds_of(new_seed()))
+    why = space.why_illegal(leaf.chosen)
+    if why is not None:
+        found = [*found, Measurement(leaf.chosen, problem, Outcome.ILLEGAL, message=why)]
+    return found

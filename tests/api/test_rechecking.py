@@ -1,0 +1,134 @@
+"""A written dispatcher, measured again: which choices hold, lost, or are wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.api import rechecking
+from harness.commands import dispatch
+from harness.core.records import Config, Input, Outcome
+from harness.space_file.workload import read_workload
+from tests.helpers.replays import BLOCKS_AND_TILES, FormulaMeasurer, make_spec, ran, small_space
+
+Capture = pytest.CaptureFixture[str]
+
+INPUTS = [2**power for power in range(1, 17)]
+SPACE = small_space(BLOCKS_AND_TILES, *INPUTS)
+
+
+def time_s(problem: Input, config: Config) -> float:
+    """Small inputs are fastest with BLOCK=16, large ones with 64."""
+    best = 16 if float(str(problem["n"])) < 20 else 64
+    return 1e-4 * (1 if config["BLOCK"] == best else 2) * float(str(config["TILE"]))
+
+
+def later_s(problem: Input, config: Config) -> float:
+    """A new driver makes BLOCK=16 slower by 1.3, and everything slower on large inputs."""
+    slower = 1.3 if config["BLOCK"] == 16 else 1 / 2 if float(str(problem["n"])) < 20 else 2
+    return time_s(problem, config) * slower
+
+
+class WrongMeasurer(FormulaMeasurer):
+    """A new compiler makes BLOCK=16 wrong."""
+
+    def measure_interleaved(self, *args: Any, **options: Any) -> Any:
+        return [
+            dataclasses.replace(m, outcome=Outcome.WRONG_RESULT, timing=None, message="y[0] is 1")
+            if m.config["BLOCK"] == 16
+            else m
+            for m in super().measure_interleaved(*args, **options)
+        ]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a space and `out`, its dispatcher: BLOCK=16 for small inputs, 64 for others."""
+    folder = tmp_path_factory.mktemp("recheck")
+    ran(make_spec(folder, SPACE), folder / "r.db", FormulaMeasurer(time_s, interleaves=True))
+    words = [
+        str(folder / "r.db"),
+        "--choice",
+        "tree",
+        "-o",
+        str(folder / "out"),
+        "--spec",
+        str(folder / "space.yaml"),
+    ]
+    assert dispatch.main(words) == 0
+    return folder
+
+
+def rechecked(
+    folder: Path, measurer: FormulaMeasurer, monkeypatch: pytest.MonkeyPatch, *more: str
+) -> int:
+    """The exit code of a recheck that measures so."""
+    monkeypatch.setattr(rechecking, "open_measurer", lambda *_: (measurer, "a test"))
+    spec = "--spec", str(folder / "space.yaml")
+    return dispatch.main(["--recheck", str(folder / "out"), *spec, *more])
+
+
+def test_unchanged_times_hold_on_each_leaf(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    measurer = FormulaMeasurer(time_s, interleaves=True)
+    assert rechecked(folder, measurer, monkeypatch) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("holds") == 2
+    assert "2 to 16" in printed
+    assert "32 to 65536" in printed
+
+
+def test_what_lost_is_named_and_becomes_a_workload(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    fallen = tmp_path / "fallen.csv"
+    measurer = FormulaMeasurer(later_s, interleaves=True)
+    assert rechecked(folder, measurer, monkeypatch, "-o", str(fallen)) == 1
+    printed = capsys.readouterr().out
+    assert "1.30x lost to BLOCK=64" in printed
+    assert printed.count("holds") == 1
+    assert f"--inputs-from {fallen} --cover 1" in printed
+    spec = make_spec(tmp_path, SPACE)
+    calls = read_workload(fallen, spec.name, spec.features, spec.inputs).calls
+    assert [problem["n"] for problem in calls] == [2, 4, 8, 16]
+
+
+def test_the_wrong_are_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    measurer = WrongMeasurer(time_s, interleaves=True)
+    assert rechecked(folder, measurer, monkeypatch) == 1
+    assert "wrong on (n=" in capsys.readouterr().out
+
+
+def test_a_leaf_without_time_is_not_measured_and_does_not_fall(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    measurer = FormulaMeasurer(later_s, interleaves=True)
+    assert rechecked(folder, measurer, monkeypatch, "--max-time", "0.000001s") == 0
+    assert capsys.readouterr().out.count("not measured") == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--recheck", "{folder}"], "is not the folder of a dispatcher"),
+        (["--recheck", "{folder}/out", "--json"], "--recheck prints no JSON"),
+        (["--recheck", "{folder}/out", "--spec", "{other}/space.yaml"], "is not what"),
+        (["--recheck", "{folder}/out", "-o", "{folder}/space.yaml"], "space.yaml"),
+        (["{folder}/r.db"], "with -o, the folder to write"),
+        (["{folder}/r.db", "-o", "x", "--max-time", "5m"], "--max-time goes with --recheck"),
+    ],
+)
+def test_what_cannot_be_rechecked_is_refused(
+    words: list[str], expected: str, folder: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    make_spec(tmp_path, SPACE)
+    (tmp_path / "kernel.cl").write_text("kernel BLOCK TILE of another kind")
+    named = [word.format(folder=folder, other=tmp_path) for word in words]
+    assert dispatch.main(named) == 2
+    assert expected in capsys.readouterr().err

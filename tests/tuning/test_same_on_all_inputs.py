@@ -1,0 +1,47 @@
+"""A parameter that has the same value on every input: the search chooses it, dispatch obeys."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from harness.commands import dispatch
+from harness.core.errors import SpecError
+from harness.core.records import Config, Input
+from tests.helpers.replays import BLOCKS_AND_TILES, FormulaMeasurer, make_spec, ran, small_space
+
+INPUTS = [2**power for power in range(1, 17)]
+SAME = "search: {same_on_all_inputs: [BLOCK]}\n"
+
+
+def time_s(problem: Input, config: Config) -> float:
+    """Small inputs are fastest with BLOCK=16, large ones with 64; 32 is nearly as fast on all."""
+    n, block, tile = (float(each) for each in (problem["n"], config["BLOCK"], config["TILE"]))
+    is_small = n < 500
+    lost = {16.0: not is_small, 32.0: 0.2, 64.0: is_small, 256.0: 3.0}[block]
+    return 1e-4 * (1 + lost) * (1.5 if (tile == 2) == is_small else 1)
+
+
+def chosen(folder: Path, more: str) -> list[dict[str, int]]:
+    """The configurations of the dispatcher that is written."""
+    spec = make_spec(folder, small_space(BLOCKS_AND_TILES, *INPUTS, more=more))
+    ran(spec, folder / "r.db", FormulaMeasurer(time_s, interleaves=True))
+    out, written = folder / "out", ["--spec", str(spec.path), "--choice", "tree"]
+    assert dispatch.main([str(folder / "r.db"), "-o", str(out), *written]) == 0
+    document = json.loads((out / "small" / "small.json").read_text())
+    return [configuration["parameters"] for configuration in document["configurations"]]
+
+
+def test_dispatch_keeps_the_value_that_suits_all_inputs_best(tmp_path: Path) -> None:
+    (tmp_path / "each").mkdir()
+    assert len({config["BLOCK"] for config in chosen(tmp_path / "each", "")}) > 1
+    kept = chosen(tmp_path, SAME)
+    assert {config["BLOCK"] for config in kept} == {32}
+    assert {config["TILE"] for config in kept} == {1, 2}
+
+
+def test_only_parameters_may_be_the_same(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"`BLOK` is not a parameter; .*BLOCK"):
+        make_spec(tmp_path, small_space(BLOCKS_AND_TILES, 8, more=SAME.replace("BLOCK", "BLOK")))
