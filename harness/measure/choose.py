@@ -18,6 +18,7 @@ from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.measurer import Measurer
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.measure.python.backend import python_backend
+from harness.measure.python.measurer import CallableMeasurer
 from harness.space_file import Spec
 from harness.space_file.compiler import AUTO
 
@@ -54,8 +55,9 @@ def open_measurer(
     else:
         backend = _fitting(spec, choose_one(requested, devices))
     shared = owner if isinstance(owner, KernelMeasurer) else None
-    if shared and shared.framework != spec.framework:
-        first, second = (each or "OpenCL or CUDA" for each in (shared.framework, spec.framework))
+    framework = shared.framework if isinstance(shared, CallableMeasurer) else None
+    if shared and framework != spec.framework:
+        first, second = (each or "OpenCL or CUDA" for each in (framework, spec.framework))
         raise UsageError(
             f"{spec.path} is a kernel of {second}, and the space that it is compared with one of "
             f"{first}, whose times are measured in another way; compare spaces of one kind"
@@ -76,7 +78,8 @@ def open_measurer(
                 f"compared with with {shared.cuda_compiler}; write the same `compiler: {{cuda: "
                 "...}` in both"
             )
-    return KernelMeasurer(spec, backend, shared), backend.why
+    kind = KernelMeasurer if spec.framework is None else CallableMeasurer
+    return kind(spec, backend, shared), backend.why
 
 
 def open_measurers(

@@ -63,8 +63,7 @@ _ONE_SET = (
 _BROKEN = (Outcome.BUILD_FAILED, Outcome.LAUNCH_FAILED, Outcome.CRASHED, Outcome.TIMEOUT)
 """The outcomes of every kernel where an installation is broken."""
 
-_AGAIN_ROUNDS, _AGAIN_OCCASIONS = 4, 2
-"""How a time that is too good is measured again."""
+_AGAIN_ROUNDS, _AGAIN_OCCASIONS = 4, 2  # how a time that is too good is measured again
 
 _GPU_DEFAULTS = {"warmup_time_s": GPU_WARMUP_S, "least_time_s": GPU_LEAST_TIME_S}
 
@@ -130,15 +129,9 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         """What compiles CUDA kernels: nvcc or nvrtc."""
         return self._backend.cuda_compiler
 
-    @property
-    def framework(self) -> str | None:
-        """The framework of a Python callable; None for other kernels."""
-        return self._spec.framework
-
     def fitted(self, spec: Spec) -> Spec:
         compiler, identity = self._backend.compiler, self.environment.compiler
-        build = self._builds.finish
-        return fitted_to_backend(spec, compiler, self._facts.arch, identity, build)
+        return fitted_to_backend(spec, compiler, self._facts.arch, identity, self._builds.finish)
 
     def measure(
         self, space: Space, problem: Input, config: Config, best_s: float | None
@@ -205,8 +198,6 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
 
     def expect(self, space: Space, configs: Iterable[Config]) -> None:
         """Start the builds of these configurations, unless they are on disk or under way."""
-        if self._spec.framework is not None:
-            return  # a callable is built in the process that owns the device
         for config in self._due(configs):
             self._builds.start(self._program(space, config))
 
@@ -224,26 +215,12 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
     # ------------------------------------------------------------------------------ preparing
 
     def _program(self, space: Space, config: Config, problem: Input | None = None) -> Program:
-        """Return the program of a configuration, which is the same for all inputs unless it is a
-        Python callable."""
-        return make_program(self._spec, space, config, self._backend.language, problem)
+        """Return the program of a configuration, which is the same for all inputs."""
+        return make_program(self._spec, space, config, self._backend.language)
 
     def _binary(self, space: Space, config: Config, problem: Input) -> Binary:
-        """Return the build of a configuration; raises BuildFailed.
-
-        That of a Python callable ends with its first call, which may take as long as a run.
-        """
-        program = self._program(space, config, problem)
-        if self._spec.framework is None:
-            return self._builds.finish(program)
-        self._device.argument_names(problem)  # a fault of arguments() is none of the configuration
-        compiled, timeout_s = DeviceWorker.compile, self._spec.measure.timeout_s
-        try:
-            return self._run(None, compiled, self._spec.host, program, timeout_s=timeout_s)
-        except ChildLost as lost:
-            limit = f"{timeout_s:g} s and was killed (measure.timeout_s)"
-            why = f"did not end within {limit}" if lost.hung else f"ended its process, which {lost}"
-            raise BuildFailed(f"build(), or the first call, {why}") from None
+        """Return the build of a configuration; raises BuildFailed."""
+        return self._builds.finish(self._program(space, config))
 
     def _job(
         self, space: Space, problem: Input, config: Config, best_s: float | None

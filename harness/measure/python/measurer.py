@@ -1,0 +1,38 @@
+"""Measure Python callables, which are built in the process that owns the device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from harness.core.errors import BuildFailed
+from harness.core.program import PYTHON, Binary
+from harness.core.records import Config, Input
+from harness.measure.kernels.device_process import DeviceWorker
+from harness.measure.kernels.measurer import KernelMeasurer
+from harness.measure.process.child import ChildLost
+from harness.space import Space
+from harness.space.constrained import make_program
+
+
+class CallableMeasurer(KernelMeasurer):
+    """Measure the callable of a space; all but its build is as for other kernels."""
+
+    @property
+    def framework(self) -> str | None:
+        """The framework whose arrays the callable takes."""
+        return self._spec.framework
+
+    def expect(self, space: Space, configs: Iterable[Config]) -> None:
+        """Start nothing: a build would disturb what the process that owns the device measures."""
+
+    def _binary(self, space: Space, config: Config, problem: Input) -> Binary:
+        """Return a build that ends with a first call, which may take as long as a run."""
+        self._device.argument_names(problem)  # a fault of arguments() is none of the configuration
+        program = make_program(self._spec, space, config, PYTHON, problem)
+        compiled, timeout_s = DeviceWorker.compile, self._spec.measure.timeout_s
+        try:
+            return self._run(None, compiled, self._spec.host, program, timeout_s=timeout_s)
+        except ChildLost as lost:
+            limit = f"{timeout_s:g} s and was killed (measure.timeout_s)"
+            why = f"did not end within {limit}" if lost.hung else f"ended its process, which {lost}"
+            raise BuildFailed(f"build(), or the first call, {why}") from None
