@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness.analysis.bits import equal_bits
-from harness.api.describing import describe_analysis
+from harness.api.describing import describe_analyses
 from harness.core.observations import OUTPUT_BITS, VARYING_BITS
 from harness.core.records import Config, Input
 from harness.display.sections import bits_section
@@ -59,7 +59,7 @@ def test_section_and_json_say_so(results: Results) -> None:
     assert "Measured configurations of equal TILE, BLOCK have outputs" in section.texts[0]
     assert "up to 8 configurations differ from run to run" in section.texts[1]
     assert "default's class costs 2.05x" in section.texts[2]
-    bits = describe_analysis(Findings(results)).bits
+    bits = describe_analyses([Findings(results)]).analyses[0].bits
     assert bits is not None
     assert (bits.inputs[0].classes, set(bits.split_by)) == (4, {"BLOCK", "TILE"})
 

@@ -166,9 +166,9 @@ def test_a_tree_for_limits_on_small_times_is_grown_on_their_logarithm(
     table["measurement"] = range(len(table))
     console = Console(width=200)
     skewed = dataclasses.replace(wide, table=table)
-    tree._print_settings(console, skewed, AnalyseOptions((), limits=(("time_s", 2e-4),)))
+    console.print(*tree._settings(skewed, AnalyseOptions((), limits=(("time_s", 2e-4),))))
     assert "BLOCK = 16" in capsys.readouterr().out
-    tree._print_settings(console, skewed, AnalyseOptions((), limits=(("time_s", 5e-5),)))
+    console.print(*tree._settings(skewed, AnalyseOptions((), limits=(("time_s", 5e-5),))))
     out = capsys.readouterr().out
     assert re.search(r"\d+ of 840 samples are within all limits, but the mean of no region is", out)
     assert re.search(r":\s+0\s+regions", out)

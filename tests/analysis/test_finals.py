@@ -18,7 +18,6 @@ from harness.dispatch.candidates import matrix_of
 from harness.display.inputs import claims_lines
 from harness.measure.trial.occasions import DATA_SETS, ONE_OCCASION
 from harness.results.view import Results, read_results, the_one
-from harness.tuning import Stages
 from harness.tuning.crossing import is_complete
 from harness.tuning.finals import FINAL_OCCASIONS
 from tests.helpers.replays import FormulaMeasurer, in_occasions, make_spec, ran, small_space
@@ -93,8 +92,8 @@ def tuned(
 ) -> tuple[InputReport, Results]:
     """The report of the first input, and what is stored."""
     spec, database = make_spec(folder, text), folder / "r.db"
-    stages = Stages(cross=text != SPACE)
-    (report, *_) = ran(spec, database, measurer, stages=stages, test_limit=test_limit).reports
+    chosen = {"cross": text != SPACE, "test_limit": test_limit}
+    (report, *_) = ran(spec, database, measurer, **chosen).reports
     return report, the_one(read_results([str(database)]))
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from harness.analysis.coverage import input_reports, reservations
 from harness.analysis.explain import explain, samples
-from harness.analysis.sensors import clock_lines, clock_range, input_energies, throttled_lines
+from harness.analysis.sensors import clock_lines, clock_range, input_energies, sensor_lines
 from harness.api.describing import describe_results
 from harness.api.options import AnalyseOptions
 from harness.commands.analyse import main
@@ -169,7 +169,7 @@ def test_the_command_prints_the_table(database: str, capsys: Capture) -> None:
 def test_without_sensors_nothing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Findings, "picture", lambda *_: "")
     plain = results_of(tmp_path, SPACE, FormulaMeasurer(time_s), test_limit=2)
-    assert list(throttled_lines(plain)) == []
+    assert list(sensor_lines(plain)) == []
     assert not any("GPU" in line for line in reservations(plain))
     findings = Findings(plain)
     assert (findings.energies, findings.power) == ([], None)

@@ -20,7 +20,6 @@ from harness.report.findings import Findings
 from harness.results.view import Results, read_results
 from harness.space_file.baselines import level_of
 from harness.stats.timing import TimeRatio
-from harness.tuning import Stages
 from tests.helpers.replays import FormulaMeasurer, make_spec, ran, small_space
 
 Capture = pytest.CaptureFixture[str]
@@ -47,7 +46,7 @@ def fill(folder: Path, name: str, device: str, *inputs: int) -> Path:
     measurer.compiler = "nvcc"
     measurer.environment = dataclasses.replace(measurer.environment, device=device)
     path = folder / f"{name} {device}.db"
-    ran(spec, path, measurer, stages=Stages(cross=False, ablate=False))
+    ran(spec, path, measurer, cross=False, ablate=False)
     return path
 
 

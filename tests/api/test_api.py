@@ -18,7 +18,6 @@ import harness
 from harness.api.tune_options import TuneOptions
 from harness.commands.check import main as check_command
 from harness.commands.tune import main as tune_command
-from harness.core.options import in_python
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.display.inputs import format_speedup
 from harness.display.progress import ProgressDisplay
@@ -188,7 +187,7 @@ def test_an_error_names_arguments_not_options(recorded: tuple[Path, Path], tmp_p
     with pytest.raises(harness.HarnessError, match=SEEDS_OF_LISTS):
         harness.tune(space, replay=recording, seed_configurations=[["BLOCK"]])  # type: ignore[list-item]
     command = "run: python -m harness.tune x.yaml --database DB; leave out --no-cross or --json"
-    assert in_python(command, TuneOptions) == (
+    assert TuneOptions.in_python(command) == (
         "run: python -m harness.tune x.yaml --database DB; leave out `cross=False` or `python -m "
         "harness tune --json`"
     )

@@ -22,9 +22,7 @@ from harness.commands.check.inspection import Compiled, KernelInspection
 from harness.commands.check.targets import (
     ARCHITECTURE_LIMITS,
     CompileTarget,
-    architecture_target,
     checked_spaces,
-    device_target,
     why_no_dynamic_memory,
     why_units_assumed,
 )
@@ -411,7 +409,7 @@ def test_a_dynamic_array_without_bytes_is_noted(text, shared, is_missing, write,
     path = write(launch=launch)
     source = tmp_path / "scale.cu"
     source.write_text(f"{source.read_text()}\n{text}\n")
-    target = architecture_target("sm_90")
+    target = CompileTarget.of_architecture("sm_90")
     assert (why_no_dynamic_memory(load_spec(path), target) is not None) == is_missing
 
 
@@ -481,8 +479,9 @@ def test_default_compiles_on_opencl_with_its_local_memory(write, capsys):
 
 @pytest.mark.usefixtures("opencl")
 def test_a_space_without_a_source_for_this_device_is_passed_over(write, capsys, monkeypatch):
+    of_device = CompileTarget.of_device
     monkeypatch.setattr(
-        "harness.commands.check.checking.device_target", lambda *_: device_target("opencl")
+        "harness.commands.check.targets.CompileTarget.of_device", lambda *_: of_device("opencl")
     )
     kernel = {"function": "scale", "source": {"cuda": "scale.cu"}, "host": "scale.py"}
     assert main([str(write(kernel=kernel)), str(write("both"))]) == 0

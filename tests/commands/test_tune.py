@@ -24,7 +24,6 @@ from harness.core.records import Config, Environment, Input
 from harness.results import CampaignKey, StoredCampaign
 from harness.search import techniques
 from harness.space_file import load_spec
-from harness.space_file.spec import select_inputs
 from tests.helpers.replays import REPLAYED, REPLAYED_TWO, write_recording
 from tests.helpers.results_examples import query
 
@@ -376,7 +375,7 @@ def test_words_of_a_feature_are_listed_where_a_condition_selects_no_input() -> N
     spec = load_spec(ROOT / "spaces" / "mvmul.yaml")
     inputs = tuple(Input({"m": word, "n": 7}) for word in ("narrow", "wide"))
     with pytest.raises(UsageError, match="m is narrow or wide, n is 7"):
-        select_inputs(dataclasses.replace(spec, inputs=inputs), "n > 90")
+        dataclasses.replace(spec, inputs=inputs).with_inputs_where("n > 90")
 
 
 def test_of_several_devices_the_dispatcher_is_asked_for_the_one_that_was_tuned() -> None:

@@ -38,7 +38,6 @@ from harness.measure.trial.occasions import ONE_OCCASION
 from harness.report.findings import Findings
 from harness.results import CANDIDATE
 from harness.results.view import Results, read_results, the_one
-from harness.tuning import Stages
 from harness.tuning.state import State
 from tests.helpers.replays import FormulaMeasurer, in_occasions, results_of, small_space
 from tests.helpers.results_examples import query
@@ -257,7 +256,7 @@ def test_interleaved_times_that_the_search_has_overtaken_do_not_flatter(tmp_path
         return time_s(problem, config) * (0.2 if config["BLOCK"] == 256 else 1)
 
     tuned(tmp_path, Drifting(), SPACE.replace(", 256]", "]"))
-    results = tuned(tmp_path, Drifting(times=late), stages=Stages(cross=False))
+    results = tuned(tmp_path, Drifting(times=late), cross=False)
     matrix = matrix_of(results)
     assert matrix.note == ""
     column = matrix.candidates.index(block(128))
@@ -297,7 +296,7 @@ def test_an_interruption_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_without_interleaved_times_those_of_the_search_are_used_with_a_note(tmp_path: Path) -> None:
-    results = tuned(tmp_path, Drifting(), stages=Stages(cross=False))
+    results = tuned(tmp_path, Drifting(), cross=False)
     matrix = matrix_of(results)
     assert results.candidates == {}
     assert matrix.note.startswith(f"{SEARCHED}candidates were not measured interleaved.")
@@ -314,7 +313,7 @@ class Replaying(Drifting):
 def test_recordings_are_not_measured_interleaved_and_need_no_note(tmp_path: Path) -> None:
     assert tuned(tmp_path, Replaying()).candidates == {}
     (tmp_path / "recorded").mkdir()
-    recorded = tuned(tmp_path / "recorded", FormulaMeasurer(time_s), stages=Stages(cross=False))
+    recorded = tuned(tmp_path / "recorded", FormulaMeasurer(time_s), cross=False)
     assert matrix_of(recorded).note == ""
 
 

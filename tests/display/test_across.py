@@ -31,7 +31,6 @@ from harness.dispatch.study import (
 from harness.dispatch.text import shown_tree, tree_lines, why_nothing
 from harness.dispatch.verdict import PairedComparison, Slowdowns
 from harness.display.across import choice_sections, print_rule
-from harness.display.text import print_section
 from harness.models.columns import Column, ColumnKind, TunedRange, tuned_range
 from harness.results.campaigns import Command
 from harness.stats import Estimate
@@ -53,7 +52,7 @@ def message(matrix: Matrix) -> list[str]:
     study = why_nothing(matrix) or Study.of(matrix, QUICK)
     console = Console(file=io.StringIO(), width=120)
     for section in choice_sections(study, DEFAULT):
-        print_section(console, section)
+        section.print(console)
     assert isinstance(console.file, io.StringIO)
     heading, *lines, _ = console.file.getvalue().splitlines()
     assert heading == "Choice by input"

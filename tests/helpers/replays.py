@@ -32,7 +32,7 @@ from harness.results.view import Results, read_results, the_one
 from harness.search import Progress, SearchOptions, make_opentuner_tables, resolve_techniques
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
-from harness.tuning import Campaign, CampaignPlan, Stages
+from harness.tuning import Campaign, CampaignPlan
 
 SPACE = """\
 name: formula
@@ -254,7 +254,7 @@ def opened(
     Most tests ask what is kept of a search, not how good it is: the technique is a cheap one.
     """
     names = options.pop("technique", ["AUCBanditMetaTechniqueA"])
-    target, stages = options.pop("target", None), options.pop("stages", Stages())
+    planned = {n: options.pop(n) for n in ("target", "cross", "ablate") if n in options}
     chosen = {"test_limit": 40, "seed": 0, "label": "test", "parallelism": 4} | options
     with writing(str(database)) as engine:
         store = Store(engine)
@@ -262,7 +262,7 @@ def opened(
         tests = Tests()
         search = SearchOptions(resolve_techniques(names), **chosen)
         try:
-            plan = CampaignPlan(spec, search, stages=stages, target=target, fresh=fresh)
+            plan = CampaignPlan(spec, search, fresh=fresh, **planned)
             yield Campaign(plan, measurer, store, tests), tests
         finally:
             store.close()

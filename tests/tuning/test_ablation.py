@@ -13,7 +13,6 @@ import pytest
 from harness.analysis.coverage import input_reports
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
 from harness.results.view import read_results, the_one
-from harness.tuning import Stages
 from harness.tuning.state import State
 from tests.helpers.replays import FormulaMeasurer, Times, in_occasions, make_spec, ran, small_space
 
@@ -163,7 +162,7 @@ def test_an_input_that_was_not_searched_is_not_measured_for_others(tmp_path: Pat
 def test_the_default_is_beside_each_winner_without_crossing(name: str, tmp_path: Path) -> None:
     """These techniques do not start from the default."""
     spec = make_spec(tmp_path)
-    options: dict[str, Any] = {"technique": [name], "stages": Stages(cross=False), "test_limit": 4}
+    options: dict[str, Any] = {"technique": [name], "cross": False, "test_limit": 4}
     found = ran(spec, tmp_path / "r.db", **options)
     default = found.campaign.space(spec.inputs[0]).default
     assert found.campaign.crossed == {(problem, default) for problem in spec.inputs}

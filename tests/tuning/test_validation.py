@@ -16,7 +16,6 @@ from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement, Outcome, SampleRole, Timing
 from harness.tuning.validation import (
     RESERVED,
-    Goal,
     PairStream,
     UniformSampling,
     Validation,
@@ -112,9 +111,9 @@ def test_a_tree_over_steps_converges_on_them(tmp_path: Path) -> None:
 
 def test_a_dip_of_the_median_below_the_target_is_not_the_end() -> None:
     """Of noise, the interval reaches beyond a target that the median alone has reached."""
-    curve = validate(Sampled(configs=500), counts(500), Goal(1e-9, 200)).curve
+    curve = validate(Sampled(configs=500), counts(500), 1e-9, 200).curve
     dip = min(point.error.median.value for point in curve)
-    assert validate(Sampled(configs=500), counts(500), Goal(dip, 200)).curve == curve
+    assert validate(Sampled(configs=500), counts(500), dip, 200).curve == curve
 
 
 def test_noise_is_not_claimed_to_be_predicted(of_noise: Finished) -> None:
@@ -300,29 +299,29 @@ def counts(each: int) -> Mapping[Input, float]:
 
 
 def test_later_more_samples_are_added_at_a_time() -> None:
-    found = validate(Sampled(configs=500), counts(500), Goal(1e-9, 300))
+    found = validate(Sampled(configs=500), counts(500), 1e-9, 300)
     steps = [20, 40, 60, 80, 100, 120, 140, 160, 200, 240, 300]
     assert [point.samples for point in found.curve] == steps
 
 
 def test_a_small_space_reserves_half_of_its_pairs_and_says_so() -> None:
-    found = validate(Sampled(), counts(100), Goal(1e-9, 1000))
+    found = validate(Sampled(), counts(100), 1e-9, 1000)
     assert found.reserved == 100
     assert "fewer could be reserved" in list(describe_validation(found))[1]
 
 
 def test_a_space_that_is_too_small_is_refused() -> None:
     with pytest.raises(UsageError, match=r"needs 40 pairs .* found 38"):
-        validate(Sampled(), counts(19), Goal(0.15, 1000))
+        validate(Sampled(), counts(19), 0.15, 1000)
 
 
 def test_a_device_that_refuses_everything_is_an_error() -> None:
     with pytest.raises(UsageError, match=r"needs 20 reserved samples that work, found 0 among"):
-        validate(Sampled(Outcome.BUILD_FAILED), counts(100), Goal(0.15, 1000))
+        validate(Sampled(Outcome.BUILD_FAILED), counts(100), 0.15, 1000)
 
 
 def test_the_curve_is_described_as_a_table() -> None:
-    found = validate(Sampled(), counts(100), Goal(1e-9, 40))
+    found = validate(Sampled(), counts(100), 1e-9, 40)
     lines = list(describe_validation(found))
     assert "on 100 reserved samples (target: an interval of the median below 1e-09)" in lines[0]
     assert " ".join(lines[2].split()) == "samples median 95 % interval 9 in 10 below"
