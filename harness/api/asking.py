@@ -23,11 +23,6 @@ if TYPE_CHECKING:
     from harness.space_file import Spec
     from harness.tuning import Campaign
 
-_ENDED_EARLY = (
-    "the session ended early: all measurements are kept; open it again with the same arguments "
-    "to continue"
-)
-
 
 @contextmanager
 def session(space: str | Path | Spec | None = None, **arguments: Any) -> Iterator[Session]:
@@ -57,7 +52,9 @@ def session(space: str | Path | Spec | None = None, **arguments: Any) -> Iterato
         try:
             yield asked
         except BaseException:
-            display.warn(_ENDED_EARLY)
+            display.warn(
+                "the session ended early; measurements are kept, and the same code goes on"
+            )
             raise
         finally:
             asked.has_ended = True
@@ -184,7 +181,7 @@ class Session:
                 self._begun[problem] = search, random.getstate(), np.random.get_state()
 
     def _begin(self, problem: Input) -> Driver:
-        from harness.search import open_search  # here, since it loads OpenTuner
+        from harness.search.run import open_search  # here, since it loads OpenTuner
 
         campaign, count = self._campaign, len(self.inputs)
         number = self.inputs.index(problem) + 1

@@ -6,13 +6,7 @@ patches.apply()
 
 # OpenTuner must be patched before anything of it is used.
 from harness.search.options import EndReason, InputSearch, Progress, Searched, SearchOptions  # noqa: E402
-from harness.search.run import (  # noqa: E402
-    EndedSearch,
-    find_ended,
-    make_opentuner_tables,
-    open_search,
-    search_input,
-)
+from harness.search.run import EndedSearch, find_ended, make_opentuner_tables, search_input  # noqa: E402
 from harness.search.techniques import resolve_techniques, sole_technique, techniques  # noqa: E402
 
 __all__ = [
@@ -24,7 +18,6 @@ __all__ = [
     "Searched",
     "find_ended",
     "make_opentuner_tables",
-    "open_search",
     "resolve_techniques",
     "search_input",
     "sole_technique",

@@ -186,14 +186,14 @@ def draw_unseen(
     features = list(inputs[0])
     ranges = {name: given.get(name) or _spanned([p[name] for p in inputs]) for name in features}
     sized = [name for name in features if ranges[name].may_be_odd]
-    largest, found = max(map(_size, inputs)), list[Input]()
+    largest, found = max(map(size_of_input, inputs)), list[Input]()
 
     def draw(wanted: int, has_shape: Callable[[Sequence[Any]], bool]) -> None:
         taken = {*inputs, *found}
 
         def fits(problem: Input) -> bool:
             has = problem not in taken and has_shape([problem[name] for name in sized])
-            return has and _size(problem) <= largest and holds(problem)
+            return has and size_of_input(problem) <= largest and holds(problem)
 
         found.extend(draw_inputs(features, ranges, wanted - len(found), fits))
 
@@ -212,7 +212,8 @@ def _spanned(values: Sequence[Any]) -> FeatureRange:
     return FeatureRange(log=[low, high]) if low > 0 else FeatureRange(linear=[low, high])
 
 
-def _size(problem: Input) -> float:
+def size_of_input(problem: Input) -> float:
+    """Return the product of the numbers of an input, which its memory and time often follow."""
     return math.prod(abs(v) for v in problem.values() if isinstance(v, (int, float)) and v)
 
 

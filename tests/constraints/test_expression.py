@@ -137,11 +137,9 @@ def test_what_cannot_be_computed_says_why(text: str, printed: str) -> None:
 
 
 def test_why_false_tells_the_values_in_the_order_of_the_text() -> None:
-    expression = Expression("B * A <= 4 or on == false or flag > 1")
-    printed = expression.why_false(VALUES)
-    assert printed == (
-        "`B * A <= 4 or on == false or flag > 1` is false with B=5, A=12, on=true, flag=absent"
-    )
+    text = "B * A <= 4 or on == false or flag > 1"
+    expression, values = Expression(text), "B=5, A=12, on=true, flag=absent"
+    assert expression.why_false(VALUES) == f"`{text}` is false with {values}"
     assert expression.why_false({**VALUES, "B": 0}) is None
     assert Expression("1 > 2").why_false({}) == "`1 > 2` is false"
 

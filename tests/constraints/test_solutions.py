@@ -37,11 +37,9 @@ def solve(domains: Domains, texts: Sequence[str], **given: Value) -> Solutions:
 
 def at(solutions: Solutions, domains: Domains, indices: Sequence[int]) -> list[Config]:
     """The solutions with these indices."""
+    named = domains.items()
     rows = solutions.points(indices).tolist()
-    return [
-        Config({n: values[k] for (n, values), k in zip(domains.items(), row, strict=True)})
-        for row in rows
-    ]
+    return [Config({n: v[k] for (n, v), k in zip(named, row, strict=True)}) for row in rows]
 
 
 def listed(solutions: Solutions, domains: Domains) -> list[Config]:
@@ -69,10 +67,8 @@ def check_against_brute_force(
         assert (found is None) == (not expected)
         if found is not None:
             assert found in legal.tolist()
-            costs = [
-                sum(away[name][k] for name, k in zip(domains, row, strict=True))
-                for row in [found, *legal]
-            ]
+            table = np.array([found, *legal]).T
+            costs = sum(away[name][places] for name, places in zip(domains, table, strict=True))
             assert costs[0] == pytest.approx(min(costs))
 
 
@@ -89,9 +85,8 @@ TERMS = st.recursive(
     ),
     max_leaves=6,
 )
-RELATIONS = st.builds(
-    "({} {} {})".format, TERMS, st.sampled_from(["<=", "<", ">=", ">", "==", "!="]), TERMS
-)
+SIGNS = st.sampled_from(["<=", "<", ">=", ">", "==", "!="])
+RELATIONS = st.builds("({} {} {})".format, TERMS, SIGNS, TERMS)
 CONDITIONS = st.recursive(
     st.one_of(
         RELATIONS,

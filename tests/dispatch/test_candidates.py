@@ -321,6 +321,11 @@ def test_a_single_input_needs_no_candidates(tmp_path: Path) -> None:
     assert tuned(tmp_path, Drifting(), alone).candidates == {}
 
 
+def test_where_everything_failed_there_is_no_single_configuration(tmp_path: Path) -> None:
+    results = tuned(tmp_path, FormulaMeasurer(lambda *_: math.inf), FREE)
+    assert Findings(results).advice == "No configuration worked on any input."
+
+
 def test_the_single_configuration_is_judged_in_the_finals_of_every_input(tmp_path: Path) -> None:
     """What suits all inputs best wins on no input of two."""
 

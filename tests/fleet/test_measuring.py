@@ -5,12 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +35,6 @@ from tests.helpers.planted import FAULTS, GIVEN, fault, space_of, until
 
 pytest.importorskip("distributed")
 
-from harness.fleet.cluster import WorkerLost
 
 ROOT = Path(__file__).parents[2]
 Garble = Callable[[Any], Any]
@@ -116,12 +113,6 @@ def test_the_environment_and_notices_are_the_workers(
         assert fitted_to(faults, local).parameters == fitted_to(faults, remote).parameters
         local.measure(space_of(faults, local), GIVEN, fault("none"), None)
         assert local.notices == remote.notices
-
-
-def test_several_configurations_run_interleaved_on_a_worker(faults: Spec, remote: Measurer) -> None:
-    space, configs = space_of(faults, remote), [fault("none"), fault("wrong_element")]
-    found = remote.measure_interleaved(space, GIVEN, configs, 3)
-    assert [each.outcome for each in found] == [Outcome.OK, Outcome.WRONG_RESULT]
 
 
 def _raise(error: Exception) -> Garble:
@@ -222,16 +213,14 @@ def test_a_worker_builds_runs_and_verifies_a_program_without_the_users_files(
         space: Space = ConstrainedSpace.of(spec, given, measurer.limits, measurer.compiler)
         measurer.recall(given, [])
         measurer.expect(space, [_mode("right"), _mode("broken")])
-        found = {
-            mode: measurer.measure(space, given, _mode(mode), None)
-            for mode in ("right", "wrong", "fails", "broken")
-        }
+        modes = "right", "wrong", "fails", "broken"
+        found = {mode: measurer.measure(space, given, _mode(mode), None) for mode in modes}
         outcomes = [each.outcome.value for each in found.values()]
         assert outcomes == ["ok", "wrong_result", "crashed", "build_failed"]
         assert "not sum3" in found["wrong"].message
         assert "no such mode" in found["broken"].message
-        modes = [_mode("right"), _mode("wrong")]
-        pair = measurer.measure_interleaved(space, Input({"n": 4}), modes, 2)
+        both = [_mode("right"), _mode("wrong")]
+        pair = measurer.measure_interleaved(space, Input({"n": 4}), both, 2)
         assert [each.outcome for each in pair] == [Outcome.OK, Outcome.WRONG_RESULT]
         assert measurer.environment.fingerprint == here
         assert fitted_to(spec, measurer) == fitted
@@ -275,33 +264,6 @@ def test_a_machine_without_a_device_offers_programs(monkeypatch: pytest.MonkeyPa
 
 
 # -------------------------------------------------------------------------- processes that fail
-
-
-@pytest.mark.slow
-def test_a_worker_that_is_frozen_is_lost_and_used_again_when_it_goes_on(
-    faults: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("harness.fleet.cluster._SILENT_S", 5.0)
-    with (
-        local_workers(0) as local,
-        worker_process(local.scheduler_address, "0:0", tmp_path) as worker,
-        _fleet(faults, local.scheduler_address) as fleet,
-        ThreadPoolExecutor(1) as threads,
-    ):
-        (measurer,) = fleet.measurers.values()
-        space = space_of(faults, measurer)
-        assert measurer.measure(space, GIVEN, fault("none"), None).timing
-        worker.send_signal(signal.SIGSTOP)
-        waiting = threads.submit(measurer.measure, space, GIVEN, fault("none", 16), None)
-        assert isinstance(waiting.exception(60), WorkerLost)
-        assert fleet.joined() == {}
-        assert until(lambda: not fleet._used), "it has noticed as well"
-        worker.send_signal(signal.SIGCONT)
-        found: dict[str, Measurer] = {}
-        assert until(lambda: bool(found.update(fleet.joined()) or found))
-        (again,) = found.values()
-        assert again.measure(space, GIVEN, fault("none", 16), None).timing
-        fleet.close()
 
 
 @pytest.mark.slow

@@ -206,13 +206,6 @@ def test_hot_kernel_does_not_wait_again_in_each_round_beside_a_cool_one() -> Non
         assert sample(hot, work, 500) == [True]
 
 
-def test_nothing_is_observed_where_no_clock_is_known() -> None:
-    work = Work(None)
-    clocks = SampleClocks(work.watch)
-    assert sample(clocks, work, None, None) == [True, True]
-    assert clocks.observed() == {}
-
-
 # ------------------------------------------------------------------------- measurements
 
 
@@ -397,12 +390,6 @@ def test_short_kernel_is_measured_as_means_of_many_runs_each() -> None:
     assert found.timing.clock_error_s == pytest.approx(TICK_S / 80, rel=0.1)
     assert found.observed[CLOCK_ERROR] == found.timing.clock_error_s
     assert found.timing.clock_error_s <= 0.0055 * found.time_s
-
-
-def test_long_kernel_says_nothing_of_its_clock() -> None:
-    found = trial.measure(runner(1.0))
-    assert found.timing.clock_error_s == 0
-    assert found.observed == {}
 
 
 def test_configurations_in_one_round_have_samples_of_their_own_sizes() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from harness.compare.matching import match
 from harness.compare.reading import KernelResults
-from harness.core.errors import LaunchFailed, SpecError, UsageError
+from harness.core.errors import LaunchFailed, UsageError
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import COLD, WARM, Environment
 from harness.measure.choose import open_measurer, with_cache
@@ -21,7 +21,7 @@ from harness.measure.cuda.nvcc import Nvcc
 from harness.measure.opencl import device as opencl_device
 from harness.measure.opencl.device import OpenClDevice, last_cache_bytes
 from harness.measure.opencl.driver import DeviceName, OpenClCompiler, usable_devices
-from harness.space_file import Spec, load_spec
+from harness.space_file import Spec
 from tests.helpers.fake_kernels import write_fake
 from tests.helpers.fakes import FAKE_SPACE
 from tests.helpers.listed_devices import AMD, CPU, backend_of
@@ -50,19 +50,6 @@ def test_gpus_are_cold_and_cpus_warm(
     tmp_path: Path, measure: str, device: DeviceName | None, cache: str
 ) -> None:
     assert with_cache(spec_of(tmp_path, measure), backend_of(device)).cache == cache
-
-
-def test_another_word_for_the_cache_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=r"fake\.yaml:7: measure\.cache: must be cold or warm"):
-        spec_of(tmp_path, "{cache: hot}")
-
-
-def test_the_cache_of_a_program_is_refused() -> None:
-    text = Path("spaces/blur_gcc.yaml").read_text()
-    path = Path("spaces/blur_gcc.yaml")
-    assert "measure:" in text
-    with pytest.raises(UsageError, match="cache"):
-        load_spec(path).with_measure({"cache": COLD})
 
 
 @pytest.fixture

@@ -88,11 +88,8 @@ def test_options_and_included_files_are_in_the_identity_not_the_deadline(folder:
         return spec.program_sha256, program(spec, "cuda").key("nvcc")
 
     first = identity()
-    assert identity(timeout_s="timeout_s") == first
-    assert (
-        loaded(folder, SETTINGS.replace("build_timeout_s: 5", "build_timeout_s: 50")).program_sha256
-        == (first[0])
-    )
+
+    assert identity(**{"build_timeout_s: 5": "build_timeout_s: 50"})[0] == first[0]
     changed = [identity(FACTOR="FACTORS"), identity(**{"c++20": "c++17"})]
     (folder / "lib/deeper.h").write_text("__device__ int deeper(int x) { return x; }\n")
     changed.append(identity())

@@ -67,9 +67,8 @@ def test_launch_beyond_the_device_says_which_figure(group, grid, reason):
 
 def test_cooperative_launch_needs_a_device_that_has_them():
     launch = Launch("f", (16,), (1,), (), cooperative=True)
-    assert why_unlaunchable(launch, LIMITS) == (
-        "f is launched cooperatively, which the device cannot do"
-    )
+    cannot = "f is launched cooperatively, which the device cannot do"
+    assert why_unlaunchable(launch, LIMITS) == cannot
     assert why_unlaunchable(launch, replace(LIMITS, is_cooperative=True)) is None
 
 

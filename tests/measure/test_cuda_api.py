@@ -19,22 +19,14 @@ from harness.measure.cuda.bindings import BindingsDriver, CudaDriver, LaunchShap
 from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.gpus import PACKAGE, PYCUDA, list_gpus, load_driver
 from harness.measure.cuda.nvcc import Nvcc, find_nvcc
-from harness.measure.cuda.stream import LEAST_NS, PTX, WAIT_FOR_HOST, CudaKernels, clock_of
-from harness.measure.kernels.data import KernelData, KernelJob
-from harness.measure.kernels.runner import measure_interleaved, measure_kernel
-from harness.stats.timing import Sampling
+from harness.measure.cuda.stream import PTX, WAIT_FOR_HOST, CudaKernels, clock_of
+from harness.measure.kernels.data import KernelData
 from tests.helpers.compilers import CUDA_TWICE
-from tests.helpers.fake_kernels import fake_job
 from tests.helpers.stub_driver import StubDriver, build_stub, needs_pycuda, wanted_calls
 
 pytestmark = pytest.mark.gpu
 
 NOTHING = 'extern "C" __global__ void nothing(float *z) { z[threadIdx.x] = 1.0f; }'
-
-
-@pytest.fixture(scope="module")
-def cubin(nvidia: None) -> bytes:
-    return Nvcc(list_gpus()[0].arch).compile(Program(NOTHING, (), ())).data
 
 
 @pytest.fixture
@@ -45,7 +37,8 @@ def driver(nvidia: None, package: str) -> CudaDriver:
     return driver
 
 
-def test_function_keeps_its_module(stub: StubDriver, driver: CudaDriver, cubin: bytes) -> None:
+def test_function_keeps_its_module(stub: StubDriver, driver: CudaDriver) -> None:
+    cubin = Nvcc(list_gpus()[0].arch).compile(Program(NOTHING, (), ())).data
     function = driver.function(driver.load(cubin), "nothing")
     gc.collect()
     stub.calls()
@@ -246,40 +239,3 @@ def test_launches_begin_out_of_step(
     times_s = [device.launch(module, (TWICE,)) for _ in range(100)]
     # Four standard errors of a mean of 1.46 ticks.
     assert np.mean(times_s) == pytest.approx(KERNEL_NS * 1e-9, abs=0.21e-6)
-
-
-def test_reading_the_clock_is_in_no_time(device: CudaDevice, binary: Binary) -> None:
-    module = device.load(binary)
-    device.launch(module, (TWICE,))
-    assert device.launch(module, (TWICE,)) == pytest.approx(KERNEL_NS * 1e-9)
-    assert KERNEL_NS < LEAST_NS
-    assert device.launch(module, (TWICE, TWICE)) == pytest.approx(2 * KERNEL_NS * 1e-9)
-
-
-# ------------------------------------------------------------------------- measurements
-
-
-def job(binary: Binary, **sampling: float) -> KernelJob:
-    three = Sampling(repeats=3, min_repeats=3, precision=0.0, **sampling)
-    return fake_job(binary=binary, launches=(TWICE,), sampling=three)
-
-
-def test_gpu_that_raises_its_clock_is_warmed_up_in_rounds_too(
-    stub: StubDriver, device: CudaDevice, binary: Binary, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rising = ",".join(str(mhz) for mhz in range(400, 1980, 100))
-    monkeypatch.setenv("CUDA_STUB_SM_MHZ", f"{rising},1980")
-    found = measure_interleaved(device, [DATA], [job(binary, warmup_time_s=0.03)] * 2, rounds=2)
-    for each in found:
-        assert min(each.timing.samples_s) > 0
-        assert max(each.timing.samples_s) < 1.1 * KERNEL_NS * 1e-9
-        assert "throttled_samples" not in each.observed
-    assert len([call for call in stub.calls() if "cuLaunchKernel twice" in call]) > 8
-
-
-def test_locked_clock(device: CudaDevice, binary: Binary, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUDA_STUB_SM_MHZ", "990")
-    first, second = (measure_kernel(device, DATA, job(binary)) for _ in range(2))
-    assert first.observed["throttled_samples"] == 5
-    assert "throttled_samples" not in second.observed
-    assert second.observed["sm_clock_mhz"] == pytest.approx(990, rel=0.001)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 from pathlib import Path
 
 import pytest
 
 from harness.commands import tune
 from harness.core.errors import BackendUnavailable
-from harness.core.records import DEVICE_UUID, OTHER_PROCESSES, Config, Input, Measurement, Outcome
+from harness.core.records import DEVICE_UUID, OTHER_PROCESSES, Config, Input, Outcome
 from harness.measure.choose import open_measurer
 from harness.measure.devices import choose, choose_one
 from harness.measure.kernels.device_process import DeviceWorker
@@ -26,9 +25,7 @@ from tests.helpers.stub_nvml import Script
 pytestmark = pytest.mark.gpu
 
 MVMUL = Path(__file__).parents[2] / "spaces/mvmul.yaml"
-SMALL = Input({"m": 24, "n": 2000})
 QUICK = ("--inputs", "m * n == 48000", "--no-cross", "--no-reduce", "--repeats", "3")
-DEFAULT = Config({"THRD": 256, "LU": 1, "X_CACHE": 1})
 
 
 @pytest.mark.slow
@@ -60,34 +57,6 @@ def test_two_gpus_share(stub: StubDriver, tmp_path: Path, monkeypatch: pytest.Mo
     uuids = {run.notes["facts"][DEVICE_UUID].split("-")[1] for run in results.runs}
     assert uuids == {"abababab", "cdcdcdcd"}
     assert {row.measurement.outcome for row in results.rows} == {Outcome.OK}
-
-
-def measured(failing: str, once: Path, monkeypatch: pytest.MonkeyPatch) -> list[Measurement]:
-    """Measure the default three times; somewhere, the stand-in fails once."""
-    monkeypatch.setenv("CUDA_STUB_FAIL", failing)
-    monkeypatch.setenv("CUDA_STUB_ONCE", str(once))
-    spec = load_spec(MVMUL).with_measure({"timeout_s": 3, "repeats": 3})
-    with contextlib.closing(KernelMeasurer(spec, choose("cuda"))) as measurer:
-        space = ConstrainedSpace.of(spec, SMALL, measurer.limits, "nvcc")
-        return [measurer.measure(space, SMALL, DEFAULT, None) for _ in range(3)]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("failing", "outcome", "message"),
-    [
-        ("kernel@3:700", Outcome.LAUNCH_FAILED, "running mvmul: .* illegal memory access"),
-        ("kernel@3:hang", Outcome.TIMEOUT, "3 s"),
-    ],
-)
-def test_kernel_that_fails_costs_one_measurement_and_one_process(
-    failing: str, outcome: Outcome, message: str, stub: StubDriver,
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    failed, *following = measured(failing, tmp_path / "once", monkeypatch)
-    assert failed.outcome is outcome, failed.message
-    assert re.search(message, failed.message)
-    assert [each.outcome for each in following] == [Outcome.OK] * 2
 
 
 TWICE = """\

@@ -13,7 +13,6 @@ from harness.core.program import Launch
 from harness.core.records import Build, Config, Measurement, Outcome, Timing
 from harness.measure.measurer import EqualCode
 from harness.space_file import load_spec
-from tests.helpers.compilers import needs_nvcc
 from tests.helpers.fake_kernels import FIVE, FOUR, OpenFake, write_fake
 from tests.helpers.fakes import FAKE_HOST, FAKE_SPACE, read_journal
 from tests.helpers.replays import opened
@@ -131,14 +130,6 @@ def test_equal_code_is_launched_once_an_input(fake: OpenFake, tmp_path: Path) ->
     assert launches(tmp_path) > launched
 
 
-def test_wrong_result_is_shared(fake: OpenFake, tmp_path: Path) -> None:
-    local, space = fake(write_fake(tmp_path, host=FAKE_HOST.replace("2 *", "3 *")))
-    found = [local.measure(space, FOUR, v(value), None) for value in (1, 2)]
-    assert [m.outcome for m in found] == [Outcome.WRONG_RESULT] * 2
-    assert [m.shared_with for m in found] == [None, v(1).digest]
-    assert found[0].worst_element == found[1].worst_element
-
-
 def test_finalists_are_measured_each_for_itself(fake: OpenFake) -> None:
     local, space = fake()
     local.measure(space, FOUR, v(1), None)
@@ -200,32 +191,3 @@ def test_equal_code_is_known_after_the_run_was_cut(fake: OpenFake, tmp_path: Pat
         "ON origin.digest = shared_with AND origin.parameters = '{\"V\": 1}'"
     )
     assert query(tmp_path / "results.db", shared) == [(14,)]
-
-
-# ------------------------------------------------------------------------------ real code
-
-CUDA = """\
-#if V < 0
-#error negative
-#endif
-extern "C" __global__ void twice(const float *x, float *y) {
-    y[threadIdx.x] = 2.0f * x[threadIdx.x] / (x[threadIdx.x] + 1.0f);
-}
-"""
-CUDA_SPACE = FAKE_SPACE.replace(
-    "launch:",
-    "flags: {nvcc: {extra-device-vectorization: boolean, use_fast_math: boolean}}\nlaunch:",
-).replace("source: twice.cl", "source: {cuda: twice.cl}")
-
-
-@needs_nvcc
-def test_dead_flag_and_unused_macro_share_code_of_nvcc(fake: OpenFake, tmp_path: Path) -> None:
-    spec = write_fake(tmp_path, CUDA, CUDA_SPACE)
-    local, space = fake(spec, language="cuda", compiler="nvcc", arch="sm_90", hashes=False)
-    dead, fast = "extra-device-vectorization", "use_fast_math"
-    changes = ({}, {"V": 2, dead: True}, {fast: True})
-    configs = [Config({**space.default, **change}) for change in changes]
-    found = [local.measure(space, FOUR, config, None) for config in configs]
-    assert [m.outcome for m in found] == [Outcome.OK] * 3, found[0].message
-    assert [m.shared_with for m in found] == [None, space.default.digest, None]
-    assert len({m.build.key for m in found if m.build}) == 3  # each was compiled

@@ -122,10 +122,8 @@ def test_list_of_devices_has_gpus_first(monkeypatch: pytest.MonkeyPatch) -> None
 
 T4 = CudaGpu(2, "Tesla T4", "GPU-cd", "0001:AF:00.0", "sm_75", 16 << 30)
 NVIDIA = DeviceName("NVIDIA CUDA", 0, "NVIDIA H100", is_gpu=True, units=132)
-PARTS = [
-    DeviceName("Portable Computing Language", number, "pthread-cpu", False, 1, 1)
-    for number in range(2)
-]
+POCL = "Portable Computing Language"
+PARTS = [DeviceName(POCL, number, "pthread-cpu", False, 1, 1) for number in range(2)]
 
 
 @pytest.fixture

@@ -552,6 +552,5 @@ def test_nvcc_gets_the_copy_and_messages_name_the_file(loaded, tmp_path: Path) -
     executable = fake_nvcc(tmp_path, says)
     with pytest.raises(BuildFailed) as failed:
         Nvcc("sm_90", executable).compile(program)
-    assert str(failed.value) == (
-        "nvcc ended with status 1\ninvalid compiler controls file fast.acf@115dc3606fbf: fast"
-    )
+    said = "nvcc ended with status 1\ninvalid compiler controls file fast.acf@115dc3606fbf: fast"
+    assert str(failed.value) == said

@@ -136,6 +136,7 @@ def test_host_module_that_fails_ends_its_input_and_nothing_else(
     assert found.outcome is Outcome.OK
 
 
+@pytest.mark.slow
 def test_interleaved_crash_is_the_failure_of_one(faults: Spec, local: KernelMeasurer) -> None:
     names = ("none", "trap", "build_error", "wrong_element", "read_spare")
     configs = [fault(name) for name in names]

@@ -396,18 +396,6 @@ def test_kernel_that_copies_an_earlier_result_is_wrong_on_new_data(search: Searc
     assert found.message.startswith("it is 1e+03 times as fast as the default, but on new data: ")
 
 
-def test_kernel_that_knows_the_data_of_the_search_is_wrong_on_new_data(search: Search) -> None:
-    known: list[Array] = []
-
-    def knows(x: Array, y: Array) -> float:
-        known.append(y.copy())
-        y[...] = known[0]
-        return 0.001
-
-    found, _ = search(knows)
-    assert found.outcome is Outcome.WRONG_RESULT
-
-
 def test_kernel_that_recognises_data_has_the_time_of_its_first_runs(search: Search) -> None:
     seen: set[float] = set()
 

@@ -14,8 +14,7 @@ from harness.core.records import Outcome
 from harness.measure.kernels.device_process import DeviceWorker
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.measurer import Measurer
-from harness.measure.programs.measurer import ProgramMeasurer
-from harness.space_file import Spec, load_spec
+from harness.space_file import Spec
 from tests.helpers.fake_kernels import FOUR, DeviceBackend, fake_job, write_fake
 from tests.helpers.fakes import FAKE_HOST, FakeBackend, FakeDevice
 from tests.helpers.planted import space_of
@@ -40,17 +39,6 @@ def reference(arguments):
     return {"y": 2 * arguments["x"]}
 """
 
-PROGRAM = """
-name: say
-program:
-  run: [echo, SAY, "{A}", "{n}"]
-  time: wall
-parameters:
-  A: {values: [1, 2], default: 1}
-inputs: {features: [n], values: [{n: 1}]}
-verify: {against: {host: check.py}}
-measure: {warmup: 1, repeats: 2}
-"""
 
 JOB = fake_job()
 
@@ -113,24 +101,3 @@ def measure_in_turns(measurers: Sequence[Measurer], specs: Sequence[Spec]) -> No
         space = space_of(spec, measurer, problem)
         (found,) = measurer.measure_interleaved(space, problem, [space.default], 2, (1,))
         assert found.outcome is Outcome.OK, found.message
-
-
-def test_programs_beside_others_share_a_process_and_find_their_own_helpers(tmp_path: Path) -> None:
-    check = (
-        "import os, sys\nsys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))\n"
-        "from words_of_this_check import WORD\n"
-        f"def check(run):{NOTED}\n"
-        "    return None if WORD in run.stdout else f'{WORD} is not there'\n"
-    )
-    specs = []
-    for name in ("old", "new"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "check.py").write_text(check)
-        (tmp_path / name / "words_of_this_check.py").write_text(f"WORD = {name!r}\n")
-        (tmp_path / name / "space.yaml").write_text(PROGRAM.replace("SAY", name))
-        specs.append(load_spec(tmp_path / name / "space.yaml"))
-    with contextlib.closing(ProgramMeasurer(specs[0])) as first:
-        with contextlib.closing(ProgramMeasurer(specs[1], first)) as second:
-            measure_in_turns((first, second), specs)
-        measure_in_turns((first,), specs[:1])
-    assert len({*(tmp_path / PIDS).read_text().split()}) == 1, "nor did the second end it"

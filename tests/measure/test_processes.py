@@ -199,9 +199,8 @@ with temporary_folder() as folder:
 def abandoned(tmp_path: Path) -> Path:
     """Kill a process with a folder of its own; return the folder."""
     environment = os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
-    with subprocess.Popen(
-        [sys.executable, "-c", OWNER], stdout=subprocess.PIPE, text=True, env=environment
-    ) as owner:
+    command = [sys.executable, "-c", OWNER]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as owner:
         folder = Path(owner.stdout.readline().strip())
         owner.kill()
     return folder

@@ -76,13 +76,6 @@ def measure_in(measurer: ProgramMeasurer, space: Space) -> Measure:
     return lambda who: measurer.measure(space, GIVEN, Config({"WHO": who}), None)
 
 
-@pytest.fixture
-def measure(open_zoo: Open) -> Iterator[Measure]:
-    """Measures one program of the zoo, whose home folder the space names."""
-    with open_zoo(SPACE) as opened:
-        yield measure_in(*opened)
-
-
 REFUSED = {
     "ends_early": "`took`, expected `1`",
     "outlived": "1 of its processes still ran when it ended, and harness killed them",
@@ -116,8 +109,9 @@ def test_every_program_of_the_zoo_is_tried() -> None:
 
 
 @pytest.mark.parametrize("who", REFUSED)
-def test_cheat_is_refused_with_its_reason(measure: Measure, who: str) -> None:
-    found = measure(who)
+def test_cheat_is_refused_with_its_reason(open_zoo: Open, who: str) -> None:
+    with open_zoo(SPACE) as opened:
+        found = measure_in(*opened)(who)
     is_wrong = who != "two_times"
     assert found.outcome is (Outcome.WRONG_RESULT if is_wrong else Outcome.LAUNCH_FAILED)
     assert REFUSED[who] in found.message

@@ -46,12 +46,6 @@ def test_inputs_and_defaults_are_the_published(name: str) -> None:
     assert {p.name: p.default for p in spec.parameters} == defaults
 
 
-@pytest.mark.parametrize("name", ["transpose", "transpose_coalesced"])
-def test_four_inputs_of_a_transpose_have_more_than_4_million_elements(name: str) -> None:
-    sizes = [problem["width"] * problem["height"] for problem in of_gadapt(name).inputs]
-    assert sum(size > 2**22 for size in sizes) == sum(size > 4_000_000 for size in sizes) == 4
-
-
 @pytest.mark.slow
 def test_configurations_of_mvmul_and_reduction_verify(opencl: Backend) -> None:
     mvmul, small = of_gadapt("mvmul").with_measure(SHORT), Input({"m": 19, "n": 516})

@@ -139,16 +139,14 @@ def test_a_constraint_that_no_parameter_decides_empties_the_space_or_does_nothin
 def test_what_cannot_be_computed_is_not_legal_and_says_with_which_values() -> None:
     checked = space({"F": (None, 1, 2), "A": (1, 2)}, "F * A < 4")
     assert checked.count == len(brute_force(checked)) == 3
-    assert "with F=absent, A=1: an absent flag can be compared" in str(
-        checked.why_illegal({"F": None, "A": 1})
-    )
+    printed = checked.why_illegal({"F": None, "A": 1}) or ""
+    assert "with F=absent, A=1: an absent flag can be compared" in printed
 
 
 # ------------------------------------------------------------------------------- drawing
 
 
-@pytest.mark.parametrize("excluded", [10, 55])
-@pytest.mark.parametrize("count", [2, 20])
+@pytest.mark.parametrize(("excluded", "count"), [(10, 2), (55, 20)])
 def test_samples_are_uniform_among_what_is_not_excluded(excluded: int, count: int) -> None:
     checked, rng = small(), random.Random(count)
     legal = list(checked)
@@ -225,9 +223,8 @@ def test_a_broken_constraint_is_told_with_its_values() -> None:
 
 def test_what_is_no_point_is_told_by_its_parameter() -> None:
     checked = space({"A": (1, 2), "B": ("x", "y")})
-    assert checked.why_illegal({"A": 1, "B": "x", "Z": 1}) == (
-        "`Z` is not a parameter; there are A, B"
-    )
+    unknown = "`Z` is not a parameter; there are A, B"
+    assert checked.why_illegal({"A": 1, "B": "x", "Z": 1}) == unknown
     assert checked.why_illegal({"A": 1}) == "it has no value for B"
     assert checked.why_illegal({"A": 3, "B": "x"}) == "A=3 is not one of its values"
 
@@ -280,19 +277,10 @@ def on_device(spec: Spec, limits: DeviceLimits | None, compiler: str | None = No
     return ConstrainedSpace.of(spec, spec.inputs[0], limits, compiler)
 
 
-def test_the_default_is_every_parameter_at_its_default(tmp_path: Path) -> None:
-    spec = make_spec(tmp_path, FLAGGED)
-    assert on_device(spec, None).default == Config({"BLOCK": 64, "TILE": 1})
-    with_flag = {"BLOCK": 64, "TILE": 1, "maxrregcount": None}
-    assert on_device(spec, None, "nvcc").default == Config(with_flag)
-
-
 def test_flags_of_other_compilers_stay_absent(tmp_path: Path) -> None:
     spec = make_spec(tmp_path, FLAGGED)
-    names = {
-        compiler: [p.name for p in on_device(spec, None, compiler).parameters]
-        for compiler in (None, "nvcc", "opencl")
-    }
+    spaces = {compiler: on_device(spec, None, compiler) for compiler in (None, "nvcc", "opencl")}
+    names = {compiler: [p.name for p in each.parameters] for compiler, each in spaces.items()}
     assert names[None] == ["BLOCK", "TILE"]
     assert names["nvcc"] == ["BLOCK", "TILE", "maxrregcount"]
     assert names["opencl"][:2] == ["BLOCK", "TILE"]
@@ -333,22 +321,13 @@ def test_a_launch_must_fit_the_device_whether_the_space_says_so_or_not(tmp_path:
     assert {c["BLOCK"] * c["TILE"] for c in wide} == {128, 192, 256, 384, 512}  # type: ignore[operator]
 
 
-@pytest.mark.parametrize(
-    ("group", "grid", "printed"),
-    [
-        (("X", "Y + 1"), "1", "`X * (Y + 1) <= 256` is false with X=64, Y=8; launch.group has at "
-         "most 256 work-items in all (max_group_size of the device): change X, Y, or"),
-        (("X",), "n // X", "`(n // X) >= 1` is false with n=32, X=64; launch.grid begins at 1: "
-         "change X, or"),
-    ],
-)  # fmt: skip
-def test_launch_that_is_too_large_or_of_no_group_is_illegal(
-    group: tuple[str, ...], grid: str, printed: str
-) -> None:
-    parameters = [parameter("X", (16, 64)), parameter("Y", (1, 8))]
-    plan = LaunchPlan(group=group, grid=[grid, "1", "1"][: len(group)])
-    checked = ConstrainedSpace(parameters, (), {"n": 32}, DEVICE, plan)
-    assert checked.why_illegal({"X": 64, "Y": 8}) == f"{printed} the expression"
+def test_launch_of_no_group_is_illegal_on_a_device() -> None:
+    plan = LaunchPlan(group=["X"], grid=["n // X"])
+    checked = ConstrainedSpace([parameter("X", (16, 64))], (), {"n": 32}, DEVICE, plan)
+    assert checked.why_illegal({"X": 64}) == (
+        "`(n // X) >= 1` is false with n=32, X=64; launch.grid begins at 1: change X, or the "
+        "expression"
+    )
 
 
 def test_a_launch_has_the_sizes_of_its_expressions(tmp_path: Path) -> None:
@@ -366,9 +345,8 @@ def test_a_launch_size_that_is_no_whole_number_is_refused(size: str, found: str)
     checked = ConstrainedSpace([parameter("X", (2, 4))], (), {"n": 5, "m": "a"}, None, plan)
     with pytest.raises(ExpressionError) as raised:
         checked.launch(Config({"X": 2}), "kernel", ())
-    assert str(raised.value) == (
-        f"the launch size `{size}` must be a whole number from 1, but is {found}"
-    )
+    text = f"the launch size `{size}` must be a whole number from 1, but is {found}"
+    assert str(raised.value) == text
 
 
 def test_shared_memory_lies_within_that_of_a_group_that_asks_for_it() -> None:
@@ -517,9 +495,7 @@ def test_of_many_values_the_near_ones_and_some_spread_over_all_are_neighbours(he
     changed = found[found[:, 0] != here]
     assert changed[:, 0].tolist() == near(here, 1000).tolist()
     same = found[found[:, 0] == here]
-    assert same[:, 1].tolist() == [
-        place for place in range(64) if place != 3 and here + place < 1040
-    ]
+    assert same[:, 1].tolist() == [n for n in range(64) if n != 3 and here + n < 1040]
 
 
 def test_ranges_of_more_values_than_32_bits_count_are_places_of_64_bits() -> None:
@@ -540,9 +516,8 @@ def listed_space(places: set[tuple[int, ...]], extents: Sequence[int]) -> Listed
     table = RecordedTable(np.array(sorted(places), np.int32), [Outcome.OK] * len(places), (), {})
     parameters = tuple(parameter(f"P{k}", range(extent)) for k, extent in enumerate(extents))
     recording = Input({"recording": "some"})
-    recorded = Recording(
-        Path("some.csv"), "some", "", "csv", "", "", parameters, ("recording",), {recording: table}
-    )
+    names, tables = ("recording",), {recording: table}
+    recorded = Recording(Path("a.csv"), "a", "", "csv", "", "", parameters, names, tables)
     return ListedSpace(recorded, recording)
 
 

@@ -525,18 +525,10 @@ def test_pages_teach_every_key_and_word(key: str, pages: Sequence[Path]) -> None
     assert re.search(rf"`[^`]*\b{key}\b[^`]*`", text)
 
 
-def test_words_describe_an_input_and_one_cuda_source_is_no_opencl(tmp_path: Path) -> None:
-    (tmp_path / "k.cu").write_text('extern "C" __global__ void k(float *x) { x[0] = B; }')
-    (tmp_path / "k.py").write_text(
-        "def arguments(features, rng): ...\ndef reference(arguments): ...\n"
-    )
-    path = tmp_path / "k.yaml"
-    path.write_text(
-        "name: k\nkernel: {function: k, source: k.cu, host: k.py}\n"
-        "parameters:\n  B: {values: [32, 64], role: launch, default: 64}\n"
-        "constraints: [\"B >= 64 or matrix == 'a-b'\"]\nlaunch: {group: [B], grid: [1]}\n"
-        "inputs: {features: [matrix], values: [{matrix: bcsstk17}, {matrix: a-b}]}\n"
-    )
-    spec = load_spec(path)
+def test_words_describe_an_input_and_one_cuda_source_is_no_opencl(folder: Path) -> None:
+    (folder / "scale.cu").write_text("__global__ void scale(float *x) { x[0] = BLOCK * UNROLL; }")
+    text = WHOLE.replace("scale.cl", "scale.cu").replace("[n]", "[n, matrix]")
+    text = text.replace("{n: 1024}, {n: 4096}", "{n: 1, matrix: bcsstk17}, {n: 1, matrix: a-b}")
+    spec = load(folder, f"{text}constraints: [\"BLOCK < 64 or matrix != 'c-d'\"]\n")
     assert [problem["matrix"] for problem in spec.inputs] == ["bcsstk17", "a-b"]
     assert list(spec.sources) == ["cuda"]

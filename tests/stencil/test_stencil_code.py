@@ -112,9 +112,7 @@ void sums(__global const float *restrict x, __global float *restrict result) {
 
 def test_cuda_differs_only_in_its_keywords() -> None:
     text = emit(lower("sums", tiled(16), NdRange((16, 1, 1), (4, 1, 1))), CUDA)
-    assert (
-        'extern "C" __global__ void __launch_bounds__(LOCAL_X * LOCAL_Y * LOCAL_Z)\nsums(' in text
-    )
+    assert 'extern "C" __global__ void __launch_bounds__(LOCAL_X * LOCAL_Y * LOCAL_Z)\n' in text
     assert "__shared__ float tile[18];" in text
     assert "const int group_x = blockIdx.x;" in text
     assert text.count("__syncthreads();") == 1  # a group has one tile, and no next one to wait for

@@ -6,7 +6,6 @@ What is found is a record, which is printed (`describe`), or described as a docu
 from __future__ import annotations
 
 import itertools
-import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -35,7 +34,7 @@ from harness.commands.check.targets import (
 from harness.core.errors import BackendUnavailable, HostModuleError, LaunchFailed, UsageError
 from harness.core.machine import usable_cores
 from harness.core.program import Launch, Program, Read
-from harness.core.records import Build, Config, Value
+from harness.core.records import Build, Config
 from harness.display.formats import make_console
 from harness.display.progress import ProgressDisplay
 from harness.measure.builds.queue import BuildQueue
@@ -43,6 +42,7 @@ from harness.measure.kernels.data import KernelData, make_kernel_data
 from harness.measure.trial.host_module import TrackedConfig
 from harness.space_file import Spec
 from harness.space_file.command_line import NoLauncher, command_line
+from harness.space_file.input_ranges import size_of_input
 
 if TYPE_CHECKING:
     from harness.discover.source_arguments import SourceArguments
@@ -209,7 +209,7 @@ def _checked(
     is_built = not why_unbuilt and all(target.passes(is_strict=False) for target in checked)
     run = None
     if options.run or (tries_program and is_built):
-        inputs = spec.inputs if options.run else [min(spec.inputs, key=_size)]
+        inputs = spec.inputs if options.run else [min(spec.inputs, key=size_of_input)]
         backend, unseen = options.backend or "auto", options.unseen or 0
         run = run_default(spec, backend, options.device, inputs, unseen, options.seed)
     launcher, why_no_launcher = _launcher(spec)
@@ -291,7 +291,7 @@ def describe_host(spec: Spec, inspections: Sequence[KernelInspection]) -> str:
     # Here: it loads the parser.
     from harness.discover.source_arguments import SourceArguments
 
-    smallest = min(spec.inputs, key=_size)
+    smallest = min(spec.inputs, key=size_of_input)
     data = make_kernel_data(spec.host, smallest)
     by_language = [SourceArguments(spec, language) for language in spec.sources]
     launches = _launches(spec, data, by_language) if spec.launch is None else ""
@@ -325,10 +325,6 @@ def _launches(spec: Spec, data: KernelData, by_language: Sequence[SourceArgument
 
 def _shape(extents: tuple[int, ...]) -> str:
     return "x".join(map(str, extents))
-
-
-def _size(problem: Mapping[str, Value]) -> float:
-    return math.prod(float(v) for v in problem.values() if isinstance(v, (int, float)))
 
 
 # ---------------------------------------------------------------------------------- the targets
