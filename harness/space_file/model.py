@@ -6,7 +6,6 @@ files or expressions.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
@@ -23,9 +22,8 @@ from pydantic import (
 )
 
 from harness.constraints.expression import Expression
-from harness.core.errors import ExpressionError
 from harness.core.kernel_name import check_kernel_name
-from harness.core.records import Input, Statistic
+from harness.core.records import Statistic
 from harness.space_file.compiler import CompilersModel
 from harness.space_file.input_ranges import MOST_INPUTS, FeatureRange
 from harness.space_file.messages import StrictModel
@@ -43,6 +41,7 @@ from harness.space_file.tuned import (
     plain,
     read_by,
 )
+from harness.space_file.work import Work
 
 MAX_PARAMETERS = 500
 MAX_CONSTRAINTS = 1000
@@ -288,42 +287,6 @@ class KernelMeasure(Measure):
         description="what a timed run finds in the device's caches: `warm`, what the run before "
         "left there; `cold`, none of it; by default cold on a GPU and warm on a CPU",
     )
-
-
-class Work(StrictModel):
-    """What a run must move and calculate on an input, whatever the configuration: expressions over
-    features. harness shows what share of the device's peak a time is."""
-
-    bytes: Size | None = Field(
-        default=None, description="bytes that must be read from and written to memory"
-    )
-    flops: Size | None = Field(
-        default=None, description="float operations; a fused multiply-add is two"
-    )
-
-    @model_validator(mode="after")
-    def _one_at_least(self) -> Work:
-        if self.bytes is None and self.flops is None:
-            raise ValueError("needs `bytes: EXPRESSION`, `flops: EXPRESSION` or both")
-        return self
-
-    @property
-    def expressions(self) -> dict[str, Expression]:
-        """The expressions that are there, by what they count."""
-        return {kind: text for kind, text in self if text is not None}
-
-    def of(self, problem: Input) -> dict[str, float]:
-        """Return the amounts on an input, by what they count; raises ExpressionError."""
-        found = {}
-        for kind, expression in self.expressions.items():
-            amount = expression(problem)
-            if isinstance(amount, str) or not 0 < amount < math.inf:
-                raise ExpressionError(
-                    f"work.{kind}: `{expression.text}` is {amount} on ({problem}), expected a "
-                    "number above 0"
-                )
-            found[kind] = float(amount)
-        return found
 
 
 class Search(StrictModel):

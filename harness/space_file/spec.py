@@ -24,9 +24,10 @@ from harness.space_file.compiler import CompilersModel
 from harness.space_file.document import located
 from harness.space_file.flags import Notice, SelectedFlags
 from harness.space_file.input_ranges import FeatureRange
-from harness.space_file.model import LaunchPlan, Measure, Search, Verify, Work
+from harness.space_file.model import LaunchPlan, Measure, Search, Verify
 from harness.space_file.parameters import Parameter
 from harness.space_file.program import ProgramPlan
+from harness.space_file.work import Work
 
 _LISTED = 8  # words of a feature
 
