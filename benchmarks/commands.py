@@ -40,7 +40,7 @@ from harness.core.records import Environment
 from harness.display.progress import Display
 from harness.results import Store, writing
 from harness.search import SearchOptions, make_opentuner_tables
-from harness.tuning import Campaign, CampaignPlan, Stages
+from harness.tuning import Campaign, CampaignPlan
 
 ROOT = Path(__file__).parent.parent
 SPACE = ROOT / "spaces" / "mvmul.yaml"
@@ -130,7 +130,7 @@ def write(folder: Path, tests: int) -> None:
     spec = write_space(folder, INPUTS)
     environment = Environment("opencl", "a device", "a platform", "1.0", "a compiler")
     options = SearchOptions(("UniformRandom",), tests, 0, "", 1, counts_all=True)
-    plan = CampaignPlan(spec, options, Stages(cross=False, ablate=False, finalists=1))
+    plan = CampaignPlan(spec, options, cross=False, ablate=False, finalists=1)
     with writing(str(folder / "large.db")) as engine, Store(engine) as store:
         make_opentuner_tables(store)
         Campaign(plan, Device(FormulaTimes(), environment), store, Display()).run()

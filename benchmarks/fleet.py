@@ -53,7 +53,7 @@ from harness.results import Store, writing
 from harness.search import SearchOptions, make_opentuner_tables, resolve_techniques
 from harness.space import Space
 from harness.space_file import Spec
-from harness.tuning import Campaign, CampaignPlan, Stages
+from harness.tuning import Campaign, CampaignPlan
 from harness.tuning.devices import DevicePool
 
 BUILD_S, MEASURE_S = 1.0, 0.2
@@ -225,8 +225,8 @@ def rates(spec: Spec, database: str, address: str, devices: int) -> tuple[float,
         assert len(measurer.left) == devices, f"{len(measurer.left)} devices joined"
         with contextlib.closing(measurer), Store(engine) as store:
             make_opentuner_tables(store)
-            stages = Stages(cross=False, ablate=False, finalists=1)
-            Campaign(CampaignPlan(spec, options, stages), measurer, store, clock).run()
+            plan = CampaignPlan(spec, options, cross=False, ablate=False, finalists=1)
+            Campaign(plan, measurer, store, clock).run()
     (began_s, began_cpu_s), (ended_s, ended_cpu_s) = clock.tests_s[0], clock.tests_s[-1]
     tests = len(clock.tests_s) - 1
     assert tests >= devices * INPUTS * TESTS - 1, f"only {tests} tests"

@@ -40,7 +40,7 @@ from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
 from harness.stats import Estimate
 from harness.stats.timing import TimeRatio, time_ratio
-from harness.tuning.validation import CurvePoint, Goal, validate
+from harness.tuning.validation import CurvePoint, validate
 
 SPACES = Path(__file__).resolve().parents[1] / "spaces" / "starchart"
 QUICK = {"repeats": 5, "min_repeats": 3}
@@ -189,10 +189,10 @@ def _sampled(
     """Return the tree of 200 samples, the one that reaches the target, or else the last, and the
     number of reserved samples."""
     limit = min(args.samples, PUBLISHED_SAMPLES)
-    found = validate(sampler, counts, Goal(0.0, limit, args.seed))
+    found = validate(sampler, counts, 0.0, limit, args.seed)
     of_first = found.curve[-1]
     if min(point.error.median.high for point in found.curve) > args.target:
-        found = validate(sampler, counts, Goal(args.target, args.samples, args.seed))
+        found = validate(sampler, counts, args.target, args.samples, args.seed)
     reached = [point for point in found.curve if point.error.median.high <= args.target]
     return of_first, (reached or found.curve[-1:])[0], found.reserved
 

@@ -47,7 +47,6 @@ from harness.recordings.space import recording_spec
 from harness.results import Store, writing
 from harness.search import Progress, SearchOptions, make_opentuner_tables, resolve_techniques
 from harness.space_file import Spec
-from harness.space_file.spec import select_inputs
 from harness.stats import Estimate
 from harness.tuning import CampaignPlan
 from harness.tuning.searching import Searching
@@ -82,7 +81,7 @@ class DataSet:
         """
         read = recorded(self.source)
         spec = recording_spec(read)
-        chosen = spec if self.where is None else select_inputs(spec, self.where)
+        chosen = spec if self.where is None else spec.with_inputs_where(self.where)
         tables = {problem: read.tables[problem] for problem in chosen.inputs}
         works = {problem for problem, t in tables.items() if np.isfinite(t.times_s).any()}
         kept = [p for p, table in tables.items() if len(table.legal) > 1 and p in works]

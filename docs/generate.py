@@ -22,6 +22,7 @@ from harness.core.records import Outcome, StopReason
 from harness.dispatch import document as dispatcher
 from harness.results.schema import STAGES, VERSION, metadata
 from harness.space_file import program_model
+from harness.space_file.messages import StrictModel
 
 PAGES = Path(__file__).parent
 _BLOCK = re.compile(r"(<!-- generated: (\w+)(.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -55,12 +56,14 @@ def commands() -> Iterator[str]:
 
 def keys(name: str) -> Iterator[str]:
     """List the keys of a part of a space, each with its default in brackets."""
-    for key, field in _models()[name].model_fields.items():
+    model = _models()[name]
+    assert issubclass(model, StrictModel)
+    for key, field in model.model_fields.items():
         default = None if field.is_required() else field.get_default(call_default_factory=True)
         note = ", required" * field.is_required()
         if default not in (None, "", [], {}) and not isinstance(default, BaseModel):
             note = f" (`{json.dumps(getattr(default, 'value', default))}`)".replace('"', "")
-        yield f"- `{key}`{note}: {field.description}"
+        yield f"- `{key}`{note}: {model.purposes()[key]}"
 
 
 def tables() -> Iterator[str]:

@@ -1,8 +1,6 @@
 """python -m harness.analyse, as `harness analyse`."""
 
 if __name__ == "__main__":
-    import sys
-
     from harness.commands.run import run
 
-    sys.exit(run("analyse"))
+    raise SystemExit(run("analyse"))

@@ -5,7 +5,7 @@ import sys
 if __name__ == "__main__":
     from harness.commands.run import run
 
-    sys.exit(run("check"))
+    raise SystemExit(run("check"))
 else:
     # `harness.check` is a function for Python: `import harness.check` must not put a module there.
     from harness.commands.check import check

@@ -5,7 +5,7 @@ import sys
 if __name__ == "__main__":
     from harness.commands.run import run
 
-    sys.exit(run("tune"))
+    raise SystemExit(run("tune"))
 else:
     # `harness.tune` is a function for Python: `import harness.tune` must not put a module there.
     from harness.api.tuning import tune

@@ -19,9 +19,11 @@ import sqlalchemy
 from harness.measure.devices import Backend, choose
 from harness.measure.process.child import Child
 from harness.results import database as engines
+from harness.results.view import Results
 from tests.helpers.fake_kernels import OpenFake, measure_kernels_here, opening_fakes, write_fake
 from tests.helpers.fakes import SharedWorker
 from tests.helpers.postgres_server import ADVICE, Server, programs, running_server
+from tests.helpers.replays import SIZED, FormulaMeasurer, results_of, sized_s
 from tests.helpers.small_pocl import link_pocl
 from tests.helpers.stub_driver import _loaded_stub, nvidia, package, stub, stub_of_module
 from tests.helpers.stub_nvml import nvml
@@ -124,6 +126,12 @@ def _each_statement_compiled_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engines, "create_engine", sharing)
         yield
+
+
+@pytest.fixture(scope="session")
+def sized(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """Results of SIZED."""
+    return results_of(tmp_path_factory.mktemp("sized"), SIZED, FormulaMeasurer(sized_s))
 
 
 @pytest.fixture(scope="session")

@@ -67,7 +67,7 @@ class Cause:
         )
 
 
-def causes(results: Results) -> list[Cause]:
+def _causes(results: Results) -> list[Cause]:
     """Return the causes of failures in the search and in the measurements across inputs, or in a
     sample of them."""
     import pandas as pd  # here: it takes half a second to load
@@ -201,8 +201,9 @@ def _commonest(failed: MeasurementRows) -> str:
     return max(ordered, key=lambda group: sum(counts[code] for code in group.members)).headline
 
 
-def causes_lines(all_causes: Sequence[Cause]) -> Iterator[str]:
+def causes_lines(results: Results) -> Iterator[str]:
     """List the causes of failures, one per line."""
+    all_causes = _causes(results)
     if not all_causes:
         yield "No parameter value, and no pair of values, explains the failures."
         return

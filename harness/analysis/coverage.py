@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from harness.analysis.inputs import InputReport, hold_discoveries, report_input
 from harness.analysis.sampling import sampling_lines
-from harness.analysis.sensors import clock_lines, throttled_lines, unknown_energy_lines
+from harness.analysis.sensors import sensor_lines
 from harness.core.invocation import command_line
 from harness.core.records import Input
 from harness.core.text import counted, first_few
@@ -108,9 +108,7 @@ def reservations(results: Results) -> Iterator[str]:
     """Yield a sentence for each thing that was left out, or begun and not completed."""
     yield from record_lines(results)
     yield from sampling_lines(results)
-    yield from clock_lines(results)
-    yield from throttled_lines(results)
-    yield from unknown_energy_lines(results)
+    yield from sensor_lines(results)
     reasons, last = noted_reasons(results.commands), _last_runs(results)
     started = [problem for problem in results.measured if problem in last]
     stopped = [problem for problem in started if last[problem].state != "complete"]

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.analysis import SLOWDOWN
-from harness.analysis.sampling import measurement_numbers, sampled
-from harness.core.arrays import Array
+from harness.analysis.sampling import sampled
+from harness.core.arrays import Array, Indices
 from harness.core.errors import UsageError
 from harness.core.kept import Kept, content_key
 from harness.core.observations import HOW_TIMED
@@ -80,6 +80,14 @@ class Samples:
             table = table.sample(MOST_SAMPLES, random_state=0)
         return table
 
+    def grow(self, target: TreeTarget, growth: Growth) -> Tree:
+        """Grow a tree on at most MOST_SAMPLES.
+
+        Raises UsageError for an unknown target and for too few samples.
+        """
+        usable = _usable(self, target)
+        return grow(usable, target, self.parameters, replace(growth, groups=MEASUREMENT))
+
 
 def samples(results: Results) -> Samples:
     """Make the table from the search and the measurements across inputs, or from a sample of them.
@@ -105,10 +113,26 @@ def samples(results: Results) -> Samples:
             f"the parameter or feature `{taken[0]}` has the name of a measured column; rename it"
         )
     least = _least(searched)[rows.of(columns.inputs.codes)]
-    measured = {SLOWDOWN: time_s / least, MEASUREMENT: measurement_numbers(rows)}
+    measured = {SLOWDOWN: time_s / least, MEASUREMENT: _numbers(rows)}
     flat = pd.DataFrame({**plain, **measured, **parts})
     varying = tuple(name for name, column in parts.items() if len(set(values_of(column))) > 1)
     return Samples(flat, varying, tuple(features))
+
+
+def _numbers(rows: MeasurementRows) -> Indices:
+    """Number the measurements that were really made, in the order in which they appear, shape
+    (rows,).
+
+    Of configurations with the same machine code, one was measured on an input; the others have its
+    samples and its number.
+    """
+    columns = rows.columns
+    origins = rows.of(columns.origins).astype(np.int64)
+    width = int(origins.max(initial=0)) + 1
+    codes = rows.of(columns.inputs.codes) * width + origins
+    _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+    numbers: Indices = np.argsort(np.argsort(first))[inverse]
+    return numbers
 
 
 def _observed(all_rows: MeasurementRows, rows: MeasurementRows) -> dict[str, Array]:
@@ -203,28 +227,25 @@ class Explanation:
         target, r2 = self.tree.target, self.accuracy.r2
         return f"Nothing explains the {target}: a tree's R2 on held-out samples is {r2:.3f}."
 
-
-def explanation_lines(explanation: Explanation) -> Iterator[str]:
-    """Say what the target depends on, from how many samples, and how accurate the tree is."""
-    tree, count = explanation.tree, len(explanation.tree.samples)
-    shared = count - explanation.measurements
-    made = f"{explanation.measurements:,} measured"
-    also = f" ({made}; {shared:,} have the machine code of one of these)" if shared else ""
-    yield (
-        f"Importance of parameters and inputs for {tree.target}, from a tree (Starchart) of "
-        f"{count:,} samples{also}, {_origin(explanation)}:"
-    )
-    yield f"    {importance_text(tree)}"
-    is_published = tree.growth.threshold is not None
-    rule = "by the published rule" if is_published else "as cross-validation chooses"
-    leaves, error = sum(1 for _ in tree.root.leaves()), explanation.accuracy.error
-    among = (
-        f" of the {error.count:,} that are not 0" if error.count < explanation.measurements else ""
-    )
-    yield (
-        f"    accuracy on held-out samples, leaves {rule} ({leaves}): "
-        f"R2 {explanation.accuracy.r2:.3f}, median error{among} {error.median.text('.1%')}"
-    )
+    def lines(self) -> Iterator[str]:
+        """Say what the target depends on, from how many samples, and how accurate the tree is."""
+        tree, count = self.tree, len(self.tree.samples)
+        shared = count - self.measurements
+        made = f"{self.measurements:,} measured"
+        also = f" ({made}; {shared:,} have the machine code of one of these)" if shared else ""
+        yield (
+            f"Importance of parameters and inputs for {tree.target}, from a tree (Starchart) of "
+            f"{count:,} samples{also}, {_origin(self)}:"
+        )
+        yield f"    {importance_text(tree)}"
+        is_published = tree.growth.threshold is not None
+        rule = "by the published rule" if is_published else "as cross-validation chooses"
+        leaves, error = sum(1 for _ in tree.root.leaves()), self.accuracy.error
+        among = f" of the {error.count:,} that are not 0" if error.count < self.measurements else ""
+        yield (
+            f"    accuracy on held-out samples, leaves {rule} ({leaves}): "
+            f"R2 {self.accuracy.r2:.3f}, median error{among} {error.median.text('.1%')}"
+        )
 
 
 def _origin(explanation: Explanation) -> str:
@@ -241,15 +262,6 @@ def importance_text(tree: Tree, inside: str | None = None) -> str:
     shares = importance(tree, inside)
     parts = [f"{name} {share:.0%}" for name, share in shares.items() if share >= 0.005]
     return f"{', '.join(parts)} of the squared error" if parts else "no parameter matters"
-
-
-def grown(drawn: Samples, target: TreeTarget, growth: Growth) -> Tree:
-    """Grow a tree on at most MOST_SAMPLES.
-
-    Raises UsageError for an unknown target and for too few samples.
-    """
-    usable = _usable(drawn, target)
-    return grow(usable, target, drawn.parameters, replace(growth, groups=MEASUREMENT))
 
 
 def explain(

@@ -33,7 +33,7 @@ def suspects(is_program: bool) -> str:
 
 
 @dataclass(frozen=True)
-class FailureGroup(Generic[T]):
+class _FailureGroup(Generic[T]):
     """Failures of one kind whose messages are the same but for numbers."""
 
     kind: Hashable
@@ -46,14 +46,14 @@ def group_failures(
     failed: Iterable[T],
     message: Callable[[T], str],
     kind: Callable[[T], Hashable] = lambda failure: None,
-) -> list[FailureGroup[T]]:
+) -> list[_FailureGroup[T]]:
     """Group failures by their kind and the reason in their message, the largest group first."""
     groups: dict[Hashable, list[T]] = {}
     for failure in failed:
         reason = _NUMBER.sub("#", headline(message(failure)))
         groups.setdefault((kind(failure), reason), []).append(failure)
     result = [
-        FailureGroup(kind(members[0]), headline(message(members[0])), tuple(members))
+        _FailureGroup(kind(members[0]), headline(message(members[0])), tuple(members))
         for members in groups.values()
     ]
     return sorted(result, key=lambda group: -len(group.members))

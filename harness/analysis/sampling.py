@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from harness.core.arrays import Indices
 from harness.results import MeasurementRows
 from harness.results.view import Results
 
@@ -31,19 +30,3 @@ def sampling_lines(results: Results) -> Iterator[str]:
             f"Causes of failures and trees come from random samples of {MOST_ROWS:,} of the "
             f"{len(results.searched):,} measurements (seed {_SEED})."
         )
-
-
-def measurement_numbers(rows: MeasurementRows) -> Indices:
-    """Number the measurements that were really made, in the order in which they appear, shape
-    (rows,).
-
-    Of configurations with the same machine code, one was measured on an input; the others have its
-    samples and its number.
-    """
-    columns = rows.columns
-    origins = rows.of(columns.origins).astype(np.int64)
-    width = int(origins.max(initial=0)) + 1
-    codes = rows.of(columns.inputs.codes) * width + origins
-    _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
-    numbers: Indices = np.argsort(np.argsort(first))[inverse]
-    return numbers

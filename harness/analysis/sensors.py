@@ -20,6 +20,14 @@ from harness.results.measured import MeasuredConfigs, measured_by_input
 from harness.results.view import Results
 
 
+def sensor_lines(results: Results) -> Iterator[str]:
+    """Yield what `clock_lines` does, and a sentence where the driver says that a GPU was throttled,
+    and where the energy was asked for and stays unknown."""
+    yield from clock_lines(results)
+    yield from _throttled_lines(results)
+    yield from _unknown_energy_lines(results)
+
+
 def clock_lines(results: Results) -> Iterator[str]:
     """Yield a sentence on runs that were thrown away for their low clock, one on those for which
     the host was too slow, and one on measurements that ran at a low clock all the same."""
@@ -43,7 +51,7 @@ def clock_lines(results: Results) -> Iterator[str]:
         )
 
 
-def throttled_lines(results: Results) -> Iterator[str]:
+def _throttled_lines(results: Results) -> Iterator[str]:
     """Yield a sentence where the driver says that a GPU was throttled around samples."""
     throttled = _observed(results, THROTTLED)
     count = _total(results, THROTTLED)
@@ -125,7 +133,7 @@ def input_energies(results: Results, reports: Sequence[InputReport]) -> list[Inp
     ]
 
 
-def unknown_energy_lines(results: Results) -> Iterator[str]:
+def _unknown_energy_lines(results: Results) -> Iterator[str]:
     """Yield a sentence where the energy was asked for and stays unknown."""
     rows = results.searched
     share = rows.columns.observed.get(LAUNCH_SHARE)

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 from harness.analysis.inputs import InputReport
 from harness.core.config_diff import DEFAULT
-from harness.core.records import ENVIRONMENT_FIELDS, Environment, Outcome, Statistic
+from harness.core.records import Environment, Outcome, Statistic
 from harness.results.view import Results
 from harness.space_file.baselines import level_of
 from harness.stats import Estimate
-from harness.stats.timing import TimeRatio, is_clear
+from harness.stats.timing import TimeRatio
 
 _FIRST = ("-O2", DEFAULT)
 
@@ -97,11 +97,8 @@ def _device_names(environments: Sequence[Environment]) -> list[str]:
     names = []
     for environment in environments:
         same = [other for other in environments if other.device == environment.device]
-        differing = [
-            getattr(environment, name)
-            for name in ENVIRONMENT_FIELDS
-            if len({getattr(other, name) for other in same}) > 1
-        ]
+        fields = environment.compared.items()
+        differing = [v for name, v in fields if any(o.compared[name] != v for o in same)]
         names.append(", ".join([environment.device, *differing]))
     return names
 
@@ -151,5 +148,5 @@ def mean_speedup(ratios: Sequence[TimeRatio]) -> MeanSpeedup:
     halves = [math.log(ratio.high / ratio.value) for ratio in ratios]
     mean_ratio = Estimate.from_log(mean, math.sqrt(sum(half**2 for half in halves)) / count)
     return MeanSpeedup(
-        mean_ratio.value, mean_ratio.low, mean_ratio.high, count, is_clear(mean_ratio)
+        mean_ratio.value, mean_ratio.low, mean_ratio.high, count, mean_ratio.is_clear
     )

@@ -14,7 +14,6 @@ import numpy as np
 from harness.api.tune_options import TuneOptions
 from harness.api.tuning import check_options, make_display, own_random
 from harness.core.errors import UsageError
-from harness.core.options import from_arguments, naming_arguments, signature_of
 from harness.core.records import Config, Input, Measurement, Value
 
 if TYPE_CHECKING:
@@ -31,8 +30,8 @@ def session(space: str | Path | Spec | None = None, **arguments: Any) -> Iterato
 
     Each measurement is stored when it ends, and the same call continues. Raises HarnessError.
     """
-    options = from_arguments(TuneOptions, "session", {"space": space, **arguments})
-    with naming_arguments(TuneOptions), ExitStack() as opened:
+    options = TuneOptions.from_arguments("session", {"space": space, **arguments})
+    with TuneOptions.naming_arguments(), ExitStack() as opened:
         check_options(options)
         if options.validate is not None or options.parallelism not in (None, 1):
             raise UsageError("a session tests one at a time; leave out --validate, --parallelism")
@@ -65,7 +64,7 @@ def session(space: str | Path | Spec | None = None, **arguments: Any) -> Iterato
         asked.results = None if stored is None else TuneResults(stored, request.whole)
 
 
-session.__signature__ = signature_of(TuneOptions, space="space")  # type: ignore[attr-defined]
+session.__signature__ = TuneOptions.signature(space="space")  # type: ignore[attr-defined]
 
 
 class Session:

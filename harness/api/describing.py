@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from harness.analysis.coverage import reservations
 from harness.analysis.failures import group_failures
 from harness.analysis.inputs import InputReport
-from harness.analysis.summary import Summary
+from harness.analysis.summary import summarize
 from harness.api.documents import (
     AnalysisDocument,
     ChoiceDocument,
@@ -17,6 +17,7 @@ from harness.api.documents import (
     ProgramDocument,
     ResultsDocument,
 )
+from harness.api.schemas import AnalyseDocument
 from harness.core.config_diff import DEFAULT
 from harness.core.observations import ENERGY_SPREAD
 from harness.core.records import Input, Measurement
@@ -79,7 +80,7 @@ def _energy(measured: Measurement | None) -> dict[str, float | None] | None:
     return {"value": observed[ENERGY], "spread": observed.get(ENERGY_SPREAD)}
 
 
-def describe_analysis(findings: Findings) -> AnalysisDocument:
+def _analysis(findings: Findings) -> AnalysisDocument:
     """Describe results, why configurations failed, and what the times depend on."""
     explanation, study = findings.explanation, findings.across
     measured = findings.results.measured.values()
@@ -94,14 +95,17 @@ def describe_analysis(findings: Findings) -> AnalysisDocument:
     )
 
 
-def describe_summary(summary: Summary) -> list[ProgramDocument]:
-    """Describe each program on each device: failures, and speed-ups by baseline."""
-    return [
+def describe_analyses(all_findings: Sequence[Findings]) -> AnalyseDocument:
+    """Describe what is found of each space on each device, and each program on each device:
+    failures, and speed-ups by baseline."""
+    summary = summarize((findings.results, findings.reports) for findings in all_findings)
+    programs = [
         ProgramDocument.describe(
             **vars(cell), inputs={name: ratio.count for name, ratio in cell.speedups.items()}
         )
         for cell in summary.cells
     ]
+    return AnalyseDocument(analyses=list(map(_analysis, all_findings)), summary=programs)
 
 
 def describe_choice(study: Study, name: str) -> ChoiceDocument:

@@ -70,11 +70,11 @@ def results_of(campaigns: Sequence[Results], spec: Spec, options: DispatchOption
     device, latest = options.device, dict[tuple[str, ...], Results]()
     for results in sorted(same, key=lambda results: results.last_at, reverse=True):
         environment = results.campaign.environment
-        if device is None or device.casefold() in device_name(environment).casefold():
-            key = (environment.backend, device_name(environment), environment.platform)
+        if device is None or device.casefold() in _device_name(environment).casefold():
+            key = (environment.backend, _device_name(environment), environment.platform)
             latest.setdefault(key, results)
     if not latest:
-        known = "; ".join(dict.fromkeys(device_name(r.campaign.environment) for r in same))
+        known = "; ".join(dict.fromkeys(_device_name(r.campaign.environment) for r in same))
         raise UsageError(f"nothing was measured on a device `{device}`; there are {known}")
     return the_one(list(latest.values()), "choose one with --device NAME")
 
@@ -104,7 +104,7 @@ def describe(results: Results) -> str:
     return f"{results.title}, program {key.program_sha256[:8]}, campaign {key.campaign}, {inputs}"
 
 
-def device_name(environment: Environment) -> str:
+def _device_name(environment: Environment) -> str:
     """Name a device; one that was measured with cold and with warm caches counts as two."""
     return ", ".join(filter(None, (environment.device, environment.caches)))
 

@@ -19,21 +19,12 @@ from harness.core.config_diff import difference
 from harness.core.errors import UsageError
 from harness.core.kept import Kept
 from harness.core.text import counted, suggestion
+from harness.dispatch import package
 from harness.dispatch.candidates import applies_where, matrix_of
 from harness.dispatch.choice import Choice, DispatchProgram, LearntSelector
 from harness.dispatch.dispatcher import KernelFile, Provenance
 from harness.dispatch.launcher import Launcher, make_launcher
 from harness.dispatch.matrix import Matrix
-from harness.dispatch.package import (
-    check_candidates,
-    check_folder,
-    cuda_kernels,
-    dispatcher_of,
-    earlier_inputs,
-    opencl_kernels,
-    program_files,
-    write_dispatcher,
-)
 from harness.dispatch.single import Single, single_of
 from harness.dispatch.study import AUTO, AUTOMATIC, CHOICES, Study, fits, learners
 from harness.dispatch.text import verdict_lines, why_nothing
@@ -144,7 +135,7 @@ class LearntDispatcher:
     @property
     def loss(self) -> str:
         """Say that the dispatcher that it replaces was learnt from more inputs; empty if not."""
-        earlier, count = earlier_inputs(self.options.output) or 0, len(self.matrix.features)
+        earlier, count = package.earlier_inputs(self.options.output) or 0, len(self.matrix.features)
         if earlier <= count:
             return ""
         return (
@@ -164,11 +155,11 @@ class LearntDispatcher:
         """Write the code and the kernels; return the files, relative to the folder."""
         options, results, program = self.options, self.results, self.program
         kernels = _kernels(self.spec, program, results, self.arch)
-        dispatcher = dispatcher_of(
+        dispatcher = package.dispatcher_of(
             program, self.spec, _provenance(self), kernels, results.limits, self.launcher
         )
         tables = vllm_files(dispatcher, tuple(results.measured)) if options.format else {}
-        written = write_dispatcher(options.output, dispatcher, self.launcher, tables)
+        written = package.write_dispatcher(options.output, dispatcher, self.launcher, tables)
         root = options.output.resolve()
         return [path.relative_to(root).as_posix() for path in written]
 
@@ -182,7 +173,7 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
     if options.choice not in CHOICES:
         hint = suggestion(options.choice, CHOICES)
         raise UsageError(f"no choice `{options.choice}`; {hint}")
-    check_folder(options.output)
+    package.check_folder(options.output)
     campaigns = read_results(options.database, options.space, builds=False, kernel_version=EVERY)
     spec = space_of(options, campaigns)
     results = results_of(campaigns, spec, options)
@@ -204,7 +195,7 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
     if single is None:
         why = why_nothing(matrix) or "No configuration worked on any input."
         raise UsageError("\n".join([f"{results.title}: {why}", *notices]))
-    check_candidates(matrix, results.constraints, spec, results.limits)
+    package.check_candidates(matrix, results.constraints, spec, results.limits)
     why, found = why_nothing(matrix) or "", None
     if not why:
         try:
@@ -333,13 +324,13 @@ def _kernels(
     for a replay."""
     backend = results.campaign.environment.backend
     if backend == "opencl":
-        return opencl_kernels(spec, program)
+        return package.opencl_kernels(spec, program)
     if backend == "cuda":
         name = name_of(results.campaign.environment.compiler) or NVCC
-        return cuda_kernels(spec, program, open_cuda_compiler(name, arch).compile)
+        return package.cuda_kernels(spec, program, open_cuda_compiler(name, arch).compile)
     plan = spec.program if backend == "command" else None
     is_built_once = plan is not None and not why_not_built_once(plan, spec.features)
-    return program_files(spec, program) if is_built_once else ()
+    return package.program_files(spec, program) if is_built_once else ()
 
 
 def _in_current_space(results: Results, spec: Spec) -> tuple[Results, list[str]]:

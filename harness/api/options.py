@@ -13,21 +13,7 @@ from harness.analysis import SLOWDOWN
 from harness.core.errors import UsageError
 from harness.core.files import check_output, check_writable
 from harness.core.invocation import command_line
-from harness.core.options import (
-    BACKENDS,
-    PATH,
-    SECONDS,
-    SEED,
-    TEXT,
-    Kind,
-    Options,
-    argument,
-    flag,
-    number,
-    option,
-    path,
-    whole,
-)
+from harness.core.options import BACKENDS, PATH, SEED, TEXT, Kind, Options, argument, flag, option
 
 if TYPE_CHECKING:  # it takes a while to load
     from harness.space_file import Spec
@@ -50,8 +36,14 @@ def _device(value: Any) -> str:
     return str(value)
 
 
-PAGE = path(".html", ".htm")
+def _seconds(word: str) -> float:
+    unit_s = {"s": 1, "m": 60, "h": 3600}.get(word[-1:])
+    return float(word[:-1]) * unit_s if unit_s else float(word)
+
+
+PAGE = Kind.path(".html", ".htm")
 SPACE = Kind("the path of a space, or a Spec", _space)
+SECONDS = Kind.number("seconds above 0, up to 10^9", lambda value: 0 < value <= 10**9, _seconds)
 DEVICE = Kind("the name or the index of a device", _device)
 
 WHERE = (
@@ -80,16 +72,6 @@ def json_flag() -> Any:
     )
 
 
-def databases_argument(nargs: str = "+") -> Any:
-    """Make the argument that names results databases."""
-    return argument(TEXT, "DATABASE", "results database", nargs=nargs)
-
-
-def space_option(what: str = "only the space of this name") -> Any:
-    """Make the option that chooses a space of a database."""
-    return option(TEXT, "NAME", what)
-
-
 def version_option(default: str = "newest") -> Any:
     """Make the option that chooses a version of an edited kernel (harness.results.provenance)."""
     return option(
@@ -110,76 +92,44 @@ class DispatchOptions(Options):
 
     groups: ClassVar = {"choice": "learning and judging"}
 
-    database: Sequence[str] = databases_argument("*")
-    output: Path = option(
-        PATH,
-        "FOLDER",
-        "folder to write; with --recheck, a file for the inputs whose choice fell",
-        "-o",
-        "--output",
-    )
-    recheck: Path | None = option(
-        PATH,
-        "FOLDER",
-        "measure a folder that was written, here and now: its configurations, interleaved, on "
-        "inputs of each leaf of its choice; print which still hold. The exit code is 1 where one "
-        "does not (docs/howto/recheck_a_dispatcher.md)",
-        in_python=False,
-    )
-    max_time_s: float | None = option(
-        SECONDS,
-        "SECONDS",
-        "with --recheck, measure for SECONDS (or such as 5m) at most",
-        "--max-time",
-        in_python=False,
-    )
-    space: str | None = space_option()
-    device: str | None = option(
-        TEXT, "NAME", "take the results of the device whose name contains this"
-    )
-    spec: Path | Spec | None = option(
-        SPACE,
-        "FILE",
-        "the space's YAML file (default: the file that was tuned, else spaces/NAME.yaml)",
-    )
-    arch: str | None = option(TEXT, "SM", "architecture of CUDA's cubins (default: the tuned one)")
+    database: Sequence[str] = argument(TEXT, "DATABASE", nargs="*")
+    """results database"""
+    output: Path = option(PATH, "FOLDER", names=("-o", "--output"))
+    """folder to write; with --recheck, a file for the inputs whose choice fell"""
+    recheck: Path | None = option(PATH, "FOLDER", in_python=False)
+    """measure a folder that was written, here and now: its configurations, interleaved, on inputs
+    of each leaf of its choice; print which still hold. The exit code is 1 where one does not
+    (docs/howto/recheck_a_dispatcher.md)"""
+    max_time_s: float | None = option(SECONDS, "SECONDS", names=("--max-time",), in_python=False)
+    """with --recheck, measure for SECONDS (or such as 5m) at most"""
+    space: str | None = option(TEXT, "NAME")
+    """only the space of this name"""
+    device: str | None = option(TEXT, "NAME")
+    """take the results of the device whose name contains this"""
+    spec: Path | Spec | None = option(SPACE, "FILE")
+    """the space's YAML file (default: the file that was tuned, else spaces/NAME.yaml)"""
+    arch: str | None = option(TEXT, "SM")
+    """architecture of CUDA's cubins (default: the tuned one)"""
     json: bool = json_flag()
-    choice: str = option(
-        TEXT,
-        None,
-        "one tree, an ensemble of trees, or G-ADAPT's model (a tree for each parameter, with "
-        "least-squares leaves), written even if it is no faster than one configuration. auto "
-        "writes that configuration if no choice is significantly faster, and the ensemble only if "
-        "it is significantly faster than the tree, by 1 % or more (default auto)",
-        default="auto",
-        choices=("auto", "tree", "ensemble", "gadapt"),
-    )
-    most: int | None = option(
-        whole(1, 200, "200"),
-        "K",
-        "choose among at most K configurations: those whose best is the fastest in the mean of "
-        "all inputs (default: as many as gain; `analyse` says what each more gains)",
-    )
-    require_choice: bool = flag(
-        "end with 1, and write nothing, where no choice by input is significantly faster than one "
-        "configuration"
-    )
-    weights: Path | None = option(
-        PATH,
-        "FILE",
-        "a workload: learn and judge by how often its inputs come, and say how many calls the "
-        "tuned range covers (docs/explanation/dispatch.md)",
-    )
-    format: str | None = option(
-        TEXT,
-        None,
-        "also write the choice as tables by M, which vLLM and Hugging Face's kernels read "
-        "(docs/howto/tables_for_vllm.md)",
-        choices=("vllm",),
-    )
-    seed: int = option(
-        whole(0, 2**32 - 1, "2^32 - 1"), None, "seed of the folds and trees (default 0)", default=0
-    )
+    choice: str = option(TEXT, default="auto", choices=("auto", "tree", "ensemble", "gadapt"))
+    """one tree, an ensemble of trees, or G-ADAPT's model (a tree for each parameter, with
+    least-squares leaves), written even if it is no faster than one configuration. auto writes
+    that configuration if no choice is significantly faster, and the ensemble only if it is
+    significantly faster than the tree, by 1 % or more (default auto)"""
+    most: int | None = option(Kind.whole(1, 200, "200"), "K")
+    """choose among at most K configurations: those whose best is the fastest in the mean of all
+    inputs (default: as many as gain; `analyse` says what each more gains)"""
+    require_choice: bool = flag()
+    """end with 1, and write nothing, where no choice by input is significantly faster than one
+    configuration"""
+    weights: Path | None = option(PATH, "FILE")
+    """a workload: learn and judge by how often its inputs come, and say how many calls the
+    tuned range covers (docs/explanation/dispatch.md)"""
+    format: str | None = option(TEXT, choices=("vllm",))
+    """also write the choice as tables by M, which vLLM and Hugging Face's kernels read
+    (docs/howto/tables_for_vllm.md)"""
+    seed: int = option(Kind.whole(0, 2**32 - 1, "2^32 - 1"), default=0)
+    """seed of the folds and trees (default 0)"""
 
     def check(self) -> None:
         if self.recheck is None and not (self.database and self.output):
@@ -217,39 +167,33 @@ configuration; 2 for a fault in a space or in the command.
         "; the build cache has what was compiled, and the same command continues from there"
     )
 
-    spaces: Sequence[Path] = argument(SPACE, "SPACE", "space file (YAML)", nargs="*")
+    spaces: Sequence[Path] = argument(SPACE, "SPACE", nargs="*")
+    """space file (YAML)"""
     backend: str | None = option(TEXT, None, WHERE, choices=BACKENDS)
     device: Sequence[str] = device_option()
-    archs: Sequence[str] = option(
-        TEXT,
-        "SM",
-        "compile for this NVIDIA architecture, such as sm_90, or for several, such as sm_80,sm_90; "
-        "needs no GPU",
-        "--arch",
-        several=True,
-    )
+    archs: Sequence[str] = option(TEXT, "SM", names=("--arch",), several=True)
+    """compile for this NVIDIA architecture, such as sm_90, or for several, such as sm_80,sm_90;
+    needs no GPU"""
     sample: int | None = option(
-        whole(0),
+        Kind.whole(0),
         "N",
         "also compile N other legal configurations, drawn uniformly "
         f"(default {DEFAULT_SAMPLE} with --backend, --device or --arch; else 0)",
     )
-    compile: int | None = option(
-        whole(0),
-        "N",
-        "compile N others and print a summary: machine codes, resources, failures, and parameters "
-        "that change nothing",
-    )
-    strict: bool = flag("with --compile: exit with 1 if any configuration fails", in_python=False)
-    seed: int = option(SEED, None, "seed of the sample (default 0)", default=0)
-    no_compile: bool = flag("only validate and describe")
-    run: bool = flag("run the default on each input and verify it")
-    unseen: int | None = option(
-        whole(1),
-        "N",
-        "with --run: also run the default and 3 drawn configurations on N inputs that the space "
-        "does not list, from the ranges of its features, of odd and prime sizes",
-    )
+    compile: int | None = option(Kind.whole(0), "N")
+    """compile N others and print a summary: machine codes, resources, failures, and parameters
+    that change nothing"""
+    strict: bool = flag(in_python=False)
+    """with --compile: exit with 1 if any configuration fails"""
+    seed: int = option(SEED, default=0)
+    """seed of the sample (default 0)"""
+    no_compile: bool = flag()
+    """only validate and describe"""
+    run: bool = flag()
+    """run the default on each input and verify it"""
+    unseen: int | None = option(Kind.whole(1), "N")
+    """with --run: also run the default and 3 drawn configurations on N inputs that the space does
+    not list, from the ranges of its features, of odd and prime sizes"""
     json: bool = json_flag()
 
     def check(self) -> None:
@@ -315,62 +259,48 @@ class AnalyseOptions(Options):
 
     groups: ClassVar = {"target": "importance and trees (docs/howto/find_what_matters.md)"}
 
-    database: Sequence[str] = databases_argument()
-    space: str | None = space_option()
-    all_campaigns: bool = flag("include campaigns that a later --fresh replaced")
-    summary: bool = flag(
-        "only print programs by devices: failures, and speed-ups over each baseline"
-    )
+    database: Sequence[str] = argument(TEXT, "DATABASE", nargs="+")
+    """results database"""
+    space: str | None = option(TEXT, "NAME")
+    """only the space of this name"""
+    all_campaigns: bool = flag()
+    """include campaigns that a later --fresh replaced"""
+    summary: bool = flag()
+    """only print programs by devices: failures, and speed-ups over each baseline"""
     by_input: str | None = option(
-        Kind(", ".join(_CHOICES), _choice),
-        "CHOICE",
-        "print the worst, default and predicted time of each input; predicted by tree, ensemble "
-        "or gadapt (G-ADAPT's model), without this input (default: the one that "
-        "harness dispatch writes)",
-        nargs="?",
-        const=_AUTO,
+        Kind(", ".join(_CHOICES), _choice), "CHOICE", nargs="?", const=_AUTO
     )
+    """print the worst, default and predicted time of each input; predicted by tree, ensemble or
+    gadapt (G-ADAPT's model), without this input (default: the one that harness dispatch
+    writes)"""
     kernel_version: str = version_option()
     json: bool = json_flag()
-    target: str = option(
-        TEXT,
-        "NAME",
-        "predict slowdown (default), time_s, or an observed quantity",
-        default=SLOWDOWN,
-    )
-    per: Sequence[str] = option(
-        TEXT, "FEATURE", "divide the target by this feature; may be repeated", several=True
-    )
+    target: str = option(TEXT, "NAME", default=SLOWDOWN)
+    """predict slowdown (default), time_s, or an observed quantity"""
+    per: Sequence[str] = option(TEXT, "FEATURE", several=True)
+    """divide the target by this feature; may be repeated"""
     depth: int | None = option(
-        whole(1, 50, "50"),
-        "DEPTH",
-        "print the tree down to this depth (default 4)",
-        "--tree",
-        nargs="?",
-        const=4,
+        Kind.whole(1, 50, "50"), "DEPTH", names=("--tree",), nargs="?", const=4
     )
+    """print the tree down to this depth (default 4)"""
     threshold: float | None = option(
-        number("a number from 0 to below 1", lambda share: 0 <= share < 1),
-        "SHARE",
-        "grow trees by the published rule, until no split removes this share of the squared "
-        "error, such as 0 or 1e-6 (default: prune them by cross-validation)",
+        Kind.number("a number from 0 to below 1", lambda share: 0 <= share < 1), "SHARE"
     )
-    picture: Path | None = option(
-        path(".png", ".svg", ".pdf"),
-        "FILE",
-        "draw the tree as PNG, SVG or PDF; several trees get a number in the file name",
-    )
-    inside: str | None = option(
-        TEXT, "CONDITION", "print the importance in a part of the space, such as 'BLOCK >= 256'"
-    )
+    """grow trees by the published rule, until no split removes this share of the squared error,
+    such as 0 or 1e-6 (default: prune them by cross-validation)"""
+    picture: Path | None = option(Kind.path(".png", ".svg", ".pdf"), "FILE")
+    """draw the tree as PNG, SVG or PDF; several trees get a number in the file name"""
+    inside: str | None = option(TEXT, "CONDITION")
+    """print the importance in a part of the space, such as 'BLOCK >= 256'"""
     limits: Sequence[tuple[str, float]] = option(
         Kind("TARGET=LIMIT, such as time_s=0.01", tuple, _limit),
         "TARGET=LIMIT",
-        "list settings with the target below a limit, such as time_s=0.01; may be repeated",
-        "--below",
+        names=("--below",),
         several=True,
     )
-    platforms: bool = flag("grow one tree for all devices, with the platform as a parameter")
+    """list settings with the target below a limit, such as time_s=0.01; may be repeated"""
+    platforms: bool = flag()
+    """grow one tree for all devices, with the platform as a parameter"""
 
     def check(self) -> None:
         """Refuse options that exclude each other, and a picture that cannot be written."""

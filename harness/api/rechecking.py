@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import random
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -19,6 +17,7 @@ from harness.api.options import DispatchOptions
 from harness.core.config_diff import difference
 from harness.core.errors import UsageError
 from harness.core.files import WRITTEN_BY
+from harness.core.modules import load_module
 from harness.core.records import Config, Input, Interleaved, Measurement, Outcome
 from harness.core.text import first_few
 from harness.dispatch.package import MANIFEST
@@ -154,16 +153,11 @@ def _loaded(folder: Path) -> ModuleType:
     found = list(folder.glob("*/__init__.py"))
     if len(found) != 1 or not (folder / MANIFEST).is_file():
         raise UsageError(f"{folder} is not the folder of a dispatcher; name what -o named then")
-    name = f"rechecked_{found[0].parent.name}"
-    spec = importlib.util.spec_from_file_location(name, found[0])
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        module = load_module(found[0], f"rechecked_{found[0].parent.name}")
     except (ImportError, KeyError) as error:
         raise UsageError(f"{folder} cannot be read: {error}") from None
+    assert module is not None
     return module
 
 

@@ -28,9 +28,8 @@ from harness.search import SearchOptions, resolve_techniques
 from harness.search.techniques import DEFAULT_TECHNIQUE
 from harness.space_file import Spec, load_spec
 from harness.space_file.model import Search
-from harness.space_file.spec import select_inputs
 from harness.space_file.workload import Workload, read_workload
-from harness.tuning import CampaignPlan, Stages
+from harness.tuning import CampaignPlan
 from harness.tuning.searching import check_seeds_used
 
 if TYPE_CHECKING:
@@ -71,11 +70,12 @@ class TuneRequest:
     def plan(self, search: SearchOptions) -> CampaignPlan:
         """Make the plan of a campaign."""
         options = self.options
-        stages = Stages(cross=options.cross, ablate=options.reduce, finalists=options.finalists)
         return CampaignPlan(
             self.spec,
             search,
-            stages=stages,
+            cross=options.cross,
+            ablate=options.reduce,
+            finalists=options.finalists,
             target=options.validate,
             warm_start=self.warm_start,
             other_devices=Path(DATABASE) in options.warm_start,
@@ -108,7 +108,7 @@ def read_request(options: TuneOptions) -> TuneRequest:
     whole, notices = whole.with_measure(options.measure), list[str]()
     if options.inputs_from is not None:
         whole, notices = with_inputs_of(options.inputs_from, whole, options, database)
-    spec = whole if options.inputs is None else select_inputs(whole, options.inputs)
+    spec = whole if options.inputs is None else whole.with_inputs_where(options.inputs)
     search = search_options(spec, options, techniques)
     for log in search.logs(len(spec.inputs)):
         check_output(log)

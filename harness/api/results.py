@@ -14,10 +14,9 @@ from harness.api.options import DispatchOptions
 from harness.core.config_diff import DEFAULT
 from harness.core.errors import UsageError
 from harness.core.files import WRITTEN_BY, write_output
-from harness.core.options import from_arguments, naming_arguments
 from harness.core.records import Config, Input
 from harness.core.text import counted, escaped, suggestion
-from harness.display.inputs import best_configuration, best_time, default_time, format_speedup
+from harness.display.inputs import input_cells
 from harness.results import without_password
 from harness.results.view import Results, flat_table, read_results
 
@@ -38,14 +37,10 @@ class TunedInput(InputReport):
 
     def __repr__(self) -> str:
         default = self.baseline or self.failed_baselines.get(DEFAULT)
-        lines = {
-            "recommended": best_configuration(self, default.config if default else Config({})),
-            "time": best_time(self),
-            "default": default_time(self),
-            "speed-up": format_speedup(self),
-        }
-        shown = (f"    {name + ':':<12} {text}" for name, text in lines.items())
-        return escaped("\n".join([str(self.problem), *shown]), "\n")
+        problem, *cells = input_cells(self, default.config if default else Config({}))
+        named = zip(("recommended", "time", "default", "speed-up"), cells, strict=True)
+        shown = (f"    {name + ':':<12} {text}" for name, text in named)
+        return escaped("\n".join([problem, *shown]), "\n")
 
 
 @dataclass(frozen=True, repr=False)
@@ -171,8 +166,8 @@ class TuneResults:
             "device": self.stored.campaign.environment.device,
             "spec": space or self.space,
         }
-        options = from_arguments(DispatchOptions, "dispatcher", {**arguments, **of_results})
-        with naming_arguments(DispatchOptions, spec="space"):
+        options = DispatchOptions.from_arguments("dispatcher", {**arguments, **of_results})
+        with DispatchOptions.naming_arguments(spec="space"):
             learnt = learn(options, Display())
             if learnt.why_not_written:
                 raise UsageError(learnt.why_not_written)
@@ -201,9 +196,9 @@ class TuneResults:
         yield escaped(f"{self.title}, in {databases}")
         default = self.stored.default
         for report in self.inputs[:_SHOWN]:
-            best = best_configuration(report, default)
-            speedup = "" if report.recommended is None else f"  {format_speedup(report)}"
-            yield escaped(f"    {report.problem}: {best}{speedup}")
+            problem, best, _, _, speedup = input_cells(report, default)
+            gain = f"  {speedup}" if report.recommended else ""
+            yield escaped(f"    {problem}: {best}{gain}")
         if len(self.inputs) > _SHOWN:
             yield f"    and {counted(len(self.inputs) - _SHOWN, 'more input')}; see .table()"
 

@@ -12,20 +12,8 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, TypeAdapter
 
 from harness import __version__
-from harness.api.documents import (
-    AnalysisDocument,
-    ChoiceDocument,
-    Count,
-    EstimateDocument,
-    JsonConfig,
-    JsonDocument,
-    ProgramDocument,
-    ResultsDocument,
-    SingleDocument,
-    Text,
-    perhaps_of,
-    value_of,
-)
+from harness.api import documents
+from harness.api.documents import Count, JsonConfig, JsonDocument, Text, perhaps_of, value_of
 from harness.core.errors import UsageError
 from harness.core.text import suggestion
 
@@ -57,15 +45,15 @@ class TuneDocument(_HeadedDocument):
     has_failed: bool
     warnings: list[str]
     report: str | None
-    results: ResultsDocument | None
+    results: documents.ResultsDocument | None
     next: list[list[str]]
 
 
 class AnalyseDocument(_HeadedDocument):
     """What `analyse --json` prints; `summary` has each program on each device."""
 
-    analyses: list[AnalysisDocument]
-    summary: list[ProgramDocument]
+    analyses: list[documents.AnalysisDocument]
+    summary: list[documents.ProgramDocument]
 
 
 class TargetDocument(JsonDocument):
@@ -181,9 +169,9 @@ class WeightsDocument(JsonDocument):
     workload: Text = value_of("workload", "path")
     calls: int = value_of("workload", "total")
     inputs: Count = value_of("workload", "calls")
-    measured: EstimateDocument
-    between: EstimateDocument = value_of("near")
-    outside: EstimateDocument
+    measured: documents.EstimateDocument
+    between: documents.EstimateDocument = value_of("near")
+    outside: documents.EstimateDocument
 
 
 class DispatchDocument(_HeadedDocument):
@@ -192,8 +180,8 @@ class DispatchDocument(_HeadedDocument):
 
     space: str = value_of("learnt", "results", "campaign", "space_name")
     device: str = value_of("learnt", "results", "campaign", "environment", "device")
-    single: SingleDocument = value_of("learnt", "single")
-    choice: ChoiceDocument | None
+    single: documents.SingleDocument = value_of("learnt", "single")
+    choice: documents.ChoiceDocument | None
     why_no_choice: str = value_of("learnt", "why_no_choice")
     notices: list[str]
     folder: Text = value_of("learnt", "options", "output")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import platform
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from harness.display.progress import ProgressDisplay
 from harness.fleet.measurers import Fleet, FleetRequest, open_fleet
 from harness.measure.choose import fitted_to, open_measurers
 from harness.measure.measurer import Measurer
+from harness.recordings.recording import Recording
 from harness.recordings.replay import ReplayMeasurer, open_replay
 from harness.results import Store, writing
 from harness.results.provenance import set_aside_lines
@@ -30,7 +32,6 @@ from harness.search import make_opentuner_tables
 from harness.space_file import Spec
 from harness.tuning import Campaign
 from harness.tuning.devices import DevicePool
-from harness.tuning.replayed import describe_recording
 
 if TYPE_CHECKING:
     from harness.results.view import Results
@@ -224,7 +225,7 @@ def _opened(request: TuneRequest, display: ProgressDisplay) -> Iterator[DevicePo
     with ExitStack() as opened:
         if recording is not None:
             pool = DevicePool({"": ReplayMeasurer.of(recording)})
-            line = describe_recording(recording)
+            line = _described(recording)
         elif options.replay is not None:
             replay = open_replay(options.replay, request.whole)
             count, device = len(replay.measurements), replay.environment.device
@@ -241,6 +242,18 @@ def _opened(request: TuneRequest, display: ProgressDisplay) -> Iterator[DevicePo
         for note in [*pool.notices, *(recording.notes if recording else ())]:
             display.note(f"note: {note}")
         yield pool
+
+
+def _described(recording: Recording) -> str:
+    """Describe a recording in a line."""
+    tables = recording.tables.values()
+    outcomes = Counter(outcome for table in tables for outcome in table.outcomes)
+    counts = ", ".join(f"{count:,} {outcome}" for outcome, count in outcomes.items())
+    searched = sum(len(p.values) > 1 for p in recording.parameters)
+    return (
+        f"{recording.path}: {recording.kind} of {recording.title} on {recording.device}; "
+        f"{counts}; {searched} parameters to search"
+    )
 
 
 def patiently(call: Callable[[], T], wait_s: float, say: Callable[[str], None]) -> T:

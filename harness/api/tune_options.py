@@ -7,21 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from harness.api.options import PAGE, SPACE, WHERE, device_option, json_flag
-from harness.core.options import (
-    BACKENDS,
-    PATH,
-    SECONDS,
-    SEED,
-    TEXT,
-    Kind,
-    Options,
-    argument,
-    flag,
-    number,
-    option,
-    whole,
-)
+from harness.api.options import PAGE, SECONDS, SPACE, WHERE, device_option, json_flag
+from harness.core.options import BACKENDS, PATH, SEED, TEXT, Kind, Options, argument, flag, option
 
 if TYPE_CHECKING:  # it takes a while to load
     from harness.space_file import Spec
@@ -61,140 +48,112 @@ class TuneOptions(Options):
     }
     allow_abbrev: ClassVar = False  # the command to continue leaves out --fresh by its full name
 
-    space: Path | Spec | None = argument(SPACE, None, "space file (YAML)", nargs="?")
-    inputs: str | None = option(
-        TEXT,
-        "EXPR",
-        "tune only inputs that satisfy EXPR, such as 'n <= 4096 and m > 10' (default: all)",
-    )
-    inputs_from: Path | None = option(
-        PATH,
-        "FILE",
-        "tune the inputs of a workload that matter (docs/howto/tune_the_inputs_you_meet.md), in "
-        "place of the space's, and measure the candidates on those that the database holds",
-    )
+    space: Path | Spec | None = argument(SPACE, nargs="?")
+    """space file (YAML)"""
+    inputs: str | None = option(TEXT, "EXPR")
+    """tune only inputs that satisfy EXPR, such as 'n <= 4096 and m > 10' (default: all)"""
+    inputs_from: Path | None = option(PATH, "FILE")
+    """tune the inputs of a workload that matter (docs/howto/tune_the_inputs_you_meet.md), in
+    place of the space's, and measure the candidates on those that the database holds"""
     cover: float | None = option(
-        number("a share of the calls above 0, up to 1", lambda share: 0 < share <= 1),
+        Kind.number("a share of the calls above 0, up to 1", lambda share: 0 < share <= 1),
         "SHARE",
         "of a workload, tune the most frequent inputs that make up this share of the calls "
         f"(default {COVER:g})",
     )
-    most_inputs: int | None = option(whole(1), "N", "of these, tune at most the N most frequent")
+    most_inputs: int | None = option(Kind.whole(1), "N")
+    """of these, tune at most the N most frequent"""
     json: bool = json_flag()
     backend: str = option(TEXT, None, WHERE, default="auto", choices=BACKENDS)
     device: Sequence[str] = device_option(
         "; repeat it, or name `all`, to share the inputs out over equal devices"
     )
-    cluster: str | None = option(
-        TEXT,
-        "ADDRESS",
-        "measure on the workers of a Dask cluster: the scheduler's address such as "
-        "tls://HOST:8786; --device then names a model",
-    )
-    insecure: bool = flag("allow a scheduler without encryption on a network that you trust")
-    replay: Path | None = option(
-        PATH,
-        "FILE",
-        "search recorded measurements instead of a device. FILE is a Kernel Tuner cache, T4 "
-        "results or CSV with a mapping; with a space, a results database or CSV with the space's "
-        "columns",
-    )
-    mapping: Path | None = option(
-        PATH,
-        "FILE",
-        "YAML file that describes the columns of a CSV recording (default: NAME.mapping.yaml "
-        "beside it)",
-    )
+    cluster: str | None = option(TEXT, "ADDRESS")
+    """measure on the workers of a Dask cluster: the scheduler's address such as
+    tls://HOST:8786; --device then names a model"""
+    insecure: bool = flag()
+    """allow a scheduler without encryption on a network that you trust"""
+    replay: Path | None = option(PATH, "FILE")
+    """search recorded measurements instead of a device. FILE is a Kernel Tuner cache, T4
+    results or CSV with a mapping; with a space, a results database or CSV with the space's
+    columns"""
+    mapping: Path | None = option(PATH, "FILE")
+    """YAML file that describes the columns of a CSV recording (default: NAME.mapping.yaml
+    beside it)"""
     technique: Sequence[str] = option(
         Kind("the name of a technique", TEXT.accept),
         "NAME",
-        "search technique; repeat it to alternate several (default: the space's, else auto)",
-        "--technique",
-        "-t",
+        names=("--technique", "-t"),
         several=True,
     )
-    list_techniques: bool = flag(
-        "list the techniques and exit", "--list-techniques", "-lt", in_python=False
-    )
-    test_limit: int | None = option(
-        whole(1), "N", "at most N tests per input (default: the space's)"
-    )
-    max_time_s: float | None = option(
-        SECONDS,
-        "SECONDS",
-        "end the search after SECONDS (or such as 5m, 2h) for all inputs together; the final "
-        "measurements follow (default: no limit)",
-        "--stop-after",
-        "--max-time",
-    )
+    """search technique; repeat it to alternate several (default: the space's, else auto)"""
+    list_techniques: bool = flag(names=("--list-techniques", "-lt"), in_python=False)
+    """list the techniques and exit"""
+    test_limit: int | None = option(Kind.whole(1), "N")
+    """at most N tests per input (default: the space's)"""
+    max_time_s: float | None = option(SECONDS, "SECONDS", names=("--stop-after", "--max-time"))
+    """end the search after SECONDS (or such as 5m, 2h) for all inputs together; the final
+    measurements follow (default: no limit)"""
     seed_configurations: Sequence[Path | Mapping[str, Any]] = option(
         Kind("a mapping of parameters to values", _configuration, Path),
         "FILE",
-        "JSON object with a configuration to start from; may be repeated",
-        "--seed-configuration",
+        names=("--seed-configuration",),
         several=True,
     )
-    warm_start: Sequence[Path] = option(
-        PATH,
-        "FILE",
-        "learn from a recording of the same kernel on another device, in a format of --replay "
-        "without a space; may be repeated. The word database: learn from the results of other "
-        "devices in the database",
-        several=True,
-    )
+    """JSON object with a configuration to start from; may be repeated"""
+    warm_start: Sequence[Path] = option(PATH, "FILE", several=True)
+    """learn from a recording of the same kernel on another device, in a format of --replay
+    without a space; may be repeated. The word database: learn from the results of other devices
+    in the database"""
     validate: float | None = option(
-        number("a share between 0 and 1", lambda share: 0 < share < 1),
+        Kind.number("a share between 0 and 1", lambda share: 0 < share < 1),
         "TARGET",
         "instead of a search, sample uniformly until a tree predicts held-out times with a "
         f"median relative error below this (default TARGET: {DEFAULT_TARGET:g})",
         nargs="?",
         const=DEFAULT_TARGET,
     )
-    parallelism: int | None = option(
-        whole(1), "N", "propose and build N configurations at once (default 4; 1 for a recording)"
-    )
-    seed: int = option(SEED, None, "random seed (default 0)", default=0)
-    repeats: int | None = option(whole(1), "N", "at most N timed launches")
+    parallelism: int | None = option(Kind.whole(1), "N")
+    """propose and build N configurations at once (default 4; 1 for a recording)"""
+    seed: int = option(SEED, default=0)
+    """random seed (default 0)"""
+    repeats: int | None = option(Kind.whole(1), "N")
+    """at most N timed launches"""
     precision: float | None = option(
-        number("a share from 0 to below 1, such as 0.005", lambda share: 0 <= share < 1),
-        "P",
-        "stop when the mean's confidence interval is within +- P, such as 0.005",
+        Kind.number("a share from 0 to below 1, such as 0.005", lambda share: 0 <= share < 1), "P"
     )
+    """stop when the mean's confidence interval is within +- P, such as 0.005"""
     give_up_at: float | None = option(
-        number("a number from 1", lambda times: 1 <= times <= 10**9),
-        "F",
-        "stop when a configuration is significantly F times slower than the best so far",
+        Kind.number("a number from 1", lambda times: 1 <= times <= 10**9), "F"
     )
-    cross: bool = flag(
-        "do not measure the best configurations on all inputs (a good choice by input needs this)",
-        default=True,
-    )
-    finalists: int | None = option(
-        whole(1),
-        "N",
-        "measure the N fastest configurations again with the default (default 2, or 3 if the "
-        "third is within noise of the first)",
-    )
-    reduce: bool = flag("do not measure which flags a winner needs", default=True)
-    database: str | None = option(
-        Kind("a path or a URL of printable characters", _url),
-        "DATABASE",
-        "SQLite file or postgresql:// URL (default results/NAME.db)",
-    )
-    label: str = option(TEXT, None, "name of the tuning run (default unnamed)", default="unnamed")
-    fresh: bool = flag("ignore all earlier measurements")
+    """stop when a configuration is significantly F times slower than the best so far"""
+    cross: bool = flag(default=True)
+    """do not measure the best configurations on all inputs (a good choice by input needs
+    this)"""
+    finalists: int | None = option(Kind.whole(1), "N")
+    """measure the N fastest configurations again with the default (default 2, or 3 if the third
+    is within noise of the first)"""
+    reduce: bool = flag(default=True)
+    """do not measure which flags a winner needs"""
+    database: str | None = option(Kind("a path or a URL of printable characters", _url), "DATABASE")
+    """SQLite file or postgresql:// URL (default results/NAME.db)"""
+    label: str = option(TEXT, default="unnamed")
+    """name of the tuning run (default unnamed)"""
+    fresh: bool = flag()
+    """ignore all earlier measurements"""
     wait: float = option(
-        number("seconds from 0, up to 10^9", lambda value: 0 <= value <= 10**9),
+        Kind.number("seconds from 0, up to 10^9", lambda value: 0 <= value <= 10**9),
         "SECONDS",
-        "wait for up to so long for another process that writes the same kernel's results; then "
-        "continue from them (default: end with an error)",
         default=0.0,
     )
-    results_log: Path | None = option(
-        PATH, "FILE", "write when each new best was found, and its time; one file per input"
-    )
-    report: Path | None = option(PAGE, "FILE", "write an HTML report as well", in_python=False)
-    progress: bool = flag("print no progress", "--quiet", "--no-progress", default=True)
+    """wait for up to so long for another process that writes the same kernel's results; then
+    continue from them (default: end with an error)"""
+    results_log: Path | None = option(PATH, "FILE")
+    """write when each new best was found, and its time; one file per input"""
+    report: Path | None = option(PAGE, "FILE", in_python=False)
+    """write an HTML report as well"""
+    progress: bool = flag(names=("--quiet", "--no-progress"), default=True)
+    """print no progress"""
     typed: Sequence[str] = ()
     """The words of the command as they were typed; none in Python."""
 

@@ -12,7 +12,6 @@ from harness.api.tune_options import TuneOptions
 from harness.core.errors import ResultsError, UsageError
 from harness.core.files import check_output, check_writable, nearest_file
 from harness.core.invocation import command_line
-from harness.core.options import from_arguments, naming_arguments, signature_of
 from harness.recordings.files import FileKind, file_kind
 
 if TYPE_CHECKING:
@@ -29,14 +28,14 @@ def tune(space: str | Path | Spec | None = None, **arguments: Any) -> TuneResult
 
     Raises HarnessError, and on Ctrl-C KeyboardInterrupt, whose message says how to continue.
     """
-    options = from_arguments(TuneOptions, "tune", {"space": space, **arguments})
-    with naming_arguments(TuneOptions):
+    options = TuneOptions.from_arguments("tune", {"space": space, **arguments})
+    with TuneOptions.naming_arguments():
         check_options(options)
         with own_random():
             return _results(options)
 
 
-tune.__signature__ = signature_of(TuneOptions, space="space")  # type: ignore[attr-defined]
+tune.__signature__ = TuneOptions.signature(space="space")  # type: ignore[attr-defined]
 
 
 def _results(options: TuneOptions) -> TuneResults:

@@ -6,7 +6,7 @@ Exit status: 0 nothing became slower, 1 something did or works no more, 2 they c
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from harness.commands.options import CompareOptions
 from harness.commands.run import main_of, print_json
 from harness.compare.comparison import Comparison, Rules, compare
 from harness.compare.reading import KernelResults, read_kernel_results
-from harness.compare.rerun import opened_sides, rerun_kernel, rerun_notes
+from harness.compare.rerun import RerunSide, opened_sides, rerun_kernel
 from harness.compare.rerun_plan import check_rerun_database, plan_rerun
 from harness.compare.table import as_junit, comparison_table, error_junit, summary
 from harness.core.errors import HarnessError
@@ -106,10 +106,23 @@ def _rerun(options: CompareOptions, spaces: Sequence[Path]) -> _Sides:
                 inputs = len(old.results.inputs)
                 display.begin_stage(f"{new.results.kernel}: both sides, interleaved", inputs)
                 found = rerun_kernel(old, new, store, options.occasions, display.step)
-                notes += rerun_notes((old, new), options.occasions)
+                notes += _rerun_notes((old, new), options.occasions)
             results.append(found)
     stored = f"the measurements of this comparison are in {without_password(database)}"
     return _Sides([old for old, _ in results], [new for _, new in results], [*notes, stored])
+
+
+def _rerun_notes(sides: Sequence[RerunSide], occasions: int) -> Iterator[str]:
+    """Say how a kernel was measured, and which side was tuned elsewhere."""
+    last = sides[-1]
+    yield (
+        f"{last.results.kernel}: both sides were measured now, in {occasions} occasions of "
+        f"{last.rounds(occasions)} rounds, in random order"
+    )
+    for side in sides:
+        if side.results.environment != side.measurer.environment:
+            yield f"{side.results.kernel}: {side.name} was tuned on {side.results.environment}"
+    yield from dict.fromkeys(notice for side in sides for notice in side.measurer.notices)
 
 
 def comparison_document(comparison: Comparison, status: int) -> CompareDocument:

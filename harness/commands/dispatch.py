@@ -17,7 +17,7 @@ from harness.core.invocation import command_line
 from harness.display.across import verdict_section
 from harness.display.formats import make_console
 from harness.display.progress import ProgressDisplay
-from harness.display.text import Section, SectionTable, print_line, print_lines, print_section
+from harness.display.text import Section, SectionTable, print_line, print_lines
 
 NOT_WRITTEN = 1
 FALLEN = 1
@@ -59,7 +59,7 @@ def _recheck(options: DispatchOptions) -> int:
     left = range(len(features) + 2, len(head))
     texts = [f"Tuned on {found.tuned_on}", f"Measured on {found.measured_on}"]
     table = SectionTable(head, rows, [*range(len(features)), *left])
-    print_section(console, Section("", str(options.recheck), texts, table=table))
+    Section("", str(options.recheck), texts, table=table).print(console)
     if not any(leaf.has_fallen for leaf in found.leaves):
         return 0
     if options.output is None:
@@ -75,7 +75,7 @@ def _recheck(options: DispatchOptions) -> int:
 def _print(console: Console, learnt: LearntDispatcher, loss: str, files: list[str]) -> None:
     print_lines(console, learnt.notices)
     if learnt.found is not None and learnt.name is not None:
-        print_section(console, verdict_section(learnt.found, learnt.learnt))
+        verdict_section(learnt.found, learnt.learnt).print(console)
     print_line(console, learnt.sentence)
     if learnt.why_not_written:
         print_line(console, learnt.why_not_written)

@@ -18,18 +18,14 @@ from harness.recordings.csv_file import csv_lines
 from harness.recordings.csv_mapping import mapping_text
 from harness.recordings.files import mapping_beside
 from harness.recordings.json_file import t4_texts
-from harness.results import (
-    SEARCHED,
-    MeasurementRows,
-    StoredCampaign,
-    campaigns,
-    read_measurements,
-    reading,
-    sqlite_path,
-    without_password,
-)
+from harness.results.campaigns import StoredCampaign, campaigns
+from harness.results.columns import MeasurementRows
+from harness.results.database import reading
 from harness.results.measured import measured_by_input
 from harness.results.provenance import of_version
+from harness.results.read import read_measurements
+from harness.results.schema import SEARCHED
+from harness.results.url import sqlite_path, without_password
 from harness.results.view import Results
 
 main = main_of("export")

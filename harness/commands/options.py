@@ -7,29 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from harness.api.options import (
-    PAGE,
-    databases_argument,
-    device_option,
-    json_flag,
-    space_option,
-    version_option,
-)
+from harness.api.options import PAGE, device_option, json_flag, version_option
 from harness.compare import FEWEST_OCCASIONS, LEVEL, MOST_OCCASIONS, OCCASIONS, RUN_NOISE, THRESHOLD
 from harness.core.errors import UsageError
 from harness.core.files import check_output, check_writable
-from harness.core.options import (
-    BACKENDS,
-    PATH,
-    SEED,
-    TEXT,
-    Options,
-    argument,
-    flag,
-    number,
-    option,
-    whole,
-)
+from harness.core.options import BACKENDS, PATH, SEED, TEXT, Kind, Options, argument, flag, option
 
 ENDINGS = {"t4": ".t4.json", "csv": ".csv"}
 
@@ -55,12 +37,14 @@ docs/reference/pragmas.md explains all pragmas. Without them, harness suggests v
 Exit code: 0 on success, 2 for an error in a pragma or in the command.
 """
 
-    source: Path = argument(PATH, "SOURCE", "a CUDA or OpenCL file")
-    function: str | None = option(TEXT, "NAME", "the kernel, if the file has several")
-    output: Path | None = option(
-        PATH, "FILE", "a new file for the space (default: standard output)"
-    )
-    host: Path | None = option(PATH, "FILE", "a new file for the skeleton of the host module")
+    source: Path = argument(PATH, "SOURCE")
+    """a CUDA or OpenCL file"""
+    function: str | None = option(TEXT, "NAME")
+    """the kernel, if the file has several"""
+    output: Path | None = option(PATH, "FILE")
+    """a new file for the space (default: standard output)"""
+    host: Path | None = option(PATH, "FILE")
+    """a new file for the skeleton of the host module"""
 
     def check(self) -> None:
         """Refuse to overwrite a file, and host modules that Python cannot import."""
@@ -79,15 +63,15 @@ Exit code: 0 on success, 2 for an error in a pragma or in the command.
 
 
 @dataclass(frozen=True)
-class Example:
+class _Example:
     """What an example shows, and its files: first the space."""
 
     summary: str
     files: tuple[str, ...]
 
 
-def _kernel_example(summary: str, space: str, *kernels: str) -> Example:
-    return Example(summary, (f"spaces/{space}", *(f"kernels/{file}" for file in kernels)))
+def _kernel_example(summary: str, space: str, *kernels: str) -> _Example:
+    return _Example(summary, (f"spaces/{space}", *(f"kernels/{file}" for file in kernels)))
 
 
 EXAMPLES = {
@@ -103,7 +87,7 @@ EXAMPLES = {
         "a softmax in half precision, in C++ for CUDA and in C for OpenCL",
         *("modern/softmax.yaml", "softmax.cu", "softmax.cl", "softmax.py"),
     ),
-    "blur": Example(
+    "blur": _Example(
         "a C program and gcc's flags; needs no GPU", ("spaces/blur_gcc.yaml", "examples/blur.c")
     ),
 }
@@ -118,9 +102,8 @@ class ExampleOptions(Options):
     """Write an example to tune: a space, and the kernel or program that it names."""
 
     name: str = argument(TEXT, None, _examples, choices=tuple(EXAMPLES))
-    output: Path = option(
-        PATH, "FOLDER", "where to write it (default: here)", "-o", "--output", default=Path()
-    )
+    output: Path = option(PATH, "FOLDER", names=("-o", "--output"), default=Path())
+    """where to write it (default: here)"""
 
     def check(self) -> None:
         """Refuse to overwrite a file, before any is written."""
@@ -138,12 +121,14 @@ class ExportOptions(Options):
     """Write every sample and failure of a database's last campaign, as T4 results or as CSV with
     its mapping."""
 
-    database: str = argument(TEXT, "DATABASE", "SQLite file or postgresql:// URL")
-    format: str = option(TEXT, None, "format (default t4)", default="t4", choices=tuple(ENDINGS))
-    space: str | None = space_option()
-    output: Path | None = option(
-        PATH, "FILE", "file to write (default: the space's name, next to the database)"
-    )
+    database: str = argument(TEXT, "DATABASE")
+    """SQLite file or postgresql:// URL"""
+    format: str = option(TEXT, default="t4", choices=tuple(ENDINGS))
+    """format (default t4)"""
+    space: str | None = option(TEXT, "NAME")
+    """only the space of this name"""
+    output: Path | None = option(PATH, "FILE")
+    """file to write (default: the space's name, next to the database)"""
     kernel_version: str = version_option()
 
     def check(self) -> None:
@@ -161,12 +146,10 @@ class MergeOptions(Options):
     again. The inputs do not change; OpenTuner may have made them without harness. OUT has
     OpenTuner's tables too, so a merged search can be continued there."""
 
-    out: str = argument(
-        TEXT, "OUT", "database to add to (SQLite file or postgresql:// URL); may be new"
-    )
-    inputs: Sequence[str] = argument(
-        TEXT, "IN", "database to add (SQLite file or postgresql:// URL)", nargs="+"
-    )
+    out: str = argument(TEXT, "OUT")
+    """database to add to (SQLite file or postgresql:// URL); may be new"""
+    inputs: Sequence[str] = argument(TEXT, "IN", nargs="+")
+    """database to add (SQLite file or postgresql:// URL)"""
     kernel_version: str = version_option("all")
 
 
@@ -185,9 +168,8 @@ class DevicesOptions(Options):
 class SchemaOptions(Options):
     """Print the JSON Schema of spaces, or of what a command prints with --json."""
 
-    command: str | None = argument(
-        TEXT, None, "a command; without one, spaces", nargs="?", choices=WITH_JSON
-    )
+    command: str | None = argument(TEXT, nargs="?", choices=WITH_JSON)
+    """a command; without one, spaces"""
 
 
 # ----------------------------------------------------------------------------------- report
@@ -197,15 +179,15 @@ class SchemaOptions(Options):
 class ReportOptions(Options):
     """Write the results of databases as one HTML page, which needs no network."""
 
-    database: Sequence[str] = databases_argument()
-    output: Path = option(PAGE, "FILE", "the page (.html)", "-o", "--output", required=True)
-    space: str | None = space_option()
-    weights: Path | None = option(
-        PATH,
-        "FILE",
-        "a workload: judge the choice by how often inputs come, and show how many calls the tuned "
-        "range covers",
-    )
+    database: Sequence[str] = argument(TEXT, "DATABASE", nargs="+")
+    """results database"""
+    output: Path = option(PAGE, "FILE", names=("-o", "--output"), required=True)
+    """the page (.html)"""
+    space: str | None = option(TEXT, "NAME")
+    """only the space of this name"""
+    weights: Path | None = option(PATH, "FILE")
+    """a workload: judge the choice by how often inputs come, and show how many calls the tuned
+    range covers"""
     kernel_version: str = version_option()
     json: bool = json_flag()
 
@@ -228,27 +210,22 @@ A stencil is a Python file that defines an expression and a reference
 Exit code: 0 if the space is written, 2 for an error in the stencil or in the command.
 """
 
-    command: str = argument(TEXT, None, "", choices=("explore",))
-    stencil: Path = argument(PATH, "STENCIL.py", "a Python file; kernels/stencils has eight")
-    size: int = option(
-        whole(1), "N", "length of a side, the argument of expression()", required=True
-    )
-    count: int = option(whole(1), "K", "points in the space (default 1000)", default=1000)
-    threads: int = option(
-        whole(1), "K", "most thread configurations of a variant (default 10)", default=10
-    )
-    output: Path | None = option(
-        PATH, "FOLDER", "a new folder (default NAME_SIZE)", "-o", "--output"
-    )
-    seed: int = option(SEED, None, "seed of the random draws (default 0)", default=0)
-    designs: str = option(
-        TEXT,
-        None,
-        "draw other points than for other stencils (own, the default), or the same tiles, mappings "
-        "and threads for all (shared)",
-        default="own",
-        choices=("own", "shared"),
-    )
+    command: str = argument(TEXT, choices=("explore",))
+    stencil: Path = argument(PATH, "STENCIL.py")
+    """a Python file; kernels/stencils has eight"""
+    size: int = option(Kind.whole(1), "N", required=True)
+    """length of a side, the argument of expression()"""
+    count: int = option(Kind.whole(1), "K", default=1000)
+    """points in the space (default 1000)"""
+    threads: int = option(Kind.whole(1), "K", default=10)
+    """most thread configurations of a variant (default 10)"""
+    output: Path | None = option(PATH, "FOLDER", names=("-o", "--output"))
+    """a new folder (default NAME_SIZE)"""
+    seed: int = option(SEED, default=0)
+    """seed of the random draws (default 0)"""
+    designs: str = option(TEXT, default="own", choices=("own", "shared"))
+    """draw other points than for other stencils (own, the default), or the same tiles, mappings
+    and threads for all (shared)"""
 
 
 # ----------------------------------------------------------------------------------- worker
@@ -259,19 +236,17 @@ class WorkerOptions(Options):
     """Build and measure on this machine for `harness.tune --cluster ADDRESS`, until the scheduler
     ends. Whoever reaches the scheduler runs kernels here as you."""
 
-    address: str = argument(TEXT, "ADDRESS", "the Dask scheduler's, tls://HOST:PORT")
-    device: Sequence[str] = option(
-        TEXT,
-        "NAME",
-        "offer this device, as `harness.tune --device` names it; may be repeated (default: all "
-        "equal ones)",
-        several=True,
-    )
-    builders: int | None = option(
-        whole(1), "N", "builds at once (default: as many as there are spare cores)"
-    )
-    insecure: bool = flag("allow an address without encryption")
-    quiet: bool = flag("print errors alone")
+    address: str = argument(TEXT, "ADDRESS")
+    """the Dask scheduler's, tls://HOST:PORT"""
+    device: Sequence[str] = option(TEXT, "NAME", several=True)
+    """offer this device, as `harness.tune --device` names it; may be repeated (default: all
+    equal ones)"""
+    builders: int | None = option(Kind.whole(1), "N")
+    """builds at once (default: as many as there are spare cores)"""
+    insecure: bool = flag()
+    """allow an address without encryption"""
+    quiet: bool = flag()
+    """print errors alone"""
 
 
 # ---------------------------------------------------------------------------------- compare
@@ -298,76 +273,59 @@ class CompareOptions(Options):
         "json": "output, besides the text",
     }
 
-    base: str = argument(TEXT, "BASE", "results database")
-    candidate: str = argument(TEXT, "CANDIDATE", "results database")
-    space: str | None = space_option("only the kernel of this space")
-    spec: Sequence[Path] = option(
-        PATH,
-        "FILE",
-        "space file: compare only CANDIDATE's results of its current sources; may be repeated",
-        several=True,
-    )
-    of: str = option(
-        TEXT,
-        None,
-        "compare the best of each side, the default of each side, or both (default both)",
-        default="both",
-        choices=("both", "best", "default"),
-    )
-    across_environments: bool = flag("compare even if device, driver or compiler differ")
+    base: str = argument(TEXT, "BASE")
+    """results database"""
+    candidate: str = argument(TEXT, "CANDIDATE")
+    """results database"""
+    space: str | None = option(TEXT, "NAME")
+    """only the kernel of this space"""
+    spec: Sequence[Path] = option(PATH, "FILE", several=True)
+    """space file: compare only CANDIDATE's results of its current sources; may be repeated"""
+    of: str = option(TEXT, default="both", choices=("both", "best", "default"))
+    """compare the best of each side, the default of each side, or both (default both)"""
+    across_environments: bool = flag()
+    """compare even if device, driver or compiler differ"""
     threshold: float = option(
-        number("a ratio below 2 such as 1.02x, or 2% or 0.02", lambda x: 0 <= x < 1, _change),
+        Kind.number("a ratio below 2 such as 1.02x, or 2% or 0.02", lambda x: 0 <= x < 1, _change),
         "X",
         "ignore smaller changes; a ratio or a fraction, such as 1.02x, 2% or 0.02 "
         f"(default {1 + THRESHOLD:.3f}x)",
         default=THRESHOLD,
     )
     level: float = option(
-        number("above 0 and below 1, or a percentage", lambda p: 0 < p < 1, _fraction),
+        Kind.number("above 0 and below 1, or a percentage", lambda p: 0 < p < 1, _fraction),
         "P",
         "probability of any false `slower` or `faster`, and of any missed slowdown above its "
         f"limit (default {LEVEL})",
         default=LEVEL,
     )
     run_noise: float = option(
-        number("from 0 to below 1, or a percentage", lambda p: 0 <= p < 1, _fraction),
+        Kind.number("from 0 to below 1, or a percentage", lambda p: 0 <= p < 1, _fraction),
         "P",
         "noise between runs, as a fraction of the time, if nothing was measured twice "
         f"(default {RUN_NOISE})",
         default=RUN_NOISE,
     )
-    rerun: Sequence[Path] | None = option(
-        PATH,
-        "SPACE",
-        "measure the best and the default of both sides now, and compare only these "
-        "measurements. SPACE: space files of CANDIDATE's sources (default: those of --spec, else "
-        "spaces/NAME.yaml of each kernel)",
-        nargs="*",
-    )
-    base_space: Sequence[Path] = option(
-        PATH,
-        "SPACE",
-        "space file of BASE's sources, if they differ from CANDIDATE's; may be repeated",
-        several=True,
-    )
-    rerun_database: str = option(
-        TEXT,
-        "DATABASE",
-        "database for the new measurements (default results/rerun.db)",
-        default="results/rerun.db",
-    )
+    rerun: Sequence[Path] | None = option(PATH, "SPACE", nargs="*")
+    """measure the best and the default of both sides now, and compare only these measurements.
+    SPACE: space files of CANDIDATE's sources (default: those of --spec, else spaces/NAME.yaml
+    of each kernel)"""
+    base_space: Sequence[Path] = option(PATH, "SPACE", several=True)
+    """space file of BASE's sources, if they differ from CANDIDATE's; may be repeated"""
+    rerun_database: str = option(TEXT, "DATABASE", default="results/rerun.db")
+    """database for the new measurements (default results/rerun.db)"""
     occasions: int = option(
-        whole(FEWEST_OCCASIONS, MOST_OCCASIONS, str(MOST_OCCASIONS)),
+        Kind.whole(FEWEST_OCCASIONS, MOST_OCCASIONS, str(MOST_OCCASIONS)),
         "N",
         f"how often both sides are loaded and measured, in random order (default {OCCASIONS})",
         default=OCCASIONS,
     )
-    backend: str = option(
-        TEXT, None, "where kernels run (default auto)", default="auto", choices=BACKENDS
-    )
+    backend: str = option(TEXT, default="auto", choices=BACKENDS)
+    """where kernels run (default auto)"""
     device: Sequence[str] = device_option()
     json: bool = json_flag()
-    junit: Path | None = option(PATH, "FILE", "write JUnit XML, for CI's pages")
+    junit: Path | None = option(PATH, "FILE")
+    """write JUnit XML, for CI's pages"""
 
     def check(self) -> None:
         """Refuse options that need --rerun, and an output that cannot be written."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import gc
 import importlib
 import inspect
 import os
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from harness.core.errors import HarnessError, SpecError, Terminated, UsageError
 from harness.core.invocation import command_line
-from harness.core.options import Options, add_options, from_command_line
+from harness.core.options import Options
 from harness.core.text import counted, escaped, suggestion
 
 if TYPE_CHECKING:
@@ -50,20 +49,6 @@ _THREAD_ADDRESSES = 80 << 20
 _MOST_THREADS = 64
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
 
-_ALLOCATIONS = 1_000_000  # before Python looks for unreachable objects; by default 700
-
-
-@contextlib.contextmanager
-def collecting_rarely() -> Iterator[None]:
-    """Look for unreachable objects seldom: the records of 10^5 inputs all stay, and Python would
-    visit them again and again."""
-    before = gc.get_threshold()
-    gc.set_threshold(_ALLOCATIONS, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-
 
 def main_of(name: str) -> Callable[..., int]:
     """Return the function that runs a command with the words of a command line, by default those
@@ -76,7 +61,7 @@ def run(name: str, arguments: Sequence[str] | None = None) -> int:
     module's `run`."""
     model = model_of(name)
     words = list(sys.argv[1:] if arguments is None else arguments)
-    options = from_command_line(model, parse(make_parser(name, model), words), typed=words)
+    options = model.from_command_line(parse(make_parser(name, model), words), words)
 
     def body() -> int:
         options.check()
@@ -104,7 +89,7 @@ def make_parser(name: str, model: type[Options]) -> argparse.ArgumentParser:
     )
     if model.epilog:
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    add_options(parser, model)
+    model.add_to(parser)
     return parser
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from harness.compare.reading import KernelResults
 from harness.core.errors import UsageError
-from harness.core.records import Environment
 
 Matched = tuple[KernelResults, KernelResults]
 """The results of one kernel in BASE and in CANDIDATE."""
@@ -71,10 +69,8 @@ def check_last(
 
 def _differences(base: KernelResults, candidate: KernelResults) -> Mapping[str, tuple[str, str]]:
     """Return the fields in which the environments differ, with both values."""
-    old, new = base.environment, candidate.environment
-    names = [field.name for field in dataclasses.fields(Environment) if field.compare]
-    pairs = {name: (getattr(old, name), getattr(new, name)) for name in names}
-    return {n: (a, b) for n, (a, b) in pairs.items() if a != b}
+    new = candidate.environment.compared
+    return {n: (a, new[n]) for n, a in base.environment.compared.items() if a != new[n]}
 
 
 def _refusal(base: KernelResults, candidate: KernelResults) -> str:

@@ -11,21 +11,13 @@ from harness.analysis.coverage import NOT_MEASURED, input_report, noted_reasons
 from harness.core.errors import UsageError
 from harness.core.invocation import command_line
 from harness.core.records import Config, Environment, Input, Measurement, Statistic
-from harness.results import (
-    FINAL,
-    LEFT_OUT,
-    Command,
-    MeasurementRow,
-    MeasurementRows,
-    StoredCampaign,
-    campaigns,
-    read_commands,
-    read_measurements,
-    reading,
-    sqlite_path,
-    without_password,
-)
+from harness.results.campaigns import LEFT_OUT, Command, StoredCampaign, campaigns, read_commands
+from harness.results.columns import MeasurementRow, MeasurementRows
+from harness.results.database import reading
 from harness.results.measured import by_input
+from harness.results.read import read_measurements
+from harness.results.schema import FINAL
+from harness.results.url import sqlite_path, without_password
 from harness.results.view import Results
 from harness.stats.timing import mean_log
 

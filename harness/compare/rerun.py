@@ -229,16 +229,3 @@ def _plan(side: RerunSide, problem: Input, campaign: int) -> RunPlan:
         label=f"{RERUN} of {side.name}",
         campaign=campaign,
     )
-
-
-def rerun_notes(sides: Sequence[RerunSide], occasions: int) -> Iterator[str]:
-    """Say how a kernel was measured, and which side was tuned elsewhere."""
-    last = sides[-1]
-    yield (
-        f"{last.results.kernel}: both sides were measured now, in {occasions} occasions of "
-        f"{last.rounds(occasions)} rounds, in random order"
-    )
-    for side in sides:
-        if side.results.environment != side.measurer.environment:
-            yield f"{side.results.kernel}: {side.name} was tuned on {side.results.environment}"
-    yield from dict.fromkeys(notice for side in sides for notice in side.measurer.notices)

@@ -15,7 +15,7 @@ from harness.space_file import Spec, load_spec
 
 
 @dataclass(frozen=True)
-class PlannedSide:
+class _PlannedSide:
     """The results of one kernel in one database, in each environment, and the space of the sources
     that they were measured with; those tuned last come first."""
 
@@ -30,7 +30,7 @@ class PlannedSide:
         return next(same, self.results[0])
 
 
-Planned = tuple[PlannedSide, PlannedSide]
+Planned = tuple[_PlannedSide, _PlannedSide]
 """BASE and CANDIDATE of one kernel."""
 
 
@@ -60,7 +60,7 @@ def plan_rerun(
     return [
         (
             _base_side(base, spec, base_specs.get(name)),
-            PlannedSide("CANDIDATE", candidate, _results(candidate, spec), spec),
+            _PlannedSide("CANDIDATE", candidate, _results(candidate, spec), spec),
         )
         for name, spec in specs.items()
     ]
@@ -115,17 +115,17 @@ def _results(database: str, spec: Spec) -> list[KernelResults]:
     return read_kernel_results(database, spec.name, {spec.name: spec.program_sha256})
 
 
-def _base_side(base: str, spec: Spec, base_spec: Spec | None) -> PlannedSide:
+def _base_side(base: str, spec: Spec, base_spec: Spec | None) -> _PlannedSide:
     """Read BASE's results of its own sources, or where none are named, of those of CANDIDATE.
 
     Raises UsageError where BASE was tuned last with other sources.
     """
     if base_spec is not None:
-        return PlannedSide("BASE", base, _results(base, base_spec), base_spec)
+        return _PlannedSide("BASE", base, _results(base, base_spec), base_spec)
     results = read_kernel_results(base, spec.name)
     if results[0].program == spec.program_sha256:
         same = [of_base for of_base in results if of_base.program == spec.program_sha256]
-        return PlannedSide("BASE", base, same, spec)
+        return _PlannedSide("BASE", base, same, spec)
     raise UsageError(_without_sources(base, results[0], spec))
 
 

@@ -62,7 +62,7 @@ def _cells(row: ComparedRow) -> Iterator[RenderableType]:
     yield _time(row.candidate)
     ratio = row.change.ratio if row.change else None
     yield times(ratio.value) if ratio else "-"
-    yield interval(ratio) if ratio else "-"
+    yield _interval(ratio) if ratio else "-"
     words = "; ".join([row.verdict.value, *row.notes])
     yield as_text(words, _STYLES.get(row.verdict.value, ""))
 
@@ -87,7 +87,7 @@ def times(ratio: float) -> str:
     return f"{ratio:.3f}x" if ratio < _ROUND else f"{ratio:.3g}x"
 
 
-def interval(ratio: Estimate) -> str:
+def _interval(ratio: Estimate) -> str:
     """Render the bounds of a ratio of times."""
     return f"[{times(ratio.low)}, {times(ratio.high)}]"
 
@@ -145,7 +145,7 @@ def _facts(row: ComparedRow) -> Iterator[str]:
     if row.change is not None:
         seconds = f"{_time(row.base)} -> {_time(row.candidate)}"
         ratio = row.change.ratio
-        yield f"{row.verdict}, {times(ratio.value)} {interval(ratio)}, {seconds}"
+        yield f"{row.verdict}, {times(ratio.value)} {_interval(ratio)}, {seconds}"
     else:
         yield str(row.verdict)
     if row.upper_limit is not None:

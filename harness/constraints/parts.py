@@ -50,7 +50,7 @@ class TooLarge(Exception):
 
 
 @dataclass
-class ConditionPart:
+class _ConditionPart:
     """A node of a condition.
 
     `last` is the position, in the order, of the last parameter that it needs, -1 for a constant. A
@@ -90,7 +90,7 @@ class Parts:
         self._domains = domains
         self._fixed = fixed
         self._known: dict[object, int] = {}
-        self.all: list[ConditionPart] = []
+        self.all: list[_ConditionPart] = []
         self.is_false = False  # whether some condition is false whatever the parameters are
 
     def add(self, constraint: Expression) -> None:
@@ -152,14 +152,14 @@ class Parts:
 
     def _constant(self, value: Any) -> int:
         return self._added(
-            ConditionPart(-1, (), None, value, exactly(value), isinstance(value, int))
+            _ConditionPart(-1, (), None, value, exactly(value), isinstance(value, int))
         )
 
     def _added_table(self, last: int, operands: tuple[int, ...], table: Table) -> int:
         ends = exactly(table)
         bounds = None if ends is None else (ends[0].min(), ends[1].max())
         is_whole = bool(np.all((np.floor(table) == table) | (table != table)))
-        return self._added(ConditionPart(last, operands, None, table, bounds, is_whole))
+        return self._added(_ConditionPart(last, operands, None, table, bounds, is_whole))
 
     def _is_exact(self, op: ast.operator, terms: Sequence[int]) -> bool:
         """Whether a sum or product is the same in any order: whole, and up to MAX_EXACT."""
@@ -190,7 +190,7 @@ class Parts:
             _gives_whole(node) and all(part.is_whole for part in parts)
         )
         bounds = _bounds_of(node, [part.bounds for part in parts])
-        return self._added(ConditionPart(last, tuple(terms), node, None, bounds, is_whole))
+        return self._added(_ConditionPart(last, tuple(terms), node, None, bounds, is_whole))
 
     def _tabulated(self, node: ast.expr) -> int:
         """Add a condition as a table over the indices of its names' values."""
@@ -210,7 +210,7 @@ class Parts:
             self._known[key] = self._added_table(self._position[name], (), table)
         return self._known[key]
 
-    def _added(self, part: ConditionPart) -> int:
+    def _added(self, part: _ConditionPart) -> int:
         self.all.append(part)
         return len(self.all) - 1
 

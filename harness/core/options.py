@@ -1,8 +1,9 @@
 """Options, declared once: of a command, and of a function in Python.
 
-A model is a frozen dataclass whose fields are made by `argument`, `option` and `flag`. The parser,
-the checks of Python's arguments, their names in messages and the lists of docs/reference all
-follow from it. Nothing here loads pydantic: `--help` would wait a quarter of a second for it.
+A model is a frozen dataclass whose fields are made by `argument`, `option` and `flag`; the text
+below a field says what it means. The parser, the checks of Python's arguments, their names in
+messages and the lists of docs/reference all follow from it. Nothing here loads pydantic: `--help`
+would wait a quarter of a second for it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from harness.core.errors import HarnessError, SpecError, UsageError
+from harness.core.field_texts import field_texts
 from harness.core.text import suggestion
 
 BACKENDS = ("auto", "cuda", "opencl", "command")
@@ -51,17 +53,47 @@ class Kind:
             message = f"must be {self.expected}, got {word!r}{hint}"
             raise argparse.ArgumentTypeError(message) from None
 
+    @classmethod
+    def whole(cls, least: int, most: int = _LARGEST, shown: str = "10^9") -> Kind:
+        """Make the kind of whole numbers from `least` to `most`; messages write that as `shown`."""
 
-def whole(least: int, most: int = _LARGEST, shown: str = "10^9") -> Kind:
-    """Make the kind of whole numbers from `least` to `most`, which messages write as `shown`."""
+        def accept(value: Any) -> int:
+            is_number = isinstance(value, Integral) and not isinstance(value, bool)
+            if not is_number or not least <= int(value) <= most:
+                raise ValueError
+            return int(value)
 
-    def accept(value: Any) -> int:
-        is_number = isinstance(value, Integral) and not isinstance(value, bool)
-        if not is_number or not least <= int(value) <= most:
-            raise ValueError
-        return int(value)
+        return cls(f"a whole number from {least} to {shown}", accept, _decimal)
 
-    return Kind(f"a whole number from {least} to {shown}", accept, _decimal)
+    @classmethod
+    def number(
+        cls,
+        expected: str,
+        is_allowed: Callable[[float], bool],
+        convert: Callable[[str], float] = float,
+    ) -> Kind:
+        """Make the kind of numbers that are allowed; NaN never is."""
+
+        def accept(value: Any) -> float:
+            is_number = isinstance(value, Real) and not isinstance(value, bool)
+            if not is_number or not is_allowed(float(value)):
+                raise ValueError
+            return float(value)
+
+        return cls(expected, accept, convert)
+
+    @classmethod
+    def path(cls, *endings: str) -> Kind:
+        """Make the kind of paths, perhaps of those with one of these endings."""
+
+        def accept(value: Any) -> Path:
+            text = str(value).lower()
+            if not isinstance(value, str | Path) or not text.endswith(endings or ("",)):
+                raise ValueError
+            return Path(value)
+
+        named = f"the name of a file that ends in {', '.join(endings)}" if endings else "a path"
+        return cls(named, accept)
 
 
 def _decimal(word: str) -> int:
@@ -70,55 +102,25 @@ def _decimal(word: str) -> int:
     return int(word)
 
 
-def number(
-    expected: str, is_allowed: Callable[[float], bool], convert: Callable[[str], float] = float
-) -> Kind:
-    """Make the kind of numbers that are allowed; NaN never is."""
-
-    def accept(value: Any) -> float:
-        if isinstance(value, bool) or not isinstance(value, Real) or not is_allowed(float(value)):
-            raise ValueError
-        return float(value)
-
-    return Kind(expected, accept, convert)
-
-
-def path(*endings: str) -> Kind:
-    """Make the kind of paths, perhaps of those with one of these endings."""
-
-    def accept(value: Any) -> Path:
-        if not isinstance(value, str | Path) or not str(value).lower().endswith(endings or ("",)):
-            raise ValueError
-        return Path(value)
-
-    named = f"the name of a file that ends in {', '.join(endings)}" if endings else "a path"
-    return Kind(named, accept)
-
-
 def _text(value: Any) -> str:
     if not isinstance(value, str) or not value or not value.isprintable():
         raise ValueError
     return value
 
 
-def _seconds(word: str) -> float:
-    unit_s = {"s": 1, "m": 60, "h": 3600}.get(word[-1:])
-    return float(word[:-1]) * unit_s if unit_s else float(word)
-
-
 TEXT = Kind("a text of printable characters", _text)
-PATH = path()
-SECONDS = number("seconds above 0, up to 10^9", lambda value: 0 < value <= _LARGEST, _seconds)
-SEED = whole(0)
+PATH = Kind.path()
+SEED = Kind.whole(0)
 
 
 # ------------------------------------------------------------------------- fields of a model
 
 
 @dataclass(frozen=True)
-class Option:
-    """How a field is given: its kind, None for a flag; what it means; the names of its option, none
-    where they follow from the field, and None where it stands by itself; argparse's settings."""
+class _Option:
+    """How a field is given: its kind, None for a flag; what it means, empty where the text below
+    the field says that; the names of its option, none where they follow from the field, and None
+    where it stands by itself; argparse's settings."""
 
     kind: Kind | None
     help: Help
@@ -127,17 +129,13 @@ class Option:
     several: bool = False
     in_python: bool = True
 
-    @property
-    def words(self) -> str:
-        """What it means."""
-        return self.help if isinstance(self.help, str) else self.help()
-
 
 def option(
     kind: Kind,
-    metavar: str | None,
-    help: Help,
-    *names: str,
+    metavar: str | None = None,
+    help: Help = "",
+    *,
+    names: tuple[str, ...] = (),
     default: Any = None,
     several: bool = False,
     in_python: bool = True,
@@ -151,23 +149,28 @@ def option(
         default, settings = (), {"action": "append"} | settings
     if settings.get("required"):
         default = MISSING
-    made = Option(kind, help, names, {"metavar": metavar} | settings, several, in_python)
+    made = _Option(kind, help, names, {"metavar": metavar} | settings, several, in_python)
     return field(default=default, metadata={_OPTION: made})
 
 
-def argument(kind: Kind, metavar: str | None, help: Help, **settings: Any) -> Any:
+def argument(kind: Kind, metavar: str | None = None, help: Help = "", **settings: Any) -> Any:
     """Make a field that stands by itself on the command line; `nargs` says how many."""
     several = settings.get("nargs") in ("*", "+")
     default: Any = {"?": None, "*": ()}.get(settings.get("nargs", ""), MISSING)
-    made = Option(kind, help, None, {"metavar": metavar} | settings, several)
+    made = _Option(kind, help, None, {"metavar": metavar} | settings, several)
     return field(default=default, metadata={_OPTION: made})
 
 
-def flag(help: str, *names: str, default: bool = False, in_python: bool = True) -> Any:
+def flag(
+    help: str = "", *, names: tuple[str, ...] = (), default: bool = False, in_python: bool = True
+) -> Any:
     """Make a field that is true or false; the option changes the default."""
     action = "store_false" if default else "store_true"
-    made = Option(None, help, names, {"action": action}, in_python=in_python)
+    made = _Option(None, help, names, {"action": action}, in_python=in_python)
     return field(default=default, metadata={_OPTION: made})
+
+
+Model = TypeVar("Model", bound="Options")
 
 
 class Options:
@@ -183,74 +186,120 @@ class Options:
     def check(self) -> None:
         """Raise UsageError for options that exclude each other, before anything slow is loaded."""
 
+    @classmethod
+    def add_to(cls, parser: argparse.ArgumentParser) -> None:
+        """Add all options to a parser."""
+        group: argparse._ActionsContainer = parser
+        texts = field_texts(cls)
+        for member, declared in _declared(cls):
+            if member.name in cls.groups:
+                group = parser.add_argument_group(cls.groups[member.name])
+            text = declared.help if isinstance(declared.help, str) else declared.help()
+            text = text or texts.get(member.name, "")
+            settings = {**declared.settings, "help": text.replace("%", "%%")}
+            names = _names(member, declared)
+            if declared.kind is not None:
+                has_default = names and settings.get("nargs") == "?"
+                hint = f"; to use the default, put {names[-1]} last" if has_default else ""
+                settings["type"] = partial(declared.kind.parse, hint)
+            if member.default is not MISSING:
+                settings["default"] = [] if declared.several else member.default
+            if names:
+                group.add_argument(*names, dest=member.name, **settings)
+            else:
+                group.add_argument(member.name, **settings)
 
-Model = TypeVar("Model", bound=Options)
+    @classmethod
+    def from_command_line(
+        cls: type[Model], args: argparse.Namespace, typed: Sequence[str] = ()
+    ) -> Model:
+        """Make options of a parsed command line; a field `typed` has its words."""
+        values = {member.name: getattr(args, member.name) for member, _ in _declared(cls)}
+        if "typed" in {member.name for member in fields(cls)}:  # type: ignore[arg-type]
+            values["typed"] = typed
+        return cls(**{n: tuple(v) if isinstance(v, list) else v for n, v in values.items()})
+
+    @classmethod
+    def from_arguments(cls: type[Model], function: str, arguments: Mapping[str, object]) -> Model:
+        """Make options of the arguments of a function in Python.
+
+        Raises TypeError for an unknown argument, UsageError for one that may not have its value.
+        """
+        allowed = {member.name: (member, o) for member, o in _declared(cls) if o.in_python}
+        values = {}
+        for name, value in arguments.items():
+            if name not in allowed:
+                hint = suggestion(name, allowed)
+                raise TypeError(f"{function}() has no argument `{name}`; {hint}")
+            values[name] = _taken(*allowed[name], value)
+        return cls(**values)
+
+    @classmethod
+    @contextmanager
+    def naming_arguments(cls, **renamed: str) -> Iterator[None]:
+        """Name the arguments of Python in messages in place of a command's options; `renamed` are
+        those with another name than their fields. Faults of a space name no options."""
+        try:
+            yield
+        except SpecError:
+            raise
+        except HarnessError as error:
+            error.args = (cls.in_python(str(error), **renamed),)
+            raise
+
+    @classmethod
+    def in_python(cls, message: str, **renamed: str) -> str:
+        """Replace the options that a message names by arguments, but not those of whole commands;
+        an option that Python lacks is named with its command."""
+        command = cls.__name__.removesuffix("Options").lower()
+        spelled = {
+            name: renamed.get(member.name, member.name) + "=False" * (member.default is True)
+            if declared.in_python
+            else f"python -m harness {command} {name}"
+            for member, declared in _declared(cls)
+            for name in _names(member, declared)
+        }
+
+        def respell(word: re.Match[str]) -> str:
+            if word[1] not in spelled:
+                return word[0]
+            value = f"={word[2].strip()}" if word[2] else ""
+            return f"`{spelled[word[1]]}{value}`"
+
+        return _COMMAND_OR_OPTION.sub(respell, message)
+
+    @classmethod
+    def signature(cls, **positional: str) -> inspect.Signature:
+        """Make the signature of a function in Python that takes these options, some of them by
+        position, under a name of their own."""
+        kinds = inspect.Parameter
+        parameters = [
+            kinds(
+                positional.get(m.name, m.name),
+                kinds.POSITIONAL_OR_KEYWORD if m.name in positional else kinds.KEYWORD_ONLY,
+                default=kinds.empty if m.default is MISSING else m.default,
+                annotation=m.type,
+            )
+            for m, declared in _declared(cls)
+            if declared.in_python
+        ]
+        return inspect.Signature(parameters)
 
 
-def _declared(model: type[Options]) -> Iterator[tuple[Field[Any], Option]]:
+def _declared(model: type[Options]) -> Iterator[tuple[Field[Any], _Option]]:
     for member in fields(model):  # type: ignore[arg-type]
         if _OPTION in member.metadata:
             yield member, member.metadata[_OPTION]
 
 
-def _names(member: Field[Any], declared: Option) -> tuple[str, ...]:
+def _names(member: Field[Any], declared: _Option) -> tuple[str, ...]:
     if declared.names is None:
         return ()
     name = member.name.replace("_", "-")
     return declared.names or (f"--{'no-' * (member.default is True)}{name}",)
 
 
-# --------------------------------------------------------------------------- the command line
-
-
-def add_options(parser: argparse.ArgumentParser, model: type[Options]) -> None:
-    """Add all options of a model."""
-    group: argparse._ActionsContainer = parser
-    for member, declared in _declared(model):
-        if member.name in model.groups:
-            group = parser.add_argument_group(model.groups[member.name])
-        settings = {**declared.settings, "help": declared.words.replace("%", "%%")}
-        names = _names(member, declared)
-        if declared.kind is not None:
-            has_default = names and settings.get("nargs") == "?"
-            hint = f"; to use the default, put {names[-1]} last" if has_default else ""
-            settings["type"] = partial(declared.kind.parse, hint)
-        if member.default is not MISSING:
-            settings["default"] = [] if declared.several else member.default
-        if names:
-            group.add_argument(*names, dest=member.name, **settings)
-        else:
-            group.add_argument(member.name, **settings)
-
-
-def from_command_line(
-    model: type[Model], args: argparse.Namespace, typed: Sequence[str] = ()
-) -> Model:
-    """Make a model of a parsed command line; a field `typed` has its words."""
-    values = {member.name: getattr(args, member.name) for member, _ in _declared(model)}
-    if "typed" in {member.name for member in fields(model)}:  # type: ignore[arg-type]
-        values["typed"] = typed
-    return model(**{n: tuple(v) if isinstance(v, list) else v for n, v in values.items()})
-
-
-# ---------------------------------------------------------------------------------- Python
-
-
-def from_arguments(model: type[Model], function: str, arguments: Mapping[str, object]) -> Model:
-    """Make a model of the arguments of a function in Python.
-
-    Raises TypeError for an unknown argument, UsageError for one that may not have its value.
-    """
-    allowed = {member.name: (member, o) for member, o in _declared(model) if o.in_python}
-    values = {}
-    for name, value in arguments.items():
-        if name not in allowed:
-            raise TypeError(f"{function}() has no argument `{name}`; {suggestion(name, allowed)}")
-        values[name] = _taken(*allowed[name], value)
-    return model(**values)
-
-
-def _taken(member: Field[Any], declared: Option, value: object) -> Any:
+def _taken(member: Field[Any], declared: _Option, value: object) -> Any:
     kind = declared.kind or Kind("True or False", _boolean)
     if value is None and member.default is None:
         return None
@@ -279,55 +328,3 @@ def _described(value: object) -> str:
         kinds = sorted({type(member).__name__ for member in value})
         return f"a {type(value).__name__} of {', '.join(kinds)}"
     return f"an object of the type {type(value).__name__}"
-
-
-@contextmanager
-def naming_arguments(model: type[Options], **renamed: str) -> Iterator[None]:
-    """Name the arguments of Python in messages in place of a command's options; `renamed` are those
-    with another name than their fields. Faults of a space name no options."""
-    try:
-        yield
-    except SpecError:
-        raise
-    except HarnessError as error:
-        error.args = (in_python(str(error), model, **renamed),)
-        raise
-
-
-def in_python(message: str, model: type[Options], **renamed: str) -> str:
-    """Replace the options that a message names by arguments, but not those of whole commands; an
-    option that Python lacks is named with its command."""
-    command = model.__name__.removesuffix("Options").lower()
-    spelled = {
-        name: renamed.get(member.name, member.name) + "=False" * (member.default is True)
-        if declared.in_python
-        else f"python -m harness {command} {name}"
-        for member, declared in _declared(model)
-        for name in _names(member, declared)
-    }
-
-    def respell(word: re.Match[str]) -> str:
-        if word[1] not in spelled:
-            return word[0]
-        value = f"={word[2].strip()}" if word[2] else ""
-        return f"`{spelled[word[1]]}{value}`"
-
-    return _COMMAND_OR_OPTION.sub(respell, message)
-
-
-def signature_of(model: type[Options], **positional: str) -> inspect.Signature:
-    """Make the signature of a function in Python that takes a model's fields, some of them by
-    position, under a name of their own."""
-    kinds = inspect.Parameter
-    return inspect.Signature(
-        [
-            kinds(
-                positional.get(member.name, member.name),
-                kinds.POSITIONAL_OR_KEYWORD if member.name in positional else kinds.KEYWORD_ONLY,
-                default=kinds.empty if member.default is MISSING else member.default,
-                annotation=member.type,
-            )
-            for member, declared in _declared(model)
-            if declared.in_python
-        ]
-    )

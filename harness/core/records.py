@@ -25,11 +25,6 @@ Value = bool | int | float | str | None
 """The value of a parameter; None is a compiler flag that is absent."""
 
 
-def canonical_json(values: Mapping[str, Value]) -> str:
-    """Return JSON text that is equal for equal mappings, whatever the order of their keys."""
-    return json.dumps(dict(values), sort_keys=True, separators=(",", ":"))
-
-
 def shown(value: Value) -> str:
     """Return a value as text: `absent` for a flag that is left out."""
     if value is None:
@@ -39,7 +34,7 @@ def shown(value: Value) -> str:
     return str(value)
 
 
-class NamedValues(Mapping[str, "Value"]):
+class _NamedValues(Mapping[str, "Value"]):
     """An immutable, hashable mapping from names to plain values."""
 
     def __init__(self, values: Mapping[str, Value]) -> None:
@@ -93,7 +88,7 @@ class NamedValues(Mapping[str, "Value"]):
     @cached_property
     def json(self) -> str:
         """The canonical text, equal for equal values."""
-        return canonical_json(self._values)
+        return json.dumps(self._values, sort_keys=True, separators=(",", ":"))
 
     @cached_property
     def digest(self) -> str:
@@ -139,11 +134,11 @@ class Outcome(str, Enum):
         return self.repeats or self is Outcome.IMPLAUSIBLE
 
 
-class Config(NamedValues):
+class Config(_NamedValues):
     """A configuration: one value for every parameter."""
 
 
-class Input(NamedValues):
+class Input(_NamedValues):
     """An input: the numbers (features) that describe the problem that the kernel is run on."""
 
 
@@ -379,11 +374,15 @@ class Environment:
         """What the caches hold, such as `cold caches`; empty for programs, which are not asked."""
         return f"{self.cache} caches" if self.backend in _OF_KERNELS else ""
 
+    @property
+    def compared(self) -> dict[str, Any]:
+        """The fields that must agree, by their names."""
+        return {name: getattr(self, name) for name in ENVIRONMENT_FIELDS}
+
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 over the fields that must agree; of warm caches older versions said nothing."""
-        names = [name for name in ENVIRONMENT_FIELDS if name != "cache" or self.cache != WARM]
-        parts = [getattr(self, name) for name in names]
+        parts = [v for name, v in self.compared.items() if name != "cache" or v != WARM]
         return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()
 
     def __str__(self) -> str:

@@ -11,7 +11,7 @@ from harness.core.errors import Fault, SpecError
 from harness.core.records import Value
 from harness.core.text import escaped
 from harness.discover.scope import KernelScope
-from harness.discover.syntax import KernelSignature, numpy_type, unroll_factors
+from harness.discover.syntax import KernelSignature, numpy_type
 from harness.source.kernel_source import Source
 from harness.source.pragmas import (
     TILE,
@@ -26,7 +26,7 @@ from harness.source.pragmas import (
     unroll_names,
 )
 from harness.source.preprocessor import WORD, Directive, Scan, macros_of, spaced
-from harness.source.syntax_tree import CUDA, ParserText, captured, parsed, text_of
+from harness.source.syntax_tree import CUDA, ParserText, captured, text_of
 
 _SHOWN_VALUES = 8
 _LAUNCH_PARTS = {
@@ -275,8 +275,8 @@ def suggest(
 
     They are the numbers of its template, the macros that nothing defines, and constants.
     """
-    factors = unroll_factors(prepared)
-    tested = {text_of(node) for _, node in captured(_TESTED, parsed(prepared))}
+    factors = _unroll_factors(prepared)
+    tested = {text_of(node) for _, node in captured(_TESTED, prepared.parsed())}
     conditions = (d.text for d in prepared.scan.directives if d.name in ("if", "elif"))
     tested.update(word for text in conditions for word in WORD.findall(text))
     tested.update(p.name for p in kernel.template if p.type_name == "bool")
@@ -294,6 +294,19 @@ def suggest(
         if named.is_open and named.is_of_the_problem:
             named = replace(named, kind=f"values: [{default}]")
         yield named
+
+
+def _unroll_factors(prepared: ParserText) -> frozenset[str]:
+    """Find the texts of the factors of `#pragma unroll`, of UNROLL and of _Pragma("unroll ..")."""
+    pragmas = [d.text for d in prepared.scan.directives if d.name == "pragma"]
+    factors = {unroll_factor(text) for text in pragmas if text.startswith("unroll")}
+    for item in prepared.blanked:
+        argument = "".join(token.text for token in item.arguments)
+        if item.word == "UNROLL":
+            factors.add(argument)
+        if item.word == "_Pragma" and argument.strip('"').startswith("unroll"):
+            factors.add(unroll_factor(argument.strip('"')))
+    return frozenset(factors)
 
 
 def is_number_type(type_name: str) -> bool:

@@ -13,8 +13,8 @@ from pathlib import PurePosixPath
 
 from harness.discover.syntax import KernelSignature, find_host_functions
 from harness.source.pragmas import is_ours, tile_sizes
-from harness.source.preprocessor import WORD, Scan, Token, expanded, macros_of, valued_operands
-from harness.source.syntax_tree import ParserText, captured, parsed, text_of
+from harness.source.preprocessor import WORD, Scan, Token, expanded, macros_of
+from harness.source.syntax_tree import ParserText, captured, text_of
 
 _UPPER_CASE = re.compile(r"[A-Z][A-Z0-9_]*")
 _STANDARD = re.compile(
@@ -94,7 +94,7 @@ def _used(scan: Scan) -> Iterator[Token]:
             sizes = tile_sizes(directive)
             yield from (token for token in directive.operands if token.text in sizes)
         elif directive.name != "define":
-            yield from valued_operands(directive)
+            yield from directive.valued_operands
 
 
 def _words(tokens: Iterable[Token], macros: Mapping[str, Sequence[str]]) -> frozenset[str]:
@@ -111,7 +111,7 @@ def _is_missing_one(texts: Iterable[ParserText], included: Iterable[str]) -> boo
 def _declared(prepared: ParserText) -> frozenset[str]:
     """Return the names that a text declares, calls, blanks, or uses as a type."""
     names: dict[str, set[str]] = {"declared": set(), "value": set(), "type": set()}
-    for kind, node in captured(_DECLARED, parsed(prepared)):
+    for kind, node in captured(_DECLARED, prepared.parsed()):
         names[kind].add(text_of(node))
     blanked = (item.word for item in prepared.blanked)
     return frozenset(names["declared"]).union(blanked, names["type"] - names["value"])

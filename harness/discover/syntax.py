@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.source.pragmas import unroll_factor
 from harness.source.syntax_tree import (
     CONST_WORDS,
     CUDA,
@@ -19,9 +18,7 @@ from harness.source.syntax_tree import (
     ParserText,
     ancestors,
     captured,
-    group_sizes,
     line_of,
-    parsed,
     text_of,
 )
 
@@ -85,7 +82,7 @@ class KernelSignature:
 
 def find_kernels(prepared: ParserText) -> tuple[KernelSignature, ...]:
     """Find the kernels that the text defines, in order."""
-    marked = _marked(prepared, parsed(prepared), KERNEL_WORDS)
+    marked = _marked(prepared, prepared.parsed(), KERNEL_WORDS)
     return tuple(
         _kernel(prepared, mark, head, _span(prepared, mark, around))
         for mark, head, around in marked
@@ -93,24 +90,11 @@ def find_kernels(prepared: ParserText) -> tuple[KernelSignature, ...]:
     )
 
 
-def unroll_factors(prepared: ParserText) -> frozenset[str]:
-    """Find the texts of the factors of `#pragma unroll`, of UNROLL and of _Pragma("unroll ..")."""
-    pragmas = [d.text for d in prepared.scan.directives if d.name == "pragma"]
-    factors = {unroll_factor(text) for text in pragmas if text.startswith("unroll")}
-    for item in prepared.blanked:
-        argument = "".join(token.text for token in item.arguments)
-        if item.word == "UNROLL":
-            factors.add(argument)
-        if item.word == "_Pragma" and argument.strip('"').startswith("unroll"):
-            factors.add(unroll_factor(argument.strip('"')))
-    return frozenset(factors)
-
-
 def find_host_functions(prepared: ParserText) -> tuple[tuple[int, int], ...]:
     """Find the spans of the functions that run on the host alone; none in OpenCL."""
     if prepared.dialect != CUDA:
         return ()
-    root = parsed(prepared)
+    root = prepared.parsed()
     marked = _marked(prepared, root, (*KERNEL_WORDS, "__device__"))
     device = {around.start_byte for *_, around in marked}
     functions = (node for _, node in captured("(function_definition) @function", root))
@@ -155,7 +139,7 @@ def _kernel(
 ) -> KernelSignature:
     around = list(ancestors(head))
     before = (b for b in prepared.blanked if span[0] <= b.start < head.start_byte)
-    sizes = [found for b in before if (found := group_sizes(b))]
+    sizes = [found for b in before if (found := b.group_sizes)]
     arguments, unreadable = _arguments(prepared, head)
     return KernelSignature(
         name=text_of(head.child_by_field_name("declarator")),

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from harness.core.config_diff import difference
-from harness.core.records import ENVIRONMENT_FIELDS
 from harness.dispatch.choice import WORTH_A_TRY, CostTree, Leaf
 from harness.dispatch.dispatcher import Dispatcher
 from harness.dispatch.features import Feature
@@ -69,7 +68,7 @@ def _document(dispatcher: Dispatcher) -> dict[str, Any]:
         "launch": _launch(dispatcher.launch) if dispatcher.launch else None,
         "loader": provenance.environment.backend if dispatcher.has_loader else None,
         "provenance": {
-            **{name: getattr(provenance.environment, name) for name in ENVIRONMENT_FIELDS},
+            **provenance.environment.compared,
             "kernel_sha256": provenance.program_sha256,
             "databases": list(provenance.databases),
             "inputs": provenance.inputs,

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from harness.core.arrays import Array, Indices
 from harness.dispatch.choice import Node, Split
-from harness.models.starchart.tree import TINY_GAIN, fitted_tree
+from harness.models.regression import TINY_GAIN, fitted_tree
 
 _NOWHERE = np.iinfo(np.intp).max
 _DRAWS = np.random.RandomState()  # to make one takes ten times as long as to seed it again

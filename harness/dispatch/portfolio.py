@@ -14,7 +14,7 @@ import numpy as np
 from harness.core.arrays import Array, Flags, Indices
 from harness.dispatch.growing import Grown
 from harness.dispatch.matrix import Matrix, first_applicable
-from harness.stats.timing import NEGLIGIBLE
+from harness.stats import NEGLIGIBLE
 
 _MOST_MEMBERS = 16
 _MOVED = 32

@@ -20,17 +20,10 @@ from harness.core.observations import SPILL_BYTES, UNCLAIMED
 from harness.core.records import Config, Input, Measurement, Outcome, Statistic
 from harness.core.text import counted
 from harness.display.formats import format_outcomes, format_ratio, format_share, format_timing
-from harness.display.text import (
-    Section,
-    SectionTable,
-    as_text,
-    make_table,
-    print_lines,
-    print_section,
-)
+from harness.display.text import Section, SectionTable, as_text, make_table, print_lines
 from harness.results.ablation import Ablation, ablation_lines
 from harness.results.notes import Notes, file_lines
-from harness.stats.claims import FALSE_DISCOVERIES, false_claim_rate
+from harness.stats.claims import FALSE_DISCOVERIES
 from harness.stats.timing import half_width_of
 
 MOST_SHOWN = 1_000
@@ -59,7 +52,7 @@ def print_inputs(
     print_lines(console, [*file_lines(notes, winners), ""])
     baselines = baselines_section(reports, ablations)
     if baselines is not None:
-        print_section(console, baselines)
+        baselines.print(console)
 
 
 @dataclass(frozen=True)
@@ -93,7 +86,7 @@ class InputsTable:
 
     @property
     def _wrapping(self) -> Iterator[tuple[str, str]]:
-        return ((str(r.problem), best_configuration(r, self.default)) for r in self._shown)
+        return ((str(r.problem), _best_configuration(r, self.default)) for r in self._shown)
 
     def _table(self, left_out: Collection[int]) -> Table:
         rows = (input_cells(report, self.default) for report in self._shown)
@@ -145,7 +138,8 @@ def claims_lines(reports: Sequence[InputReport]) -> Iterator[str]:
     if not faster:
         yield "No speed-up is significant."
     elif len(judged) == 1:
-        rate = format_share(false_claim_rate(judged[0]))
+        # What one side of the interval leaves out, and no more than the rate that is held.
+        rate = format_share(min((1 - judged[0].confidence) / 2, FALSE_DISCOVERIES))
         yield f"The speed-up is significant: equal code looks so in at most {rate} of measurements."
     else:
         share = format_share(FALSE_DISCOVERIES, digits=1)
@@ -204,13 +198,13 @@ def _is_noisy(report: InputReport) -> bool:
 def input_cells(report: InputReport, default: Config) -> Iterator[str]:
     """Yield the cells of an input under INPUTS_HEAD."""
     yield str(report.problem)
-    yield best_configuration(report, default)
-    yield best_time(report)
-    yield default_time(report)
+    yield _best_configuration(report, default)
+    yield _best_time(report)
+    yield _default_time(report)
     yield format_speedup(report)
 
 
-def best_configuration(report: InputReport, default: Config) -> str:
+def _best_configuration(report: InputReport, default: Config) -> str:
     """Return the changes from the default of the configuration to use, or why there is none."""
     if report.recommended is None:
         return report.note or "nothing worked"
@@ -226,12 +220,12 @@ def format_speedup(report: InputReport) -> str:
     return report.note if report.best and report.note else "-"
 
 
-def best_time(report: InputReport) -> str:
+def _best_time(report: InputReport) -> str:
     """Format the time of the configuration to use."""
     return _time(report.recommended)
 
 
-def default_time(report: InputReport) -> str:
+def _default_time(report: InputReport) -> str:
     """Format the default's time, or its outcome where it failed."""
     failed = report.failed_baselines.get(DEFAULT)
     return f"{failed.outcome}" if failed else _time(report.baseline)

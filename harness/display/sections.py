@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from harness.analysis.bits import EqualBits
-from harness.analysis.causes import FAILURES_HEAD, causes, causes_lines, failures_rows
+from harness.analysis.causes import FAILURES_HEAD, causes_lines, failures_rows
 from harness.analysis.failures import describe_failures
 from harness.analysis.inputs import InputReport
 from harness.analysis.sensors import InputEnergy
@@ -30,7 +30,7 @@ def failures_section(results: Results, default: Config) -> Section:
     reasons = list(describe_failures(results.measured, default, results.failed_later))
     if not reasons:
         return Section("failures", "Failures", ("No configuration failed.",))
-    explained = [*causes_lines(causes(results)), ""] if rows else []
+    explained = [*causes_lines(results), ""] if rows else []
     table = SectionTable(FAILURES_HEAD, rows, range(len(FAILURES_HEAD))) if rows else None
     return Section("failures", "Failures", table=table, lines=[*explained, *reasons])
 

@@ -79,14 +79,13 @@ class Section:
     lines: Sequence[str] = ()
     in_full: Sequence[str] = ()
 
-
-def print_section(console: Console, section: Section) -> None:
-    """Print a section, and a blank line after it."""
-    print_line(console, section.title, "bold")
-    print_lines(console, section.texts)
-    table = section.table
-    if table is not None:
-        console.print(make_table(table.head, table.rows, left=table.left, wrap=table.left))
-    print_lines(console, section.lines)
-    if section.lines or table is None:  # a table ends in a blank line
-        print_line(console, "")
+    def print(self, console: Console) -> None:
+        """Print the section, and a blank line after it."""
+        print_line(console, self.title, "bold")
+        print_lines(console, self.texts)
+        table = self.table
+        if table is not None:
+            console.print(make_table(table.head, table.rows, left=table.left, wrap=table.left))
+        print_lines(console, self.lines)
+        if self.lines or table is None:  # a table ends in a blank line
+            print_line(console, "")

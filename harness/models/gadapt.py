@@ -35,7 +35,7 @@ from harness.models.columns import (
     values_of,
 )
 from harness.models.folds import Fold, grouped_folds
-from harness.models.starchart.tree import Regression
+from harness.models.regression import Regression
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -192,7 +192,7 @@ class WordTree:
 
 
 @dataclass(frozen=True)
-class GAdaptModel:
+class _GAdaptModel:
     """A tree for each parameter."""
 
     features: Features
@@ -220,7 +220,7 @@ def fit(
     best: pd.DataFrame,
     legal: Mapping[str, Sequence[Value]] | None = None,
     seed: int = 0,
-) -> GAdaptModel:
+) -> _GAdaptModel:
     """Learn from inputs (a row an input, a column a feature) and the best configuration of each
     (the same rows, a column a parameter). `legal` has the values that a parameter may take, by
     default those among the best.
@@ -246,7 +246,7 @@ def fit(
             trees[name] = NumberTree.of(tree, columns, sizes, numbers, ordered)
         else:  # numbers and None, an absent flag, are a choice
             trees[name] = WordTree.of(columns, found, values, seed)
-    return GAdaptModel(learnt, trees)
+    return _GAdaptModel(learnt, trees)
 
 
 def _folds(inputs: int, seed: int) -> list[Fold]:

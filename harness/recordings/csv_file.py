@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
@@ -25,7 +26,6 @@ from harness.recordings.csv_mapping import (
     OutcomeColumns,
     OutcomeReader,
     TimeColumns,
-    example_mapping,
 )
 from harness.recordings.files import (
     FileKind,
@@ -237,7 +237,7 @@ def _mapping_of(file: _CsvFile, mapping: Path | None) -> ColumnMapping:
         raise UsageError(
             f"{file.path} needs a mapping, a small YAML file that describes its columns, but "
             f"{path} is {kind}. Write it, or name another file with --mapping:\n\n"
-            f"{example_mapping(file.header)}"
+            f"{_example_mapping(file.header)}"
         )
     found = validated(read_document(path), ColumnMapping)
     named = [*found.used(), *found.ignore]
@@ -249,6 +249,19 @@ def _mapping_of(file: _CsvFile, mapping: Path | None) -> ColumnMapping:
             "it among `parameters` or `features`, or in `ignore` if it may be left out"
         )
     return found
+
+
+def _example_mapping(header: Sequence[str]) -> str:
+    """Write a mapping as YAML for a person to complete, with all columns of a file."""
+    columns = json.dumps([printable(name) for name in header], ensure_ascii=False)
+    return (
+        f"    parameters: {columns}  # keep here what was tuned\n"
+        "    features: []  # move here what distinguishes inputs, such as sizes\n"
+        "    times: {columns: [], unit: ms}  # move here the times; the unit may be s, us or ns\n"
+        "    outcome: {column: null}  # move here the column that says what failed\n"
+        "    ignore: []  # move here all other columns\n"
+        "\ndocs/reference/recordings.md explains each key."
+    )
 
 
 def _read(

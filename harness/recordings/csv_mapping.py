@@ -41,7 +41,8 @@ _Values = Annotated[list[Scalar | None], Field(min_length=1)]
 class TimeColumns(StrictModel):
     """The columns of times, their unit, and bounds: a time beyond them marks a failure."""
 
-    columns: _Names = Field(min_length=1, description="the columns that hold times")
+    columns: _Names = Field(min_length=1)
+    """the columns that hold times"""
     unit: Literal["s", "ms", "us", "ns"] = "s"
     least: _Time = float("-inf")
     most: _Time = float("inf")
@@ -82,31 +83,19 @@ class ColumnMapping(StrictModel):
     device: StrictStr = "unknown"
     parameters: Annotated[
         dict[StrictStr, _Values | None], Field(min_length=1), BeforeValidator(_with_values)
-    ] = Field(description="the columns that were tuned")
+    ]
+    """the columns that were tuned"""
     features: _Names = Field(default_factory=list)
-    times: TimeColumns = Field(description="the columns that hold times, and their unit")
+    times: TimeColumns
+    """the columns that hold times, and their unit"""
     outcome: OutcomeColumns = OutcomeColumns()
-    ignore: _Names = Field(
-        default_factory=list, description="columns that may be left out, such as dates and comments"
-    )
+    ignore: _Names = Field(default_factory=list)
+    """columns that may be left out, such as dates and comments"""
 
     def used(self) -> list[str]:
         """Return every column that is read, and that the file must have."""
         outcome = [name for name in (self.outcome.column, self.outcome.message) if name is not None]
         return [*self.features, *self.parameters, *self.times.columns, *outcome]
-
-
-def example_mapping(header: Sequence[str]) -> str:
-    """Write a mapping as YAML for a person to complete, with all columns of a file."""
-    columns = json.dumps([printable(name) for name in header], ensure_ascii=False)
-    return (
-        f"    parameters: {columns}  # keep here what was tuned\n"
-        "    features: []  # move here what distinguishes inputs, such as sizes\n"
-        "    times: {columns: [], unit: ms}  # move here the times; the unit may be s, us or ns\n"
-        "    outcome: {column: null}  # move here the column that says what failed\n"
-        "    ignore: []  # move here all other columns\n"
-        "\ndocs/reference/recordings.md explains each key."
-    )
 
 
 class OutcomeReader:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -49,11 +48,6 @@ def sample_count(results: Results) -> int:
     """Count the samples; configurations of equal machine code share theirs."""
     rows = results.rows
     return int(rows.of(rows.columns.samples_s.counts)[~rows.is_shared].sum())
-
-
-def outcome_counts(results: Results) -> Counter[Outcome]:
-    """Count the configurations on all inputs by outcome."""
-    return sum((configs.rows.outcomes for configs in results.measured.values()), Counter())
 
 
 # ------------------------------------------------------------------------------ the search

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from harness.analysis.sensors import clock_range
 from harness.analysis.summary import summarize
 from harness.core.errors import UsageError
 from harness.core.kept import Kept
+from harness.core.records import Outcome
 from harness.display.inputs import claims_lines, health_line, noise_warning
 from harness.display.sections import summary_sections
 from harness.report import figures
@@ -94,7 +96,7 @@ def warnings_of(findings: Findings) -> Iterator[str]:
 def facts_of(results: Results) -> list[tuple[str, str]]:
     """List what was measured, where, when, and how much of it."""
     environment, campaign = results.campaign.environment, results.campaign
-    outcomes = figures.outcome_counts(results)
+    outcomes = sum((row.rows.outcomes for row in results.measured.values()), Counter[Outcome]())
     counts = f"{outcomes.total():,}: " + ", ".join(f"{n:,} {o}" for o, n in outcomes.most_common())
     missing, clock = len(not_measured(results)), clock_range(results)
     requested = f" of {len(results.measured) + missing:,} requested"

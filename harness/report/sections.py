@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.analysis.explain import Explanation, explanation_lines
+from harness.analysis.explain import Explanation
 from harness.core.invocation import command_line
 from harness.core.text import counted
 from harness.dispatch.study import AUTO, slowdowns_by_input
@@ -174,7 +174,7 @@ def _explained(
         return
     shares = importance(explanation.tree)
     picture = findings.picture(plots.importances, shares, dict(shares))
-    text, *lines = explanation_lines(explanation)
+    text, *lines = explanation.lines()
     yield Section(anchor, title, [text], picture, lines=lines)
     about, *lines = describe(explanation.tree, _TREE_DEPTH)
     picture = findings.picture(plots.tree_picture, explanation.tree, lines)

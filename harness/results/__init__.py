@@ -20,37 +20,3 @@ from harness.results.read import CampaignKey, read_measurements
 from harness.results.schema import ABLATION, CANDIDATE, CHOICE, CROSS, FINAL, SEARCHED
 from harness.results.store import RunPlan, Store
 from harness.results.url import sqlite_path, without_password
-
-__all__ = [
-    "ABLATION",
-    "CANDIDATE",
-    "CHOICE",
-    "CROSS",
-    "FINAL",
-    "LEFT_OUT",
-    "SEARCHED",
-    "Added",
-    "CampaignKey",
-    "Command",
-    "Interleaved",
-    "MeasurementRow",
-    "MeasurementRows",
-    "Run",
-    "RunPlan",
-    "Store",
-    "StoredCampaign",
-    "as_rows",
-    "by_configs",
-    "campaigns",
-    "check_database",
-    "insert_returning_ids",
-    "interleaved_groups",
-    "merge_database",
-    "read_campaign",
-    "read_commands",
-    "read_measurements",
-    "reading",
-    "sqlite_path",
-    "without_password",
-    "writing",
-]

@@ -134,19 +134,6 @@ def limit_notes(spec: Spec, limits: DeviceLimits) -> Notes:
 # -------------------------------------------------------------------------- the space
 
 
-def space_notes(spec: Spec) -> Notes:
-    """Return the notes on its space that a report needs."""
-    found: Notes = {"space_file": str(spec.path)}
-    if spec.baselines:
-        found["baselines"] = {b.name: dict(b.values) for b in spec.baselines}
-    if spec.measure.statistic is not Statistic.MEDIAN:
-        found["statistic"] = spec.measure.statistic
-    files = files_of_flags(spec)
-    if files:
-        found["flag_files"] = files
-    return found
-
-
 def files_of_flags(spec: Spec) -> dict[str, dict[str, _PassedFile]]:
     """Return the files that flags of a space pass to the compiler, by flag and value."""
     found = dict[str, dict[str, _PassedFile]]()

@@ -33,7 +33,7 @@ from harness.core.records import (
 from harness.results import schema
 from harness.results.notes import LOST, OPENTUNER
 from harness.results.reader import Row, referred
-from harness.results.writer import environment_row, measurement_row
+from harness.results.writer import measurement_row
 
 _UNKNOWN = "not recorded"
 _OUTCOMES = {"TIMEOUT": Outcome.TIMEOUT, "ERROR": Outcome.CRASHED}
@@ -131,7 +131,7 @@ class _Import:
         for row in self._tables["machine"].values():
             environment = _environment_of(row)
             own = {"id": row["id"], "fingerprint": environment.fingerprint}
-            made["environments"].append(own | environment_row(environment))
+            made["environments"].append(own | environment.compared)
         made["inputs"] = list(map(self._input, self._tables["input"].values()))
         made["configurations"] = [
             {"id": row_id, "digest": config.digest, "parameters": dict(config)}

@@ -13,14 +13,14 @@ from sqlalchemy import ColumnElement, Table, func, select
 from sqlalchemy.exc import DBAPIError
 
 from harness import __version__
-from harness.core.records import Config, Environment, Input, Measurement
+from harness.core.records import Config, Environment, Input, Measurement, Statistic
 from harness.core.text import escaped
 from harness.results import schema
 from harness.results.columns import MeasurementRows
 from harness.results.database import hold_campaign, now
 from harness.results.inserting import insert_returning_ids, update_row
 from harness.results.measured import by_input
-from harness.results.notes import Notes, device_facts, space_notes
+from harness.results.notes import Notes, device_facts, files_of_flags
 from harness.results.read import CampaignKey, read_measurements
 from harness.results.reader import Row, read_cells, read_rows, refusing_damage
 from harness.results.writer import Writer, measurement_row
@@ -151,7 +151,7 @@ class Store(Writer):
             facts = run.notes.get("facts", {})
             noted: Notes = {
                 **run.notes,
-                **space_notes(plan.spec),
+                **_space_notes(plan.spec),
                 "facts": {**facts, **device_facts(facts, plan.environment.notes)},
                 "continued_at": now(),
             }
@@ -173,7 +173,7 @@ class Store(Writer):
             "seeds": [dict(seed) for seed in seeds],
             "notes": {
                 **notes,
-                **space_notes(plan.spec),
+                **_space_notes(plan.spec),
                 "facts": {**plan.environment.notes, **notes.get("facts", {})},
             },
         }
@@ -354,6 +354,19 @@ class Store(Writer):
 
     def _insert(self, table: Table, rows: Sequence[Mapping[str, object]]) -> list[int]:
         return insert_returning_ids(self.connection, table, rows)
+
+
+def _space_notes(spec: Spec) -> Notes:
+    """Return the notes on its space that a report needs."""
+    found: Notes = {"space_file": str(spec.path)}
+    if spec.baselines:
+        found["baselines"] = {b.name: dict(b.values) for b in spec.baselines}
+    if spec.measure.statistic is not Statistic.MEDIAN:
+        found["statistic"] = spec.measure.statistic
+    files = files_of_flags(spec)
+    if files:
+        found["flag_files"] = files
+    return found
 
 
 def _one_line(text: str) -> str:

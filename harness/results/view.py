@@ -14,29 +14,19 @@ from harness.constraints.expression import Expression
 from harness.core.arrays import Flags
 from harness.core.errors import UsageError
 from harness.core.invocation import command_line
-from harness.core.records import ENVIRONMENT_FIELDS, Config, Input, Interleaved, Measurement
+from harness.core.records import Config, Input, Interleaved, Measurement
 from harness.core.text import suggestion
-from harness.results import (
-    CANDIDATE,
-    CHOICE,
-    FINAL,
-    SEARCHED,
-    CampaignKey,
-    Command,
-    MeasurementRow,
-    MeasurementRows,
-    Run,
-    Store,
-    StoredCampaign,
-    as_rows,
-    campaigns,
-    interleaved_groups,
-    read_campaign,
-    reading,
-    without_password,
-)
 from harness.results.ablation import Ablation
-from harness.results.measured import MeasuredConfigs, by_input, measured_by_input
+from harness.results.campaigns import Command, Run, StoredCampaign, campaigns, read_campaign
+from harness.results.columns import MeasurementRow, MeasurementRows
+from harness.results.database import reading
+from harness.results.gathering import as_rows
+from harness.results.measured import (
+    MeasuredConfigs,
+    by_input,
+    interleaved_groups,
+    measured_by_input,
+)
 from harness.results.notes import Notes
 from harness.results.provenance import (
     NEWEST,
@@ -45,8 +35,10 @@ from harness.results.provenance import (
     kernel_versions,
     of_version,
 )
-from harness.results.read import Compatible, compatible
-from harness.results.schema import LATER
+from harness.results.read import CampaignKey, Compatible, compatible
+from harness.results.schema import CANDIDATE, CHOICE, FINAL, LATER, SEARCHED
+from harness.results.store import Store
+from harness.results.url import without_password
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -388,10 +380,9 @@ def the_one(
 
 
 def _facts(campaign: StoredCampaign) -> dict[str, str]:
-    environment = campaign.environment
     return {
         "space": campaign.space_name,
         "program (kernel source and host module)": campaign.key.program_sha256[:8],
-        **{name: getattr(environment, name) for name in ENVIRONMENT_FIELDS},
+        **campaign.environment.compared,
         "campaign": str(campaign.key.campaign),
     }

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Engine, Table, event
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from harness.core.records import ENVIRONMENT_FIELDS, Build, Config, Environment, Input, Measurement
+from harness.core.records import Build, Config, Environment, Input, Measurement
 from harness.results import schema
 from harness.results.gathering import measurement_cells
 from harness.results.inserting import NATURAL_KEYS, NaturalKey, insert_missing
@@ -129,7 +129,7 @@ class Writer:
     def environment_id(self, environment: Environment) -> int:
         """Return the id of an environment's row."""
         key = (environment.fingerprint,)
-        return self._row(schema.environments, key, lambda: environment_row(environment))
+        return self._row(schema.environments, key, lambda: environment.compared)
 
     def configuration_ids(self, configs: Sequence[Config]) -> list[int]:
         """Return the ids of the configurations' rows, in order."""
@@ -177,11 +177,6 @@ def measurement_row(m: Measurement) -> dict[str, Any]:
 def _build_row(build: Build) -> dict[str, Any]:
     """Return the row of a build, without its environment and configuration."""
     return {name: getattr(build, name) for name in BUILD_COLUMNS}
-
-
-def environment_row(environment: Environment) -> dict[str, Any]:
-    """Return the row of an environment: the fields that separate measurements."""
-    return {name: getattr(environment, name) for name in ENVIRONMENT_FIELDS}
 
 
 def _space_row(spec: Spec) -> dict[str, Any]:

@@ -8,18 +8,3 @@ patches.apply()
 from harness.search.options import EndReason, InputSearch, Progress, Searched, SearchOptions  # noqa: E402
 from harness.search.run import EndedSearch, find_ended, make_opentuner_tables, search_input  # noqa: E402
 from harness.search.techniques import resolve_techniques, sole_technique, techniques  # noqa: E402
-
-__all__ = [
-    "EndReason",
-    "EndedSearch",
-    "InputSearch",
-    "Progress",
-    "SearchOptions",
-    "Searched",
-    "find_ended",
-    "make_opentuner_tables",
-    "resolve_techniques",
-    "search_input",
-    "sole_technique",
-    "techniques",
-]

@@ -17,7 +17,7 @@ from harness.core.errors import BuildFailed
 from harness.core.program import Program
 from harness.source.kernel_source import INCLUDE, find_include, read_text
 from harness.source.pragmas import number
-from harness.source.preprocessor import scan, spaced, valued_operands, without_decided, words_of
+from harness.source.preprocessor import scan, spaced, without_decided, words_of
 
 # Other spellings of # and of \, raw strings, joined and cut words, saved macros, what depends on
 # the line: with these, more may be named than is read.
@@ -106,7 +106,7 @@ def live_text(text: str) -> str:
     directives = tuple(without_decided(live.directives, values))
     macros = [d for d in directives if d.name == "define"]
     used = words_of(live.code)
-    used |= words_of(t for d in directives if d.name != "define" for t in valued_operands(d))
+    used |= words_of(t for d in directives if d.name != "define" for t in d.valued_operands)
     while more := words_of(t for d in macros if d.word in used for t in d.operands) - used:
         used |= more
     parts = [(token.start, token.text) for token in live.code]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from harness.core.errors import Fault, SpecError
 from harness.core.records import Value
 from harness.source.pragmas import TILE, is_ours, is_unroll, typing_error, unroll_names
-from harness.source.preprocessor import Directive, Scan, macros_of, scan, valued_operands, words_of
+from harness.source.preprocessor import Directive, Scan, macros_of, scan, words_of
 
 if TYPE_CHECKING:
     from harness.source.tiling import TiledNest
@@ -57,9 +57,9 @@ class Source:
         if not texts:
             return frozenset()
         # The parser is loaded for sources that need it alone.
-        from harness.source.syntax_tree import captured, parsed, prepare, text_of
+        from harness.source.syntax_tree import captured, prepare, text_of
 
-        trees = (parsed(prepare(text, ".cu")) for text in texts)
+        trees = (prepare(text, ".cu").parsed() for text in texts)
         return frozenset(text_of(n) for tree in trees for _, n in captured(_TEMPLATE_NAMES, tree))
 
     @property
@@ -198,7 +198,7 @@ class Source:
 
 
 def _uses(found: Scan, word: str) -> bool:
-    values = (token for directive in found.directives for token in valued_operands(directive))
+    values = (token for directive in found.directives for token in directive.valued_operands)
     return word in words_of(found.code) or word in words_of(values)
 
 

@@ -114,6 +114,17 @@ class Directive:
         head, *body = self.operands
         return not (body and body[0].text == "(" and body[0].start == head.end)
 
+    @property
+    def valued_operands(self) -> Iterator[Token]:
+        """The operands for which a macro's value may matter."""
+        if self.name in ("ifdef", "ifndef", "undef"):
+            return
+        operands = self.operands[self.name == "define" :]
+        for index, token in enumerate(operands):
+            before = [t.text for t in operands[max(0, index - 2) : index]]
+            if before[-1:] != ["defined"] and before != ["defined", "("]:
+                yield token
+
 
 @dataclass(frozen=True)
 class Scan:
@@ -203,17 +214,6 @@ def macros_of(directives: Iterable[Directive]) -> dict[str, list[str]]:
                 body = tuple(token for token in body if token.text not in parameters)
             macros.setdefault(directive.word, []).append(spaced(body))
     return macros
-
-
-def valued_operands(directive: Directive) -> Iterator[Token]:
-    """Yield the operands of a directive for which a macro's value may matter."""
-    if directive.name in ("ifdef", "ifndef", "undef"):
-        return
-    operands = directive.operands[directive.name == "define" :]
-    for index, token in enumerate(operands):
-        before = [t.text for t in operands[max(0, index - 2) : index]]
-        if before[-1:] != ["defined"] and before != ["defined", "("]:
-            yield token
 
 
 def expanded(text: str, macros: Mapping[str, Iterable[str]]) -> str:

@@ -63,6 +63,19 @@ class Blanked:
     end: int
     arguments: tuple[Token, ...] = ()
 
+    @property
+    def group_sizes(self) -> tuple[str, ...]:
+        """The group's size if a word fixes or bounds it: an expression for each dimension."""
+        tokens = self.arguments
+        words: Mapping[str, int] = {t.text: i for i, t in enumerate(tokens) if t.kind == "word"}
+        if self.word == "__attribute__" and "reqd_work_group_size" in words:
+            opening = words["reqd_work_group_size"] + 1
+            tokens = tokens[opening + 1 : _closing(tokens, opening) - 1]
+        elif self.word not in ("KERNEL_SIZED", "__launch_bounds__"):
+            return ()
+        sizes = _between_commas(tokens)
+        return sizes[:1] if self.word == "__launch_bounds__" else sizes
+
 
 @dataclass(frozen=True)
 class ParserText:
@@ -76,6 +89,10 @@ class ParserText:
     def is_blank(self, start: int, end: int) -> bool:
         """Return whether the text between two offsets is blank."""
         return not self.text[start:end].strip()
+
+    def parsed(self) -> Node:
+        """Parse the text; the offsets of the nodes are those of the source."""
+        return Parser(_LANGUAGE).parse(self.text).root_node
 
 
 def prepare(text: str, suffix: str) -> ParserText:
@@ -134,19 +151,6 @@ def _closing(code: Sequence[Token], index: int) -> int:
     return index
 
 
-def group_sizes(item: Blanked) -> tuple[str, ...]:
-    """Return the group's size if a word fixes or bounds it: an expression for each dimension."""
-    tokens = item.arguments
-    words: Mapping[str, int] = {t.text: i for i, t in enumerate(tokens) if t.kind == "word"}
-    if item.word == "__attribute__" and "reqd_work_group_size" in words:
-        opening = words["reqd_work_group_size"] + 1
-        tokens = tokens[opening + 1 : _closing(tokens, opening) - 1]
-    elif item.word not in ("KERNEL_SIZED", "__launch_bounds__"):
-        return ()
-    sizes = _between_commas(tokens)
-    return sizes[:1] if item.word == "__launch_bounds__" else sizes
-
-
 def _between_commas(tokens: Sequence[Token]) -> tuple[str, ...]:
     parts: list[list[Token]] = [[]]
     depth = 0
@@ -160,11 +164,6 @@ def _between_commas(tokens: Sequence[Token]) -> tuple[str, ...]:
 
 
 # ------------------------------------------------------------------------- the tree
-
-
-def parsed(prepared: ParserText) -> Node:
-    """Parse a text; the offsets of the nodes are those of the source."""
-    return Parser(_LANGUAGE).parse(prepared.text).root_node
 
 
 def matches(query: str, root: Node, *, only_root: bool = False) -> list[dict[str, Node]]:

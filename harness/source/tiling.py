@@ -23,16 +23,7 @@ from harness.core.records import Value
 from harness.core.text import escaped
 from harness.source.pragmas import TILE, is_ours, read_pragma
 from harness.source.preprocessor import WORD, Directive, expanded, macros_of, spaced
-from harness.source.syntax_tree import (
-    Node,
-    ancestors,
-    captured,
-    line_of,
-    matches,
-    parsed,
-    prepare,
-    text_of,
-)
+from harness.source.syntax_tree import Node, ancestors, captured, line_of, matches, prepare, text_of
 
 _LOOP = "a loop such as `for (int i = 0; i < n; i++)`"
 _INTEGERS = frozenset((
@@ -201,7 +192,7 @@ class _NestReader:
         texts = [prepare(source, path.suffix) for source in (text, *includes)]
         self._text, self._scan = texts[0].text, texts[0].scan
         self.directives = self._scan.directives
-        self._trees = list(map(parsed, texts))
+        self._trees = [prepared.parsed() for prepared in texts]
         self._macros = macros_of(d for prepared in texts for d in prepared.scan.directives)
         self._names = {word for source in (text, *includes) for word in WORD.findall(source)}
         self._tiled: dict[_Span, int] = {}  # the lines of pragmas by the conditions of their loops

@@ -2,5 +2,3 @@
 
 from harness.space.constrained import ConstrainedSpace, make_program
 from harness.space.space import PointArray, Points, Space
-
-__all__ = ["ConstrainedSpace", "PointArray", "Points", "Space", "make_program"]

@@ -80,7 +80,7 @@ class Points:
         return index
 
 
-class SolutionSet(Protocol):
+class _SolutionSet(Protocol):
     """Points by index, among them all legal ones: `Solutions` of constraints, or rows.
 
     Every one is legal unless constraints are `left_out`, which only `contains` knows.
@@ -125,7 +125,7 @@ class Space(Points, ABC):
 
     @cached_property
     @abstractmethod
-    def solutions(self) -> SolutionSet:
+    def solutions(self) -> _SolutionSet:
         """The legal points."""
 
     # ---------------------------------------------------------------- judging

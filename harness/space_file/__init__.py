@@ -8,20 +8,3 @@ from harness.space_file.model import LaunchPlan, SpaceFile
 from harness.space_file.parameters import Parameter
 from harness.space_file.program import ProgramPlan
 from harness.space_file.spec import Constraint, Spec
-
-__all__ = [
-    "Constraint",
-    "Document",
-    "LaunchPlan",
-    "Notice",
-    "Parameter",
-    "ProgramPlan",
-    "SpaceFile",
-    "Spec",
-    "conditional",
-    "load_spec",
-    "load_specs",
-    "make_spec",
-    "read_document",
-    "space_schema",
-]

@@ -45,38 +45,32 @@ _DEFINE = re.compile(r"(?:-D|--define-macro=)([A-Za-z_]\w*)(?:=.*)?")
 class CompilerModel(StrictModel):
     """How one compiler builds the kernels, whatever the configuration."""
 
-    options: list[Word] = Field(
-        default_factory=list, max_length=200, description="options of every build, in order"
-    )
-    include: list[Word] = Field(
-        default_factory=list,
-        max_length=50,
-        description="folders of included files, relative to the space file",
-    )
-    std: Word | None = Field(default=None, description="the standard, such as c++17 or CL2.0")
-    build_timeout_s: Annotated[StrictInt | StrictFloat, Field(gt=0, le=86_400)] | None = Field(
-        default=None, description="seconds that one build may take"
-    )
+    options: list[Word] = Field(default_factory=list, max_length=200)
+    """options of every build, in order"""
+    include: list[Word] = Field(default_factory=list, max_length=50)
+    """folders of included files, relative to the space file"""
+    std: Word | None = None
+    """the standard, such as c++17 or CL2.0"""
+    build_timeout_s: Annotated[StrictInt | StrictFloat, Field(gt=0, le=86_400)] | None = None
+    """seconds that one build may take"""
 
 
 class NvccModel(CompilerModel):
     """How nvcc builds the kernels."""
 
-    arch_specific: StrictBool = Field(
-        default=False, description="compile for sm_90a, sm_100a, ... on a device that has it"
-    )
+    arch_specific: StrictBool = False
+    """compile for sm_90a, sm_100a, ... on a device that has it"""
 
 
 class CompilersModel(StrictModel):
     """How kernels are compiled, by compiler."""
 
-    cuda: Literal["auto", "nvcc", "nvrtc"] = Field(
-        default=AUTO, description="what compiles CUDA kernels; auto decides by what is installed"
-    )
-    nvcc: NvccModel = Field(default_factory=NvccModel, description="used by the cuda backend")
-    opencl: CompilerModel = Field(
-        default_factory=CompilerModel, description="used by the opencl backend"
-    )
+    cuda: Literal["auto", "nvcc", "nvrtc"] = AUTO
+    """what compiles CUDA kernels; auto decides by what is installed"""
+    nvcc: NvccModel = Field(default_factory=NvccModel)
+    """used by the cuda backend"""
+    opencl: CompilerModel = Field(default_factory=CompilerModel)
+    """used by the opencl backend"""
 
     def of(self, language: str) -> CompilerModel:
         """Return the settings of a language."""

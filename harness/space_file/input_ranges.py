@@ -32,16 +32,14 @@ _KINDS = ("linear", "log", "choices")
 class FeatureRange(StrictModel):
     """The values of one feature: numbers from a smallest to a largest one, or choices."""
 
-    linear: Ends | None = Field(default=None, description="[smallest, largest], spread evenly")
-    log: Ends | None = Field(
-        default=None, description="[smallest, largest], from above 0, spread evenly by ratio"
-    )
-    choices: Annotated[list[Choice], AfterValidator(distinct), Field(min_length=1)] | None = Field(
-        default=None, description="numbers or words"
-    )
-    multiple_of: Annotated[StrictInt, Field(ge=1)] | None = Field(
-        default=None, description="numbers are multiples of this"
-    )
+    linear: Ends | None = None
+    """[smallest, largest], spread evenly"""
+    log: Ends | None = None
+    """[smallest, largest], from above 0, spread evenly by ratio"""
+    choices: Annotated[list[Choice], AfterValidator(distinct), Field(min_length=1)] | None = None
+    """numbers or words"""
+    multiple_of: Annotated[StrictInt, Field(ge=1)] | None = None
+    """numbers are multiples of this"""
 
     @model_validator(mode="before")
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,15 +11,16 @@ from typing import Any, TypeVar, get_args
 from pydantic import (
     BaseModel,
     ConfigDict,
+    GetJsonSchemaHandler,
     ModelWrapValidatorHandler,
     ValidationError,
     model_validator,
 )
-from pydantic.fields import FieldInfo
-from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
+from pydantic_core import CoreSchema, ErrorDetails, InitErrorDetails, PydanticCustomError
 from pydantic_core.core_schema import ErrorType
 
 from harness.core.errors import SpecError
+from harness.core.field_texts import field_texts
 from harness.core.text import nearest, suggestion
 from harness.space_file.document import Document, Location
 
@@ -55,7 +57,8 @@ _UNKNOWN_KEY = "unknown_key"
 
 
 class StrictModel(BaseModel):
-    """A model without other keys, whose errors name the keys that it has."""
+    """A model without other keys, whose errors name the keys that it has, each with the text below
+    its field."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -65,19 +68,36 @@ class StrictModel(BaseModel):
         try:
             return handler(data)
         except ValidationError as error:
-            fields = {field.alias or name: field for name, field in cls.model_fields.items()}
-            errors = list(_with_keys(fields, error.errors()))
+            errors = list(_with_keys(cls.purposes(), error.errors()))
             raise ValidationError.from_exception_data(cls.__name__, errors) from None
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Describe the keys in the JSON Schema, too."""
+        schema = handler(core_schema)
+        properties = handler.resolve_ref_schema(schema)["properties"]
+        for key, text in cls.purposes().items():
+            properties[key] |= {"description": text} if text else {}
+        return schema
+
+    @classmethod
+    @functools.cache
+    def purposes(cls) -> Mapping[str, str]:
+        """Return the keys, each with the text below its field in the source; empty without one."""
+        texts = field_texts(cls)
+        return {f.alias or name: texts.get(name, "") for name, f in cls.model_fields.items()}
 
 
 def _with_keys(
-    fields: Mapping[str, FieldInfo], errors: Sequence[ErrorDetails]
+    purposes: Mapping[str, str], errors: Sequence[ErrorDetails]
 ) -> Iterator[InitErrorDetails]:
     """Yield the errors of a model; those of its own keys say which keys there are, and why."""
 
     def purpose(key: object) -> str:
-        description = fields[str(key)].description
-        return f" ({description})" if description else ""
+        text = purposes[str(key)]
+        return f" ({text})" if text else ""
 
     missing: list[str] = []
     for error in errors:
@@ -87,7 +107,7 @@ def _with_keys(
             missing.append(f"`{key}`{purpose(key)}")
             continue
         if key is not None and kind == "extra_forbidden":
-            text = f"`{key}` is not a key here; {suggestion(str(key), fields)}"
+            text = f"`{key}` is not a key here; {suggestion(str(key), purposes)}"
             known = PydanticCustomError(_UNKNOWN_KEY, text)
         elif key is not None and kind == "string_type":
             text = _mistyped([f"a text{purpose(key)}"], error["input"])

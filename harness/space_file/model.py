@@ -1,11 +1,12 @@
 """The shape of a space file: the model that validates it and gives its JSON Schema.
 
-Each value is checked here by itself. `harness.space_file.checks` checks what needs several values,
+Each value is checked here by itself. `harness.space_file.load` checks what needs several values,
 files or expressions.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
@@ -22,8 +23,9 @@ from pydantic import (
 )
 
 from harness.constraints.expression import Expression
+from harness.core.errors import ExpressionError
 from harness.core.kernel_name import check_kernel_name
-from harness.core.records import Statistic
+from harness.core.records import Input, Statistic
 from harness.space_file.compiler import CompilersModel
 from harness.space_file.input_ranges import MOST_INPUTS, FeatureRange
 from harness.space_file.messages import StrictModel
@@ -41,7 +43,6 @@ from harness.space_file.tuned import (
     plain,
     read_by,
 )
-from harness.space_file.work import Work
 
 MAX_PARAMETERS = 500
 MAX_CONSTRAINTS = 1000
@@ -55,8 +56,10 @@ Baselines = dict[FlagName, dict[FlagName, Scalar]]
 class Sources(StrictModel):
     """Separate sources of one kernel for each language; one of them may be left out."""
 
-    cuda: StrictStr | None = Field(default=None, description="CUDA C++ source")
-    opencl: StrictStr | None = Field(default=None, description="OpenCL C source")
+    cuda: StrictStr | None = None
+    """CUDA C++ source"""
+    opencl: StrictStr | None = None
+    """OpenCL C source"""
 
     @model_validator(mode="after")
     def _one_at_least(self) -> Sources:
@@ -84,9 +87,12 @@ Functions = Annotated[
 class KernelModel(StrictModel):
     """The kernel that is tuned. Paths are relative to the space file."""
 
-    function: Functions = Field(description="the kernel's name in the source")
-    source: Source = Field(description="one file for CUDA and OpenCL, or one for each")
-    host: StrictStr = Field(description="Python file with arguments() and reference()")
+    function: Functions
+    """the kernel's name in the source"""
+    source: Source
+    """one file for CUDA and OpenCL, or one for each"""
+    host: StrictStr
+    """Python file with arguments() and reference()"""
 
 
 FlagGroup = Annotated[
@@ -108,28 +114,26 @@ FlagGroup = Annotated[
 class Flags(StrictModel):
     """Compiler flags to tune, by compiler; each may also be absent, which is the default."""
 
-    nvcc: FlagGroup = Field(default_factory=dict, description="used by the cuda backend")
-    opencl: FlagGroup = Field(default_factory=dict, description="used by the opencl backend")
+    nvcc: FlagGroup = Field(default_factory=dict)
+    """used by the cuda backend"""
+    opencl: FlagGroup = Field(default_factory=dict)
+    """used by the opencl backend"""
 
 
 class LaunchPlan(StrictModel):
     """Expressions over parameters, input features and device limits, one per dimension."""
 
-    group: list[Size] = Field(
-        min_length=1, max_length=3, description="work-items (threads) per group (block)"
-    )
-    grid: list[Size] = Field(min_length=1, max_length=3, description="groups (blocks)")
-    shared: Size | None = Field(
-        default=None, description="bytes of dynamic shared (local) memory per group"
-    )
-    carveout: Size | None = Field(
-        default=None,
-        description="preferred shared memory of a multiprocessor in percent of its maximum, -1 for "
-        "the driver's choice (CUDA only)",
-    )
-    cooperative: StrictBool = Field(
-        default=False, description="the groups of the grid may wait for each other (CUDA only)"
-    )
+    group: list[Size] = Field(min_length=1, max_length=3)
+    """work-items (threads) per group (block)"""
+    grid: list[Size] = Field(min_length=1, max_length=3)
+    """groups (blocks)"""
+    shared: Size | None = None
+    """bytes of dynamic shared (local) memory per group"""
+    carveout: Size | None = None
+    """preferred shared memory of a multiprocessor in percent of its maximum, -1 for the
+    driver's choice (CUDA only)"""
+    cooperative: StrictBool = False
+    """the groups of the grid may wait for each other (CUDA only)"""
 
     @property
     def sizes(self) -> tuple[Sequence[Expression], ...]:
@@ -161,22 +165,16 @@ Launch = Annotated[
 class Inputs(StrictModel):
     """The problems that the kernel is run on, described by numbers and words that are not tuned."""
 
-    features: list[Name] = Field(
-        min_length=1, description="names of the numbers and words of an input"
-    )
-    values: Annotated[list[dict[str, FeatureValue]], Field(min_length=1)] | None = Field(
-        default=None,
-        description="the inputs to tune for, each with a number or a word for every feature",
-    )
-    ranges: dict[Name, FeatureRange] | None = Field(
-        default=None, description="in place of `values`: the range of each feature"
-    )
-    where: Condition | None = Field(
-        default=None, description="a condition that inputs from `ranges` meet"
-    )
-    count: Annotated[StrictInt, Field(ge=1, le=MOST_INPUTS)] | None = Field(
-        default=None, description="how many inputs to draw from `ranges`"
-    )
+    features: list[Name] = Field(min_length=1)
+    """names of the numbers and words of an input"""
+    values: Annotated[list[dict[str, FeatureValue]], Field(min_length=1)] | None = None
+    """the inputs to tune for, each with a number or a word for every feature"""
+    ranges: dict[Name, FeatureRange] | None = None
+    """in place of `values`: the range of each feature"""
+    where: Condition | None = None
+    """a condition that inputs from `ranges` meet"""
+    count: Annotated[StrictInt, Field(ge=1, le=MOST_INPUTS)] | None = None
+    """how many inputs to draw from `ranges`"""
 
     @model_validator(mode="after")
     def _one_way(self) -> Inputs:
@@ -194,65 +192,45 @@ class Inputs(StrictModel):
 class Verify(StrictModel):
     """|found - expected| <= atol + rtol * |expected|; by default by the output's dtype and size."""
 
-    rtol: Number | None = Field(default=None, ge=0, lt=1, description="relative tolerance")
-    atol: Number | None = Field(default=None, ge=0, description="absolute tolerance")
+    rtol: Number | None = Field(default=None, ge=0, lt=1)
+    """relative tolerance"""
+    atol: Number | None = Field(default=None, ge=0)
+    """absolute tolerance"""
 
 
 class KernelVerify(Verify):
     """The conditions under which a kernel's result is right."""
 
-    against: Literal["reference", "baseline"] | None = Field(
-        default=None,
-        description="`baseline`: besides reference(), the output must equal, bit for bit, that of "
-        "the same configuration without compiler flags; by default so for flags of a catalogue "
-        "that change no values, and else `reference`",
-    )
-    bits: Literal["default"] | None = Field(
-        default=None,
-        description="`default`: besides reference(), the output must equal that of the default "
-        "configuration bit for bit",
-    )
+    against: Literal["reference", "baseline"] | None = None
+    """`baseline`: besides reference(), the output must equal, bit for bit, that of the same
+    configuration without compiler flags; by default so for flags of a catalogue that change no
+    values, and else `reference`"""
+    bits: Literal["default"] | None = None
+    """`default`: besides reference(), the output must equal that of the default configuration bit
+    for bit"""
 
 
 class Measure(StrictModel):
     """The timing of one configuration."""
 
-    warmup: StrictInt = Field(
-        default=1, ge=1, le=1000, description="launches before the timed ones"
-    )
-    repeats: StrictInt = Field(default=20, ge=1, le=100_000, description="timed launches at most")
-    min_repeats: StrictInt = Field(
-        default=5,
-        ge=2,
-        le=100_000,
-        description="timed launches before precision may end the timing",
-    )
-    precision: Number = Field(
-        default=0.005,
-        ge=0,
-        lt=1,
-        description="stop when the mean's confidence interval is +- this fraction of the mean",
-    )
-    statistic: Statistic = Field(
-        default=Statistic.MEDIAN,
-        description="what configurations are compared by: the `median` of the samples, or their "
-        "`mean`",
-    )
-    confidence: Number = Field(
-        default=0.95, gt=0, lt=1, description="probability of every confidence interval"
-    )
-    give_up_at: Number = Field(
-        default=2.0,
-        ge=1,
-        description="stop when significantly this many times slower than the best",
-    )
-    timeout_s: Number = Field(
-        default=30.0, gt=0, le=86_400, description="seconds that one configuration may take"
-    )
-    energy: StrictBool = Field(
-        default=False,
-        description="measure the energy of a launch, which takes up to 3 seconds a configuration",
-    )
+    warmup: StrictInt = Field(default=1, ge=1, le=1000)
+    """launches before the timed ones"""
+    repeats: StrictInt = Field(default=20, ge=1, le=100_000)
+    """timed launches at most"""
+    min_repeats: StrictInt = Field(default=5, ge=2, le=100_000)
+    """timed launches before precision may end the timing"""
+    precision: Number = Field(default=0.005, ge=0, lt=1)
+    """stop when the mean's confidence interval is +- this fraction of the mean"""
+    statistic: Statistic = Statistic.MEDIAN
+    """what configurations are compared by: the `median` of the samples, or their `mean`"""
+    confidence: Number = Field(default=0.95, gt=0, lt=1)
+    """probability of every confidence interval"""
+    give_up_at: Number = Field(default=2.0, ge=1)
+    """stop when significantly this many times slower than the best"""
+    timeout_s: Number = Field(default=30.0, gt=0, le=86_400)
+    """seconds that one configuration may take"""
+    energy: StrictBool = False
+    """measure the energy of a launch, which takes up to 3 seconds a configuration"""
 
     @model_validator(mode="after")
     def _fewest_before_most(self) -> Measure:
@@ -267,69 +245,84 @@ class Measure(StrictModel):
 class KernelMeasure(Measure):
     """The timing of one configuration of a kernel."""
 
-    warmup_time_s: Number | None = Field(
-        default=None,
-        ge=0,
-        le=60,
-        description="seconds that the device must have been at work, without a pause, before a "
-        "timed launch; by default 0.025 on a GPU and 0 on a CPU",
-    )
-    least_time_s: Number | None = Field(
-        default=None,
-        ge=0,
-        le=5,
-        description="seconds that each configuration runs on the device in all in its final "
-        "rounds, with more launches in each sample; by default 0.1 on a GPU and 0 on a CPU",
-    )
+    warmup_time_s: Number | None = Field(default=None, ge=0, le=60)
+    """seconds that the device must have been at work, without a pause, before a timed launch;
+    by default 0.025 on a GPU and 0 on a CPU"""
+    least_time_s: Number | None = Field(default=None, ge=0, le=5)
+    """seconds that each configuration runs on the device in all in its final rounds, with more
+    launches in each sample; by default 0.1 on a GPU and 0 on a CPU"""
 
-    cache: Literal["cold", "warm"] | None = Field(
-        default=None,
-        description="what a timed run finds in the device's caches: `warm`, what the run before "
-        "left there; `cold`, none of it; by default cold on a GPU and warm on a CPU",
-    )
+    cache: Literal["cold", "warm"] | None = None
+    """what a timed run finds in the device's caches: `warm`, what the run before left there;
+    `cold`, none of it; by default cold on a GPU and warm on a CPU"""
+
+
+class Work(StrictModel):
+    """What a run must move and calculate on an input, whatever the configuration: expressions over
+    features. harness shows what share of the device's peak a time is."""
+
+    bytes: Size | None = None
+    """bytes that must be read from and written to memory"""
+    flops: Size | None = None
+    """float operations; a fused multiply-add is two"""
+
+    @model_validator(mode="after")
+    def _one_at_least(self) -> Work:
+        if self.bytes is None and self.flops is None:
+            raise ValueError("needs `bytes: EXPRESSION`, `flops: EXPRESSION` or both")
+        return self
+
+    @property
+    def expressions(self) -> dict[str, Expression]:
+        """The expressions that are there, by what they count."""
+        return {kind: text for kind, text in self if text is not None}
+
+    def of(self, problem: Input) -> dict[str, float]:
+        """Return the amounts on an input, by what they count; raises ExpressionError."""
+        found = {}
+        for kind, expression in self.expressions.items():
+            amount = expression(problem)
+            if isinstance(amount, str) or not 0 < amount < math.inf:
+                raise ExpressionError(
+                    f"work.{kind}: `{expression.text}` is {amount} on ({problem}), expected a "
+                    "number above 0"
+                )
+            found[kind] = float(amount)
+        return found
 
 
 class Search(StrictModel):
     """The search of the space, unless the command line says otherwise."""
 
-    technique: StrictStr = Field(
-        default="auto", min_length=1, description="a search technique's name, or auto"
-    )
-    test_limit: StrictInt = Field(
-        default=100, ge=1, le=10**9, description="configurations measured per input at most"
-    )
-    same_on_all_inputs: list[Name] = Field(
-        default_factory=list,
-        description="parameters that have the same value on every input, such as those that change "
-        "the order of a sum: the value that suits all inputs best",
-    )
-    stop_at: Number | None = Field(
-        default=None,
-        gt=0,
-        le=1,
-        description="end the search of an input once its best time is this fraction of the "
-        "device's peak; needs `work`",
-    )
+    technique: StrictStr = Field(default="auto", min_length=1)
+    """a search technique's name, or auto"""
+    test_limit: StrictInt = Field(default=100, ge=1, le=10**9)
+    """configurations measured per input at most"""
+    same_on_all_inputs: list[Name] = Field(default_factory=list)
+    """parameters that have the same value on every input, such as those that change the order of a
+    sum: the value that suits all inputs best"""
+    stop_at: Number | None = Field(default=None, gt=0, le=1)
+    """end the search of an input once its best time is this fraction of the device's peak;
+    needs `work`"""
 
 
 class AnySpaceFile(StrictModel):
     """The keys that spaces of kernels and of programs share."""
 
-    extends: StrictStr | None = Field(
-        default=None, description="a space file that gives the keys that are not here, but its name"
-    )
-    name: Name = Field(description="the name of the results")
-    title: StrictStr = Field(default="", description="one line for people")
-    constraints: Constraints = Field(
-        default_factory=list, description="conditions that every legal configuration satisfies"
-    )
-    baselines: Baselines = Field(
-        default_factory=dict,
-        description="configurations to compare the winner with: the default with these values "
-        "in it",
-    )
-    measure: Measure = Field(default_factory=Measure, description="how long to time")
-    search: Search = Field(default_factory=Search, description="how to search")
+    extends: StrictStr | None = None
+    """a space file that gives the keys that are not here, but its name"""
+    name: Name
+    """the name of the results"""
+    title: StrictStr = ""
+    """one line for people"""
+    constraints: Constraints = Field(default_factory=list)
+    """conditions that every legal configuration satisfies"""
+    baselines: Baselines = Field(default_factory=dict)
+    """configurations to compare the winner with: the default with these values in it"""
+    measure: Measure = Field(default_factory=Measure)
+    """how long to time"""
+    search: Search = Field(default_factory=Search)
+    """how to search"""
 
 
 class SpaceFile(AnySpaceFile):
@@ -337,21 +330,24 @@ class SpaceFile(AnySpaceFile):
 
     model_config = ConfigDict(title="harness space")
 
-    kernel: KernelModel = Field(description="the function, its source and its host module")
-    parameters: dict[Name, Parameter] = Field(
-        min_length=1, max_length=MAX_PARAMETERS, description="what is tuned; macros of the source"
-    )
-    flags: Flags = Field(default_factory=Flags, description="compiler flags to tune as well")
-    compiler: CompilersModel = Field(
-        default_factory=CompilersModel, description="how every configuration is compiled"
-    )
-    launch: Launch = Field(description="sizes of the group and of the grid, or `host`")
-    inputs: Inputs = Field(description="the problems that the kernel is run on")
-    work: Work | None = Field(
-        default=None, description="what a run must move and calculate, for the roofline"
-    )
-    verify: KernelVerify = Field(default_factory=KernelVerify, description="when a result is right")
-    measure: KernelMeasure = Field(default_factory=KernelMeasure, description="how long to time")
+    kernel: KernelModel
+    """the function, its source and its host module"""
+    parameters: dict[Name, Parameter] = Field(min_length=1, max_length=MAX_PARAMETERS)
+    """what is tuned; macros of the source"""
+    flags: Flags = Field(default_factory=Flags)
+    """compiler flags to tune as well"""
+    compiler: CompilersModel = Field(default_factory=CompilersModel)
+    """how every configuration is compiled"""
+    launch: Launch
+    """sizes of the group and of the grid, or `host`"""
+    inputs: Inputs
+    """the problems that the kernel is run on"""
+    work: Work | None = None
+    """what a run must move and calculate, for the roofline"""
+    verify: KernelVerify = Field(default_factory=KernelVerify)
+    """when a result is right"""
+    measure: KernelMeasure = Field(default_factory=KernelMeasure)
+    """how long to time"""
 
     @property
     def flag_groups(self) -> dict[str, FlagGroup]:

@@ -104,11 +104,6 @@ def parameters_of(models: Mapping[str, ParameterModel]) -> list[Placed]:
     return [(("parameters", name), _parameter(name, model)) for name, model in models.items()]
 
 
-def flag_name(name: str) -> str:
-    """Return a compiler flag's name as constraints spell it."""
-    return name.replace("-", "_")
-
-
 def _parameter(name: str, model: ParameterModel) -> Parameter:
     kind: str = model.type
     values: Values
@@ -155,7 +150,7 @@ def declared_flag(
     else:
         values = tuple(files or ()) if isinstance(flag, FlagPatterns) else flag.values
         option = flag.option or catalogued or f"{spelled}={{value}}"
-    return flag_of(flag_name(name), compiler, option, values, flag.when, files)
+    return flag_of(name.replace("-", "_"), compiler, option, values, flag.when, files)
 
 
 def flag_of(

@@ -111,30 +111,29 @@ def _inside(name: str) -> str:
 
 Pattern = Annotated[StrictStr, Field(min_length=1), AfterValidator(_pattern)]
 Written = Annotated[StrictStr, AfterValidator(_inside)]
-_WRITTEN_HELP = "stdout, stderr, or a file that the run writes"
 Unit = Literal["s", "ms", "us", "ns"]
 
 
 class TimePattern(StrictModel):
     """The time is a number in the program's output, found by a regular expression."""
 
-    pattern: Annotated[StrictStr, AfterValidator(_pattern_of_one)] = Field(
-        description="a regular expression with one group, the number; it must match once"
-    )
-    unit: Unit = Field(description="of the number: s, ms, us or ns")
-    read: Written = Field(default="stdout", description=f"what is searched: {_WRITTEN_HELP}")
+    pattern: Annotated[StrictStr, AfterValidator(_pattern_of_one)]
+    """a regular expression with one group, the number; it must match once"""
+    unit: Unit
+    """of the number: s, ms, us or ns"""
+    read: Written = "stdout"
+    """what is searched: stdout, stderr, or a file that the run writes"""
 
 
 class TimeField(StrictModel):
     """The time is a field of a JSON object that the program writes."""
 
-    json_field: StrictStr = Field(
-        min_length=1, description="the field's name; a dot leads into an object, as in run.seconds"
-    )
-    unit: Unit = Field(description="of the number: s, ms, us or ns")
-    read: Written = Field(
-        default="stdout", description=f"what is JSON, whole or in its last line: {_WRITTEN_HELP}"
-    )
+    json_field: StrictStr = Field(min_length=1)
+    """the field's name; a dot leads into an object, as in run.seconds"""
+    unit: Unit
+    """of the number: s, ms, us or ns"""
+    read: Written = "stdout"
+    """what is JSON, whole or in its last line: stdout, stderr, or a file that the run writes"""
 
 
 def _time_type(value: Any) -> str | None:
@@ -156,18 +155,14 @@ Time = Annotated[
 class Limits(StrictModel):
     """The limits of a build or a run, which is ended or refused beyond them."""
 
-    memory_mb: StrictInt = Field(
-        default=4096, ge=1, le=2**30, description="MiB of memory of its own that a process may have"
-    )
-    output_mb: StrictInt = Field(
-        default=64, ge=1, le=2**20, description="MiB that each file it writes may have"
-    )
-    build_timeout_s: Number | None = Field(
-        default=None, gt=0, le=86_400, description="seconds that one build may take; by default 120"
-    )
-    deadline_s: Number | None = Field(
-        default=None, gt=0, le=86_400, description="seconds that one run may take"
-    )
+    memory_mb: StrictInt = Field(default=4096, ge=1, le=2**30)
+    """MiB of memory of its own that a process may have"""
+    output_mb: StrictInt = Field(default=64, ge=1, le=2**20)
+    """MiB that each file it writes may have"""
+    build_timeout_s: Number | None = Field(default=None, gt=0, le=86_400)
+    """seconds that one build may take; by default 120"""
+    deadline_s: Number | None = Field(default=None, gt=0, le=86_400)
+    """seconds that one run may take"""
 
 
 _OPTION = re.compile(r"-[^\s=]*[^\s=-]=?|[^\s={}-][^\s={}]*=")
@@ -218,19 +213,16 @@ SourceWords = Annotated[
 class FeatureSource(StrictModel):
     """Where a launcher finds one feature."""
 
-    argument: Argument | None = Field(
-        default=None, description="a position from 1, or an option such as --size"
-    )
-    file_size: Argument | None = Field(
-        default=None, description="the bytes of the file that this argument names"
-    )
-    command: SourceWords | None = Field(
-        default=None, description="a command that prints it, with {1} or {--size} for arguments"
-    )
-    environment: Name | None = Field(default=None, description="an environment variable")
-    field: Annotated[StrictInt, Field(ge=1, le=_MOST)] = Field(
-        default=1, description="which word of the command's output"
-    )
+    argument: Argument | None = None
+    """a position from 1, or an option such as --size"""
+    file_size: Argument | None = None
+    """the bytes of the file that this argument names"""
+    command: SourceWords | None = None
+    """a command that prints it, with {1} or {--size} for arguments"""
+    environment: Name | None = None
+    """an environment variable"""
+    field: Annotated[StrictInt, Field(ge=1, le=_MOST)] = 1
+    """which word of the command's output"""
 
     @model_validator(mode="after")
     def _one_kind(self) -> FeatureSource:
@@ -264,36 +256,28 @@ def _named(argument: int | str | None) -> str:
 class ProgramModel(StrictModel):
     """The program that is built and run. Paths are relative to the space file."""
 
-    sources: list[StrictStr] = Field(
-        default_factory=list, description="source files, with what they include in quotes"
-    )
-    build: Command | None = Field(
-        default=None, description="the compiler's words, with {flags}, {output}, {source}, {NAME}"
-    )
-    run: Command = Field(description="the program's words, with {output} and {NAME}")
-    shell: StrictBool = Field(
-        default=False, description="true: build and run are texts for /bin/sh"
-    )
-    environment: dict[Name, TemplateWord] = Field(
-        default_factory=dict, description="variables of the run, which may contain {NAME}"
-    )
-    files: list[TemplateText] = Field(
-        default_factory=list, description="files that every run finds in its folder; {FEATURE} too"
-    )
-    time: Time = Field(
-        description="`wall`, `{pattern: .., unit: ..}` or `{json_field: .., unit: ..}`"
-    )
-    limits: Limits = Field(default_factory=Limits, description="what a build or a run may use")
-    version: Words | None = Field(
-        default=None, description="words of a command that prints the compiler's version"
-    )
-    device: Words | None = Field(
-        default=None, description="words of a command that names the device"
-    )
-    features: dict[Name, FeatureSource] = Field(
-        default_factory=dict,
-        description="where the launcher of a dispatcher finds the features of an input",
-    )
+    sources: list[StrictStr] = Field(default_factory=list)
+    """source files, with what they include in quotes"""
+    build: Command | None = None
+    """the compiler's words, with {flags}, {output}, {source}, {NAME}"""
+    run: Command
+    """the program's words, with {output} and {NAME}"""
+    shell: StrictBool = False
+    """true: build and run are texts for /bin/sh"""
+    environment: dict[Name, TemplateWord] = Field(default_factory=dict)
+    """variables of the run, which may contain {NAME}"""
+    files: list[TemplateText] = Field(default_factory=list)
+    """files that every run finds in its folder; {FEATURE} too"""
+    time: Time
+    """`wall`, `{pattern: .., unit: ..}` or `{json_field: .., unit: ..}`"""
+    limits: Limits = Field(default_factory=Limits)
+    """what a build or a run may use"""
+    version: Words | None = None
+    """words of a command that prints the compiler's version"""
+    device: Words | None = None
+    """words of a command that names the device"""
+    features: dict[Name, FeatureSource] = Field(default_factory=dict)
+    """where the launcher of a dispatcher finds the features of an input"""
 
 
 def _template(text: str) -> str:
@@ -303,15 +287,15 @@ def _template(text: str) -> str:
 class AgainstFile(StrictModel):
     """The output must equal a file's content."""
 
-    file: Annotated[StrictStr, AfterValidator(_template)] = Field(
-        min_length=1, description="the file, whose name may contain {FEATURE}"
-    )
+    file: Annotated[StrictStr, AfterValidator(_template)] = Field(min_length=1)
+    """the file, whose name may contain {FEATURE}"""
 
 
 class AgainstHost(StrictModel):
     """A function decides whether a run is right."""
 
-    host: StrictStr = Field(min_length=1, description="Python file with check(run)")
+    host: StrictStr = Field(min_length=1)
+    """Python file with check(run)"""
 
 
 def _against_type(value: Any) -> str | None:
@@ -340,18 +324,16 @@ class ProgramVerify(Verify):
     """The conditions under which a run is right; texts are compared word by word, numbers by rtol
     and atol."""
 
-    exit_status: StrictInt = Field(default=0, ge=0, le=255, description="what the run ends with")
-    output: Written = Field(default="stdout", description=f"what is compared: {_WRITTEN_HELP}")
-    dtype: Dtype | None = Field(
-        default=None, description="of an output that is no text: the type of its numbers"
-    )
-    against: Against = Field(
-        default="baseline",
-        description="`baseline` (the default's output), `{file: ..}`, `{host: ..}` or `nothing`",
-    )
-    ignore: Pattern | None = Field(
-        default=None, description="lines of a text that this regular expression is found in"
-    )
+    exit_status: StrictInt = Field(default=0, ge=0, le=255)
+    """what the run ends with"""
+    output: Written = "stdout"
+    """what is compared: stdout, stderr, or a file that the run writes"""
+    dtype: Dtype | None = None
+    """of an output that is no text: the type of its numbers"""
+    against: Against = "baseline"
+    """`baseline` (the default's output), `{file: ..}`, `{host: ..}` or `nothing`"""
+    ignore: Pattern | None = None
+    """lines of a text that this regular expression is found in"""
 
 
 class ProgramSpaceFile(AnySpaceFile):
@@ -359,15 +341,16 @@ class ProgramSpaceFile(AnySpaceFile):
 
     model_config = ConfigDict(title="harness space of a program")
 
-    program: ProgramModel = Field(description="how it is built, run and timed")
-    parameters: dict[Name, Parameter] = Field(
-        default_factory=dict, max_length=MAX_PARAMETERS, description="what is tuned; {NAME}s"
-    )
-    flags: dict[CompilerName, FlagGroup] = Field(
-        default_factory=dict, description="the compiler, and its flags to tune"
-    )
-    inputs: Inputs = Field(description="the problems that the program is run on")
-    verify: ProgramVerify = Field(default_factory=ProgramVerify, description="when a run is right")
+    program: ProgramModel
+    """how it is built, run and timed"""
+    parameters: dict[Name, Parameter] = Field(default_factory=dict, max_length=MAX_PARAMETERS)
+    """what is tuned; {NAME}s"""
+    flags: dict[CompilerName, FlagGroup] = Field(default_factory=dict)
+    """the compiler, and its flags to tune"""
+    inputs: Inputs
+    """the problems that the program is run on"""
+    verify: ProgramVerify = Field(default_factory=ProgramVerify)
+    """when a run is right"""
 
     @property
     def flag_groups(self) -> dict[str, FlagGroup]:

@@ -24,10 +24,9 @@ from harness.space_file.compiler import CompilersModel
 from harness.space_file.document import located
 from harness.space_file.flags import Notice, SelectedFlags
 from harness.space_file.input_ranges import FeatureRange
-from harness.space_file.model import LaunchPlan, Measure, Search, Verify
+from harness.space_file.model import LaunchPlan, Measure, Search, Verify, Work
 from harness.space_file.parameters import Parameter
 from harness.space_file.program import ProgramPlan
-from harness.space_file.work import Work
 
 _LISTED = 8  # words of a feature
 
@@ -150,6 +149,44 @@ class Spec:
             if p.compiler is None or (p.compiler == compiler and len(p.values) > 1)
         )
 
+    def with_inputs_where(self, condition: str) -> Spec:
+        """Keep the inputs for which a condition over their features holds.
+
+        Raises UsageError for a condition that cannot be computed or holds for no input.
+        """
+        try:
+            expression = Expression(condition)
+            for name in sorted(expression.names - set(self.features)):
+                hint = suggestion(name, self.features)
+                raise UsageError(f"--inputs: `{name}` is not a feature of {self.path}; {hint}")
+            if expression.is_number or expression.text in self.features:
+                raise UsageError(
+                    f"--inputs: `{expression.text}` is a value, not a condition; compare it, such "
+                    f"as `{expression.text} <= 4096`"
+                )
+            chosen = tuple(problem for problem in self.inputs if expression.holds(problem))
+        except ExpressionError as error:
+            raise UsageError(f"--inputs: {error}") from None
+        if not chosen:
+            raise UsageError(
+                f"--inputs: `{expression.text}` holds for none of the {len(self.inputs)} inputs; "
+                f"there {', '.join(self.feature_ranges)}"
+            )
+        return dataclasses.replace(self, inputs=chosen)
+
+    @property
+    def feature_ranges(self) -> Iterator[str]:
+        """The range of each feature, such as `m goes from 16 to 65536`, or its words, such as
+        `shape is skewed or uniform`."""
+        for name in self.features:
+            numbers = [v for problem in self.inputs if isinstance(v := problem[name], (int, float))]
+            if len(numbers) < len(self.inputs):
+                words = sorted({shown(problem[name]) for problem in self.inputs})
+                yield f"{name} is {first_few(words, ' or ', _LISTED)}"
+                continue
+            least, most = shown(min(numbers)), shown(max(numbers))
+            yield f"{name} is {least}" if least == most else f"{name} goes from {least} to {most}"
+
     def with_measure(self, changes: Mapping[str, object]) -> Spec:
         """Return the spec with other measurement options; raises UsageError for a bad value."""
         options = self.measure.model_dump(exclude_unset=True) | dict(changes)
@@ -209,45 +246,3 @@ def _ends(values: range) -> list[int]:
 
 def _sha256(parts: Sequence[str]) -> str:
     return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()
-
-
-# ------------------------------------------------------------------------------------ inputs
-
-
-def select_inputs(spec: Spec, condition: str) -> Spec:
-    """Keep the inputs of a spec for which a condition over their features holds.
-
-    Raises UsageError for a condition that cannot be computed or holds for no input.
-    """
-    try:
-        expression = Expression(condition)
-        for name in sorted(expression.names - set(spec.features)):
-            hint = suggestion(name, spec.features)
-            raise UsageError(f"--inputs: `{name}` is not a feature of {spec.path}; {hint}")
-        if expression.is_number or expression.text in spec.features:
-            raise UsageError(
-                f"--inputs: `{expression.text}` is a value, not a condition; compare it, such as "
-                f"`{expression.text} <= 4096`"
-            )
-        chosen = tuple(problem for problem in spec.inputs if expression.holds(problem))
-    except ExpressionError as error:
-        raise UsageError(f"--inputs: {error}") from None
-    if not chosen:
-        raise UsageError(
-            f"--inputs: `{expression.text}` holds for none of the {len(spec.inputs)} inputs; "
-            f"there {', '.join(feature_ranges(spec))}"
-        )
-    return dataclasses.replace(spec, inputs=chosen)
-
-
-def feature_ranges(spec: Spec) -> Iterator[str]:
-    """Describe the range of each feature, such as `m goes from 16 to 65536`, or its words, such as
-    `shape is skewed or uniform`."""
-    for name in spec.features:
-        numbers = [v for problem in spec.inputs if isinstance(v := problem[name], (int, float))]
-        if len(numbers) < len(spec.inputs):
-            words = sorted({shown(problem[name]) for problem in spec.inputs})
-            yield f"{name} is {first_few(words, ' or ', _LISTED)}"
-            continue
-        least, most = shown(min(numbers)), shown(max(numbers))
-        yield f"{name} is {least}" if least == most else f"{name} goes from {least} to {most}"

@@ -111,8 +111,10 @@ Role = Literal["launch", "source", "choice"]
 
 
 class _BoundedModel(StrictModel):
-    min: Whole = Field(description="smallest value, included")
-    max: Whole = Field(description="largest value, included")
+    min: Whole
+    """smallest value, included"""
+    max: Whole
+    """largest value, included"""
 
     @model_validator(mode="after")
     def _ascends(self) -> _BoundedModel:
@@ -121,37 +123,35 @@ class _BoundedModel(StrictModel):
         return self
 
 
-_WHEN_HELP = (
-    "an expression; where it is false the parameter does not matter, and stays at its default"
-)
-
-
 class _ConditionalModel(StrictModel):
-    when: Condition | None = Field(default=None, description=_WHEN_HELP)
+    when: Condition | None = None
+    """an expression; where it is false the parameter does not matter, and stays at its default"""
 
 
 class _RoleModel(_ConditionalModel):
-    role: Role = Field(
-        default="source",
-        description="what it changes: the launch (block size), the source (unroll factor), or "
-        "a choice between implementations",
-    )
+    role: Role = "source"
+    """what it changes: the launch (block size), the source (unroll factor), or a choice between
+    implementations"""
 
 
 class IntegerParameter(_BoundedModel, _RoleModel):
     """Whole numbers from min to max, by step."""
 
     type: Literal["integer"]
-    step: StrictInt = Field(default=1, ge=1, le=MAX_EXACT, description="distance between values")
-    default: StrictInt = Field(description="the value of the baseline")
+    step: StrictInt = Field(default=1, ge=1, le=MAX_EXACT)
+    """distance between values"""
+    default: StrictInt
+    """the value of the baseline"""
 
 
 class LogIntegerParameter(_BoundedModel, _RoleModel):
     """Whole numbers from min to max, searched on a logarithmic scale."""
 
     type: Literal["log_integer"]
-    min: StrictInt = Field(ge=1, le=MAX_EXACT, description="smallest value, included")
-    default: StrictInt = Field(description="the value of the baseline")
+    min: StrictInt = Field(ge=1, le=MAX_EXACT)
+    """smallest value, included"""
+    default: StrictInt
+    """the value of the baseline"""
 
 
 def _power_of_two(value: int) -> int:
@@ -168,24 +168,30 @@ class PowerOfTwoParameter(_BoundedModel, _RoleModel):
     """The powers of two from min to max."""
 
     type: Literal["power_of_two"]
-    min: PowerOfTwo = Field(description="smallest value, a power of two")
-    max: PowerOfTwo = Field(description="largest value, a power of two")
-    default: StrictInt = Field(description="the value of the baseline")
+    min: PowerOfTwo
+    """smallest value, a power of two"""
+    max: PowerOfTwo
+    """largest value, a power of two"""
+    default: StrictInt
+    """the value of the baseline"""
 
 
 class BooleanParameter(_RoleModel):
     """False or true; the source sees 0 or 1."""
 
     type: Literal["boolean"]
-    default: StrictBool = Field(description="the value of the baseline")
+    default: StrictBool
+    """the value of the baseline"""
 
 
 class ListedParameter(_RoleModel):
     """The listed values: numbers in ascending order are searched as a scale, others by name."""
 
     type: Literal["values"] = "values"
-    values: Values = Field(description="every value that it may take, each once")
-    default: Scalar = Field(description="the value of the baseline")
+    values: Values
+    """every value that it may take, each once"""
+    default: Scalar
+    """the value of the baseline"""
 
 
 def _type_of(value: Any) -> str | None:
@@ -216,11 +222,8 @@ ValueOption = Annotated[StrictStr, AfterValidator(plain), AfterValidator(_needs_
 
 
 class _ValuedModel(_ConditionalModel):
-    option: ValueOption | None = Field(
-        default=None,
-        description="how the flag is spelled, where --NAME={value} (nvcc) or -NAME={value} is "
-        "wrong",
-    )
+    option: ValueOption | None = None
+    """how the flag is spelled, where --NAME={value} (nvcc) or -NAME={value} is wrong"""
 
 
 def _takes_no_value(option: str) -> str:
@@ -237,19 +240,20 @@ SwitchOption = Annotated[
 class FlagSwitch(_ConditionalModel):
     """A compiler flag that is there or not; the word `boolean` alone is a short form."""
 
-    type: Literal["boolean"] = Field(description="boolean: there or not")
-    option: SwitchOption | None = Field(
-        default=None, description="how the flag is spelled, where --NAME (nvcc) or -NAME is wrong"
-    )
+    type: Literal["boolean"]
+    """boolean: there or not"""
+    option: SwitchOption | None = None
+    """how the flag is spelled, where --NAME (nvcc) or -NAME is wrong"""
 
 
-class Stepped(_BoundedModel):
+class _Stepped(_BoundedModel):
     """The whole numbers that a compiler flag takes."""
 
-    step: StrictInt = Field(default=1, ge=1, le=MAX_EXACT, description="distance between values")
+    step: StrictInt = Field(default=1, ge=1, le=MAX_EXACT)
+    """distance between values"""
 
     @model_validator(mode="after")
-    def _is_short(self) -> Stepped:
+    def _is_short(self) -> _Stepped:
         count = len(self.values)
         if count > MAX_FLAG_VALUES:
             raise ValueError(
@@ -264,14 +268,15 @@ class Stepped(_BoundedModel):
         return range(self.min, self.max + 1, self.step)
 
 
-class FlagRange(Stepped, _ValuedModel):
+class FlagRange(_Stepped, _ValuedModel):
     """A compiler flag that takes a number, or is absent."""
 
 
 class FlagValues(_ValuedModel):
     """A compiler flag that takes one of these values, or is absent."""
 
-    values: Values = Field(description="every value that it may take, besides being absent")
+    values: Values
+    """every value that it may take, besides being absent"""
 
 
 FilePattern = Annotated[StrictStr, Field(min_length=1)]
@@ -285,9 +290,8 @@ FilePatterns = Annotated[
 class FlagPatterns(_ValuedModel):
     """A compiler flag that takes one of the files that match, or is absent."""
 
-    files: FilePatterns = Field(
-        description="patterns of files such as packs/*.acf, relative to the space file"
-    )
+    files: FilePatterns
+    """patterns of files such as packs/*.acf, relative to the space file"""
 
 
 def _flag_type(value: Any) -> str | None:
@@ -321,12 +325,14 @@ Flag = Annotated[
 class Narrowing(StrictModel):
     """Fewer values of a flag than its catalogue has: listed, or a range."""
 
-    values: Values | None = Field(default=None, description="some of its values")
-    min: Whole | None = Field(default=None, description="smallest value, included")
-    max: Whole | None = Field(default=None, description="largest value, included")
-    step: Annotated[StrictInt, Field(ge=1)] | None = Field(
-        default=None, description="distance between values"
-    )
+    values: Values | None = None
+    """some of its values"""
+    min: Whole | None = None
+    """smallest value, included"""
+    max: Whole | None = None
+    """largest value, included"""
+    step: Annotated[StrictInt, Field(ge=1)] | None = None
+    """distance between values"""
 
     @model_validator(mode="after")
     def _says_something(self) -> Narrowing:

@@ -5,6 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+NEGLIGIBLE = 0.005
+"""A difference of logarithms. Below 0.5 % a difference is not reproducible without many samples,
+even on a GPU with locked clocks."""
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -17,6 +21,11 @@ class Estimate:
     def excludes(self, number: float) -> bool:
         """Say whether the number lies outside the interval."""
         return not self.low <= number <= self.high
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether a ratio's interval excludes 1 and the difference is not negligible."""
+        return self.excludes(1) and abs(math.log(self.value)) > NEGLIGIBLE
 
     def text(self, spec: str, unit: str = "") -> str:
         """Render as `1.12x [1.09, 1.15]`; `spec` formats each number, `unit` follows the value."""

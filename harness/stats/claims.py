@@ -34,12 +34,6 @@ def hold_false_discoveries(ratios: Sequence[TimeRatio | None]) -> list[TimeRatio
     return [None if ratio is None else _held(ratio, next(adjusted)) for ratio in ratios]
 
 
-def false_claim_rate(ratio: TimeRatio) -> float:
-    """Return the share of measurements, at most, in which equal code is claimed to be faster: what
-    one side of the interval leaves out, and no more than the rate that is held."""
-    return min((1 - ratio.confidence) / 2, FALSE_DISCOVERIES)
-
-
 def _held(ratio: TimeRatio, adjusted: float) -> TimeRatio:
     may_be_chance = ratio.value > 1 and adjusted > FALSE_DISCOVERIES
     if may_be_chance == ratio.may_be_chance:

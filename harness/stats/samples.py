@@ -9,7 +9,7 @@ import numpy as np
 
 from harness.core.arrays import Array, Flags, Indices
 from harness.core.records import Statistic, Timing
-from harness.stats.timing import NEGLIGIBLE
+from harness.stats import NEGLIGIBLE
 
 _BATCH = 100_000  # rows, so that copies stay small
 

@@ -20,9 +20,6 @@ from harness.stats import Estimate
 _GIVE_UP_SAMPLES = 3
 _LOOK_EVERY = 50
 _LEAST_TRIMMED = 10  # rounds
-NEGLIGIBLE = 0.005
-"""A difference of logarithms. Below 0.5 % a difference is not reproducible without many samples,
-even on a GPU with locked clocks."""
 
 
 @dataclass(frozen=True)
@@ -130,11 +127,6 @@ def _quantile(freedom: float, confidence: float) -> float:
     return float(stdtrit(freedom, 0.5 + confidence / 2))
 
 
-def is_clear(ratio: Estimate) -> bool:
-    """Say whether a ratio's interval excludes 1 and the difference is not negligible."""
-    return ratio.excludes(1) and abs(math.log(ratio.value)) > NEGLIGIBLE
-
-
 @dataclass(frozen=True)
 class TimeRatio(Estimate):
     """A ratio of two times with its interval at `confidence`; `count` samples of each.
@@ -153,7 +145,7 @@ class TimeRatio(Estimate):
     def is_significant(self) -> bool:
         """Whether the interval excludes 1, the difference is not negligible, and no correction for
         several ratios stands against it."""
-        return is_clear(self) and not self.may_be_chance
+        return self.is_clear and not self.may_be_chance
 
     @property
     def is_faster(self) -> bool:

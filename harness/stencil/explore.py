@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from harness.stencil import rules
 from harness.stencil.emit import OPENCL, emit
-from harness.stencil.ir import Node, subexpressions
+from harness.stencil.ir import Node
 from harness.stencil.lower import lower, parallel_extents
 from harness.stencil.nest import LoopNest, NdRange
 from harness.stencil.types import StencilError, shape, size_bytes
@@ -268,7 +268,7 @@ def design(expression: Node, threads: Threads) -> int:
 
 def _decisions(expression: Node) -> tuple[object, ...]:
     """List the decisions, those with the largest effect first: sorted neighbours are similar."""
-    nodes = list(subexpressions(expression))
+    nodes = list(expression.subexpressions())
     maps = rules.spine(expression)
     kinds = [f"{node.data[0]} {node.data[1]}" for node in maps]
     spaces = [node.data[0] for node in nodes if node.op == "memory"]

@@ -58,6 +58,38 @@ class Node:
         """Return the result of a function."""
         return self.children[0]
 
+    def with_values(self, values: Mapping[Node, Node]) -> Node:
+        """Replace nodes in the expression."""
+        if self in values:
+            return values[self]
+        children = tuple(child.with_values(values) for child in self.children)
+        if all(new is old for new, old in zip(children, self.children, strict=True)):
+            return self
+        return make(self.op, children, self.data)
+
+    def applied_to(self, *arguments: Node) -> Node:
+        """Replace the parameters in a function's body by arguments."""
+        return self.body.with_values(dict(zip(self.data, arguments, strict=True)))
+
+    def subexpressions(self) -> Iterator[Node]:
+        """Yield the expression and all expressions in it, the outermost first."""
+        yield self
+        for child in self.children:
+            yield from child.subexpressions()
+
+    @property
+    def rearranges(self) -> bool:
+        """Whether a map's function only splits, joins and transposes its argument."""
+        if self.data[0] != "any":
+            return False
+        fun = self.children[0]
+        inner = fun.body
+        while inner is not fun.data[0]:
+            if inner.op not in REARRANGING or (inner.op == "map" and not inner.rearranges):
+                return False
+            inner = inner.children[-1]
+        return True
+
 
 @dataclass(frozen=True)
 class UserFun:
@@ -301,38 +333,3 @@ def fun(f: Callable[..., Node], *types: Type) -> Node:
     """Turn a Python function of nodes into a function node."""
     parameters = tuple(make("var", (), (next(_numbers), kind)) for kind in types)
     return make("fun", (f(*parameters),), parameters)
-
-
-def substitute(node: Node, values: Mapping[Node, Node]) -> Node:
-    """Replace nodes in an expression."""
-    if node in values:
-        return values[node]
-    children = tuple(substitute(child, values) for child in node.children)
-    if all(new is old for new, old in zip(children, node.children, strict=True)):
-        return node
-    return make(node.op, children, node.data)
-
-
-def apply(function: Node, *arguments: Node) -> Node:
-    """Replace the parameters in a function's body by arguments."""
-    return substitute(function.body, dict(zip(function.data, arguments, strict=True)))
-
-
-def subexpressions(node: Node) -> Iterator[Node]:
-    """Yield the expression and all expressions in it, the outermost first."""
-    yield node
-    for child in node.children:
-        yield from subexpressions(child)
-
-
-def rearranges(node: Node) -> bool:
-    """Return whether a map's function only splits, joins and transposes its argument."""
-    if node.data[0] != "any":
-        return False
-    fun = node.children[0]
-    inner = fun.body
-    while inner is not fun.data[0]:
-        if inner.op not in REARRANGING or (inner.op == "map" and not rearranges(inner)):
-            return False
-        inner = inner.children[-1]
-    return True

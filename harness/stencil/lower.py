@@ -14,15 +14,7 @@ from functools import lru_cache
 
 from harness.stencil import nest
 from harness.stencil.arith import Index, Variable, constant
-from harness.stencil.ir import (
-    CONSTANT,
-    PARALLEL,
-    REARRANGING,
-    Node,
-    UserFun,
-    rearranges,
-    subexpressions,
-)
+from harness.stencil.ir import CONSTANT, PARALLEL, REARRANGING, Node, UserFun
 from harness.stencil.types import Array, Scalar, StencilError, Type, shape
 
 Env = Mapping[Node, nest.View]
@@ -40,7 +32,7 @@ def lower(name: str, expression: Node, ndrange: nest.NdRange) -> nest.LoopNest:
 def parallel_extents(expression: Node) -> dict[tuple[str, int], int]:
     """Return the largest extent of each kind and dimension that work is shared over."""
     found: dict[tuple[str, int], int] = {}
-    for node in subexpressions(expression):
+    for node in expression.subexpressions():
         if node.op == "map" and node.data[0] in PARALLEL:
             kind: Array = node.type  # type: ignore[assignment]
             found[node.data] = max(kind.length, found.get(node.data, 0))
@@ -63,7 +55,7 @@ class _Lowering:
 
     def kernel(self, name: str) -> nest.LoopNest:
         inputs: dict[str, nest.Buffer] = {}
-        for node in subexpressions(self._expression):
+        for node in self._expression.subexpressions():
             if node.op == "input":
                 own, kind = node.data
                 buffer = nest.Buffer(own, "global", kind, is_read_only=True)
@@ -220,7 +212,7 @@ class _Lowering:
             self._store(out, self._term(node, env))
         elif isinstance(out, tuple):
             raise StencilError(f"{node}: a result must consist of numbers, not tuples")
-        elif node.op == "map" and not rearranges(node):
+        elif node.op == "map" and not node.rearranges:
             self._write_map(node, env, out)
         elif node.op in REARRANGING:
             self._write(node.children[-1], env, _before(node, out))
@@ -299,7 +291,7 @@ class _Lowering:
 
 def _own_names(expression: Node) -> Iterator[str]:
     """Yield the names of inputs and user functions."""
-    for node in subexpressions(expression):
+    for node in expression.subexpressions():
         if node.op == "input":
             yield node.data[0]
         yield from (part.name for part in node.data if isinstance(part, UserFun))

@@ -27,15 +27,7 @@ from harness.stencil import (
     zip2d,
     zip_,
 )
-from harness.stencil.ir import (
-    REARRANGING,
-    Node,
-    apply,
-    make,
-    rearranges,
-    subexpressions,
-    substitute,
-)
+from harness.stencil.ir import REARRANGING, Node, make
 from harness.stencil.types import Array, Tuple, leaf, shape
 
 Rule = Callable[[Node], Iterator[Node]]
@@ -124,7 +116,7 @@ def _match_slide2d(x: Node) -> tuple[tuple[int, int], tuple[int, int], Node] | N
     """Return the sizes, steps and array of slide2d(..., array); None for another expression."""
     if not (x.op == "map" and x.children[1].op == "slide"):
         return None
-    columns = [node.data for node in subexpressions(x.children[0]) if node.op == "slide"]
+    columns = [node.data for node in x.children[0].subexpressions() if node.op == "slide"]
     if len(columns) != 1:
         return None
     ((wide, right),), (high, down) = columns, x.children[1].data
@@ -150,13 +142,13 @@ def _has_function_of(node: Node, other: Node) -> bool:
 def spine(node: Node) -> list[Node]:
     """List the nested maps that compute the result, the outermost first."""
     inner = _next(node)
-    own = [node] if node.op == "map" and not rearranges(node) else []
+    own = [node] if node.op == "map" and not node.rearranges else []
     return own if inner is None else [*own, *spine(inner)]
 
 
 def on_spine(rule: Rule, level: int, node: Node) -> Iterator[Node]:
     """Apply a rule to one map of the spine; level 0 is the outermost."""
-    is_map = node.op == "map" and not rearranges(node)
+    is_map = node.op == "map" and not node.rearranges
     inner = _next(node)
     if is_map and level == 0:
         yield from rule(node)
@@ -185,7 +177,7 @@ def _next(node: Node) -> Node | None:
 
 def _enters(node: Node) -> bool:
     """Return whether the way goes on in the node's function."""
-    return node.op == "let" or (node.op == "map" and not rearranges(node))
+    return node.op == "let" or (node.op == "map" and not node.rearranges)
 
 
 def _with_next(node: Node, new: Node) -> Node:
@@ -197,13 +189,13 @@ def _with_next(node: Node, new: Node) -> Node:
 
 def names_of(node: Node) -> list[str]:
     """List the arrays that `in_local` can copy in the innermost groups."""
-    groups = [x for x in subexpressions(node) if x.op == "map" and x.data[0] == "workgroup"]
+    groups = [x for x in node.subexpressions() if x.op == "map" and x.data[0] == "workgroup"]
     return list(_reused(groups[-1].children[0])) if groups else []
 
 
 def _reused(function: Node) -> dict[str, Node]:
     """Find the arrays that a function slides windows over: its parameter or parts of it."""
-    slid = [x.children[0] for x in subexpressions(function.body) if x.op == "slide"]
+    slid = [x.children[0] for x in function.body.subexpressions() if x.op == "slide"]
     by_name = {_part(array, function.data[0]): array for array in slid}
     return {name: by_name[name] for name in sorted(n for n in by_name if n is not None)}
 
@@ -230,7 +222,7 @@ def in_local(names: Sequence[str], dims: Sequence[int]) -> Rule:
 
 def in_private(node: Node) -> Iterator[Node]:
     """Copy a function's arguments, arrays of at most 25 numbers, to private variables first."""
-    if node.op != "map" or node.children[0].body.op == "let" or rearranges(node):
+    if node.op != "map" or node.children[0].body.op == "let" or node.rearranges:
         return
     (parameter,) = node.children[0].data
     arrays = [parameter]
@@ -257,13 +249,13 @@ def _with_copies(node: Node, arrays: Sequence[Node], copied: Callable[[Node], No
     body, (parameter,) = function.body, function.data
     for array in arrays:
         name = _part(array, parameter)
-        same = [x for x in subexpressions(body) if _part(x, parameter) == name]
+        same = [x for x in body.subexpressions() if _part(x, parameter) == name]
         body = let(partial(_replaced, body, same), copied(array))
     return make("map", (make("fun", (body,), function.data), node.children[1]), node.data)
 
 
 def _replaced(body: Node, same: Sequence[Node], copy: Node) -> Node:
-    return substitute(body, dict.fromkeys(same, copy))
+    return body.with_values(dict.fromkeys(same, copy))
 
 
 def _part(node: Node, parameter: Node) -> str | None:
@@ -285,12 +277,12 @@ def _copy(x: Node, kinds: Sequence[Kind]) -> Node:
 
 def _is_open(node: Node) -> bool:
     """Return whether it is a map that computes something and has no decided kind."""
-    return node.op == "map" and node.data[0] == "any" and not rearranges(node)
+    return node.op == "map" and node.data[0] == "any" and not node.rearranges
 
 
 def _function(node: Node) -> Callable[[Node], Node]:
     """Return a map's function as a Python function."""
-    return lambda x: apply(node.children[0], x)
+    return lambda x: node.children[0].applied_to(x)
 
 
 def _function2d(node: Node) -> Callable[[Node], Node] | None:
@@ -299,7 +291,7 @@ def _function2d(node: Node) -> Callable[[Node], Node] | None:
         return None
     row, inner = node.children[0].data[0], node.children[0].body
     is_pair = _is_open(inner) and inner.children[1] is row
-    if not is_pair or row in subexpressions(inner.children[0]):
+    if not is_pair or row in inner.children[0].subexpressions():
         return None
     return _function(inner)
 

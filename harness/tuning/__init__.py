@@ -1,6 +1,4 @@
 """A campaign: search every input, measure winners everywhere, finalists once more, ablations."""
 
 from harness.tuning.campaign import Campaign
-from harness.tuning.state import CampaignPlan, Stages
-
-__all__ = ["Campaign", "CampaignPlan", "Stages"]
+from harness.tuning.state import CampaignPlan

@@ -32,7 +32,7 @@ def ablate_winners(state: State, reports: Sequence[InputReport]) -> dict[Input, 
     def step(problem: Input, report: InputReport) -> None:
         try:
             ablations[problem] = _ablated(state, report, flags)
-        except WinnerFailed as error:
+        except _WinnerFailed as error:
             reason = "the winner failed when it was measured again, so its flags are unknown"
             state.display.warn(f"({problem}): {reason}: {error}")
         else:
@@ -112,14 +112,14 @@ def ablate(
 
     Each step is compared with the winner, not with the step before, so small losses do not add
     up. Rounds go on until one drops nothing. Then everything dropped is judged once more; while
-    that is slower, the setting dropped last is put back. Raises WinnerFailed.
+    that is slower, the setting dropped last is put back. Raises _WinnerFailed.
     """
 
     def over_winner(tried: Config) -> TimeRatio | None:
         """Return its time over the winner's; None where it fails."""
         beside, of_tried = measure([winner, tried])
         if beside.timing is None:
-            raise WinnerFailed(beside.message)
+            raise _WinnerFailed(beside.message)
         if of_tried.timing is None:
             return None
         return time_ratio(of_tried.timing, beside.timing, confidence)
@@ -151,7 +151,7 @@ def ablate(
     return Ablation(winner, here, default, tuple(steps), ratio)
 
 
-class WinnerFailed(Exception):
+class _WinnerFailed(Exception):
     """The winner fails when it is measured again, so there is nothing to compare with."""
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from harness.analysis.failures import headline, suspects
 from harness.analysis.inputs import InputReport
+from harness.core.errors import UsageError
 from harness.core.invocation import command_line
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.core.text import counted
@@ -23,7 +24,7 @@ from harness.tuning.ablation_stage import ablate_winners
 from harness.tuning.crossing import choose_same, cross_measure, measure_candidates
 from harness.tuning.devices import DevicePool
 from harness.tuning.finals import final_reports
-from harness.tuning.searching import Searching
+from harness.tuning.searching import Searching, check_seeds_used
 from harness.tuning.state import CampaignPlan, State
 from harness.tuning.validation import UniformSampling, Validation, describe_validation
 
@@ -46,7 +47,7 @@ class Campaign(State):
         self, plan: CampaignPlan, measurer: Measurer | DevicePool, store: Store, display: Display
     ) -> None:
         super().__init__(plan, measurer, store, display)
-        is_crossed = plan.stages.cross and len(plan.spec.inputs) > 1
+        is_crossed = plan.cross and len(plan.spec.inputs) > 1
         self.searching = Searching(self, self.note, is_crossed=is_crossed)
         self.validation: Validation | None = None
         self.ablations: Mapping[Input, Ablation] = {}
@@ -156,7 +157,15 @@ class Campaign(State):
 
     def check_seeds(self) -> None:
         """Raise UsageError for a seed of the user that is illegal on every input, or unused."""
-        self.searching.check_seeds()
+        spec, options = self.spec, self.options
+        check_seeds_used(options.techniques, options.seeds)
+        for seed in options.seeds:
+            reasons = [s.why_illegal(s.canonical(seed)) for s in map(self.space, spec.inputs)]
+            if None not in reasons:
+                raise UsageError(
+                    f"the seed configuration ({seed}) is illegal on every input; "
+                    f"on ({spec.inputs[0]}): {reasons[0]}"
+                )
 
     def describe_warm_start(self) -> Iterator[str]:
         """Describe each recording of the warm start in a line.
@@ -191,15 +200,15 @@ class Campaign(State):
 
     def end(self, command: int) -> list[InputReport]:
         """Run the stages after the search, and report each input."""
-        stages = self.plan.stages
+        plan = self.plan
         choose_same(self)
         self._note_limits()
-        cross_measure(self, winners=stages.cross)
-        if stages.cross:
+        cross_measure(self, winners=plan.cross)
+        if plan.cross:
             measure_candidates(self)
-        reports = final_reports(self, stages.finalists)
+        reports = final_reports(self, plan.finalists)
         self._show_notices()
-        if stages.ablate:
+        if plan.ablate:
             self.ablations = ablate_winners(self, reports)
         self.store.end_command(command, self._left_out(reports), self.stages)
         return reports

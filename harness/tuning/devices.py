@@ -8,14 +8,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from harness.core.errors import BackendUnavailable, UsageError
-from harness.core.records import (
-    DEVICE_UUID,
-    ENVIRONMENT_FIELDS,
-    Config,
-    Input,
-    Measurement,
-    Outcome,
-)
+from harness.core.records import DEVICE_UUID, Config, Input, Measurement, Outcome
 from harness.measure.measurer import Measurer
 from harness.measure.trial.occasions import ONE_OCCASION
 from harness.space import Space
@@ -34,7 +27,7 @@ _MAYBE_FAULTS = (Outcome.CRASHED, Outcome.TIMEOUT, Outcome.LAUNCH_FAILED)
 _MOST_SHOWN = 8
 
 
-def call_now(call: Callable[[], Any]) -> Any:
+def _call_now(call: Callable[[], Any]) -> Any:
     """Call."""
     return call()
 
@@ -53,7 +46,7 @@ class SharedDevice:
         self.compiler, self.is_replay = measurer.compiler, measurer.is_replay
         self.faults = 0
         self.failed: list[tuple[Input, Config]] = []
-        self.wait_for: Callable[[Callable[[], Any]], Any] = call_now
+        self.wait_for: Callable[[Callable[[], Any]], Any] = _call_now
         self._pool = pool
 
     def __str__(self) -> str:
@@ -221,8 +214,8 @@ class DevicePool:
 
 def _difference(first: SharedDevice, other: SharedDevice) -> str:
     """Return in what another device differs from the first one; empty where they are equal."""
-    of_first, of_other = first.environment, other.environment
-    if of_first.fingerprint == of_other.fingerprint:
+    of_first, of_other = first.environment.compared, other.environment.compared
+    name = next((name for name, value in of_first.items() if of_other[name] != value), None)
+    if name is None:
         return ""
-    name = next(n for n in ENVIRONMENT_FIELDS if getattr(of_first, n) != getattr(of_other, n))
-    return f"{first}: its {name} is `{getattr(of_other, name)}`, not `{getattr(of_first, name)}`"
+    return f"{first}: its {name} is `{of_other[name]}`, not `{of_first[name]}`"

@@ -74,7 +74,7 @@ def _has_finalists(state: State, problem: Input) -> bool:
 def _final(state: State, problem: Input, count: int | None, single: Config | None) -> InputReport:
     """Measure an input's finals, with the `single` configuration that suits all inputs best."""
     measured, space = state.measured(problem), state.space(problem)
-    named = baselines(state, space)
+    named = _baselines(state, space)
     confidence = state.spec.measure.confidence
     choices: Interleaved = []
     finals: Interleaved = []
@@ -142,10 +142,10 @@ def _judged(
 
 def _rounds(state: State, problem: Input) -> int:
     repeats = state.spec.measure.repeats
-    return max(_BESIDE_BASELINES, repeats) if baselines(state, state.space(problem)) else repeats
+    return max(_BESIDE_BASELINES, repeats) if _baselines(state, state.space(problem)) else repeats
 
 
-def baselines(state: State, space: Space) -> dict[str, Config]:
+def _baselines(state: State, space: Space) -> dict[str, Config]:
     """Return the named baselines that are legal on an input; a recording has none."""
     named = {} if state.measurer.is_replay else state.spec.baselines_for(state.measurer.compiler)
     canonical = {name: space.canonical(config) for name, config in named.items()}

@@ -22,18 +22,10 @@ from harness.core.records import Config, Input
 from harness.core.text import counted, first_few
 from harness.models.columns import nearest_first
 from harness.models.transfer_prior import TransferData
-from harness.search import (
-    EndedSearch,
-    EndReason,
-    InputSearch,
-    Progress,
-    Searched,
-    SearchOptions,
-    find_ended,
-    search_input,
-    sole_technique,
-)
 from harness.search.driver import MAX_FREE_IN_A_ROW
+from harness.search.options import EndReason, InputSearch, Progress, Searched, SearchOptions
+from harness.search.run import EndedSearch, find_ended, search_input
+from harness.search.techniques import sole_technique
 from harness.tuning.sharing import do_work
 from harness.tuning.state import State
 
@@ -66,18 +58,6 @@ class Searching:
         self._note = note
         self.searched: dict[Input, Searched] = {}
         self._is_crossed = is_crossed
-
-    def check_seeds(self) -> None:
-        """Raise UsageError for a seed of the user that is illegal on every input, or unused."""
-        spec, options = self.state.spec, self.state.options
-        check_seeds_used(options.techniques, options.seeds)
-        for seed in options.seeds:
-            reasons = [s.why_illegal(s.canonical(seed)) for s in map(self.state.space, spec.inputs)]
-            if None not in reasons:
-                raise UsageError(
-                    f"the seed configuration ({seed}) is illegal on every input; "
-                    f"on ({spec.inputs[0]}): {reasons[0]}"
-                )
 
     def run(self) -> None:
         """Search all inputs; leave out one whose data cannot be made."""

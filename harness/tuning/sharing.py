@@ -20,7 +20,7 @@ import numpy as np
 
 from harness.core.errors import BackendUnavailable
 from harness.core.records import Input
-from harness.tuning.devices import MOST_FAULTS, SharedDevice, call_now
+from harness.tuning.devices import MOST_FAULTS, SharedDevice
 from harness.tuning.state import State
 
 Work = TypeVar("Work")
@@ -221,6 +221,7 @@ class _SharedWork(Generic[Work]):
 
     def _serve(self, device: SharedDevice) -> None:
         error: BaseException | None = None
+        alone = device.wait_for
         try:
             self._pool.of_thread.device, device.wait_for = device, self._wait_for
             with self._baton.held():
@@ -232,7 +233,7 @@ class _SharedWork(Generic[Work]):
             pass
         except BaseException as raised:
             error = raised
-        device.wait_for = call_now
+        device.wait_for = alone
         self._ended[threading.current_thread()] = error
         self._ends.put(None)
 

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
@@ -22,37 +22,23 @@ from harness.measure.measurer import Measurer
 from harness.measure.trial.occasions import ONE_OCCASION, new_seed
 from harness.recordings.recording import Recording
 from harness.recordings.space import ListedSpace
-from harness.results import (
-    LEFT_OUT,
-    SEARCHED,
-    MeasurementRow,
-    MeasurementRows,
-    RunPlan,
-    Store,
-    as_rows,
+from harness.results.campaigns import LEFT_OUT
+from harness.results.columns import MeasurementRow, MeasurementRows
+from harness.results.gathering import as_rows
+from harness.results.measured import (
+    Measured,
+    MeasuredConfigs,
     interleaved_groups,
+    measured_by_input,
 )
-from harness.results.measured import Measured, MeasuredConfigs, measured_by_input
 from harness.results.notes import device_facts
+from harness.results.schema import SEARCHED
+from harness.results.store import RunPlan, Store
 from harness.search import SearchOptions
 from harness.search.transfer import StoredSources, TransferSources
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec
 from harness.tuning.devices import DevicePool, SharedDevice
-
-
-@dataclass(frozen=True)
-class Stages:
-    """The stages after the search.
-
-    `cross` measures every winner on every input, and a few candidates interleaved. `ablate` finds
-    the flags that a winner needs. `finalists` of each input are measured once more beside the
-    default; by default two or three.
-    """
-
-    cross: bool = True
-    ablate: bool = True
-    finalists: int | None = None
 
 
 @dataclass(frozen=True)
@@ -65,11 +51,17 @@ class CampaignPlan:
     the results of other devices in the database. `fresh` uses no earlier measurements. `arguments`
     are the words that the user typed after `tune`, for the database. With a `recording`, its
     configurations are searched.
+
+    Of the stages after the search, `cross` measures every winner on every input, and a few
+    candidates interleaved, and `ablate` finds the flags that a winner needs. `finalists` of each
+    input are measured once more beside the default; by default two or three.
     """
 
     spec: Spec
     options: SearchOptions
-    stages: Stages = field(default_factory=Stages)
+    cross: bool = True
+    ablate: bool = True
+    finalists: int | None = None
     target: float | None = None
     warm_start: Sequence[Recording] = ()
     other_devices: bool = False

@@ -57,7 +57,7 @@ class Validation:
     ended: str
 
 
-class Sampler(Protocol):
+class _Sampler(Protocol):
     """The source of a validation's samples."""
 
     def begin_samples(self, title: str, samples: int) -> None:
@@ -89,7 +89,7 @@ class UniformSampling:
                 estimated, _ = space.estimate_count(random.Random(state.options.seed))
                 counts[problem] = estimated if space.count is None else float(space.count)
         limit = state.options.test_limit * len(state.spec.inputs)
-        return validate(self, counts, Goal(target, limit, state.options.seed))
+        return validate(self, counts, target, limit, state.options.seed)
 
     def is_time_up(self) -> bool:
         """Whether the time is up."""
@@ -193,17 +193,11 @@ class PairStream:
                 yield measurement
 
 
-@dataclass(frozen=True)
-class Goal:
-    """The median relative error to reach, the most training samples for it, and the seed."""
-
-    target: float
-    limit: int
-    seed: int = 0
-
-
-def validate(sampler: Sampler, counts: Mapping[Input, float], goal: Goal) -> Validation:
-    """Sample until the median error is below the target, with its interval.
+def validate(
+    sampler: _Sampler, counts: Mapping[Input, float], target: float, limit: int, seed: int = 0
+) -> Validation:
+    """Sample until the median relative error is below the target, with its interval, or there are
+    `limit` training samples.
 
     `counts` is the number of legal configurations of each input. Raises UsageError where there
     are too few, or too few of them work.
@@ -218,7 +212,7 @@ def validate(sampler: Sampler, counts: Mapping[Input, float], goal: Goal) -> Val
         counts,
         partial(sampler.draw_samples, SampleRole.RESERVED, held_out=frozenset()),
         lambda m: m.outcome is Outcome.OK,
-        _rng(goal, SampleRole.RESERVED),
+        _rng(seed, SampleRole.RESERVED),
     )
     reserved = _reserve(sampler, stream, int(pairs) // 2)
     held_out = {p: frozenset(m.config for m in drawn) for p, drawn in stream.drawn.items()}
@@ -228,12 +222,32 @@ def validate(sampler: Sampler, counts: Mapping[Input, float], goal: Goal) -> Val
             SampleRole.TRAINING, problem, draws, held_out[problem]
         ),
         lambda m: m.outcome not in REFUSALS,
-        _rng(goal, SampleRole.TRAINING),
+        _rng(seed, SampleRole.TRAINING),
     )
-    return _grow(sampler, training, reserved, goal)
+    samples: list[Measurement] = []
+    curve: list[CurvePoint] = []
+    ended, may_go_on = None, False
+    while ended is None:
+        wanted = min(_next_step(len(samples)), limit - len(samples))
+        sampler.begin_samples(f"samples {len(samples) + 1} to {len(samples) + wanted}", wanted)
+        more = training.take(wanted)
+        samples += more
+        working = [m for m in samples if m.outcome is Outcome.OK]
+        if more and len(working) > 1 and reserved:
+            error = prediction_errors(working, reserved, seed)
+            curve.append(CurvePoint(len(samples), len(samples) - len(working), error))
+        if curve and curve[-1].error.median.high <= target:
+            ended = f"The target of {target:g} is reached with {len(samples)} samples."
+        elif len(samples) >= limit:
+            ended = f"The limit of {limit} samples was spent before the target was reached."
+            may_go_on = True
+        elif len(more) < wanted:
+            ended = f"{_shortage(sampler, training)} before the target was reached."
+            may_go_on = sampler.is_time_up()
+    return Validation(target, tuple(curve), len(reserved), may_go_on, ended)
 
 
-def _reserve(sampler: Sampler, stream: PairStream, most: int) -> list[Measurement]:
+def _reserve(sampler: _Sampler, stream: PairStream, most: int) -> list[Measurement]:
     """Draw the reserved samples. Raises UsageError where too few of them work."""
     wanted = min(RESERVED, most)
     sampler.begin_samples("reserved samples", wanted)
@@ -247,37 +261,10 @@ def _reserve(sampler: Sampler, stream: PairStream, most: int) -> list[Measuremen
     return reserved
 
 
-def _rng(goal: Goal, role: SampleRole) -> random.Random:
+def _rng(seed: int, role: SampleRole) -> random.Random:
     # With the same random numbers for both roles, each reserved sample would have a training
     # sample near it, and the error would look too small.
-    return random.Random(f"{goal.seed}:{role.value}")
-
-
-def _grow(
-    sampler: Sampler, stream: PairStream, reserved: Sequence[Measurement], goal: Goal
-) -> Validation:
-    """Add training samples until the target is reached, or something else ends it."""
-    samples: list[Measurement] = []
-    curve: list[CurvePoint] = []
-    ended, may_go_on = None, False
-    while ended is None:
-        wanted = min(_next_step(len(samples)), goal.limit - len(samples))
-        sampler.begin_samples(f"samples {len(samples) + 1} to {len(samples) + wanted}", wanted)
-        more = stream.take(wanted)
-        samples += more
-        working = [m for m in samples if m.outcome is Outcome.OK]
-        if more and len(working) > 1 and reserved:
-            error = prediction_errors(working, reserved, goal.seed)
-            curve.append(CurvePoint(len(samples), len(samples) - len(working), error))
-        if curve and curve[-1].error.median.high <= goal.target:
-            ended = f"The target of {goal.target:g} is reached with {len(samples)} samples."
-        elif len(samples) >= goal.limit:
-            ended = f"The limit of {goal.limit} samples was spent before the target was reached."
-            may_go_on = True
-        elif len(more) < wanted:
-            ended = f"{_shortage(sampler, stream)} before the target was reached."
-            may_go_on = sampler.is_time_up()
-    return Validation(goal.target, tuple(curve), len(reserved), may_go_on, ended)
+    return random.Random(f"{seed}:{role.value}")
 
 
 def prediction_errors(
@@ -304,7 +291,7 @@ def _next_step(samples: int) -> int:
     return _STEP * max(1, samples // (4 * _STEP))
 
 
-def _shortage(sampler: Sampler, stream: PairStream) -> str:
+def _shortage(sampler: _Sampler, stream: PairStream) -> str:
     """Say why there were fewer samples than wanted."""
     if sampler.is_time_up():
         return "The time was up"

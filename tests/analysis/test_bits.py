@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from harness.analysis.bits import equal_bits
-from harness.api.describing import describe_analysis
+from harness.api.describing import describe_analyses
 from harness.core.observations import OUTPUT_BITS, VARYING_BITS
 from harness.core.records import Config, Input
 from harness.display.sections import bits_section
 from harness.report.findings import Findings
-from harness.results.view import Results, read_results, the_one
-from tests.helpers.replays import BLOCKS_AND_TILES, FormulaMeasurer, make_spec, ran, small_space
+from harness.results.view import Results
+from tests.helpers.replays import BLOCKS_AND_TILES, FormulaMeasurer, results_of, small_space
 
 SPACE = small_space(BLOCKS_AND_TILES + ", UNROLL: {values: [1, 2, 4, 8], default: 1}", 8, 16)
 
@@ -35,14 +35,9 @@ class DigestingMeasurer(FormulaMeasurer):
         return dataclasses.replace(found, observed=observed)
 
 
-def tuned(folder: Path, measurer: FormulaMeasurer) -> Results:
-    ran(make_spec(folder, SPACE), folder / "r.db", measurer)
-    return the_one(read_results([str(folder / "r.db")]))
-
-
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    return tuned(tmp_path_factory.mktemp("bits"), DigestingMeasurer(time_s))
+    return results_of(tmp_path_factory.mktemp("bits"), SPACE, DigestingMeasurer(time_s))
 
 
 def test_classes_name_what_splits_them_and_what_the_default_s_costs(results: Results) -> None:
@@ -64,11 +59,11 @@ def test_section_and_json_say_so(results: Results) -> None:
     assert "Measured configurations of equal TILE, BLOCK have outputs" in section.texts[0]
     assert "up to 8 configurations differ from run to run" in section.texts[1]
     assert "default's class costs 2.05x" in section.texts[2]
-    bits = describe_analysis(Findings(results)).bits
+    bits = describe_analyses([Findings(results)]).analyses[0].bits
     assert bits is not None
     assert (bits.inputs[0].classes, set(bits.split_by)) == (4, {"BLOCK", "TILE"})
 
 
 def test_nothing_is_said_where_no_bits_are_known(tmp_path: Path) -> None:
-    assert equal_bits(tuned(tmp_path, FormulaMeasurer(time_s))) is None
+    assert equal_bits(results_of(tmp_path, SPACE, FormulaMeasurer(time_s))) is None
     assert bits_section(None) is None

@@ -9,7 +9,6 @@ import random
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -17,12 +16,10 @@ import pytest
 
 from harness.analysis.causes import Cause, causes_among
 from harness.analysis.failures import describe_failures
-from harness.commands.analyse import main
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing, Value
 from harness.results.ablation import Ablation, AblationStep, StepResult, ablation_lines
 from harness.stats.timing import TimeRatio
 from harness.tuning.ablation_stage import ablate
-from tests.helpers.replays import BLOCKS_AND_TILES, FormulaMeasurer, make_spec, ran, small_space
 
 DEFAULT: dict[str, Value] = {
     "fast": False,
@@ -120,9 +117,7 @@ def test_a_bound_on_numbers_and_two_causes_of_one_kind_are_found() -> None:
         ("regs", (64, 128), "regs in {64, 128}"),
     ],
 )
-def test_a_condition_names_the_values_that_fail(
-    name: str, failing: Sequence[Value], condition: str
-) -> None:
+def test_a_condition_names_the_values(name: str, failing: Sequence[Value], condition: str) -> None:
     values = {**VALUES, "regs": (None, 32, 64, 128), "size": tuple(range(20))}[name] * 20
     outcomes = [Outcome.CRASHED if value in failing else Outcome.OK for value in values]
     (found,) = Tried({name: list(values)}, outcomes, list(range(len(values)))).causes()
@@ -348,31 +343,3 @@ def test_a_line_says_of_each_flag_either_that_it_is_needed_or_that_it_may_be() -
         "Flags that noise leaves open. To decide, close other programs or use more --repeats",
         "    n=1",
     ]
-
-
-# ------------------------------------------------------------------------------- the command
-
-SPACE = small_space(
-    f"{BLOCKS_AND_TILES}, UNROLL: {{values: [1, 2, 4], default: 1}}, "
-    "CACHE: {type: boolean, default: false}",
-    8,
-    16,
-    32,
-)
-
-
-def flag_s(_: Input, config: Config) -> float:
-    """256 with TILE=2 does not build."""
-    if config["BLOCK"] == 256 and config["TILE"] == 2:
-        return math.inf
-    return 1e-3
-
-
-def test_analyse_prints_causes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    spec, database = make_spec(tmp_path, SPACE), tmp_path / "r.db"
-    ran(spec, database, FormulaMeasurer(flag_s), test_limit=60)
-    assert main([str(database)]) == 0
-    out = " ".join(capsys.readouterr().out.split())
-    assert (
-        "build_failed: 18 of 18 tests with BLOCK = 256 and TILE = 2 failed, 0 of 126 others" in out
-    )

@@ -213,18 +213,6 @@ def printed(speedups: Sequence[TimeRatio]) -> str:
     return " ".join(stream.getvalue().split())
 
 
-def test_table_says_how_many_speed_ups_may_be_chance() -> None:
-    text = printed([*[ratio_of(0.001)] * 3, ratio_of(0.4, 1.01)])
-    assert "3 of 4 speed-ups are significant" in text
-    assert "of these, at most 5 % are expected to be chance" in text
-    assert text.count("within noise") == 1
-
-
-def test_table_without_a_significant_speed_up_says_so() -> None:
-    assert "No speed-up is significant." in printed([ratio_of(0.4, 1.01)])
-    assert "equal code looks so in at most 2.5 %" in printed([ratio_of(0.001)])
-
-
 @pytest.mark.parametrize(
     ("confidence", "rate"), [(0.95, "2.5 %"), (0.99, "0.50 %"), (0.999, "0.050 %"), (0.5, "5.0 %")]
 )

@@ -39,20 +39,14 @@ def tune(spec: Spec, folder: Path, *inputs: Input, database: str = "r.db", **opt
     ran(chosen, folder / database, measurer, test_limit=6)
 
 
-def test_what_the_time_did_not_suffice_for_is_reported_until_it_is_done(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_lacked_time_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec, measurer = make_spec(tmp_path), FormulaMeasurer()
     first, second = spec.inputs
-    stages: dict[str, int] = {}
     with monkeypatch.context() as patched:
         for judge in (State, Driver):
             patched.setattr(judge, "is_time_up", lambda _: len(measurer.asked) >= 8)
-        with opened(spec, tmp_path / "r.db", measurer) as (campaign, tests):
-            patched.setattr(
-                tests, "begin_stage", lambda name, steps, *_: stages.__setitem__(name, steps)
-            )
-            campaign.run()
+        found = ran(spec, tmp_path / "r.db", measurer).tests.stages
+    stages = {name: steps for name, steps, _ in found}
     results = read(tmp_path)
     assert not_measured(results) == {second: "not measured: the time was up"}
     assert [report.problem for report in input_reports(results)] == [first, second]

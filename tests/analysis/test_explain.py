@@ -19,38 +19,24 @@ from harness.api.options import AnalyseOptions
 from harness.commands.analyse import main, tree
 from harness.core.errors import UsageError
 from harness.core.kept import Kept
-from harness.core.records import Config, Environment, Input
+from harness.core.records import Config, Environment
 from harness.dispatch.candidates import matrix_of
 from harness.dispatch.learners import gadapt_judgement
-from harness.models.folds import Accuracy, cross_validate
 from harness.models.starchart import TreeTarget, importance
 from harness.results import MeasurementRow
-from harness.results.view import Results, read_results, the_one
-from tests.helpers.replays import BLOCKS_AND_TILES, FormulaMeasurer, make_spec, ran, small_space
+from harness.results.view import Results
 
 Capture = pytest.CaptureFixture[str]
 
-SPACE = small_space(BLOCKS_AND_TILES, 8, 16, 32, 64, 128, 256)
+
+@pytest.fixture
+def results(sized: Results) -> Results:
+    return sized
 
 
-def time_s(problem: Input, config: Config) -> float:
-    """Time grows with n; BLOCK matters much, TILE not at all; 256 with TILE=2 does not work."""
-    n, block, tile = problem["n"], config["BLOCK"], config["TILE"]
-    if block == 256 and tile == 2:
-        return float("inf")
-    return 1e-5 * n * (1 if block == (16 if n < 50 else 64) else 3)
-
-
-@pytest.fixture(scope="module")
-def database(tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder = tmp_path_factory.mktemp("results")
-    ran(make_spec(folder, SPACE), folder / "r.db", FormulaMeasurer(time_s))
-    return str(folder / "r.db")
-
-
-@pytest.fixture(scope="module")
-def results(database: str) -> Results:
-    return the_one(read_results([database]))
+@pytest.fixture
+def database(sized: Results) -> str:
+    return sized.databases[0]
 
 
 def changed(row: MeasurementRow, **changes: Any) -> MeasurementRow:
@@ -77,9 +63,7 @@ def test_what_matters_is_important_and_what_does_not_is_not(results: Results) ->
     assert found.accuracy.r2 > 0.7
 
 
-def test_a_tree_that_explains_nothing_is_not_printed(
-    results: Results, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_tree_that_explains_nothing(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
     explained = explain(samples(results), TreeTarget("slowdown", log=True))
     assert explained.nothing is None
     poor = dataclasses.replace(explained.accuracy, r2=-0.05)
@@ -131,17 +115,15 @@ def test_what_shares_machine_code_has_the_number_of_what_was_measured(results: R
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (
-            ["--per", "BLOCK"],
-            "--per needs a feature of the input, and `BLOCK` is none; there are n",
-        ),
+        (["--per", "BLOCK"],
+         "--per needs a feature of the input, and `BLOCK` is none; there are n"),
         (["--inside", "BLOCK > 999"], "`BLOCK > 999` holds for 0 of 42 samples"),
         (["--target", "power_w"], "no target `power_w`; there are time_s, slowdown"),
         (["--below", "watts=3"], "no target `watts`; there are time_s, slowdown"),
         (["--inside", "BLOK > 3"], "the table has no column `BLOK`; did you mean `BLOCK`?"),
         (["--inside", "BLOCK >"], "`BLOCK >`"),
     ],
-)
+)  # fmt: skip
 def test_wrong_options_are_reported_before_anything_is_printed(
     options: list[str], message: str, database: str, capsys: Capture
 ) -> None:
@@ -149,30 +131,6 @@ def test_wrong_options_are_reported_before_anything_is_printed(
     out, err = capsys.readouterr()
     assert message in err
     assert not out
-
-
-def test_the_command_prints_importance_settings_and_accuracy(
-    database: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path))  # another module has the same data
-    judged: list[str] = []
-
-    def noted(learn: Any, table: Any, target: str, folds: int, groups: str) -> Accuracy:
-        judged.append(target)
-        return cross_validate(learn, table, target, folds, groups=groups)
-
-    monkeypatch.setattr(explanation, "cross_validate", noted)
-    options = ["--tree", "2", "--inside", "n <= 32", "--below", "time_s=0.0002"]
-    assert main([database, *options, "--below", "slowdown=1.5"]) == 0
-    assert judged == ["slowdown"]  # settings need no accuracy
-    out = capsys.readouterr().out
-    assert "of 42 samples, all drawn uniformly or the whole space" in out
-    assert "where n <= 32: BLOCK 100% of the squared error" in out
-    assert "held-out samples, leaves as cross-validation chooses (6): R2 " in out
-    assert "all: 2.192 (max 3; 42, 100%; split on BLOCK: 9%)" in out
-    assert "Settings with time_s <= 0.0002 and slowdown <= 1.5" in out
-    assert re.search(r"n = 16, BLOCK = 16 +0\.00016 +1 +2 +2", out)
-    assert "G-ADAPT's model, one input held out at a time: the best configuration on" in out
 
 
 def test_a_part_that_cannot_be_printed_takes_nothing_else_away(
@@ -208,9 +166,9 @@ def test_a_tree_for_limits_on_small_times_is_grown_on_their_logarithm(
     table["measurement"] = range(len(table))
     console = Console(width=200)
     skewed = dataclasses.replace(wide, table=table)
-    tree._print_settings(console, skewed, AnalyseOptions((), limits=(("time_s", 2e-4),)))
+    console.print(*tree._settings(skewed, AnalyseOptions((), limits=(("time_s", 2e-4),))))
     assert "BLOCK = 16" in capsys.readouterr().out
-    tree._print_settings(console, skewed, AnalyseOptions((), limits=(("time_s", 5e-5),)))
+    console.print(*tree._settings(skewed, AnalyseOptions((), limits=(("time_s", 5e-5),))))
     out = capsys.readouterr().out
     assert re.search(r"\d+ of 840 samples are within all limits, but the mean of no region is", out)
     assert re.search(r":\s+0\s+regions", out)
@@ -250,9 +208,7 @@ def of_device(results: Results, device: str, **campaign: Any) -> Results:
     return Results(key, results.databases, tuple(rows))
 
 
-def test_platforms_are_separate_in_one_tree_whatever_the_names_of_their_spaces(
-    results: Results,
-) -> None:
+def test_platforms_are_separate_in_one_tree_whatever_their_spaces_names(results: Results) -> None:
     both = pooled([results, of_device(results, "twice as slow", space_name="small_2")])
     assert both.parameters[0] == "platform"
     assert both.targets == ["time_s", "slowdown"]  # and not what one of them alone observed

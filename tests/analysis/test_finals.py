@@ -18,7 +18,6 @@ from harness.dispatch.candidates import matrix_of
 from harness.display.inputs import claims_lines
 from harness.measure.trial.occasions import DATA_SETS, ONE_OCCASION
 from harness.results.view import Results, read_results, the_one
-from harness.tuning import Stages
 from harness.tuning.crossing import is_complete
 from harness.tuning.finals import FINAL_OCCASIONS
 from tests.helpers.replays import FormulaMeasurer, in_occasions, make_spec, ran, small_space
@@ -93,8 +92,8 @@ def tuned(
 ) -> tuple[InputReport, Results]:
     """The report of the first input, and what is stored."""
     spec, database = make_spec(folder, text), folder / "r.db"
-    stages = Stages(cross=text != SPACE)
-    (report, *_) = ran(spec, database, measurer, stages=stages, test_limit=test_limit).reports
+    chosen = {"cross": text != SPACE, "test_limit": test_limit}
+    (report, *_) = ran(spec, database, measurer, **chosen).reports
     return report, the_one(read_results([str(database)]))
 
 
@@ -102,9 +101,7 @@ def best_block(report: InputReport) -> int:
     return block(report.best.config)
 
 
-def test_finalists_are_measured_once_to_choose_and_the_winner_again_to_be_judged(
-    tmp_path: Path,
-) -> None:
+def test_finalists_are_measured_to_choose_and_the_winner_again_to_be_judged(tmp_path: Path) -> None:
     measurer = Staged(choice_s={16: 3.0, 32: 1.2, 64: 1.1}, final_s={16: 3.0, 64: 1.5})
     report, _ = tuned(tmp_path, measurer)
     assert measurer.turns == [({32, 64}, "choice"), ({16, 64}, "finals")]
@@ -113,9 +110,7 @@ def test_finalists_are_measured_once_to_choose_and_the_winner_again_to_be_judged
     assert report.speedup.is_faster
 
 
-def test_finals_have_data_of_a_seed_that_is_drawn_for_a_campaign_and_stored_with_it(
-    tmp_path: Path,
-) -> None:
+def test_finals_have_data_of_a_seed_that_is_drawn_once_for_a_campaign(tmp_path: Path) -> None:
     measurer = Staged(wrong=(32,))
     tuned(tmp_path, measurer)
     again = Staged()
@@ -181,9 +176,7 @@ def test_stored_results_give_the_same_report(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("measurer", [Staged(wrong=(32,)), Staged(slow_first=(32,))])
-def test_winner_that_is_wrong_or_slow_at_first_on_other_data_gives_way_to_the_next(
-    tmp_path: Path, measurer: Staged
-) -> None:
+def test_winner_that_is_wrong_or_slow_at_first_gives_way(tmp_path: Path, measurer: Staged) -> None:
     report, _ = tuned(tmp_path, measurer)
     assert measurer.turns[1:] == [({16, 32}, "finals"), ({16, 64}, "finals")]
     assert best_block(report) == 64
@@ -193,9 +186,7 @@ def test_winner_that_is_wrong_or_slow_at_first_on_other_data_gives_way_to_the_ne
     assert best_block(again) == 64
 
 
-def test_gain_that_first_runs_do_not_show_is_not_significant_and_nobody_is_accused(
-    tmp_path: Path,
-) -> None:
+def test_gain_that_first_runs_do_not_show_is_no_claim_and_nobody_is_accused(tmp_path: Path) -> None:
     report, results = tuned(tmp_path, Staged(slow_first=(32, 64)))
     assert report.best.outcome is Outcome.OK
     assert report.speedup.value > 2

@@ -10,7 +10,6 @@ import pytest
 
 from harness.analysis.explain import explain, samples
 from harness.api.describing import describe_results
-from harness.commands.analyse import main
 from harness.commands.tune import main as tune
 from harness.core.kept import Kept
 from harness.core.records import Config, Input, Measurement
@@ -19,10 +18,16 @@ from harness.measure.kernels.peak import rates
 from harness.models.starchart import TreeTarget, importance
 from harness.report.findings import Findings
 from harness.report.sections import sections
-from harness.results.view import Results, read_results, the_one
 from harness.search import EndReason
 from harness.space_file import Spec
-from tests.helpers.replays import BLOCKS_AND_TILES, FormulaMeasurer, make_spec, ran, small_space
+from tests.helpers.replays import (
+    BLOCKS_AND_TILES,
+    FormulaMeasurer,
+    make_spec,
+    ran,
+    results_of,
+    small_space,
+)
 
 SPACE = small_space(
     BLOCKS_AND_TILES, 8, 16, 32, 64, more="work: {bytes: 1000000 * n, flops: 8000000 * n}\n"
@@ -56,17 +61,10 @@ class RatedMeasurer(FormulaMeasurer):
 
 
 @pytest.fixture(scope="module")
-def database(tmp_path_factory: pytest.TempPathFactory) -> str:
+def findings(tmp_path_factory: pytest.TempPathFactory) -> Findings:
     folder = tmp_path_factory.mktemp("roofline")
-    spec = make_spec(folder, SPACE)
-    ran(spec, folder / "r.db", RatedMeasurer(spec))
-    return str(folder / "r.db")
-
-
-@pytest.fixture(scope="module")
-def findings(database: str, tmp_path_factory: pytest.TempPathFactory) -> Findings:
-    found: Results = the_one(read_results([database]))
-    return Findings(found, Kept(tmp_path_factory.mktemp("kept")))
+    found = results_of(folder, SPACE, RatedMeasurer(make_spec(folder, SPACE)))
+    return Findings(found, Kept(folder / "kept"))
 
 
 def test_each_input_has_its_rates_and_both_fractions_of_the_peak(findings: Findings) -> None:
@@ -94,11 +92,6 @@ def test_the_fraction_is_a_target_of_trees_and_the_peak_is_none(findings: Findin
     assert not any(name.startswith("peak_g") for name in found.targets)
     tree = explain(found, TreeTarget("peak_fraction"), findings.kept).tree
     assert importance(tree)["TILE"] < 0.01
-
-
-def test_the_command_prints_the_table(database: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([database, "--target", "peak_fraction"]) == 0
-    assert "94 %" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("stop_at", "ended"), [(0.49, 1), (0.9, None), (1.0, 8)])
@@ -131,8 +124,7 @@ def test_tune_says_that_the_space_asks_for_no_more(
 
 
 def test_without_work_nothing_is_said(tmp_path: Path) -> None:
-    spec = make_spec(tmp_path, small_space(BLOCKS_AND_TILES, 8))
-    ran(spec, tmp_path / "r.db", FormulaMeasurer(time_s), test_limit=2)
-    plain = Findings(the_one(read_results([str(tmp_path / "r.db")])))
+    space = small_space(BLOCKS_AND_TILES, 8)
+    plain = Findings(results_of(tmp_path, space, FormulaMeasurer(time_s), test_limit=2))
     assert roofline_section(plain.reports) is None
     assert describe_results(plain).inputs[0].peak_fraction is None

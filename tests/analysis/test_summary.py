@@ -20,42 +20,33 @@ from harness.report.findings import Findings
 from harness.results.view import Results, read_results
 from harness.space_file.baselines import level_of
 from harness.stats.timing import TimeRatio
-from harness.tuning import Stages
-from tests.helpers.replays import FormulaMeasurer, make_spec, ran
+from tests.helpers.replays import FormulaMeasurer, make_spec, ran, small_space
 
 Capture = pytest.CaptureFixture[str]
 
-SPACE = """\
-name: NAME
-kernel: {function: kernel, source: kernel.cl, host: kernel.py}
-parameters:
-  TILE: {values: [24, 32, 64], default: 32}
+MORE = """\
 flags: {nvcc: {level: {values: [0, 1, 2], option: "-Xptxas --opt-level={value}"}}}
-baselines: {few: {TILE: 24}}
-launch: {group: [GROUP], grid: [n]}
-inputs: {features: [n], values: INPUTS}
+baselines: {few: {BLOCK: 24}}
 measure: {repeats: 6}
 """
 SLOW, FAST = "a slow GPU", "a fast GPU"
 
 
 def formula_s(problem: Input, config: Config) -> float:
-    """Level 2 takes 1.12 times the default's time, a tile of 64 0.8 times; level 0 fails."""
+    """Level 2 takes 1.12 times the default's time, a block of 64 0.8 times; level 0 fails."""
     time_s = {0: math.inf, 1: 2.2e-3, 2: 1.12e-3, None: 1e-3}[config["level"]]
-    return time_s * (0.8 if config["TILE"] == 64 else 1.0)
+    return time_s * (0.8 if config["BLOCK"] == 64 else 1.0)
 
 
-def fill(folder: Path, name: str, device: str, inputs: str = "[{n: 8}]") -> Path:
+def fill(folder: Path, name: str, device: str, *inputs: int) -> Path:
     """Tune one program on one device, and return the database."""
-    group = str(len(name))  # without a difference of the program, both would be one space
-    text = SPACE.replace("NAME", name).replace("INPUTS", inputs).replace("GROUP", group)
-    spec = make_spec(folder, text)
+    text = small_space("BLOCK: {values: [24, 32, 64], default: 32}", *inputs, more=MORE, name=name)
+    spec = dataclasses.replace(make_spec(folder, text), functions=(name,))  # each a program
     measurer = FormulaMeasurer(formula_s, interleaves=True)
     measurer.compiler = "nvcc"
     measurer.environment = dataclasses.replace(measurer.environment, device=device)
-    stages = Stages(cross=False, ablate=False)
     path = folder / f"{name} {device}.db"
-    ran(spec, path, measurer, stages=stages)
+    ran(spec, path, measurer, cross=False, ablate=False)
     return path
 
 
@@ -64,9 +55,9 @@ def merged(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Two programs on one device, and one of them on another, in one database."""
     folder = tmp_path_factory.mktemp("merged")
     parts = [
-        fill(folder, "product", SLOW, "[{n: 8}, {n: 16}]"),
-        fill(folder, "product", FAST, "[{n: 8}]"),
-        fill(folder, "sum", FAST, "[{n: 8}]"),
+        fill(folder, "product", SLOW, 8, 16),
+        fill(folder, "product", FAST, 8),
+        fill(folder, "sum", FAST, 8),
     ]
     assert merge([str(folder / "all.db"), *map(str, parts)]) == 0
     return str(folder / "all.db")

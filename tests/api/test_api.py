@@ -18,12 +18,13 @@ import harness
 from harness.api.tune_options import TuneOptions
 from harness.commands.check import main as check_command
 from harness.commands.tune import main as tune_command
-from harness.core.options import in_python
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.display.inputs import format_speedup
 from harness.display.progress import ProgressDisplay
 from harness.stats.timing import TimeRatio
-from tests.helpers.replays import HOST, RECORDED, FormulaMeasurer, opened, write_recording
+from tests.helpers.replays import HOST, RECORDED, FormulaMeasurer, ran, write_recording
+
+Capture = pytest.CaptureFixture[str]
 
 ROOT = Path(__file__).parents[2]
 
@@ -119,7 +120,7 @@ def test_python_and_the_command_share_one_database(
     tune: Callable[..., harness.TuneResults],
     results: harness.TuneResults,
     recorded: tuple[Path, Path],
-    capsys: pytest.CaptureFixture[str],
+    capsys: Capture,
 ) -> None:
     space, recording = recorded
     database = space.parent / "results.db"
@@ -153,7 +154,7 @@ def test_error_is_that_of_the_command(tmp_path: Path) -> None:
 
 
 def test_a_space_is_checked_as_by_the_command(
-    recorded: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    recorded: tuple[Path, Path], tmp_path: Path, capsys: Capture
 ) -> None:
     space, _ = recorded
     checked = harness.check(space, no_compile=True)
@@ -186,17 +187,14 @@ def test_an_error_names_arguments_not_options(recorded: tuple[Path, Path], tmp_p
     with pytest.raises(harness.HarnessError, match=SEEDS_OF_LISTS):
         harness.tune(space, replay=recording, seed_configurations=[["BLOCK"]])  # type: ignore[list-item]
     command = "run: python -m harness.tune x.yaml --database DB; leave out --no-cross or --json"
-    assert in_python(command, TuneOptions) == (
+    assert TuneOptions.in_python(command) == (
         "run: python -m harness.tune x.yaml --database DB; leave out `cross=False` or `python -m "
         "harness tune --json`"
     )
 
 
 def test_ctrl_c_keeps_everything_and_says_how_to_continue(
-    recorded: tuple[Path, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    recorded: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     space, recording = recorded
     database, real = tmp_path / "r.db", ProgressDisplay.test
@@ -222,9 +220,7 @@ def test_ctrl_c_keeps_everything_and_says_how_to_continue(
     ]
 
 
-def test_results_are_short_in_a_shell_and_a_table_in_a_notebook(
-    results: harness.TuneResults,
-) -> None:
+def test_results_are_short_in_shells_and_a_table_in_notebooks(results: harness.TuneResults) -> None:
     lines = repr(results).splitlines()
     assert lines[0].startswith("formula on recording.csv")
     assert len(lines) == 3, "a title, and a line for each input"
@@ -272,18 +268,14 @@ def test_an_input_whose_default_fails_prints_its_outcome(results: harness.TuneRe
     assert "    default:     wrong_result\n" in printed
 
 
-def test_html_shows_names_as_text(
-    results: harness.TuneResults, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_html_escapes_names(results: harness.TuneResults, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(harness.TuneResults, "title", "<script>")
     shown = results._repr_html_()
     assert "<script>" not in shown
     assert "&lt;script&gt;" in shown
 
 
-def test_tables_have_a_row_for_each_input_and_each_measurement(
-    results: harness.TuneResults,
-) -> None:
+def test_tables_have_a_row_for_each_input_and_measurement(results: harness.TuneResults) -> None:
     table = results.table()
     assert len(table) == 2
     first = results.best[Input({"m": 64, "n": 4096})]
@@ -308,8 +300,7 @@ def test_columns_of_tables_hide_no_parameter_with_their_name(tmp_path: Path) -> 
         inputs={"outcome": [8, 16]},
     )
     database = tmp_path / "r.db"
-    with opened(space, database, FormulaMeasurer(lambda _, config: 1e-3)) as (campaign, _):
-        campaign.run()
+    ran(space, database, FormulaMeasurer(lambda _, config: 1e-3))
     (results,) = harness.open_results(database)
     measured = results.measurements()
     assert set(measured["config.time_s"]) == {1, 2}
@@ -319,13 +310,6 @@ def test_columns_of_tables_hide_no_parameter_with_their_name(tmp_path: Path) -> 
     table = results.table()
     assert set(table["outcome"]) == {8, 16}
     assert set(table["config.time_s"]) <= {1, 2}
-
-
-def test_rule_verdict_and_tree_are_text(results: harness.TuneResults) -> None:
-    assert results.advice
-    assert results.rule
-    assert results.verdict
-    assert results.tree.startswith(("slowdown: geometric mean", "There are too few samples"))
 
 
 def test_plots_are_pictures_that_can_be_saved(results: harness.TuneResults, tmp_path: Path) -> None:

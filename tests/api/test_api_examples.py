@@ -20,6 +20,8 @@ from harness.measure.kernels.measurer import KernelMeasurer
 from harness.space import ConstrainedSpace
 from tests.helpers.replays import RECORDED, SPACE, FormulaMeasurer, write_recording, write_space
 
+Capture = pytest.CaptureFixture[str]
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NOTEBOOK = EXAMPLES / "tune_in_a_notebook.ipynb"
 
@@ -42,30 +44,18 @@ def example(name: str) -> Any:
     return module
 
 
-def written(folder: Path, space: str) -> Path:
-    (folder / "kernel.cl").write_text("void kernel() { TILE UNROLL DEPTH LAYOUT CACHE }")
-    (folder / "kernel.py").write_text("def arguments(): ...\ndef reference(): ...\n")
-    path = folder / "space.yaml"
-    path.write_text(space)
-    return path
-
-
-def test_a_plot_of_a_space_in_which_everything_fails_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plot_says_that_everything_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     measurer = FormulaMeasurer(lambda *_: float("inf"))
     monkeypatch.setattr("harness.api.session.open_measurers", lambda *_: ({"": measurer}, "a test"))
     database = tmp_path / "r.db"
-    space = written(tmp_path, SPACE)
+    space = write_space(tmp_path, SPACE)
     found = harness.tune(space, test_limit=2, database=database, progress=False)
     with pytest.raises(UsageError, match=r"nothing to draw .*: every configuration failed"):
         found.plot("speed-ups")
 
 
-def test_where_no_device_runs_a_space_no_database_is_left_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    space = written(tmp_path, SPACE.replace("source: kernel.cl", "source: {cuda: kernel.cl}"))
+def test_no_device_leaves_no_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    space = write_space(tmp_path, SPACE.replace("source: kernel.cl", "source: {cuda: kernel.cl}"))
     only_opencl = Backend("opencl", "opencl", "no GPU was found")
     monkeypatch.setattr("harness.measure.choose.choose_devices", lambda *_: (only_opencl,))
     database = tmp_path / "r.db"
@@ -116,9 +106,7 @@ def test_cells_of_the_notebook_run_and_its_kernel_is_right(
         assert real.measure(space, problem, space.default, None).outcome is Outcome.OK
 
 
-def test_analysis_prints_every_space_and_draws_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_analysis_prints_every_space_and_draws_it(tmp_path: Path, capsys: Capture) -> None:
     space, recording = write_recording(tmp_path, RECORDED)
     database = tmp_path / "r.db"
     harness.tune(space, replay=recording, database=database, test_limit=8, progress=False)
@@ -129,11 +117,7 @@ def test_analysis_prints_every_space_and_draws_it(
 
 @pytest.mark.parametrize(("slower", "status"), [(1.0, 0), (2.0, 1)])
 def test_check_fails_where_the_default_is_certain_to_be_slow(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    slower: float,
-    status: int,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture, slower: float, status: int
 ) -> None:
     def times(factor: float, problem: Input, config: Config) -> float:
         return 1e-3 * (factor if config["BLOCK"] == 256 else 1.0)

@@ -148,9 +148,7 @@ def with_locals(arguments: Mapping[str, Any], scale: float = FACTOR) -> dict[str
     return {"y": scale * sum(TABLE)}
 
 
-def test_variables_of_a_function_are_not_those_of_the_notebook(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_variables_of_a_function_are_no_notebooks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(with_locals.__globals__, "sum", max)
     text = host_text({"reference": with_locals})
     assert f"FACTOR = {FACTOR}\n" in text
@@ -187,9 +185,7 @@ def test_what_cannot_be_copied_is_named() -> None:
         host_text({"reference": names["typed"]})
 
 
-def test_script_without_a_guard_is_not_run_again_by_the_processes_that_measure(
-    tmp_path: Path,
-) -> None:
+def test_script_without_a_guard_is_not_run_again_by_measuring_processes(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         "import os\n"

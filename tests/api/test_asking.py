@@ -54,9 +54,7 @@ def test_it_asks_as_a_search_does_and_ends_as_tune_does(opening: Callable[..., A
     assert finals.timing.occasions, "the best were measured again, on several occasions"
 
 
-def test_what_the_caller_makes_up_is_measured_stored_and_learnt_from(
-    opening: Callable[..., Any],
-) -> None:
+def test_what_a_caller_makes_up_is_measured_and_learnt_from(opening: Callable[..., Any]) -> None:
     measurer = FormulaMeasurer(fails)
     with opening(measurer) as s:
         first = s.ask()

@@ -16,20 +16,20 @@ import harness
 from harness.api.schemas import DOCUMENTS, FORMAT, document_schema
 from harness.commands.options import WITH_JSON
 from harness.commands.run import run as run_command
-from harness.results.view import read_results
 from harness.space_file import load_spec
-from tests.commands.test_tune import SPACE
-from tests.dispatch.test_dispatch import SPACE as DISPATCH_SPACE
-from tests.dispatch.test_dispatch import always_16, by_size, fill
 from tests.golden.make import OUTPUTS
-from tests.helpers.replays import write_recording, write_space
+from tests.helpers.dispatch_results import SPACE as DISPATCH_SPACE
+from tests.helpers.dispatch_results import always_16, by_size, fill
+from tests.helpers.replays import REPLAYED, small_space, write_recording, write_space
+
+Capture = pytest.CaptureFixture[str]
 
 Run = Callable[..., tuple[int, dict[str, Any]]]
 COMMANDS = {name: partial(run_command, name) for name in DOCUMENTS}
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
+def run(capsys: Capture) -> Run:
     """Run a command with --json; return its status and its document, which fits the schema."""
 
     def of(command: str, *words: str | Path) -> tuple[int, dict[str, Any]]:
@@ -45,7 +45,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 @pytest.fixture(scope="module")
 def tuned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
     """A space, its recording, and a database of its search."""
-    space, recording = write_recording(tmp_path_factory.mktemp("tuned"), SPACE)
+    space, recording = write_recording(tmp_path_factory.mktemp("tuned"), REPLAYED)
     database = space.parent / "r.db"
     harness.tune(space, replay=recording, database=database, test_limit=8, progress=False)
     return space, recording, database
@@ -56,7 +56,7 @@ def test_commands_with_a_document_are_those_with_the_option() -> None:
 
 
 @pytest.mark.parametrize("command", sorted(DOCUMENTS))
-def test_schema_is_printed_and_is_one(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_schema_is_printed_and_is_one(command: str, capsys: Capture) -> None:
     assert run_command("schema", [command]) == 0
     printed = json.loads(capsys.readouterr().out)
     jsonschema.Draft202012Validator.check_schema(printed)
@@ -75,7 +75,7 @@ def test_a_golden_output_is_one_document_that_fits_its_schema(name: str) -> None
 @pytest.mark.parametrize("command", sorted(DOCUMENTS))
 @pytest.mark.parametrize("words", [["none.yaml"], ["none.yaml", "--no-such-option"]])
 def test_an_error_is_a_document_too(
-    command: str, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: str, words: list[str], tmp_path: Path, capsys: Capture
 ) -> None:
     needed = {"compare": ["b.db"], "dispatch": ["-o", "out"], "report": ["-o", "out.html"]}
     name, *more = words
@@ -95,7 +95,7 @@ def test_an_error_is_a_document_too(
 
 
 def test_a_file_that_cannot_be_read_is_an_error_document(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", "r.db")
@@ -105,14 +105,7 @@ def test_a_file_that_cannot_be_read_is_an_error_document(
     assert json.loads(capsys.readouterr().out)["error"] == "r.db: No space left on device"
 
 
-SMALL = """\
-name: small
-kernel: {function: kernel, source: kernel.cl, host: kernel.py}
-parameters:
-  BLOCK: {values: [16, 32, 64], default: 64}
-launch: {group: [BLOCK], grid: [n]}
-inputs: {features: [n], values: [{n: 8}, {n: 16}]}
-"""
+SMALL = small_space("BLOCK: {values: [16, 32, 64], default: 64}", 8, 16)
 
 
 def replayed(folder: Path, rows: Mapping[int, str], default: str) -> tuple[str | Path, ...]:
@@ -192,9 +185,7 @@ def test_the_reason_of_a_failure_is_not_cut(
     assert not failure["reason"].endswith("...")
 
 
-def test_analyse_refuses_the_options_of_trees(
-    tuned: tuple[Path, Path, Path], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_analyse_refuses_options_of_trees(tuned: tuple[Path, Path, Path], capsys: Capture) -> None:
     assert run_command("analyse", [str(tuned[2]), "--json", "--tree"]) == 2
     captured = capsys.readouterr()
     assert "--json" in json.loads(captured.out)["error"]
@@ -210,7 +201,7 @@ def test_report_names_its_page(run: Run, tuned: tuple[Path, Path, Path], tmp_pat
 
 
 def test_check_prints_faults_as_data(run: Run, tmp_path: Path) -> None:
-    space = write_space(tmp_path, SPACE.replace("min: 1, max: 8", "min: 9, max: 8"))
+    space = write_space(tmp_path, REPLAYED.replace("min: 1, max: 8", "min: 9, max: 8"))
     status, document = run("check", space, "--no-compile")
     assert status == 2
     assert not document["is_ok"]
@@ -245,16 +236,3 @@ def test_dispatch_says_what_it_wrote_or_why_not(
     assert bool(document["files"]) == (status == 0)
     assert bool(document["why_not_written"]) == (status == 1)
     assert document["single"]["config"] == {"BLOCK": 16 if status else 64}
-
-
-def test_dispatcher_is_written_from_python_too(tmp_path: Path) -> None:
-    spec = load_spec(write_space(tmp_path, DISPATCH_SPACE))
-    (stored,) = read_results(str(fill(tmp_path / "r.db", spec)))
-    results = harness.TuneResults(stored, spec)
-    files = results.dispatcher(tmp_path / "out", choice="tree")
-    assert files
-    assert all(path.is_file() for path in files)
-    (stored,) = read_results(str(fill(tmp_path / "same.db", spec, times=always_16)))
-    with pytest.raises(harness.HarnessError, match="no choice by input is faster than one"):
-        harness.TuneResults(stored, spec).dispatcher(tmp_path / "none", require_choice=True)
-    assert not (tmp_path / "none").exists()

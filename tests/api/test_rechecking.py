@@ -14,6 +14,8 @@ from harness.core.records import Config, Input, Outcome
 from harness.space_file.workload import read_workload
 from tests.helpers.replays import BLOCKS_AND_TILES, FormulaMeasurer, make_spec, ran, small_space
 
+Capture = pytest.CaptureFixture[str]
+
 INPUTS = [2**power for power in range(1, 17)]
 SPACE = small_space(BLOCKS_AND_TILES, *INPUTS)
 
@@ -70,7 +72,7 @@ def rechecked(
 
 
 def test_unchanged_times_hold_on_each_leaf(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     measurer = FormulaMeasurer(time_s, interleaves=True)
     assert rechecked(folder, measurer, monkeypatch) == 0
@@ -81,10 +83,7 @@ def test_unchanged_times_hold_on_each_leaf(
 
 
 def test_what_lost_is_named_and_becomes_a_workload(
-    folder: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     fallen = tmp_path / "fallen.csv"
     measurer = FormulaMeasurer(later_s, interleaves=True)
@@ -98,8 +97,8 @@ def test_what_lost_is_named_and_becomes_a_workload(
     assert [problem["n"] for problem in calls] == [2, 4, 8, 16]
 
 
-def test_wrong_results_are_named(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_wrong_are_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     measurer = WrongMeasurer(time_s, interleaves=True)
     assert rechecked(folder, measurer, monkeypatch) == 1
@@ -107,7 +106,7 @@ def test_wrong_results_are_named(
 
 
 def test_a_leaf_without_time_is_not_measured_and_does_not_fall(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     measurer = FormulaMeasurer(later_s, interleaves=True)
     assert rechecked(folder, measurer, monkeypatch, "--max-time", "0.000001s") == 0
@@ -126,11 +125,7 @@ def test_a_leaf_without_time_is_not_measured_and_does_not_fall(
     ],
 )
 def test_what_cannot_be_rechecked_is_refused(
-    words: list[str],
-    expected: str,
-    folder: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    words: list[str], expected: str, folder: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     make_spec(tmp_path, SPACE)
     (tmp_path / "kernel.cl").write_text("kernel BLOCK TILE of another kind")

@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from harness.commands.analyse import main
-from harness.core.records import shown
-from tests.helpers.replays import SPACE, FormulaMeasurer, formula_s, make_spec, opened
+from harness.commands.analyse import main as analyse
+from harness.commands.merge import main as merge
+from harness.core.errors import ResultsError, UsageError
+from harness.results.view import Results, read_results, the_one
+from harness.space_file import load_spec
+from tests.helpers.replays import SPACE, FormulaMeasurer, make_spec, opened, ran
 
 Capture = pytest.CaptureFixture[str]
 
 
 def fill(folder: Path, database: str, name: str = "small", fresh: bool = False) -> str:
     """Run a campaign to its end; return the path of its database."""
-    spec = make_spec(folder, SPACE.replace("name: formula", f"name: {name}"))
-    with opened(spec, folder / database, FormulaMeasurer(), fresh) as (campaign, _):
-        campaign.run()
+    text = SPACE.replace("name: formula", f"name: {name}")
+    ran(make_spec(folder, text), folder / database, fresh=fresh)
     return str(folder / database)
-
-
-def test_few_inputs_are_reported_as_too_few(tmp_path: Path, capsys: Capture) -> None:
-    with opened(make_spec(tmp_path), tmp_path / "r.db", FormulaMeasurer()) as (campaign, _):
-        reports = campaign.run()
-    assert main([str(tmp_path / "r.db")]) == 0
-    out = " ".join(capsys.readouterr().out.split())
-    assert "can be learnt from 4 inputs, and judged with some 16; there are 2." in out
-    for report in reports:
-        assert report.best
-        assert report.best.time_s == formula_s(report.problem, report.best.config)
-        default = campaign.space(report.problem).default
-        for name, value in report.best.config.items():
-            assert (f"{name}={shown(value)}" in out) or value == default[name]
 
 
 def test_several_databases_are_printed_one_after_the_other(tmp_path: Path, capsys: Capture) -> None:
@@ -80,9 +71,7 @@ def test_a_foreign_file_is_one_clear_error(tmp_path: Path, capsys: Capture) -> N
     assert not (tmp_path / "missing.db").exists()
 
 
-def test_only_the_last_campaign_is_printed_unless_all_are_asked_for(
-    tmp_path: Path, capsys: Capture
-) -> None:
+def test_only_the_last_campaign_is_printed_unless_asked(tmp_path: Path, capsys: Capture) -> None:
     fill(tmp_path, "r.db")
     path = fill(tmp_path, "r.db", fresh=True)
     assert main([path]) == 0
@@ -99,10 +88,94 @@ def test_only_the_last_campaign_is_printed_unless_all_are_asked_for(
 
 def test_flags_of_other_compilers_do_not_hide_the_default(tmp_path: Path, capsys: Capture) -> None:
     text = SPACE.replace("constraints:", "flags: {nvcc: {use_fast_math: boolean}}\nconstraints:")
-    with opened(make_spec(tmp_path, text), tmp_path / "r.db", FormulaMeasurer()) as (campaign, _):
-        (report, _) = campaign.run()
+    report, _ = ran(make_spec(tmp_path, text), tmp_path / "r.db").reports
     assert report.speedup is not None
     assert main([str(tmp_path / "r.db")]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert f"{report.speedup.value:.2f}x [" in out
     assert "use_fast_math" not in out
+
+
+# ---------- an edited kernel: its new version is shown, the old one is listed or left behind
+
+
+OLD, NEW = 9, 6  # tests of each version on each of two inputs
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Measurements of a kernel, and fewer of the kernel after an edit."""
+    folder = tmp_path_factory.mktemp("versions")
+    spec, path = make_spec(folder), folder / "r.db"
+    with opened(spec, path, FormulaMeasurer(), test_limit=OLD) as (campaign, _):
+        assert not campaign.set_aside()
+        campaign.run()
+    with (folder / "kernel.cl").open("a") as kernel:
+        kernel.write(" edited")
+    edited = load_spec(folder / "space.yaml")
+    with opened(edited, path, FormulaMeasurer(), test_limit=NEW) as (campaign, _):
+        (before,) = campaign.set_aside()
+        assert before.program_sha256 == spec.program_sha256
+        campaign.run()
+        assert not campaign.set_aside(), "it is said once"
+    return str(path)
+
+
+def limits(results: Results) -> list[int]:
+    return [run.test_limit for run in results.runs]
+
+
+def test_the_recipe_in_python_works_after_an_edit(database: str) -> None:
+    results = the_one(read_results([database]))
+    assert limits(results) == [NEW, NEW]
+    (old,) = results.others
+    assert f"{old}".startswith(f"{old.name} ({old.measurements} measurements, last 20")
+    (before,) = read_results(database, kernel_version=old.name)
+    assert limits(before) == [OLD, OLD]
+    assert len(before.all_rows) == old.measurements
+    assert len(read_results(database, kernel_version="all")) == 2
+
+
+def test_a_version_that_is_not_there_is_answered_with_those_that_are(database: str) -> None:
+    (old,) = the_one(read_results(database)).others
+    with pytest.raises(UsageError, match=rf"there are .*{old.name}, newest and all"):
+        read_results(database, kernel_version="xyz")
+
+
+def test_the_newest_version_is_analysed_and_others_listed(database: str, capsys: Capture) -> None:
+    (old,) = the_one(read_results(database)).others
+    assert analyse([database]) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("formula on formula") == 1
+    assert f"{old.measurements} measurements of another version are set aside, {old}" in printed
+    assert f"harness.analyse {database} --kernel-version {old.name}\n" in printed
+    assert analyse([database, "--kernel-version", old.name]) == 0
+    assert "set aside" not in capsys.readouterr().out
+
+
+def test_old_versions_are_left_behind_by_a_merge(database: str, tmp_path: Path) -> None:
+    kept = str(tmp_path / "kept.db")
+    assert merge([kept, database, "--kernel-version", "newest"]) == 0
+    (results,) = read_results(kept, kernel_version="all")
+    expected = the_one(read_results(database))
+    assert [row.uuid for row in results.all_rows] == [row.uuid for row in expected.all_rows]
+    assert not results.others
+    assert merge([kept, database]) == 0
+    assert len(read_results(kept, kernel_version="all")) == 2
+
+
+@pytest.mark.parametrize("moment", ["7", "x'ff00'", "'an hour ago'"])
+def test_a_damaged_moment_of_another_version_is_refused(
+    database: str, tmp_path: Path, moment: str
+) -> None:
+    (old,) = the_one(read_results(database)).others
+    path = tmp_path / "damaged.db"
+    shutil.copy(database, path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(
+            f"UPDATE measurements SET measured_at = {moment} WHERE run_id IN (SELECT runs.id FROM "
+            "runs JOIN spaces ON spaces.id = space_id WHERE program_sha256 = ?)",
+            [old.program_sha256],
+        )
+    with pytest.raises(ResultsError, match=r"damaged\.db is damaged"):
+        read_results([str(path)])

@@ -119,9 +119,7 @@ def test_a_printed_command_starts_as_the_user_started_this_one(
     assert command_words("report") == tuple(words.split())
 
 
-def test_a_program_that_the_shell_finds_is_printed_by_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_program_on_path_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "harness").touch(mode=0o755)
     monkeypatch.setattr(sys, "argv", [str(tmp_path / "harness")])
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -156,9 +154,7 @@ def test_help_loads_no_slow_libraries() -> None:
 
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_a_signal_that_ends_a_command_is_like_ctrl_c(
-    sent: signal.Signals, code: int, capsys: Capture
-) -> None:
+def test_signals_end_commands_like_ctrl_c(sent: signal.Signals, code: int, capsys: Capture) -> None:
     def command() -> int:
         os.kill(os.getpid(), sent)
         return 0
@@ -252,18 +248,19 @@ def test_faults_of_a_space_are_printed_before_slow_libraries_are_loaded(tmp_path
     space.write_text("kernel: {}\n")
     code = (
         "import sys; from harness.commands.tune import main\n"
+        "main(['none.yaml'])\n"
+        "print(*{'pydantic', 'rich', 'sqlalchemy'} & set(sys.modules))\n"
         f"main([{str(space)!r}])\n"
         "print('loaded:', *{'opentuner', 'pandas', 'scipy', 'sklearn', 'sqlalchemy'} "
         "& set(sys.modules))"
     )
     done = python("-c", code)
+    assert "none.yaml does not exist" in done.stderr
     assert "fault" in done.stderr
-    assert done.stdout == f"{space}: reading the space\nloaded:\n"
+    assert done.stdout == f"\n{space}: reading the space\nloaded:\n"
 
 
-def test_analyse_collects_rarely_and_then_as_before(
-    monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
+def test_analyse_seldom_collects_garbage(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     before, during = gc.get_threshold(), []
 
     def analyse(*_: object) -> int:
@@ -278,9 +275,7 @@ def test_analyse_collects_rarely_and_then_as_before(
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_an_example_is_written_once_and_can_be_checked(
-    name: str, tmp_path: Path, capsys: Capture
-) -> None:
+def test_an_example_is_written_once_and_loads(name: str, tmp_path: Path, capsys: Capture) -> None:
     words = ["example", name, "--output", str(tmp_path)]
     assert main(words) == 0
     line = capsys.readouterr().out

@@ -32,31 +32,24 @@ class WrongDefault(FormulaMeasurer):
         return super().measure(space, problem, config, best_s)
 
 
-def warnings(
-    folder: Path, wrong: tuple[Input, ...], patch: pytest.MonkeyPatch, spec: Spec | None = None
-) -> list[str]:
+def warnings(folder: Path, wrong: tuple[Input, ...], spec: Spec | None = None) -> list[str]:
     """Tune, and return each warning with the number of tests before it."""
     found: list[str] = []
     spec = spec or make_spec(folder)
-    with opened(spec, folder / "r.db", WrongDefault(wrong), test_limit=5) as opening:
-        campaign, tests = opening
-        patch.setattr(tests, "warn", lambda text: found.append(f"{len(tests)} {text}"))
+    with opened(spec, folder / "r.db", WrongDefault(wrong), test_limit=5) as (campaign, tests):
+        tests.warn = lambda text: found.append(f"{len(tests)} {text}")
         campaign.run()
     return found
 
 
-def test_a_wrong_default_is_reported_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_default_is_told_at_once(tmp_path: Path) -> None:
     second = INPUTS[1]
-    (warning,) = warnings(tmp_path, (second,), monkeypatch)
+    (warning,) = warnings(tmp_path, (second,))
     assert warning == f"5 ({second}): the default failed, wrong_result: y[3] is 1"
 
 
-def test_a_default_that_is_wrong_on_every_input_may_have_a_wrong_reference(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first, last = warnings(tmp_path, INPUTS, monkeypatch)  # the same reason is given once
+def test_a_default_that_is_wrong_on_every_input_may_have_a_wrong_reference(tmp_path: Path) -> None:
+    first, last = warnings(tmp_path, INPUTS)  # the same reason is given once
     assert "the default failed, wrong_result: y[3] is 1" in first
     assert last.startswith("5 even the default is wrong on every input: the reference may be wrong")
     assert "the arguments in another order" in last
@@ -64,11 +57,9 @@ def test_a_default_that_is_wrong_on_every_input_may_have_a_wrong_reference(
     assert last.endswith(f"harness.check {tmp_path / 'space.yaml'} --run")
 
 
-def test_a_wrong_default_of_a_space_in_python_is_run_alone_by_a_call(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_default_of_a_space_in_python_is_run_alone_by_a_call(tmp_path: Path) -> None:
     spec = dataclasses.replace(make_spec(tmp_path), path=Path("<space mvmul>"))
-    _, last = warnings(tmp_path, INPUTS, monkeypatch, spec)
+    _, last = warnings(tmp_path, INPUTS, spec)
     assert last.endswith("To run the default alone: harness.tune(space, test_limit=1)")
 
 
@@ -81,9 +72,7 @@ def run(folder: Path, wrong: tuple[Input, ...], patch: pytest.MonkeyPatch) -> tu
     return not ended.why_failed, "\n".join(ended.lines())
 
 
-def test_check_runs_the_default_on_each_input(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_check_runs_defaults_on_each_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     works, printed = run(tmp_path, (), monkeypatch)
     assert works
     assert printed.count(": OK, ") == len(INPUTS)
@@ -93,18 +82,14 @@ def test_check_runs_the_default_on_each_input(
     assert printed.endswith("default FAILED on 1 of 2 inputs")
 
 
-def test_check_gives_a_reason_that_repeats_itself_once_and_doubts_the_reference(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_check_gives_a_reason_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, printed = run(tmp_path, INPUTS, monkeypatch)
     assert printed.count("y[3] is 1") == 1
     assert f"({INPUTS[0]}): FAILED, wrong_result: y[3] is 1\n  1 other input: the same" in printed
     assert "even the default is wrong on every input, so the reference may be wrong" in printed
 
 
-def test_check_gives_a_fault_of_the_host_module_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_check_gives_a_host_fault_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_: WrongDefault, space: Any, problem: Input, *more: Any) -> None:
         raise HostModuleError(f"h.py: KeyError: 'q' (line 25) on the input ({problem})")
 
@@ -146,7 +131,5 @@ def test_check_runs_drawn_configurations_on_inputs_that_are_not_listed(
     assert fails.why_failed == printed
 
 
-def test_a_default_that_works_is_not_mentioned(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert not warnings(tmp_path, (), monkeypatch)
+def test_a_default_that_works_is_silent(tmp_path: Path) -> None:
+    assert not warnings(tmp_path, ())

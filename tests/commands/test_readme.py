@@ -5,13 +5,13 @@ tests/commands/test_docs.py runs the README, the tutorial and the how-to pages.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import pkgutil
 import re
 import shlex
 import sqlite3
 import statistics
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,7 @@ from harness.commands.run import make_parser, model_of
 from harness.core.records import Config, Input
 from harness.display.inputs import times_note
 from tests.helpers.pages import ROOT, blocks, read_page
-from tests.helpers.replays import FormulaMeasurer, formula_s, make_spec, opened
+from tests.helpers.replays import FormulaMeasurer, formula_s, make_spec, ran
 
 README = read_page("README.md")
 PAGES = {
@@ -109,33 +109,20 @@ def _answers(database: Path) -> list[sqlite3.Row]:
         return connection.execute(query).fetchall()
 
 
-def test_the_query_answers_with_the_best_configuration_and_its_samples(tmp_path: Path) -> None:
-    spec = make_spec(tmp_path)
-    with opened(spec, tmp_path / "r.db", FormulaMeasurer()) as (campaign, _):
-        campaign.run()
-        times = campaign.times()
-    rows = _answers(tmp_path / "r.db")
-    assert len(rows) == len(spec.inputs)
-    for row, problem in zip(rows, spec.inputs, strict=True):
-        best = Config(json.loads(row["best"]))
-        assert Input(json.loads(row["input"])) == problem
-        assert row["median_s"] == times[problem][best] == min(times[problem].values())
-        samples_s = [float(sample) for sample in row["samples_s"].split(",")]
-        assert statistics.median(samples_s) == pytest.approx(row["median_s"])
-        assert len(samples_s) == 3
-
-
-def test_the_query_answers_for_the_kernel_as_it_now_is(tmp_path: Path) -> None:
-    spec = make_spec(tmp_path)
-    with opened(spec, tmp_path / "r.db", FormulaMeasurer()) as (campaign, _):
-        campaign.run()
-    edited = dataclasses.replace(spec, functions=("edited",))
+def test_the_query_answers_with_the_best_of_the_kernel_as_it_is(tmp_path: Path) -> None:
+    spec, database = make_spec(tmp_path), tmp_path / "r.db"
     slower = FormulaMeasurer(lambda problem, config: 10 * formula_s(problem, config))
-    with opened(edited, tmp_path / "r.db", slower) as (campaign, _):
-        campaign.run()
-        times = campaign.times()
-    found = [row["median_s"] for row in _answers(tmp_path / "r.db")]
-    assert found == [min(times[problem].values()) for problem in spec.inputs]
+    for kernel, measurer in ((spec, None), (replace(spec, functions=("edited",)), slower)):
+        times = ran(kernel, database, measurer).campaign.times()
+        rows = _answers(database)
+        assert len(rows) == len(spec.inputs)
+        for row, problem in zip(rows, spec.inputs, strict=True):
+            best = Config(json.loads(row["best"]))
+            assert Input(json.loads(row["input"])) == problem
+            assert row["median_s"] == times[problem][best] == min(times[problem].values())
+            samples_s = [float(sample) for sample in row["samples_s"].split(",")]
+            assert statistics.median(samples_s) == pytest.approx(row["median_s"])
+            assert len(samples_s) == 3
 
 
 def test_the_ci_script_runs_the_readmes_own_test_command() -> None:

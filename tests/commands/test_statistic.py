@@ -15,23 +15,19 @@ from harness.commands.analyse import main as analyse
 from harness.commands.compare import main as compare
 from harness.core.errors import SpecError
 from harness.core.records import Config, Input, Measurement, Outcome, Statistic, StopReason, Timing
-from harness.results.view import Results, read_results
+from harness.results.view import Results
 from harness.stats.samples import Ragged, SampleStatistics, within_noise
 from harness.stats.timing import log_time, time_ratio
 from tests.helpers.noise import is_within_noise
-from tests.helpers.replays import FormulaMeasurer, make_spec, opened
+from tests.helpers.replays import FormulaMeasurer, make_spec, results_of, small_space
 from tests.helpers.results_examples import query
 
+Capture = pytest.CaptureFixture[str]
+
 MEAN, MEDIAN = Statistic.MEAN, Statistic.MEDIAN
-SPACE = """\
-name: skewed
-kernel: {function: kernel, source: kernel.cl, host: kernel.py}
-parameters:
-  TILE: {values: [16, 32, 64], default: 64}
-launch: {group: [32], grid: [n]}
-inputs: {features: [n], values: [{n: 8}]}
-measure: {repeats: 12STATISTIC}
-"""
+SPACE = small_space(
+    "BLOCK: {values: [16, 32, 64], default: 64}", 8, more="measure: {repeats: 12STATISTIC}\n"
+)
 BY_MEAN = ", statistic: mean"
 STEADY_S = (1.0, 1.01, 1.0, 0.99, 1.0, 1.0) * 2
 SKEWED_S = (0.6, 0.6, 0.61, 0.6, 0.59, 4.0) * 2
@@ -41,7 +37,7 @@ SAMPLES_S: Mapping[object, Sequence[float]] = {16: STEADY_S, 32: SKEWED_S, 64: S
 
 
 class SkewedMeasurer(FormulaMeasurer):
-    """Serves SAMPLES_S by tile, and counts what the search measures."""
+    """Serves SAMPLES_S by block, and counts what the search measures."""
 
     searched = 0
 
@@ -57,30 +53,26 @@ class SkewedMeasurer(FormulaMeasurer):
         return [self._found(problem, config, StopReason.INTERLEAVED) for config in configs]
 
     def _found(self, problem: Input, config: Config, stopped: StopReason) -> Measurement:
-        samples_s = tuple(SAMPLES_S[config["TILE"]])
+        samples_s = tuple(SAMPLES_S[config["BLOCK"]])
         timing = Timing(samples_s, stopped, statistic=self.statistic)
         return Measurement(config, problem, Outcome.OK, timing)
 
 
 def tune(folder: Path, database: str, more: str = "") -> tuple[Results, int]:
     """Tune by a statistic; return the results, and how much was measured by the search."""
-    spec = make_spec(folder, SPACE.replace("STATISTIC", more))
     measurer = SkewedMeasurer()
-    measurer.statistic = spec.measure.statistic
-    with opened(spec, folder / database, measurer) as (campaign, _):
-        campaign.run()
-    return read_results(str(folder / database))[0], measurer.searched
+    measurer.statistic = MEAN if more == BY_MEAN else MEDIAN
+    text = SPACE.replace("STATISTIC", more)
+    return results_of(folder, text, measurer, database=database), measurer.searched
 
 
 def best(results: Results) -> object:
     (report,) = input_reports(results)
     assert report.best is not None
-    return report.best.config["TILE"]
+    return report.best.config["BLOCK"]
 
 
-def test_the_statistic_decides_what_is_fastest_and_is_printed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_statistic_decides_the_fastest_and_is_printed(tmp_path: Path, capsys: Capture) -> None:
     by_median, _ = tune(tmp_path, "median.db")
     assert best(by_median) == 32
     by_mean, _ = tune(tmp_path, "mean.db", BY_MEAN)
@@ -109,14 +101,12 @@ def test_another_statistic_measures_nothing_again(tmp_path: Path) -> None:
     assert (best(third), searched) == (32, 0)
 
 
-def test_medians_and_means_are_not_compared(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_medians_and_means_are_not_compared(tmp_path: Path, capsys: Capture) -> None:
     paths = [str(tmp_path / name) for name in ("base.db", "candidate.db")]
     for path, more in zip(paths, ("", BY_MEAN), strict=True):
         tune(tmp_path, Path(path).name, more)
     assert compare(paths) == 2
-    assert "skewed was tuned by the mean of its samples, but BASE by the median" in (
+    assert "small was tuned by the mean of its samples, but BASE by the median" in (
         capsys.readouterr().err
     )
 
@@ -144,9 +134,7 @@ def test_ratio_of_means_is_that_of_arithmetic_means() -> None:
 
 
 @pytest.mark.parametrize("occasions", [(), (3,) * 6])
-def test_interval_of_a_ratio_of_means_covers_it_as_often_as_it_says(
-    occasions: tuple[int, ...],
-) -> None:
+def test_interval_of_a_ratio_of_means_covers_it_as_it_says(occasions: tuple[int, ...]) -> None:
     rng = np.random.default_rng(1)
     pairs = rng.gamma(25, 1 / 25, (600, 2, 18)) * np.array([2.0, 1.0])[:, None]
     ratios = [time_ratio(*(timing(s.tolist(), occasions) for s in pair)) for pair in pairs]

@@ -15,18 +15,13 @@ from harness.core.errors import UsageError
 from harness.core.records import Config, DeviceLimits, Input
 from harness.dispatch.candidates import matrix_of
 from harness.results.view import Results, read_results, the_one
-from tests.helpers.replays import FormulaMeasurer, make_spec, opened
+from tests.helpers.replays import FormulaMeasurer, make_spec, ran, results_of, small_space
 
-SPACE = """\
-name: NAME
-kernel: {function: kernel, source: kernel.cl, host: kernel.py}
-parameters:
-  BLOCK: {values: [16, 64, 256], default: 64}
-  TILE: {values: [1, 2], default: 1}
-constraints: [BLOCK * TILE <= n * 16]
-launch: {group: [BLOCK], grid: [n]}
-inputs: {features: [n], values: [{n: 8}, {n: 16}, {n: 32}]}
-"""
+SPACE = small_space(
+    "BLOCK: {values: [16, 64, 256], default: 64}, TILE: {values: [1, 2], default: 1}",
+    *(8, 16, 32),
+    more="constraints: [BLOCK * TILE <= n * 16]\n",
+)
 
 
 def time_s(problem: Input, config: Config) -> float:
@@ -37,18 +32,16 @@ def time_s(problem: Input, config: Config) -> float:
     return 1e-3 * (1 if config["BLOCK"] == best else 2) * (1.5 if config["TILE"] == 2 else 1)
 
 
-def fill(folder: Path, database: str, name: str = "small") -> str:
-    """Run a campaign to its end; return the path of its database."""
-    spec = make_spec(folder, SPACE.replace("NAME", name))
-    with opened(spec, folder / database, FormulaMeasurer(time_s)) as (campaign, _):
-        campaign.run()
-    return str(folder / database)
+def fill(folder: Path, name: str = "small") -> Results:
+    """Run a campaign to its end; return its results."""
+    text = SPACE.replace("name: small", f"name: {name}")
+    return results_of(folder, text, FormulaMeasurer(time_s))
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """All of a small space."""
-    return the_one(read_results([fill(tmp_path_factory.mktemp("tables"), "r.db")]))
+    return fill(tmp_path_factory.mktemp("tables"))
 
 
 def test_a_row_of_the_table_is_a_measurement(results: Results) -> None:
@@ -65,9 +58,7 @@ def test_a_row_of_the_table_is_a_measurement(results: Results) -> None:
     assert not worked["time_s"].isna().any()
 
 
-def test_the_same_measurements_in_two_databases_count_once(
-    results: Results, tmp_path: Path
-) -> None:
+def test_measurements_in_two_databases_count_once(results: Results, tmp_path: Path) -> None:
     copy = tmp_path / "copy.db"
     copy.write_bytes(Path(results.databases[0]).read_bytes())
     joined = the_one(read_results([results.databases[0], str(copy)]))
@@ -75,33 +66,24 @@ def test_the_same_measurements_in_two_databases_count_once(
     assert joined.databases == (results.databases[0], str(copy))
 
 
-def test_the_devices_numbers_are_kept_with_what_was_measured(
-    results: Results, tmp_path: Path
-) -> None:
+def test_the_devices_limits_are_stored_with_the_results(results: Results, tmp_path: Path) -> None:
     assert results.limits == {}  # it was measured without a device
     limits = DeviceLimits(1024, (1024, 1024, 64), (2**31 - 1, 65535, 65535), 49152, 2, 32)
     measurer = FormulaMeasurer(time_s)
     measurer.limits = limits
-    text = SPACE.replace("NAME", "small").replace("n * 16", "n * 8 * compute_units")
-    with opened(make_spec(tmp_path, text), tmp_path / "r.db", measurer) as (campaign, _):
-        campaign.run()
-    found = the_one(read_results(str(tmp_path / "r.db")))
+    text = SPACE.replace("n * 16", "n * 8 * compute_units")
+    found = results_of(tmp_path, text, measurer)
     assert found.limits == limits.names()
     assert matrix_of(found).applies.tolist() == matrix_of(results).applies.tolist()
     assert not matrix_of(found).applies.all()
 
 
 def test_spaces_of_one_program_each_have_their_own(tmp_path: Path) -> None:
-    database = fill(tmp_path, "r.db", "first")
+    (database,) = fill(tmp_path, "first").databases
     a_range = "{type: integer, min: 62, max: 64, default: 62}"
     other = SPACE.replace("{values: [16, 64, 256], default: 64}", a_range)
-    other = other.replace("{n: 8}, {n: 16}, {n: 32}", "{n: 8}")
-    with opened(
-        make_spec(tmp_path, other.replace("NAME", "second")),
-        tmp_path / "r.db",
-        FormulaMeasurer(time_s),
-    ) as (campaign, _):
-        campaign.run()
+    other = other.replace("{n: 8}, {n: 16}, {n: 32}", "{n: 8}").replace("small", "second")
+    ran(make_spec(tmp_path, other), Path(database), FormulaMeasurer(time_s))
     first, second = (the_one(read_results([database], name)) for name in ("first", "second"))
     assert first.campaign.key == second.campaign.key
     assert [problem["n"] for problem in first.measured] == [8, 16, 32]
@@ -117,16 +99,13 @@ def test_spaces_of_one_program_each_have_their_own(tmp_path: Path) -> None:
     assert len(read_results([database])) == 2
 
 
-def test_measurements_with_parameters_that_the_space_no_longer_has_are_left_out(
+def test_measurements_of_former_parameters_are_left_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    database, page = fill(tmp_path, "r.db"), tmp_path / "page.html"
-    (before,) = read_results([database])
+    before, page = fill(tmp_path), tmp_path / "page.html"
+    (database,) = before.databases
     only_first = SPACE.replace("{n: 8}, {n: 16}, {n: 32}", "{n: 8}, {n: 16}")
-    spec = make_spec(tmp_path, only_first.replace("TILE", "A").replace("NAME", "small"))
-    with opened(spec, Path(database), FormulaMeasurer(renamed_s)) as (campaign, _):
-        campaign.run()
-    (results,) = read_results([database])
+    results = results_of(tmp_path, only_first.replace("TILE", "A"), FormulaMeasurer(renamed_s))
     assert results.campaign.key == before.campaign.key
     assert len(results.all_rows) - len(results.rows) == len(before.rows)
     assert {name for row in results.rows for name in row.measurement.config} == {"BLOCK", "A"}
@@ -152,16 +131,14 @@ def renamed_s(problem: Input, config: Config) -> float:
     return time_s(problem, Config({"BLOCK": config["BLOCK"], "TILE": config["A"]}))
 
 
-def test_what_must_not_be_mixed_is_refused_with_what_differs(
-    results: Results, tmp_path: Path
-) -> None:
-    other = fill(tmp_path, "other.db", "other")
+def test_what_must_not_mix_is_refused_with_what_differs(results: Results, tmp_path: Path) -> None:
+    databases = *results.databases, *fill(tmp_path, "other").databases
     with pytest.raises(UsageError, match=r"differ in\n    space: small, other\nchoose one"):
-        the_one(read_results([results.databases[0], other]))
+        the_one(read_results(databases))
 
 
 def test_runs_are_read_in_one_query(tmp_path: Path) -> None:
-    database = fill(tmp_path, "r.db")
+    databases = fill(tmp_path).databases
     queries: list[str] = []
 
     def note(_connection: Connection, _cursor: object, statement: str, *_: object) -> None:
@@ -169,7 +146,7 @@ def test_runs_are_read_in_one_query(tmp_path: Path) -> None:
 
     event.listen(Engine, "before_cursor_execute", note)
     try:
-        read_results([database])
+        read_results(databases)
     finally:
         event.remove(Engine, "before_cursor_execute", note)
     assert len([query for query in queries if query.startswith("SELECT runs.")]) == 1

@@ -54,9 +54,7 @@ def test_a_recorded_workload_is_read(tmp_path: Path, spec: Spec) -> None:
     assert (found.total, found.notes) == (8, ())
 
 
-def test_lines_of_several_processes_add_up_and_repeat_the_header(
-    tmp_path: Path, spec: Spec
-) -> None:
+def test_lines_of_many_processes_add_up_and_repeat_headers(tmp_path: Path, spec: Spec) -> None:
     found = read(tmp_path, spec, RECORDED_LINES * 3)
     assert found.calls == {Input({"m": 64, "n": 64}): 15, Input({"m": 4096, "n": 64}): 9}
 
@@ -85,10 +83,8 @@ def test_a_line_that_was_cut_off_is_left_out_and_noted(tmp_path: Path, spec: Spe
     [
         ("", "calls.csv has no calls; expected a line with the columns `m,n,calls`"),
         ("m,n,calls\n", "has no calls"),
-        (
-            "# workload of other\nm,n,calls\n",
-            "calls.csv:1: is a workload of other, not of recorded",
-        ),
+        ("# workload of other\nm,n,calls\n",
+         "calls.csv:1: is a workload of other, not of recorded"),
         ("m,calls\n1,2\n", "calls.csv:1: lacks the feature `n` of recorded"),
         ("m,n\n1,2\n", "calls.csv:1: lacks the column `calls`"),
         ("m,n,m,calls\n1,2,1,3\n", "the column `m` is there twice; remove one"),
@@ -105,7 +101,7 @@ def test_a_line_that_was_cut_off_is_left_out_and_noted(tmp_path: Path, spec: Spe
         ("m,n,calls\n\0,1,2\n", "calls.csv:2: is not a line of a workload"),
         ("m,n,calls\n" + "1" * 70_000, "calls.csv:2: is not a line of a workload"),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_workload_is_one_error(
     tmp_path: Path, spec: Spec, text: str | bytes, message: str
 ) -> None:
@@ -153,9 +149,7 @@ def test_tune_takes_the_inputs_that_cover_the_calls_and_those_of_the_database(
     assert set(inputs_of(database)) == {one, other}
 
 
-def test_inputs_to_which_the_default_does_not_apply_are_left_out(
-    tmp_path: Path, spec: Spec
-) -> None:
+def test_inputs_without_the_default_are_left_out(tmp_path: Path, spec: Spec) -> None:
     refusing = (Constraint(Expression("BLOCK <= m * n"), 1, spec.path),)
     spec, calls = dataclasses.replace(spec, constraints=refusing), tmp_path / "calls.csv"
     options, none = TuneOptions(cover=1.0), str(tmp_path / "none.db")
@@ -172,9 +166,7 @@ def test_inputs_to_which_the_default_does_not_apply_are_left_out(
         with_inputs_of(calls, spec, options, none)
 
 
-def test_at_most_so_many_of_the_most_frequent_inputs_that_can_be_launched_are_tuned(
-    tmp_path: Path, spec: Spec
-) -> None:
+def test_the_most_frequent_inputs_that_launch_are_tuned(tmp_path: Path, spec: Spec) -> None:
     calls = tmp_path / "calls.csv"
     calls.write_text("m,n,calls\n64,64,2\n64,128,5\n64,256,3\n64,0,10\n")
     options = TuneOptions(cover=1.0, most_inputs=2)

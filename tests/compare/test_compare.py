@@ -2,108 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import io
-import json
-import random
 import re
 import shutil
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
 
-from harness.api.schemas import document_schema
 from harness.commands.compare import main
 from harness.commands.export import main as export
 from harness.commands.tune import main as tune
 from harness.compare.reading import read_kernel_results
-from harness.core.records import (
-    Config,
-    Environment,
-    Input,
-    Measurement,
-    Outcome,
-    StopReason,
-    Timing,
-)
-from harness.results import CHOICE, FINAL
+from harness.results import FINAL
+from tests.helpers.compared import ENVIRONMENT, SPACE, Device, run, tuned
 from tests.helpers.pages import ROOT
-from tests.helpers.replays import make_spec, small_space
+from tests.helpers.replays import make_spec
 from tests.helpers.results_examples import begin_search, make_plan, opened, tamper
 
 Capture = pytest.CaptureFixture[str]
-
-SPACE = small_space("BLOCK: {values: [16, 64], default: 64}", 8, 16, 32, 64)
-ENVIRONMENT = Environment("replay", "a device", "a platform", "1.0", "a compiler")
-
-
-class Device:
-    """Times with noise of 0.1 % between occasions and between samples.
-
-    `slower` has the factor of each slower input; an infinite one breaks the input.
-    """
-
-    def __init__(self, seed: int, slower: Mapping[int, float]) -> None:
-        self._rng, self._slower = random.Random(seed), slower
-
-    def measure(self, given: Input, block: int) -> Measurement:
-        """One occasion of ten samples; 16 is the best block, and 64 the default."""
-        config, ratio = Config({"BLOCK": block}), self._slower.get(int(str(given["n"])), 1.0)
-        if ratio == float("inf"):
-            return Measurement(config, given, Outcome.BUILD_FAILED, message="\x1b[31mno: 100%")
-        time_s = ratio * {16: 1e-3, 32: 4e-3, 64: 2e-3, 128: 3e-3}[block] * self._noise()
-        samples_s = tuple(time_s * self._noise() for _ in range(10))
-        timing = Timing(samples_s, StopReason.INTERLEAVED)
-        return Measurement(config, given, Outcome.OK, timing)
-
-    def _noise(self) -> float:
-        return 1 + 1e-3 * self._rng.gauss(0, 1)
-
-
-def tuned(
-    folder: Path,
-    name: str,
-    seed: int,
-    slower: Mapping[int, float] | None = None,
-    environment: Environment = ENVIRONMENT,
-    function: str = "kernel",
-    space: str = SPACE,
-    searched: Sequence[int] = (16, 64),
-    finals: Sequence[int] = (16, 64),
-    chosen: Sequence[int] = (),
-    left_out: Mapping[int, str] | None = None,
-) -> str:
-    """Write a database with a search, finals, and the command that asked for all inputs.
-
-    Another function makes another program.
-    """
-    spec = make_spec(folder, space)
-    if spec.program is None:
-        spec = dataclasses.replace(spec, functions=(function,))
-    device, left = Device(seed, slower or {}), left_out or {}
-    reasons = {g: left[int(str(g["n"]))] for g in spec.inputs if int(str(g["n"])) in left}
-    with opened(folder / name) as store:
-        command = store.begin_command(spec, environment, 1)
-        for given in spec.inputs:
-            search = begin_search(store, make_plan(given, spec=spec, environment=environment))
-            if given in reasons:
-                store.end_run(search.run_id, "interrupted")
-                continue
-            for block in searched:
-                search.test(device.measure(given, block))
-            last = [m for block in finals if (m := device.measure(given, block)).timing]
-            choice = [device.measure(given, block) for block in chosen]
-            store.add_interleaved(search.run_id, search.plan, CHOICE, choice)
-            store.add_interleaved(search.run_id, search.plan, FINAL, last)
-            store.end_run(search.run_id, "complete")
-        store.end_command(command, reasons, {})
-    return str(folder / name)
 
 
 @pytest.fixture(scope="module")
@@ -116,18 +36,6 @@ def slower(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A database with one input slower by 5 %, and one faster."""
     folder = tmp_path_factory.mktemp("slower")
     return tuned(folder, "slower.db", seed=2, slower={16: 1.05, 64: 0.9}, function="edited")
-
-
-def run(*words: str) -> tuple[int, Any]:
-    """Run the command with --json; return the exit status and the document, which fits its schema.
-
-    The text goes to standard error.
-    """
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        status = main([*words, "--json"])
-    document = json.loads(printed.getvalue())
-    jsonschema.validate(document, document_schema("compare"))
-    return status, document
 
 
 def verdicts(data: Any, of: str = "best") -> dict[int, str]:
@@ -151,9 +59,7 @@ def test_slower_rows_show_their_interval(
     assert "%" not in text, "ratios alone"
 
 
-def test_a_green_comparison_writes_to_every_output_what_it_may_have_missed(
-    base: str, tmp_path: Path, capsys: Capture
-) -> None:
+def test_a_green_comparison_says_what_it_missed(base: str, tmp_path: Path, capsys: Capture) -> None:
     again, junit = tuned(tmp_path, "again.db", seed=3), tmp_path / "j.xml"
     words = ("--of", "default", "--junit", str(junit))
     status, data = run(base, again, *words)
@@ -177,9 +83,7 @@ def test_a_green_comparison_writes_to_every_output_what_it_may_have_missed(
         assert f"; not slower than {limit:.3f}x" in cases[f"n={n} (default)"]
 
 
-def test_limits_are_of_what_was_tested_and_is_not_clear(
-    base: str, slower: str, tmp_path: Path, capsys: Capture
-) -> None:
+def test_limits_are_of_open_tests(base: str, slower: str, tmp_path: Path, capsys: Capture) -> None:
     _, data = run(base, slower)
     none = [c["input"]["n"] for c in data["comparisons"] if c["upper_limit"] is None]
     assert none == [16, 16, 64, 64], "those that are clear"
@@ -189,9 +93,7 @@ def test_limits_are_of_what_was_tested_and_is_not_clear(
     assert "8 not measured again; nothing was tested" in capsys.readouterr().err
 
 
-def test_a_row_names_the_best_of_the_other_side_only_where_it_was_never_measured(
-    base: str, tmp_path: Path
-) -> None:
+def test_a_row_names_a_best_that_the_other_side_never_measured(base: str, tmp_path: Path) -> None:
     every = dict.fromkeys((8, 16, 32, 64), 1.2)
     in_finals = tuned(tmp_path, "finals.db", 2, every, function="edited", searched=(64,))
     status, data = run(base, in_finals, "--of", "best")
@@ -227,9 +129,7 @@ def test_a_baseline_in_the_finals_is_not_taken_for_the_winner(tmp_path: Path) ->
         assert [c[side]["configuration"] for c in data["comparisons"]] == [{"BLOCK": 16}] * 4
 
 
-def test_a_database_that_was_carried_on_holds_the_same_measurements(
-    base: str, tmp_path: Path
-) -> None:
+def test_a_database_carried_on_holds_the_same_measurements(base: str, tmp_path: Path) -> None:
     carried = shutil.copy(base, tmp_path / "carried.db")
     assert run(base, str(carried))[1]["counts"] == {"not measured again": 8}
     place = tuned(tmp_path, "carried.db", seed=4, slower={8: 1.2}, function="edited")
@@ -285,9 +185,7 @@ def test_an_input_that_was_left_out_by_a_crash_may_be_chance(base: str, tmp_path
     assert (status, data["comparisons"][0]["notes"]) == (1, [note])
 
 
-def test_what_no_command_asked_for_or_had_time_for_is_not_compared_until_it_works(
-    base: str, tmp_path: Path
-) -> None:
+def test_what_no_command_had_time_for_is_not_compared_so_far(base: str, tmp_path: Path) -> None:
     left_out = {8: "not measured: the time was up", 16: f"left out: {WHY}"}
     place = tuned(tmp_path, "now.db", seed=5, left_out=left_out)
     tamper(Path(place), 'UPDATE commands SET inputs = \'[{"n": 8}, {"n": 64}]\'')
@@ -325,9 +223,7 @@ def test_what_was_tuned_last_is_compared_after_a_revert(tmp_path: Path) -> None:
     assert (status, data["counts"]) == (1, {"slower": 8})
 
 
-def test_environments_that_base_lacks_are_left_out_beside_one_that_it_has(
-    base: str, tmp_path: Path
-) -> None:
+def test_environments_that_base_lacks_are_left_out_beside_one(base: str, tmp_path: Path) -> None:
     older = dataclasses.replace(ENVIRONMENT, driver="0.9")
     tuned(tmp_path, "both.db", seed=7, environment=older)
     both = tuned(tmp_path, "both.db", seed=8)
@@ -338,9 +234,7 @@ def test_environments_that_base_lacks_are_left_out_beside_one_that_it_has(
     assert (status, data["counts"], data["notes"]) == (0, {"within noise": 8}, [])
 
 
-def test_copies_beside_results_of_a_new_environment_alone_are_no_comparison(
-    base: str, tmp_path: Path
-) -> None:
+def test_copies_beside_a_new_environment_are_no_comparison(base: str, tmp_path: Path) -> None:
     shutil.copy(base, tmp_path / "carried.db")
     updated = dataclasses.replace(ENVIRONMENT, driver="2.0")
     carried = tuned(tmp_path, "carried.db", seed=9, environment=updated)
@@ -350,9 +244,7 @@ def test_copies_beside_results_of_a_new_environment_alone_are_no_comparison(
 
 
 @pytest.mark.parametrize(("backend", "occasions"), [("replay", 1), ("opencl", 2)])
-def test_equal_samples_are_one_occasion_where_they_are_replayed(
-    tmp_path: Path, backend: str, occasions: int
-) -> None:
+def test_replayed_samples_are_one_occasion(tmp_path: Path, backend: str, occasions: int) -> None:
     spec, environment = (
         make_spec(tmp_path, SPACE),
         dataclasses.replace(ENVIRONMENT, backend=backend),
@@ -393,9 +285,7 @@ def test_results_of_other_sources_than_the_space_has_now_are_refused(
     assert "has no results of small with the current sources" in capsys.readouterr().err
 
 
-def test_inputs_that_one_side_lacks_are_listed_and_change_no_status(
-    base: str, tmp_path: Path, capsys: Capture
-) -> None:
+def test_inputs_that_one_side_lacks_are_listed(base: str, tmp_path: Path, capsys: Capture) -> None:
     fewer = tuned(tmp_path, "fewer.db", seed=8)
     tamper(Path(fewer), "UPDATE runs SET campaign = 9 WHERE input_id != 1")
     earlier = "UPDATE runs SET started_at = '2000', ended_at = '2000' WHERE input_id != 1"
@@ -481,9 +371,7 @@ def test_a_slowdown_beyond_that_of_the_machine_is_a_regression(base: str, tmp_pa
     assert (status, verdicts(data)[64]) == (1, "slower")
 
 
-def test_equal_sources_are_no_regression_however_slow_the_machine_became(
-    base: str, tmp_path: Path, capsys: Capture
-) -> None:
+def test_equal_sources_are_no_regression_ever(base: str, tmp_path: Path, capsys: Capture) -> None:
     every = dict.fromkeys((8, 16, 32, 64), 1.3)
     status, data = run(base, tuned(tmp_path, "same.db", 9, every))
     assert (status, data["counts"]) == (0, {"the machine changed": 8})
@@ -492,9 +380,7 @@ def test_equal_sources_are_no_regression_however_slow_the_machine_became(
     assert run(base, edited)[0] == 1
 
 
-def test_a_worse_winner_of_equal_sources_is_compared_with_the_default(
-    base: str, tmp_path: Path
-) -> None:
+def test_a_worse_winner_of_equal_sources_meets_the_default(base: str, tmp_path: Path) -> None:
     for slower in (1.0, 1.3):
         every = dict.fromkeys((8, 16, 32, 64), slower)
         place = tuned(tmp_path, f"{slower}.db", 9, every, searched=(64,), finals=(64,))

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import xml.etree.ElementTree as ET
 
 import pytest
 from rich.console import Console
 
-from harness.commands.compare import comparison_document
 from harness.compare.comparison import ComparedRow, Comparison, Ending, Rules
 from harness.compare.matching import check_last, match, matching_notes
 from harness.compare.reading import KernelResults
 from harness.compare.statistics import Change, ChangeVerdict
-from harness.compare.table import as_junit, comparison_table, sentence, summary, times
+from harness.compare.table import comparison_table, sentence, summary, times
 from harness.core.errors import UsageError
 from harness.core.records import Config, Environment, Input, Measurement, Outcome, Timing
 from harness.stats import Estimate
@@ -65,16 +63,6 @@ def test_four_inputs_that_are_not_compared_are_listed_and_more_are_counted() -> 
     assert "measured only" not in text_of(row())
 
 
-def test_rows_that_were_not_tested_have_no_ratio() -> None:
-    untested = dataclasses.replace(row(2), change=None, verdict=Ending.BROKEN, candidate=None)
-    lines = text_of(row(1), untested).splitlines()
-    (tested_line,) = (line for line in lines if line.lstrip().startswith("n=1"))
-    (untested_line,) = (line for line in lines if line.lstrip().startswith("n=2"))
-    assert "1.000x" in tested_line
-    assert "[0.900x, 1.050x]" in tested_line
-    assert untested_line.split()[2:] == ["1.00", "ms", "-", "-", "-", "works", "no", "more"]
-
-
 def test_the_legend_of_tests_is_shown_where_there_were_any() -> None:
     assert "Times are medians" in text_of(row())
     untested = dataclasses.replace(row(), change=None, verdict=Ending.SAME)
@@ -123,33 +111,6 @@ def test_a_sentence_has_the_limit_where_nothing_is_clear() -> None:
 
 
 # ----------------------------------------------------------------------------------- reports
-
-
-def test_json_has_figures_where_there_are_any() -> None:
-    data = comparison_document(comparison(row(1, high=1.2), missing(2)), status=0).model_dump()
-    assert (data["tested"], data["upper_limit"]) == (1, 1.2)
-    tested, untested = data["comparisons"]
-    assert (tested["low"], tested["high"], tested["p_value"]) == (0.9, 1.2, 0.5)
-    assert tested["candidate"] == {
-        "configuration": {"B": 1},
-        "median_s": 2e-3,
-        "time_s": 2e-3,
-        "statistic": "median",
-        "samples": 3,
-    }
-    assert (untested["ratio"], untested["p_value"]) == (None, None)
-    assert (untested["base"], untested["candidate"]) == (None, None)
-    assert comparison_document(comparison(missing(2)), status=2).upper_limit is None
-
-
-def test_junit_counts_failures_and_skips_and_has_times() -> None:
-    rows = [row(1), row(2, ChangeVerdict.SLOWER), missing(3)]
-    (suite,) = ET.fromstring(as_junit(comparison(*rows)))
-    counts = {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")}
-    assert counts == {"tests": "3", "failures": "1", "errors": "0", "skipped": "1"}
-    cases = suite.findall("testcase")
-    assert [case.get("time") for case in cases] == ["0.002000000", "0.002000000", None]
-    assert [child.tag for case in cases for child in case] == ["system-out", "failure", "skipped"]
 
 
 # --------------------------------------------------------------------- which results are compared

@@ -31,9 +31,11 @@ from harness.measure.measurer import Measurer
 from harness.measure.trial.occasions import split_rounds
 from harness.results.view import read_results
 from harness.space import Space
-from tests.compare.test_compare import ENVIRONMENT, SPACE, run, tuned
+from tests.helpers.compared import ENVIRONMENT, SPACE, run, tuned
 from tests.helpers.replays import make_spec
 from tests.helpers.results_examples import opened, query
+
+Capture = pytest.CaptureFixture[str]
 
 TIMES_S = {16: 1e-3, 64: 2e-3}
 """Of the best block, and of the default."""
@@ -166,7 +168,7 @@ def test_a_burden_that_begins_during_the_candidate_is_no_regression_of_a_rerun(
 
 
 def test_a_kernel_that_became_slower_is_found_beside_a_burden(
-    folder: Path, tmp_path: Path, opens: Open, capsys: pytest.CaptureFixture[str]
+    folder: Path, tmp_path: Path, opens: Open, capsys: Capture
 ) -> None:
     machine = Machine(0.3, burden=1.3, load=0.005)
     sides = Side(machine), Side(machine, slower=1.05)
@@ -187,9 +189,7 @@ def test_a_rerun_has_twice_the_repeats_of_the_space_over_all_occasions(folder: P
     assert [side.rounds(occasions) for occasions in (4, 10, 19, 20, 40)] == [10, 4, 3, 2, 2]
 
 
-def test_each_side_measures_its_own_best_and_default_in_random_order(
-    folder: Path, tmp_path: Path, opens: Open
-) -> None:
+def test_each_side_measures_in_random_order(folder: Path, tmp_path: Path, opens: Open) -> None:
     machine = Machine()
     sides = Side(machine), Side(machine)
     opens(*sides)
@@ -200,9 +200,7 @@ def test_each_side_measures_its_own_best_and_default_in_random_order(
         assert orders == {(16, 64), (64, 16)}
 
 
-def test_a_rerun_is_stored_apart_and_changes_neither_database(
-    folder: Path, tmp_path: Path, opens: Open
-) -> None:
+def test_a_rerun_changes_neither_database(folder: Path, tmp_path: Path, opens: Open) -> None:
     before = [(folder / name).read_bytes() for name in ("base.db", "candidate.db")]
     both(opens, Machine())
     rerun(folder, tmp_path, "--occasions", "3")
@@ -220,9 +218,7 @@ def test_a_rerun_is_stored_apart_and_changes_neither_database(
     assert len(read_results([str(stored)])) > 0
 
 
-def test_an_interrupted_rerun_leaves_no_run_that_seems_to_go_on(
-    folder: Path, tmp_path: Path, opens: Open
-) -> None:
+def test_an_interrupted_rerun_ends_its_runs(folder: Path, tmp_path: Path, opens: Open) -> None:
     both(opens, Machine(), fails="Ctrl-C on 32")
     with pytest.raises(json.JSONDecodeError):  # an interrupted command prints nothing
         rerun(folder, tmp_path, "--occasions", "3")
@@ -231,7 +227,7 @@ def test_an_interrupted_rerun_leaves_no_run_that_seems_to_go_on(
 
 
 def test_analyse_says_what_the_database_of_a_rerun_holds(
-    folder: Path, tmp_path: Path, opens: Open, capsys: pytest.CaptureFixture[str]
+    folder: Path, tmp_path: Path, opens: Open, capsys: Capture
 ) -> None:
     both(opens, Machine())
     rerun(folder, tmp_path, "--occasions", "3")
@@ -247,7 +243,7 @@ def test_analyse_says_what_the_database_of_a_rerun_holds(
 
 @pytest.mark.parametrize("name", ["base.db", "candidate.db"])
 def test_a_rerun_is_never_stored_in_a_compared_database(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+    folder: Path, tmp_path: Path, capsys: Capture, name: str
 ) -> None:
     status, data = rerun(folder, tmp_path, "--rerun-database", str(folder / "." / name))
     assert status == 2
@@ -342,9 +338,7 @@ def test_a_base_space_of_another_kernel_is_refused(folder: Path, tmp_path: Path)
     assert main(words) == 2
 
 
-def test_a_candidate_that_fails_now_works_no_more(
-    folder: Path, tmp_path: Path, opens: Open
-) -> None:
+def test_a_candidate_that_fails_works_no_more(folder: Path, tmp_path: Path, opens: Open) -> None:
     for fails, note in (("crash", "crashed (may be chance): gone"), ("host", "kernel.py: no data")):
         machine = Machine()
         sides = Side(machine), Side(machine, fails=fails)
@@ -355,17 +349,13 @@ def test_a_candidate_that_fails_now_works_no_more(
         assert len(sides[1].asked) == 4, "what failed is not tried again"
 
 
-def test_a_base_that_cannot_be_measured_is_an_error(
-    folder: Path, tmp_path: Path, opens: Open
-) -> None:
+def test_a_base_that_is_not_measured_is_an_error(folder: Path, tmp_path: Path, opens: Open) -> None:
     opens(Side(Machine(), fails="host"), Side(Machine()))
     status, data = rerun(folder, tmp_path)
     assert (status, data["error"]) == (2, "kernel.py: no data")
 
 
-def test_a_winner_that_the_space_does_not_know_is_an_error(
-    folder: Path, tmp_path: Path, opens: Open
-) -> None:
+def test_a_winner_not_in_the_space_is_an_error(folder: Path, tmp_path: Path, opens: Open) -> None:
     make_spec(tmp_path, SPACE.replace("values: [16, 64]", "values: [32, 64]"))
     shutil.copytree(folder, tmp_path / "dbs")
     opens(Side(Machine()), Side(Machine()))

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.core.config_diff import default_text, difference, differing
 from harness.core.errors import UsageError
 from harness.core.files import nearest_file, write_file, write_folder
+from harness.core.records import Config, Value
 from harness.core.text import counted, nearest, printable, suggestion
 
 
@@ -84,9 +86,7 @@ def test_new_file_or_folder_never_replaces_another(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["a", "a.txt", "empty", "link", "out"]
 
 
-def test_folder_is_replaced_as_a_whole_or_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_is_replaced_or_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "out"
     write_folder(folder, {"a": b"1", "sub/b": b"2"})
     write_folder(folder, {"c": b"3"})
@@ -129,3 +129,37 @@ def test_counts_have_their_noun() -> None:
 def test_text_from_a_file_cannot_control_a_terminal() -> None:
     assert printable("a\x1b[2Jb") == "a\\x1b[2Jb"
     assert len(printable("x" * 500)) == 203
+
+
+# ---------- what of a configuration differs from the default
+
+
+DEFAULT = Config({"TILE": 0, "level": None, "ivopts": None, "fast_math": False})
+
+
+@pytest.mark.parametrize(
+    ("settings", "printed"),
+    [
+        ({}, "default"),
+        ({"level": 3}, "level=3"),
+        ({"level": "3", "ivopts": "no-ivopts"}, "level=3, no-ivopts"),
+        ({"ivopts": "ivopts", "fast_math": True}, "ivopts, fast_math=true"),
+        ({"ivopts": "ivopts-2"}, "ivopts=ivopts-2"),
+        ({"OWN": None}, "OWN=absent"),  # one without a default
+    ],
+)
+def test_only_what_differs_is_told(settings: dict[str, Value], printed: str) -> None:
+    assert difference(Config({**DEFAULT, **settings}), DEFAULT) == printed
+
+
+@pytest.mark.parametrize("value", [False, 0.0, -0.0, "0"])
+def test_values_of_another_type_differ(value: Value) -> None:
+    assert dict(differing(Config({"TILE": value}), DEFAULT)) == {"TILE": value}
+    assert not differing(Config({"TILE": 0}), DEFAULT)
+
+
+def test_of_a_default_with_many_absent_flags_their_number_is_told() -> None:
+    assert default_text(DEFAULT) == "TILE=0, level=absent, ivopts=absent, fast_math=false"
+    flags: dict[str, Value] = dict.fromkeys("abcd")
+    printed = default_text(Config({**flags, "N": 0, "O": 0, "P": 0, "Q": 0, "fast": False}))
+    assert printed == "N=0, O=0, P=0, Q=0, fast=false, 4 parameters absent"

@@ -191,9 +191,7 @@ def loaded() -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("room", HEIGHT)
-def test_a_room_loads_nothing_that_belongs_higher_and_no_gpu_stack(
-    room: str, loaded: dict[str, set[str]]
-) -> None:
+def test_a_room_loads_nothing_of_higher_ones(room: str, loaded: dict[str, set[str]]) -> None:
     higher = {name for name, lowest in LOADED_FROM.items() if HEIGHT[lowest] > HEIGHT[room]}
     never = {name for name in LOADED_ON_USE if name not in EXEMPT.get(room, ())}
     assert loaded[room] & (higher | never) == set()

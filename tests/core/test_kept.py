@@ -75,17 +75,13 @@ def test_a_truncated_entry_is_made_again(tmp_path: Path, cut: int) -> None:
     assert kept_value(tmp_path) == "made"
 
 
-def test_a_folder_that_cannot_be_written_keeps_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_readonly_folder_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "file"))
     assert Kept.in_cache().recall(KEY, lambda: "made") == "made"
 
 
-def test_what_another_user_may_have_written_is_not_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_of_other_users_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path))
     Kept.in_cache().recall(KEY, lambda: "value")
     assert (tmp_path / "kept").stat().st_mode & 0o77 == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import pickle
 import zlib
 from pathlib import Path
@@ -20,6 +19,7 @@ from harness.core.plain_pickle import (
     load_compressed,
     load_plain,
 )
+from tests.helpers.results_examples import Planted
 
 atoms = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 keys = st.none() | st.booleans() | st.integers() | st.text()
@@ -78,20 +78,10 @@ def test_a_stream_that_is_cut_off_is_refused() -> None:
         load_compressed(data[:-1])
 
 
-class _Planted:
-    """Writes a file when it is unpickled."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return os.mkdir, (str(self._path),)
-
-
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_a_function_is_refused_by_its_name_and_not_called(tmp_path: Path, protocol: int) -> None:
     planted = tmp_path / "planted"
-    for value in (_Planted(planted), [{"a": (_Planted(planted),)}]):
+    for value in (Planted(planted), [{"a": (Planted(planted),)}]):
         with pytest.raises(UnsafePickle, match=r"mkdir"):
             load_plain(pickle.dumps(value, protocol), OPENTUNER_CLASSES)
     assert not planted.exists()

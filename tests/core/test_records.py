@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from harness.core.observations import WorstElement
+from harness.core.program import Launch
 from harness.core.records import (
     Config,
     DeviceLimits,
@@ -42,9 +43,7 @@ def test_equal_values_in_another_order_are_equal_and_hash_alike() -> None:
 
 
 @pytest.mark.parametrize("values", [(1, 1.0), (1, True), (0, False), ("1", 1), (None, "")])
-def test_values_that_python_calls_alike_are_different_configurations(
-    values: tuple[object, object],
-) -> None:
+def test_values_that_python_calls_alike_are_different(values: tuple[object, object]) -> None:
     one, other = (Config({"A": value}) for value in values)
     assert one != other
     assert one.digest != other.digest
@@ -142,3 +141,26 @@ def test_limits_go_by_the_names_that_constraints_use() -> None:
     }
     larger = replace(limits, opt_in_local_bytes=101376)
     assert larger.names()["max_shared_bytes"] == 101376
+
+
+# ---------- launches
+
+
+def test_cooperative_is_yes_or_no() -> None:
+    assert Launch("f", (4,), (2,), (), cooperative=True).cooperative
+    with pytest.raises(TypeError, match="cooperative is True or False, but got 1"):
+        Launch("f", (4,), (2,), (), cooperative=1)
+
+
+@pytest.mark.parametrize("percent", [-2, 101, 0.5, "most"])
+def test_carveout_is_a_percentage(percent: object) -> None:
+    assert Launch("f", (4,), (2,), (), carveout=-1) == Launch("f", (4,), (2,), ())
+    with pytest.raises(ValueError, match=f"carveout is a percentage, or -1, but got {percent!r}"):
+        Launch("f", (4,), (2,), (), carveout=percent)
+
+
+def test_sizes_that_numpy_computed_become_pythons_own() -> None:
+    launch = Launch("f", (np.int64(4),), (np.uint32(2),), (), np.int32(8))
+    sizes = (*launch.group, *launch.grid, launch.shared_bytes)
+    assert [type(size) for size in sizes] == [int, int, int], "drivers take no others"
+    assert sizes == (4, 2, 8)

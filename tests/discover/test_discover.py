@@ -11,15 +11,15 @@ import pytest
 
 from harness.commands import check, tune
 from harness.commands.discover import main
-from harness.core.errors import BackendUnavailable, SpecError, UsageError
+from harness.core.errors import SpecError, UsageError
 from harness.core.records import Input
 from harness.discover.facts import Facts, discover
 from harness.discover.space_file import host_text, space_text, to_do
 from harness.discover.syntax import Argument
-from harness.measure.cuda.nvcc import find_nvcc
 from harness.measure.kernels.data import make_kernel_data
 from harness.source.pragmas import EXAMPLES
 from harness.space_file import load_spec
+from tests.helpers.compilers import needs_nvcc
 from tests.helpers.results_examples import query
 
 Capture = pytest.CaptureFixture[str]
@@ -56,12 +56,7 @@ def _line(text: str, start: str) -> str:
     return line.strip().split("  #")[0]
 
 
-COOPERATIVE = """\
-__global__ void waits(float *y, int n) {
-    cooperative_groups::this_grid().sync(); // this_grid
-}
-__global__ void plain(float *y, int n) { y[threadIdx.x] = n; /* this_grid */ }
-"""
+COOPERATIVE = (DATA / "cooperative.cu").read_text()
 
 
 def test_kernel_whose_groups_wait_for_each_other_is_launched_cooperatively(tmp_path: Path) -> None:
@@ -131,9 +126,7 @@ LOOP = (
          "UNROLL_1: {type: integer, min: 1, max: 8, default: 1}"),
     ],
 )  # fmt: skip
-def test_a_pragma_above_a_define_or_a_loop_is_a_parameter(
-    tmp_path: Path, place: str, pragmas: str, parameter: str
-) -> None:
+def test_a_pragma_is_a_parameter(tmp_path: Path, place: str, pragmas: str, parameter: str) -> None:
     text = _space(tmp_path, place.format(pragmas))
     assert _line(text, parameter[: parameter.index(":") + 1]) == parameter
 
@@ -185,18 +178,14 @@ def test_loops_that_share_a_name_share_a_parameter(tmp_path: Path) -> None:
         ("#pragma range\x1b[2J 1,2\n", "`#pragma range\\x1b[2J 1,2`"),
     ],
 )  # fmt: skip
-def test_a_fault_names_its_line_and_the_expectation(
-    tmp_path: Path, text: str, message: str
-) -> None:
+def test_a_fault_names_its_line_and_expectation(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(SpecError) as fault:
         _facts(tmp_path, f'{text}\nextern "C" __global__ void f(int *y) {{}}\n')
     assert message in str(fault.value)
     assert len(fault.value.faults) == 1
 
 
-def test_all_faults_are_reported_together_and_nothing_is_written(
-    tmp_path: Path, capsys: Capture
-) -> None:
+def test_all_faults_are_reported_and_nothing_is_written(tmp_path: Path, capsys: Capture) -> None:
     source, output = tmp_path / "k.cu", tmp_path / "s.yaml"
     source.write_text("#pragma range 1\n#pragma eragne 1\n__global__ void f(int n) {}\n")
     assert main([str(source), "--output", str(output), "--host", str(tmp_path / "h.py")]) == 2
@@ -211,42 +200,10 @@ def test_all_faults_are_reported_together_and_nothing_is_written(
 # ---------------------------------------------------------------------------- suggestions
 
 
-PLAIN = """\
-// its size
-#define BLOCK_X 128
-
-#ifndef FAST
-#define FAST 1
-#endif
-#ifndef FACTOR
-#define FACTOR 2
-#endif
-#define DEPTH 6
-#define TWICE (2 * DEPTH)
-#define MAYBE 1
-#ifdef __CUDACC__
-#define MANY 1
-#else
-#define MANY 2
-#endif
-#define UNUSED 3
-extern "C" __global__ void __launch_bounds__(BLOCK_X) f(float *y, int n) {
-    const int i = MANY * TWICE * MAYBE + (FAST ? threadIdx.x : 0);
-    #pragma unroll FACTOR
-    for (int k = 0; k < n; k++) y[i] += k;
-    #pragma unroll 4
-    for (int k = 0; k < n; k++) y[i] += k;
-    for (int k = DEPTH; k > 0; k -= 2) y[i] += k;
-    for (int k = 0; k <= 2 * DEPTH; ++k) y[i] += k;
-    for (int k = 0; k < n; k++) y[i] += k;
-}
-int main() { for (int k = 0; k < 10; k++) ; }
-"""
+PLAIN = (DATA / "constants.cu").read_text()
 
 
-def test_without_pragmas_sizes_and_guarded_constants_are_parameters_and_others_are_suggested(
-    tmp_path: Path,
-) -> None:
+def test_without_pragmas_sizes_and_guarded_constants_are_parameters(tmp_path: Path) -> None:
     text = _space(tmp_path, PLAIN)
     assert re.findall(r"^  (\w+: \{.*\})  # CONFIRM: ", text, re.MULTILINE) == [
         "BLOCK_X: {type: power_of_two, min: 32, max: 512, role: launch, default: 128}",
@@ -275,9 +232,7 @@ SIZE = "type: power_of_two, min: 1, max: 8"
         ("\n#ifdef K\ny[K] = 1;\n#endif\n", SIZE),
     ],
 )
-def test_only_a_condition_is_offered_0_which_may_never_end_a_loop(
-    tmp_path: Path, use: str, values: str
-) -> None:
+def test_only_conditions_are_offered_0_not_loops(tmp_path: Path, use: str, values: str) -> None:
     text = _space(tmp_path, f"#define K 1\n__global__ void f(int *y, int n) {{ {use} }}\n")
     assert f"# K: {{{values}, default: 1}}" in text
 
@@ -291,9 +246,7 @@ def test_with_pragmas_no_other_constant_is_tuned(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", [0, 1, 2, 100, 4096])
 @pytest.mark.parametrize("name", ["TILE", "BLOCK", "FACTOR", "ITEMS", "ON", "WINDOW"])
-def test_the_present_value_is_one_of_the_guessed_values(
-    tmp_path: Path, name: str, value: int
-) -> None:
+def test_the_present_value_is_guessed_too(tmp_path: Path, name: str, value: int) -> None:
     use = f"\n#pragma unroll {name}\nfor (;;) {{}}" if name == "FACTOR" else f"y[{name}] = n;"
     use = f"if ({name}) y[0] = n;" if name == "ON" else use
     kernel = f"kernel void f(global int *y, int n) {{ {use} }}"
@@ -302,20 +255,7 @@ def test_the_present_value_is_one_of_the_guessed_values(
     assert parameter.default == value
 
 
-FREE = """\
-#include "k.h"
-#define AT(I) ((I) * STRIDE)
-enum Kind { SMALL };
-constexpr int WARP = 32;
-__global__ void f(float *y, int n) {
-    const int MINE = SMALL + WARP + THEIRS + OURS + INT_MAX + NAN + CALLED(n);
-    __shared__ float part[BLOCK];
-    if (IS_FAST) y[AT(MINE)] = part[ITEMS];
-    for (int i = -RADIUS; i < n; i++) y[i] = (FLOAT)i;
-}
-__global__ void g(float *y) { y[0] = OTHER; }
-int main() { return EXIT_FAILURE + ON_THE_HOST; }
-"""
+FREE = (DATA / "undefined.cu").read_text()
 
 
 def test_macros_that_nothing_defines_are_parameters_to_confirm(tmp_path: Path) -> None:
@@ -366,26 +306,7 @@ def test_a_source_gives_this_line_of_its_space(tmp_path: Path, source: str, line
 # ---------------------------------------------------------------------------- the kernel
 
 
-OPENCL = """\
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
-#define REAL float
-/* kernel void not_this(int n) {} */
-__attribute__((noinline)) float4 helper(__global float4 *p) { return (float4)(p[0].xyz, 1.0f); }
-__kernel void prototype(int n);
-kernel __attribute__((reqd_work_group_size(64, 2, 1)))
-void first(global const REAL *restrict x, __global float4 *y, constant double *c,
-           const uint n, ulong big, float alpha, local float *scratch, read_only image2d_t image) {
-    local float tile[64];
-    y[get_global_id(0)] = (float4)(x[0]);
-}
-#ifdef OTHER
-__kernel void second(
-#ifdef LONG
-    __global long *a,
-#endif
-    __global int *b) { }
-#endif
-"""
+OPENCL = (DATA / "arguments.cl").read_text()
 
 
 def test_opencl_qualifiers_are_not_part_of_types(tmp_path: Path) -> None:
@@ -451,39 +372,7 @@ def test_a_constraint_on_another_kernels_arguments_is_left_out(tmp_path: Path) -
     assert [c.operands for c in facts.constraints] == ["BLOCK <= n"]
 
 
-SEVERAL = """\
-#include "portable.h"
-#pragma range 1,4
-#define BOTH 1
-#pragma range 1,4
-#define ONES 1
-#pragma range 1,4
-#if !defined(TWOS)
-#define TWOS 1
-#endif
-#define TWICE (2 * TWOS)
-#define SCALED 64
-#pragma constraint ONES * TWOS <= 4
-#pragma constraint TWOS * BOTH <= 4
-#pragma constraint UNROLL_3 <= BOTH
-DEVICE int shared(int n) {
-#pragma unroll_range 1,8
-    for (int i = 0; i < n; i++) n += BOTH;
-    return n;
-}
-KERNEL one(GLOBAL int *y, int n) {
-#pragma unroll_range 1,8
-    for (int i = 0; i < n; i++) y[i] = shared(ONES);
-    for (int i = 0; i < 3; i++) y[i]++;
-}
-KERNEL_SIZED(TWICE, 1, 1) two(GLOBAL int *y, int n) {
-#pragma unroll_range 1,8
-    for (int i = 0; i < n; i++) y[i] = SCALED;
-#pragma unroll_range EACH 1,4
-    for (int i = 0; i < n; i++) y[i]++;
-    for (int i = 0; i < 5; i++) y[i]++;
-}
-"""
+SEVERAL = (DATA / "several.cu").read_text()
 
 
 def test_parameters_of_other_kernels_are_left_out_and_listed(tmp_path: Path) -> None:
@@ -521,19 +410,7 @@ def test_macros_and_loops_that_a_kernel_reaches_are_in_scope(tmp_path: Path) -> 
     assert (other[-1].name, other[-1].pragma.line) == ("U", 12)
 
 
-TEMPLATE = """\
-#include <cuda_fp16.h>
-namespace inner {
-template <typename T, int N>
-__device__ T twice(T x) { return x < T(N) ? x : x + x; }
-
-template <typename T>
-__global__ void __launch_bounds__(256) all(T *kernel, const std::int64_t n, const float3 *p) {
-    kernel[threadIdx.x] = twice<T, 3>(kernel[0]);
-}
-}
-void launch(float *y) { inner::all<float><<<1, 256>>>(y, 1, nullptr); }
-"""
+TEMPLATE = (DATA / "template.cu").read_text()
 
 
 def test_a_template_kernel_is_read_and_its_types_are_guessed(tmp_path: Path) -> None:
@@ -628,9 +505,7 @@ def text_of_error(facts: Facts) -> str:
 
 
 @pytest.mark.usefixtures("opencl")
-def test_check_refuses_integers_that_decide_the_work_until_they_are_filled_in(
-    tmp_path: Path, capsys: Capture
-) -> None:
+def test_check_refuses_integers_that_are_not_filled_in(tmp_path: Path, capsys: Capture) -> None:
     source = (
         "#ifndef F\n#define F 1\n#endif\n"
         "kernel void f(global const int *row, global float *y, local float *t, int n)\n"
@@ -732,14 +607,7 @@ def test_a_kernel_is_tuned_from_its_pragmas_alone(tmp_path: Path, capsys: Captur
     assert (outcome, count >= 6) == ("ok", True)
 
 
-try:
-    find_nvcc()
-    NO_NVCC = ""
-except BackendUnavailable as error:
-    NO_NVCC = str(error)
-
-
-@pytest.mark.skipif(bool(NO_NVCC), reason=NO_NVCC)
+@needs_nvcc
 def test_the_space_of_a_template_compiles_at_once(tmp_path: Path) -> None:
     source = (
         "namespace lib {\ntemplate <typename T, int BLOCK>\n__global__ void f(T *y, int n) {\n"

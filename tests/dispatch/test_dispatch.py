@@ -7,7 +7,7 @@ import json
 import math
 import re
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -15,75 +15,17 @@ import pytest
 
 import harness
 from harness.api import dispatching
-from harness.commands import analyse, dispatch
+from harness.commands import analyse, dispatch, report
 from harness.constraints.expression import Expression
 from harness.core.errors import UsageError
-from harness.core.records import (
-    Config,
-    DeviceLimits,
-    Environment,
-    Input,
-    Measurement,
-    Outcome,
-    StopReason,
-    Timing,
-)
+from harness.core.records import Config, Input
 from harness.dispatch.study import DISPATCHERS, STATIC, learners
-from harness.results.notes import limit_notes
-from harness.space import ConstrainedSpace
-from harness.space_file import Spec, load_spec
-from tests.dispatch.test_dispatch_package import imported
+from harness.space_file import load_spec
+from tests.helpers.dispatch_examples import imported
+from tests.helpers.dispatch_results import DEVICE, SPACE, always_16, fill
 from tests.helpers.replays import write_space
-from tests.helpers.results_examples import begin_search, make_plan, opened
-
-SPACE = """\
-name: small
-kernel: {function: kernel, source: kernel.cl, host: kernel.py}
-parameters:
-  BLOCK: {values: [16, 64], default: 16}
-constraints: [BLOCK <= n * compute_units]
-launch: {group: [BLOCK], grid: ["min(compute_units * 4, ceil_div(n, BLOCK))"]}
-inputs: {features: [n], values: [INPUTS]}
-""".replace("INPUTS", ", ".join(f"{{n: {2**e}}}" for e in range(4, 16)))
-LIMITS_HERE = DeviceLimits(1024, (1024, 1024, 64), (2**31 - 1, 65535, 65535), 49152, 2, 32)
-DEVICE = Environment("replay", "a device", "a platform", "1.0", "a compiler")
 
 Capture = pytest.CaptureFixture[str]
-Times = Callable[[Input, Config], float]
-
-
-def by_size(given: Input, config: Config) -> float:
-    """Small inputs want small blocks, large ones large blocks; in between it matters less."""
-    n = given["n"]
-    assert isinstance(n, int)
-    wrong = 1.05 if 512 <= n <= 1024 else 3
-    return 1e-3 * (1 if config["BLOCK"] == (16 if n < 1024 else 64) else wrong)
-
-
-def always_16(given: Input, config: Config) -> float:
-    """There is nothing to choose."""
-    return 1e-3 * (1 if config["BLOCK"] == 16 else 3)
-
-
-def fill(
-    place: Path, spec: Spec, environment: Environment = DEVICE, times: Times = by_size
-) -> Path:
-    """All legal configurations of all inputs."""
-    with opened(place) as store:
-        for given in spec.inputs:
-            plan = make_plan(given, spec=spec, environment=environment)
-            notes = {**limit_notes(spec, LIMITS_HERE), "space_file": str(spec.path)}
-            search = begin_search(store, plan, notes=notes)
-            for config in ConstrainedSpace.of(spec, given, LIMITS_HERE, spec.program_compiler):
-                time_s = times(given, config)
-                found = Measurement(config, given, Outcome.WRONG_RESULT, message="wrong")
-                if math.isfinite(time_s):
-                    samples_s = (time_s, time_s * 1.001, time_s * 0.999)
-                    timing = Timing(samples_s, StopReason.RECORDED)
-                    found = Measurement(config, given, Outcome.OK, timing)
-                search.test(found)
-            store.end_run(search.run_id, "complete")
-    return place
 
 
 @pytest.fixture(autouse=True)
@@ -117,9 +59,7 @@ def run(database: Path, space: Path, *more: str) -> int:
     return dispatch.main(asked)
 
 
-def test_no_more_configurations_are_written_than_wanted(
-    database: Path, space: Path, capsys: Capture
-) -> None:
+def test_no_more_are_written_than_wanted(database: Path, space: Path, capsys: Capture) -> None:
     assert run(database, space) == 0
     assert len(written(space).PORTFOLIO) == 2
     for choice in ("tree", "auto"):
@@ -143,9 +83,7 @@ def written(space: Path) -> ModuleType:
     return imported(space.parent / "out", "small")
 
 
-def test_constraints_and_launches_may_name_the_devices_numbers(
-    space: Path, database: Path, capsys: Capture
-) -> None:
+def test_spaces_may_name_the_devices_numbers(space: Path, database: Path, capsys: Capture) -> None:
     assert run(database, space) == 0
     # What is illegal on one input is a candidate on the others.
     assert re.search(r"oracle +1\.000 .* 1\.00 ", capsys.readouterr().out)
@@ -283,9 +221,7 @@ def test_where_constraints_rule_the_single_configuration_out_the_default_stands_
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_few_inputs_have_an_answer(
-    space: Path, tmp_path: Path, capsys: Capture, count: int
-) -> None:
+def test_few_inputs_are_answered(space: Path, tmp_path: Path, capsys: Capture, count: int) -> None:
     spec = load_spec(space)
     few = dataclasses.replace(spec, inputs=spec.inputs[-count:])
     database = fill(tmp_path / "r.db", few)
@@ -296,9 +232,7 @@ def test_few_inputs_have_an_answer(
     assert "learnt from 4 inputs, and judged with some 16; there" in said(capsys)
 
 
-def test_gadapts_model_is_judged_and_written_where_it_is_asked_for(
-    space: Path, database: Path, capsys: Capture
-) -> None:
+def test_gadapts_model_is_judged_and_written(space: Path, database: Path, capsys: Capture) -> None:
     assert [learner.name for learner in learners(["gadapt"])].count("gadapt") == 1
     assert run(database, space, "--choice", "gadapt") == 0
     printed = capsys.readouterr().out
@@ -313,6 +247,7 @@ def test_python_is_told_its_own_arguments(space: Path, static: Path, tmp_path: P
     (found,) = harness.open_results(static)
     with pytest.raises(UsageError, match="leave out `require_choice` to write that one"):
         found.dispatcher(tmp_path / "out", space=space, require_choice=True)
+    assert not (tmp_path / "out").exists()
     with pytest.raises(UsageError, match=r"no choice `gadpt`; did you mean `gadapt`\?"):
         found.dispatcher(tmp_path / "out", space=str(space), choice="gadpt")
     assert found.dispatcher(tmp_path / "out", space=str(space))
@@ -321,9 +256,7 @@ def test_python_is_told_its_own_arguments(space: Path, static: Path, tmp_path: P
         found.dispatcher(tmp_path / "out")
 
 
-def test_a_space_that_is_not_here_is_named_as_it_was_tuned(
-    space: Path, tmp_path: Path, capsys: Capture
-) -> None:
+def test_a_missing_space_is_named_as_tuned(space: Path, tmp_path: Path, capsys: Capture) -> None:
     measured = load_spec(space)
     for noted, advice in (
         ("there/x.yaml", "there/x.yaml, which was tuned, is not here; go to the folder where"),
@@ -350,9 +283,7 @@ def test_a_dispatcher_that_had_learnt_from_more_inputs_is_not_replaced_without_a
     assert written(space).PROVENANCE["inputs"] == 7
 
 
-def test_a_space_that_was_edited_since_has_the_last_word(
-    space: Path, database: Path, capsys: Capture
-) -> None:
+def test_an_edited_space_has_the_last_word(space: Path, database: Path, capsys: Capture) -> None:
     text = space.read_text()
     space.write_text(text.replace("constraints: [", "constraints: [BLOCK < 64 or n != 4096, "))
     assert run(database, space) == 0
@@ -371,9 +302,7 @@ def test_a_space_that_was_edited_since_has_the_last_word(
     assert "not significantly faster" in written(space).PROVENANCE["choice"]
 
 
-def test_results_of_another_space_are_refused_by_name(
-    space: Path, database: Path, capsys: Capture
-) -> None:
+def test_results_of_others_are_named(space: Path, database: Path, capsys: Capture) -> None:
     space.write_text(space.read_text().replace("name: small", "name: other"))
     assert run(database, space) == 2
     assert "whose name is other; there are results of small" in capsys.readouterr().err
@@ -395,9 +324,7 @@ def test_results_of_the_kernel_as_it_is_are_taken_and_the_last_of_a_device(
     assert printed.count("small on a device (a platform, driver 1.0), program ") == 2
 
 
-def test_one_of_several_devices_is_chosen_by_its_name(
-    space: Path, database: Path, capsys: Capture
-) -> None:
+def test_one_of_two_devices_is_chosen_by_name(space: Path, database: Path, capsys: Capture) -> None:
     fill(database, load_spec(space), dataclasses.replace(DEVICE, device="another"))
     assert run(database, space) == 2
     printed = capsys.readouterr().err
@@ -429,3 +356,30 @@ def test_what_cannot_be_written_is_refused_before_anything_is_judged(
     monkeypatch.delattr(dispatching, "Study")
     assert run(database, space) == 2
     assert "log2 of a feature differs between mathematical libraries" in capsys.readouterr().err
+
+
+@pytest.fixture
+def calls(tmp_path: Path) -> Path:
+    """A workload, a part of which was not tuned."""
+    path = tmp_path / "calls.csv"
+    path.write_text("# workload of small\nn,calls\n16,50\n70,20\n4096,60\n8192,11\n99999,59\n")
+    return path
+
+
+def test_the_verdict_is_weighted(database: Path, space: Path, calls: Path, capsys: Capture) -> None:
+    assert run(database, space, "--weights", str(calls)) == 0
+    message = said(capsys)
+    assert "on held-out inputs, weighted by calls" in message
+    assert "30% [23%, 36%] of the calls were outside of the tuned range" in message
+    assert "weighted by calls" in (space.parent / "out" / "small.h").read_text()
+    assert run(database, space, "--weights", str(calls.with_name("nowhere.csv"))) == 2
+    assert "nowhere.csv cannot be read: No such file" in said(capsys)
+
+
+def test_the_report_shows_the_workload(database: Path, calls: Path, tmp_path: Path) -> None:
+    page = tmp_path / "r.html"
+    assert report.main([str(database), "-o", str(page), "--weights", str(calls)]) == 0
+    text = page.read_text()
+    for part in ("#workload-1", "The most frequent 5 of 5 inputs:", "30.0%", "counts for n=64",
+                 "outside of the tuned range", "weighted by calls"):  # fmt: skip
+        assert part in text

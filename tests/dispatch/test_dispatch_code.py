@@ -17,17 +17,13 @@ import pandas as pd
 import pytest
 
 from harness.core.errors import ExpressionError, UsageError
-from harness.core.records import Config, Environment, Value
+from harness.core.records import Config, Environment
 from harness.dispatch.c_code import c_header
 from harness.dispatch.choice import Choice, DispatchProgram, Leaf, Split
 from harness.dispatch.dispatcher import Dispatcher
-from harness.dispatch.ensemble import EnsembleLearner
 from harness.dispatch.features import Feature, Type, features_of, member, variable
-from harness.dispatch.gadapt import GAdapt
 from harness.dispatch.guards import Translator, check_exact
-from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.package import files_of
-from harness.dispatch.tree import TreeLearner
 from harness.models.columns import Column, ColumnKind, TunedRange
 from harness.space_file import LaunchPlan
 from tests.helpers.dispatch_examples import (
@@ -36,8 +32,6 @@ from tests.helpers.dispatch_examples import (
     PROVENANCE,
     SHAPES,
     STRICT,
-    c_arguments,
-    compiled,
     dispatcher_of,
     drawn_input,
     drawn_program,
@@ -45,65 +39,12 @@ from tests.helpers.dispatch_examples import (
     mvmul_features,
     mvmul_program,
     python_of,
-    selected,
+    write_all,
 )
 
 ROOT = Path(__file__).parents[2]
 
 NASTY = 'a */ b /* c """ d \\ e ??/ f\n#error g \u202e \u00e9 {{ h }} % " \'\\'
-
-
-def planted(inputs: Sequence[Mapping[str, Value]]) -> Matrix:
-    """Half-precision wants the last configuration; of the others the ratio of the sizes tells."""
-    table = pd.DataFrame(list(inputs))
-    skew = np.log2(table["m"] / table["n"]).to_numpy()
-    time_s = np.exp(0.3 * np.abs(skew[:, None] - np.array([-3.0, 0.0, 3.0])))
-    time_s[table["t"] == "half", 2] = 0.5
-    configs = [Config({"A": 2**index, "B": index, "WORD": "half"}) for index in range(3)]
-    return make_matrix(table, configs, time_s)
-
-
-def planted_linear(inputs: Sequence[Mapping[str, Value]]) -> Matrix:
-    """The best A grows with the logarithm of m: a straight line over 12 values."""
-    table = pd.DataFrame(list(inputs))
-    wanted = np.log2(table["m"].to_numpy())
-    time_s = np.exp(0.3 * np.abs(wanted[:, None] - np.arange(12)))
-    configs = [Config({"A": 1 + value, "B": 3, "WORD": "half"}) for value in range(12)]
-    return make_matrix(table, configs, time_s)
-
-
-def test_written_code_agrees_with_what_was_learnt(tmp_path: Path) -> None:
-    rng = random.Random(3)
-    sizes = [int(2 ** rng.uniform(1, 12)) for _ in range(480)]
-    inputs = [
-        {"m": m, "n": n, "s": rng.choice((0.5, 1.5)), "t": rng.choice(("half", "float"))}
-        for m, n in zip(sizes[::2], sizes[1::2], strict=True)
-    ]
-    few, linear = planted(inputs[:40]), planted_linear(inputs[:120])
-    learnt = {
-        "tree": TreeLearner().fit(few, seed=0),
-        "forest": EnsembleLearner().fit(few, seed=0),
-        "boosted": EnsembleLearner().fit(planted(inputs[:120]), seed=0),
-        "gadapt": GAdapt().fit(few, seed=0),
-        "linear": GAdapt().fit(linear, seed=0),
-    }
-    assert len(learnt["linear"].portfolio) == 12
-    candidates = dict.fromkeys(learnt, few.candidates) | {"linear": linear.candidates}
-    written = {
-        name: dispatcher_of(chosen.program(own, {own[0]: ("m < 999",)}), name)
-        for (name, chosen), own in zip(learnt.items(), candidates.values(), strict=True)
-    }
-    columns = written["linear"].program.columns
-    assert [column.kind for column in columns] == [ColumnKind.LINEAR]
-    headers = {name: c_header(d) for name, d in written.items()}
-    library = compiled(tmp_path, headers, ("cc", "-std=c99"))
-    for name, dispatcher in written.items():
-        select_index = python_of(dispatcher).select_index
-        for values in inputs:
-            wanted = selected(dispatcher.program, values)
-            assert select_index(**values) == wanted
-            found = getattr(library, f"select_{name}")(*c_arguments(dispatcher, values))
-            assert found == wanted, (name, values)
 
 
 # --------------------------------------------------------------------------- texts from elsewhere
@@ -207,19 +148,6 @@ def test_integers_that_c_cannot_hold_are_refused_for_the_tuned_inputs() -> None:
 # --------------------------------------------------------------------------------------- the rest
 
 
-def test_tree_reads_as_one_would_write_it() -> None:
-    wanted = """\
-    if ((double)m <= 96.5) {
-        return 1; /* 4 inputs */
-    }
-    if ((double)m / (double)n <= 0.75) {
-        return 2; /* 5 inputs */
-    }
-    return 0; /* 1 input */
-"""
-    assert wanted in c_header(of_mvmul())
-
-
 def test_names_that_a_language_reserves_are_changed() -> None:
     leaves = Leaf((1.0, 0.0)), Leaf((0.0, 1.0))
     names = ("class", "double")
@@ -281,7 +209,7 @@ def test_module_refuses_what_is_no_expression_of_the_language(tmp_path: Path, te
     files = files_of(of_mvmul(mvmul_program(guards=(("m < 9",), (), ()))))
     files["p/p.json"] = files["p/p.json"].replace(b"m < 9", text.encode())
     with pytest.raises(ValueError, match=r"p\.json, configuration 0: .* an expression"):
-        imported(files, "p", tmp_path)
+        imported(write_all(tmp_path, files), "p")
 
 
 @pytest.mark.parametrize(("old", "new"), [(b'"format": 2', b'"format": 99'), (b"}", b"")])
@@ -289,7 +217,7 @@ def test_module_names_a_file_that_it_cannot_read(tmp_path: Path, old: bytes, new
     files = files_of(of_mvmul())
     files["p/p.json"] = files["p/p.json"].replace(old, new)
     with pytest.raises(ImportError, match=r"p\.json "):
-        imported(files, "p", tmp_path)
+        imported(write_all(tmp_path, files), "p")
 
 
 def test_module_refuses_other_features() -> None:
@@ -320,42 +248,37 @@ def test_numbers_of_numpy_are_computed_with_exactly() -> None:
     assert module.launch_size(0, np.int32(40000), np.int32(60000)) == ((64,), (37500000,))
 
 
-def test_shared_memory_is_a_number_of_bytes_or_cannot_be_launched(tmp_path: Path) -> None:
-    cases = {"16 * n - 256": [256, 0, -1], "n / 16": [2, 1, -1], "4096": [4096] * 3}
+@pytest.mark.parametrize(
+    ("part", "cases"),
+    [
+        ("shared", {"16 * n - 256": [256, 0, None], "n / 16": [2, 1, None], "4096": [4096] * 3}),
+        ("carveout", {"n - 17": [15, -1, None], "3 * n + 5": [None, 53, 29]}),
+    ],
+)
+def test_bytes_and_percentages_of_a_launch_are_computed_in_all_code(
+    tmp_path: Path, part: str, cases: Mapping[str, Sequence[int | None]]
+) -> None:
+    """What is none of them is an error in Python, and -1 in C."""
+    function = {"shared": "shared_bytes", "carveout": "carveout"}[part]
+    why = {"shared": "shared is .* whole numbers from 0", "carveout": "carveout is .* -1 to 100"}
     for text, expected in cases.items():
-        plan = LaunchPlan(group=["64"], grid=["1"], shared=text)
-        dispatcher = of_mvmul(plan=plan)
-        shared_bytes = python_of(dispatcher).shared_bytes
-        for n, size in zip((32, 16, 8), expected, strict=True):
-            if size < 0:
-                with pytest.raises(ValueError, match=r"shared is .* whole numbers from 0"):
-                    shared_bytes(0, m=16, n=n)
+        dispatcher = of_mvmul(plan=LaunchPlan(group=["64"], grid=["1"], **{part: text}))
+        computed = getattr(python_of(dispatcher), function)
+        for n, number in zip((32, 16, 8), expected, strict=True):
+            if number is None:
+                with pytest.raises(ValueError, match=why[part]):
+                    computed(0, m=16, n=n)
             else:
-                assert shared_bytes(0, m=16, n=n) == size
-        calls = "".join(f'printf("%d ", (int)p_shared_bytes(0, 16, {n}));' for n in (32, 16, 8))
-        assert numbers_of(tmp_path, dispatcher, calls) == expected
-
-
-def numbers_of(tmp_path: Path, dispatcher: Dispatcher, calls: str) -> list[int]:
-    """Compile the header with some C statements; return the numbers that they print."""
-    (tmp_path / "p.h").write_text(c_header(dispatcher))
-    (tmp_path / "p.c").write_text(
-        f'#include <stdio.h>\n#include "p.h"\nint main(void) {{ {calls} return 0; }}'
-    )
-    flags = ["-std=c99", "-Wall", "-Werror", "-Wno-unused-function"]
-    subprocess.run(["cc", *flags, "-o", "p", "p.c", "-lm"], cwd=tmp_path, check=True)
-    printed = subprocess.run(["./p"], cwd=tmp_path, capture_output=True, check=True).stdout
-    return [int(word) for word in printed.split()]
-
-
-def test_carveout_is_computed_in_all_code(tmp_path: Path) -> None:
-    dispatcher = of_mvmul(plan=LaunchPlan(group=["64"], grid=["1"], carveout="n - 17"))
-    carveout = python_of(dispatcher).carveout
-    assert [carveout(0, m=16, n=n) for n in (16, 17, 92)] == [-1, 0, 75]
-    with pytest.raises(ValueError, match=r"carveout is \(101,\), .* from -1 to 100"):
-        carveout(0, m=16, n=118)
-    calls = "".join(f'printf("%d ", (int)p_carveout(0, 16, {n}));' for n in (16, 17, 92, 118))
-    assert numbers_of(tmp_path, dispatcher, calls) == [-1, 0, 75, -1]
+                assert computed(0, m=16, n=n) == number
+        calls = "".join(f'printf("%d ", (int)p_{function}(0, 16, {n}));' for n in (32, 16, 8))
+        (tmp_path / "p.h").write_text(c_header(dispatcher))
+        (tmp_path / "p.c").write_text(
+            f'#include <stdio.h>\n#include "p.h"\nint main(void) {{ {calls} return 0; }}'
+        )
+        flags = ["-std=c99", "-Wall", "-Werror", "-Wno-unused-function"]
+        subprocess.run(["cc", *flags, "-o", "p", "p.c", "-lm"], cwd=tmp_path, check=True)
+        printed = subprocess.run(["./p"], cwd=tmp_path, capture_output=True, check=True).stdout
+        assert [int(word) for word in printed.split()] == [-1 if e is None else e for e in expected]
 
 
 def test_cooperative_launch_is_said_in_all_code() -> None:
@@ -416,9 +339,7 @@ class Config:
 """A stand-in for the one class of Triton that is used."""
 
 
-def test_example_makes_configurations_of_triton(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_example_configures_triton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = mvmul_program()
     renamed = [Config({"BLOCK": c["THRD"], "num_warps": c["LU"]}) for c in program.portfolio]
     blocks = python_of(of_mvmul(dataclasses.replace(program, portfolio=tuple(renamed))))

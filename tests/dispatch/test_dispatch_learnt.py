@@ -9,26 +9,32 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
 from harness.core.arrays import Array
 from harness.core.records import Config, Value
 from harness.dispatch import ensemble
+from harness.dispatch import tree as module
 from harness.dispatch.choice import DispatchProgram, LearntSelector
 from harness.dispatch.ensemble import EnsembleLearner, fit_boosted
+from harness.dispatch.gadapt import GAdapt
+from harness.dispatch.growing import Ranks, between, grow, grow_forest
 from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.tree import TreeLearner
 from harness.models.columns import Column, ColumnKind, column_values, derive_columns
 from tests.helpers.dispatch_examples import column_number, order_of
+from tests.helpers.matrices import table
 
 Row = dict[str, Value]
 
 
-def planted(inputs: int, seed: int) -> Matrix:
+def planted(inputs: int, seed: int, least: float = 4) -> Matrix:
     """Three candidates of which each is best for some ratio of the sizes; the last one applies to
     even `n` alone; on words it is another one."""
     random = np.random.default_rng(seed)
-    sizes = 2 ** random.uniform(4, 12, size=(inputs, 2))
+    sizes = 2 ** random.uniform(least, 12, size=(inputs, 2))
     m, n = sizes.astype(int).T
     kind = random.choice(["dense", "banded"], inputs)
     skew = np.log2(m / n) + 2.0 * (kind == "banded")
@@ -48,11 +54,13 @@ def planted(inputs: int, seed: int) -> Matrix:
 @cache
 def learnt(name: str) -> tuple[Matrix, LearntSelector]:
     """A dispatcher of the planted inputs."""
-    matrix = planted(90 if name == "forest" else 300, seed=0)
-    learner = {"tree": TreeLearner(), "ensemble": EnsembleLearner(), "forest": EnsembleLearner()}[
-        name
-    ]
-    return matrix, learner.fit(matrix, seed=0)
+    matrix = planted(300 if name in ("tree", "ensemble") else 90, seed=0)
+    if name == "line":  # the best of 12 blocks grows with the logarithm of m
+        features = planted(90, seed=0, least=1).features
+        distances = np.abs(np.log2(features["m"].to_numpy())[:, None] - np.arange(12))
+        matrix = table(np.exp(0.3 * distances), features)
+    learners = {"tree": TreeLearner(), "gadapt": GAdapt(), "line": GAdapt()}
+    return matrix, learners.get(name, EnsembleLearner()).fit(matrix, seed=0)
 
 
 def on_every_threshold(program: DispatchProgram, random: np.random.Generator) -> list[Row]:
@@ -73,7 +81,7 @@ def on_every_threshold(program: DispatchProgram, random: np.random.Generator) ->
     return rows
 
 
-@pytest.mark.parametrize("name", ["tree", "ensemble", "forest"])
+@pytest.mark.parametrize("name", ["tree", "ensemble", "forest", "gadapt", "line"])
 def test_a_program_chooses_as_what_was_learnt(name: str) -> None:
     matrix, chosen = learnt(name)
     program = chosen.program(matrix.candidates)
@@ -82,14 +90,17 @@ def test_a_program_chooses_as_what_was_learnt(name: str) -> None:
     rows = [{str(k): v for k, v in row.items()} for row in frame.to_dict("records")]
     rows += on_every_threshold(program, random)[:300]
     table = pd.DataFrame(rows)
-    indices = chosen.indices(table, np.ones((len(rows), 3), dtype=bool))
+    indices = chosen.indices(table, np.ones((len(rows), len(matrix.candidates)), dtype=bool))
     printed = [program.portfolio[order_of(program, row)[0]] for row in rows]
     assert printed == [matrix.candidates[index] for index in indices]
+    if name == "line":
+        assert [column.kind for column in program.columns] == [ColumnKind.LINEAR]
+        assert len(program.portfolio) == 12
+        wanted = np.log2(matrix.features["m"]).round().to_numpy()
+        assert (indices[: len(wanted)] == wanted).mean() > 0.85
 
 
-def test_boosted_trees_predict_bit_for_bit_what_scikit_learn_predicts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_boosted_trees_predict_what_scikit_learn_predicts(monkeypatch: pytest.MonkeyPatch) -> None:
     matrix = planted(300, seed=0)
     values = column_values(derive_columns(matrix.features), matrix.features)
     logs, models = matrix.log_slowdown, list[Any]()
@@ -160,7 +171,7 @@ def test_only_what_is_chosen_is_shipped() -> None:
     """The last candidate is never best, the middle one for wide inputs alone."""
     features = pd.DataFrame({"m": [2**e for e in range(16)], "n": [256] * 16})
     time_s = np.array([[1.0, 2.0, 3.0]] * 8 + [[2.0, 1.0, 3.0]] * 8)
-    matrix = make_matrix(features, [Config({"BLOCK": b}) for b in (16, 64, 256)], time_s)
+    matrix = table(time_s, features)
     for learner in (TreeLearner(), EnsembleLearner()):
         assert sorted(learner.fit(matrix, seed=0).portfolio) == [0, 1]
 
@@ -175,3 +186,116 @@ def test_one_input_is_answered_with_its_best() -> None:
     matrix = planted(1, seed=0)
     chosen = TreeLearner().fit(matrix, seed=0)
     assert taken(matrix, chosen.indices(matrix.features, matrix.applies)).tolist() == [0.0]
+
+
+# ---------- trees as arrays: walked one input at a time, and cut to every size
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "wanted"),
+    [
+        (2.0, 8.0, 4.0), (-3.0, 1.0, -1.0), (-4.0, -2.0, -3.0), (0.5, 4.5, 2.0), (-1.5, 3.0, 0.8),
+        (1024.0, 4096.0, 2048.0),  # a power of two stays
+        (1024.0, 2048.0, 1400.0),
+        (1.0, 2.0, 1.0), (100.0, 101.0, 100.0),  # whole
+        (0.1, 0.2, 0.14),
+    ],
+)  # fmt: skip
+def test_a_threshold_is_a_round_number_near_the_middle_by_ratio_or_by_difference(
+    low: float, high: float, wanted: float
+) -> None:
+    assert between(low, high) == wanted
+
+
+@given(st.floats(-1e12, 1e12), st.floats(1e-9, 1e12))
+def test_a_threshold_separates_and_is_whole_between_whole_numbers(low: float, gap: float) -> None:
+    for least, most in [(low, low + gap), (math.floor(low), math.floor(low) + math.ceil(gap))]:
+        threshold = between(float(least), float(most))
+        assert least <= threshold < most or least == most
+    assert threshold.is_integer()
+
+
+@pytest.mark.parametrize("low", [1.0, 3.0, 1e300, 1e-300, 0.0, -1.0, math.nextafter(-1.0, -2)])
+def test_a_threshold_separates_neighbouring_numbers(low: float) -> None:
+    high = math.nextafter(low, math.inf)
+    assert between(low, high) == low
+
+
+STEPS = np.repeat(np.arange(8.0), 4)[:, None]
+"""Four inputs of each of eight values."""
+
+
+def stairs() -> Array:
+    """Two outputs: one rises at 4, the other a little at 2."""
+    return np.column_stack([STEPS[:, 0] >= 4, 0.1 * (STEPS[:, 0] >= 2)]).astype(float)
+
+
+def test_a_tree_has_the_best_splits_first_and_no_more_leaves_than_it_may() -> None:
+    ranks = Ranks.of(STEPS)
+    whole = grow(ranks, stairs(), leaves=9, least=2, seed=0)
+    assert whole.threshold[whole.low >= 0] == pytest.approx([3, 1])
+    assert (whole.low < 0).sum() == 3, "nothing is split where nothing is gained"
+    assert (grow(ranks, stairs(), leaves=2, least=2, seed=0).low < 0).sum() == 2
+    assert (grow(ranks, stairs(), leaves=1, least=2, seed=0).low < 0).sum() == 2
+
+
+def test_a_leaf_has_the_least_number_of_inputs() -> None:
+    tree = grow(Ranks.of(STEPS), stairs(), leaves=9, least=9, seed=0)
+    assert tree.passing(tree.paths(STEPS)).min() >= 9
+
+
+def test_a_forest_is_as_large_as_asked_for_and_predicts_means() -> None:
+    values = np.column_stack([STEPS[:, 0], np.arange(32.0) % 5])
+    weights = np.ones(len(values))
+    trees = grow_forest(Ranks.of(values), stairs(), 4, 3, share=1.0, seed=0, weights=weights)
+    assert len(trees) == 4
+    for tree, means in trees:
+        assert means.shape == (len(tree.low), 2)
+        assert tree.threshold[0] > 0
+    again = grow_forest(Ranks.of(values), stairs(), 4, 3, share=1.0, seed=0, weights=weights)
+    assert [t.threshold.tolist() for t, _ in again] == [t.threshold.tolist() for t, _ in trees]
+
+
+# ---------- a tree that chooses is as small as is good enough on held-out inputs
+
+
+def two_sided(inputs: int, members: int = 2) -> Matrix:
+    """The first candidate is best for the lower half of the inputs, the second for the others."""
+    times = np.full((inputs, members), 3.0)
+    half = inputs // 2
+    times[:half, 0], times[half:, 1] = 1.0, 1.0
+    return table(times)
+
+
+@pytest.mark.parametrize("members", [2, 4])
+def test_two_halves_have_two_leaves(members: int) -> None:
+    matrix = two_sided(24, members)
+    found = TreeLearner().fit(matrix, seed=0)
+    assert found.choice.leaf_count == 2
+    assert found.indices(matrix.features, matrix.applies).tolist() == [0] * 12 + [1] * 12
+    assert TreeLearner(most_leaves=1).fit(matrix, seed=0).choice.leaf_count == 1
+
+
+def test_many_inputs_are_tried_on_few_folds_and_are_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_MANY", "_VERY_MANY"):
+        monkeypatch.setattr(module, name, 24)
+        assert TreeLearner().fit(two_sided(24), seed=0).choice.leaf_count == 2
+
+
+def test_noise_is_not_followed() -> None:
+    noise = table(1 + np.random.default_rng(0).random((24, 20)))
+    assert TreeLearner().fit(noise, seed=0).choice.leaf_count <= 2
+
+
+def test_one_input_and_inputs_that_look_alike_have_one_leaf() -> None:
+    alike = two_sided(24)
+    alike.features["n"] = 1
+    for matrix in (two_sided(1), alike):
+        assert TreeLearner().fit(matrix, seed=0).choice.leaf_count == 1
+
+
+def test_inputs_of_few_groups_are_one_sample_each() -> None:
+    """Half of the inputs gain by a split, but all of them in one group: that may be chance."""
+    matrix = two_sided(24)
+    grouped = table(matrix.time_s, matrix.features, groups=[0] * 12 + [1] * 12)
+    assert TreeLearner().fit(grouped, seed=0).choice.leaf_count == 1

@@ -28,36 +28,19 @@ from harness.measure.programs.building import backend_of
 from harness.models.columns import Column, ColumnKind, TunedRange
 from harness.results.view import Results
 from harness.space_file import Spec, load_spec
-from tests.dispatch.test_dispatch import fill
-from tests.dispatch.test_dispatch_package import imported
-from tests.helpers.dispatch_examples import PROVENANCE
+from tests.helpers.dispatch_examples import PROVENANCE, imported
+from tests.helpers.dispatch_results import fill
 from tests.helpers.fakes import HereChild
 
 Capture = pytest.CaptureFixture[str]
 
 # ------------------------------------------------------------- every source of a feature
 
-EVERY = """\
-name: every
-program:
-  sources: [show.sh]
-  run: [sh, "{source}", "{T}", "{n}", -t, "{T}", "--scale={s}"]
-  time: wall
-  environment: {THREADS: "{T}", N: "{n}", FIXED: "as measured"}
-  device: [cat, DEVICE]
-  features:
-    bytes: {file_size: --file}
-    rows: {command: [./count, "{--file}"]}
-    lines: {command: [./count, "{--file}"], field: 2}
-    kind: {environment: KIND}
-parameters: {T: {values: [1, 2, 3], default: 1}}
-inputs:
-  features: [n, s, bytes, rows, lines, kind]
-  values:
-    - {n: 1, s: 0.5, bytes: 1, rows: 1, lines: 1, kind: "half float"}
-    - {n: 100, s: 2.5, bytes: 100, rows: 9, lines: 9, kind: double}
-"""
-SHOW = 'echo "$@"\necho "THREADS=$THREADS N=$N FIXED=$FIXED"\n'
+DATA = Path(__file__).parents[1] / "data" / "launcher"
+EVERY, WORK, COPIED, SHOW, SOURCE = (
+    (DATA / name).read_text()
+    for name in ("every.yaml", "work.yaml", "copied.yaml", "show.sh", "work.c")
+)
 # It says on standard error that it ran: once for two features.
 COUNT = '#!/bin/sh\necho counted >&2\necho " $(wc -c < "$1")\t7 "\ncat >&2\n'
 
@@ -179,20 +162,16 @@ def test_the_choice_is_that_of_the_features(run: Run, arguments: list[str], thre
         ([" 5", *GOOD[1:]], "n is ` 5` (argument 1), but must be a whole number\n"),
         ([str(2**63), *GOOD[1:]], "but must be a whole number of 64 bits\n"),
         (["9" * 5000, *GOOD[1:]], "but must be a whole number of 64 bits\n"),
-        (
-            ["5", "--scale=1.5x", *GOOD[2:]],
-            "s is `1.5x` (the option --scale), but must be a number",
-        ),
+        (["5", "--scale=1.5x", *GOOD[2:]],
+         "s is `1.5x` (the option --scale), but must be a number"),
         (["5", "--scale=1e999", *GOOD[2:]], "but must be a number"),
         (["5", "--scale=nan", *GOOD[2:]], "but must be a number"),
         (["5", "--scale=1"], "bytes is missing: it is the size in bytes of the file that the"),
         (["5", "--scale=1", "--file", "no"], "but `no`: No such file or directory\n"),
         (["5", "--scale=1", "--file", "."], "but `.` is no file\n"),
     ],
-)
-def test_a_wrong_feature_ends_with_one_message(
-    run: Run, arguments: list[str], message: str
-) -> None:
+)  # fmt: skip
+def test_a_wrong_feature_is_one_message(run: Run, arguments: list[str], message: str) -> None:
     found = run(arguments)
     assert (found.status, found.stdout) == (125, "")
     assert found.stderr.startswith("every: ")
@@ -270,31 +249,6 @@ def test_a_space_may_be_called_like_a_module_of_python(every: Path, tmp_path: Pa
 
 # ------------------------------------------------------------------ from results to a program
 
-WORK = """\
-name: work
-program:
-  sources: [work.c]
-  build: [gcc, "{flags}", "-DTILE={TILE}", -o, "{output}", "{source}"]
-  run: ["{output}", "{n}"]
-  time: wall
-parameters: {TILE: {values: [1, 16, 64], default: 1}}
-flags: {gcc: {level: {values: [3], option: "-O{value}"}}}
-inputs: {features: [n], values: [INPUTS]}
-""".replace("INPUTS", ", ".join(f"{{n: {2**e}}}" for e in range(6, 14)))
-
-SOURCE = """\
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-int main(int argc, char **argv) {
-    char line[100] = "";
-    if (argc > 2 && strcmp(argv[2], "dies") == 0) raise(SIGPIPE);
-    printf("%d %s\\n", TILE, fgets(line, sizeof line, stdin) ? line : "");
-    return argc > 2 ? atoi(argv[2]) : 0;
-}
-"""
-
 
 def by_tile(given: Input, config: Config) -> float:
     """Small inputs want TILE 16 and large ones 64, at -O3; nothing wants 1."""
@@ -330,9 +284,7 @@ def dispatched(database: Path, folder: Path) -> int:
     return dispatch.main([*arguments, "--spec", str(folder / "work.yaml")])
 
 
-def test_each_input_runs_the_program_that_was_chosen_for_it(
-    tmp_path: Path, here: None, capsys: Capture
-) -> None:
+def test_each_input_runs_its_chosen_program(tmp_path: Path, here: None, capsys: Capture) -> None:
     database, _ = tuned_work(tmp_path)
     assert dispatched(database, tmp_path) == 0
     assert f"python {tmp_path}/out/work N\n" in capsys.readouterr().out
@@ -368,22 +320,7 @@ def program_of(spec: Spec) -> DispatchProgram:
     return DispatchProgram((), (), configs, Choice.in_order(4), ((),) * len(configs))
 
 
-COPIED = """\
-name: copied
-program:
-  sources: [work.c]
-  build: [sh, -c, "sed s/TILE/{TILE}/ {source} > {output}"]
-  version: [echo, "1"]
-  run: ["{output}", "{n}", "{T}"]
-  time: wall
-parameters: {TILE: {values: [1, 2], default: 1}, T: {values: [1, 2], default: 1}}
-inputs: {features: [n], values: [{n: 1}, {n: 2}]}
-"""
-
-
-def test_native_build_for_another_device_is_not_taken_from_the_cache(
-    tmp_path: Path, here: None
-) -> None:
+def test_native_build_for_another_device_is_not_cached(tmp_path: Path, here: None) -> None:
     device = tmp_path / "device"
     build = f'sh, -c, "cat {device} > {{output}}", "{{TILE}}", -arch=native'
     text = "\n".join(

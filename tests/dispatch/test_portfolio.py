@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from harness.analysis.inputs import InputReport
-from harness.core.arrays import Array, Flags, Indices
+from harness.core.arrays import Array, Indices
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
 from harness.dispatch import most as module
 from harness.dispatch.ensemble import EnsembleLearner
@@ -22,19 +22,14 @@ from harness.dispatch.portfolio import greedy_portfolio, node_orders, static_ord
 from harness.dispatch.single import Single, single_of
 from harness.dispatch.study import QUICK, Study
 from harness.dispatch.tree import TreeLearner
-
-
-def table(time_s: Array, applies: Flags | None = None) -> Matrix:
-    features = pd.DataFrame({"n": range(len(time_s))})
-    candidates = [Config({"BLOCK": index}) for index in range(time_s.shape[1])]
-    return make_matrix(features, candidates, np.array(time_s, float), applies=applies)
+from tests.helpers.matrices import table
 
 
 def test_what_does_not_apply_costs_more_than_the_worst_that_does() -> None:
     applies = np.array([[True, False], [True, True]])
-    found = table(np.array([[1.0, 1.0], [1.0, 2.0]]), applies).costs
+    found = table([[1.0, 1.0], [1.0, 2.0]], applies=applies).costs
     assert found == pytest.approx(np.array([[0, 2 * math.log(2) + 1], [0, math.log(2)]]))
-    alone = table(np.array([[1.0, 1.0]]), np.array([[True, False]])).costs
+    alone = table([[1.0, 1.0]], applies=np.array([[True, False]])).costs
     assert alone == pytest.approx(np.array([[0.0, 1.0]]))
 
 
@@ -55,9 +50,7 @@ def test_a_portfolio_has_16_members_at_most() -> None:
 
 
 @pytest.mark.parametrize(("default", "first"), [(None, 2), (0, 0)])
-def test_of_ties_the_default_comes_first_else_the_least_time(
-    default: int | None, first: int
-) -> None:
+def test_of_ties_the_default_is_first_else_the_least_time(default: int | None, first: int) -> None:
     times = np.array([[1.2, 1.1, 1.0, 3.0], [1.2, 1.1, 1.0, 3.0]])
     tied = np.array([[True, True, True, False]] * 2)
     made = dataclasses.replace(table(times), tied=tied, default=default)
@@ -77,7 +70,7 @@ def test_what_is_not_significantly_slower_gives_way_to_the_first_candidate() -> 
 
 def test_what_does_not_apply_wherever_the_fastest_does_is_no_tie() -> None:
     applies = np.array([[True, True], [False, True]])
-    slower = table(np.array([[1.01, 1.0], [1.0, 1.0]]), applies)
+    slower = table([[1.01, 1.0], [1.0, 1.0]], applies=applies)
     assert static_order(dataclasses.replace(slower, half_log=np.full((2, 2), 0.1)))[0] == 1
 
 
@@ -85,19 +78,19 @@ def test_the_static_order_is_that_of_the_means_and_what_applies_nowhere_comes_la
     assert static_order(table(np.array([[3.0, 1.0, 2.0], [2.0, 4.0, 1.0]]))) == (2, 1, 0)
     applies = np.array([[False, True, True], [False, True, True]])
     times = np.array([[1.0, 3.0, 1.0], [1.0, 3.0, 1.0]])
-    assert static_order(table(times, applies)) == (2, 1, 0)
+    assert static_order(table(times, applies=applies)) == (2, 1, 0)
 
 
 def test_a_candidate_moves_to_the_front_while_that_gains() -> None:
     # By their means 1 comes first; but 0 and then 2 are better on all inputs where they apply.
     applies = np.array([[True, True, False], [False, True, True], [False, True, True]])
     times = np.array([[1.0, 1.1, 1.0], [9.0, 1.0, 1.2], [9.0, 2.0, 1.0]])
-    matrix = table(times, applies)
+    matrix = table(times, applies=applies)
     logs = matrix.log_slowdown
     means = [0.0, logs[:, 1].mean(), logs[1:, 2].mean()]
     assert np.argsort(means).tolist() == [0, 2, 1]
     assert static_order(matrix) == (0, 2, 1)
-    worse = table(np.array([[1.0, 1.1, 1.0], [9.0, 1.0, 2.0], [9.0, 1.1, 1.0]]), applies)
+    worse = table(np.array([[1.0, 1.1, 1.0], [9.0, 1.0, 2.0], [9.0, 1.1, 1.0]]), applies=applies)
     assert static_order(worse) == (0, 1, 2)
 
 
@@ -112,7 +105,7 @@ def test_no_move_to_the_front_lowers_the_cost_of_a_static_order(seed: int) -> No
     rng = np.random.default_rng(seed)
     applies = rng.random((6, 5)) < 0.6
     applies[:, 2] = True
-    matrix = table(np.exp(rng.random((6, 5))), applies)
+    matrix = table(np.exp(rng.random((6, 5))), applies=applies)
     order = static_order(matrix)
     assert sorted(order) == list(range(5))
     for index in order:
@@ -197,10 +190,8 @@ INF, NAN = math.inf, math.nan
 
 
 def matrix(time_s: list[list[float]], **known: object) -> Matrix:
-    times = np.array(time_s)
-    features = pd.DataFrame({"n": range(10, 10 + len(times))}, index=range(5, 5 + len(times)))
-    candidates = [Config({"BLOCK": index}) for index in range(times.shape[1])]
-    return make_matrix(features, candidates, times, **known)  # type: ignore[arg-type]
+    features = {"n": range(10, 10 + len(time_s))}
+    return table(time_s, pd.DataFrame(features, index=range(5, 5 + len(time_s))), **known)
 
 
 def test_slowdowns_are_logarithms_where_a_candidate_applies() -> None:
@@ -253,8 +244,7 @@ def drawn(seed: int, inputs: int = 24, candidates: int = 9) -> Matrix:
     sizes = np.sort(rng.uniform(0, 12, inputs))
     logs = 0.1 * np.abs(sizes[:, None] - np.linspace(0, 12, candidates))
     features = pd.DataFrame({"n": (2**sizes).astype(int)})
-    configs = [Config({"BLOCK": index}) for index in range(candidates)]
-    return make_matrix(features, configs, np.exp(logs + rng.normal(0, 0.02, logs.shape)), default=4)
+    return table(np.exp(logs + rng.normal(0, 0.02, logs.shape)), features, default=4)
 
 
 def mean_log(matrix: Matrix, portfolio: tuple[int, ...]) -> float:

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from harness.space_file import load_spec
-from tests.dispatch.test_dispatch_package import write_for_opencl
-from tests.helpers.dispatch_examples import mvmul_program
+from tests.helpers.dispatch_examples import mvmul_program, write_for_opencl
 
 torch = pytest.importorskip("torch", reason="PyTorch is not here: pip install torch")
 pytestmark = pytest.mark.torch

@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from harness.analysis.inputs import InputReport
-from harness.core.records import Config, Input, Measurement, Outcome, Timing
+from harness.core.records import Input, Measurement, Outcome, Timing
 from harness.dispatch.candidates import crossing_advice
 from harness.dispatch.choice import Choice, DispatchProgram, Leaf, LearntSelector, Node, Split
 from harness.dispatch.learners import Fixed
@@ -31,11 +31,10 @@ from harness.dispatch.study import (
 from harness.dispatch.text import shown_tree, tree_lines, why_nothing
 from harness.dispatch.verdict import PairedComparison, Slowdowns
 from harness.display.across import choice_sections, print_rule
-from harness.display.text import print_section
 from harness.models.columns import Column, ColumnKind, TunedRange, tuned_range
 from harness.results.campaigns import Command
 from harness.stats import Estimate
-from tests.helpers.matrices import DEFAULT, LARGE, SMALL, shapes
+from tests.helpers.matrices import DEFAULT, LARGE, SMALL, shapes, table
 
 WITHOUT_ENSEMBLE = (STATIC, DISPATCHERS["tree"])
 """An ensemble takes a second to judge."""
@@ -53,7 +52,7 @@ def message(matrix: Matrix) -> list[str]:
     study = why_nothing(matrix) or Study.of(matrix, QUICK)
     console = Console(file=io.StringIO(), width=120)
     for section in choice_sections(study, DEFAULT):
-        print_section(console, section)
+        section.print(console)
     assert isinstance(console.file, io.StringIO)
     heading, *lines, _ = console.file.getvalue().splitlines()
     assert heading == "Choice by input"
@@ -108,21 +107,6 @@ def test_where_choosing_by_input_does_not_pay_only_a_sentence_says_so() -> None:
     )
 
 
-def test_the_report_holds_the_tree_its_judgement_and_a_verdict() -> None:
-    lines = message(shapes(16))
-    assert lines[0] == "Which configuration for which input:"
-    assert [line.strip().split("   ")[0] for line in lines[2:5:2]] == ["BLOCK=16", "BLOCK=64"]
-    rows = {
-        line.split()[0]: line.split() for line in lines if " [" in line and "in hind" not in line
-    }
-    assert rows["default"][1:4] == ["2.000", "[2.000,", "2.000]"]
-    assert rows["best"][2] == f"{3 ** (6 / 16):.3f}"
-    assert float(rows["tree"][1]) < 1.3
-    assert rows["tree"][-1] == "2"  # leaves
-    (verdict,) = (line for line in lines if line.startswith("Choosing by input (tree) is "))
-    assert verdict.startswith("Choosing by input (tree) is faster than one configuration")
-
-
 def test_the_best_static_choice_in_hindsight_has_a_row() -> None:
     """Holding an input out takes away the vote for the configuration that is the best on it."""
     features = pd.DataFrame({"m": [7] * 16})
@@ -173,8 +157,7 @@ def test_inputs_that_share_no_configuration_are_told_as_that() -> None:
     """As after an interruption: nothing was measured across inputs."""
     features = pd.DataFrame({"m": range(5)})
     time_s = np.where(np.eye(5, dtype=bool), 1.0, np.nan)
-    configs = tuple(Config({"BLOCK": place}) for place in range(5))
-    (line,) = message(make_matrix(features, configs, time_s, default=0))
+    (line,) = message(table(time_s, features, default=0))
     assert line.endswith("and there are 0. Let the run finish.")
 
 
@@ -257,8 +240,7 @@ def test_a_tree_that_follows_noise_is_not_told_as_a_gain() -> None:
     random = np.random.default_rng(0)
     features = pd.DataFrame({"m": random.integers(1, 10**6, 24)})
     time_s = np.exp(0.2 * random.standard_normal((24, 5)))
-    configs = tuple(Config({"BLOCK": place}) for place in range(5))
-    found = Study.of(make_matrix(features, configs, time_s, default=0), WITHOUT_ENSEMBLE)
+    found = Study.of(table(time_s, features, default=0), WITHOUT_ENSEMBLE)
     assert "is faster than" not in found.sentence("tree")
 
 
@@ -273,9 +255,7 @@ def test_a_tree_that_follows_noise_is_not_told_as_a_gain() -> None:
         (Column(ColumnKind.RATIO, ("m", "n")), 0.75, "m / n <= 0.75", "m / n > 0.75"),
     ],
 )
-def test_conditions_read_as_a_person_says_them(
-    column: Column, threshold: float, low: str, high: str
-) -> None:
+def test_conditions_read_as_spoken(column: Column, threshold: float, low: str, high: str) -> None:
     program = DispatchProgram(
         columns=(column,),
         tuned=(TunedRange("n", 1, 64), TunedRange("pad", 0, 3)),

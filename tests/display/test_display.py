@@ -120,10 +120,8 @@ def test_no_time_between_a_nanosecond_and_a_quarter_of_an_hour_has_an_exponent()
         (format_ratio(CHANCE), "1.01x [0.97, 1.06] within noise"),
         (format_ratio(TimeRatio(2.0, 0.0, math.inf, 1)), "2.00x [0.00, inf] within noise"),
         # Outcomes are counted with ok first and without zeros.
-        (
-            format_outcomes({Outcome.TIMEOUT: 1, Outcome.OK: 7, Outcome.CRASHED: 0}),
-            "7 ok, 1 timeout",
-        ),
+        (format_outcomes({Outcome.TIMEOUT: 1, Outcome.OK: 7, Outcome.CRASHED: 0}),
+         "7 ok, 1 timeout"),
         (format_outcomes({}), ""),
     ],
 )  # fmt: skip
@@ -132,21 +130,6 @@ def test_numbers_are_shown_as_people_read_them(shown: str, text: str) -> None:
 
 
 # --------------------------------------------------------------------------------- table
-
-
-def test_the_table_has_what_a_person_needs() -> None:
-    text = printed(report(outcomes={Outcome.OK: 20, Outcome.TIMEOUT: 2}))
-    for part in (
-        "m=64, n=4096",
-        "BLOCK=64, TILE=4",
-        "1.00 ms +- 50 us",
-        "2.05 ms +- 640 us",
-        "2.00x [1.90, 2.10]",
-        "Configurations list only changes from the default (BLOCK=256, TILE=1).",
-        "Times are medians +- half the 95 % confidence interval; speed-ups are over the default.",
-        "Failed: 2 timeout.",
-    ):
-        assert part in " ".join(text.split())
 
 
 def test_shared_measurements_are_counted() -> None:
@@ -309,10 +292,6 @@ def test_a_table_stays_a_table_at_80_columns(inputs: int) -> None:
     assert "2.05 ms" in printed(report(), width=100)
 
 
-def test_no_reports_make_an_empty_table() -> None:
-    assert "best configuration" in printed()
-
-
 # ------------------------------------------------------------------------------ progress
 
 
@@ -381,9 +360,7 @@ def test_progress_escapes_what_could_control_a_terminal(terminal: bool) -> None:
     assert "\x1b[31mred" not in text
 
 
-def test_progress_lists_changes_from_the_default_and_counts_shared_measurements(
-    tmp_path: Path,
-) -> None:
+def test_progress_lists_changes_from_the_default_and_counts_shared(tmp_path: Path) -> None:
     half = Config({"BLOCK": 64, "TILE": 1})
     shared = dataclasses.replace(ok(DEFAULT, 1e-3), shared_with=half.digest)
     found = ok(half, 1e-3), shared
@@ -392,9 +369,7 @@ def test_progress_lists_changes_from_the_default_and_counts_shared_measurements(
     assert lines[1].endswith("; 2 ok, 1 shared")
 
 
-def test_long_searches_print_a_line_every_few_seconds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_searches_print_seldom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(0, 1000, 3))
     # Not the function of the module `time`: threads of other tests would read this clock as well.
     scripted = SimpleNamespace(monotonic=lambda: float(next(clock)))
@@ -432,9 +407,7 @@ def show_two_devices(folder: Path, terminal: bool) -> list[str]:
     return stream.getvalue().splitlines()
 
 
-def test_several_devices_have_lines_or_live_lines_that_begin_with_their_names(
-    tmp_path: Path,
-) -> None:
+def test_several_devices_have_lines_or_live_lines_with_their_names(tmp_path: Path) -> None:
     best = "test 3 of 3, best 1.00 ms (BLOCK=64, TILE=4); 2 ok, 1 build_failed"
     assert show_two_devices(tmp_path, terminal=False) == [
         "device 0 [1/2] n=1: 3 to do",
@@ -447,9 +420,7 @@ def test_several_devices_have_lines_or_live_lines_that_begin_with_their_names(
         assert part in text
 
 
-def test_on_a_terminal_progress_is_one_live_line_and_the_best_of_each_input_stays(
-    tmp_path: Path,
-) -> None:
+def test_on_a_terminal_progress_is_a_live_line_and_each_best_stays(tmp_path: Path) -> None:
     text = shown(tmp_path, *FOUND, terminal=True)
     for part in ("\x1b[", "[1/2] m=64, n=4096", "2/2", "two [red]"):
         assert part in text
@@ -465,9 +436,7 @@ def test_quiet_says_nothing(tmp_path: Path) -> None:
     assert shown(tmp_path, *FOUND, terminal=True, quiet=True) == ""
 
 
-def test_a_terminal_that_cannot_move_its_cursor_gets_lines(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dumb_terminal_has_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "dumb")
     text = shown(tmp_path, *FOUND, terminal=True)
     assert "\x1b" not in text

@@ -85,29 +85,21 @@ def test_where_choosing_does_not_pay_one_configuration_is_named() -> None:
 @pytest.mark.parametrize(
     ("single", "text"),
     [
-        (
-            Single(SMALL, speedup=MEAN, inputs=4),
-            "Use BLOCK=16 on every input: 1.98x [1.60, 2.40] over the default; nothing better was "
-            "found.",
-        ),
-        (
-            Single(SMALL, speedup=MEAN, inputs=3),
-            "Use BLOCK=16 on every input: 1.98x [1.60, 2.40] over the default, on 3 of 4 inputs.",
-        ),
-        (
-            Single(SMALL, (LARGE,), speedup=MEAN, inputs=4),
-            "Use BLOCK=16 on every input (BLOCK=64 where that is illegal): 1.98x [1.60, 2.40] over "
-            "the default; nothing better was found.",
-        ),
+        (Single(SMALL, speedup=MEAN, inputs=4),
+         "Use BLOCK=16 on every input: 1.98x [1.60, 2.40] over the default; nothing better was "
+         "found."),
+        (Single(SMALL, speedup=MEAN, inputs=3),
+         "Use BLOCK=16 on every input: 1.98x [1.60, 2.40] over the default, on 3 of 4 inputs."),
+        (Single(SMALL, (LARGE,), speedup=MEAN, inputs=4),
+         "Use BLOCK=16 on every input (BLOCK=64 where that is illegal): 1.98x [1.60, 2.40] over "
+         "the default; nothing better was found."),
         (Single(DEFAULT, inputs=4), "Keep the default on every input; nothing better was found."),
         (Single(SMALL), "Use BLOCK=16 on every input. Its speed-up over the default is not known."),
-        (
-            Single(DEFAULT, lacking="Only one configuration was measured on all inputs: default."),
-            "Use BLOCK=16: 2.00x to 2.00x over the default on 4 of 4 inputs. Only one "
-            "configuration was measured on all inputs: default.",
-        ),
+        (Single(DEFAULT, lacking="Only one configuration was measured on all inputs: default."),
+         "Use BLOCK=16: 2.00x to 2.00x over the default on 4 of 4 inputs. Only one "
+         "configuration was measured on all inputs: default."),
     ],
-)
+)  # fmt: skip
 def test_one_sentence_says_what_to_use_on_several_inputs(single: Single, text: str) -> None:
     assert recommendation(four(), None, single, DEFAULT) == text
 
@@ -115,13 +107,11 @@ def test_one_sentence_says_what_to_use_on_several_inputs(single: Single, text: s
 @pytest.mark.parametrize(
     ("single", "text"),
     [
-        (
-            Single(SMALL, speedup=MeanSpeedup(2.0, 1.9, 2.1, 1, is_significant=True), inputs=1),
-            "Use BLOCK=16: 2.00x [1.90, 2.10] over the default.",
-        ),
+        (Single(SMALL, speedup=MeanSpeedup(2.0, 1.9, 2.1, 1, is_significant=True), inputs=1),
+         "Use BLOCK=16: 2.00x [1.90, 2.10] over the default."),
         (Single(DEFAULT, inputs=1), "Keep the default: nothing faster was found."),
     ],
-)
+)  # fmt: skip
 def test_one_input_has_its_own_sentence(single: Single, text: str) -> None:
     assert recommendation([report(1, CLEAR)], None, single, DEFAULT) == text
 

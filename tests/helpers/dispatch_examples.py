@@ -10,11 +10,14 @@ import random
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from harness.constraints.expression import Expression
@@ -22,8 +25,20 @@ from harness.core.records import Config, Environment, Value
 from harness.dispatch.choice import Choice, CostTree, DispatchProgram, Leaf, Node, Split
 from harness.dispatch.dispatcher import Dispatcher, Provenance
 from harness.dispatch.features import Feature, Type, features_of
-from harness.dispatch.package import files_of
+from harness.dispatch.package import (
+    KernelFile,
+    cuda_kernels,
+    files_of,
+    opencl_kernels,
+    write_dispatcher,
+)
+from harness.dispatch.package import dispatcher_of as dispatcher_for
+from harness.measure.cuda.bindings import BindingsDriver
+from harness.measure.cuda.nvcc import Nvcc
+from harness.measure.opencl.device import OpenClDevice
+from harness.measure.opencl.driver import usable_devices
 from harness.models.columns import Column, ColumnKind, LinearTerm, TunedRange, column_values
+from harness.space_file import Spec
 
 STRICT = ("-Wall", "-Wextra", "-pedantic", "-Wconversion", "-Werror")
 
@@ -273,21 +288,73 @@ def mvmul_features(program: DispatchProgram) -> tuple[Feature, ...]:
 def python_of(dispatcher: Dispatcher) -> Any:
     """The written module."""
     with tempfile.TemporaryDirectory() as name:
-        return imported(files_of(dispatcher), dispatcher.name, Path(name))
+        return imported(write_all(Path(name), files_of(dispatcher)), dispatcher.name)
 
 
-def imported(files: Mapping[str, bytes], name: str, folder: Path) -> Any:
-    """Write files into a folder, and import the package of this name there."""
+def write_all(folder: Path, files: Mapping[str, bytes]) -> Path:
+    """Write files into a folder; return it."""
     for path, content in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(content)
-    sys.modules.pop(name, None)
-    spec = importlib.util.spec_from_file_location(name, folder / name / "__init__.py")
+    return folder
+
+
+def imported(folder: Path, name: str = "mvmul") -> Any:
+    """The package of this name in a folder, under a name of its own."""
+    place = folder / name / "__init__.py"
+    alias = f"written_{abs(hash(str(folder)))}"
+    spec = importlib.util.spec_from_file_location(
+        alias, place, submodule_search_locations=[str(place.parent)]
+    )
     assert spec is not None
     assert spec.loader is not None
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    module = sys.modules[alias] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def write_for_opencl(folder: Path, spec: Spec, program: DispatchProgram) -> None:
+    """Write a dispatcher for the OpenCL device that is here."""
+    device = OpenClDevice(usable_devices()[0])
+    where = replace(PROVENANCE, environment=device.environment("a compiler"))
+    kernels, limits = opencl_kernels(spec, program), device.limits.names()
+    write_dispatcher(folder, dispatcher_for(program, spec, where, kernels, limits))
+
+
+def write_for_cuda(
+    folder: Path, spec: Spec, program: DispatchProgram, tuned_on: str = "Stand-in GPU"
+) -> tuple[KernelFile, ...]:
+    """Write a dispatcher for a device of CUDA; return its kernels."""
+    environment = Environment("cuda", tuned_on, "CUDA 13.0", "580", "nvcc 13.0 sm_90")
+    kernels = cuda_kernels(spec, program, Nvcc("sm_90").compile)
+    where = replace(PROVENANCE, environment=environment)
+    write_dispatcher(folder, dispatcher_for(program, spec, where, kernels))
+    return kernels
+
+
+@contextmanager
+def memories_of(*arrays: np.ndarray[Any, Any]) -> Iterator[list[Any]]:
+    """Memories of CUDA Python that hold arrays; in the end the last array is read."""
+    driver = BindingsDriver()
+    driver.open(0)
+    memories = [driver.allocate(array.nbytes) for array in arrays]
+    for memory, array in zip(memories[:-1], arrays, strict=False):
+        driver.write(int(memory), array)
+    yield memories
+    driver.read(arrays[-1], int(memories[-1]))
+
+
+def product(queue: Any, kernel: Any, m: int, n: int) -> np.ndarray[Any, Any]:
+    """A x with ones, on OpenCL: every element is n."""
+    import pyopencl as cl
+
+    flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+    arrays = (np.ones(size, np.float32) for size in (m * n, n, m))
+    a, x, y = (cl.Buffer(queue.context, flags, hostbuf=array) for array in arrays)
+    found = np.empty(m, np.float32)
+    kernel(queue, a, x, y, np.int32(m), np.int32(n), m=m, n=n)
+    cl.enqueue_copy(queue, found, y)
+    return found
 
 
 def compiled(folder: Path, headers: Mapping[str, str], compiler: Sequence[str]) -> Any:

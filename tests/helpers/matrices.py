@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -9,6 +11,16 @@ from harness.core.records import Config
 from harness.dispatch.matrix import Matrix, make_matrix
 
 SMALL, LARGE, DEFAULT = (Config({"BLOCK": block}) for block in (16, 64, 256))
+
+
+def table(time_s: Any, features: pd.DataFrame | None = None, **more: Any) -> Matrix:
+    """Make a matrix of these seconds, by input and BLOCK=0, 1, ...; the only feature, unless others
+    are given, is the number of the input."""
+    times = np.array(time_s, float)
+    if features is None:
+        features = pd.DataFrame({"n": range(1, len(times) + 1)})
+    configs = [Config({"BLOCK": index}) for index in range(times.shape[1])]
+    return make_matrix(features, configs, times, **more)
 
 
 def shapes(count: int, slow: float = 3.0) -> Matrix:

@@ -28,10 +28,11 @@ from harness.measure.measurer import Measurer
 from harness.measure.trial.occasions import split_rounds
 from harness.recordings.replay import ReplayMeasurer
 from harness.results import Store, writing
+from harness.results.view import Results, read_results, the_one
 from harness.search import Progress, SearchOptions, make_opentuner_tables, resolve_techniques
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
-from harness.tuning import Campaign, CampaignPlan, Stages
+from harness.tuning import Campaign, CampaignPlan
 
 SPACE = """\
 name: formula
@@ -55,13 +56,31 @@ search: {test_limit: 40}
 RECORDED = SPACE.replace("max: 64, default: 8", "max: 4, default: 2")
 """The same in 6,384 points, for what reads a recording of all of it: SPACE has 102,144."""
 
+REPLAYED = """\
+name: replayed
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  BLOCK: {values: [16, 64, 256], default: 64}
+  TILE: {type: integer, min: 1, max: 8, default: 1}
+  CACHE: {type: boolean, role: choice, default: false}
+launch: {group: [BLOCK], grid: [n]}
+inputs:
+  features: [m, n]
+  values: [{m: 64, n: 4096}, {m: 4096, n: 64}, {m: 64, n: 1024}, {m: 1024, n: 64}]
+search: {technique: AUCBanditMetaTechniqueA, test_limit: 20}
+"""
+REPLAYED_TWO = REPLAYED.replace(", {m: 64, n: 1024}, {m: 1024, n: 64}", "")
+"""Two inputs are too few to learn a choice from, which takes longer than all else here."""
 
-def small_space(parameters: str, *inputs: int, more: str = "", name: str = "small") -> str:
+
+def small_space(
+    parameters: str, *inputs: int, more: str = "", name: str = "small", group: str = "BLOCK"
+) -> str:
     """A space with a feature n, for kernels of which only the times are asked."""
     values = ", ".join(f"{{n: {n}}}" for n in inputs)
     return (
         f"name: {name}\nkernel: {{function: kernel, source: kernel.cl, host: kernel.py}}\n{more}"
-        f"parameters: {{{parameters}}}\nlaunch: {{group: [BLOCK], grid: [n]}}\n"
+        f"parameters: {{{parameters}}}\nlaunch: {{group: [{group}], grid: [n]}}\n"
         f"inputs: {{features: [n], values: [{values}]}}\n"
     )
 
@@ -69,6 +88,10 @@ def small_space(parameters: str, *inputs: int, more: str = "", name: str = "smal
 BLOCKS_AND_TILES = (
     "BLOCK: {values: [16, 32, 64, 256], default: 256}, TILE: {values: [1, 2], default: 1}"
 )
+SIZED = small_space(
+    BLOCKS_AND_TILES, 8, 16, 32, 64, 128, 256, more='title: "<b>A small</b> space"\n'
+)
+"""A space whose best block depends on the size, by `sized_s`."""
 
 KERNEL = "kernel BLOCK TILE UNROLL DEPTH LAYOUT CACHE A B"
 HOST = "def arguments(features, rng): ...\n\n\ndef reference(arguments): ...\n"
@@ -119,6 +142,15 @@ def formula_s(problem: Input, config: Config) -> float:
     assert isinstance(block, int)
     cost = abs(block.bit_length() - best_block.bit_length()) + 1
     return 1e-3 * cost * (1 + int(config.digest[6:10], 16) / 0x20000)
+
+
+def sized_s(problem: Input, config: Config) -> float:
+    """Time grows with n; small inputs want BLOCK=16, large ones 64; TILE does not matter, but 256
+    with TILE=2 does not work."""
+    n, block = int(str(problem["n"])), config["BLOCK"]
+    if block == 256 and config["TILE"] == 2:
+        return float("inf")
+    return 1e-5 * n * (1 if block == (16 if n < 50 else 64) else 3)
 
 
 class FormulaMeasurer(ReplayMeasurer):
@@ -186,13 +218,31 @@ def recorded(times: Times, problem: Input, config: Config) -> Measurement:
 
 
 class Tests(list[Progress], Display):
-    """A display that remembers the tests and shows nothing."""
+    """A display that remembers the tests, stages, notes and warnings, and shows nothing."""
 
     __test__ = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stages: list[tuple[str, int, int]] = []
+        self.notes: list[str] = []
+        self.warnings: list[str] = []
 
     def test(self, progress: Progress) -> None:
         """A test has ended."""
         self.append(progress)
+
+    def begin_stage(self, title: str, steps: int, stored: int = 0) -> None:
+        """A stage of so many steps begins."""
+        self.stages.append((title, steps, stored))
+
+    def note(self, text: str) -> None:
+        """Something is worth a line."""
+        self.notes.append(text)
+
+    def warn(self, text: str) -> None:
+        """Something is amiss."""
+        self.warnings.append(text)
 
 
 @contextmanager
@@ -204,7 +254,7 @@ def opened(
     Most tests ask what is kept of a search, not how good it is: the technique is a cheap one.
     """
     names = options.pop("technique", ["AUCBanditMetaTechniqueA"])
-    target, stages = options.pop("target", None), options.pop("stages", Stages())
+    planned = {n: options.pop(n) for n in ("target", "cross", "ablate") if n in options}
     chosen = {"test_limit": 40, "seed": 0, "label": "test", "parallelism": 4} | options
     with writing(str(database)) as engine:
         store = Store(engine)
@@ -212,7 +262,7 @@ def opened(
         tests = Tests()
         search = SearchOptions(resolve_techniques(names), **chosen)
         try:
-            plan = CampaignPlan(spec, search, stages=stages, target=target, fresh=fresh)
+            plan = CampaignPlan(spec, search, fresh=fresh, **planned)
             yield Campaign(plan, measurer, store, tests), tests
         finally:
             store.close()
@@ -229,6 +279,13 @@ class Ran:
     def tested(self, problem: Input) -> list[Config]:
         """The configurations that were tested on an input, in order."""
         return [t.measurement.config for t in self.tests if t.plan.problem == problem]
+
+
+def results_of(folder: Path, text: str, measurer: Measurer | None = None, **more: Any) -> Results:
+    """Run a campaign on a space of this text; return the results in its database."""
+    database = folder / more.pop("database", "r.db")
+    ran(make_spec(folder, text), database, measurer, **more)
+    return the_one(read_results([str(database)]))
 
 
 def ran(spec: Spec, database: Path, measurer: Measurer | None = None, **options: Any) -> Ran:

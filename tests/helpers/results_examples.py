@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sqlite3
+import subprocess
+import sys
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -288,3 +292,51 @@ def count(path: Path | str, table: str) -> int:
     ((number,),) = query(path, f"SELECT count(*) FROM {table}")
     assert isinstance(number, int)
     return number
+
+
+PICKLED = {"configuration": ["data"], "input": ["extra"], "tuning_run": ["args", "objective"]}
+"""OpenTuner's columns that hold pickles."""
+
+
+class Planted:
+    """Makes a folder when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return os.mkdir, (str(self._path),)
+
+
+_WRITE_UNTIL_KILLED = """
+import sys, time
+from tests.helpers.results_examples import ENVIRONMENT, SPEC, begin_search, make_ok, opened
+with opened(sys.argv[1]) as store:
+    store.choose_campaign(SPEC, ENVIRONMENT, fresh=False)
+    search = begin_search(store)
+    for number in range(int(sys.argv[2])):
+        search.test(make_ok(number))
+    store.add_measurements(search.run_id, search.plan, "search", [make_ok(999)])  # not committed
+    print("ready", flush=True)
+    time.sleep(60)
+"""
+
+
+@contextmanager
+def writer(place: Path | str, commits: int) -> Iterator[subprocess.Popen[str]]:
+    """Another process that has committed so many tests, then holds database and campaign."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _WRITE_UNTIL_KILLED, str(place), str(commits)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield process
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()

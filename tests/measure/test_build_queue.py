@@ -105,14 +105,6 @@ def test_builds_leave_a_core_to_the_device_of_those_that_a_container_gets(
     assert spare_cores(file) == spare
 
 
-def test_configuration_is_compiled_once_for_all_inputs(fake_here: OpenFake, tmp_path: Path) -> None:
-    measurer, space = fake_here()
-    for given in (FOUR, FIVE, FOUR):
-        assert measurer.measure(space, given, space.default, None).outcome is Outcome.OK
-    happened = [what for what, _, _ in read_journal(tmp_path / "journal")]
-    assert happened.count("compile") == 1
-
-
 def test_failed_build_is_not_repeated_in_a_run(fake_here: OpenFake, tmp_path: Path) -> None:
     measurer, space = fake_here(write_fake(tmp_path, "V\nkernel twice\n#error it is broken"))
     found = []
@@ -177,15 +169,6 @@ def cache(tmp_path: Path) -> BuildCache:
 def entry(folder: Path) -> Path:
     (path,) = folder.rglob("*.bin")
     return path
-
-
-@pytest.mark.parametrize("data", [BINARY.data, b""])
-def test_what_was_put_is_found_and_marked_as_cached(cache: BuildCache, data: bytes) -> None:
-    assert cache.get(KEY) is None
-    cache.put(Binary(BUILD, data))
-    found = cache.get(KEY)
-    assert found.data == data
-    assert found.build == dataclasses.replace(BUILD, cached=True)
 
 
 def test_entry_counts_while_what_it_read_is_the_same(cache: BuildCache, tmp_path: Path) -> None:

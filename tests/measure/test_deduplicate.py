@@ -13,7 +13,7 @@ from harness.core.program import Launch
 from harness.core.records import Build, Config, Measurement, Outcome, Timing
 from harness.measure.measurer import EqualCode
 from harness.space_file import load_spec
-from tests.helpers.fake_kernels import FIVE, FOUR, OpenFake, write_fake
+from tests.helpers.fake_kernels import FOUR, OpenFake, write_fake
 from tests.helpers.fakes import FAKE_HOST, FAKE_SPACE, read_journal
 from tests.helpers.replays import opened
 from tests.helpers.results_examples import query
@@ -115,19 +115,6 @@ def launches(folder: Path) -> int:
 
 def v(value: int) -> Config:
     return Config({"V": value})
-
-
-def test_equal_code_is_launched_once_an_input(fake: OpenFake, tmp_path: Path) -> None:
-    local, space = fake()
-    first = local.measure(space, FOUR, v(1), None)
-    launched = launches(tmp_path)
-    second = local.measure(space, FOUR, v(2), None)
-    assert launches(tmp_path) == launched > 0
-    assert (first.shared_with, second.shared_with) == (None, v(1).digest)
-    assert second.timing == first.timing
-    other = local.measure(space, FIVE, v(2), None)
-    assert other.shared_with is None
-    assert launches(tmp_path) > launched
 
 
 def test_finalists_are_measured_each_for_itself(fake: OpenFake) -> None:

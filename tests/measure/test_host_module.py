@@ -55,13 +55,6 @@ def replaced(old: str, new: str) -> str:
     return GOOD.replace(old, new)
 
 
-def test_case_holds_arguments_in_order_and_the_expected_outputs(write: Write) -> None:
-    case = make_kernel_data(write(GOOD), GIVEN)
-    assert list(case.arguments) == ["x", "y", "n"]
-    assert list(case.expected) == ["y"]
-    np.testing.assert_array_equal(case.expected["y"], 2 * case.arguments["x"])
-
-
 def test_equal_inputs_and_seeds_give_equal_data_and_others_other(write: Write) -> None:
     path = write(GOOD)
     x = make_kernel_data(path, GIVEN).arguments["x"]

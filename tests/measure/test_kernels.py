@@ -93,23 +93,6 @@ def test_hang(faults: Spec, opencl: Backend, local: KernelMeasurer, measure: Mea
     assert measure("none").outcome is Outcome.OK
 
 
-def test_right_kernel_is_not_blamed_for_what_another_wrote(measure: Measure) -> None:
-    found = measure("spoil_spare")
-    assert found.outcome is Outcome.WRONG_RESULT
-    assert "it writes the argument spare, which is no output" in found.message
-    found = measure("read_spare")
-    assert found.outcome is Outcome.OK, found.message
-
-
-def test_memory_behind_an_array_is_mended_for_the_next(faults: Spec, local: KernelMeasurer) -> None:
-    space = space_of(faults, local)
-    for name in ("none", "overrun"):
-        found = local.measure(space, GIVEN, fault(name), None)
-    assert found.outcome is Outcome.WRONG_RESULT
-    found = local.measure(space, GIVEN, fault("none", block=16), None)
-    assert found.outcome is Outcome.OK, found.message
-
-
 def test_process_that_a_kernel_wrote_over_is_replaced(faults: Spec, local: KernelMeasurer) -> None:
     space, names = space_of(faults, local), ("none", "overrun_far", "none", "none")
     found = [local.measure(space, GIVEN, fault(name), None) for name in names]

@@ -8,7 +8,6 @@ import os
 import platform
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -262,15 +261,6 @@ def test_log_of_a_failed_build_holds_the_compilers_words_alone(compiler: OpenClC
     lines = str(caught.value).splitlines()
     assert "undeclared identifier 'b'" in lines[0]
     assert not [line for line in lines if "clBuildProgram" in line or "options" in line]
-
-
-def test_failed_build_leaves_no_file_behind(
-    compiler: OpenClCompiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with pytest.raises(BuildFailed):
-        compiler.compile(Program("wrong", (), ()))
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_options_of_the_environment_are_part_of_the_identity(

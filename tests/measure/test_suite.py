@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 import yaml
 
-from harness.commands.check.targets import architecture_target, checked_spaces
+from harness.commands.check.targets import CompileTarget, checked_spaces
 from harness.commands.tune import main as tune
 from harness.core.program import Launch
 from harness.core.records import Config, Input, Measurement, Outcome
@@ -50,7 +50,7 @@ ARCHITECTURES = ("sm_80", "sm_90", "sm_120")
 SHORT = {"warmup": 1, "repeats": 1}
 """Two runs of each configuration, both of which are verified."""
 
-target_of = functools.cache(architecture_target)
+target_of = functools.cache(CompileTarget.of_architecture)
 
 Corner = dict[str, Any]
 """The values that are not the defaults."""

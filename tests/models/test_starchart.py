@@ -12,6 +12,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from harness.core.errors import UsageError
 from harness.models.folds import cross_validate, relative_errors
+from harness.models.regression import Regression
 from harness.models.starchart import (
     Axis,
     Growth,
@@ -26,7 +27,6 @@ from harness.models.starchart import (
     settings_below,
 )
 from harness.models.starchart.regions import AxisPart
-from harness.models.starchart.tree import Regression
 from harness.stats import Estimate
 
 KMEANS = pd.read_csv(Path(__file__).parents[1] / "data/starchart/kmeans.csv", comment="#")

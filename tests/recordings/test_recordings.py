@@ -309,16 +309,12 @@ def test_row_that_does_not_fit_says_where(tmp_path: Path, row: str, message: str
         (("times:", "time:"), "`time` is not a key here; did you mean `times`?"),
         (("[BX, KIND]", "[]"), "recording.mapping.yaml:2: parameters: must not be empty"),
         (("[n]", "n"), "yaml:3: features: must be a list such as [a, b], but got"),
-        (
-            ("build_failed", "build_fail"),
-            "outcome: `build_fail` is not a key here; did you mean `build_failed`?",
-        ),
+        (("build_failed", "build_fail"),
+         "outcome: `build_fail` is not a key here; did you mean `build_failed`?"),
     ],
     ids=str,
-)
-def test_mapping_with_a_fault_says_where(
-    tmp_path: Path, change: tuple[str, str], message: str
-) -> None:
+)  # fmt: skip
+def test_a_mappings_fault_says_where(tmp_path: Path, change: tuple[str, str], message: str) -> None:
     with pytest.raises(SpecError) as error:
         read_rows(tmp_path, "64,16,row,1,1,passed,", mapping=MAPPING.replace(*change))
     assert message in str(error.value)
@@ -406,10 +402,8 @@ def t4_with(**changes: Any) -> dict[str, Any]:
         (cache_of([entry("a\nb", 1, 1.0)]), "BX is the text 'a\\\\nb'; texts must be printable"),
         (t4_with(configuration=None), "results[1]: configuration is missing; it must be"),
         (t4_with(configuration={"TILE": 1}), "results[1]: configuration names TILE, but the first"),
-        (
-            t4_with(invalidity="odd"),
-            "results[1]: invalidity is the text 'odd'; it must be one of c",
-        ),
+        (t4_with(invalidity="odd"),
+         "results[1]: invalidity is the text 'odd'; it must be one of c"),
         (t4_with(times=None), "results[1]: times is missing; it must be an object"),
         (t4_with(times={}, measurements=[]), "is correct, but has neither runtimes nor a meas"),
         (t4_with(measurements={}), "results[1]: measurements is an object; it must be a list"),
@@ -417,7 +411,7 @@ def t4_with(**changes: Any) -> dict[str, Any]:
         (t4_of(result(), 3), "results[1]: it is the number 3; it must be an object"),
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else "",
-)
+)  # fmt: skip
 def test_data_of_another_shape_is_one_clear_error(path: Path, data: Any, message: str) -> None:
     with pytest.raises(RecordingError) as error:
         read(path, data)
@@ -663,16 +657,6 @@ def line_with(text: str, part: str) -> str:
     return line
 
 
-def test_command_prints_how_near_the_optimum_it_came(path: Path, replay: Replay) -> None:
-    landscape(path)
-    message = replay("--test-limit", "30")
-    assert "Kernel Tuner cache of a kernel on a GPU; 58 ok, 6 launch_failed" in message
-    row = line_with(message, " of 64 ").split("problem_size_y=32")[1]
-    best, unit, optimum, same, fraction, *tests = row.split()
-    assert (unit, same, optimum, tests[:3]) == ("ms", "ms", "1.02", ["30", "of", "64"])
-    assert 1.016 / float(best) == pytest.approx(float(fraction), rel=5e-3)
-
-
 def test_exhausted_recording_has_reached_its_optimum(path: Path, replay: Replay) -> None:
     landscape(path)
     message = replay("--test-limit", "99", "--quiet")
@@ -695,17 +679,6 @@ def test_recording_in_which_nothing_worked_says_so(path: Path, replay: Replay) -
     failures = ("InvalidConfig", "RuntimeFailedConfig", "CompilationFailedConfig")
     read(path, cache_of([entry(16, tile, word) for tile, word in enumerate(failures)]))
     assert "nothing worked" in line_with(replay("--quiet", status=1), "3 of 3")
-
-
-def test_a_validation_of_a_recording_is_printed_beside_its_optimum(
-    path: Path, replay: Replay
-) -> None:
-    landscape(path)
-    message = replay("--validate=0.9")
-    assert "The target of 0.9 is reached" in message
-    (row,) = (line for line in message.splitlines() if " of 64" in line and "optimum" not in line)
-    assert "1.02 ms" in row
-    assert "speed-up" not in message
 
 
 def test_a_wrong_option_is_refused_before_a_recording_is_read(path: Path, capsys: Capture) -> None:

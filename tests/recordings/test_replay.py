@@ -75,9 +75,7 @@ def test_columns_may_stand_in_any_order_with_others_between(path: Path, spec: Sp
         ("CACHE", "False"), ("m", "64.0"), ("n", "4.096e3"),
     ],
 )  # fmt: skip
-def test_value_may_be_written_as_spreadsheets_and_pandas_do(
-    path: Path, spec: Spec, name: str, text: str
-) -> None:
+def test_values_may_be_as_spreadsheets_write(path: Path, spec: Spec, name: str, text: str) -> None:
     write_csv(path, [{**CELLS, name: text}])
     measurement = only(open_replay(path, spec))
     assert (measurement.config, measurement.input) == (CONFIG, Input(FEATURES))
@@ -98,9 +96,7 @@ def test_feature_may_be_a_word(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "matrix=dense" in output
 
 
-def test_word_of_another_input_is_read_and_cannot_command_the_terminal(
-    path: Path, tmp_path: Path
-) -> None:
+def test_word_of_another_input_is_read_and_escapes_are_refused(path: Path, tmp_path: Path) -> None:
     spec = make_spec(tmp_path, WORDS)
     write_csv(path, [{**CELLS, "matrix": "sparse"}])
     assert only(open_replay(path, spec)).input == Input({**FEATURES, "matrix": "sparse"})

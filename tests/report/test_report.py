@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import math
 import shutil
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 
 from harness.commands.report import main
@@ -23,32 +26,23 @@ from harness.display.inputs import noise_warning
 from harness.report import figures, plots, write_report
 from harness.report.findings import Findings
 from harness.report.page import facts_of, warnings_of, when_measured
+from harness.report.plots import _plain_ticks
 from harness.report.sections import commands, sections
-from harness.results.view import Results, read_results, the_one
-from tests.helpers.replays import BLOCKS_AND_TILES, FormulaMeasurer, make_spec, ran, small_space
-
-TITLE = "title: <b>A small</b> space\n"
-SPACE = small_space(BLOCKS_AND_TILES, 8, 16, 32, 64, 128, 256, more=TITLE)
-
-
-def time_s(problem: Input, config: Config) -> float:
-    """Small inputs want BLOCK=16, large ones 64; 256 with TILE=2 does not work."""
-    n, block = problem["n"], config["BLOCK"]
-    if block == 256 and config["TILE"] == 2:
-        return float("inf")
-    return 1e-5 * n * (1 if block == (16 if n < 50 else 64) else 3)
+from harness.results.view import Results
+from tests.helpers.matrices import table
+from tests.helpers.replays import (
+    BLOCKS_AND_TILES,
+    FormulaMeasurer,
+    make_spec,
+    ran,
+    results_of,
+    small_space,
+)
 
 
-@pytest.fixture(scope="module")
-def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("report")
-    ran(make_spec(folder, SPACE), folder / "r.db", FormulaMeasurer(time_s))
-    return folder / "r.db"
-
-
-@pytest.fixture(scope="module")
-def results(database: Path) -> Results:
-    return the_one(read_results([str(database)]))
+@pytest.fixture
+def results(sized: Results) -> Results:
+    return sized
 
 
 def test_search_curves_end_at_the_best_and_have_a_point_per_improvement(results: Results) -> None:
@@ -61,13 +55,9 @@ def test_search_curves_end_at_the_best_and_have_a_point_per_improvement(results:
 
 
 def test_heat_map_keeps_what_is_best_or_chosen() -> None:
-    import pandas as pd
-
-    configs = [Config({"BLOCK": block}) for block in range(50)]
     time = np.full((3, 50), 5.0)
     time[[0, 1, 2], [40, 41, 42]] = 1.0
-    matrix = make_matrix(pd.DataFrame({"n": [1, 2, 3]}), configs, time)
-    found = figures.heat_map(matrix, np.array([40, 41, 7]), Config({"BLOCK": 7}))
+    found = figures.heat_map(table(time), np.array([40, 41, 7]), Config({"BLOCK": 7}))
     assert len(found.candidates) == figures.MOST_COLUMNS
     kept = [config["BLOCK"] for config in found.candidates]
     assert {40, 41, 42, 7} <= set(kept)
@@ -137,13 +127,6 @@ def noisy(measurement: Measurement) -> Measurement:
     return dataclasses.replace(measurement, timing=Timing(times))
 
 
-def test_winners_list_only_changes_and_stand_in_full_beside(results: Results) -> None:
-    winners = next(sections(Findings(results)))
-    assert all("BLOCK=" in row[1] and "TILE=1" not in row[1] for row in winners.table.rows)
-    assert winners.in_full[0] == "default: BLOCK=256, TILE=1"
-    assert winners.in_full[1].startswith("(n=8): BLOCK=16, TILE=")
-
-
 @pytest.mark.parametrize("pays", [True, False])
 def test_tree_and_verdict_are_shown_only_where_choosing_by_input_pays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pays: bool
@@ -154,23 +137,14 @@ def test_tree_and_verdict_are_shown_only_where_choosing_by_input_pays(
         n = problem["n"]
         return 1e-3 if config["BLOCK"] == (16 if n < 12 or not pays else 64) else 2e-3
 
-    spec = make_spec(tmp_path, small_space(BLOCKS_AND_TILES, *range(1, 25)))
-    ran(spec, tmp_path / "r.db", FormulaMeasurer(formula_s), test_limit=8)
-    findings = Findings(the_one(read_results([str(tmp_path / "r.db")])), learners=QUICK)
+    text = small_space(BLOCKS_AND_TILES, *range(1, 25))
+    measured = results_of(tmp_path, text, FormulaMeasurer(formula_s), test_limit=8)
+    findings = Findings(measured, learners=QUICK)
     found = {section.anchor: section for section in sections(findings) if section is not None}
     assert ("verdict" in found) == bool(found["choice"].lines) == pays
     assert ("Rings mark" in found["heat-map"].texts[0]) == pays
     (text,) = found["choice"].texts
     assert text.startswith("Which configuration" if pays else "Choosing by input (")
-
-
-def test_times_of_the_final_rounds_are_named_beside_those_of_others(
-    results: Results, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Findings, "picture", lambda *_: "")
-    found = {one.anchor: one for one in sections(Findings(results, learners=QUICK)) if one}
-    assert "These times are of the final rounds." in found["inputs"].texts[1]
-    assert "over the best time of the same rounds" in found["by-input"].texts[0]
 
 
 def test_a_program_has_no_backend(results: Results) -> None:
@@ -245,16 +219,15 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def report(database: Path) -> Path:
-    path = database.with_name("small.html")
-    assert main([str(database), "-o", str(path)]) == 0
+def report(sized: Results) -> Path:
+    (database,) = sized.databases
+    path = Path(database).with_name("small.html")
+    assert main([database, "-o", str(path)]) == 0
     return path
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1000), ("dark", 390)])
-def test_the_page_shows_every_section_without_network(
-    report: Path, browser: Any, scheme: str, width: int
-) -> None:
+def test_the_page_shows_every_section(report: Path, browser: Any, scheme: str, width: int) -> None:
     opened_page = browser.new_page(
         viewport={"width": width, "height": 800}, color_scheme=scheme, device_scale_factor=1
     )
@@ -298,9 +271,7 @@ inputs:
 """
 
 
-def test_long_configurations_and_inputs_fit_the_page_and_no_label_is_cut(
-    tmp_path: Path, browser: Any
-) -> None:
+def test_long_names_fit_the_page_and_no_label_is_cut(tmp_path: Path, browser: Any) -> None:
     names = [f"ELEMENTS_PER_THREAD_{letter}" for letter in "ABCDEFG"]
     parameters = "\n".join(f"  {name}: {{values: [1, 16], default: 1}}" for name in names)
     text = LONG.replace("PARAMETERS", parameters).replace("SIZES", " * ".join(names))
@@ -338,3 +309,21 @@ def cut(opened_page: Any, selector: str) -> list[str]:
 def _has_colours(png: bytes) -> bool:
     """Return whether a picture has more than ten colours."""
     return Image.open(io.BytesIO(png)).convert("RGB").getcolors(10) is None
+
+
+# ---------- axes of pictures
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(0.95, 1.06), (0.7, 1.3), (0.55, 8), (0.16, 11), (1, 1.02), (1, 500)]
+)
+def test_ticks_of_logarithms_are_several_and_have_room(low: float, high: float) -> None:
+    axes = Figure(figsize=(4, 1)).subplots()
+    axes.set_xscale("log")
+    axes.set_xlim(low, high)
+    _plain_ticks(axes.xaxis)
+    ticks = [math.log(x / low) for x in axes.xaxis.get_majorticklocs() if low <= x <= high]
+    gaps = [(b - a) / math.log(high / low) for a, b in pairwise(ticks)]
+    assert 3 <= len(ticks) <= 12
+    assert min(gaps) > 1 / 20, "labels would overlap"
+    assert not len(axes.xaxis.get_minorticklocs())

@@ -30,9 +30,9 @@ from harness.results import (
 from harness.results.columns import ConfigTable
 from harness.results.measured import MeasuredConfigs, by_input, measured_by_input
 from harness.results.read import compatible
-from harness.results.view import Results, read_results, the_one
+from harness.results.view import Results
 from tests.helpers.noise import is_within_noise
-from tests.helpers.replays import FormulaMeasurer, make_spec, opened
+from tests.helpers.replays import SPACE, results_of
 from tests.helpers.results_examples import (
     KEY,
     SPEC,
@@ -143,14 +143,10 @@ def test_reads_of_any_size_are_the_same(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.fixture
 def results(tmp_path: Path) -> Results:
     """The results of a small search on two inputs."""
-    with opened(make_spec(tmp_path), tmp_path / "r.db", FormulaMeasurer()) as (campaign, _):
-        campaign.run()
-    return the_one(read_results(str(tmp_path / "r.db")))
+    return results_of(tmp_path, SPACE)
 
 
-def test_a_sample_of_many_measurements_is_announced(
-    results: Results, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sample_of_many_is_announced(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not any("random samples" in line for line in reservations(results))
     monkeypatch.setattr(sampling, "MOST_ROWS", 30)
     count = len(results.searched)
@@ -158,9 +154,7 @@ def test_a_sample_of_many_measurements_is_announced(
     assert f"random samples of 30 of the {count} measurements (seed 0)" in line
 
 
-def test_a_sample_keeps_each_measurements_slowdown(
-    results: Results, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sample_keeps_the_slowdowns(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
     def known(table: object) -> set[tuple[float, float]]:
         return set(zip(table["time_s"], table["slowdown"], strict=True))  # type: ignore[index]
 

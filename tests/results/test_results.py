@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import signal
 import socket
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import event
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import event, select
+from sqlalchemy.exc import IntegrityError, OperationalError
 
 from harness.core.errors import DatabaseBusy, ResultsError
 from harness.core.observations import CLOCK_ERROR, WorstElement
@@ -28,18 +26,20 @@ from harness.results import (
     SEARCHED,
     CampaignKey,
     MeasurementRow,
+    Store,
     campaigns,
     interleaved_groups,
     read_measurements,
     reading,
+    schema,
     without_password,
     writing,
 )
 from harness.results.database import now
+from harness.results.inserting import insert_missing, insert_returning_ids
 from tests.helpers.results_examples import (
     ENVIRONMENT,
     KEY,
-    ROOT,
     SPEC,
     begin_search,
     count,
@@ -55,6 +55,7 @@ from tests.helpers.results_examples import (
     tamper,
     write,
     write_many,
+    writer,
 )
 
 
@@ -79,6 +80,10 @@ def with_build(**changes: Any) -> Measurement:
     return dataclasses.replace(make_ok(1), build=dataclasses.replace(make_build(1), **changes))
 
 
+IN_OCCASIONS = Timing((1e-3, 2e-3, 3e-3), StopReason.INTERLEAVED, (2, 1))
+COARSE = Timing((1e-5, 1.1e-5), clock_error_s=2e-8)
+
+
 @pytest.mark.parametrize(
     "measurement",
     [
@@ -90,6 +95,10 @@ def with_build(**changes: Any) -> Measurement:
         with_build(registers=None, shared_bytes=None, spill_bytes=None, binary_sha256=None),
         with_build(log="warning: 1\nwarning: 2\n" * 1000),
         with_build(options="", compile_s=0.0),
+        dataclasses.replace(make_ok(1), host_read=("LU", "THRD")),
+        dataclasses.replace(make_ok(2), host_read=(), shared_with=make_config(1).digest),
+        dataclasses.replace(make_ok(1), timing=IN_OCCASIONS),
+        dataclasses.replace(make_ok(1), timing=COARSE, observed={CLOCK_ERROR: 2e-8}),
         *(make_failed(outcome) for outcome in Outcome if outcome is not Outcome.OK),
         dataclasses.replace(make_failed(Outcome.BUILD_FAILED), build=make_build(5)),
         dataclasses.replace(make_failed(Outcome.WRONG_RESULT), worst_element=worst(2.5)),
@@ -98,38 +107,10 @@ def with_build(**changes: Any) -> Measurement:
 )
 def test_measurement_is_read_back_equal(database: str, measurement: Measurement) -> None:
     write(database, measurement)
-    assert [row.measurement for row in read_back(database)] == [measurement]
-
-
-def test_what_was_shared_and_what_the_host_module_asked_for_are_read_back(database: str) -> None:
-    asked = dataclasses.replace(make_ok(1), host_read=("LU", "THRD"))
-    origin = make_config(1).digest
-    shared = dataclasses.replace(make_ok(2), host_read=(), shared_with=origin)
-    write(database, asked, shared)
-    assert [row.measurement for row in read_back(database)] == [asked, shared]
-    sql = "SELECT digest FROM measurements JOIN configurations ON digest = shared_with"
-    assert query(database, sql) == [(origin,)]
-
-
-def in_occasions() -> Measurement:
-    """A measurement on two occasions."""
-    timing = Timing((1e-3, 2e-3, 3e-3), StopReason.INTERLEAVED, (2, 1))
-    return dataclasses.replace(make_ok(2), timing=timing)
-
-
-def test_occasions_are_read_back(place: Path) -> None:
-    write(place, make_ok(1), in_occasions())
-    assert [row.measurement for row in read_back(place)] == [make_ok(1), in_occasions()]
-    assert query(place, "SELECT occasions FROM measurements") == [(None,), ("[2, 1]",)]
-
-
-def test_error_of_the_clock_is_read_back(database: str) -> None:
-    timing = Timing((1e-5, 1.1e-5), clock_error_s=2e-8)
-    coarse = dataclasses.replace(make_ok(2), timing=timing, observed={CLOCK_ERROR: 2e-8})
-    write(database, make_ok(1), coarse)
     rows = read_back(database)
-    assert [row.measurement for row in rows] == [make_ok(1), coarse]
-    assert rows.columns.statistics.clock_error_s.tolist() == [0, 2e-8]
+    assert [row.measurement for row in rows] == [measurement]
+    if measurement.timing:
+        assert rows.columns.statistics.clock_error_s.tolist() == [measurement.timing.clock_error_s]
 
 
 @pytest.mark.parametrize("found", [float("nan"), float("inf"), float("-inf"), 5e-324, 2**63])
@@ -266,38 +247,6 @@ def test_dates_are_utc_with_their_offset() -> None:
 
 # ------------------------------------------------------------------- durability
 
-_WRITE_UNTIL_KILLED = """
-import sys, time
-from tests.helpers.results_examples import begin_search, make_ok, opened
-with opened(sys.argv[1]) as store:
-    search = begin_search(store)
-    for number in range(int(sys.argv[2])):
-        search.test(make_ok(number))
-    store.add_measurements(search.run_id, search.plan, "search", [make_ok(999)])  # not committed
-    print("ready", flush=True)
-    time.sleep(60)
-"""
-
-
-@contextmanager
-def writer(place: Path, commits: int) -> Iterator[subprocess.Popen[str]]:
-    """Another process that has committed so many tests, then holds the database."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", _WRITE_UNTIL_KILLED, str(place), str(commits)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        yield process
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
-
 
 def test_killed_writer_leaves_just_what_it_committed(place: Path) -> None:
     with writer(place, commits=17):
@@ -346,9 +295,7 @@ def test_reader_sees_one_moment(database: str) -> None:
             assert len(read_measurements(connection, KEY)) == 2
 
 
-def test_database_is_read_where_nothing_can_be_written(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_database_is_read_where_readonly(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(place, make_ok(1))
     monkeypatch.setattr(os, "access", lambda *_: False)
     assert len(read_back(place)) == 1
@@ -494,9 +441,7 @@ def test_other_kinds_of_databases_are_refused_at_once(door: Callable[[str], obje
     )
 
 
-def test_password_on_the_command_line_is_not_stored(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_passwords_of_commands_are_not_stored(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["python", "-m", "harness.tune", "--database=postgresql://me:sesame@host/x"]
     monkeypatch.setattr(sys, "orig_argv", words)
     with writing(str(place)):
@@ -567,3 +512,67 @@ def test_input_of_another_space_is_another_row(database: str) -> None:
         given = Input({"n": 1})
         assert store.input_id("one", given) == store.input_id("one", Input({"n": 1}))
         assert store.input_id("one", given) != store.input_id("two", given)
+
+
+# ---------- rows are inserted in one transaction, by all threads, and return their ids in order
+
+
+CONFIGURATION = {"digest": "a" * 64, "parameters": {"X": 1, "flag": None, "text": "ü"}}
+
+
+def configuration(number: int) -> dict[str, object]:
+    return {"digest": f"{number:064x}", "parameters": {"X": number, "text": "ü\0"}}
+
+
+def test_ids_are_in_the_order_of_their_rows(database: str) -> None:
+    table = schema.configurations
+    with writing(database) as engine, engine.begin() as connection:
+        ids = insert_returning_ids(connection, table, map(configuration, range(2500)))
+        found = dict(connection.execute(select(table.c.id, table.c.digest)).all())
+        assert [found[row_id] for row_id in ids] == [f"{number:064x}" for number in range(2500)]
+
+
+def test_rows_that_are_there_are_not_inserted_again(database: str) -> None:
+    table = schema.configurations
+    with writing(database) as engine, engine.begin() as connection:
+        first = insert_missing(connection, table, list(map(configuration, (3, 1))))
+        again = insert_missing(connection, table, list(map(configuration, (1, 2, 3, 0))))
+        assert [again[2], again[0]] == first
+        assert len(connection.execute(select(table)).all()) == len(set(again)) == 4
+
+
+def test_a_transaction_that_fails_leaves_none_open(tmp_path: Path) -> None:
+    with writing(str(tmp_path / "x.db")) as engine, Store(engine) as store:
+
+        def add() -> None:
+            insert_returning_ids(store.connection, schema.configurations, [CONFIGURATION])
+
+        def fail() -> None:
+            add()
+            store.connection.exec_driver_sql("SELECT * FROM nowhere")
+
+        with pytest.raises(OperationalError):
+            store.transact(fail)
+        store.transact(add)
+    with writing(str(tmp_path / "x.db")) as engine, engine.connect() as connection:
+        assert len(connection.execute(select(schema.configurations)).all()) == 1
+
+
+def test_a_commit_is_one_also_after_a_read_with_an_earlier_connection(tmp_path: Path) -> None:
+    with writing(str(tmp_path / "x.db")) as engine, Store(engine) as store:
+        earlier = store.connection
+        store.commit()
+        earlier.exec_driver_sql("SELECT 1")
+        store.transact(
+            lambda: insert_returning_ids(store.connection, schema.configurations, [CONFIGURATION])
+        )
+        with engine.connect() as connection:
+            assert len(connection.execute(select(schema.configurations)).all()) == 1
+
+
+def test_threads_share_a_database_in_memory() -> None:
+    with writing("sqlite://") as engine, Store(engine) as store:
+        add = partial(insert_returning_ids, table=schema.configurations, rows=[CONFIGURATION])
+        with ThreadPoolExecutor(1) as threads:
+            threads.submit(store.transact, lambda: add(store.connection)).result()
+        assert len(store.connection.execute(select(schema.configurations)).all()) == 1

@@ -6,9 +6,6 @@ import contextlib
 import dataclasses
 import os
 import re
-import signal
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -49,13 +46,17 @@ from tests.helpers.results_examples import (
     merge,
     opened,
     write,
+    writer,
 )
+
+Capture = pytest.CaptureFixture[str]
 
 pytestmark = pytest.mark.postgres
 
 
 def device(number: int) -> Environment:
-    return dataclasses.replace(ENVIRONMENT, device=f"device {number}")
+    """A device; the first is that of ENVIRONMENT."""
+    return dataclasses.replace(ENVIRONMENT, device=f"device {number}") if number else ENVIRONMENT
 
 
 def claimed(store: Store, number: int = 0) -> Search:
@@ -110,7 +111,7 @@ def test_a_second_writer_waits_for_the_first_one_and_sees_its_results(
         assert again.run_id == search.run_id
     (line,) = said
     assert re.fullmatch(
-        r"mvmul on device 0 in .* is being written by process .*; waiting for it for up to 60 s "
+        r"mvmul on a device in .* is being written by process .*; waiting for it for up to 60 s "
         r"\(Ctrl-C ends this\)",
         line,
     )
@@ -147,9 +148,7 @@ def test_ten_writers_at_once_lose_nothing(postgres: str) -> None:
         assert count == (10 if table == "environments" else 1)
 
 
-def test_a_file_is_merged_into_a_server_and_a_server_into_a_file(
-    postgres: str, tmp_path: Path
-) -> None:
+def test_files_are_merged_into_servers_and_back(postgres: str, tmp_path: Path) -> None:
     write(tmp_path / "one.db", make_ok(1), make_ok(2))
     write(tmp_path / "two.db", make_ok(2), plan=make_plan(environment=device(2)))
     with opened(postgres) as other:
@@ -184,12 +183,10 @@ def test_a_campaign_that_is_written_is_not_merged_into(postgres: str, tmp_path: 
         ("UPDATE measurements SET samples_s = '[-1]'", "measurements 1: samples_s is"),
         (f"UPDATE configurations SET parameters = '{'[' * 5000 + ']' * 5000}'", "is damaged"),
         ("DROP TABLE tests", "the table tests is missing"),
-        (
-            "ALTER TABLE tests RENAME TO gone; CREATE VIEW tests AS SELECT * FROM gone",
-            "the table tests is missing",
-        ),
+        ("ALTER TABLE tests RENAME TO gone; CREATE VIEW tests AS SELECT * FROM gone",
+         "the table tests is missing"),
     ],
-)
+)  # fmt: skip
 def test_what_harness_cannot_have_written_is_refused(postgres: str, sql: str, printed: str) -> None:
     write(postgres, make_ok(1))
     execute(postgres, sql)
@@ -264,9 +261,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_session_that_was_ended_is_replaced(
-    postgres: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_session_that_was_ended_is_replaced(postgres: str, capsys: Capture) -> None:
     with opened(postgres) as store, opened(postgres) as other:
         search = claimed(store)
         add(store, search, 1)
@@ -280,9 +275,7 @@ def test_a_session_that_was_ended_is_replaced(
     assert f"{postgres}: connected again" in printed
 
 
-def test_a_commit_whose_answer_was_lost_is_not_repeated(
-    postgres: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unanswered_commit_is_kept(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ResultsError, match=r"lost; .* is kept\. Run the same command again"):
         lose_the_answer_of_a_commit(postgres, monkeypatch)
     assert stored(postgres) == [1]
@@ -327,9 +320,7 @@ def test_two_writers_that_wait_for_each_other_go_on(postgres: str) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_server_that_stays_away_is_one_clear_error(
-    postgres: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_is_away_is_an_error(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "WAIT_S", 0.2)
     with pytest.raises(ResultsError, match=r"what was committed before is kept\. Run the same"):
         lose_the_server(postgres, monkeypatch)
@@ -358,9 +349,7 @@ class Refusing:
         raise self._error("connection refused")
 
 
-def test_a_wait_for_the_server_can_be_interrupted(
-    postgres: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_waiting_for_servers_can_be_ended(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(_seconds: float) -> None:
         raise KeyboardInterrupt
 
@@ -371,9 +360,7 @@ def test_a_wait_for_the_server_can_be_interrupted(
 
 
 @pytest.mark.usefixtures("quick", "can_start_postgres")
-def test_a_server_that_is_killed_and_started_again_lost_nothing(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_server_that_is_killed_and_started_again_lost_nothing(capsys: Capture) -> None:
     with running_server() as own:
         url = own.make_database()
         with opened(url) as store:
@@ -408,34 +395,11 @@ def fill(url: str) -> None:
             search.ordinal += 1
 
 
-_WRITE_UNTIL_KILLED = """
-import sys, time
-from tests.results.test_server import add, claimed, make_ok, opened
-with opened(sys.argv[1]) as store:
-    search = claimed(store)
-    add(store, search, *range(5))
-    store.add_measurements(search.run_id, search.plan, "search", [make_ok(99)])  # not committed
-    print("ready", flush=True)
-    time.sleep(60)
-"""
-
-
 def test_a_killed_writer_leaves_what_it_committed_and_no_lock(postgres: str) -> None:
-    writer = subprocess.Popen(
-        [sys.executable, "-c", _WRITE_UNTIL_KILLED, postgres],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with writer:
-        assert writer.stdout is not None
-        assert writer.stdout.readline() == "ready\n"
-        with (
-            opened(postgres) as store,
-            pytest.raises(DatabaseBusy, match=f"process {writer.pid} on"),
-        ):
+    with writer(postgres, commits=5) as process:
+        busy = pytest.raises(DatabaseBusy, match=f"process {process.pid} on")
+        with opened(postgres) as store, busy:
             claimed(store)
-        writer.send_signal(signal.SIGKILL)
     assert stored(postgres) == list(range(5))
     with opened(postgres) as store:
         add(store, claimed(store), 5)
@@ -508,9 +472,7 @@ class Asking(FormulaMeasurer):
         self.states |= set(execute(self._url, sql))
 
 
-def test_no_transaction_is_open_while_a_configuration_is_measured(
-    postgres: str, tmp_path: Path
-) -> None:
+def test_no_transaction_is_open_while_measuring(postgres: str, tmp_path: Path) -> None:
     measurer = Asking(postgres)
     tune(postgres, make_spec(tmp_path), measurer=measurer)
     assert len(measurer.asked) > 12
@@ -518,9 +480,7 @@ def test_no_transaction_is_open_while_a_configuration_is_measured(
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_campaign_whose_connection_is_lost_again_and_again_ends_as_without(
-    postgres: str, tmp_path: Path
-) -> None:
+def test_a_campaign_whose_connection_is_often_lost_ends(postgres: str, tmp_path: Path) -> None:
     spec, undisturbed = make_spec(tmp_path), str(tmp_path / "undisturbed.db")
     asked = tune(undisturbed, spec)
     cut = Cutting(postgres, every=61)

@@ -30,8 +30,17 @@ from harness.results.caveats import record_lines
 from harness.results.opentuner import config_of, features_of, measurement_of, parameter_of
 from harness.results.schema import OPENTUNER_KEYS
 from harness.results.view import Results, read_results
-from tests.commands.test_planted import PICKLED, Planted
-from tests.helpers.results_examples import make_failed, make_ok, query, tamper, write
+from tests.helpers.results_examples import (
+    PICKLED,
+    Planted,
+    make_failed,
+    make_ok,
+    query,
+    tamper,
+    write,
+)
+
+Capture = pytest.CaptureFixture[str]
 
 ROOT = Path(__file__).parents[2]
 STOCK = Path(__file__).parents[1] / "data" / "stock_opentuner.db"
@@ -96,9 +105,7 @@ def test_the_machine_is_the_environment_and_the_first_seed_the_default(imported:
     assert campaign.space_name == "mmm_block"
 
 
-def test_a_tree_is_learnt_from_several_sizes(
-    imported: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_tree_is_learnt_from_several_sizes(imported: Path, capsys: Capture) -> None:
     assert analyse([str(imported)]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert (
@@ -174,9 +181,7 @@ def test_ours_without_our_tables_is_imported_as_far_as_it_goes(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("table", "column"), [(t, c) for t, cs in PICKLED.items() for c in cs])
-def test_a_pickle_that_runs_code_is_refused_by_its_name(
-    database: Path, capsys: pytest.CaptureFixture[str], table: str, column: str
-) -> None:
+def test_pickled_code_is_refused(database: Path, capsys: Capture, table: str, column: str) -> None:
     planted = database.with_name("planted")
     data = pickle.dumps(Planted(planted)).hex()
     tamper(database, f"UPDATE {table} SET {column} = x'{data}' WHERE id = 1")
@@ -202,7 +207,7 @@ def test_a_pickle_that_runs_code_is_refused_by_its_name(
     ],
 )
 def test_what_opentuner_cannot_have_written_is_damage(
-    database: Path, change: str, capsys: pytest.CaptureFixture[str]
+    database: Path, change: str, capsys: Capture
 ) -> None:
     tamper(database, change)
     assert merge([str(database.with_name("all.db")), str(database)]) == 2
@@ -221,9 +226,7 @@ def test_what_opentuner_cannot_have_written_is_damage(
         ({"flag": None, "size": np.int64(4)}, {"flag": None, "size": 4}),
     ],
 )
-def test_configurations_have_plain_values_and_identifiers(
-    data: dict[str, object], expected: object
-) -> None:
+def test_configurations_have_plain_values(data: dict[str, object], expected: object) -> None:
     assert dict(config_of({"id": 1, "data": pickle.dumps(data, 2)})) == expected
 
 
@@ -303,6 +306,7 @@ def test_parameters_are_described_by_their_values(
     assert (found["kind"], found["values"]) == (kind, ordered)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 def test_the_script_makes_such_a_database(tmp_path: Path) -> None:
     made = tmp_path / "made.db"

@@ -80,9 +80,7 @@ def test_import_leaves_logging_alone_and_warns_of_nothing(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
-def test_search_writes_no_file_but_the_database(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_search_writes_only_its_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec, here = make_spec(tmp_path), tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)

@@ -66,9 +66,7 @@ def manipulator(spec: Spec) -> SpaceManipulator:
     return SpaceManipulator(ConstrainedSpace.of(spec, spec.inputs[0], None), random.Random(0))
 
 
-def test_each_kind_of_parameter_becomes_the_opentuner_parameter_that_searches_it(
-    manipulator: SpaceManipulator,
-) -> None:
+def test_each_kind_of_parameter_has_its_opentuner_parameter(manipulator: SpaceManipulator) -> None:
     kinds = {parameter.name: type(parameter) for parameter in manipulator.params}
     assert kinds == {
         "BLOCK": OrderedParameter,
@@ -80,9 +78,7 @@ def test_each_kind_of_parameter_becomes_the_opentuner_parameter_that_searches_it
     }
 
 
-def test_an_ordered_list_is_searched_by_position_and_stored_by_value(
-    manipulator: SpaceManipulator,
-) -> None:
+def test_ordered_lists_are_searched_by_position_as_values(manipulator: SpaceManipulator) -> None:
     config = manipulator.seed_config()
     tile = manipulator.parameters_dict(config)["TILE"]
     tile.set_value(config, 4)
@@ -115,9 +111,7 @@ def test_values_of_another_type_are_another_configuration(manipulator: SpaceMani
     assert manipulator.hash_config(backwards) == manipulator.hash_config(config)
 
 
-def test_each_input_is_a_run_of_its_own_and_starts_from_earlier_winners(
-    spec: Spec, tmp_path: Path
-) -> None:
+def test_each_input_is_a_run_and_starts_from_earlier_winners(spec: Spec, tmp_path: Path) -> None:
     found = ran(spec, tmp_path / "r.db")
     winner = found.reports[0].best
     assert winner is not None
@@ -129,9 +123,7 @@ def test_each_input_is_a_run_of_its_own_and_starts_from_earlier_winners(
     assert sorted(paths) == sorted((problem.json,) for problem in spec.inputs)
 
 
-def test_inputs_and_configurations_have_one_row_however_often_they_are_searched(
-    spec: Spec, tmp_path: Path
-) -> None:
+def test_inputs_and_configurations_have_one_row_however_often(spec: Spec, tmp_path: Path) -> None:
     for name in ("AUCBanditMetaTechniqueA", "PureRandom"):
         ran(spec, tmp_path / "r.db", technique=[name])
     assert query(tmp_path / "r.db", "select count(*) from tuning_run") == [(4,)]
@@ -169,17 +161,7 @@ def test_a_measurer_is_told_the_best_time_and_what_is_not_known_yet(tmp_path: Pa
     assert set(again.expected) >= {config for _, config in again.asked} != set()
 
 
-def test_every_winner_is_measured_on_every_input(spec: Spec, tmp_path: Path) -> None:
-    with opened(spec, tmp_path / "r.db", FormulaMeasurer(), test_limit=10) as (campaign, _):
-        reports = campaign.run()
-        times = campaign.times()
-    winners = [report.best.config for report in reports if report.best]
-    assert all(winner in times[problem] for winner in winners for problem in spec.inputs)
-
-
-def test_an_interrupted_run_goes_on_without_measuring_anything_twice(
-    spec: Spec, tmp_path: Path
-) -> None:
+def test_an_interrupted_run_goes_on_and_repeats_nothing(spec: Spec, tmp_path: Path) -> None:
     whole, cut, rest = FormulaMeasurer(), FormulaMeasurer(stop_after=25), FormulaMeasurer()
     database = tmp_path / "r.db"
     expected = ran(spec, tmp_path / "whole.db", whole).reports
@@ -270,9 +252,7 @@ def test_a_search_that_has_ended_is_reported_again_without_its_techniques(
         assert (sum(one.outcomes.values()), one.total) == (one.ordinal, other.total)
 
 
-def test_a_search_that_has_ended_has_the_tests_of_its_limit_after_a_higher_one(
-    spec: Spec, tmp_path: Path
-) -> None:
+def test_an_ended_search_has_its_tests_after_a_higher_limit(spec: Spec, tmp_path: Path) -> None:
     found = []
     for limit in (4, 6, 4, 4):
         searched = ran(spec, tmp_path / "r.db", test_limit=limit).campaign.searched
@@ -332,9 +312,7 @@ def test_fresh_measures_everything_anew(spec: Spec, tmp_path: Path) -> None:
     assert again.asked == first.asked
 
 
-def test_a_failed_configuration_never_wins_and_is_kept_with_its_reason(
-    spec: Spec, tmp_path: Path
-) -> None:
+def test_a_failed_configuration_never_wins_and_has_its_reason(spec: Spec, tmp_path: Path) -> None:
     measurer = FormulaMeasurer(lambda problem, config: float("inf") if config["CACHE"] else 1e-3)
     reports = ran(spec, tmp_path / "r.db", measurer).reports
     assert all(report.best and not report.best.config["CACHE"] for report in reports)
@@ -391,9 +369,7 @@ def test_finals_are_measured_again_for_other_repeats(spec: Spec, tmp_path: Path)
     assert turns == [(2 * 3 * len(spec.inputs),)]  # for 5 and for 9
 
 
-def test_opentuner_can_read_what_was_written_and_no_command_line_is_there(
-    spec: Spec, tmp_path: Path
-) -> None:
+def test_opentuner_reads_the_record_which_has_no_command_line(spec: Spec, tmp_path: Path) -> None:
     from opentuner import resultsdb
     from opentuner.resultsdb.models import Result, TuningRun
 

@@ -191,9 +191,7 @@ def failing_s(*_: object) -> float:
 # --------------------------------------------------------------------------------------------
 
 
-def test_measured_configurations_are_legal_and_new_and_repeat_with_the_seed(
-    searches: Searches, technique: str
-) -> None:
+def test_configurations_are_legal_and_repeat_by_seed(searches: Searches, technique: str) -> None:
     space = searches.space("formula")
     one, other = (searches.search("formula", 25) for _ in range(2))
     assert one.configs == other.configs
@@ -244,9 +242,7 @@ def test_a_hundred_parameters_are_no_burden(searches: Searches) -> None:
     assert all(space.is_legal(config) for config in found.configs)
 
 
-def test_configurations_that_differ_in_what_does_not_matter_are_proposed_as_one(
-    searches: Searches,
-) -> None:
+def test_configurations_that_differ_in_nothing_that_matters_are_one(searches: Searches) -> None:
     space, found = searches.space("conditional"), searches.search("conditional", 20, smooth_s)
     assert len(found.configs) == len(set(found.configs)) == 20
     assert all(space.canonical(config) == config for config in found.configs)

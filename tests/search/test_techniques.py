@@ -18,7 +18,7 @@ from harness.search.manipulator import SpaceManipulator
 from harness.search.techniques import UniformRandom, steps_up
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec
-from tests.helpers.replays import FormulaMeasurer, Ran, make_spec, opened, ran
+from tests.helpers.replays import FormulaMeasurer, Ran, make_spec, opened, ran, small_space
 from tests.helpers.results_examples import query
 
 # G-ADAPT's table of programs: the configurations that hill climbing tried per input.
@@ -32,24 +32,16 @@ inputs:
   features: [m, n]
   values: [{m: 64, n: 4096}, {m: 4096, n: 64}, {m: 512, n: 512}]
 """
-REDUCTION = """\
-name: reduction
-kernel: {function: kernel, source: kernel.cl, host: kernel.py}
-parameters:
-  BLOCK: {type: power_of_two, min: 32, max: 512, role: launch, default: 128}
-launch: {group: [BLOCK], grid: [n]}
-inputs: {features: [n], values: [{n: 1000}, {n: 100000}, {n: 10000000}]}
-"""
-GRID = """\
-name: grid
-kernel: {function: kernel, source: kernel.cl, host: kernel.py}
-parameters:
-  A: {values: [1, 2, 4], default: 4}
-  B: {values: [1, 2, 3, 4], default: 4}
-constraints: [CONSTRAINT]
-launch: {group: [A], grid: [n]}
-inputs: {features: [n], values: [{n: 1}]}
-"""
+REDUCTION = small_space(
+    "BLOCK: {type: power_of_two, min: 32, max: 512, role: launch, default: 128}",
+    *(1000, 100000, 10000000),
+)
+GRID = small_space(
+    "A: {values: [1, 2, 4], default: 4}, B: {values: [1, 2, 3, 4], default: 4}",
+    1,
+    more="constraints: [CONSTRAINT]\n",
+    group="A",
+)
 Point = tuple[int, int]
 
 
@@ -155,9 +147,7 @@ def test_the_default_and_winners_elsewhere_are_measured_outside_the_climb(tmp_pa
     assert all(report.best and report.baseline for report in reports)
 
 
-def test_a_climb_beside_another_technique_alternates_and_starts_from_the_default(
-    tmp_path: Path,
-) -> None:
+def test_a_climb_beside_another_alternates_and_starts_from_the_default(tmp_path: Path) -> None:
     spec = make_spec(tmp_path)
     found = ran(spec, tmp_path / "r.db", technique=["HillClimb", "PureRandom"])
     assert found.tests[0].measurement.config == found.campaign.space(spec.inputs[0]).default
@@ -166,9 +156,7 @@ def test_a_climb_beside_another_technique_alternates_and_starts_from_the_default
 
 
 @pytest.mark.parametrize("name", OWN)
-def test_an_own_technique_that_was_killed_goes_on_where_it_stopped(
-    name: str, tmp_path: Path
-) -> None:
+def test_an_own_technique_that_was_killed_goes_on_where_it_was(name: str, tmp_path: Path) -> None:
     spec, database = make_spec(tmp_path), tmp_path / "r.db"
     whole, cut, rest = FormulaMeasurer(), FormulaMeasurer(stop_after=27), FormulaMeasurer()
     ran(spec, tmp_path / "whole.db", whole, technique=[name])
@@ -180,9 +168,7 @@ def test_an_own_technique_that_was_killed_goes_on_where_it_stopped(
 
 
 @pytest.mark.parametrize("name", ["HillClimb", "UniformRandom"])
-def test_a_seed_of_the_user_is_refused_by_a_technique_that_tests_only_its_own(
-    name: str, tmp_path: Path
-) -> None:
+def test_a_users_seed_is_refused_by_techniques_with_their_own(name: str, tmp_path: Path) -> None:
     spec = make_spec(tmp_path)
     seeds = (ConstrainedSpace.of(spec, spec.inputs[0], None).default,)
     options = {"technique": [name], "seeds": seeds}
@@ -253,25 +239,3 @@ def test_uniform_samples_are_spread_evenly_over_the_legal_configurations(tmp_pat
     first = Counter(first_draw(space, seed) for seed in range(2400))
     assert len(first) == 12
     assert sum((count - 200) ** 2 / 200 for count in first.values()) < 31.3
-
-
-def test_uniform_sampling_draws_without_replacement_until_the_space_is_exhausted(
-    tmp_path: Path,
-) -> None:
-    spec, options = grid(tmp_path, "A >= B"), {"technique": ["UniformRandom"], "test_limit": 1000}
-    found = ran(spec, tmp_path / "r.db", by_table({}), **options)
-    assert sorted(points(found.tests)) == [
-        (1, 1), (2, 1), (2, 2), (4, 1), (4, 2), (4, 3), (4, 4)
-    ]  # fmt: skip
-    assert found.reports[0].is_exhausted
-    assert found.campaign.searched[spec.inputs[0]].ended is EndReason.EXHAUSTED
-
-
-def test_a_larger_budget_goes_on_from_the_samples_that_were_drawn(tmp_path: Path) -> None:
-    spec, name = make_spec(tmp_path), ["UniformRandom"]
-    first, then = (
-        ran(spec, tmp_path / "r.db", technique=name, test_limit=limit).tested(spec.inputs[0])
-        for limit in (15, 40)
-    )
-    assert then[: len(first)] == first
-    assert len(then) > len(first)

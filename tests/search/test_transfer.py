@@ -122,9 +122,7 @@ def test_words_are_equal_as_they_are_and_none_is_a_value() -> None:
 
 
 @pytest.mark.parametrize("foreign", [(48, 1), (16, 5), (16, 0), (16, 1.5), (16, "1"), (16, None)])
-def test_rows_with_values_that_the_space_does_not_have_are_dropped(
-    foreign: tuple[Value, ...],
-) -> None:
+def test_rows_with_values_that_the_space_lacks_are_dropped(foreign: tuple[Value, ...]) -> None:
     recording = recorded("BX TILE", {(7,): [((16, 1), 1.0), (foreign, 2.0)]})
     assert seconds(space(), one_task(space(), recording)) == {(16, 1): 2.0}
 

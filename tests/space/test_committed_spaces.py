@@ -3,15 +3,12 @@ inputs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from harness.commands import check
-from harness.commands.check.targets import ARCHITECTURE_LIMITS
-from harness.core.records import Config, Input, Outcome
+from harness.core.records import Input, Outcome
 from harness.measure.devices import Backend
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
@@ -94,16 +91,6 @@ def test_space_has_as_many_designs_as_the_authors_sampled_from(name: str, design
     assert ConstrainedSpace.of(spec, spec.inputs[0], None, "opencl").count == designs
 
 
-def test_samples_of_the_authors_are_legal_designs_of_kmeans_swap() -> None:
-    spec = of_starchart("kmeans_swap")
-    space = ConstrainedSpace.of(spec, spec.inputs[0], None, "opencl")
-    rows = pd.read_csv(SPACES.parent / "tests" / "data" / "starchart" / "kmeans.csv", comment="#")
-    designs = zip(rows["ppb"].tolist(), rows["tpp"].tolist(), rows["consec"].tolist(), strict=True)
-    samples = [Config({"PPB": p, "TPP": t, "CONSEC": c}) for p, t, c in designs]
-    assert len(samples) == 500
-    assert {space.why_illegal(sample) for sample in samples} == {None}
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CORNERS)
 def test_corner_between_powers_of_two_verifies(name: str, opencl: Backend) -> None:
@@ -121,35 +108,8 @@ def test_sums_of_a_body_are_added_whatever_the_number_of_threads(y: int, opencl:
 
 # ------------------------------------------------------------------------------------- large inputs
 
-FLOATS: dict[str, Callable[..., int]] = {
-    "convolution": lambda width, height, radius: 3 * width * height,
-    "matmul": lambda hA, wA, wB: hA * wA + wA * wB + hA * wB,  # noqa: N803 (the features' names)
-    "mvmul": lambda m, n: m * n,
-    "reduction": lambda n: n,
-    "transpose": lambda width, height: 2 * width * height,
-}
-"""The elements of four bytes that a run reads or writes."""
-
-LARGEST_CACHE_BYTES = 128 << 20
-
-
-@pytest.mark.parametrize("name", FLOATS)
-def test_data_of_every_large_input_exceed_every_cache_and_its_default_runs(name: str) -> None:
-    spec = load_spec(SPACES / "large" / f"{name}.yaml")
-    for problem in spec.inputs:
-        size_bytes = 4 * FLOATS[name](**dict(problem))
-        assert 1.5 * LARGEST_CACHE_BYTES <= size_bytes <= 1 << 30, problem
-        assert why_illegal(name, problem) is None, problem
-
-
-def why_illegal(name: str, problem: Input) -> str | None:
-    """Why the default cannot run on a GPU."""
-    spec = load_spec(SPACES / "large" / f"{name}.yaml")
-    space = ConstrainedSpace.of(spec, problem, ARCHITECTURE_LIMITS, "nvcc")
-    return space.why_illegal(space.canonical(space.default))
-
 
 def test_check_accepts_the_large_spaces(capsys: pytest.CaptureFixture[str]) -> None:
     spaces = sorted(map(str, (SPACES / "large").glob("*.yaml")))
     assert check.main([*spaces, "--no-compile"]) == 0
-    assert f"{len(FLOATS)} spaces valid" in capsys.readouterr().out
+    assert f"{len(spaces)} spaces valid" in capsys.readouterr().out

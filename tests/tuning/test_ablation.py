@@ -13,25 +13,15 @@ import pytest
 from harness.analysis.coverage import input_reports
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
 from harness.results.view import read_results, the_one
-from harness.tuning import Stages
 from harness.tuning.state import State
-from tests.helpers.replays import FormulaMeasurer, Times, in_occasions, make_spec, opened, ran
+from tests.helpers.replays import FormulaMeasurer, Times, in_occasions, make_spec, ran, small_space
 
-SPACE = """\
-name: small
-kernel: {function: kernel, source: kernel.cl, host: kernel.py}
-parameters:
-  BLOCK: {values: [16, 64], default: 16}
-flags:
-  opencl:
-    cl-mad-enable: boolean
-    cl-fast-relaxed-math: boolean
-    cl-no-signed-zeros: boolean
-baselines:
-  fast: {cl-fast-relaxed-math: true}
-launch: {group: [BLOCK], grid: [n]}
-inputs: {features: [n], values: [{n: 8}]}
-"""
+SPACE = small_space(
+    "BLOCK: {values: [16, 64], default: 16}",
+    8,
+    more="flags: {opencl: {cl-mad-enable: boolean, cl-fast-relaxed-math: boolean, "
+    "cl-no-signed-zeros: boolean}}\nbaselines: {fast: {cl-fast-relaxed-math: true}}\n",
+)
 
 
 def time_s(problem: Input, config: Config) -> float:
@@ -80,9 +70,8 @@ class OpenCl(FormulaMeasurer):
 
 def test_flags_that_do_nothing_are_found_and_the_answer_is_kept(tmp_path: Path) -> None:
     spec, measurer = make_spec(tmp_path, SPACE), OpenCl()
-    with opened(spec, tmp_path / "r.db", measurer) as (campaign, _):
-        (report,) = campaign.run()
-        (ablation,) = campaign.ablations.values()
+    first = ran(spec, tmp_path / "r.db", measurer)
+    (report,), (ablation,) = first.reports, first.campaign.ablations.values()
     assert ablation.winner["cl_mad_enable"] or ablation.winner["cl_no_signed_zeros"]
     assert report.best.config == ablation.winner, "what the finals have judged is recommended"
     assert report.speedup.is_faster
@@ -103,10 +92,9 @@ def test_flags_that_do_nothing_are_found_and_the_answer_is_kept(tmp_path: Path) 
     turns = len(measurer.turns)
     assert turns > 2, "the finals, and the steps of the ablation"
     assert [len(seeds) for seeds in dict.fromkeys(measurer.seeds)] == [1, 6], "judged like a winner"
-    with opened(spec, tmp_path / "r.db", measurer) as (campaign, _):
-        (again,) = campaign.run()
-        assert again.best == report.best
-        assert list(campaign.ablations.values()) == [ablation]
+    again = ran(spec, tmp_path / "r.db", measurer)
+    assert again.reports[0].best == report.best
+    assert list(again.campaign.ablations.values()) == [ablation]
     assert len(measurer.turns) == turns, "nothing is measured interleaved again"
 
 
@@ -130,25 +118,19 @@ def test_final_that_failed_stands_unless_it_may_be_chance(
     finals = []
     for _ in range(2):
         before = len(measurer.turns)
-        with opened(spec, tmp_path / "r.db", measurer, test_limit=tests) as (campaign, _):
-            campaign.run()
-            finals.append(len(measurer.turns) - before)
+        ran(spec, tmp_path / "r.db", measurer, test_limit=tests)
+        finals.append(len(measurer.turns) - before)
     assert any(config["BLOCK"] == 64 for config in measurer.turns[0])
     assert finals == [first, again]
 
 
-def test_a_stage_warns_of_what_it_skips_when_the_time_is_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stage_warns_of_what_it_skips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = make_spec(tmp_path, SPACE.replace("{n: 8}", "{n: 8}, {n: 9}"))
     measurer = OpenCl(times=lambda i, c: time_s(i, c) * (0.8 if c["cl_mad_enable"] else 1))
-    warnings: list[str] = []
     monkeypatch.setattr(State, "is_time_up", lambda _: True)
-    with opened(spec, tmp_path / "r.db", measurer, test_limit=6) as (campaign, tests):
-        monkeypatch.setattr(tests, "warn", warnings.append)
-        campaign.run()
-        assert campaign.ablations == {}
-    crossed, candidates, ablated = warnings
+    found = ran(spec, tmp_path / "r.db", measurer, test_limit=6)
+    assert found.campaign.ablations == {}
+    crossed, candidates, ablated = found.tests.warnings
     assert "measurements of the default and winners on other inputs skipped" in crossed
     assert "candidates on 2 of 2 inputs skipped" in candidates
     assert "winners need skipped" in ablated
@@ -159,14 +141,11 @@ def test_a_stage_warns_of_what_it_skips_when_the_time_is_up(
 
 def test_winners_and_the_default_are_measured_on_the_other_inputs(tmp_path: Path) -> None:
     spec = make_spec(tmp_path)
-    with opened(spec, tmp_path / "r.db", FormulaMeasurer(), test_limit=3) as (campaign, _):
-        campaign.run()
-        state = campaign
-        winners = {best.config for best in map(state.best, spec.inputs) if best}
-        expected = winners | {state.space(spec.inputs[0]).default}
-        assert state.crossed
-        for problem in spec.inputs:
-            assert expected <= set(state.known(problem))
+    state = ran(spec, tmp_path / "r.db", test_limit=3).campaign
+    winners = {best.config for best in map(state.best, spec.inputs) if best}
+    assert state.crossed
+    for problem in spec.inputs:
+        assert winners | {state.space(spec.inputs[0]).default} <= set(state.known(problem))
 
 
 def test_an_input_that_was_not_searched_is_not_measured_for_others(tmp_path: Path) -> None:
@@ -180,14 +159,11 @@ def test_an_input_that_was_not_searched_is_not_measured_for_others(tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", ["UniformRandom", "HillClimb"])
-def test_the_default_is_beside_each_winner_where_nothing_is_measured_across(
-    name: str, tmp_path: Path
-) -> None:
+def test_the_default_is_beside_each_winner_without_crossing(name: str, tmp_path: Path) -> None:
     """These techniques do not start from the default."""
     spec = make_spec(tmp_path)
-    options: dict[str, Any] = {"technique": [name], "stages": Stages(cross=False), "test_limit": 4}
-    with opened(spec, tmp_path / "r.db", FormulaMeasurer(), **options) as (campaign, _):
-        reports = campaign.run()
-        default = campaign.space(spec.inputs[0]).default
-        assert campaign.crossed == {(problem, default) for problem in spec.inputs}
-    assert all(report.speedup is not None for report in reports)
+    options: dict[str, Any] = {"technique": [name], "cross": False, "test_limit": 4}
+    found = ran(spec, tmp_path / "r.db", **options)
+    default = found.campaign.space(spec.inputs[0]).default
+    assert found.campaign.crossed == {(problem, default) for problem in spec.inputs}
+    assert all(report.speedup is not None for report in found.reports)

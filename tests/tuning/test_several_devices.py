@@ -24,7 +24,7 @@ from harness.space_file import Spec
 from harness.tuning.devices import DevicePool
 from harness.tuning.sharing import Baton
 from tests.helpers.planted import until
-from tests.helpers.replays import BROKEN, SPACE, FormulaMeasurer, make_spec, opened, ran
+from tests.helpers.replays import BROKEN, SPACE, FormulaMeasurer, make_spec, ran
 
 VALUES = ", ".join(f"{{m: {64 << number}, n: {4096 >> number}}}" for number in range(5))
 MANY = SPACE.replace("{m: 64, n: 4096}, {m: 4096, n: 64}", VALUES)
@@ -98,12 +98,9 @@ def tuned(
     spec: Spec, database: Path, devices: Sequence[Scripted], **options: Any
 ) -> tuple[Sequence[InputReport], Results, list[str]]:
     """The reports, what is stored, and the warnings."""
-    warnings: list[str] = []
     measurer = equal(*devices) if len(devices) > 1 else devices[0]
-    with opened(spec, database, measurer, **options) as (campaign, display):
-        display.warn = warnings.append
-        reports = campaign.run()
-    return reports, the_one(read_results([str(database)])), warnings
+    found = ran(spec, database, measurer, **options)
+    return found.reports, the_one(read_results([str(database)])), found.tests.warnings
 
 
 def equal(*devices: Scripted) -> DevicePool:
@@ -240,9 +237,7 @@ def fails_after(count: int) -> Callable[[int], None]:
     return fail
 
 
-def test_a_device_that_fails_again_and_again_is_taken_out(
-    tmp_path: Path, alone: tuple[Any, Any]
-) -> None:
+def test_a_device_that_often_fails_is_taken_out(tmp_path: Path, alone: tuple[Any, Any]) -> None:
     devices = [Scripted("GPU-0"), Scripted("GPU-1", fails_after(20)), Scripted("GPU-2")]
     reports, several, warnings = tuned(
         make_spec(tmp_path, SMALL), tmp_path / "r.db", devices, test_limit=1000
@@ -274,9 +269,7 @@ def test_the_last_device_that_fails_ends_the_campaign(tmp_path: Path) -> None:
         tuned(make_spec(tmp_path, MANY), tmp_path / "r.db", devices, test_limit=12)
 
 
-def test_crashes_that_only_one_device_has_are_not_the_kernels_fault(
-    tmp_path: Path, alone: tuple[Any, Any]
-) -> None:
+def test_crashes_of_one_device_are_not_the_kernels(tmp_path: Path, alone: tuple[Any, Any]) -> None:
     """What crashed on a device that is taken out is measured again on others."""
     broken = crashing(lambda device, _: len(device.asked) > 15, "GPU-broken")
     devices = [broken, Scripted("GPU-1")]
@@ -330,18 +323,15 @@ def test_a_device_that_joins_takes_inputs_that_nobody_has_begun(
     first = Scripted("GPU-0", lambda number: number == 3 and until(lambda: bool(joins.asked)))
     late = Late(first, joins=joins, differs=differs)
     spec, database = make_spec(tmp_path, SMALL), tmp_path / "r.db"
-    warnings: list[str] = []
     late.reason = "a T4 has joined and is not used"
-    with opened(spec, database, DevicePool({"first": first}, late), test_limit=1000) as (c, d):
-        d.warn = warnings.append
-        found = verdicts(c.run())
-    assert set(warnings) == {
+    ended = ran(spec, database, DevicePool({"first": first}, late), test_limit=1000)
+    assert set(ended.tests.warnings) == {
         "differs (GPU-other) has joined and is not used: it is not equal to first (GPU-0): its "
         "device is `other`, not `formula`",
         late.reason,
     }
     results = the_one(read_results([str(database)]))
-    assert (found, stored(results)) == alone
+    assert (verdicts(ended.reports), stored(results)) == alone
     assert joins.asked
     assert differs.is_closed
     assert not differs.asked

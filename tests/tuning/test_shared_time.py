@@ -14,16 +14,7 @@ from harness.core.records import Config, Input, Outcome, Timing
 from harness.search import EndReason
 from harness.space_file import Spec
 from harness.tuning import Campaign
-from tests.helpers.replays import (
-    SPACE,
-    FormulaMeasurer,
-    Tests,
-    Times,
-    formula_s,
-    make_spec,
-    opened,
-    ran,
-)
+from tests.helpers.replays import SPACE, FormulaMeasurer, Times, formula_s, make_spec, opened, ran
 
 INPUTS = 6
 TEST_S = 1.0
@@ -52,17 +43,10 @@ def spec_of(folder: Path) -> Spec:
 def searched(folder: Path, measurer: Clock, allowed_s: float, **options: Any) -> Campaign:
     """Tune for a time, and return the campaign."""
     stop_at = measurer.now_s + allowed_s
-    with opened(spec_of(folder), folder / "r.db", measurer, stop_at=stop_at, **options) as (
-        campaign,
-        _,
-    ):
-        campaign.run()
-        return campaign
+    return ran(spec_of(folder), folder / "r.db", measurer, stop_at=stop_at, **options).campaign
 
 
-def test_each_input_has_an_equal_share_of_the_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_inputs_have_equal_shares_of_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A tenth is for the winners on other inputs."""
     measurer = Clock(monkeypatch)
     campaign = searched(tmp_path, measurer, allowed_s=INPUTS * 12 * TEST_S / 0.9)
@@ -73,18 +57,14 @@ def test_each_input_has_an_equal_share_of_the_time(
     assert campaign.crossed
 
 
-def test_time_that_a_search_leaves_is_shared_by_those_after_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_time_that_is_left_is_shared_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     measurer = Clock(monkeypatch)
     campaign = searched(tmp_path, measurer, allowed_s=10_000 * TEST_S, test_limit=12)
     assert {(f.tests, f.ended) for f in campaign.searched.values()} == {(12, EndReason.LIMIT)}
     assert campaign.replayed == 0
 
 
-def test_the_same_command_continues_with_another_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_same_command_continues_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     measurer = Clock(monkeypatch)
     searched(tmp_path, measurer, allowed_s=INPUTS * 4 * TEST_S, test_limit=12)
     first = len(measurer.asked)
@@ -94,28 +74,20 @@ def test_the_same_command_continues_with_another_time(
     assert {found.tests for found in again.searched.values()} == {12}
 
 
-def test_after_an_interruption_the_inputs_without_a_measurement_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spec, measurer, warnings = spec_of(tmp_path), FormulaMeasurer(stop_after=15), list[str]()
-    with opened(spec, tmp_path / "r.db", measurer, test_limit=12) as (campaign, tests):
-        monkeypatch.setattr(tests, "warn", warnings.append)
-        with pytest.raises(KeyboardInterrupt):
-            campaign.run()
+def test_after_an_interruption_inputs_without_measurements_are_named(tmp_path: Path) -> None:
+    spec, measurer = spec_of(tmp_path), FormulaMeasurer(stop_after=15)
+    opening = opened(spec, tmp_path / "r.db", measurer, test_limit=12)
+    with pytest.raises(KeyboardInterrupt), opening as (campaign, tests):
+        campaign.run()
     missing = ", ".join(f"({problem})" for problem in spec.inputs[2:])
-    assert warnings == [f"nothing is measured yet on 4 of 6 inputs: {missing}"]
+    assert tests.warnings == [f"nothing is measured yet on 4 of 6 inputs: {missing}"]
 
 
-def test_a_stage_that_was_interrupted_knows_what_the_database_answers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stages: list[tuple[str, int, int]] = []
-    monkeypatch.setattr(Tests, "begin_stage", lambda _, *stage: stages.append(stage))
+def test_an_interrupted_stage_knows_what_the_database_answers(tmp_path: Path) -> None:
     spec, database = make_spec(tmp_path), tmp_path / "r.db"
     with pytest.raises(KeyboardInterrupt):
         ran(spec, database, FormulaMeasurer(stop_after=4), test_limit=9)
-    stages.clear()
-    ran(spec, database, test_limit=9)
+    stages = ran(spec, database, test_limit=9).tests.stages
     assert [(steps, stored) for _, steps, stored in stages[:2]] == [(9, 4), (9, 0)]
 
 
@@ -133,11 +105,6 @@ def test_the_time_of_a_campaign_is_estimated_from_its_first_tests(
             timing = Timing((4.0, 4.0, 4.0))
             return dataclasses.replace(super().measure(*words), outcome=Outcome.OK, timing=timing)
 
-    notes: list[str] = []
-    with opened(make_spec(tmp_path), tmp_path / "r.db", Slow(monkeypatch), test_limit=20) as (
-        campaign,
-        tests,
-    ):
-        monkeypatch.setattr(tests, "note", notes.append)
-        campaign.run()
-    assert notes == [f"about {text} with 20 tests on each of 2 inputs"]
+    spec, measurer = make_spec(tmp_path), Slow(monkeypatch)
+    found = ran(spec, tmp_path / "r.db", measurer, test_limit=20)
+    assert found.tests.notes == [f"about {text} with 20 tests on each of 2 inputs"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import random
-import sqlite3
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +16,6 @@ from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement, Outcome, SampleRole, Timing
 from harness.tuning.validation import (
     RESERVED,
-    Goal,
     PairStream,
     UniformSampling,
     Validation,
@@ -25,21 +23,15 @@ from harness.tuning.validation import (
     prediction_errors,
     validate,
 )
-from tests.helpers.replays import FormulaMeasurer, make_spec, opened, ran, recorded
+from tests.helpers.replays import FormulaMeasurer, make_spec, opened, ran, recorded, small_space
+from tests.helpers.results_examples import query
 
-SPACE = """\
-name: steps
-kernel: {function: kernel, source: kernel.cl, host: kernel.py}
-parameters:
-  BLOCK: {type: power_of_two, min: 16, max: 1024, role: launch, default: 256}
-  TILE: {type: integer, min: 1, max: 20, default: 1}
-  LAYOUT: {values: [row, column, block], role: choice, default: row}
-launch: {group: [BLOCK], grid: [n]}
-inputs:
-  features: [n]
-  values: [{n: 16}, {n: 4096}, {n: 1048576}]
-search: {test_limit: 100}
-"""
+SPACE = small_space(
+    "BLOCK: {type: power_of_two, min: 16, max: 1024, role: launch, default: 256}, "
+    "TILE: {type: integer, min: 1, max: 20, default: 1}, "
+    "LAYOUT: {values: [row, column, block], role: choice, default: row}",
+    *(16, 4096, 1048576),
+)
 
 
 def steps_s(problem: Input, config: Config) -> float:
@@ -70,14 +62,13 @@ def validation(folder: Path, measurer: FormulaMeasurer, **options: Any) -> Valid
     return run(folder, measurer, **options).validation
 
 
-def of_part(folder: Path, part: str) -> list[tuple[int, int]]:
+def of_part(folder: Path, part: str) -> list[tuple[Any, ...]]:
     """The pairs that were tested for a part, by the ids of their rows."""
-    with sqlite3.connect(folder / "r.db") as database:
-        return database.execute(
-            "select m.input_id, m.configuration_id from tests t join runs r on r.id = t.run_id "
-            "join measurements m on m.id = t.measurement_id where r.technique = ?",
-            (f"UniformRandom ({part})",),
-        ).fetchall()
+    return query(
+        folder / "r.db",
+        "select m.input_id, m.configuration_id from tests t join runs r on r.id = t.run_id join "
+        f"measurements m on m.id = measurement_id where r.technique = 'UniformRandom ({part})'",
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,9 +111,9 @@ def test_a_tree_over_steps_converges_on_them(tmp_path: Path) -> None:
 
 def test_a_dip_of_the_median_below_the_target_is_not_the_end() -> None:
     """Of noise, the interval reaches beyond a target that the median alone has reached."""
-    curve = validate(Sampled(configs=500), counts(500), Goal(1e-9, 200)).curve
+    curve = validate(Sampled(configs=500), counts(500), 1e-9, 200).curve
     dip = min(point.error.median.value for point in curve)
-    assert validate(Sampled(configs=500), counts(500), Goal(dip, 200)).curve == curve
+    assert validate(Sampled(configs=500), counts(500), dip, 200).curve == curve
 
 
 def test_noise_is_not_claimed_to_be_predicted(of_noise: Finished) -> None:
@@ -160,9 +151,7 @@ def test_reserved_samples_may_have_words_that_no_tree_has_seen() -> None:
 # ------------------------------------------------------------------------------ the draws
 
 
-def test_reserved_samples_are_as_many_as_published_and_none_is_trained_on(
-    of_noise: Finished,
-) -> None:
+def test_reserved_samples_are_as_many_as_published_and_not_trained(of_noise: Finished) -> None:
     reserved, training = (of_part(of_noise.folder, part) for part in ("reserved", "training"))
     assert of_noise.found.reserved == RESERVED == len(set(reserved))
     assert len(set(training)) == len(training) == 120
@@ -246,9 +235,7 @@ def test_failures_count_as_samples_without_a_time_and_refusals_do_not_count(tmp_
     assert len(of_part(tmp_path / "refused", "training")) > 30
 
 
-def test_a_validation_that_was_killed_goes_on_where_it_stopped(
-    of_noise: Finished, tmp_path: Path
-) -> None:
+def test_a_killed_validation_goes_on_where_it_was(of_noise: Finished, tmp_path: Path) -> None:
     cut, rest = FormulaMeasurer(noise_s, 270), FormulaMeasurer(noise_s)
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, cut, test_limit=40)
@@ -312,42 +299,32 @@ def counts(each: int) -> Mapping[Input, float]:
 
 
 def test_later_more_samples_are_added_at_a_time() -> None:
-    found = validate(Sampled(configs=500), counts(500), Goal(1e-9, 300))
+    found = validate(Sampled(configs=500), counts(500), 1e-9, 300)
     steps = [20, 40, 60, 80, 100, 120, 140, 160, 200, 240, 300]
     assert [point.samples for point in found.curve] == steps
 
 
 def test_a_small_space_reserves_half_of_its_pairs_and_says_so() -> None:
-    found = validate(Sampled(), counts(100), Goal(1e-9, 1000))
+    found = validate(Sampled(), counts(100), 1e-9, 1000)
     assert found.reserved == 100
     assert "fewer could be reserved" in list(describe_validation(found))[1]
 
 
 def test_a_space_that_is_too_small_is_refused() -> None:
     with pytest.raises(UsageError, match=r"needs 40 pairs .* found 38"):
-        validate(Sampled(), counts(19), Goal(0.15, 1000))
+        validate(Sampled(), counts(19), 0.15, 1000)
 
 
 def test_a_device_that_refuses_everything_is_an_error() -> None:
     with pytest.raises(UsageError, match=r"needs 20 reserved samples that work, found 0 among"):
-        validate(Sampled(Outcome.BUILD_FAILED), counts(100), Goal(0.15, 1000))
+        validate(Sampled(Outcome.BUILD_FAILED), counts(100), 0.15, 1000)
 
 
 def test_the_curve_is_described_as_a_table() -> None:
-    found = validate(Sampled(), counts(100), Goal(1e-9, 40))
+    found = validate(Sampled(), counts(100), 1e-9, 40)
     lines = list(describe_validation(found))
     assert "on 100 reserved samples (target: an interval of the median below 1e-09)" in lines[0]
-    assert lines[2].split() == [
-        "samples",
-        "median",
-        "95",
-        "%",
-        "interval",
-        "9",
-        "in",
-        "10",
-        "below",
-    ]
+    assert " ".join(lines[2].split()) == "samples median 95 % interval 9 in 10 below"
     assert [int(line.split()[0]) for line in lines[3:-1]] == [20, 40]
     assert all(math.isfinite(float(line.split()[1])) for line in lines[3:-1])
     assert lines[-1] == "The limit of 40 samples was spent before the target was reached."

@@ -2,45 +2,53 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 
 from harness.analysis.coverage import input_reports, rerun_lines, reservations
 from harness.analysis.summary import summarize
-from harness.api.describing import describe_analysis, describe_summary
+from harness.api.describing import describe_analyses
 from harness.api.options import AnalyseOptions
 from harness.api.results import findings_of
-from harness.api.schemas import AnalyseDocument
 from harness.commands.analyse import tree
-from harness.commands.run import collecting_rarely, main_of, print_json
+from harness.commands.run import main_of, print_json
 from harness.core.errors import UsageError
 from harness.core.files import check_output
 from harness.core.kept import Kept
+from harness.display import sections
 from harness.display.across import choice_sections
 from harness.display.formats import make_console
 from harness.display.inputs import print_inputs
-from harness.display.sections import (
-    bits_section,
-    energy_section,
-    failures_section,
-    front_section,
-    roofline_section,
-    summary_sections,
-)
-from harness.display.text import print_line, print_lines, print_section
+from harness.display.text import print_line, print_lines
 from harness.report.sections import by_input as by_input_section
 from harness.results import without_password
 from harness.results.provenance import NEWEST, set_aside_lines
 from harness.results.view import Results, read_results
+
+_ALLOCATIONS = 1_000_000  # before Python looks for unreachable objects; by default 700
 
 main = main_of("analyse")
 
 
 def run(options: AnalyseOptions) -> int:
     """Print every Results; return 2 if anything that was asked for could not be printed."""
-    with collecting_rarely():
+    with _collecting_rarely():
         return _analyse(options)
+
+
+@contextlib.contextmanager
+def _collecting_rarely() -> Iterator[None]:
+    """Look for unreachable objects seldom: the records of 10^5 inputs all stay, and Python would
+    visit them again and again."""
+    before = gc.get_threshold()
+    gc.set_threshold(_ALLOCATIONS, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def _analyse(options: AnalyseOptions) -> int:
@@ -53,7 +61,8 @@ def _analyse(options: AnalyseOptions) -> int:
         kernel_version=options.kernel_version,
     )
     if options.json:
-        return _print_json(found)
+        print_json(describe_analyses(list(map(findings_of, found))))
+        return 0
     if options.summary:
         _print_summary(console, found)
         return 0
@@ -83,16 +92,8 @@ def _analyse(options: AnalyseOptions) -> int:
 
 
 def _print_summary(console: Console, found: Sequence[Results]) -> None:
-    for section in summary_sections(summarize((one, input_reports(one)) for one in found)):
-        print_section(console, section)
-
-
-def _print_json(found: Sequence[Results]) -> int:
-    all_findings = [findings_of(results) for results in found]
-    summary = summarize((findings.results, findings.reports) for findings in all_findings)
-    analyses = [describe_analysis(findings) for findings in all_findings]
-    print_json(AnalyseDocument(analyses=analyses, summary=describe_summary(summary)))
-    return 0
+    for section in sections.summary_sections(summarize((one, input_reports(one)) for one in found)):
+        section.print(console)
 
 
 def _titles(found: Sequence[Results]) -> Iterator[str]:
@@ -121,23 +122,23 @@ def _print(console: Console, results: Results, title: str, options: AnalyseOptio
     print_inputs(console, findings.reports, default, notes, results.ablations)
     lines = list(reservations(results))
     print_lines(console, [*lines, *([""] if lines else [])])
-    print_section(console, failures_section(results, default))
+    sections.failures_section(results, default).print(console)
     measured_sections = (
-        bits_section(findings.bits),
-        roofline_section(findings.reports),
-        energy_section(findings.energies, default),
-        front_section(findings.energies, default),
+        sections.bits_section(findings.bits),
+        sections.roofline_section(findings.reports),
+        sections.energy_section(findings.energies, default),
+        sections.front_section(findings.energies, default),
     )
     for section in filter(None, measured_sections):
-        print_section(console, section)
+        section.print(console)
     with console.status("growing trees"):
         is_complete = tree.print_tree(console, results, findings.matrix, options, findings.kept)
     console.print()
     for section in choice_sections(findings.across or findings.why_no_choice, default):
-        print_section(console, section)
+        section.print(console)
     if options.by_input is None:
         return is_complete
     section_by_input = by_input_section(findings, options.by_input)
     if section_by_input is not None:
-        print_section(console, section_by_input)
+        section_by_input.print(console)
     return section_by_input is not None and is_complete

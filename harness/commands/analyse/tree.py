@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from harness.analysis import SLOWDOWN
-from harness.analysis.explain import (
-    Explanation,
-    Samples,
-    explain,
-    explanation_lines,
-    grown,
-    importance_text,
-    pooled,
-    samples,
-)
+from harness.analysis.explain import Samples, explain, importance_text, pooled, samples
 from harness.api.options import AnalyseOptions
 from harness.commands.run import format_error
 from harness.core.errors import UsageError
@@ -36,10 +25,6 @@ from harness.display.text import make_table, print_line, print_lines
 from harness.models.starchart import Growth, Tree, TreeTarget, describe, draw, settings_below
 from harness.models.starchart.reading import rows_inside
 from harness.results.view import Results
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 _MOST_LEFT_OUT = 64  # inputs that are held out one by one; if there are more, in parts
 _PARTS = 10
@@ -102,25 +87,28 @@ def _print_samples(console: Console, found: Samples, options: AnalyseOptions, ke
     if known.nothing and not options.asks_of_trees:
         print_line(console, known.nothing)
         return True
-    parts = [partial(print_lines, console, explanation_lines(known))]
+    tree = known.tree
+    parts: list[Iterator[str | Table]] = [known.lines()]
     if options.inside:
-        parts.append(partial(print_lines, console, _inside_lines(known, options.inside)))
+        parts.append(_inside_lines(tree, options.inside))
     if options.depth:
-        lines = (f"    {line}" for line in describe(known.tree, options.depth))
-        parts.append(partial(print_lines, console, lines))
+        parts.append(f"    {line}" for line in describe(tree, options.depth))
     if options.limits:
-        parts.append(partial(_print_settings, console, found, options))
+        parts.append(_settings(found, options))
     if options.picture:
-        depth = options.depth or _DRAWN_DEPTH
-        parts.append(partial(_print_picture, console, known.tree, depth, options.picture))
+        parts.append(_picture(tree, options.depth or _DRAWN_DEPTH, options.picture))
     printed = [_is_printed(console, part) for part in parts]
     return all(printed)
 
 
-def _is_printed(console: Console, part: Callable[[], None]) -> bool:
+def _is_printed(console: Console, part: Iterator[str | Table]) -> bool:
     """Print a part, or the reason why it cannot be printed; the other parts still are."""
     try:
-        part()
+        for line in part:
+            if isinstance(line, str):
+                print_line(console, line)
+            else:
+                console.print(line)
     except UsageError as error:
         print_line(console, format_error(error))
         return False
@@ -150,8 +138,8 @@ def _limited(name: str, found: Samples) -> TreeTarget:
     return replace(target, log=bool((known[np.isfinite(known)] > 0).all()))
 
 
-def _inside_lines(known: Explanation, inside: str) -> Iterator[str]:
-    yield f"    where {inside}: {importance_text(known.tree, inside)}"
+def _inside_lines(tree: Tree, inside: str) -> Iterator[str]:
+    yield f"    where {inside}: {importance_text(tree, inside)}"
 
 
 def _gadapt_lines(matrix: Matrix, kept: Kept) -> Iterator[str]:
@@ -167,47 +155,36 @@ def _gadapt_lines(matrix: Matrix, kept: Kept) -> Iterator[str]:
 # ---------------------------------------------------------------------------- settings
 
 
-def _print_settings(console: Console, found: Samples, options: AnalyseOptions) -> None:
+def _settings(found: Samples, options: AnalyseOptions) -> Iterator[str | Table]:
+    """Yield a table of the regions in which each target is predicted below its limit; where there
+    is none, say why."""
     found = found.with_all([name for name, _ in options.limits])
     growth = Growth(options.threshold)
-    trees = [(grown(found, _limited(name, found), growth), limit) for name, limit in options.limits]
+    trees = [(found.grow(_limited(name, found), growth), limit) for name, limit in options.limits]
     regions = settings_below(trees)
-    console.print(_settings_table(trees, regions))
-    within = int(np.logical_and.reduce([tree.within(limit) for tree, limit in trees]).sum())
-    if within and not len(regions):
-        whole = len(trees[0][0].samples)
-        print_line(
-            console,
-            f"{within:,} of {whole:,} samples are within all limits, but the mean of no region is. "
-            "Raise the limits, or measure more samples.",
-        )
-
-
-def _settings_table(trees: Sequence[tuple[Tree, float]], regions: pd.DataFrame) -> Table:
-    """List the regions in which each target is predicted below its limit."""
     names = [str(tree.target) for tree, _ in trees]
-    wanted = " and ".join(
-        f"{name} <= {limit:g}" for name, (_, limit) in zip(names, trees, strict=True)
-    )
+    wanted = " and ".join(f"{tree.target} <= {limit:g}" for tree, limit in trees)
     title = f"Settings with {wanted}, as predicted: {counted(len(regions), 'region')}"
     head = ("settings", *names, "samples", "within all limits")
     rows = (
-        (
-            str(row["box"]),
-            *(f"{row[name]:.4g}" for name in names),
-            f"{row['count']}",
-            f"{row['met']}",
-        )
+        (str(row["box"]), *(f"{row[n]:.4g}" for n in names), f"{row['count']}", f"{row['met']}")
         for _, row in regions.head(_MOST_SETTINGS).iterrows()
     )
-    return make_table(head, rows, title=title, wrap=range(len(head)))
+    yield make_table(head, rows, title=title, wrap=range(len(head)))
+    within = int(np.logical_and.reduce([tree.within(limit) for tree, limit in trees]).sum())
+    if within and not len(regions):
+        whole = len(trees[0][0].samples)
+        yield (
+            f"{within:,} of {whole:,} samples are within all limits, but the mean of no region is. "
+            "Raise the limits, or measure more samples."
+        )
 
 
-def _print_picture(console: Console, tree: Tree, depth: int, path: Path) -> None:
+def _picture(tree: Tree, depth: int, path: Path) -> Iterator[str]:
     ending, content = path.suffix[1:].lower(), io.BytesIO()
     program = {"Software" if ending == "png" else "Creator": WRITTEN_BY}
     draw(tree, depth).savefig(content, format=ending, dpi=120, metadata=program)
     comment = f"?><!-- {WRITTEN_BY} -->".encode()
     picture = content.getvalue()
     write_output(path, picture.replace(b"?>", comment, 1) if ending == "svg" else picture)
-    print_line(console, f"{path}: the tree")
+    yield f"{path}: the tree"

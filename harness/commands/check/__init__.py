@@ -12,7 +12,6 @@ from harness.commands.check.checking import SpaceCheck, check_spaces
 from harness.commands.check.describe import print_check, print_reasons
 from harness.commands.run import EXIT_ERROR, main_of, print_json
 from harness.core.errors import SpecError, UsageError
-from harness.core.options import from_arguments, naming_arguments, signature_of
 from harness.core.text import counted
 from harness.display.formats import make_console
 from harness.display.text import print_line
@@ -28,8 +27,8 @@ def check(space: str | Path | Spec, **arguments: Any) -> SpaceDocument:
     """
     if "spaces" in arguments:
         raise TypeError("check() takes one space, as its first argument")
-    options = from_arguments(CheckOptions, "check", {"spaces": space, **arguments})
-    with naming_arguments(CheckOptions, spaces="space"):
+    options = CheckOptions.from_arguments("check", {"spaces": space, **arguments})
+    with CheckOptions.naming_arguments(spaces="space"):
         options.check()
         specs = [space] if isinstance(space, Spec) else load_specs(options.spaces)
         if len(specs) != 1:
@@ -38,7 +37,7 @@ def check(space: str | Path | Spec, **arguments: Any) -> SpaceDocument:
         return SpaceDocument.model_validate(checked)
 
 
-check.__signature__ = signature_of(CheckOptions, spaces="space")  # type: ignore[attr-defined]
+check.__signature__ = CheckOptions.signature(spaces="space")  # type: ignore[attr-defined]
 
 
 def run(options: CheckOptions) -> int:

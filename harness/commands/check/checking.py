@@ -21,16 +21,8 @@ from harness.commands.check.inspection import (
     KernelInspection,
     ProgramInspection,
     SpaceSize,
-    size_of,
-    without_effect,
 )
-from harness.commands.check.targets import (
-    CompileTarget,
-    architecture_target,
-    checked_spaces,
-    device_target,
-    target_of,
-)
+from harness.commands.check.targets import CompileTarget, checked_spaces
 from harness.core.errors import BackendUnavailable, HostModuleError, LaunchFailed, UsageError
 from harness.core.machine import usable_cores
 from harness.core.program import Launch, Program, Read
@@ -151,7 +143,7 @@ def check_spaces(specs: Sequence[Spec], options: CheckOptions) -> Iterator[Space
         targets = _targets(options) if needs_target else []
         if options.names_target:
             _require_sources(specs, targets)
-        fitting = [[target_of(spec, target) for target in targets] for spec in specs]
+        fitting = [[target.fitted_to(spec) for target in targets] for spec in specs]
         builds = {
             # Nothing is measured meanwhile, so every core may compile.
             target: stack.enter_context(
@@ -216,7 +208,7 @@ def _checked(
     return SpaceCheck(
         spec=spec,
         sizes={
-            heading: size_of(spec, checked_spaces(spec, compiler=compiler))
+            heading: SpaceSize.of(spec, checked_spaces(spec, compiler=compiler))
             for heading, compiler in _flag_sets(spec)
         },
         launcher=launcher,
@@ -247,7 +239,7 @@ def _built(inspection: Inspection, options: CheckOptions) -> TargetCheck:
             results.append(result)
             display.step(result.headline if result.failure else "compiled")
         wall_s = time.perf_counter() - started
-        no_effect = without_effect(inspection, results, options.seed, display)
+        no_effect = inspection.without_effect(results, options.seed, display)
     return TargetCheck(inspection, results, wall_s, no_effect)
 
 
@@ -347,8 +339,8 @@ def _refuse_mismatched(specs: Sequence[Spec], options: CheckOptions) -> None:
 def _targets(options: CheckOptions) -> list[CompileTarget]:
     if options.archs:
         named = (arch.strip() for archs in options.archs for arch in archs.split(","))
-        return [architecture_target(arch) for arch in dict.fromkeys(named)]
-    return [device_target(options.backend or "auto", options.device)]
+        return [CompileTarget.of_architecture(arch) for arch in dict.fromkeys(named)]
+    return [CompileTarget.of_device(options.backend or "auto", options.device)]
 
 
 def _require_sources(specs: Sequence[Spec], targets: Sequence[CompileTarget]) -> None:

@@ -28,7 +28,6 @@ from harness.display.text import make_table, print_line, print_lines
 from harness.measure.cuda.gpus import name_of
 from harness.models.folds import ENOUGH_INPUTS, FEWEST_INPUTS
 from harness.space_file import Parameter, Spec
-from harness.space_file.spec import feature_ranges
 
 _LISTED_VALUES = 10
 _LISTED_INPUTS = 3
@@ -133,7 +132,7 @@ def _format_size(size: SpaceSize) -> str:
 def _inputs(spec: Spec) -> str:
     if len(spec.inputs) <= _LISTED_INPUTS:
         return "; ".join(f"({problem})" for problem in spec.inputs)
-    return ", ".join(feature_ranges(spec))
+    return ", ".join(spec.feature_ranges)
 
 
 def _parameters_table(spec: Spec) -> Table:

@@ -37,6 +37,8 @@ ALIKE = 3
 """So many configurations that fail with one message show that the message is that of all."""
 
 _ASK_TIMEOUT_S = 300.0
+_MOST_TRIED = 12
+_Pair = tuple[Config, Config]
 
 
 @dataclass(frozen=True)
@@ -61,18 +63,18 @@ class SpaceSize:
     legal: Mapping[Input, int]
     estimate: _CountEstimate | None = None
 
-
-def size_of(spec: Spec, spaces: Mapping[Input, ConstrainedSpace]) -> SpaceSize:
-    """Count points and legal configurations."""
-    points, inputs = spaces[spec.inputs[0]].raw_count, len(spec.inputs)
-    counts: dict[Input, int] = {}
-    for problem, space in spaces.items():
-        count = space.count
-        if count is None:
-            estimate = _CountEstimate(problem, *space.estimate_count(random.Random(0)))
-            return SpaceSize(points, inputs, {}, estimate)
-        counts[problem] = count
-    return SpaceSize(points, inputs, counts)
+    @classmethod
+    def of(cls, spec: Spec, spaces: Mapping[Input, ConstrainedSpace]) -> SpaceSize:
+        """Count points and legal configurations."""
+        points, inputs = spaces[spec.inputs[0]].raw_count, len(spec.inputs)
+        counts: dict[Input, int] = {}
+        for problem, space in spaces.items():
+            count = space.count
+            if count is None:
+                estimate = _CountEstimate(problem, *space.estimate_count(random.Random(0)))
+                return cls(points, inputs, {}, estimate)
+            counts[problem] = count
+        return cls(points, inputs, counts)
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,7 @@ class Inspection(ABC):
     @property
     def size(self) -> SpaceSize:
         """The size of the space within the target's limits."""
-        return size_of(self.spec, self._spaces)
+        return SpaceSize.of(self.spec, self._spaces)
 
     @property
     @abstractmethod
@@ -183,6 +185,37 @@ class Inspection(ABC):
                 self.start(self.configs)
             elif number == ALIKE:
                 return
+
+    def without_effect(
+        self, results: Sequence[Compiled], seed: int, display: ProgressDisplay
+    ) -> Mapping[str, int]:
+        """Return the parameters that change no build, each with the number of builds tried.
+
+        `results` has the compiled configurations to change.
+        """
+        rng = random.Random(seed)
+        built = [result for result in results if result.build is not None]
+        codes = {result.config: self.code_of(result.config) for result in built}
+        pairs = {
+            p.name: list(_pairs(self.space, p, list(codes), rng))
+            for p in self.built_with
+            if len(p.values) > 1
+        }
+        equal = dict.fromkeys((name for name, of_name in pairs.items() if of_name), 0)
+        for turn in range(_MOST_TRIED):
+            tried = {name: pairs[name][turn] for name in equal if turn < len(pairs[name])}
+            if not tried:
+                break
+            title = f"effect of parameters on machine code, round {turn + 1}"
+            display.begin_stage(title, len(tried))
+            self.start([changed for _, changed in tried.values()])
+            for name, (config, changed) in tried.items():
+                if self.code_of(changed) == codes[config]:
+                    equal[name] += 1
+                else:
+                    del equal[name]
+                display.step(name)
+        return equal
 
     def _compiled(self, config: Config) -> Compiled:
         try:
@@ -332,42 +365,6 @@ def _identity(backend: CommandBackend) -> str:
             return child.call(ProgramWorker.identity, backend, timeout_s=_ASK_TIMEOUT_S)
         except ChildLost as lost:
             raise BackendUnavailable(f"the process that asks the compiler {lost}") from None
-
-
-_MOST_TRIED = 12
-
-_Pair = tuple[Config, Config]
-
-
-def without_effect(
-    inspection: Inspection, results: Sequence[Compiled], seed: int, display: ProgressDisplay
-) -> Mapping[str, int]:
-    """Return the parameters that change no build, each with the number of builds that were tried.
-
-    `results` has the compiled configurations to change.
-    """
-    rng, space = random.Random(seed), inspection.space
-    built = [result for result in results if result.build is not None]
-    codes = {result.config: inspection.code_of(result.config) for result in built}
-    pairs = {
-        p.name: list(_pairs(space, p, list(codes), rng))
-        for p in inspection.built_with
-        if len(p.values) > 1
-    }
-    equal = dict.fromkeys((name for name, of_name in pairs.items() if of_name), 0)
-    for turn in range(_MOST_TRIED):
-        tried = {name: pairs[name][turn] for name in equal if turn < len(pairs[name])}
-        if not tried:
-            break
-        display.begin_stage(f"effect of parameters on machine code, round {turn + 1}", len(tried))
-        inspection.start([changed for _, changed in tried.values()])
-        for name, (config, changed) in tried.items():
-            if inspection.code_of(changed) == codes[config]:
-                equal[name] += 1
-            else:
-                del equal[name]
-            display.step(name)
-    return equal
 
 
 def _pairs(

@@ -66,57 +66,57 @@ class CompileTarget:
             return str(error)
         return None
 
+    @classmethod
+    def of_architecture(cls, arch: str) -> CompileTarget:
+        """Make the target of an architecture such as `sm_90`.
 
-def architecture_target(arch: str) -> CompileTarget:
-    """Make the target of an architecture such as `sm_90`.
+        Raises UsageError for an unknown architecture, BackendUnavailable without a compiler.
+        """
+        why, compiler = "its architecture was named", first_usable(arch)
+        backend = Backend("cuda", "nvcc", why, arch=arch, cuda_compiler=compiler)
+        limits = ARCHITECTURE_LIMITS
+        with contextlib.suppress(ValueError):
+            opt_in_bytes = multiprocessor(arch).max_group_shared_bytes
+            limits = dataclasses.replace(limits, opt_in_local_bytes=opt_in_bytes)
+        return cls(arch, backend, backend.open_compiler().identity, limits, arch)
 
-    Raises UsageError for an unknown architecture, BackendUnavailable without a compiler.
-    """
-    why, compiler = "its architecture was named", first_usable(arch)
-    backend = Backend("cuda", "nvcc", why, arch=arch, cuda_compiler=compiler)
-    limits = ARCHITECTURE_LIMITS
-    with contextlib.suppress(ValueError):
-        opt_in_bytes = multiprocessor(arch).max_group_shared_bytes
-        limits = dataclasses.replace(limits, opt_in_local_bytes=opt_in_bytes)
-    return CompileTarget(arch, backend, backend.open_compiler().identity, limits, arch)
+    @classmethod
+    def of_device(cls, requested: str, devices: Sequence[str] = ()) -> CompileTarget:
+        """Make the target of a device; `requested` is auto, cuda or opencl, and `devices` may name
+        it.
 
+        Raises BackendUnavailable, and UsageError for an unknown device.
+        """
+        try:
+            backend = choose_one(requested, devices)
+        except BackendUnavailable as error:
+            if requested == "cuda":
+                hint = "Without a GPU, name the architecture to compile for: --arch sm_90"
+                raise BackendUnavailable(f"{error}\n{hint}") from None
+            raise
+        compiler, device = backend.open_compiler(), backend.open_device()
+        backend.require_working(device, compiler)
+        limits, environment = device.limits, device.environment(compiler.identity)
+        name = f"{backend.language} on {environment.device}"
+        return cls(name, backend, compiler.identity, limits, compiler.arch, has_device=True)
 
-def device_target(requested: str, devices: Sequence[str] = ()) -> CompileTarget:
-    """Make the target of a device; `requested` is auto, cuda or opencl, and `devices` may name it.
+    def fitted_to(self, spec: Spec) -> CompileTarget:
+        """Return the target with the compiler that a space names, and with the features of its own
+        architecture (sm_90a) where the space wants them.
 
-    Raises BackendUnavailable, and UsageError for an unknown device.
-    """
-    try:
-        backend = choose_one(requested, devices)
-    except BackendUnavailable as error:
-        if requested == "cuda":
-            hint = "Without a GPU, name the architecture to compile for: --arch sm_90"
-            raise BackendUnavailable(f"{error}\n{hint}") from None
-        raise
-    compiler, device = backend.open_compiler(), backend.open_device()
-    backend.require_working(device, compiler)
-    limits, environment = device.limits, device.environment(compiler.identity)
-    name = f"{backend.language} on {environment.device}"
-    return CompileTarget(name, backend, compiler.identity, limits, compiler.arch, has_device=True)
-
-
-def target_of(spec: Spec, target: CompileTarget) -> CompileTarget:
-    """Return the target with the compiler that a space names, and with the features of its own
-    architecture (sm_90a) where the space wants them.
-
-    Raises BackendUnavailable where that compiler cannot be used.
-    """
-    if target.arch is None:
-        return target
-    backend = dataclasses.replace(target.backend, arch_specific=spec.compilers.nvcc.arch_specific)
-    backend = with_cuda_compiler(spec, backend)
-    if dataclasses.replace(backend, why=target.backend.why) == target.backend:
-        return target
-    compiler = backend.open_compiler()
-    name = target.name.replace(target.arch, compiler.arch or "")
-    return dataclasses.replace(
-        target, name=name, backend=backend, identity=compiler.identity, arch=compiler.arch
-    )
+        Raises BackendUnavailable where that compiler cannot be used.
+        """
+        if self.arch is None:
+            return self
+        backend = dataclasses.replace(self.backend, arch_specific=spec.compilers.nvcc.arch_specific)
+        backend = with_cuda_compiler(spec, backend)
+        if dataclasses.replace(backend, why=self.backend.why) == self.backend:
+            return self
+        compiler = backend.open_compiler()
+        name = self.name.replace(self.arch, compiler.arch or "")
+        return dataclasses.replace(
+            self, name=name, backend=backend, identity=compiler.identity, arch=compiler.arch
+        )
 
 
 def why_no_dynamic_memory(spec: Spec, target: CompileTarget) -> str | None:

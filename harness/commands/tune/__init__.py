@@ -22,8 +22,8 @@ def run(options: TuneOptions) -> int:
 
     with make_console(stderr=options.json).status("starting"):
         # Here, since OpenTuner and others take seconds to load.
-        from harness.commands.tune.running import print_techniques, tune
-    return print_techniques() if options.list_techniques else tune(options)
+        from harness.commands.tune.running import tune
+    return tune(options)
 
 
 def _with_space(options: TuneOptions) -> TuneOptions:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
+from rich.console import Console, Group
 
 from harness.analysis.failures import describe_failures
 from harness.analysis.inputs import InputReport
@@ -20,17 +20,18 @@ from harness.api.tune_options import TuneOptions
 from harness.commands.run import format_error, print_json
 from harness.core.errors import HarnessError
 from harness.core.invocation import command_line, command_words
-from harness.core.records import Config
+from harness.core.records import Config, Measurement, shown
+from harness.core.text import format_time
 from harness.display.formats import format_share, make_console
 from harness.display.inputs import print_inputs
 from harness.display.progress import ProgressDisplay
-from harness.display.text import print_line
+from harness.display.text import as_text, make_table, print_line
+from harness.recordings.recording import Recording
 from harness.results import StoredCampaign, campaigns
 from harness.results.notes import Notes, files_of_flags
 from harness.results.url import shown_database
 from harness.search import EndReason, techniques
 from harness.tuning import Campaign
-from harness.tuning.replayed import replay_result
 
 if TYPE_CHECKING:
     from harness.report.findings import Findings
@@ -39,16 +40,22 @@ if TYPE_CHECKING:
 FAILED = 1
 _LEAST_TIME_S = 60
 
+_MILESTONES = (25, 50, 100, 200, 400)
+"""The numbers of tests after which the table shows how near the optimum a search was."""
 
-def print_techniques() -> int:
-    """Print the names that --technique takes; return the exit code."""
-    print("\n".join(sorted([*techniques(), "auto", PREDICTED])))
-    return 0
+_LEGEND = (
+    "Times are medians of the recorded samples. The optimum is the fastest recorded configuration. "
+    "optimum / best is 1 where the search found it."
+)
+_AFTER = " after N is optimum / best after N tests."
 
 
 def tune(options: TuneOptions) -> int:
     """Tune, and print the results. Return the exit code: FAILED where nothing was measured, or
     nothing worked on an input that was measured."""
+    if options.list_techniques:
+        print("\n".join(sorted([*techniques(), "auto", PREDICTED])))
+        return 0
     request, console = read_request(options), make_console(stderr=options.json)
     display = ProgressDisplay(console, not options.progress)
     with tuned(request, display) as done:
@@ -117,7 +124,7 @@ def _print_result(console: Console, done: Tuned, learnt: Findings | None) -> Non
     console.print()
     if recording is not None:
         default = Config({})  # a recording has none, so configurations are shown whole
-        console.print(replay_result(campaign, recording))
+        console.print(_replay_result(campaign, recording))
         console.print()
     else:
         _print_inputs(console, done, learnt)
@@ -134,6 +141,52 @@ def _print_result(console: Console, done: Tuned, learnt: Findings | None) -> Non
     for lines in (list(campaign.describe_tests()), failures, clocks):
         if lines:
             print_line(console, "\n".join([*lines, ""]))
+
+
+def _replay_result(campaign: Campaign, recording: Recording) -> Group:
+    """Render the searches of a recording for a console: a row for each input with the best
+    configuration found and the recorded optimum, and the best configurations."""
+    after, is_sampled = campaign.best_after, campaign.validation is not None
+    reached = [n for n in _MILESTONES if any(n <= max(of_input) for of_input in after.values())]
+    rows, lines = [], list[str]()
+    names = [p.name for p in recording.parameters if len(p.values) > 1]
+    for problem in campaign.spec.inputs:
+        of_input = after.get(problem, {})
+        tests = len(campaign.measured(problem)) if is_sampled else max(of_input, default=0)
+        if not tests:
+            continue
+        best = campaign.best(problem) if is_sampled else of_input[tests]
+        optimum = recording.optimum(problem)
+        rows.append(
+            [
+                str(problem),
+                format_time(best.time_s) if best else "nothing worked",
+                format_time(optimum.time_s) if optimum else "-",
+                _fraction(optimum, best),
+                f"{tests:,} of {len(recording.tables[problem].legal):,}",
+                *(_fraction(optimum, _best_after(of_input, n)) for n in reached),
+            ]
+        )
+        if best:
+            values = (f"{name}={shown(best.config[name])}" for name in names)
+            lines.append(f"best on ({problem}): {', '.join(values)}")
+    head = ("input", "best", "optimum", "optimum / best", "tests", *(f"after {n}" for n in reached))
+    return Group(
+        as_text(f"{campaign.spec.name}: {recording.title} on {recording.device}", "bold"),
+        make_table(head, rows, wrap=(0,)),
+        as_text("\n".join(lines)),
+        as_text(_LEGEND + _AFTER * bool(reached), "dim"),
+    )
+
+
+def _best_after(bests: Mapping[int, Measurement | None], tests: int) -> Measurement | None:
+    """Return the best after so many tests; None where nothing worked, or fewer were made."""
+    before = [ordinal for ordinal in bests if ordinal <= tests]
+    return bests[max(before)] if before and tests <= max(bests) else None
+
+
+def _fraction(optimum: Measurement | None, best: Measurement | None) -> str:
+    return f"{optimum.time_s / best.time_s:.3f}" if optimum and best else "-"
 
 
 def _print_inputs(console: Console, done: Tuned, learnt: Findings | None) -> None:

@@ -99,7 +99,7 @@ class Nvrtc(CudaCompiler):
             "--ptxas-options=-v",
         ]
         cubin, report = self._output(program.text, options, program.timeout_s)
-        return cubin, report, headers(program, toolkit, self._bundled if toolkit else None)
+        return cubin, report, _headers(program, toolkit, self._bundled if toolkit else None)
 
     def _output(
         self, text: str, options: Sequence[str], timeout_s: float | None = None, kind: str = "CUBIN"
@@ -225,7 +225,7 @@ def _failure(status: str, log: str) -> str:
     return "\n".join(lines)
 
 
-def headers(program: Program, toolkit: Sequence[Path], known: Path | None) -> list[str]:
+def _headers(program: Program, toolkit: Sequence[Path], known: Path | None) -> list[str]:
     """Return the files that a program includes, in whatever branch, from its folders and those of
     a toolkit.
 

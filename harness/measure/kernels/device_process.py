@@ -36,7 +36,7 @@ from harness.measure.kernels.runner import measure_interleaved, measure_kernel, 
 from harness.measure.nvml import Sensors, open_sensors, other_processes, processes_notice
 from harness.measure.process.child import Child, ChildLost
 from harness.measure.process.locks import locked
-from harness.measure.trial.occasions import SEARCH_SEED, Block, data_seeds
+from harness.measure.trial.occasions import DATA_SETS, SEARCH_SEED, Block
 from harness.measure.trial.verify import Tolerance
 
 
@@ -151,7 +151,7 @@ class DeviceWorker:
         if data is None or (data.problem, data.seed) != (problem, seed):
             data = self._bound = None
             self._data.pop(host, None)  # frees the memory of the input before
-            sets = [make_kernel_data(host, problem, each) for each in data_seeds(seed)]
+            sets = [make_kernel_data(host, problem, each) for each in _data_seeds(seed)]
             self._device.bind(*(each.arguments for each in sets))
             data = self._bound = self._data[host] = _DeviceData(problem, seed, sets)
         elif data is not self._bound:
@@ -239,6 +239,12 @@ class DeviceWorker:
             each.bound_again()
         data.fresh = True
         self._bound = data
+
+
+def _data_seeds(seed: int) -> tuple[int, ...]:
+    """Return the seeds of the sets of data of an occasion with this seed."""
+    count = 1 if seed == SEARCH_SEED else DATA_SETS
+    return tuple(range(seed, seed + count))
 
 
 def _is_wrong(measured: Measurement) -> bool:

@@ -25,7 +25,7 @@ from harness.measure.clocks import GPU_LEAST_TIME_S, GPU_WARMUP_S
 from harness.measure.devices import Backend
 from harness.measure.energy import DEADLINE, ENERGY_S
 from harness.measure.flags import fitted_to_backend
-from harness.measure.kernels.data import KernelJob, Twin, failed_job
+from harness.measure.kernels.data import KernelJob, Twin
 from harness.measure.kernels.device_process import DeviceClient, DeviceWorker, Together
 from harness.measure.kernels.peak import Amounts, floor_s, measure_peak, rates
 from harness.measure.measurer import LocalMeasurer
@@ -42,6 +42,7 @@ from harness.measure.trial.occasions import (
     why_too_good,
     without_unshown_gain,
 )
+from harness.measure.trial.trial import outcome_of
 from harness.measure.trial.verify import Tolerance
 from harness.space import Space
 from harness.space.constrained import make_program
@@ -292,7 +293,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         try:
             measured = self._run(job.input, DeviceWorker.run, job, timeout_s=timeout_s)
         except (ChildLost, LaunchFailed) as error:
-            return failed_job(job, error, timeout_s)
+            return _failed_job(job, error, timeout_s)
         self._note_times([measured])
         reason = self._why_too_good(space, job, measured)
         return measured if reason is None else self._measured_again(space, job, reason)
@@ -328,7 +329,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         try:
             together = run(timeout_s=timeout_s, seed=block.seed)
         except (ChildLost, LaunchFailed) as error:
-            return Together([failed_job(job, error, timeout_s) for job in jobs], complete=False)
+            return Together([_failed_job(job, error, timeout_s) for job in jobs], complete=False)
         if not together.holds_all and _ONE_SET not in self.notices:
             self.notices += (_ONE_SET,)
         return together
@@ -368,6 +369,27 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             return replace(again, timing=timing, message=f"{reason}, but {again.message}")
         self._believed.add((job.input, job.config))
         return replace(again, message=f"{reason}; measured again on new data")
+
+
+def _failed_job(job: KernelJob, error: ChildLost | LaunchFailed, timeout_s: float) -> Measurement:
+    """Return the measurement of a configuration whose process was lost, or whose device broke."""
+    wall_s = 0.0
+    if isinstance(error, LaunchFailed):
+        outcome, message = outcome_of(error), str(error)
+    elif error.hung:
+        outcome, wall_s = Outcome.TIMEOUT, timeout_s
+        message = f"it did not end within {timeout_s:g} s and was killed (measure.timeout_s)"
+    else:
+        outcome, message = Outcome.CRASHED, f"the kernel's process {error}"
+    return Measurement(
+        job.config,
+        job.input,
+        outcome,
+        build=job.binary.build,
+        message=message,
+        wall_s=wall_s,
+        observed=job.observed(),
+    )
 
 
 def _after(first: Measurement, again: Measurement) -> Measurement:

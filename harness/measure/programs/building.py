@@ -285,13 +285,13 @@ def home_advice(plan: ProgramPlan) -> str:
 
 def _log(logs: Path, made: Path) -> str:
     """Return the streams of a command, errors first, without the temporary folder."""
-    written = (read_text(logs / name) for name in (STDERR, STDOUT))
+    written = (_read_text(logs / name) for name in (STDERR, STDOUT))
     log = "\n".join(text.strip() for text in written if text.strip())
     log = log.replace(f"{made}/", "").replace(str(made), ".")
     return log if len(log) <= _MOST_LOG else f"{log[:_MOST_LOG]}\n..."
 
 
-def read_text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     """Return a file's text, whatever bytes it holds."""
     return path.read_bytes().decode(errors="replace")
 
@@ -312,9 +312,9 @@ def _answer(words: Sequence[str], key: str) -> str:
             result = run_command(words, path, path, Bounds(1 << 32, 1 << 20, _ASK_TIMEOUT_S))
         except CannotStart as error:
             raise BackendUnavailable(f"{key}: {error}") from None
-        printed = read_text(path / STDOUT)
+        printed = _read_text(path / STDOUT)
         if result.status != 0:
-            printed += read_text(path / STDERR)
+            printed += _read_text(path / STDERR)
     printed = printed.strip()
     if result.status != 0 or not printed:
         reason = f" and printed: {printed[:300]}" if printed else " and printed nothing"

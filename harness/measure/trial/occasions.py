@@ -46,17 +46,11 @@ def new_seed() -> int:
     return 1 + secrets.randbelow(1 << 48)
 
 
-def data_seeds(seed: int) -> tuple[int, ...]:
-    """Return the seeds of the sets of data of an occasion with this seed."""
-    count = 1 if seed == SEARCH_SEED else DATA_SETS
-    return tuple(range(seed, seed + count))
-
-
 @dataclass(frozen=True)
 class Block:
     """The rounds of one occasion.
 
-    `seed` is that of the input's data (see `data_seeds`), and `order` that of the order inside
+    `seed` is that of the input's data, and `order` that of the order inside
     rounds. A block that `is_reloaded` begins with new loads and new allocations, even if they are
     still there.
     """

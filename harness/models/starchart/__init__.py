@@ -13,17 +13,3 @@ Regression Trees", PACT 2013. All functions take and return pandas tables with a
 from harness.models.starchart.reading import describe, draw, importance, settings_below
 from harness.models.starchart.regions import Axis, Region
 from harness.models.starchart.tree import Growth, Tree, TreeNode, TreeTarget, grow
-
-__all__ = [
-    "Axis",
-    "Growth",
-    "Region",
-    "Tree",
-    "TreeNode",
-    "TreeTarget",
-    "describe",
-    "draw",
-    "grow",
-    "importance",
-    "settings_below",
-]

@@ -24,7 +24,7 @@ from harness.space_file.flag_files import files_of
 from harness.space_file.flags.catalogue import Catalogue, catalogue_of
 from harness.space_file.flags.catalogue import chosen as flags_chosen
 from harness.space_file.model import FlagGroup, SpaceFile
-from harness.space_file.parameters import Parameter, Placed, declared_flag, flag_name
+from harness.space_file.parameters import Parameter, Placed, declared_flag
 from harness.space_file.program_model import ProgramSpaceFile
 from harness.space_file.tuned import Flag, FlagPatterns, Narrowing, Selection
 
@@ -62,7 +62,7 @@ class SelectedFlags:
 
 
 @dataclass
-class SpaceFlags:
+class _SpaceFlags:
     """The flags of a space with their places, the constraints between them, the selections from
     catalogues by compiler, the values of these that are baselines, and notices."""
 
@@ -73,13 +73,13 @@ class SpaceFlags:
     notices: list[Notice] = field(default_factory=list)
 
 
-def flags_of(document: Document, model: SpaceFile | ProgramSpaceFile) -> SpaceFlags:
+def flags_of(document: Document, model: SpaceFile | ProgramSpaceFile) -> _SpaceFlags:
     """Return the flags of a space.
 
     Raises SpecError for a selection or files that cannot be resolved; other faults cannot be found
     then, since the flags have no names or values.
     """
-    flags = SpaceFlags()
+    flags = _SpaceFlags()
     for compiler, group in model.flag_groups.items():
         if not isinstance(group, dict):
             _select(document, compiler, group, isinstance(model, ProgramSpaceFile), flags)
@@ -91,7 +91,7 @@ def flags_of(document: Document, model: SpaceFile | ProgramSpaceFile) -> SpaceFl
 
 
 def _select(
-    document: Document, compiler: str, selection: Selection, linked: bool, flags: SpaceFlags
+    document: Document, compiler: str, selection: Selection, linked: bool, flags: _SpaceFlags
 ) -> None:
     location: Location = ("flags", compiler)
     try:
@@ -121,7 +121,7 @@ def _declared(compiler: str, group: FlagGroup) -> Iterator[tuple[Location, str, 
 
 
 def _flag(
-    document: Document, location: Location, name: str, flag: Flag, flags: SpaceFlags
+    document: Document, location: Location, name: str, flag: Flag, flags: _SpaceFlags
 ) -> Parameter:
     compiler = str(location[1])
     if not isinstance(flag, FlagPatterns):
@@ -137,7 +137,7 @@ def _flag(
 def _catalogued(compiler: str, name: str) -> str | None:
     """Return how a compiler's catalogue spells a flag of files; None where it has none."""
     with suppress(UsageError):
-        flag = catalogue_of(compiler).flags.get(flag_name(name))
+        flag = catalogue_of(compiler).flags.get(name.replace("-", "_"))
         return flag.option if flag is not None and flag.type == "files" else None
     return None
 

@@ -32,22 +32,23 @@ class CatalogueFlag(StrictModel):
     """
 
     type: Literal["boolean", "onoff", "enum", "integer", "files"]
-    option: str = Field(description="how it is spelled on the command line")
-    changes_values: bool | Values = Field(
-        description="whether results may differ in their last places, or for NaN and subnormals; "
-        "or the values with which they may"
-    )
-    needs: Literal["linking"] | None = Field(
-        default=None, description="linking: it acts only on a program that is linked"
-    )
-    baselines: Values = Field(
-        default_factory=list,
-        description="of a level of optimisation, the values that every winner is compared with",
-    )
-    listed: Values = Field(alias="values", default_factory=list, description="of an enum")
-    min: int = Field(default=0, description="of an integer")
-    max: int = Field(default=0, description="of an integer")
-    step: int = Field(default=1, description="of an integer")
+    option: str
+    """how it is spelled on the command line"""
+    changes_values: bool | Values
+    """whether results may differ in their last places, or for NaN and subnormals; or the values
+    with which they may"""
+    needs: Literal["linking"] | None = None
+    """linking: it acts only on a program that is linked"""
+    baselines: Values = Field(default_factory=list)
+    """of a level of optimisation, the values that every winner is compared with"""
+    listed: Values = Field(alias="values", default_factory=list)
+    """of an enum"""
+    min: int = 0
+    """of an integer"""
+    max: int = 0
+    """of an integer"""
+    step: int = 1
+    """of an integer"""
 
     @property
     def values(self) -> Sequence[Value]:

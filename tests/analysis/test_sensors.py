@@ -1,4 +1,4 @@
-"""Energy and power in a database: tables, trees, boxes of time and power, throttling."""
+"""Energy, power and clocks in a database: tables, trees, boxes of time and power, throttling."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import pytest
 
 from harness.analysis.coverage import input_reports, reservations
 from harness.analysis.explain import explain, samples
-from harness.analysis.sensors import input_energies, throttled_lines
+from harness.analysis.sensors import clock_lines, clock_range, input_energies, sensor_lines
 from harness.api.describing import describe_results
 from harness.api.options import AnalyseOptions
 from harness.commands.analyse import main
 from harness.commands.analyse.tree import print_tree
 from harness.core.kept import Kept
+from harness.core.observations import HOST_RETRIES, SM_CLOCK_MHZ, THROTTLED_SAMPLES
 from harness.core.records import Config, Input, Measurement
 from harness.core.text import format_energy
 from harness.dispatch.candidates import matrix_of
@@ -24,9 +25,14 @@ from harness.display.formats import make_console
 from harness.display.sections import energy_section, front_section
 from harness.models.starchart import TreeTarget, importance
 from harness.report.findings import Findings
+from harness.report.page import facts_of
 from harness.report.sections import sections
+from harness.results import Store, writing
 from harness.results.view import Results, read_results, the_one
-from tests.helpers.replays import BLOCKS_AND_TILES, FormulaMeasurer, make_spec, ran, small_space
+from tests.helpers.replays import BLOCKS_AND_TILES, FormulaMeasurer, results_of, small_space
+from tests.helpers.results_examples import begin_search, make_ok
+
+Capture = pytest.CaptureFixture[str]
 
 SPACE = small_space(BLOCKS_AND_TILES, 8, 16, 32, 64)
 
@@ -61,20 +67,16 @@ class PoweredMeasurer(FormulaMeasurer):
 
 
 @pytest.fixture(scope="module")
-def database(tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder = tmp_path_factory.mktemp("energy")
-    ran(make_spec(folder, SPACE), folder / "r.db", PoweredMeasurer(time_s))
-    return str(folder / "r.db")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    return results_of(tmp_path_factory.mktemp("energy"), SPACE, PoweredMeasurer(time_s))
 
 
 @pytest.fixture(scope="module")
-def results(database: str) -> Results:
-    return the_one(read_results([database]))
+def database(results: Results) -> str:
+    return results.databases[0]
 
 
-def test_each_input_has_the_energy_of_the_default_of_the_best_and_the_least(
-    results: Results,
-) -> None:
+def test_an_input_has_the_energy_of_the_default_of_the_best_and_the_least(results: Results) -> None:
     found = input_energies(results, input_reports(results))
     assert [one.problem["n"] for one in found] == [8, 16, 32, 64]
     for one in found:
@@ -83,17 +85,6 @@ def test_each_input_has_the_energy_of_the_default_of_the_best_and_the_least(
         assert one.least.config == Config({"BLOCK": 16, "TILE": 2})
         assert one.count == 6, "two blocks of 64 have no energy"
         assert one.slowdown == pytest.approx(1)
-
-
-def test_the_table_has_units_and_says_that_the_least_is_lucky(results: Results) -> None:
-    found = input_energies(results, input_reports(results))
-    section = energy_section(found, results.default)
-    row = section.table.rows[0]
-    assert row[:2] == ("n=8", "48.0 mJ +- 480 uJ, 300 W")
-    assert row[3:] == ("12.8 mJ +- 130 uJ, 150 W", "BLOCK=16, TILE=2", "1.00x")
-    (line,) = section.texts
-    assert "known of 24 measurements" in line
-    assert "may be chance" in line
 
 
 def test_the_front_has_what_none_beats_in_time_and_energy(results: Results) -> None:
@@ -112,8 +103,7 @@ def test_the_front_goes_from_the_fastest_to_the_least_energy(tmp_path: Path) -> 
                 found, observed={"energy_j": energy_j * found.config["TILE"]}
             )
 
-    ran(make_spec(tmp_path, SPACE), tmp_path / "r.db", Trading(time_s))
-    findings = Findings(the_one(read_results([str(tmp_path / "r.db")])))
+    findings = Findings(results_of(tmp_path, SPACE, Trading(time_s)))
     rows = front_section(findings.energies, findings.default).table.rows
     assert [row[:2] for row in rows[:3]] == [("n=8", f"BLOCK={block}") for block in (16, 32)] + [
         ("n=8", "default")
@@ -125,15 +115,6 @@ def test_the_front_goes_from_the_fastest_to_the_least_energy(tmp_path: Path) -> 
     (first, *_) = describe_results(findings).inputs
     front = [(one.config["BLOCK"], one.energy_j) for one in first.time_against_energy]
     assert front == [(16, 4.0), (32, 2.0), (256, 1.0)]
-
-
-def test_energies_stand_in_the_json(results: Results) -> None:
-    (found, *_) = describe_results(Findings(results)).inputs
-    energy_j = power_w(Config(found.best)) * found.time_s
-    spread_j = energy_j / 100
-    observed = [dict(energy or ()) for energy in (found.energy_j, found.default_energy_j)]
-    assert observed[0] == pytest.approx({"value": energy_j, "spread": spread_j})
-    assert observed[1] == pytest.approx({"value": 0.048, "spread": 48e-5})
 
 
 def test_energy_that_is_not_known_of_the_default_is_a_dash(results: Results) -> None:
@@ -151,20 +132,15 @@ def test_energy_is_shown_in_its_unit(joules: float, text: str) -> None:
     assert format_energy(joules) == text
 
 
-@pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
-    return Kept(tmp_path_factory.mktemp("kept"))
-
-
-def test_a_tree_of_power_finds_what_takes_it(results: Results, kept: Kept) -> None:
-    found = explain(samples(results), TreeTarget("power_w"), kept)
+def test_a_tree_of_power_finds_what_takes_it(results: Results, tmp_path: Path) -> None:
+    found = explain(samples(results), TreeTarget("power_w"), Kept(tmp_path))
     assert len(found.tree.samples) == 24, "those with a power"
     assert importance(found.tree)["TILE"] > 0.99
     assert found.accuracy.r2 > 0.9
 
 
 def test_boxes_of_time_and_power_count_only_what_has_both(
-    results: Results, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    results: Results, tmp_path: Path, capsys: Capture
 ) -> None:
     limits = (("time_s", 1e-3), ("power_w", 200.0))
     options = AnalyseOptions((), limits=limits)
@@ -181,7 +157,7 @@ def test_boxes_of_time_and_power_count_only_what_has_both(
     assert "TILE = 1" not in out
 
 
-def test_the_command_prints_the_table(database: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_the_table(database: str, capsys: Capture) -> None:
     assert main([database, "--target", "energy_j", "--per", "n"]) == 0
     out = capsys.readouterr().out
     assert re.search(r"n=8 +48\.0 mJ \+- 480 uJ, 300 W", out)
@@ -190,23 +166,60 @@ def test_the_command_prints_the_table(database: str, capsys: pytest.CaptureFixtu
     assert "Importance of parameters and inputs for energy_j / n" in out
 
 
-def test_the_report_has_the_energy_and_the_tree_of_power(results: Results, kept: Kept) -> None:
-    findings = Findings(results, kept=kept)
-    of_page = {section.anchor: section for section in sections(findings) if section}
-    table = of_page["energy"].table
-    assert len(table.rows) == 4
-    assert "TILE 100%" in of_page["importance-power"].lines[0]
-    assert "<svg" in of_page["tree-power"].picture
-
-
 def test_without_sensors_nothing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Findings, "picture", lambda *_: "")
-    measurer = FormulaMeasurer(time_s)
-    ran(make_spec(tmp_path, SPACE), tmp_path / "r.db", measurer, test_limit=2)
-    plain = the_one(read_results([str(tmp_path / "r.db")]))
-    assert list(throttled_lines(plain)) == []
+    plain = results_of(tmp_path, SPACE, FormulaMeasurer(time_s), test_limit=2)
+    assert list(sensor_lines(plain)) == []
     assert not any("GPU" in line for line in reservations(plain))
     findings = Findings(plain)
     assert (findings.energies, findings.power) == ([], None)
     anchors = {section.anchor for section in sections(findings) if section}
     assert anchors.isdisjoint({"energy", "front", "importance-power", "tree-power"})
+
+
+# ---------- clocks
+
+
+def observing(folder: Path, *observed: dict[str, float]) -> Results:
+    """A campaign of a measurement for each of these observations."""
+    database = str(folder / "r.db")
+    with writing(database) as engine, Store(engine) as store:
+        search = begin_search(store)
+        for number, one in enumerate(observed):
+            search.test(dataclasses.replace(make_ok(number), observed=one))
+    return the_one(read_results([database]))
+
+
+def test_samples_that_were_thrown_away_and_low_clocks_are_reported(tmp_path: Path) -> None:
+    found = observing(
+        tmp_path,
+        {SM_CLOCK_MHZ: 1980.0, THROTTLED_SAMPLES: 2},
+        {SM_CLOCK_MHZ: 900.0, THROTTLED_SAMPLES: 5},
+        {SM_CLOCK_MHZ: 1500.0, HOST_RETRIES: 1.0},
+        {"occupancy": 1.0},
+    )
+    thrown, late, low = clock_lines(found)
+    assert late == "The host was too slow for 1 timed run: thrown away, and taken again."
+    assert thrown.startswith("7 timed runs met a GPU clock under 75 % of the full one")
+    assert low.startswith("In 1 of 3 measurements the GPU's clock was low (900 MHz at the lowest, ")
+    assert [thrown, late, low] == [
+        line for line in reservations(found) if "clock" in line or "host" in line
+    ]
+    assert dict(facts_of(found))["GPU clock"] == "1,500 MHz (900 to 1,980)"
+
+
+def test_nothing_is_said_of_clocks_that_are_alike_or_unknown(tmp_path: Path) -> None:
+    for name, observed in (("alike", {SM_CLOCK_MHZ: 990.0}), ("unknown", {})):
+        (tmp_path / name).mkdir()
+        found = observing(tmp_path / name, observed, observed)
+        assert list(clock_lines(found)) == []
+        assert clock_range(found) == ("990 MHz" if observed else "")
+        assert ("GPU clock" in dict(facts_of(found))) == bool(observed)
+
+
+def test_counts_that_nobody_can_have_counted_are_none(tmp_path: Path) -> None:
+    absurd = {HOST_RETRIES: -1e308, THROTTLED_SAMPLES: 1e308}
+    found = observing(tmp_path, absurd, absurd, {HOST_RETRIES: 2.0})
+    assert list(clock_lines(found)) == [
+        "The host was too slow for 2 timed runs: thrown away, and taken again."
+    ]

@@ -1,0 +1,2 @@
+echo "$@"
+echo "THREADS=$THREADS N=$N FIXED=$FIXED"

@@ -1,0 +1,451 @@
+"""Calls of written code: the first ones with an input may try a shortlist; all may be counted."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import math
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.commands import tune
+from harness.core.records import Input, Value
+from harness.dispatch.c_code import c_header
+from harness.dispatch.choice import Choice, DispatchProgram, Leaf
+from harness.dispatch.dispatcher import Dispatcher
+from harness.dispatch.loaders.trying import FirstCalls
+from harness.dispatch.package import files_of
+from harness.space_file import Spec, load_spec
+from harness.space_file.workload import Workload, read_workload
+from tests.helpers.dispatch_examples import (
+    FEATURES,
+    PROVENANCE,
+    SHAPES,
+    STRICT,
+    dispatcher_of,
+    drawn_input,
+    drawn_program,
+    imported,
+    memories_of,
+    mvmul_features,
+    mvmul_program,
+    product,
+    write_all,
+    write_for_cuda,
+    write_for_opencl,
+)
+from tests.helpers.replays import RECORDED, write_recording
+from tests.helpers.stub_driver import StubDriver
+
+MVMUL = Path(__file__).parents[2] / "spaces" / "mvmul.yaml"
+CONFIGS = ({"A": 1}, {"A": 2}, {"A": 3})
+
+
+def dispatcher(listed: tuple[int, ...] = (2, 0, 1), **others: Any) -> Any:
+    """What a written module offers."""
+    module = SimpleNamespace(
+        NAME="mvmul",
+        PORTFOLIO=CONFIGS,
+        PROVENANCE={"kernel_sha256": "ab"},
+        DATA={"choice": {"worth_a_try": 0.7}, "launch": {}},
+        select_top=lambda most, m: listed[:most],
+        applies=lambda index, m: True,
+    )
+    vars(module).update(others)
+    return module
+
+
+def played(calls: FirstCalls, m: int, seconds: list[float]) -> list[int]:
+    """Call the kernel until its input is decided; each configuration has a time."""
+    tried = []
+    while (index := calls.next({"m": m}, 2)) is not None:
+        tried.append(index)
+        calls.took({"m": m}, index, seconds[index])
+    return tried
+
+
+def test_calls_are_interleaved_and_the_least_time_decides() -> None:
+    calls = FirstCalls(dispatcher(), 3, None, "a GPU")
+    assert calls.decided({"m": 8}) is None
+    assert played(calls, 8, [2.0, 1.0, 3.0]) == [2, 0, 1, 1, 0, 2, 2, 0, 1]
+    assert calls.decided({"m": 8}) == 1
+    assert calls.next({"m": np.int32(8)}, 2) is None, "the same input"
+    assert calls.decided({"m": 9}) is None
+
+
+def test_threads_that_call_at_once_mix_up_no_times() -> None:
+    calls = FirstCalls(dispatcher(), 2, None, "a GPU")
+    assert [calls.next({"m": 8}, 2) for _ in range(2)] == [2, 2]
+    for _ in range(2):
+        calls.took({"m": 8}, 2, 1.0)
+    for _ in range(4):
+        calls.took({"m": 8}, 0, 2.0)
+    assert calls.decided({"m": 8}) == 2
+    calls.took({"m": 8}, 0, 0.5)
+    assert calls.decided({"m": 8}) == 2, "it came too late"
+
+
+def test_inputs_of_which_the_choice_is_sure_try_nothing() -> None:
+    calls = FirstCalls(dispatcher((2,)), 3, None, "a GPU")
+    assert played(calls, 8, []) == []
+    assert calls.decided({"m": 8}) == 2
+
+
+def test_what_would_run_without_trying_heads_the_list() -> None:
+    """On another device that is the best configuration for all inputs."""
+    calls = FirstCalls(dispatcher((0, 1)), 2, None, "a GPU")
+    assert played(calls, 8, [1.0, 1.0, 1.0]) == [2, 0, 0, 2, 2, 0]
+    assert calls.decided({"m": 8}) == 2, "of equal ones the first"
+
+
+def test_choices_are_kept_in_a_file_for_the_same_dispatcher_and_device(tmp_path: Path) -> None:
+    path = tmp_path / "choices.json"
+    played(FirstCalls(dispatcher(), 3, path, "a GPU"), 8, [2.0, 1.0, 3.0])
+    assert json.loads(path.read_text())["choices"] == [[{"m": 8}, 1]]
+    assert FirstCalls(dispatcher(), 3, path, "a GPU").decided({"m": np.int32(8)}) == 1
+    for other in (
+        FirstCalls(dispatcher(), 3, path, "another GPU"),
+        FirstCalls(dispatcher(), 2, path, "a GPU"),
+        FirstCalls(dispatcher(PROVENANCE={"kernel_sha256": "cd"}), 3, path, "a GPU"),
+        FirstCalls(dispatcher(applies=lambda index, m: index != 1), 3, path, "a GPU"),
+    ):
+        assert other.decided({"m": 8}) is None
+    assert played(other, 8, [1.0, 2.0, 3.0]), "it is tried again"
+    assert other.decided({"m": 8}) == 0
+
+
+def test_processes_that_share_a_file_keep_each_others_choices(tmp_path: Path) -> None:
+    path = tmp_path / "choices.json"
+    one, other = (FirstCalls(dispatcher(), 3, path, "a GPU") for _ in range(2))
+    played(one, 8, [2.0, 1.0, 3.0])
+    played(other, 9, [1.0, 2.0, 3.0])
+    assert other.decided({"m": 8}) == 1
+    third = FirstCalls(dispatcher(), 3, path, "a GPU")
+    assert [third.decided({"m": m}) for m in (8, 9)] == [1, 0]
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_full_disk_ends_the_file_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = FirstCalls(dispatcher(), 3, tmp_path / "choices.json", "a GPU")
+
+    def full(path: Path, *_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.warns(UserWarning, match=r"No space left .* this process alone remembers"):
+        played(calls, 8, [2.0, 1.0, 3.0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        played(calls, 9, [2.0, 1.0, 3.0])
+    assert calls.decided({"m": 9}) == 1
+
+
+@pytest.mark.parametrize("path", ["/dev/full", "{}/missing/choices.json", "{}/file/c.json", "{}"])
+def test_a_file_that_cannot_be_made_is_one_clear_error(tmp_path: Path, path: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match="is no file, and none can be made there"):
+        FirstCalls(dispatcher(), 3, path.format(tmp_path), "a GPU")
+
+
+@pytest.mark.parametrize(
+    "content", [b"SQLite format 3\0\xff\nand more", b"[1]", b'{"a": 3}', b'{"cho']
+)
+def test_a_file_of_something_else_is_refused_and_stays(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"notes.txt has no choices; name another file"):
+        FirstCalls(dispatcher(), 3, path, "a GPU")
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("try_top", [-2, 2.5, "three", None])
+def test_the_length_of_a_shortlist_is_a_whole_number(try_top: Any) -> None:
+    with pytest.raises(ValueError, match="try_top must be a whole number from 0, got"):
+        FirstCalls(dispatcher(), try_top, None, "a GPU")
+
+
+def test_nothing_is_remembered_where_nothing_is_tried(tmp_path: Path) -> None:
+    assert FirstCalls(dispatcher(), 0, None, "a GPU").next({"m": 8}, 2) is None
+    with pytest.raises(ValueError, match="add try_top"):
+        FirstCalls(dispatcher(), 0, tmp_path / "choices.json", "a GPU")
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"choice": {"worth_a_try": None}, "launch": {}}, "--choice ensemble"),
+        ({"choice": {"worth_a_try": 0.7}, "launch": None}, "host module's"),
+    ],
+)
+def test_what_cannot_be_tried_is_refused(data: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        FirstCalls(dispatcher(DATA=data), 3, None, "a GPU")
+
+
+# ------------------------------------------------------------------------------- the loaders
+
+
+@pytest.fixture(scope="module")
+def spec() -> Spec:
+    return load_spec(MVMUL)
+
+
+def unsure_program() -> DispatchProgram:
+    """Three configurations of mvmul that are predicted to take nearly the same time."""
+    choice = Choice.of_trees([Leaf((0.2, 0.0, 0.1))], predicts_times=True)
+    return dataclasses.replace(mvmul_program(), columns=(), choice=choice)
+
+
+def test_opencl_kernel_tries_its_shortlist_and_others_remember(spec: Spec, tmp_path: Path) -> None:
+    cl = pytest.importorskip("pyopencl")
+    queue = cl.CommandQueue(cl.create_some_context(interactive=False))
+    path = tmp_path / "choices.json"
+    write_for_opencl(tmp_path / "out", spec, unsure_program())
+    module = imported(tmp_path / "out")
+    kernel = module.load(queue.context, try_top=3, remember=path)
+    for _ in range(9):
+        assert kernel.index(m=50, n=300) == 1
+        assert (product(queue, kernel, 50, 300) == 300).all()
+    ((_, chosen),) = json.loads(path.read_text())["choices"]
+    assert kernel.index(m=50, n=300) == chosen
+    later = module.load(queue.context, try_top=3, remember=path)
+    assert later.index(m=50, n=300) == chosen
+    assert (product(queue, later, 50, 300) == 300).all()
+    assert module.load(queue.context).index(m=50, n=300) == 1, "who does not ask tries nothing"
+
+
+@pytest.mark.gpu
+def test_cuda_kernel_tries_its_shortlist(spec: Spec, tmp_path: Path, stub: StubDriver) -> None:
+    path = tmp_path / "choices.json"
+    write_for_cuda(tmp_path / "out", spec, unsure_program())
+    a, x, y = np.ones((50, 300), "f4"), np.full(300, 2, "f4"), np.zeros(50, "f4")
+    with memories_of(a, x, y) as memories:
+        kernel = imported(tmp_path / "out").load(try_top=3, remember=path)
+        stub.calls()
+        for _ in range(9):
+            kernel(None, *memories, np.int32(50), np.int32(300), m=50, n=300)
+        calls = stub.calls()
+    assert (y == 600).all()
+    sides = [int(call.split()[7]) for call in calls if call.startswith("cuLaunchKernel")]
+    assert sides == [4, 8, 8, 8, 8, 4, 4, 8, 8]
+    assert sum(call.startswith("cuEventSynchronize") for call in calls) == 9
+    remembered = json.loads(path.read_text())
+    assert remembered["learnt"]["runs_on"] == "Stand-in GPU"
+    assert [features for features, _ in remembered["choices"]] == [{"m": 50, "n": 300}]
+
+
+# ---------- code counts its calls by their inputs into a file, where that is asked for
+
+
+Capture = pytest.CaptureFixture[str]
+
+ROOT = Path(__file__).parents[2]
+
+CALLS: list[dict[str, Value]] = [
+    {"m": 20, "n": 7, "s": 0.1, "t": "half"},
+    {"m": 20, "n": 7, "s": 0.1, "t": "half"},
+    {"m": -5, "n": 9, "s": 1e300, "t": "float"},
+    {"m": 2**62, "n": 9, "s": 2.0, "t": "a, b"},
+    {"m": 1, "n": 1, "s": float("inf"), "t": "half"},
+]
+
+DISPATCHER = dispatcher_of(
+    drawn_program(random.Random(3), [drawn_input(random.Random(4)) for _ in range(20)], *SHAPES[0]),
+    "p",
+)
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dispatcher's folder."""
+    return write_all(tmp_path_factory.mktemp("counting"), files_of(DISPATCHER))
+
+
+@pytest.fixture
+def module(out: Path) -> Iterator[ModuleType]:
+    """The dispatcher's package."""
+    made = imported(out, "p")
+    yield made
+    made.count_calls(None)
+
+
+def workload(path: Path) -> Workload:
+    """Read what a dispatcher counted."""
+    names = tuple(feature.name for feature in FEATURES)
+    inputs = tuple(Input(call) for call in CALLS[:3])
+    return read_workload(path, "p", names, inputs)
+
+
+def test_calls_of_threads_are_counted(tmp_path: Path, module: ModuleType) -> None:
+    module.count_calls(tmp_path / "p.csv")
+    threads = [threading.Thread(target=_calls, args=(module,)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    module.fallback_index(**CALLS[0])
+    module.count_calls(None)
+    module.fallback_index(**CALLS[0])
+    found = workload(tmp_path / "p.csv")
+    assert found.calls == {Input(CALLS[0]): 4001, Input(CALLS[2]): 2000, Input(CALLS[3]): 2000}
+    assert (found.unnamed, len(found.notes)) == (2000, 1)
+    title, header, *lines = (tmp_path / "p.csv").read_text().splitlines()
+    assert (title, header) == ("# workload of p", "m,n,s,t,calls,choice")
+    choices = {int(line.rpartition(",")[2]) for line in lines}
+    assert choices <= {-1, *range(len(module.PORTFOLIO))}
+
+
+def started(out: Path, folder: Path, code: str, **more: Any) -> subprocess.Popen[str]:
+    """A program that calls the dispatcher and counts into a folder."""
+    environment = {**os.environ, "HARNESS_WORKLOAD": str(folder), "PYTHONPATH": str(out)}
+    words = [sys.executable, "-B", "-c", code]
+    return subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True, **more)
+
+
+def _calls(module: ModuleType) -> None:
+    for call in CALLS * 1000:
+        with contextlib.suppress(LookupError):
+            module.select_index(*call.values())
+
+
+def test_processes_count_into_one_file_and_a_child_only_its_own(tmp_path: Path, out: Path) -> None:
+    code = "import os, p; p.fallback_index(20, 7, 0.1, 'half'); os.fork()"
+    children = [started(out, tmp_path, code) for _ in range(3)]
+    assert [child.wait() for child in children] == [0, 0, 0]
+    assert workload(tmp_path / "p.csv").calls == {Input(CALLS[0]): 3}
+
+
+def test_numbers_of_numpy_are_counted(tmp_path: Path, module: ModuleType) -> None:
+    module.count_calls(tmp_path / "p.csv")
+    for n in (np.int64(7), np.array(7), 7):
+        module.fallback_index(m=20, n=n, s=np.float64(0.1), t="half")
+    module.count_calls(None)
+    assert workload(tmp_path / "p.csv").calls == {Input(CALLS[0]): 3}
+
+
+def test_a_number_that_is_no_input_stops_nothing(tmp_path: Path, module: ModuleType) -> None:
+    module.count_calls(tmp_path / "p.csv")
+    for m, s in ((20.0, 0.1), (2**63, 0.1), (10**400, 0.1), (20, math.nan), (20, math.inf)):
+        with contextlib.suppress(LookupError):
+            module.fallback_index(m, 7, s, "half")
+    module.count_calls(None)
+    found = workload(tmp_path / "p.csv")
+    assert found.calls == {Input(CALLS[0]): 1}
+    assert found.unnamed == 4
+
+
+def test_a_folder_that_is_not_there_stops_nothing(tmp_path: Path, out: Path) -> None:
+    code = "import p; p.fallback_index(20, 7, 0.1, 'half')"
+    done = started(out, tmp_path / "nowhere", code)
+    _, said = done.communicate()
+    assert done.returncode == 0
+    assert "p.csv cannot be written: No such file or directory; calls are no longer" in said
+
+
+def test_a_full_disk_ends_the_counting_and_not_the_program(tmp_path: Path, out: Path) -> None:
+    code = "import p\nfor n in range(100): p.fallback_index(20, n, 0.1, 'half')"
+    file = tmp_path / "p.csv"
+    for limit, message in (
+        (80, f"p: {file} cannot be written: no room for all of it; "),
+        (None, ""),
+    ):
+        done = started(out, tmp_path, code, preexec_fn=_limit_files if limit else None)
+        _, said = done.communicate()
+        assert done.returncode == 0
+        assert said.startswith(message)
+        if limit:
+            assert len(file.read_bytes()) == limit
+    found = workload(file)  # there was room again
+    assert found.total >= 100
+    assert "1 line cut off and left out" in found.notes[0]
+
+
+def _limit_files() -> None:
+    """Files end after so many bytes, as on a full disk, and not with a signal."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (80, 80))
+
+
+@pytest.mark.parametrize("text", ["m,n,calls\n1,2,3\n", "# workload of q\n", "x"])
+def test_a_file_of_something_else_stays_as_it_is(
+    tmp_path: Path, module: ModuleType, text: str, capsys: Capture
+) -> None:
+    file = tmp_path / "p.csv"
+    file.write_text(text)
+    module.count_calls(file)
+    module.fallback_index(**CALLS[0])
+    module.count_calls(None)
+    assert "is no workload of p with these features" in capsys.readouterr().err
+    assert file.read_text() == text
+
+
+def test_many_inputs_are_written_before_the_end(tmp_path: Path, module: ModuleType) -> None:
+    module.count_calls(tmp_path / "p.csv")
+    for n in range(4000):
+        module.fallback_index(20, n, 0.1, "half")
+    assert len(workload(tmp_path / "p.csv").calls) == 3072
+    module.flush_calls()
+    assert workload(tmp_path / "p.csv").total == 4000
+
+
+# ------------------------------------------------------------------------------- a macro in C
+
+
+def test_macro_sees_each_choice_and_fallback_in_c_and_cpp(tmp_path: Path) -> None:
+    (tmp_path / "p.h").write_text(c_header(DISPATCHER))
+    (tmp_path / "main.c").write_text("""\
+#include <stdio.h>
+#define HARNESS_ON_SELECT(name, chosen, m, n, s, t) \\
+    printf("%s %d %d %d %g %d\\n", #name, chosen, (int)(m), (int)(n), s, t == P_T_IS_FLOAT)
+#include "p.h"
+int main(void) {
+    const int chosen = p_select(20, 7, 0.5, P_T_IS_FLOAT);
+    const int pinned = p_fallback(1, 2, 0.25, P_T_OTHER);
+    printf("%d %d\\n", chosen, pinned);
+    return 0;
+}
+""")
+    for compiler in (["cc", "-std=c99"], ["c++", "-std=c++11", "-x", "c++"]):
+        command = [*compiler, *STRICT, "main.c", "-o", "main"]
+        subprocess.run(command, cwd=tmp_path, check=True)
+        said = subprocess.run([tmp_path / "main"], capture_output=True, text=True, check=True)
+        first, second, last = said.stdout.splitlines()
+        chosen, pinned = last.split()
+        assert first == f"p {chosen} 20 7 0.5 1"
+        assert second == f"p {pinned} 1 2 0.25 0"
+
+
+def test_example_records_a_workload_that_tune_reads(tmp_path: Path, capsys: Capture) -> None:
+    program = mvmul_program()
+    written = Dispatcher("mvmul", "", ("f",), mvmul_features(program), program, PROVENANCE)
+    (tmp_path / "mvmul.h").write_text(c_header(written))
+    source = str(ROOT / "examples" / "record_mvmul.c")
+    command = ["cc", "-std=c99", *STRICT, "-I.", source, "-o", "record_mvmul"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    calls = tmp_path / "calls.csv"
+    space, recording = write_recording(tmp_path, RECORDED)
+    inputs = [f"{one['m']},{one['n']}" for one in load_spec(space).inputs]
+    inputs.append(inputs[0])
+    sizes = ",".join(inputs).split(",")
+    subprocess.run([tmp_path / "record_mvmul", calls, *sizes], check=True)
+    header, *lines = calls.read_text().splitlines()
+    assert header == "m,n,calls,choice"
+    assert [line.rpartition(",")[0] for line in lines] == [f"{one},1" for one in inputs]
+    words = [str(space), "--replay", str(recording), "--database", str(tmp_path / "r.db")]
+    assert tune.main([*words, "--test-limit", "2", "--inputs-from", str(calls)]) == 0
+    assert f"make up 100.0% of {len(inputs)} calls" in capsys.readouterr().out
