@@ -7,6 +7,7 @@ beyond each end of the tuned range holds the best single configuration for what 
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -23,8 +24,6 @@ from harness.dispatch.features import Feature, Type
 from harness.dispatch.matrix import first_applicable
 from harness.models.columns import column_values
 
-_BATCH = "M"
-
 Chosen = Callable[[int], int]
 """Returns the index of the configuration for a value of M; -1 for none."""
 
@@ -35,7 +34,7 @@ def vllm_files(dispatcher: Dispatcher, inputs: Sequence[Input]) -> dict[str, byt
     Raises UsageError where there is no feature M of whole numbers.
     """
     features = dispatcher.features
-    batch = next((f for f in features if f.name.upper() == _BATCH and f.type is Type.WHOLE), None)
+    batch = next((f for f in features if f.name.upper() == "M" and f.type is Type.WHOLE), None)
     if batch is None:
         names = ", ".join(feature.name for feature in features)
         raise UsageError(
@@ -67,6 +66,7 @@ def _chosen(dispatcher: Dispatcher, batch: Feature, rest: Input) -> Chosen:
     tests = [applies_where(map(Expression, texts), {}) for texts in program.guards]
     configs = [Config({**dispatcher.constants, **config}) for config in program.portfolio]
 
+    @functools.cache
     def chosen(m: int) -> int:
         import pandas as pd  # here: it takes half a second to load
 
@@ -95,9 +95,10 @@ def _table(dispatcher: Dispatcher, chosen: Chosen, batch: Feature, tuned: set[in
 def _changes(chosen: Chosen, keys: Sequence[int]) -> Iterator[int]:
     """Yield the values of M on both sides of a change between neighbours that choose otherwise."""
     for low, high in itertools.pairwise(keys):
+        if chosen(low) == chosen(high):
+            continue
         below, above = low, high
         while above - below > 1:
             middle = (below + above) // 2
             below, above = (middle, above) if chosen(middle) == chosen(low) else (below, middle)
-        if chosen(low) != chosen(high):
-            yield from (below, above)
+        yield from (below, above)

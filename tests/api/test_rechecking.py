@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from harness.space_file.workload import read_workload
 from tests.helpers.replays import BLOCKS_AND_TILES, FormulaMeasurer, make_spec, ran, small_space
 
 Capture = pytest.CaptureFixture[str]
+Recheck = Callable[..., tuple[int, str]]
 
 INPUTS = [2**power for power in range(1, 17)]
 SPACE = small_space(BLOCKS_AND_TILES, *INPUTS)
@@ -49,68 +51,51 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a space and `out`, its dispatcher: BLOCK=16 for small inputs, 64 for others."""
     folder = tmp_path_factory.mktemp("recheck")
     ran(make_spec(folder, SPACE), folder / "r.db", FormulaMeasurer(time_s, interleaves=True))
-    words = [
-        str(folder / "r.db"),
-        "--choice",
-        "tree",
-        "-o",
-        str(folder / "out"),
-        "--spec",
-        str(folder / "space.yaml"),
-    ]
+    words = f"{folder}/r.db --choice tree -o {folder}/out --spec {folder}/space.yaml".split()
     assert dispatch.main(words) == 0
     return folder
 
 
-def rechecked(
-    folder: Path, measurer: FormulaMeasurer, monkeypatch: pytest.MonkeyPatch, *more: str
-) -> int:
-    """The exit code of a recheck that measures so."""
-    monkeypatch.setattr(rechecking, "open_measurer", lambda *_: (measurer, "a test"))
-    spec = "--spec", str(folder / "space.yaml")
-    return dispatch.main(["--recheck", str(folder / "out"), *spec, *more])
+@pytest.fixture
+def recheck(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> Recheck:
+    """Checks the dispatcher again by a measurer; returns the exit code and what is printed."""
+
+    def of(measurer: FormulaMeasurer, *more: str) -> tuple[int, str]:
+        monkeypatch.setattr(rechecking, "open_measurer", lambda *_: (measurer, "a test"))
+        words = "--recheck", f"{folder}/out", "--spec", f"{folder}/space.yaml"
+        return dispatch.main([*words, *more]), capsys.readouterr().out
+
+    return of
 
 
-def test_unchanged_times_hold_on_each_leaf(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
-    measurer = FormulaMeasurer(time_s, interleaves=True)
-    assert rechecked(folder, measurer, monkeypatch) == 0
-    printed = capsys.readouterr().out
-    assert printed.count("holds") == 2
+def test_unchanged_times_hold_on_each_leaf(recheck: Recheck) -> None:
+    status, printed = recheck(FormulaMeasurer(time_s, interleaves=True))
+    assert (status, printed.count("holds")) == (0, 2)
     assert "2 to 16" in printed
     assert "32 to 65536" in printed
 
 
-def test_what_lost_is_named_and_becomes_a_workload(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
+def test_what_lost_is_named_and_becomes_a_workload(recheck: Recheck, tmp_path: Path) -> None:
     fallen = tmp_path / "fallen.csv"
-    measurer = FormulaMeasurer(later_s, interleaves=True)
-    assert rechecked(folder, measurer, monkeypatch, "-o", str(fallen)) == 1
-    printed = capsys.readouterr().out
+    status, printed = recheck(FormulaMeasurer(later_s, interleaves=True), "-o", str(fallen))
+    assert (status, printed.count("holds")) == (1, 1)
     assert "1.30x lost to BLOCK=64" in printed
-    assert printed.count("holds") == 1
     assert f"--inputs-from {fallen} --cover 1" in printed
     spec = make_spec(tmp_path, SPACE)
     calls = read_workload(fallen, spec.name, spec.features, spec.inputs).calls
     assert [problem["n"] for problem in calls] == [2, 4, 8, 16]
 
 
-def test_the_wrong_are_named(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
-    measurer = WrongMeasurer(time_s, interleaves=True)
-    assert rechecked(folder, measurer, monkeypatch) == 1
-    assert "wrong on (n=" in capsys.readouterr().out
+def test_wrong_results_are_named(recheck: Recheck) -> None:
+    status, printed = recheck(WrongMeasurer(time_s, interleaves=True))
+    assert status == 1
+    assert "wrong on (n=" in printed
 
 
-def test_a_leaf_without_time_is_not_measured_and_does_not_fall(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
+def test_a_leaf_without_time_is_not_measured_and_does_not_fall(recheck: Recheck) -> None:
     measurer = FormulaMeasurer(later_s, interleaves=True)
-    assert rechecked(folder, measurer, monkeypatch, "--max-time", "0.000001s") == 0
-    assert capsys.readouterr().out.count("not measured") == 2
+    status, printed = recheck(measurer, "--max-time", "0.000001s")
+    assert (status, printed.count("not measured")) == (0, 2)
 
 
 @pytest.mark.parametrize(

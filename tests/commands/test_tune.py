@@ -31,22 +31,7 @@ Capture = pytest.CaptureFixture[str]
 
 ROOT = Path(__file__).parents[2]
 
-MVMUL = """\
-name: mvmul
-kernel:
-  function: mvmul
-  source: ROOT/kernels/mvmul.cl
-  host: ROOT/kernels/mvmul.py
-parameters:
-  THRD: {values: [256], role: launch, default: 256}
-  LU: {type: integer, min: 1, max: 2, default: 1}
-  X_CACHE: {values: [0, 1], role: choice, default: 1}
-constraints: [LU <= sqrt(THRD) / 4]
-launch: {group: [sqrt(THRD), sqrt(THRD)], grid: ["ceil_div(m, sqrt(THRD))", 1]}
-inputs: {features: [m, n], values: [{m: 33, n: 1001}, {m: 1001, n: 33}]}
-verify: {rtol: 1.0e-5, atol: 0.0}
-measure: {repeats: 3, min_repeats: 2}
-"""
+MVMUL = (Path(__file__).parents[1] / "data" / "small_mvmul.yaml").read_text()
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-import random
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -169,25 +168,6 @@ def test_verifications_take_their_share_of_the_time_and_two_are_free() -> None:
     time.work_s = 140
     assert time.affords(), "one more takes 2 s, and a half more by the draw"
     assert time.allowed_s == 7
-
-
-def _checked_runs(draws: random.Random) -> list[int]:
-    """Return which of 200 runs of a second are checked, where a check takes a second as well."""
-    checked = []
-    time = CheckTime(work_s=0, draw=draws.random)
-    for number in range(200):
-        time.work_s += 1
-        if time.affords():
-            time.count, time.checks_s = time.count + 1, time.checks_s + 1
-            checked.append(number)
-    return checked
-
-
-def test_which_runs_are_checked_is_drawn_at_random_around_their_share() -> None:
-    checked = [_checked_runs(random.Random(seed)) for seed in range(40)]
-    assert len(set(map(tuple, checked))) == 40
-    mean = sum(map(len, checked)) / 40
-    assert 9 <= mean <= 10  # 5 % of 200 runs, and no more
 
 
 @pytest.mark.parametrize("working", [1, 2])

@@ -369,6 +369,14 @@ def test_programs_differ_where_what_is_measured_differs(folder: Path) -> None:
     assert load(folder, WHOLE + "verify: {rtol: 0.1}\n").program_sha256 != first.program_sha256
 
 
+def test_bits_of_another_default_are_another_program(folder: Path) -> None:
+    text, changed = WHOLE + "verify: {bits: default}\n", ("default: 64", "default: 32")
+    assert load(folder, text).program_sha256 != load(folder, WHOLE).program_sha256
+    assert load(folder, text).program_sha256 != load(folder, text.replace(*changed)).program_sha256
+    other = load(folder, WHOLE.replace(*changed))
+    assert load(folder, WHOLE).program_sha256 == other.program_sha256
+
+
 def test_host_changed_after_loading_does_not_change_the_program(folder: Path) -> None:
     spec, other = load(folder, WHOLE), load(folder, WHOLE)
     (folder / "scale.py").unlink()
