@@ -35,8 +35,8 @@ def make_space(*, folder: str | Path = ".", **keys: Any) -> Spec:
 
     - `kernel["source"]`, or a source of one language, may be the text of the kernel.
     - `kernel["host"]` may be a module, the functions `[arguments, reference]`, or a mapping of
-      names to functions and constants. Functions are copied, with what they use, into a file that
-      the measuring process imports.
+      names to functions and constants, and so may `kernel["python"]`, with `build` as well.
+      Functions are copied, with what they use, into a file that the measuring process imports.
     - A parameter may be a list of values; its first value is the default.
     - `inputs` may be a mapping of features to values, for all combinations, or any iterable of
       mappings.
@@ -69,8 +69,7 @@ def _kernel(kernel: object) -> object:
             language: _kept(text, _file(language)) if _is_text(text) else text
             for language, text in source.items()
         }
-    if "host" in kernel:
-        shaped["host"] = _host(kernel["host"])
+    shaped |= {key: _host(kernel[key]) for key in ("host", "python") if key in kernel}
     return shaped
 
 
@@ -98,6 +97,8 @@ _HOST_NAMES = (
     "INOUT",
     "SCRATCH",
     "CONSTANT",
+    "FRAMEWORK",
+    "build",
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -15,8 +16,10 @@ from numpy import float32
 
 from harness.api.spaces import host_text, load_space, make_space
 from harness.core.errors import SpecError, UsageError
-from harness.core.records import Input
+from harness.core.records import Input, Outcome
+from harness.measure.choose import open_measurer
 from harness.measure.trial.host_module import HostModule
+from harness.space import ConstrainedSpace
 from harness.space_file import Spec, read_document
 
 ROOT = Path(__file__).parents[2]
@@ -46,6 +49,17 @@ def reference(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 def with_a_table(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {"y": TABLE}
+
+
+def build(config: Mapping[str, Any], features: Mapping[str, int]) -> Any:
+    step = config["STEP"]
+
+    def scaled(arguments: Mapping[str, Any]) -> None:
+        x, y = arguments["x"], arguments["y"]
+        for begin in range(0, features["n"], step):
+            np.multiply(FACTOR, x[begin : begin + step], out=y[begin : begin + step])
+
+    return scaled
 
 
 def scale(**changes: Any) -> Spec:
@@ -204,3 +218,19 @@ def test_script_without_a_guard_is_not_run_again_by_measuring_processes(tmp_path
         words, capture_output=True, text=True, cwd=here, timeout=120, env=environment
     )
     assert done.stdout == "True\n", done.stderr
+
+
+def test_callable_of_functions_is_measured() -> None:
+    members = {"arguments": arguments, "reference": reference, "build": build}
+    spec = make_space(
+        name="scaled",
+        kernel={"python": {**members, "FRAMEWORK": "numpy"}},
+        parameters={"STEP": [100, 1000]},
+        inputs={"n": [1000, 2000]},
+    )
+    assert (spec.framework, spec.functions) == ("numpy", ("build",))
+    measurer, _ = open_measurer(spec, "auto")
+    with contextlib.closing(measurer):
+        space = ConstrainedSpace.of(spec, spec.inputs[0], measurer.limits, measurer.compiler)
+        found = measurer.measure(space, spec.inputs[0], space.default, None)
+    assert found.outcome is Outcome.OK, found.message
