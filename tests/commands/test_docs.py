@@ -41,7 +41,7 @@ export PATH={Path(sys.executable).parent}:$PATH
 harness() {{
     case "$*" in
         tune*--replay*) command harness "$@" --test-limit 6 ;;
-        tune*) command harness "$@" --test-limit 4 --repeats 3 ;;
+        tune*) command harness "$@" --test-limit 6 --repeats 3 ;;
         *) command harness "$@" ;;
     esac
 }}
