@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from harness.analysis.inputs import InputReport, hold_discoveries, report_input
 from harness.analysis.sampling import sampling_lines
 from harness.analysis.sensors import sensor_lines
+from harness.constraints.expression import Expression
 from harness.core.invocation import command_line
 from harness.core.records import Input
 from harness.core.text import counted, first_few
@@ -41,6 +42,9 @@ def input_report(results: Results, problem: Input) -> InputReport:
         None,
         baselines=results.baselines,
         has_choice=problem in results.choices,
+        may_use_default=all(
+            Expression(text).allows(results.default or {}) for text in results.same
+        ),
     )
 
 

@@ -52,12 +52,15 @@ class InputReport:
     """The last failure of the default and of each named baseline that failed, by name."""
     worst: float | None = None
     """The time of the slowest configuration of the search over that of the fastest."""
+    may_use_default: bool = True
+    """False where the default has another value of what is the same on all inputs."""
 
     @property
     def recommended(self) -> Measurement | None:
         """The configuration to use: the best, or the default where the best is not significantly
         faster."""
-        return self.best if self.speedup is None or self.speedup.is_faster else self.baseline
+        is_best = self.speedup is None or self.speedup.is_faster or not self.may_use_default
+        return self.best if is_best else self.baseline
 
     @property
     def measured(self) -> int:
@@ -79,6 +82,7 @@ def report_input(
     confidence: float = 0.95,
     baselines: Mapping[str, Config] = MappingProxyType({}),
     has_choice: bool = False,
+    may_use_default: bool = True,
 ) -> InputReport:
     """Report on an input from what the search `measured`, and from the `finals`: of the winner,
     then of the default, the named baselines, and the single configuration of all inputs. With
@@ -98,7 +102,7 @@ def report_input(
         return ratio
 
     speedup = speedup_over(default)
-    if speedup and speedup.value < 1:
+    if speedup and speedup.value < 1 and may_use_default:
         best, speedup = baseline, time_ratio(judged[default], judged[default], confidence)
     elif not best and (best := configs.fastest):
         # The best of a search was lucky, so its time gives no speed-up.
@@ -120,6 +124,7 @@ def report_input(
             if (last := final.get(config) or measured.get(config)) and not last.timing
         },
         configs.worst,
+        may_use_default,
     )
 
 

@@ -122,7 +122,7 @@ class Session:
         Raises UsageError for an illegal one, with the reason; HostModuleError.
         """
         self.input = self._named(on)
-        whole, space = self._whole(config), self._campaign.space(self.input)
+        whole, space = self._point(config), self._campaign.space(self.input)
         why = space.why_illegal(space.canonical(whole))
         if why is not None:
             raise UsageError(
@@ -135,20 +135,27 @@ class Session:
     def nearest(self, config: Mapping[str, Any], on: Mapping[str, Any] | None = None) -> Config:
         """Return the legal configuration nearest to one. Raises UsageError for unknown values."""
         self.input = self._named(on)
-        whole, space = self._whole(config), self._campaign.space(self.input)
-        why = space.why_no_point(whole)
-        if why is not None:
-            raise UsageError(f"the configuration ({whole}): {why}")
+        whole, space = self._point(config), self._campaign.space(self.input)
         return space.canonical(space.nearest_legal(whole, random.Random(whole.digest)))
 
     def _named(self, on: Mapping[str, Any] | None) -> Input:
         """Return the input that is meant."""
         if self.has_ended:
             raise UsageError("the session has ended; open another one to go on")
+        if not (on is None or isinstance(on, Mapping)):
+            raise UsageError(f"`on` is a mapping of features to values, but got {on!r}")
         problem = self.input if on is None else Input(on)
         if problem not in self.inputs:
             raise UsageError(f"({problem}) is no input of the session; choose one of its `inputs`")
         return problem
+
+    def _point(self, config: Mapping[str, Any]) -> Config:
+        """Complete a configuration, of values that its parameters have."""
+        whole = self._whole(config)
+        why = self._campaign.space(self.input).why_no_point(whole)
+        if why is not None:
+            raise UsageError(f"the configuration ({whole}): {why}; `parameters` has all values")
+        return whole
 
     def _whole(self, config: Mapping[str, Any]) -> Config:
         """Complete a configuration with defaults; other optimisers give numbers of numpy."""

@@ -61,6 +61,8 @@ def _recheck(options: DispatchOptions) -> int:
     table = SectionTable(head, rows, [*range(len(features)), *left])
     Section("", str(options.recheck), texts, table=table).print(console)
     if not any(leaf.has_fallen for leaf in found.leaves):
+        if options.output is not None:
+            print_line(console, f"No choice fell: {options.output} is not written.")
         return 0
     if options.output is None:
         print_line(console, "To tune the inputs whose choice fell, write them with -o FILE.")

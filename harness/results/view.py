@@ -206,6 +206,11 @@ class Results:
         having = [notes for notes in self.notes.values() if name in notes]
         return having[-1] if having else {}
 
+    @property
+    def same(self) -> tuple[str, ...]:
+        """Constraints that keep values the same on all inputs."""
+        return tuple(self._last_notes("same").get("same", ()))
+
     @cached_property
     def constraints(self) -> tuple[str, ...]:
         """The space's constraints, without those over device limits that are not known, and those
@@ -217,7 +222,7 @@ class Results:
         texts = (
             *self.campaign.constraints,
             *self._last_notes("launch_limits").get("launch_limits", {}),
-            *self._last_notes("same").get("same", ()),
+            *self.same,
         )
         return tuple(text for text in texts if Expression(text).names <= known)
 

@@ -190,9 +190,10 @@ class Driver(SearchDriver):  # type: ignore[misc]
         return self._stop_at is not None and time.monotonic() >= self._stop_at
 
     def has_reached_peak(self) -> bool:
-        """Whether the best is as near to the device's peak as the space asks for."""
+        """Whether the best is as near to the device's peak as the space asks for. Above it, the
+        peak is no limit: caches are faster, or the space's `work` is too much."""
         best, enough = self.tally.best, self._peak_fraction
-        return bool(best and enough and best.observed.get(PEAK_FRACTION, 0) >= enough)
+        return bool(best and enough and enough <= best.observed.get(PEAK_FRACTION, 0) <= 1)
 
     # -------------------------------------------------------------- methods for techniques
 

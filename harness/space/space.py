@@ -54,7 +54,8 @@ class Points:
                 return f"it has no value for {parameter.name}"
             value = config[parameter.name]
             if parameter.position(value) is None:
-                return f"{parameter.name}={shown(value)} is not one of its values"
+                told = repr(value) if isinstance(value, str) else shown(value)
+                return f"{parameter.name}={told} is not one of its values"
         return None
 
     def encode(self, config: Mapping[str, Value]) -> tuple[int, ...]:

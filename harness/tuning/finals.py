@@ -91,7 +91,15 @@ def _final(state: State, problem: Input, count: int | None, single: Config | Non
             order = ranked(choices, space.default, confidence, single) or rivals
             finals = _judged(state, problem, order, [*default, *beside, *shared])
     report = report_input(
-        problem, measured, finals, space.default, space.count, confidence, named, bool(choices)
+        problem,
+        measured,
+        finals,
+        space.default,
+        space.count,
+        confidence,
+        named,
+        bool(choices),
+        state.is_same(space.default),
     )
     if problem in state.runs:
         store, run_id = state.store, state.runs[problem]

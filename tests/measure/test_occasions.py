@@ -371,6 +371,7 @@ def test_time_that_is_true_on_new_data_stays(search: Search) -> None:
     found, device = search(lambda x, y: 0.05)
     assert found.time_s == 0.05
     assert found.message == "it is 20 times as fast as the default; measured again on new data"
+    assert found.observed["output_bits"] > 0, "a digest of the outputs on the search's data"
     data = {tuple(launch["x"]) for launch in device.launched}
     assert len(data) == 3, "once: the data of the search, and two new sets"
 

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.analysis.coverage import input_reports
 from harness.commands import dispatch
 from harness.core.errors import SpecError
 from harness.core.records import Config, Input
+from harness.results.view import read_results, the_one
 from tests.helpers.replays import BLOCKS_AND_TILES, FormulaMeasurer, make_spec, ran, small_space
 
 INPUTS = [2**power for power in range(1, 17)]
@@ -40,6 +42,17 @@ def test_dispatch_keeps_the_value_that_suits_all_inputs_best(tmp_path: Path) -> 
     kept = chosen(tmp_path, SAME)
     assert {config["BLOCK"] for config in kept} == {32}
     assert {config["TILE"] for config in kept} == {1, 2}
+
+
+def test_no_input_keeps_a_default_of_another_value(tmp_path: Path) -> None:
+    """The default's BLOCK is the fastest on small inputs."""
+    parameters = BLOCKS_AND_TILES.replace("default: 256", "default: 16")
+    spec = make_spec(tmp_path, small_space(parameters, *INPUTS, more=SAME))
+    found = ran(spec, tmp_path / "r.db", FormulaMeasurer(time_s, interleaves=True))
+    stored = input_reports(the_one(read_results([str(tmp_path / "r.db")])))
+    for reports in (found.reports, stored):
+        used = [report.recommended for report in reports]
+        assert {best.config["BLOCK"] for best in used if best} == {32}
 
 
 def test_only_parameters_may_be_the_same(tmp_path: Path) -> None:

@@ -115,10 +115,16 @@ def _is_printed(console: Console, part: Iterator[str | Table]) -> bool:
     return True
 
 
+_ENERGY = "harness stores it where `measure: {energy: true}` stands and the device has a sensor"
+_WORK = "harness stores it where the space says its `work`"
+_NEEDS = {"energy_j": _ENERGY, "power_w": _ENERGY, "peak_fraction": _WORK}
+
+
 def _target(name: str, per: Sequence[str], found: Samples) -> TreeTarget:
     """Check a target; the slowdown is a ratio, so its logarithm is predicted."""
     if name not in found.targets:
-        raise UsageError(f"no target `{name}`; there are {', '.join(found.targets)}")
+        needs = f"; {_NEEDS[name]}" if name in _NEEDS else ""
+        raise UsageError(f"no target `{name}`; there are {', '.join(found.targets)}{needs}")
     for feature in per:
         if feature not in found.features:
             raise UsageError(

@@ -78,7 +78,7 @@ class DefaultRun:
         if self.wanted and not self.why_not_run:
             fewer = ", no more in the ranges of the features" * (len(unseen) < self.wanted)
             on = f"{counted(len(unseen), 'unseen input')}{fewer}"
-            yield f"default and {DRAWN} drawn configurations on {on}:"
+            yield f"default and up to {DRAWN} drawn configurations that are legal on {on}:"
         for problem, runs in unseen.items():
             for run in runs:
                 if run.failure is not None:

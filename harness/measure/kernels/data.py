@@ -17,10 +17,11 @@ import numpy as np
 from harness.core.errors import HostModuleError, LaunchFailed
 from harness.core.observations import SPILL_BYTES
 from harness.core.program import Argument, Binary, Contents, Fill, Launch
-from harness.core.records import Config, Input
+from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.cuda.occupancy import observe_occupancy
+from harness.measure.process.child import ChildLost
 from harness.measure.trial.host_module import Array, HostModule, Steps, TrackedConfig
-from harness.measure.trial.trial import Job
+from harness.measure.trial.trial import Job, outcome_of
 from harness.measure.trial.verify import NAN, Tolerance, size_of
 
 
@@ -192,3 +193,24 @@ class KernelJob(Job):
         build, every = self.binary.build, (*(launch.block for launch in self.launches), *blocks)
         spills = {SPILL_BYTES: float(build.spill_bytes)} if build.spill_bytes else {}
         return observe_occupancy(self.arch, build, every) | spills
+
+    def failed(self, error: ChildLost | LaunchFailed, timeout_s: float) -> Measurement:
+        """Return the measurement of a configuration whose process was lost, or whose device
+        broke."""
+        wall_s = 0.0
+        if isinstance(error, LaunchFailed):
+            outcome, message = outcome_of(error), str(error)
+        elif error.hung:
+            outcome, wall_s = Outcome.TIMEOUT, timeout_s
+            message = f"it did not end within {timeout_s:g} s and was killed (measure.timeout_s)"
+        else:
+            outcome, message = Outcome.CRASHED, f"the kernel's process {error}"
+        return Measurement(
+            self.config,
+            self.input,
+            outcome,
+            build=self.binary.build,
+            message=message,
+            wall_s=wall_s,
+            observed=self.observed(),
+        )

@@ -17,7 +17,7 @@ from typing import TypeVar
 from harness.core.errors import BuildFailed, ExpressionError, HostModuleError, LaunchFailed
 from harness.core.kept import Kept, content_key
 from harness.core.machine import spare_cores, usable_cores
-from harness.core.observations import UNCLAIMED
+from harness.core.observations import OUTPUT_BITS, UNCLAIMED
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.builds.queue import BuildQueue
@@ -42,7 +42,6 @@ from harness.measure.trial.occasions import (
     why_too_good,
     without_unshown_gain,
 )
-from harness.measure.trial.trial import outcome_of
 from harness.measure.trial.verify import Tolerance
 from harness.space import Space
 from harness.space.constrained import make_program
@@ -295,10 +294,14 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         try:
             measured = self._run(job.input, DeviceWorker.run, job, timeout_s=timeout_s)
         except (ChildLost, LaunchFailed) as error:
-            return _failed_job(job, error, timeout_s)
+            return job.failed(error, timeout_s)
         self._note_times([measured])
         reason = self._why_too_good(space, job, measured)
-        return measured if reason is None else self._measured_again(space, job, reason)
+        if reason is None:
+            return measured
+        again = self._measured_again(space, job, reason)
+        bits = {name: value for name, value in measured.observed.items() if name == OUTPUT_BITS}
+        return replace(again, observed={**again.observed, **bits})  # those of the search's data
 
     def _note_times(self, measured: Iterable[Measurement]) -> None:
         self._times |= {(m.input, m.config): m.time_s for m in measured if m.timing}
@@ -331,7 +334,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         try:
             together = run(timeout_s=timeout_s, seed=block.seed)
         except (ChildLost, LaunchFailed) as error:
-            return Together([_failed_job(job, error, timeout_s) for job in jobs], complete=False)
+            return Together([job.failed(error, timeout_s) for job in jobs], complete=False)
         if not together.holds_all and _ONE_SET not in self.notices:
             self.notices += (_ONE_SET,)
         return together
@@ -371,27 +374,6 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             return replace(again, timing=timing, message=f"{reason}, but {again.message}")
         self._believed.add((job.input, job.config))
         return replace(again, message=f"{reason}; measured again on new data")
-
-
-def _failed_job(job: KernelJob, error: ChildLost | LaunchFailed, timeout_s: float) -> Measurement:
-    """Return the measurement of a configuration whose process was lost, or whose device broke."""
-    wall_s = 0.0
-    if isinstance(error, LaunchFailed):
-        outcome, message = outcome_of(error), str(error)
-    elif error.hung:
-        outcome, wall_s = Outcome.TIMEOUT, timeout_s
-        message = f"it did not end within {timeout_s:g} s and was killed (measure.timeout_s)"
-    else:
-        outcome, message = Outcome.CRASHED, f"the kernel's process {error}"
-    return Measurement(
-        job.config,
-        job.input,
-        outcome,
-        build=job.binary.build,
-        message=message,
-        wall_s=wall_s,
-        observed=job.observed(),
-    )
 
 
 def _after(first: Measurement, again: Measurement) -> Measurement:
