@@ -156,8 +156,8 @@ def claims_lines(reports: Sequence[InputReport]) -> Iterator[str]:
 
 
 def health_line(reports: Sequence[InputReport]) -> str:
-    """Say in a line whether winners spill registers, how much slower the worst configurations are,
-    and how many failed; empty where nothing worked."""
+    """Say in a line whether the best spill registers, how long the slowest configurations took, and
+    how many failed; empty where nothing worked."""
     winners = [m for report in reports if (m := report.recommended)]
     spilled = [m.observed[SPILL_BYTES] / 4 for m in winners if SPILL_BYTES in m.observed]
     ratios = [report.worst for report in reports if report.worst is not None]
@@ -165,15 +165,13 @@ def health_line(reports: Sequence[InputReport]) -> str:
         return ""
     is_one, spills = len(winners) == 1, ""
     if spilled:
-        spills = (
-            f"{len(spilled)} of {len(winners)} spill up to {max(spilled):.0f} registers and are"
-        )
-        spills = f"spills {spilled[0]:.0f} registers and is" if is_one else spills
-        spills += " still the fastest; "
+        which = "The best" if is_one else f"{len(spilled)} of {len(winners)} best"
+        up_to = "spills " if is_one else "configurations spill up to "
+        spills = f"{which} {up_to}{max(spilled):.0f} registers. "
     tests = sum(report.measured for report in reports)
     failed = tests - sum(report.outcomes.get(Outcome.OK, 0) for report in reports)
-    ratio = f"{'' if is_one else 'up to '}{max(ratios):.3g}x between worst and best"
-    return f"Winner{'s' * (not is_one)}: {spills}{ratio}; {failed:,} of {tests:,} failed."
+    ratio = f"{'' if is_one else 'up to '}{max(ratios):.3g}x as long as the best"
+    return f"{spills}The slowest took {ratio}; {failed:,} of {tests:,} failed."
 
 
 def noise_warning(reports: Sequence[InputReport]) -> str | None:

@@ -168,8 +168,9 @@ def roofline_section(reports: Sequence[InputReport], picture: str = "") -> Secti
     peaks = {kind: o[name] for _, o, _ in rated for kind, name in PEAKS.items() if name in o}
     named = " and ".join(_PEAKS[kind].format(peak) for kind, peak in peaks.items())
     text = (
-        "What the best configurations do in a second, by the `work` of the space, and their and "
-        f"the default's fraction of the device's peak: {named or 'which is not known'}."
+        "What the best configurations do in a second, by the `work` of the space, and the share of "
+        "the device's peak that they and the default reach. The peak is "
+        f"{named or 'not known'}."
     )
     above = sum(observed.get(PEAK_FRACTION, 0) > 1 for _, observed, _ in rated)
     line = (

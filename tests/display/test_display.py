@@ -145,15 +145,15 @@ def test_a_line_says_how_healthy_the_winner_is() -> None:
     outcomes = {Outcome.OK: 92, Outcome.TIMEOUT: 4}
     healthy = dataclasses.replace(report(outcomes=outcomes), worst=23.04)
     sick = dataclasses.replace(healthy, best=spills, worst=1.5)
-    assert health_line([healthy]) == "Winner: 23x between worst and best; 4 of 96 failed."
+    slowest = "The slowest took 23x as long as the best; 4 of 96 failed."
+    assert health_line([healthy]) == slowest
     assert health_line([sick]) == (
-        "Winner: spills 48 registers and is still the fastest; 1.5x between worst and best; "
-        "4 of 96 failed."
+        "The best spills 48 registers. The slowest took 1.5x as long as the best; 4 of 96 failed."
     )
     both = health_line([sick, healthy])
     assert both == (
-        "Winners: 1 of 2 spill up to 48 registers and are still the fastest; up to 23x between "
-        "worst and best; 8 of 192 failed."
+        "1 of 2 best configurations spill up to 48 registers. The slowest took up to 23x as long "
+        "as the best; 8 of 192 failed."
     )
     assert both in " ".join(printed(sick, healthy).split())
     assert not health_line([report()]), "nothing is known of other configurations"
