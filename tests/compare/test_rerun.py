@@ -15,8 +15,7 @@ import pytest
 from harness.commands.analyse import main as analyse
 from harness.commands.compare import main
 from harness.compare.reading import read_kernel_results
-from harness.compare.rerun import RerunSide
-from harness.compare.rerun_plan import check_rerun_database, plan_rerun
+from harness.compare.rerun import RerunSide, check_rerun_database, plan_rerun
 from harness.core.errors import HostModuleError, UsageError
 from harness.core.records import (
     Config,
