@@ -35,8 +35,7 @@ from harness.results.view import read_results
 from harness.search import SearchOptions
 from harness.space_file import Spec, load_spec
 from harness.tuning import CampaignPlan
-from harness.tuning.crossing import measure_candidates
-from harness.tuning.finals import final_reports
+from harness.tuning.finals import final_reports, measure_candidates
 from harness.tuning.state import State
 
 POCL = "PoCL"

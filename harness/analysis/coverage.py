@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator
 
+import numpy as np
+
 from harness.analysis.inputs import InputReport, hold_discoveries, report_input
-from harness.analysis.sampling import sampling_lines
 from harness.analysis.sensors import sensor_lines
 from harness.constraints.expression import Expression
-from harness.core.invocation import command_line
 from harness.core.records import Input
-from harness.core.text import counted, first_few
-from harness.results import Command, Run
+from harness.core.text import command_line, counted, first_few
+from harness.results import Command, MeasurementRows, Run
 from harness.results.caveats import record_lines
 from harness.results.measured import by_input
 from harness.results.notes import RERUN
@@ -20,6 +20,11 @@ from harness.results.view import Results
 
 NOT_MEASURED = "not measured: "
 """The start of a reason that no command noted."""
+
+MOST_ROWS = 20_000
+"""Causes of failures and trees come from at most so many measurements."""
+
+_SEED = 0
 
 
 def input_reports(results: Results) -> list[InputReport]:
@@ -146,3 +151,23 @@ def _notices(results: Results) -> list[str]:
                 notices.append(text)
             covering.add(inputs)
     return list(dict.fromkeys(reversed(notices)))
+
+
+# ---------------------------------------------------------------------------------- samples
+
+
+def sampled(rows: MeasurementRows) -> MeasurementRows:
+    """Draw at most MOST_ROWS at random, always the same ones, in their order."""
+    if len(rows) <= MOST_ROWS:
+        return rows
+    drawn = np.random.default_rng(_SEED).choice(len(rows), MOST_ROWS, replace=False)
+    return rows.take(rows.selected[np.sort(drawn)])
+
+
+def sampling_lines(results: Results) -> Iterator[str]:
+    """Yield a sentence where some results come from a sample of the measurements."""
+    if len(results.searched) > MOST_ROWS:
+        yield (
+            f"Causes of failures and trees come from random samples of {MOST_ROWS:,} of the "
+            f"{len(results.searched):,} measurements (seed {_SEED})."
+        )

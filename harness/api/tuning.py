@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from harness.api.tune_options import TuneOptions
 from harness.core.errors import ResultsError, UsageError
 from harness.core.files import check_output, check_writable, nearest_file
-from harness.core.invocation import command_line
+from harness.core.text import command_line
 from harness.recordings.files import FileKind, file_kind
 
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ def _results(options: TuneOptions) -> TuneResults:
 
 def make_display(quiet: bool) -> ProgressDisplay:
     """Show progress on standard error."""
-    from harness.display.formats import make_console
     from harness.display.progress import ProgressDisplay
+    from harness.display.text import make_console
 
     return ProgressDisplay(make_console(stderr=True), quiet)
 

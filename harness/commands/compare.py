@@ -26,9 +26,8 @@ from harness.compare.rerun import (
 from harness.compare.table import as_junit, comparison_table, error_junit, summary
 from harness.core.errors import HarnessError
 from harness.core.files import write_output
-from harness.display.formats import make_console
 from harness.display.progress import ProgressDisplay
-from harness.display.text import print_line
+from harness.display.text import make_console, print_line
 from harness.measure.choose import open_measurer
 from harness.measure.measurer import Measurer
 from harness.results import Store, check_database, without_password, writing

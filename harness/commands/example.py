@@ -8,7 +8,7 @@ from pathlib import Path
 from harness.commands.options import EXAMPLES, ExampleOptions
 from harness.commands.run import main_of
 from harness.core.files import write_file
-from harness.core.invocation import command_line
+from harness.core.text import command_line
 
 _FILES = Path(__file__).resolve().parents[1] / "examples"
 """Links to folders of the repository; copies of a few of their files in a wheel."""

@@ -18,9 +18,8 @@ from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
 from harness.core.errors import HarnessError, SpecError, Terminated, UsageError
-from harness.core.invocation import command_line
 from harness.core.options import Options
-from harness.core.text import counted, escaped, suggestion
+from harness.core.text import command_line, counted, escaped, suggestion
 
 if TYPE_CHECKING:
     from harness.api.documents import JsonDocument

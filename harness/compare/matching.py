@@ -1,4 +1,13 @@
-"""Pair the results of BASE and CANDIDATE: the same kernel in the same environment."""
+"""Pair the results of BASE and CANDIDATE: the same kernel in the same environment.
+
+Two databases are taken at different times, and the machine may have changed between or during
+them. There are two kinds of evidence that it, not the kernel, is the cause of a difference. Where
+both sides have the same sources in the same environment, a configuration's code did not change, so
+what differs is the machine; the default, measured on both sides, shows by how much. And each run
+measures the default of every input several times, with minutes between: in the search, among the
+candidates, in the finals. If its time changed from one to the next, the machine changed during that
+run, and a difference between the runs that is no larger may be nothing else.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +24,10 @@ from harness.core.records import Environment, Measurement
 
 Matched = tuple[KernelResults, KernelResults]
 """The results of one kernel in BASE and in CANDIDATE."""
+
+_SCALES = 4.0
+_NORMAL = 0.954  # median of |x - y| over the standard deviation of normal x and y
+_FEW = 4  # inputs; with fewer, their scatter is not known
 
 
 def match(
@@ -126,9 +139,7 @@ def _only_in_candidate(
             yield f"only in CANDIDATE: {results.kernel} with {fields}"
 
 
-_SCALES = 4.0
-_NORMAL = 0.954  # median of |x - y| over the standard deviation of normal x and y
-_FEW = 4  # inputs; with fewer, their scatter is not known
+# ------------------------------------------------------------------------------- the machine
 
 
 @dataclass(frozen=True)

@@ -15,16 +15,23 @@ from rich.table import Table
 from harness.analysis.failures import group_failures, headline
 from harness.analysis.inputs import InputReport
 from harness.core.config_diff import DEFAULT, default_text, difference
-from harness.core.invocation import command_line
 from harness.core.observations import SPILL_BYTES, UNCLAIMED
 from harness.core.records import Config, Input, Measurement, Outcome, Statistic
-from harness.core.text import counted
-from harness.display.formats import format_outcomes, format_ratio, format_share, format_timing
-from harness.display.text import Section, SectionTable, as_text, make_table, print_lines
+from harness.core.text import command_line, counted
+from harness.display.text import (
+    Section,
+    SectionTable,
+    as_text,
+    format_outcomes,
+    format_ratio,
+    format_share,
+    format_timing,
+    make_table,
+    print_lines,
+)
 from harness.results.ablation import Ablation, ablation_lines
 from harness.results.notes import Notes, file_lines
-from harness.stats.claims import FALSE_DISCOVERIES
-from harness.stats.timing import half_width_of
+from harness.stats.timing import FALSE_DISCOVERIES, half_width_of
 
 MOST_SHOWN = 1_000
 """The most inputs in a table; of more, the first are shown."""

@@ -21,8 +21,8 @@ from harness.core.observations import HOST_RETRIES, SM_CLOCK_MHZ, THROTTLED_SAMP
 from harness.core.records import Config, Input, Measurement
 from harness.core.text import format_energy
 from harness.dispatch.candidates import matrix_of
-from harness.display.formats import make_console
 from harness.display.sections import energy_section, front_section
+from harness.display.text import make_console
 from harness.models.starchart import TreeTarget, importance
 from harness.report.findings import Findings
 from harness.report.page import facts_of

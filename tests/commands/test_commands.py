@@ -26,8 +26,8 @@ from harness.__main__ import COMMANDS, main
 from harness.commands.options import EXAMPLES
 from harness.commands.run import EXIT_ERROR, guarded
 from harness.core.errors import UsageError
-from harness.core.invocation import command_words
-from harness.display.formats import make_console
+from harness.core.text import command_words
+from harness.display.text import make_console
 from harness.space_file import load_spec
 
 Capture = pytest.CaptureFixture[str]

@@ -18,16 +18,16 @@ from harness.analysis.inputs import InputReport
 from harness.core.records import Config, Environment, Input, Measurement, Outcome, Timing
 from harness.core.text import format_time
 from harness.display import inputs as inputs_table
-from harness.display.formats import (
+from harness.display.inputs import InputsTable, baselines_rows, health_line, print_inputs
+from harness.display.progress import ProgressDisplay
+from harness.display.text import (
     format_outcomes,
     format_ratio,
     format_share,
     format_timing,
     make_console,
+    make_table,
 )
-from harness.display.inputs import InputsTable, baselines_rows, health_line, print_inputs
-from harness.display.progress import ProgressDisplay
-from harness.display.text import make_table
 from harness.results import RunPlan
 from harness.search import Progress
 from harness.stats.timing import TimeRatio

@@ -19,10 +19,9 @@ from harness.core.errors import UsageError
 from harness.core.files import check_output
 from harness.core.kept import Kept
 from harness.display import sections
-from harness.display.across import choice_sections
-from harness.display.formats import make_console
 from harness.display.inputs import print_inputs
-from harness.display.text import print_line, print_lines
+from harness.display.recommendation import choice_sections
+from harness.display.text import make_console, print_line, print_lines
 from harness.report.sections import by_input as by_input_section
 from harness.results import without_password
 from harness.results.provenance import NEWEST, set_aside_lines

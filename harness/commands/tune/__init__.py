@@ -18,7 +18,7 @@ def run(options: TuneOptions) -> int:
     if not options.list_techniques:
         check_options(options)
         options = _with_space(options)
-    from harness.display.formats import make_console
+    from harness.display.text import make_console
 
     with make_console(stderr=options.json).status("starting"):
         # Here, since OpenTuner and others take seconds to load.
