@@ -13,7 +13,7 @@ from rich.console import Console
 
 from harness.api.schemas import CompareDocument
 from harness.commands.options import CompareOptions
-from harness.commands.run import main_of, print_json
+from harness.commands.run import print_json
 from harness.compare.comparison import Rules, compare
 from harness.compare.reading import KernelResults, read_kernel_results
 from harness.compare.rerun import (
@@ -34,8 +34,6 @@ from harness.results import Store, check_database, without_password, writing
 from harness.space_file import Spec, load_spec
 
 REGRESSION = 1
-
-main = main_of("compare")
 
 
 _Sides = tuple[Sequence[KernelResults], Sequence[KernelResults], Sequence[str]]

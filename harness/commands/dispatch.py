@@ -10,7 +10,7 @@ from harness.api.dispatching import LearntDispatcher, learn
 from harness.api.options import DispatchOptions
 from harness.api.rechecking import recheck
 from harness.api.schemas import DispatchDocument
-from harness.commands.run import main_of, print_json
+from harness.commands.run import print_json
 from harness.core.config_diff import difference
 from harness.core.files import write_output
 from harness.core.text import command_line
@@ -20,8 +20,6 @@ from harness.display.text import Section, SectionTable, make_console, print_line
 
 NOT_WRITTEN = 1
 FALLEN = 1
-
-main = main_of("dispatch")
 
 
 def run(options: DispatchOptions) -> int:

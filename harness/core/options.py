@@ -215,6 +215,11 @@ class Options:
     def check(self) -> None:
         """Raise UsageError for options that exclude each other, before anything slow is loaded."""
 
+    def ready(self: Model) -> Model:
+        """Check the options; return them as the command takes them."""
+        self.check()
+        return self
+
     @classmethod
     def add_to(cls, parser: argparse.ArgumentParser) -> None:
         """Add all options to a parser."""

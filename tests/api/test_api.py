@@ -16,12 +16,12 @@ import pytest
 
 import harness
 from harness.api.tune_options import TuneOptions
-from harness.commands.check import main as check_command
-from harness.commands.tune import main as tune_command
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.display.inputs import format_speedup
 from harness.display.progress import ProgressDisplay
 from harness.stats.timing import TimeRatio
+from tests.helpers.commands import check as check_command
+from tests.helpers.commands import tune as tune_command
 from tests.helpers.replays import HOST, RECORDED, FormulaMeasurer, ran, write_recording
 
 Capture = pytest.CaptureFixture[str]

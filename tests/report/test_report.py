@@ -16,7 +16,6 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from harness.commands.report import main
 from harness.core.errors import UsageError
 from harness.core.kept import Kept
 from harness.core.records import Config, Input, Measurement, Timing
@@ -29,6 +28,7 @@ from harness.report.page import facts_of, warnings_of, when_measured
 from harness.report.plots import _plain_ticks
 from harness.report.sections import commands, sections
 from harness.results.view import Results
+from tests.helpers.commands import report as main
 from tests.helpers.matrices import table
 from tests.helpers.replays import (
     BLOCKS_AND_TILES,

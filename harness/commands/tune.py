@@ -1,4 +1,4 @@
-"""The command's body: run the campaign that the options ask for, and print its results."""
+"""harness tune SPACE: find the fastest configuration of a kernel for each input."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _LEGEND = (
 _AFTER = " after N is optimum / best after N tests."
 
 
-def tune(options: TuneOptions) -> int:
+def run(options: TuneOptions) -> int:
     """Tune, and print the results. Return the exit code: FAILED where nothing was measured, or
     nothing worked on an input that was measured."""
     if options.list_techniques:
