@@ -35,7 +35,7 @@ def tune(space: str | Path | Spec | None = None, **arguments: Any) -> TuneResult
     options = TuneOptions.from_arguments("tune", {"space": space, **arguments})
     with TuneOptions.naming_arguments():
         options.check()
-        with own_random():
+        with _own_random():
             return _results(options)
 
 
@@ -51,7 +51,7 @@ def _results(options: TuneOptions) -> TuneResults:
 
     request = read_request(options)
     try:
-        with tuned(request, make_display(not options.progress)) as done:
+        with tuned(request, _make_display(not options.progress)) as done:
             stored = done.results()
             if stored is None:
                 raise ResultsError(f"{request.database}: nothing was measured")
@@ -65,7 +65,7 @@ def _results(options: TuneOptions) -> TuneResults:
         ) from None
 
 
-def make_display(quiet: bool) -> ProgressDisplay:
+def _make_display(quiet: bool) -> ProgressDisplay:
     """Show progress on standard error."""
     from harness.display.progress import ProgressDisplay
     from harness.display.text import make_console
@@ -74,7 +74,7 @@ def make_display(quiet: bool) -> ProgressDisplay:
 
 
 @contextmanager
-def own_random() -> Iterator[None]:
+def _own_random() -> Iterator[None]:
     """Put the caller's global generators back: they are seeded for OpenTuner, which uses them."""
     state, numpy_state = random.getstate(), np.random.get_state()
     try:
@@ -104,9 +104,9 @@ def session(space: str | Path | Spec | None = None, **arguments: Any) -> Iterato
         from harness.api.results import TuneResults
         from harness.api.session import open_campaign
 
-        request, display = read_request(options), make_display(not options.progress)
+        request, display = read_request(options), _make_display(not options.progress)
         search = dataclasses.replace(request.search, parallelism=1)
-        with own_random():
+        with _own_random():
             request = dataclasses.replace(request, search=search)
             done = opened.enter_context(open_campaign(request, display))
         command = done.campaign.begin()
@@ -122,7 +122,7 @@ def session(space: str | Path | Spec | None = None, **arguments: Any) -> Iterato
         finally:
             asked.has_ended = True
         searches.close()
-        with own_random(), display:
+        with _own_random(), display:
             done.campaign.end(command)
         stored = done.results()
         asked.results = None if stored is None else TuneResults(stored, request.whole)
@@ -238,7 +238,7 @@ class Session:
     @contextmanager
     def _search(self, problem: Input) -> Iterator[Driver]:
         """Begin the search of an input, or go on with it, with random generators of its own."""
-        with own_random():
+        with _own_random():
             if problem in self._begun:
                 search, state, numpy_state = self._begun[problem]
                 random.setstate(state)

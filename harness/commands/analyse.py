@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.analysis import SLOWDOWN
-from harness.analysis.coverage import input_reports, rerun_lines, reservations
+from harness.analysis.coverage import input_reports, reservations
 from harness.analysis.explain import Samples, explain, importance_text, pooled, samples
 from harness.analysis.summary import summarize
 from harness.api.describing import describe_analyses
@@ -24,7 +24,7 @@ from harness.commands.run import format_error, print_json
 from harness.core.errors import UsageError
 from harness.core.files import WRITTEN_BY, check_output, write_output
 from harness.core.kept import Kept, content_key
-from harness.core.text import counted
+from harness.core.text import command_line, counted
 from harness.dispatch.learners import gadapt_judgement
 from harness.dispatch.matrix import Matrix
 from harness.display import sections
@@ -35,9 +35,14 @@ from harness.models.starchart import Growth, Tree, TreeTarget, describe, draw, s
 from harness.models.starchart.reading import rows_inside
 from harness.report.sections import by_input as by_input_section
 from harness.results import without_password
+from harness.results.notes import RERUN
 from harness.results.provenance import NEWEST, set_aside_lines
 from harness.results.view import Results, read_results
 
+_MOST_LEFT_OUT = 64  # inputs that are held out one by one; if there are more, in parts
+_PARTS = 10
+_MOST_SETTINGS = 20
+_DRAWN_DEPTH = 4
 _ALLOCATIONS = 1_000_000  # before Python looks for unreachable objects; by default 700
 
 
@@ -118,7 +123,7 @@ def _print(console: Console, results: Results, title: str, options: AnalyseOptio
     """Print a Results; return whether everything that was asked for could be printed."""
     measured, default = results.measured, results.default
     if not measured:
-        rerun = list(rerun_lines(results))
+        rerun = list(_rerun_lines(results))
         why = title if rerun else f"{title}: no measurements yet"
         print_lines(console, [why, *rerun, *reservations(results)])
         return True
@@ -152,10 +157,25 @@ def _print(console: Console, results: Results, title: str, options: AnalyseOptio
     return section_by_input is not None and is_complete
 
 
-_MOST_LEFT_OUT = 64  # inputs that are held out one by one; if there are more, in parts
-_PARTS = 10
-_MOST_SETTINGS = 20
-_DRAWN_DEPTH = 4
+def _rerun_lines(results: Results) -> Iterator[str]:
+    """Say that the measurements are those of `harness.compare --rerun`, and what prints them;
+    nothing for others."""
+    notes = next((run.notes for run in results.runs if run.technique == RERUN), None)
+    if notes is None or results.measured:
+        return
+    inputs = counted(len(results.finals), "input")
+    yield (
+        f"`harness.compare --rerun` measured {inputs} and searched nothing, so there is no best "
+        "configuration."
+    )
+    compared = notes.get("compared", {})
+    if len(compared) == 2:
+        names = compared["BASE"], compared["CANDIDATE"]
+        yield f"To compare again: {command_line('compare', *names, '--rerun')}"
+        yield f"To see what was searched: {command_line('analyse', *names)}"
+
+
+# ---------------------------------------------------------- importance, accuracy and the tree
 
 
 def _check_options(found: Sequence[Results], options: AnalyseOptions) -> None:

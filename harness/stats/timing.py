@@ -179,11 +179,11 @@ def paired_ratio(
     if len(logs) < 2:
         raise ValueError(f"a ratio with an interval needs two rounds or more, but got {len(logs)}")
     error = math.sqrt(variance(logs) / len(logs))
-    difference = LogDifference(statistics.fmean(logs), error, len(logs) - 1, clock_error)
+    difference = _LogDifference(statistics.fmean(logs), error, len(logs) - 1, clock_error)
     return _time_ratio(difference, confidence, len(logs))
 
 
-def _time_ratio(difference: LogDifference, confidence: float, count: int) -> TimeRatio:
+def _time_ratio(difference: _LogDifference, confidence: float, count: int) -> TimeRatio:
     ratio = Estimate.from_log(difference.mean, difference.half_width(confidence))
     p_value = difference.p_value_of_more()
     return TimeRatio(ratio.value, ratio.low, ratio.high, count, p_value, confidence=confidence)
@@ -208,7 +208,7 @@ def time_ratio(numerator: Timing, denominator: Timing, confidence: float = 0.95)
     clock_error = relative_clock_error(numerator, denominator)
     interleaved = numerator.stopped is denominator.stopped is StopReason.INTERLEAVED
     if interleaved and numerator is denominator and numerator.count >= 2:
-        same = LogDifference(0.0, 0.0, numerator.count - 1)  # of 10^5 winners half are the default
+        same = _LogDifference(0.0, 0.0, numerator.count - 1)  # of 10^5 winners half are the default
         return _time_ratio(same, confidence, numerator.count)
     if interleaved and numerator.count == denominator.count >= 2:
         pairs_s = numerator.samples_s, denominator.samples_s
@@ -242,7 +242,7 @@ def trimmed_ratio(numerator: Timing, denominator: Timing, confidence: float = 0.
     winsorized = [inner[0]] * cut + inner + [inner[-1]] * cut
     error = math.sqrt(variance(winsorized) * len(logs)) / len(inner)
     clock_error = relative_clock_error(numerator, denominator)
-    difference = LogDifference(statistics.fmean(inner), error, len(inner) - 1, clock_error)
+    difference = _LogDifference(statistics.fmean(inner), error, len(inner) - 1, clock_error)
     return _time_ratio(difference, confidence, len(logs))
 
 
@@ -275,7 +275,7 @@ def _occasion_means_s(timing: Timing) -> tuple[float, ...]:
 
 
 @dataclass(frozen=True)
-class LogDifference:
+class _LogDifference:
     """The difference of two mean logarithms, with its standard error and degrees of freedom
     (Welch, 1947); the error is infinite where one side has a single sample.
 
@@ -303,22 +303,22 @@ class LogDifference:
         return float(stdtr(self.freedom, -difference / self.error))
 
 
-def log_difference(one_s: Sequence[float], other_s: Sequence[float]) -> LogDifference:
+def log_difference(one_s: Sequence[float], other_s: Sequence[float]) -> _LogDifference:
     """Compare the mean logarithms of two samples that were taken independently."""
     return _difference(_logs(one_s, Statistic.MEDIAN), _logs(other_s, Statistic.MEDIAN))
 
 
 def _difference(
     one: Sequence[float], other: Sequence[float], clock_error: float = 0.0
-) -> LogDifference:
+) -> _LogDifference:
     logs = one, other
     mean = statistics.fmean(one) - statistics.fmean(other)
     if min(map(len, logs)) < 2:
-        return LogDifference(mean, math.inf, 1.0, clock_error)
+        return _LogDifference(mean, math.inf, 1.0, clock_error)
     parts = [variance(values) / len(values) for values in logs]
     squares = sum(part**2 / (len(v) - 1) for part, v in zip(parts, logs, strict=True))
     freedom = sum(parts) ** 2 / squares if squares else math.inf
-    return LogDifference(mean, math.sqrt(sum(parts)), freedom, clock_error)
+    return _LogDifference(mean, math.sqrt(sum(parts)), freedom, clock_error)
 
 
 # ---------------------------------------------------------------------------- several ratios

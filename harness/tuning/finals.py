@@ -149,7 +149,7 @@ def _searched_inputs(state: State) -> dict[Input, Mapping[Config, Measurement]]:
     return {problem: state.eligible(problem) for problem in searched}
 
 
-def single_on(state: State) -> dict[Input, Config]:
+def _single_on(state: State) -> dict[Input, Config]:
     """Return, for each input, the configuration to use where one serves all inputs: the best single
     candidate or, where that is illegal, the next. Empty where candidates were not measured on
     every input."""
@@ -240,7 +240,7 @@ def final_reports(state: State, finalists: int | None = None) -> list[InputRepor
     display = state.display
     display.begin_stage("finalists and the default", len(wanted))
     reports: dict[Input, InputReport] = {}
-    single = single_on(state) if wanted else {}
+    single = _single_on(state) if wanted else {}
 
     def step(problem: Input, count: int | None) -> None:
         reports[problem] = _final(state, problem, count, single.get(problem))
