@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -21,7 +21,6 @@ from harness.commands.run import make_parser, model_of
 from harness.core.records import Outcome, StopReason
 from harness.dispatch import document as dispatcher
 from harness.results.schema import STAGES, VERSION, metadata
-from harness.space_file import program_model
 from harness.space_file.messages import StrictModel
 
 PAGES = Path(__file__).parent
@@ -84,7 +83,6 @@ def words(which: str) -> Iterator[str]:
         "stages": STAGES,
         "outcomes": [outcome.value for outcome in Outcome],
         "stops": [reason.value for reason in StopReason],
-        "dtypes": get_args(program_model.Dtype),
     }
     yield ", ".join(f"`{word}`" for word in lists[which])
 
