@@ -58,7 +58,7 @@ def kernel_parts(
     }
 
 
-FRAMEWORKS = ("numpy", "numba", "torch")
+FRAMEWORKS = ("numpy", "numba", "torch", "cupy", "warp")
 """What FRAMEWORK may be: whose arrays a Python callable takes, and what compiles it."""
 
 
