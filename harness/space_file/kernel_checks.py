@@ -86,6 +86,7 @@ def python_parts(document: Document, model: PythonSpaceFile) -> dict[str, Any]:
         document.fault(("parameters", name), f"{fault} it")
     return {
         "launch": LaunchPlan.model_validate({"group": [1], "grid": [1]}),
+        "work": model.work,
         "sources": {PYTHON: Source(path, text, {})},
         "host": path,
         "host_text": text,
