@@ -16,7 +16,7 @@ def run(options: WorkerOptions) -> int:
     offer = agent.offer(options.device, options.builders)
     if not options.quiet:
         for device in offer.devices:
-            what = "device" if device.backend else "programs on"
+            what = "device" if device.backend else "programs and Python callables on"
             print(f"{what} {device.model} ({device.uuid})")
         for reason in offer.unavailable:
             print(f"note: {reason}")
