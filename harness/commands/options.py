@@ -291,7 +291,7 @@ class WorkerOptions(Options):
         offer = agent.offer(self.device, self.builders)
         if not self.quiet:
             for device in offer.devices:
-                what = "device" if device.backend else "programs on"
+                what = "device" if device.backend else "programs and Python callables on"
                 print(f"{what} {device.model} ({device.uuid})")
             for reason in offer.unavailable:
                 print(f"note: {reason}")

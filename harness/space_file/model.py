@@ -379,6 +379,9 @@ class PythonSpaceFile(AnySpaceFile):
         min_length=1, max_length=MAX_PARAMETERS, description="what is tuned; build() reads them"
     )
     inputs: Inputs = Field(description="the problems that the callable is run on")
+    work: Work | None = Field(
+        default=None, description="what a run must move and calculate, for the roofline"
+    )
     verify: Verify = Field(default_factory=Verify, description="when a result is right")
     measure: KernelMeasure = Field(default_factory=KernelMeasure, description="how long to time")
 
