@@ -6,13 +6,10 @@ import sys
 from pathlib import Path
 
 from harness.commands.options import DiscoverOptions
-from harness.commands.run import main_of
 from harness.core.files import write_file
 from harness.discover.autotune import triton_texts
 from harness.discover.facts import discover
 from harness.discover.space_file import host_text, space_text, to_do
-
-main = main_of("discover")
 
 
 def run(options: DiscoverOptions) -> int:
