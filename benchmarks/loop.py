@@ -35,8 +35,8 @@ import numpy as np
 from benchmarks.frame import SEED, Figures, benchmark, option, show
 from harness.commands import dispatch, tune
 from harness.core.errors import HarnessError
-from harness.core.invocation import command_line
 from harness.core.records import Config
+from harness.core.text import command_line
 from harness.dispatch.verdict import Slowdowns
 from harness.space_file import load_spec
 from harness.space_file.workload import Workload, read_workload

@@ -10,9 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.commands.run import EXIT_INTERRUPTED
-from harness.commands.stencil import main as explore_command
-from harness.commands.tune import main as tune_command
+from harness.commands.run import EXIT_INTERRUPTED, run
 from harness.core.errors import UsageError
 from harness.core.records import Environment
 from harness.results.view import Results
@@ -84,7 +82,7 @@ class Campaign:
         if not space.exists():
             options = ["--size", str(size), *plan.drawn]
             options += ["--seed", str(self.number), "-o", str(space.parent)]
-            code = explore_command(["explore", str(PROGRAMS[program]), *options])
+            code = run("stencil", ["explore", str(PROGRAMS[program]), *options])
             _check_ended(code, f"{program} cannot be explored at size {size}")
         explored = re.search(
             r"--count \d+ --threads \d+ --designs \w+", space.read_text(encoding="utf-8")
@@ -97,7 +95,7 @@ class Campaign:
         options = ["--technique", "UniformRandom", "--test-limit", str(plan.count), "--quiet"]
         options += ["--backend", plan.backend, "--repeats", str(plan.repeats)]
         options += ["--finalists", str(plan.finalists), "--database", str(self.database)]
-        code = tune_command([str(space), *options])
+        code = run("tune", [str(space), *options])
         _check_ended(code, f"{space} cannot be tuned; the database is {self.database}")
 
 

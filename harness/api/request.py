@@ -104,7 +104,7 @@ def read_request(options: TuneOptions) -> TuneRequest:
     recordings = read_recordings([*alone, *options.warm_recordings], options.mapping)
     recording = recordings[0] if alone else None
     whole = recording_spec(recording) if recording else loaded
-    assert whole is not None  # check_options refuses a command line without both
+    assert whole is not None  # TuneOptions.check refuses a command line without both
     whole, notices = whole.with_measure(options.measure), list[str]()
     if options.inputs_from is not None:
         whole, notices = with_inputs_of(options.inputs_from, whole, options, database)

@@ -17,7 +17,7 @@ from typing import Any
 
 import harness
 from harness.core.errors import BackendUnavailable, HarnessError, UsageError
-from harness.core.invocation import command_line
+from harness.core.text import command_line
 from harness.fleet import agent
 from harness.fleet.agent import FleetDevice, Offer
 from harness.fleet.scheduler import check_certificates, load_distributed

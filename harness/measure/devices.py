@@ -16,11 +16,10 @@ from functools import cache, partial
 from pathlib import Path
 
 from harness.core.errors import BackendUnavailable, BuildFailed, LaunchFailed, UsageError
-from harness.core.invocation import command_line
 from harness.core.options import BACKENDS
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import WARM
-from harness.core.text import nearest, suggestion
+from harness.core.text import command_line, nearest, suggestion
 from harness.measure.builds.queue import BuildCache
 from harness.measure.cuda import gpus
 from harness.measure.cuda.device import CudaDevice

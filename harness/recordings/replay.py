@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import ClassVar
 
 from harness.core.errors import RecordingError, UsageError
-from harness.core.invocation import command_line
 from harness.core.records import (
     Config,
     DeviceLimits,
@@ -20,6 +19,7 @@ from harness.core.records import (
     Outcome,
     Statistic,
 )
+from harness.core.text import command_line
 from harness.recordings.csv_file import read_mapped_csv, read_space_csv
 from harness.recordings.files import FileKind, file_kind, parse_json, read_bounded
 from harness.recordings.json_file import read_cache, read_t4

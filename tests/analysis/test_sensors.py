@@ -14,21 +14,21 @@ from harness.analysis.explain import explain, samples
 from harness.analysis.sensors import clock_lines, clock_range, input_energies, sensor_lines
 from harness.api.describing import describe_results
 from harness.api.options import AnalyseOptions
-from harness.commands.analyse import main
-from harness.commands.analyse.tree import print_tree
+from harness.commands.analyse import print_tree
 from harness.core.kept import Kept
 from harness.core.observations import HOST, HOST_RETRIES, SM_CLOCK_MHZ, THROTTLED_SAMPLES
 from harness.core.records import Config, Input, Measurement
 from harness.core.text import format_energy
 from harness.dispatch.candidates import matrix_of
-from harness.display.formats import make_console
 from harness.display.sections import energy_section, front_section
+from harness.display.text import make_console
 from harness.models.starchart import TreeTarget, importance
 from harness.report.findings import Findings
 from harness.report.page import facts_of
 from harness.report.sections import sections
 from harness.results import Store, writing
 from harness.results.view import Results, read_results, the_one
+from tests.helpers.commands import analyse as main
 from tests.helpers.replays import BLOCKS_AND_TILES, FormulaMeasurer, results_of, small_space
 from tests.helpers.results_examples import begin_search, make_ok
 

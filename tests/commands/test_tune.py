@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from harness.commands import tune
-from harness.commands.tune.running import dispatch_words
+from harness.commands.tune import dispatch_words
 from harness.core.errors import UsageError
 from harness.core.records import Config, Environment, Input
 from harness.results import CampaignKey, StoredCampaign

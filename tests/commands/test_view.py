@@ -10,11 +10,11 @@ from sqlalchemy import Connection, Engine, event
 
 from harness.analysis.coverage import not_measured, reservations
 from harness.commands import analyse, dispatch
-from harness.commands.report import main as report
 from harness.core.errors import UsageError
 from harness.core.records import Config, DeviceLimits, Input
 from harness.dispatch.candidates import matrix_of
 from harness.results.view import Results, read_results, the_one
+from tests.helpers.commands import report
 from tests.helpers.replays import FormulaMeasurer, make_spec, ran, results_of, small_space
 
 SPACE = small_space(

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from harness.commands import check, tune
-from harness.commands.discover import main
 from harness.core.errors import SpecError, UsageError
 from harness.core.records import Input
 from harness.discover.facts import Facts, discover
@@ -19,6 +18,7 @@ from harness.discover.syntax import Argument
 from harness.measure.kernels.data import make_kernel_data
 from harness.source.pragmas import EXAMPLES
 from harness.space_file import load_spec
+from tests.helpers.commands import discover as main
 from tests.helpers.compilers import needs_nvcc
 from tests.helpers.results_examples import query
 
