@@ -27,8 +27,8 @@ ENDINGS = {"t4": ".t4.json", "csv": ".csv"}
 
 @dataclass(frozen=True)
 class DiscoverOptions(Options):
-    """Write a space from a kernel's pragmas, constants, loops and signature.
-    FILL IN and CONFIRM mark what you must add or check."""
+    """Write a space from a kernel's pragmas, constants, loops and signature, or from the list of
+    @triton.autotune. FILL IN and CONFIRM mark what you must add or check."""
 
     epilog: ClassVar = """\
 A pragma declares a parameter, above a #define or above a loop:
@@ -40,11 +40,17 @@ A pragma declares a parameter, above a #define or above a loop:
   for (int k = 0; k < 16; k++) ...
 
 docs/reference/pragmas.md explains all pragmas. Without them, harness suggests values of #defines.
-Exit code: 0 on success, 2 for an error in a pragma or in the command.
+With --triton, the values are those of the listed configurations, and harness does not run SOURCE:
+
+  harness discover --triton matmul.py --output matmul.yaml --host matmul_host.py
+
+Exit code: 0 on success, 2 for an error in a pragma, in the list or in the command.
 """
 
     source: Path = argument(PATH, "SOURCE")
-    """a CUDA or OpenCL file"""
+    """a CUDA or OpenCL file; with --triton, a Python file"""
+    triton: bool = flag()
+    """read the configurations of a kernel under @triton.autotune"""
     function: str | None = option(TEXT, "NAME")
     """the kernel, if the file has several"""
     output: Path | None = option(PATH, "FILE")
@@ -291,7 +297,7 @@ class WorkerOptions(Options):
         offer = agent.offer(self.device, self.builders)
         if not self.quiet:
             for device in offer.devices:
-                what = "device" if device.backend else "programs on"
+                what = "device" if device.backend else "programs and Python callables on"
                 print(f"{what} {device.model} ({device.uuid})")
             for reason in offer.unavailable:
                 print(f"note: {reason}")

@@ -168,8 +168,9 @@ class Fleet:
         return fitting
 
     def _is_kind(self, device: FleetDevice) -> bool:
-        """Say whether it runs programs, where the space tunes one, else whether it runs kernels."""
-        return (device.backend is None) == (self._spec.program is not None)
+        """Say whether it is a machine, where the space tunes no kernel of a device's language."""
+        spec = self._spec
+        return (device.backend is None) == (spec.program is not None or spec.framework is not None)
 
     def _fits(self, device: FleetDevice) -> bool:
         """Say whether it can measure the space, and is named where devices are named."""

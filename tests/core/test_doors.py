@@ -38,7 +38,9 @@ DOORS = {
         "harness/dispatch/loaders/opencl.py",
         "harness/dispatch/loaders/torch_op.py",
     ),
-    "torch": ("harness/dispatch/loaders/torch_op.py", "harness/measure/python/tensors.py"),
+    "torch": ("harness/dispatch/loaders/torch_op.py", "harness/measure/python/frameworks.py"),
+    "cupy": ("harness/measure/python/frameworks.py",),
+    "warp": ("harness/measure/python/frameworks.py",),
     "pycuda": ("harness/measure/cuda/pycuda.py",),
     # NVIDIA's cuda-bindings, `import cuda.bindings`: the driver, and the compiler NVRTC.
     "cuda": (
