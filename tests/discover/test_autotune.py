@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.commands import check
 from harness.commands.discover import main
 from harness.core.errors import HarnessError
 from harness.discover.autotune import triton_texts
 from harness.discover.space_file import to_do
 from harness.space_file import Spec, load_spec
+from tests.helpers.commands import check
 
 Capture = pytest.CaptureFixture[str]
 
@@ -119,7 +119,7 @@ def test_the_command_writes_both_files_and_says_what_is_left(
     source = str(DATA / "triton_softmax.py")
     assert main(["--triton", source, "--output", str(space), "--host", str(host)]) == 0
     assert re.search(r"h\.py, line \d+: FILL IN: the grid", capsys.readouterr().err)
-    assert check.main([str(space), "--no-compile"]) == 0
+    assert check([str(space), "--no-compile"]) == 0
     assert main(["--triton", source]) == 0
     written = capsys.readouterr().out
     assert "triton_softmax_host.py}  # FILL IN: write it; --host FILE writes its" in written
@@ -187,7 +187,7 @@ def test_filled_in_files_are_verified_in_tritons_interpreter(
         host.write_text(module)
         space.write_text(re.sub(r"- \{.*\}", f"- {problem}", text))
         spaces.append(str(space))
-    assert check.main([*spaces, "--run"]) == 0
+    assert check([*spaces, "--run"]) == 0
     assert len(re.findall(r"OK, .* verified", capsys.readouterr().out)) == len(spaces)
 
 
