@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.commands.discover import main
 from harness.core.errors import HarnessError
 from harness.discover.autotune import triton_texts
 from harness.discover.space_file import to_do
 from harness.space_file import Spec, load_spec
 from tests.helpers.commands import check
+from tests.helpers.commands import discover as main
 
 Capture = pytest.CaptureFixture[str]
 
