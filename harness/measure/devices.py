@@ -114,17 +114,10 @@ def names_in(options: Sequence[str]) -> list[str]:
     return [name.strip() for option in options for name in option.split(",")]
 
 
-def choose(requested: str) -> Backend:
-    """Return the requested backend; for `auto` CUDA with a GPU, else an OpenCL GPU, else PoCL.
-
-    Raises BackendUnavailable, which says what is missing and what to install.
-    """
-    return choose_devices(requested)[0]
-
-
 def choose_devices(requested: str, names: Sequence[str] = ()) -> tuple[Backend, ...]:
     """Return the devices that `names` name; `all` names all equal ones of a backend, and without
-    names there is one device (see `choose`). `auto` looks for all of them in CUDA before OpenCL.
+    names there is one device: for `auto` a GPU of CUDA, else an OpenCL GPU, else PoCL. `auto` looks
+    for all that are named in CUDA before OpenCL.
 
     Raises UsageError for a name that fits no device or several, a device that is named twice, and
     devices that differ, since their times cannot be compared; BackendUnavailable where the
