@@ -51,8 +51,9 @@ def triton_texts(
         facts = _facts(path, text, ast.parse(text, path.name), function)
     except (OSError, ValueError, SyntaxError, RecursionError, MemoryError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from None
-    named = space_file.relative(host or path.with_name(f"{path.stem}_host.py"), folder)
-    facts |= {"host": space_file.quoted(named), "has_host": host is not None}
+    named = host or path.with_name(f"{path.stem}_host.py")
+    facts["host"] = space_file.quoted(space_file.relative(named, folder))
+    facts["has_host"] = host is not None or named.exists()
     made = partial(template, "harness.discover")
     return made("triton.yaml").render(facts), made("triton.py").render(facts)
 
