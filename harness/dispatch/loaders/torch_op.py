@@ -120,10 +120,8 @@ def _launcher(dispatcher: Any, device: torch.device) -> tuple[Any, _Launch]:
     """Return the dispatcher's kernel, and what launches it on tensors of a device."""
     backend, wanted = dispatcher.PROVENANCE["backend"], {"cuda": "cuda", "opencl": "cpu"}
     if backend == "python":
-        raise ValueError(
-            f"{dispatcher.NAME} tunes a Python callable, which takes its arguments by name: launch "
-            f"your kernel with **chosen.config, or call {dispatcher.NAME}.load()"
-        )
+        name = dispatcher.NAME
+        raise ValueError(f"{name} is a callable: use **chosen.config, or call {name}.load()")
     if wanted.get(backend) != device.type:
         raise ValueError(
             f"the kernels of {dispatcher.NAME} are those of {backend}, and take tensors of "
