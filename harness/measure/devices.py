@@ -293,11 +293,12 @@ _TO_BUILD = {
 _TO_RUN = {
     "cuda": "See whether nvidia-smi works, and what the system's log (dmesg) says of the GPU",
     "opencl": "See whether clinfo works, and update the device's driver",
+    "python": "See whether Python alone imports the framework and computes with it",
 }
 
 
 def empty_kernel_advice(language: str) -> str:
-    """Say what to do where an empty kernel does not run."""
+    """Say what to do where a device does not open, or run an empty kernel."""
     if language == "opencl" and shutil.which("ld") is None:
         return "PoCL links kernels with `ld`, which is not on PATH. Install binutils"
     return _TO_RUN[language]

@@ -198,16 +198,21 @@ class Verify(StrictModel):
     """absolute tolerance"""
 
 
-class KernelVerify(Verify):
+class PythonVerify(Verify):
+    """The conditions under which a Python callable's result is right."""
+
+    bits: Literal["default"] | None = None
+    """`default`: besides reference(), the output must equal that of the default configuration bit
+    for bit"""
+
+
+class KernelVerify(PythonVerify):
     """The conditions under which a kernel's result is right."""
 
     against: Literal["reference", "baseline"] | None = None
     """`baseline`: besides reference(), the output must equal, bit for bit, that of the same
     configuration without compiler flags; by default so for flags of a catalogue that change no
     values, and else `reference`"""
-    bits: Literal["default"] | None = None
-    """`default`: besides reference(), the output must equal that of the default configuration bit
-    for bit"""
 
 
 class Measure(StrictModel):
@@ -382,7 +387,7 @@ class PythonSpaceFile(AnySpaceFile):
     work: Work | None = Field(
         default=None, description="what a run must move and calculate, for the roofline"
     )
-    verify: Verify = Field(default_factory=Verify, description="when a result is right")
+    verify: PythonVerify = Field(default_factory=PythonVerify, description="when a result is right")
     measure: KernelMeasure = Field(default_factory=KernelMeasure, description="how long to time")
 
     @property

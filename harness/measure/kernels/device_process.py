@@ -320,8 +320,8 @@ class DeviceClient:
             return self._call(DeviceWorker.describe)
         except ChildLost as lost:
             raise BackendUnavailable(
-                f"the process that opens the {self._language} device {lost}; see whether the "
-                "driver's own tools work (clinfo, nvidia-smi)"
+                f"the process that opens the {self._language} device {lost}. "
+                f"{empty_kernel_advice(self._language)}"
             ) from None
 
     def require_working(self) -> None:

@@ -277,7 +277,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         if other == config:
             return None
         try:
-            binary = self._builds.finish(self._program(space, other))
+            binary = self._binary(space, other, problem)
         except BuildFailed as error:
             raise BuildFailed(f"{name}, to compare with, does not build: {error}") from None
         launches = self._launched(space, problem, other)

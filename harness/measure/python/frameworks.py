@@ -103,9 +103,14 @@ class _WarpArrays(Arrays):
 
 
 def open_arrays(framework: str, *, is_gpu: bool) -> Arrays:
-    """Import a framework; raises BackendUnavailable where it cannot use the GPU."""
-    if framework == "cupy":
-        return _CupyArrays()
-    if framework == "torch":
-        return _TorchTensors(is_gpu=is_gpu)
-    return _WarpArrays(is_gpu=is_gpu) if framework == "warp" else Arrays()
+    """Import a framework; raises BackendUnavailable where it cannot be, or use the GPU."""
+    try:
+        if framework == "cupy":
+            return _CupyArrays()
+        if framework == "torch":
+            return _TorchTensors(is_gpu=is_gpu)
+        return _WarpArrays(is_gpu=is_gpu) if framework == "warp" else Arrays()
+    except (ImportError, OSError) as error:
+        raise BackendUnavailable(
+            f"{framework} is installed, but cannot be imported: {error}. Install it again"
+        ) from None
