@@ -22,7 +22,6 @@ from harness.analysis.inputs import (
 from harness.core.records import Config, Input, Interleaved, Outcome
 from harness.measure.trial.occasions import DATA_SETS, ONE_OCCASION
 from harness.results import CANDIDATE, CHOICE, FINAL
-from harness.results.notes import Notes
 from harness.space import Space
 from harness.stats.interleaved import is_shown, refuted
 from harness.tuning.crossing import is_complete, single_on
@@ -63,6 +62,12 @@ def final_reports(state: State, finalists: int | None = None) -> list[InputRepor
             display.step(str(problem))
 
     do_work(state, [(problem, finalists) for problem in state.spec.inputs], step)
+
+    def note() -> None:
+        for problem, run_id in state.runs.items():
+            state.store.note_run(run_id, {"exhausted": reports[problem].is_exhausted})
+
+    state.store.transact(note)
     return hold_discoveries([reports[problem] for problem in state.spec.inputs])
 
 
@@ -101,10 +106,6 @@ def _final(state: State, problem: Input, count: int | None, single: Config | Non
         bool(choices),
         state.is_same(space.default),
     )
-    if problem in state.runs:
-        store, run_id = state.store, state.runs[problem]
-        noted: Notes = {"exhausted": report.is_exhausted}
-        store.transact(lambda: store.note_run(run_id, noted))
     return dataclasses.replace(report, note=_note(state, report))
 
 

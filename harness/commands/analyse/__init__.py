@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
 from collections.abc import Iterator, Sequence
 
 from rich.console import Console
@@ -28,30 +26,11 @@ from harness.results import without_password
 from harness.results.provenance import NEWEST, set_aside_lines
 from harness.results.view import Results, read_results
 
-_ALLOCATIONS = 1_000_000  # before Python looks for unreachable objects; by default 700
-
 main = main_of("analyse")
 
 
 def run(options: AnalyseOptions) -> int:
     """Print every Results; return 2 if anything that was asked for could not be printed."""
-    with _collecting_rarely():
-        return _analyse(options)
-
-
-@contextlib.contextmanager
-def _collecting_rarely() -> Iterator[None]:
-    """Look for unreachable objects seldom: the records of 10^5 inputs all stay, and Python would
-    visit them again and again."""
-    before = gc.get_threshold()
-    gc.set_threshold(_ALLOCATIONS, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-
-
-def _analyse(options: AnalyseOptions) -> int:
     console = make_console()
     found = read_results(
         options.database,
