@@ -333,6 +333,7 @@ class AnySpaceFile(StrictModel):
 class AnyKernelSpaceFile(AnySpaceFile):
     """The keys that spaces of kernels share, also of Python callables."""
 
+    kernel: StrictModel
     parameters: dict[Name, Parameter] = Field(min_length=1, max_length=MAX_PARAMETERS)
     """what is tuned: macros of the source, or what build() reads"""
     inputs: Inputs
