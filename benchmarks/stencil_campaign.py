@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from harness.commands.run import EXIT_INTERRUPTED, run
@@ -15,6 +16,8 @@ from harness.core.errors import UsageError
 from harness.core.records import Environment
 from harness.results.view import Results
 from harness.stencil.predicted import read_stencils
+
+explore_command, tune_command = partial(run, "stencil"), partial(run, "tune")
 
 _FOLDER = Path(__file__).parents[1] / "kernels" / "stencils"
 PROGRAMS = {path.stem: path for path in sorted(_FOLDER.glob("*.py"))}
@@ -82,7 +85,7 @@ class Campaign:
         if not space.exists():
             options = ["--size", str(size), *plan.drawn]
             options += ["--seed", str(self.number), "-o", str(space.parent)]
-            code = run("stencil", ["explore", str(PROGRAMS[program]), *options])
+            code = explore_command(["explore", str(PROGRAMS[program]), *options])
             _check_ended(code, f"{program} cannot be explored at size {size}")
         explored = re.search(
             r"--count \d+ --threads \d+ --designs \w+", space.read_text(encoding="utf-8")
@@ -95,7 +98,7 @@ class Campaign:
         options = ["--technique", "UniformRandom", "--test-limit", str(plan.count), "--quiet"]
         options += ["--backend", plan.backend, "--repeats", str(plan.repeats)]
         options += ["--finalists", str(plan.finalists), "--database", str(self.database)]
-        code = run("tune", [str(space), *options])
+        code = tune_command([str(space), *options])
         _check_ended(code, f"{space} cannot be tuned; the database is {self.database}")
 
 

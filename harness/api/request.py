@@ -20,8 +20,7 @@ from harness.core.records import Config, Input
 from harness.core.text import counted
 from harness.recordings.files import recording_name
 from harness.recordings.recording import Recording
-from harness.recordings.replay import read_recordings
-from harness.recordings.space import recording_spec
+from harness.recordings.replay import read_recordings, recording_spec
 from harness.results import campaigns, check_database, reading, sqlite_path
 from harness.results.campaigns import read_runs
 from harness.search import SearchOptions, resolve_techniques

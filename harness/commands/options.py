@@ -291,7 +291,7 @@ class WorkerOptions(Options):
         """Offer the devices of this machine, and serve a scheduler until it ends; return the exit
         code."""
         from harness.fleet import agent
-        from harness.fleet.scheduler import check_can_serve, serve
+        from harness.fleet.cluster import check_can_serve, serve
 
         check_can_serve(self.address, self.insecure)
         offer = agent.offer(self.device, self.builders)

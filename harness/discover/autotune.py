@@ -72,9 +72,9 @@ def _facts(path: Path, text: str, module: ast.Module, function: str | None) -> d
     kernel.decorator_list.remove(autotune)
     given = dict(zip(_AUTOTUNE, autotune.args, strict=False))
     given |= {keyword.arg or "": keyword.value for keyword in autotune.keywords}
-    reader, empty = _Reader(path, text, module), ast.List([])
-    alone = _Config(autotune.lineno, _DEFAULTS, False)  # as Triton does
-    configs = reader.listed(given.get("configs", empty), _Config) or [alone]
+    reader, empty = _ListReader(path, text, module), ast.List([])
+    alone = _ListedConfig(autotune.lineno, _DEFAULTS, False)  # as Triton does
+    configs = reader.listed(given.get("configs", empty), _ListedConfig) or [alone]
     for config in configs:
         values = config.values.values()
         is_plain = all(isinstance(value, (bool, int, float, str)) for value in values)
@@ -155,7 +155,7 @@ def _last_name(node: ast.expr) -> str:
 
 
 @dataclass(frozen=True)
-class _Config:
+class _ListedConfig:
     """A `triton.Config` of a list: its line, and its values by parameter."""
 
     line: int
@@ -163,7 +163,7 @@ class _Config:
     has_hook: bool
 
 
-class _Reader:
+class _ListReader:
     """Read the expressions of a file; raise SpecError for those that would have to run.
 
     What can be read: literals, arithmetic, comprehensions, names that the file sets at its top
@@ -240,7 +240,7 @@ class _Reader:
             hook = given.pop("pre_hook", None)
             values = {option: self._value(value, names) for option, value in given.items()}
             values = values.pop("kwargs", {}) | _DEFAULTS | values
-            return _Config(node.lineno, values, hook is not None)
+            return _ListedConfig(node.lineno, values, hook is not None)
         defined = self._defined.get(name)
         if name in _TARGETS:
             return _TARGETS[name]

@@ -16,7 +16,7 @@ from harness.analysis.failures import group_failures, headline
 from harness.analysis.inputs import InputReport
 from harness.core.config_diff import DEFAULT, default_text, difference
 from harness.core.observations import SPILL_BYTES, UNCLAIMED
-from harness.core.records import Config, Input, Measurement, Outcome, Statistic
+from harness.core.records import Config, Input, Measurement, Outcome, Statistic, StopReason
 from harness.core.text import command_line, counted
 from harness.display.text import (
     Section,
@@ -40,6 +40,7 @@ INPUTS_HEAD = ("input", "best configuration", "best", "default", "speed-up")
 _LEFT_OUT = ((), (3,), (2, 3))  # columns; the first of these with which a table fits
 _LEAST_WIDTHS = (16, 20)  # of inputs and configurations, which wrap
 NOT_FASTER = "within noise"
+PAIRED = "speed-ups over the default compare paired rounds, not these medians"
 _NOISY = 0.25  # half the interval over the time
 
 
@@ -126,12 +127,14 @@ def not_shown(inputs: int) -> Iterator[str]:
 
 def times_note(default: Config, reports: Sequence[InputReport]) -> str:
     """Explain the configurations and the times of a table."""
-    timings = (m.timing for r in reports for m in (r.best, r.baseline) if m and m.timing)
-    statistic = next((timing.statistic for timing in timings), Statistic.MEDIAN)
+    timings = [m.timing for r in reports for m in (r.best, r.baseline) if m and m.timing]
+    statistic = timings[0].statistic if timings else Statistic.MEDIAN
+    is_interleaved = any(timing.stopped is StopReason.INTERLEAVED for timing in timings)
+    is_paired = is_interleaved and statistic is Statistic.MEDIAN
     return (
         f"Configurations list only changes from the default ({default_text(default)}). "
-        f"Times are {statistic.value}s +- half the 95 % confidence interval; speed-ups are over "
-        "the default."
+        f"Times are {statistic.value}s +- half the 95 % confidence interval; "
+        f"{PAIRED if is_paired else 'speed-ups are over the default'}."
     )
 
 

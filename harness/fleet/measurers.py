@@ -18,8 +18,7 @@ from harness.core.records import Config, Input, Measurement
 from harness.core.text import counted
 from harness.fleet.agent import Agent, FleetDevice, OpenedDevice
 from harness.fleet.bundle import pack
-from harness.fleet.cluster import Actor, Cluster, NoWorker
-from harness.fleet.scheduler import check_address
+from harness.fleet.cluster import Actor, Cluster, NoWorker, check_address
 from harness.measure.devices import names_in
 from harness.measure.measurer import Measurer
 from harness.measure.trial.occasions import ONE_OCCASION

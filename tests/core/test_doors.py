@@ -31,8 +31,8 @@ DOORS = {
         "harness/core/records.py",
         "harness/results/inserting.py",
     ),
-    "distributed": ("harness/fleet/scheduler.py",),
-    "dask": ("harness/fleet/scheduler.py",),
+    "distributed": ("harness/fleet/cluster.py",),
+    "dask": ("harness/fleet/cluster.py",),
     "pyopencl": (
         "harness/measure/opencl/driver.py",
         "harness/dispatch/loaders/opencl.py",

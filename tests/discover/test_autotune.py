@@ -127,6 +127,70 @@ def test_the_command_writes_both_files_and_says_what_is_left(
     assert "--triton reads Python" in capsys.readouterr().err
 
 
+# What a person writes for the marks of each host module, and the inputs.
+FILLED = {
+    "matmul": (
+        "{M: 40, N: 70, K: 33}",
+        {
+            '"a_ptr": None': '"a_ptr": rng.random((features["M"], features["K"]), np.float32)',
+            '"b_ptr": None': '"b_ptr": rng.random((features["K"], features["N"]), np.float32)',
+            '"c_ptr": None': '"c_ptr": np.zeros((features["M"], features["N"]), np.float32)',
+            '"stride_am": None': '"stride_am": np.int32(features["K"])',
+            '"stride_bk": None': '"stride_bk": np.int32(features["N"])',
+            '"stride_cm": None': '"stride_cm": np.int32(features["N"])',
+            "raise Not": 'return {"c_ptr": arguments["a_ptr"] @ arguments["b_ptr"]}  #',
+            '# FILL IN: "ACTIVATION": its value': '"ACTIVATION": ""',
+            "(1,)  #": "lambda of: (triton.cdiv(of['M'], of['BLOCK_M'])"
+            " * triton.cdiv(of['N'], of['BLOCK_N']),)  #",
+        },
+    ),
+    "softmax": (
+        "{rows: 7, columns: 100}",
+        {
+            '"x": None': '"x": rng.random((features["rows"], features["columns"]), np.float32)',
+            '"y": None': '"y": np.zeros((features["rows"], features["columns"]), np.float32)',
+            "raise Not": 'e = np.exp(arguments["x"])\n    return {"y": e / e.sum(1)[:, None]}  #',
+            "(1,)  #": '(triton.cdiv(features["rows"], config["ROWS"]),)  #',
+        },
+    ),
+    "layer_norm": (
+        "{columns: 100}",
+        {
+            '"out": None': '"out": rng.random((50, features["columns"]), np.float32)',
+            '"normal": None': '"normal": rng.random((50, features["columns"]), np.float32)',
+            '"gradient": None': '"gradient": np.zeros(features["columns"], np.float32)',
+            '"rows": None': '"rows": np.int32(50)',
+            "raise Not": 'return {"gradient": (arguments["out"] * arguments["normal"]).sum(0)}  #',
+            "(1,)  #": '(triton.cdiv(50, config["ROWS"]), '
+            'triton.cdiv(features["columns"], config["COLUMNS"]))  #',
+        },
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+def test_filled_in_files_are_verified_in_tritons_interpreter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    pytest.importorskip("triton", reason="Triton is not installed")
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    spaces = []
+    for name, (problem, filled) in FILLED.items():
+        space, host = tmp_path / f"{name}.yaml", tmp_path / f"{name}_host.py"
+        text, module = triton_texts(DATA / f"triton_{name}.py", None, tmp_path, host)
+        for mark, written in filled.items():
+            assert module.count(mark) == 1
+            module = module.replace(mark, written)
+        host.write_text(module)
+        space.write_text(re.sub(r"- \{.*\}", f"- {problem}", text))
+        spaces.append(str(space))
+    assert check.main([*spaces, "--run"]) == 0
+    assert len(re.findall(r"OK, .* verified", capsys.readouterr().out)) == len(spaces)
+
+
 # ------------------------------------------------------------------------- how lists are read
 
 

@@ -9,6 +9,7 @@ from harness.commands.run import run
 analyse = partial(run, "analyse")
 check = partial(run, "check")
 compare = partial(run, "compare")
+devices = partial(run, "devices")
 discover = partial(run, "discover")
 dispatch = partial(run, "dispatch")
 export = partial(run, "export")

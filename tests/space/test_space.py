@@ -25,7 +25,7 @@ from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError, UsageError
 from harness.core.records import Config, DeviceLimits, Input, Outcome, Value
 from harness.recordings.recording import RecordedTable, Recording
-from harness.recordings.space import ListedSpace
+from harness.recordings.replay import ListedSpace
 from harness.search.techniques import steps_up
 from harness.space import ConstrainedSpace, PointArray, Space
 from harness.space_file import LaunchPlan, Parameter, Spec
