@@ -38,6 +38,7 @@ class CallableMeasurer(KernelMeasurer):
     def _binary(self, space: Space, config: Config, problem: Input) -> Binary:
         """Return a build that ends with a first call, which may take as long as a run."""
         self._device.argument_names(problem)  # a fault of arguments() is none of the configuration
+        self._device.describe()  # nor is the time in which a new process starts
         program = make_program(self._spec, space, config, PYTHON, problem)
         compiled, timeout_s = DeviceWorker.compile, self._spec.measure.timeout_s
         try:
