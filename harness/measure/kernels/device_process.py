@@ -181,7 +181,7 @@ class DeviceWorker:
         except LaunchFailed as error:
             raise BuildFailed(str(error)) from None
         finally:
-            self.is_spoilt = self._device.overran
+            self.is_spoilt = self._device.overran or not self._device.healthy
         build = dataclasses.replace(binary.build, compile_s=build_s)
         return dataclasses.replace(binary, build=build)
 

@@ -9,6 +9,7 @@ import time
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -121,7 +122,8 @@ class CallingDevice(Device):
             self._compile(built)
             strays = self._strays_of(self._current)
         finally:
-            self._free_set(self._current)
+            with suppress(self._error):  # of a lost device, which frees nothing
+                self._free_set(self._current)
             self._current = bound
         if strays:
             names = ", ".join(map(str, strays))
