@@ -20,8 +20,7 @@ from harness.core.records import Config, Input
 from harness.core.text import counted
 from harness.recordings.files import recording_name
 from harness.recordings.recording import Recording
-from harness.recordings.replay import read_recordings
-from harness.recordings.space import recording_spec
+from harness.recordings.replay import read_recordings, recording_spec
 from harness.results import campaigns, check_database, reading, sqlite_path
 from harness.results.campaigns import read_runs
 from harness.search import SearchOptions, resolve_techniques
@@ -104,7 +103,7 @@ def read_request(options: TuneOptions) -> TuneRequest:
     recordings = read_recordings([*alone, *options.warm_recordings], options.mapping)
     recording = recordings[0] if alone else None
     whole = recording_spec(recording) if recording else loaded
-    assert whole is not None  # check_options refuses a command line without both
+    assert whole is not None  # TuneOptions.check refuses a command line without both
     whole, notices = whole.with_measure(options.measure), list[str]()
     if options.inputs_from is not None:
         whole, notices = with_inputs_of(options.inputs_from, whole, options, database)

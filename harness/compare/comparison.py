@@ -9,8 +9,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from harness.compare.machine import NONE, MachineEvidence, evidence
-from harness.compare.matching import check_last, match, matching_notes
+from harness.compare.matching import (
+    NONE,
+    MachineEvidence,
+    check_last,
+    evidence,
+    match,
+    matching_notes,
+)
 from harness.compare.reading import InputResults, KernelResults, Occasions
 from harness.compare.statistics import Change, ChangeVerdict, Pair, judge, occasion_variance
 from harness.core.errors import UsageError

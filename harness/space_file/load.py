@@ -194,7 +194,7 @@ def _claim(
 def _check_work(document: Document, model: SpaceModel, inputs: Sequence[Input]) -> None:
     """Check that the work can be computed on each input, of features alone, and is there where the
     search needs it."""
-    work = model.work if isinstance(model, SpaceFile) else None
+    work = model.work if isinstance(model, (SpaceFile, PythonSpaceFile)) else None
     if work is None:
         if model.search.stop_at is not None:
             text = "needs `work: {bytes: .., flops: ..}` of a kernel, to be a fraction of the peak"

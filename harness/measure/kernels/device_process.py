@@ -288,7 +288,15 @@ class DeviceClient:
     one locks its device: raises DeviceBusy where another process measures on it.
     """
 
-    def __init__(self, host: Path, backend: Backend, owner: DeviceClient | None = None) -> None:
+    def __init__(
+        self,
+        host: Path,
+        backend: Backend,
+        owner: DeviceClient | None = None,
+        *,
+        is_locked: bool = False,
+    ) -> None:
+        """The caller has locked the device where it `is_locked`."""
         self._host = host
         self._language = backend.language
         self._owner = owner or self
@@ -298,7 +306,8 @@ class DeviceClient:
         self._used = 0  # the generation of the process in which a configuration ran last
         if owner is None:
             self._child = Child(partial(DeviceWorker, backend))  # which starts at the first call
-            self._lock.enter_context(device_locked(backend))
+            if not is_locked:
+                self._lock.enter_context(device_locked(backend))
         else:
             self._child = owner._child
 
@@ -311,8 +320,8 @@ class DeviceClient:
             return self._call(DeviceWorker.describe)
         except ChildLost as lost:
             raise BackendUnavailable(
-                f"the process that opens the {self._language} device {lost}; see whether the "
-                "driver's own tools work (clinfo, nvidia-smi)"
+                f"the process that opens the {self._language} device {lost}. "
+                f"{empty_kernel_advice(self._language)}"
             ) from None
 
     def require_working(self) -> None:

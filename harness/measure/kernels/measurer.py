@@ -14,7 +14,13 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import TypeVar
 
-from harness.core.errors import BuildFailed, ExpressionError, HostModuleError, LaunchFailed
+from harness.core.errors import (
+    BackendUnavailable,
+    BuildFailed,
+    ExpressionError,
+    HostModuleError,
+    LaunchFailed,
+)
 from harness.core.kept import Kept, content_key
 from harness.core.machine import spare_cores, usable_cores
 from harness.core.observations import OUTPUT_BITS, UNCLAIMED
@@ -79,16 +85,18 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         equal: KernelMeasurer | None = None,
         devices: int = 1,
         builders: int | None = None,
+        is_locked: bool = False,
     ) -> None:
         """Open the device, in the process of `owner` if there is one.
 
         `equal` is the measurer of an equal device, whose builds this one uses; it must be closed
         later. `devices` is how many measure at once. At most `builders` programs are built at once.
+        The caller has locked the device where it `is_locked`.
         Raises BackendUnavailable, DeviceBusy where another process measures on the device.
         """
         self._backend = backend
         owned = owner._device if owner else None
-        self._device: DeviceClient = DeviceClient(spec.host, backend, owned)
+        self._device: DeviceClient = DeviceClient(spec.host, backend, owned, is_locked=is_locked)
         spare = spare_cores(devices=devices)
         self._owns_builds = equal is None
         try:
@@ -169,16 +177,16 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
     @cached_property
     def _peak(self) -> Amounts:
         """What the device does at most, measured once and kept; nothing where that fails."""
-        backend, key = self._backend, content_key("peak", self.environment.fingerprint)
-
-        def opened(spec: Spec) -> KernelMeasurer:
-            return KernelMeasurer(spec, backend, self, equal=self)
-
+        opened, is_gpu = self._opened_for_peak, self._backend.is_gpu
+        key = content_key("peak", self.environment.fingerprint)
         try:
-            return Kept.in_cache().recall(key, lambda: measure_peak(opened, backend.is_gpu))
-        except (HostModuleError, LaunchFailed) as error:
+            return Kept.in_cache().recall(key, lambda: measure_peak(opened, is_gpu))
+        except (BackendUnavailable, HostModuleError, LaunchFailed) as error:
             self.notices += (f"The device's peak is not known: {error}.",)
             return {}
+
+    def _opened_for_peak(self, spec: Spec) -> KernelMeasurer:
+        return KernelMeasurer(spec, self._backend, self, equal=self)
 
     def _look_for_weak_tests(self, problem: Input) -> None:
         """Note what verification would let pass on an input, each weakness once."""
@@ -269,7 +277,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         if other == config:
             return None
         try:
-            binary = self._builds.finish(self._program(space, other))
+            binary = self._binary(space, other, problem)
         except BuildFailed as error:
             raise BuildFailed(f"{name}, to compare with, does not build: {error}") from None
         launches = self._launched(space, problem, other)
