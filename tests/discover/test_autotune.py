@@ -80,6 +80,7 @@ def test_heuristics_constants_and_zeroed_outputs_have_their_places(tmp_path: Pat
     assert len(spec.baselines) == 6  # of 8 combinations, the list leaves one out
     assert "@triton.heuristics({'EXACT': lambda args" in module
     assert '"EXACT"' not in module
+    assert '"y": None,' in module  # though the heuristic reads it
     spec, module, items = _discovered(tmp_path, DATA / "triton_layer_norm.py")
     assert _values(spec)["num_warps"] == [2, 4]
     assert 'INOUT = ("gradient",)\n' in module
