@@ -47,8 +47,7 @@ def triton_texts(path: Path, function: str | None, folder: Path, host: Path | No
     except (OSError, ValueError, SyntaxError, RecursionError, MemoryError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from None
     named = host or path.with_name(f"{path.stem}_host.py")
-    facts["host"] = space_file.quoted(space_file.relative(named, folder))
-    facts["has_host"] = host is not None or named.exists()
+    facts |= {"host": space_file.path_text(named, folder), "has_host": host or named.exists()}
     return [template("harness.discover", f"triton.{end}").render(facts) for end in ("yaml", "py")]
 
 
