@@ -47,10 +47,8 @@ def triton_texts(path: Path, function: str | None, folder: Path, host: Path | No
     except (OSError, ValueError, SyntaxError, RecursionError, MemoryError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from None
     named = host or path.with_name(f"{path.stem}_host.py")
-    facts["host"] = space_file.quoted(space_file.relative(named, folder))
-    facts["has_host"] = host is not None or named.exists()
-    names = ("triton.yaml", "triton.py")
-    return [template("harness.discover", name).render(facts) for name in names]
+    facts |= {"host": space_file.path_text(named, folder), "has_host": host or named.exists()}
+    return [template("harness.discover", f"triton.{end}").render(facts) for end in ("yaml", "py")]
 
 
 def _facts(path: Path, text: str, module: ast.Module, function: str | None) -> dict[str, Any]:
@@ -77,11 +75,10 @@ def _facts(path: Path, text: str, module: ast.Module, function: str | None) -> d
             for name, value in config.values.items()
         )
         if not is_plain or config.values.keys() != configs[0].values.keys():
-            text = "all configurations must set the same names, to numbers, texts, True or False"
-            raise reader.fault(config.line, text)
-    key, zeroed, restored = (
-        reader.listed(given.get(name, empty), str) for name in ("key", *_AUTOTUNE[3:])
-    )
+            said = "all configurations must set the same names, to numbers, texts, True or False"
+            raise reader.fault(config.line, said)
+    names = ("key", "reset_to_zero", "restore_value")
+    key, zeroed, restored = (reader.listed(given.get(name, empty), str) for name in names)
     heuristics = "".join(d for d in map(ast.unparse, kernel.decorator_list) if "heuristics" in d)
     optional = kernel.args.args[len(kernel.args.args) - len(kernel.args.defaults) :]
     return {
@@ -99,7 +96,7 @@ def _facts(path: Path, text: str, module: ast.Module, function: str | None) -> d
             a.arg: "constexpr" in ast.unparse(a)
             for a in (*kernel.args.args, *kernel.args.kwonlyargs)
             if a.arg in key
-            or not (a in optional or a.arg in configs[0].values or repr(a.arg) in heuristics)
+            or not (a in optional or a.arg in configs[0].values or f"{a.arg!r}: " in heuristics)
         },
         "zeroed": zeroed,
         "restored": restored,
@@ -190,8 +187,10 @@ class _ListReader:
 
     def _unreadable(self, node: ast.expr | ast.stmt) -> SpecError:
         source = (ast.get_source_segment(self._text, node) or "").partition("\n")[0]
-        said = f"`{printable(source)}` cannot be read without running the file; write what it gives"
-        return self.fault(node.lineno, f"{said}: triton.Config, lists, numbers, texts or booleans")
+        text = f"`{printable(source)}` cannot be read without running the file; write in its place"
+        return self.fault(
+            node.lineno, f"{text} a list or comprehension of triton.Config, or values"
+        )
 
     def _value(self, node: ast.expr, names: _Names) -> Any:
         try:
@@ -235,10 +234,9 @@ class _ListReader:
         named = {keyword.arg or "": keyword.value for keyword in node.keywords}
         if name == "Config":
             given = dict(zip(("kwargs", *_OPTIONS, "pre_hook"), node.args, strict=False)) | named
-            hook = given.pop("pre_hook", None)
-            values = {option: self._value(value, names) for option, value in given.items()}
+            values = {n: self._value(v, names) for n, v in given.items() if n != "pre_hook"}
             values = values.pop("kwargs", {}) | _DEFAULTS | values
-            return _ListedConfig(node.lineno, values, hook is not None)
+            return _ListedConfig(node.lineno, values, "pre_hook" in given)
         defined = self._defined.get(name)
         if name in _TARGETS:
             return _TARGETS[name]

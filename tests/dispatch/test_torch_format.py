@@ -115,7 +115,7 @@ def test_a_python_callable_takes_no_arguments_by_place(
     def by_place(chosen: Any, y: torch.Tensor, m: int, n: int) -> None:
         chosen.launch(y)
 
-    with pytest.raises(ValueError, match=r"use \*\*chosen.config, or call mvmul.load\(\)"):
+    with pytest.raises(ValueError, match=r"callable: launch it with \*\*chosen.config"):
         by_place(torch.ones(64), 64, 32)
 
 

@@ -120,8 +120,7 @@ def _launcher(dispatcher: Any, device: torch.device) -> tuple[Any, _Launch]:
     """Return the dispatcher's kernel, and what launches it on tensors of a device."""
     backend, wanted = dispatcher.PROVENANCE["backend"], {"cuda": "cuda", "opencl": "cpu"}
     if backend == "python":
-        name = dispatcher.NAME
-        raise ValueError(f"{name} is a callable: use **chosen.config, or call {name}.load()")
+        raise ValueError(f"{dispatcher.NAME} is a callable: launch it with **chosen.config")
     if wanted.get(backend) != device.type:
         raise ValueError(
             f"the kernels of {dispatcher.NAME} are those of {backend}, and take tensors of "

@@ -33,7 +33,7 @@ def get_autotune_config():
 @triton.autotune(configs=get_autotune_config(), key=["M", "N", "K"])
 @triton.jit
 def matmul_kernel(
-    a_ptr, b_ptr, c_ptr, M, N, K, stride_am, stride_bk, stride_cm,
+    a_ptr, b_ptr, c_ptr, M, N, K, stride_am,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, ACTIVATION: tl.constexpr,
 ):  # fmt: skip
     rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
@@ -42,12 +42,12 @@ def matmul_kernel(
     for begin in range(0, K, BLOCK_K):
         k = begin + tl.arange(0, BLOCK_K)
         a = a_ptr + rows * stride_am + k[None, :]
-        b = b_ptr + k[:, None] * stride_bk + columns
+        b = b_ptr + k[:, None] * N + columns
         a = tl.load(a, mask=(rows < M) & (k[None, :] < K), other=0.0)
         total += tl.dot(a, tl.load(b, mask=(k[:, None] < K) & (columns < N), other=0.0))
     if ACTIVATION == "leaky_relu":
         total = leaky_relu(total)
-    tl.store(c_ptr + stride_cm * rows + columns, total, mask=(rows < M) & (columns < N))
+    tl.store(c_ptr + N * rows + columns, total, mask=(rows < M) & (columns < N))
 
 
 @triton.jit
@@ -59,4 +59,4 @@ SLOPE: tl.constexpr = tl.constexpr(0.01)
 
 a = torch.rand((512, 512), device="cuda")
 c = torch.empty_like(a)
-matmul_kernel[(16, 16)](a, a, c, 512, 512, 512, 512, 512, 512, ACTIVATION="")
+matmul_kernel[(16, 16)](a, a, c, 512, 512, 512, 512, ACTIVATION="")
