@@ -49,7 +49,8 @@ class Backend:
     `cuda_compiler` what compiles CUDA: NVRTC understands flags of nvcc. `device` is None where only
     an architecture of CUDA was named. `arch` is the architecture to compile for. `cache` is what a
     run finds in the device's caches, WARM or COLD. With `arch_specific`, kernels may use what only
-    devices of exactly this architecture have (sm_90a).
+    devices of exactly this architecture have (sm_90a). Where it `is_locked`, this process has the
+    device's lock already.
     """
 
     language: str
@@ -60,6 +61,7 @@ class Backend:
     cache: str = WARM
     arch_specific: bool = False
     cuda_compiler: str = NVCC
+    is_locked: bool = False
 
     @property
     def is_gpu(self) -> bool:

@@ -40,6 +40,7 @@ def synchronize():
     load_driver().synchronize()
 '''
 KERNEL = """\
+import os
 import time
 import cupy
 import numpy as np
@@ -62,6 +63,8 @@ def build(config, features):
         elif config["HOW"] == "returns":
             cupy.synchronize()
             return {"y": arguments["x"]}
+        elif config["HOW"] == "spoils":
+            os.environ["CUDA_STUB_FAIL"] = "cuCtxSynchronize@1:719!"
         elif config["HOW"] == "raises":
             return arguments["z"]
     return run
@@ -69,7 +72,7 @@ def build(config, features):
 SPACE = """\
 name: copy
 kernel: {python: copy.py}
-parameters: {HOW: {values: [copy, slow, waits, returns, behind, raises], default: copy}}
+parameters: {HOW: {values: [copy, slow, waits, returns, behind, spoils, raises], default: copy}}
 inputs: {features: [n], values: [{n: 1000}]}
 measure: {repeats: 3, warmup_time_s: 0, least_time_s: 0}
 """
@@ -130,6 +133,10 @@ def test_faults_of_callables_are_refused_on_a_gpu(measurer: KernelMeasurer, spec
     behind = measured(measurer, spec, "behind")
     assert behind.outcome is Outcome.BUILD_FAILED
     assert "writes outside of the argument y (1 element behind its end)" in behind.message
+    spoils = measured(measurer, spec, "spoils")
+    assert spoils.outcome is Outcome.BUILD_FAILED
+    assert "running the callable: cuCtxSynchronize failed: " in spoils.message
+    assert "the context is lost" in spoils.message
     raises = measured(measurer, spec, "raises")
     assert raises.outcome is Outcome.BUILD_FAILED
     assert "the callable raised KeyError: 'z' (line " in raises.message
