@@ -7,10 +7,9 @@ belong to the kernel as it was measured, and a dispatcher takes it along.
 from __future__ import annotations
 
 import ast
-import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from itertools import islice, product
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -31,17 +30,13 @@ _DEFAULTS = {"num_warps": 4, "num_stages": 3}
 _TARGETS = {"is_cuda": True, "is_hip": False}
 """What Triton's examples ask before they list configurations."""
 
-_CALLS: Mapping[str, Callable[..., Any]] = {
-    f.__name__: f for f in (itertools.product, list, range, tuple, zip)
-}
+_CALLS: Mapping[str, Any] = {f.__name__: f for f in (product, list, range, tuple, zip)}
 _MOST_STEPS = 1_000_000  # a file may ask for any number of configurations
 
 _Names = dict[str, Any]
 
 
-def triton_texts(
-    path: Path, function: str | None, folder: Path, host: Path | None
-) -> tuple[str, str]:
+def triton_texts(path: Path, function: str | None, folder: Path, host: Path | None) -> list[str]:
     """Return the texts of the space, with paths relative to the folder, and of the host module.
 
     Raises UsageError or SpecError if no space can be made of the file.
@@ -51,10 +46,11 @@ def triton_texts(
         facts = _facts(path, text, ast.parse(text, path.name), function)
     except (OSError, ValueError, SyntaxError, RecursionError, MemoryError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from None
-    named = space_file.relative(host or path.with_name(f"{path.stem}_host.py"), folder)
-    facts |= {"host": space_file.quoted(named), "has_host": host is not None}
-    made = partial(template, "harness.discover")
-    return made("triton.yaml").render(facts), made("triton.py").render(facts)
+    named = host or path.with_name(f"{path.stem}_host.py")
+    facts["host"] = space_file.quoted(space_file.relative(named, folder))
+    facts["has_host"] = host is not None or named.exists()
+    names = ("triton.yaml", "triton.py")
+    return [template("harness.discover", name).render(facts) for name in names]
 
 
 def _facts(path: Path, text: str, module: ast.Module, function: str | None) -> dict[str, Any]:
@@ -76,8 +72,10 @@ def _facts(path: Path, text: str, module: ast.Module, function: str | None) -> d
     alone = _ListedConfig(autotune.lineno, _DEFAULTS, False)  # as Triton does
     configs = reader.listed(given.get("configs", empty), _ListedConfig) or [alone]
     for config in configs:
-        values = config.values.values()
-        is_plain = all(isinstance(value, (bool, int, float, str)) for value in values)
+        is_plain = all(
+            str(name).isidentifier() and isinstance(value, (bool, int, float, str))
+            for name, value in config.values.items()
+        )
         if not is_plain or config.values.keys() != configs[0].values.keys():
             text = "all configurations must set the same names, to numbers, texts, True or False"
             raise reader.fault(config.line, text)
@@ -248,7 +246,7 @@ class _ListReader:
             return self._returned(defined.body)
         positional = [self._value(argument, names) for argument in node.args]
         items = _CALLS[name](*positional, **{k: self._value(v, names) for k, v in named.items()})
-        return list(itertools.islice(items, self._steps_left))
+        return list(islice(items, self._steps_left))
 
     def _bound(self, loops: Sequence[ast.comprehension], names: _Names) -> Iterator[_Names]:
         """Yield the names inside the loops of a comprehension."""

@@ -30,8 +30,9 @@ _ALONG = (("n", "width", "w", "cols", "columns", "nx", "wb"),
           ("m", "height", "h", "rows", "ny", "ha"), ("depth", "d", "nz"))  # fmt: skip
 
 
-def space_text(facts: Facts, folder: Path, host: Path) -> str:
-    """Write the whole file, with paths relative to the folder."""
+def space_text(facts: Facts, folder: Path, host: Path, has_host: bool = False) -> str:
+    """Write the whole file, with paths relative to the folder; `has_host` says that the host module
+    will be there."""
     active, offered = _suggested(facts)
     source = quoted(relative(facts.path, folder))
     if len(facts.languages) == 1:
@@ -51,7 +52,7 @@ def space_text(facts: Facts, folder: Path, host: Path) -> str:
         obstacles=_obstacles(facts),
         source=source,
         host=quoted(relative(host, folder)),
-        has_host=host.exists(),
+        has_host=has_host or host.exists(),
         tuned=[line for tuned in facts.declared.tuned for line in _tuned_lines(tuned)],
         active=[(s.line, escaped(s.origin), _entry(s), _mark(s)) for s in active],
         offered=list(map(_entry, offered)),
