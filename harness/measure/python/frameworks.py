@@ -86,7 +86,9 @@ class _WarpArrays(Arrays):
         warp.config.log_level = warp.LOG_WARNING  # else it prints what it compiles
         self._warp, self._device = warp, warp.get_device("cuda:0" if is_gpu else "cpu")
         if is_gpu:
-            # Its own stream would not be that of the events, and of what harness copies.
+            # Its own stream would not be that of the events, and of what harness copies. It makes
+            # streams when it is first asked for one.
+            warp.get_stream(self._device)
             warp.set_stream(self._device.null_stream, self._device)
         warp.set_device(self._device)
 
