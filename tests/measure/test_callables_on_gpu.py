@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -141,6 +142,17 @@ def test_faults_of_callables_are_refused_on_a_gpu(measurer: KernelMeasurer, spec
     assert raises.outcome is Outcome.BUILD_FAILED
     assert "the callable raised KeyError: 'z' (line " in raises.message
     assert measured(measurer, spec, "copy").outcome is Outcome.OK
+
+
+@pytest.mark.gpu
+@pytest.mark.torch
+def test_framework_that_cannot_use_the_gpu_says_what_to_do(stub: StubDriver, spec: Spec) -> None:
+    torch = pytest.importorskip("torch")
+    kernel = spec.path.with_name("copy.py")
+    kernel.write_text(kernel.read_text().replace('"cupy"', '"torch"'))
+    message = f"a GPU is here, but PyTorch {torch.__version__} cannot use it: install one"
+    with pytest.raises(BackendUnavailable, match=re.escape(message)):
+        open_measurer(load_spec(spec.path), "auto")
 
 
 def test_framework_that_needs_a_gpu_says_why_there_is_none(
