@@ -21,8 +21,7 @@ from harness.analysis.inputs import InputReport
 from harness.compare import LEVEL, RUN_NOISE, THRESHOLD
 from harness.compare.comparison import Comparison, Rules, compare
 from harness.compare.reading import read_kernel_results
-from harness.compare.rerun import opened_sides, rerun_kernel
-from harness.compare.rerun_plan import plan_rerun
+from harness.compare.rerun import opened_sides, plan_rerun, rerun_kernel
 from harness.compare.statistics import ChangeVerdict
 from harness.core.records import Input
 from harness.dispatch.candidates import matrix_of
@@ -36,8 +35,7 @@ from harness.results.view import read_results
 from harness.search import SearchOptions
 from harness.space_file import Spec, load_spec
 from harness.tuning import CampaignPlan
-from harness.tuning.crossing import measure_candidates
-from harness.tuning.finals import final_reports
+from harness.tuning.finals import final_reports, measure_candidates
 from harness.tuning.state import State
 
 POCL = "PoCL"

@@ -45,8 +45,8 @@ from harness.core.records import (
 from harness.display.progress import Display
 from harness.fleet import agent
 from harness.fleet.agent import FleetDevice, Offer
+from harness.fleet.cluster import load_distributed
 from harness.fleet.measurers import FleetRequest, open_fleet
-from harness.fleet.scheduler import load_distributed
 from harness.measure.devices import Backend
 from harness.measure.trial.occasions import ONE_OCCASION, split_rounds
 from harness.results import Store, writing

@@ -22,9 +22,8 @@ from typing import Any, TypeVar
 from rich.console import Console
 
 from harness.commands.run import guarded, parse
-from harness.display.formats import make_console
 from harness.display.progress import ProgressDisplay
-from harness.display.text import make_table
+from harness.display.text import make_console, make_table
 from harness.measure.process.child import Child
 from harness.stats import Estimate
 

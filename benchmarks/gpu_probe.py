@@ -51,7 +51,7 @@ from harness.measure.clocks import GPU_WARMUP_S, ClockWatch
 from harness.measure.cuda.bindings import LaunchShape
 from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.gpus import CUDA_COMPILERS, first_usable, list_gpus, open_cuda_compiler
-from harness.measure.cuda.stream import TimedStream
+from harness.measure.cuda.module import TimedStream
 from harness.measure.device import Compiler
 from harness.measure.kernels.data import KernelData, KernelJob, make_kernel_data
 from harness.measure.kernels.runner import measure_interleaved

@@ -33,10 +33,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.frame import SEED, Figures, benchmark, option, show
-from harness.commands import dispatch, tune
+from harness.commands.run import run
 from harness.core.errors import HarnessError
-from harness.core.invocation import command_line
 from harness.core.records import Config
+from harness.core.text import command_line
 from harness.dispatch.verdict import Slowdowns
 from harness.space_file import load_spec
 from harness.space_file.workload import Workload, read_workload
@@ -118,10 +118,10 @@ def _imported(folder: Path) -> ModuleType:
     return module
 
 
-def run_and_print(command: Any, name: str, words: Sequence[str]) -> None:
+def run_and_print(name: str, words: Sequence[str]) -> None:
     """Run a command of harness and print it; raises HarnessError where it fails."""
     print(f"$ {command_line(name, *words)}", flush=True)
-    code = command.main(list(words))
+    code = run(name, list(words))
     if code != 0:
         raise HarnessError(f"{command_line(name)} ended with {code}")
 
@@ -184,13 +184,13 @@ def close_the_loop(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
     limits = ["--database", database, "--test-limit", str(args.test_limit), "--no-reduce"]
     limits += ["--repeats", str(args.repeats), "--backend", "opencl", "--finalists", "1"]
     writing = [database, "--spec", str(SPACE), "--choice", "tree", "-o"]
-    run_and_print(tune, "tune", [str(SPACE), "--inputs-from", str(ten), "--cover", "1", *limits])
-    run_and_print(dispatch, "dispatch", [*writing, str(folder / "before")])
+    run_and_print("tune", [str(SPACE), "--inputs-from", str(ten), "--cover", "1", *limits])
+    run_and_print("dispatch", [*writing, str(folder / "before")])
     calls = draw_calls(args.calls, args.seed)
     before, recorded = record(folder / "before", calls)
     weights = ["--weights", str(recorded.path)]
-    run_and_print(tune, "tune", [str(SPACE), "--inputs-from", str(recorded.path), *limits])
-    run_and_print(dispatch, "dispatch", [*writing, str(folder / "after"), *weights])
+    run_and_print("tune", [str(SPACE), "--inputs-from", str(recorded.path), *limits])
+    run_and_print("dispatch", [*writing, str(folder / "after"), *weights])
     after, recorded_after = record(folder / "after", calls)
     judged = slowdowns({"before": before, "after": after}, Counter(calls), args.rounds)
     gain = judged["after"].over(judged["before"]).ratio.inverse

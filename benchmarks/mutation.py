@@ -1,16 +1,16 @@
 """Measure how many small faults the tests notice: mutation testing (DeMillo et al., 1978).
 
 A mutant is a copy of the project in which one comparison, operator, constant or condition of a room
-is changed. All tests of the room, tests/ROOM/, run on it; it is noticed if one of them fails. The
-places that change are drawn at random from a group of rooms, each with the same probability. Run it
-where harness is installed:
+is changed. All tests of the room, tests/ROOM/, run on it, and those of what users see,
+tests/golden/; it is noticed if one of them fails. The places that change are drawn at random from a
+group of rooms, each with the same probability. Run it where harness is installed:
 
     python -m benchmarks.mutation --out FILE [--group NAME] [--count 60] [--seed 0] [--jobs 1]
 
 It tests the commit that is checked out, without later changes, and without the tests that need
-PostgreSQL or PyCUDA. Where a test fails, this test runs on the unchanged project next: it may fail
-because the machine is busy. Then the mutant is tried once more. So `nice -n 19` does no harm. First
-of all, the unchanged tests of each room must pass.
+PostgreSQL, PyCUDA or PyTorch. Where a test fails, this test runs on the unchanged project next: it
+may fail because the machine is busy. Then the mutant is tried once more. So `nice -n 19` does no
+harm. First of all, the unchanged tests of each room must pass.
 
 A mutant takes from seconds to ten minutes, so 60 of each group take hours. FILE gets a line of JSON
 for each mutant, and the same command goes on where it was stopped. At the end come a table, the
@@ -45,7 +45,7 @@ from benchmarks.mutants import GROUPS, Mutant, drawn
 
 ROOT = Path(__file__).resolve().parents[1]
 ORIGINAL = "project"  # the unchanged copy; the others lie beside it
-_LEFT_OUT = "not postgres and not pycuda"
+_LEFT_OUT = "not postgres and not pycuda and not torch"
 _ALL_LEFT_OUT = 5  # pytest's exit code
 _PR_SET_PDEATHSIG = 1
 Line = dict[str, Any]
@@ -60,7 +60,7 @@ _FORKS.set_forkserver_preload(
 
 def tests_for(path: str, root: Path) -> list[str]:
     """Return all tests of a module's room: those named after it, then those that import it, then
-    the others."""
+    the others; and last those of what users see."""
     module = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
     def rank(test: Path) -> tuple[bool, bool, str]:
@@ -68,8 +68,9 @@ def tests_for(path: str, root: Path) -> list[str]:
         is_named = test.stem.endswith(f"_{module.rpartition('.')[2]}")
         return not is_named, module not in imports, test.stem
 
-    tests = (root / "tests" / _room(path)).rglob("test_*.py")
-    return [test.relative_to(root).as_posix() for test in sorted(tests, key=rank)]
+    tests, golden = ((root / "tests" / name).rglob("test_*.py") for name in (_room(path), "golden"))
+    ranked = [*sorted(tests, key=rank), *golden]
+    return [test.relative_to(root).as_posix() for test in ranked]
 
 
 def _room(path: str) -> str:
@@ -152,8 +153,14 @@ def noticed_by(mutant: Mutant, tree: Path, timeout_s: float) -> str:
         if ended.failed and run_tests(tree, ended.failed[:1], timeout_s).passed:
             return ended.failed[0]
         shutil.rmtree(tree)
-        shutil.copytree(tree.with_name(ORIGINAL), tree)  # a mutant may have written there
+        _copied(tree.with_name(ORIGINAL), tree)  # a mutant may have written there
     return "" if ended.failed else ended.how
+
+
+def _copied(original: Path, tree: Path) -> Path:
+    """Copy a tree; its links stay links, as a room's modules are searched for without following
+    them."""
+    return shutil.copytree(original, tree, symlinks=True)
 
 
 class Journal:
@@ -297,7 +304,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for mutant in drawn(original, group, args.count, args.seed)
         ]
         left = [each for each in found if journal.find(each[0]) is None]
-        trees = [shutil.copytree(original, Path(folder, str(job))) for job in range(args.jobs)]
+        trees = [_copied(original, Path(folder, str(job))) for job in range(args.jobs)]
         for room in dict.fromkeys(_room(mutant.path) for _, mutant in left):
             if journal.find({"room": room}) is None:
                 check(room, journal, trees[0], 6 * args.timeout)

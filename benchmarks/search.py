@@ -37,7 +37,7 @@ from benchmarks.search_figures import Searches, as_json, overall, padded
 from benchmarks.search_tables import print_table, write_figures
 from harness.core.errors import UsageError
 from harness.core.text import format_time
-from harness.recordings.space import ListedSpace
+from harness.recordings.replay import ListedSpace
 
 ONLY = option(
     "--only",

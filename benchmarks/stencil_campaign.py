@@ -8,15 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from harness.commands.run import EXIT_INTERRUPTED
-from harness.commands.stencil import main as explore_command
-from harness.commands.tune import main as tune_command
+from harness.commands.run import EXIT_INTERRUPTED, run
 from harness.core.errors import UsageError
 from harness.core.records import Environment
 from harness.results.view import Results
 from harness.stencil.predicted import read_stencils
+
+explore_command, tune_command = partial(run, "stencil"), partial(run, "tune")
 
 _FOLDER = Path(__file__).parents[1] / "kernels" / "stencils"
 PROGRAMS = {path.stem: path for path in sorted(_FOLDER.glob("*.py"))}

@@ -42,8 +42,7 @@ from harness.display.progress import Display
 from harness.models.transfer_prior import TransferData
 from harness.recordings.files import recording_name
 from harness.recordings.recording import Recording
-from harness.recordings.replay import ReplayMeasurer
-from harness.recordings.space import recording_spec
+from harness.recordings.replay import ReplayMeasurer, recording_spec
 from harness.results import Store, writing
 from harness.search import Progress, SearchOptions, make_opentuner_tables, resolve_techniques
 from harness.space_file import Spec

@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -21,7 +21,6 @@ from harness.commands.run import make_parser, model_of
 from harness.core.records import Outcome, StopReason
 from harness.dispatch import document as dispatcher
 from harness.results.schema import STAGES, VERSION, metadata
-from harness.space_file import program_model
 from harness.space_file.messages import StrictModel
 
 PAGES = Path(__file__).parent
@@ -39,19 +38,17 @@ def _models(base: type[BaseModel] = BaseModel) -> dict[str, type[BaseModel]]:
 
 
 def commands() -> Iterator[str]:
-    """List the commands with the names of their options."""
+    """List the commands, with the options that have another name in Python."""
     for command, summary in COMMANDS.items():
-        names = []
+        renamed = []
         for action in make_parser(command, model_of(command))._actions:
-            if action.dest in ("help", "json"):
-                continue
-            long = max(action.option_strings, key=len, default="").strip("-").replace("-", "_")
+            long = next((name for name in action.option_strings[::-1] if name[:2] == "--"), "")
             argument = f"{action.dest}{'=False' * (action.const is False)}"
-            is_renamed = command in ("check", "tune") and long not in ("", argument)
-            value = action.metavar or "|".join(action.choices or [action.dest.upper()])
-            name = "/".join(action.option_strings) or value
-            names.append(f"`{name}`" + f" (Python: `{argument}`)" * is_renamed)
-        yield f"- **`{command}`**: {summary}{': ' * bool(names)}{', '.join(names)}"
+            is_other = long.strip("-").replace("-", "_") not in ("", argument)
+            if command in ("check", "tune") and is_other:
+                renamed.append(f"`{long}` is `{argument}`")
+        python = f". In Python, {', '.join(renamed)}" if renamed else ""
+        yield f"- **`{command}`**: {summary}{python}"
 
 
 def keys(name: str) -> Iterator[str]:
@@ -69,11 +66,7 @@ def keys(name: str) -> Iterator[str]:
 def tables() -> Iterator[str]:
     """List the tables of a database with their columns."""
     for table in metadata.sorted_tables:
-        columns = []
-        for column in table.columns:
-            to = "".join(f" to `{key.column.table.name}`" for key in column.foreign_keys)
-            columns.append(f"`{column.name}`{to}")
-        yield f"- **`{table.name}`**: {', '.join(columns)}"
+        yield f"- **`{table.name}`**: {', '.join(f'`{column.name}`' for column in table.columns)}"
 
 
 def versions() -> Iterator[str]:
@@ -90,7 +83,6 @@ def words(which: str) -> Iterator[str]:
         "stages": STAGES,
         "outcomes": [outcome.value for outcome in Outcome],
         "stops": [reason.value for reason in StopReason],
-        "dtypes": get_args(program_model.Dtype),
     }
     yield ", ".join(f"`{word}`" for word in lists[which])
 

@@ -6,8 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from harness import __version__
-from harness.core.invocation import command_line
-from harness.core.text import suggestion
+from harness.core.text import command_line, suggestion
 
 COMMANDS = {
     "example": "write an example to tune",

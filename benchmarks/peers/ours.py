@@ -18,8 +18,7 @@ from benchmarks.recordings import RecordingFile, recorded
 from harness.core.errors import UsageError
 from harness.core.records import Outcome
 from harness.models.transfer_prior import TransferData
-from harness.recordings.replay import ReplayMeasurer
-from harness.recordings.space import ListedSpace, recording_spec
+from harness.recordings.replay import ListedSpace, ReplayMeasurer, recording_spec
 from harness.results import RunPlan, Store, writing
 from harness.search import (
     InputSearch,

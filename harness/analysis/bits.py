@@ -15,7 +15,7 @@ from harness.results.view import Results
 
 
 @dataclass(frozen=True)
-class InputBits:
+class _InputBits:
     """The classes of equal bits on one input: of `configs` configurations, those that are `varying`
     differ from run to run and are in none. `in_default` counts the default's class, and `slowdown`
     is the time of its fastest over that of the fastest of all; None where the default's bits are
@@ -34,7 +34,7 @@ class EqualBits:
     """The classes of each input; configurations with equal values of the parameters `split_by` are
     in one class. `slowdown` is the geometric mean over the inputs; None where none is known."""
 
-    inputs: tuple[InputBits, ...]
+    inputs: tuple[_InputBits, ...]
     split_by: tuple[str, ...]
 
     @property
@@ -63,14 +63,14 @@ def equal_bits(results: Results) -> EqualBits | None:
     return EqualBits(inputs, tuple(_split_by(codes, _joined(codes, steady.of(bits)), values)))
 
 
-def _of_input(results: Results, problem: Input, own: MeasuredConfigs) -> InputBits:
+def _of_input(results: Results, problem: Input, own: MeasuredConfigs) -> _InputBits:
     bits, time_s = (
         own.rows.of(column) for column in (own.columns.observed[OUTPUT_BITS], own.columns.time_s)
     )
     default = None if results.default is None else own.get(results.default)
     of_default = default.observed[OUTPUT_BITS] if default else VARYING_BITS
     same, is_known = bits == of_default, of_default != VARYING_BITS
-    return InputBits(
+    return _InputBits(
         problem,
         configs=len(bits),
         varying=int((bits == VARYING_BITS).sum()),

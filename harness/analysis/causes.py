@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from harness.analysis.coverage import sampled
 from harness.analysis.failures import group_failures
-from harness.analysis.sampling import sampled
 from harness.core.arrays import Flags, Indices
 from harness.core.records import Outcome
 from harness.models.starchart import Growth, Region, TreeNode, grow

@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator
 
+import numpy as np
+
 from harness.analysis.inputs import InputReport, hold_discoveries, report_input
-from harness.analysis.sampling import sampling_lines
 from harness.analysis.sensors import sensor_lines
 from harness.constraints.expression import Expression
-from harness.core.invocation import command_line
 from harness.core.records import Input
-from harness.core.text import counted, first_few
-from harness.results import Command, Run
+from harness.core.text import first_few
+from harness.results import Command, MeasurementRows, Run
 from harness.results.caveats import record_lines
 from harness.results.measured import by_input
 from harness.results.notes import RERUN
@@ -20,6 +20,11 @@ from harness.results.view import Results
 
 NOT_MEASURED = "not measured: "
 """The start of a reason that no command noted."""
+
+MOST_ROWS = 20_000
+"""Causes of failures and trees come from at most so many measurements."""
+
+_SEED = 0
 
 
 def input_reports(results: Results) -> list[InputReport]:
@@ -58,24 +63,6 @@ def not_measured(results: Results) -> dict[Input, str]:
     }
 
 
-def rerun_lines(results: Results) -> Iterator[str]:
-    """Say that the measurements are those of `harness.compare --rerun`, and what prints them;
-    nothing for others."""
-    notes = next((run.notes for run in results.runs if run.technique == RERUN), None)
-    if notes is None or results.measured:
-        return
-    inputs = counted(len(results.finals), "input")
-    yield (
-        f"`harness.compare --rerun` measured {inputs} and searched nothing, so there is no best "
-        "configuration."
-    )
-    compared = notes.get("compared", {})
-    if len(compared) == 2:
-        names = compared["BASE"], compared["CANDIDATE"]
-        yield f"To compare again: {command_line('compare', *names, '--rerun')}"
-        yield f"To see what was searched: {command_line('analyse', *names)}"
-
-
 def _last_runs(results: Results) -> dict[Input, Run]:
     """Return the latest run of each input."""
     return {run.problem: run for run in sorted(results.runs, key=lambda run: run.last_at)}
@@ -111,7 +98,7 @@ def _reason(results: Results, problem: Input, run: Run | None) -> str:
 def reservations(results: Results) -> Iterator[str]:
     """Yield a sentence for each thing that was left out, or begun and not completed."""
     yield from record_lines(results)
-    yield from sampling_lines(results)
+    yield from _sampling_lines(results)
     yield from sensor_lines(results)
     reasons, last = noted_reasons(results.commands), _last_runs(results)
     started = [problem for problem in results.measured if problem in last]
@@ -146,3 +133,23 @@ def _notices(results: Results) -> list[str]:
                 notices.append(text)
             covering.add(inputs)
     return list(dict.fromkeys(reversed(notices)))
+
+
+# ---------------------------------------------------------------------------------- samples
+
+
+def sampled(rows: MeasurementRows) -> MeasurementRows:
+    """Draw at most MOST_ROWS at random, always the same ones, in their order."""
+    if len(rows) <= MOST_ROWS:
+        return rows
+    drawn = np.random.default_rng(_SEED).choice(len(rows), MOST_ROWS, replace=False)
+    return rows.take(rows.selected[np.sort(drawn)])
+
+
+def _sampling_lines(results: Results) -> Iterator[str]:
+    """Yield a sentence where some results come from a sample of the measurements."""
+    if len(results.searched) > MOST_ROWS:
+        yield (
+            f"Causes of failures and trees come from random samples of {MOST_ROWS:,} of the "
+            f"{len(results.searched):,} measurements (seed {_SEED})."
+        )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.analysis import SLOWDOWN
-from harness.analysis.sampling import sampled
+from harness.analysis.coverage import sampled
 from harness.core.arrays import Array, Indices
 from harness.core.errors import UsageError
 from harness.core.kept import Kept, content_key

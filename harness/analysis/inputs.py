@@ -17,9 +17,14 @@ from harness.core.config_diff import DEFAULT, preference
 from harness.core.observations import UNCLAIMED
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
 from harness.results.measured import Measured, MeasuredConfigs
-from harness.stats.claims import hold_false_discoveries
 from harness.stats.samples import within_noise
-from harness.stats.timing import TimeRatio, log_time, time_ratio, trimmed_ratio
+from harness.stats.timing import (
+    TimeRatio,
+    hold_false_discoveries,
+    log_time,
+    time_ratio,
+    trimmed_ratio,
+)
 
 
 @dataclass(frozen=True)
@@ -130,7 +135,7 @@ def report_input(
 
 def hold_discoveries(reports: Sequence[InputReport]) -> list[InputReport]:
     """Mark the speed-ups that may be chance: over all inputs, the rate of false discoveries is
-    held (`harness.stats.claims`); so it is for the speed-ups over each named baseline."""
+    held (`harness.stats.timing`); so it is for the speed-ups over each named baseline."""
     speedups = hold_false_discoveries([report.speedup for report in reports])
     names = dict.fromkeys(name for report in reports for name in report.baseline_speedups)
     over = {

@@ -10,9 +10,9 @@ import numpy as np
 from harness.analysis.inputs import InputReport
 from harness.constraints.arithmetic import MAX_EXACT
 from harness.core.arrays import Array
-from harness.core.observations import HOST_RETRIES, SM_CLOCK_MHZ, THROTTLED_SAMPLES
+from harness.core.observations import HOST, HOST_RETRIES, SM_CLOCK_MHZ, THROTTLED_SAMPLES
 from harness.core.records import Input, Measurement
-from harness.core.text import counted
+from harness.core.text import counted, format_time
 from harness.measure.clocks import LOW_CLOCK
 from harness.measure.energy import ENERGY, LAUNCH_SHARE, LEAST_SHARE
 from harness.measure.nvml import THROTTLED, THROTTLED_BY
@@ -30,7 +30,8 @@ def sensor_lines(results: Results) -> Iterator[str]:
 
 def clock_lines(results: Results) -> Iterator[str]:
     """Yield a sentence on runs that were thrown away for their low clock, one on those for which
-    the host was too slow, and one on measurements that ran at a low clock all the same."""
+    the host was too slow, one on measurements that ran at a low clock all the same, and one on
+    calls that take the host longer than the device."""
     thrown = _total(results, THROTTLED_SAMPLES)
     if thrown:
         runs, share = counted(thrown, "timed run"), f"{100 * LOW_CLOCK:g} %"
@@ -48,6 +49,24 @@ def clock_lines(results: Results) -> Iterator[str]:
             f"low ({low_mhz.min():,.0f} MHz at the lowest, {clocks_mhz.max():,.0f} MHz in others): "
             "their times are those of a slower GPU. Power or temperature limits it; cool it, or "
             "lock a lower clock (nvidia-smi --lock-gpu-clocks), and tune with --fresh."
+        )
+    yield from _host_lines(results)
+
+
+def _host_lines(results: Results) -> Iterator[str]:
+    """Yield a sentence where calls of Python took the host longer than the device."""
+    rows = results.rows
+    if HOST not in rows.columns.observed:
+        return
+    host_s, time_s = rows.of(rows.columns.observed[HOST]), rows.of(rows.columns.time_s)
+    timed = ~rows.is_shared & np.isfinite(host_s) & np.isfinite(time_s)
+    count = int((host_s[timed] > time_s[timed]).sum())
+    if count:
+        host, device = (format_time(float(np.median(each[timed]))) for each in (host_s, time_s))
+        yield (
+            f"In {count:,} of {counted(int(timed.sum()), 'measurement')} the host took longer for "
+            f"a call than the device (medians of all: {host}, {device}): the host is the limit, "
+            "not the kernel. Give a call more work, or record calls in a CUDA graph."
         )
 
 

@@ -42,7 +42,7 @@ from harness.results.provenance import EVERY
 from harness.results.read import with_known_values
 from harness.results.view import Results, read_results
 from harness.space_file import Spec
-from harness.space_file.command_line import NoLauncher, why_not_built_once
+from harness.space_file.program import NoLauncher, why_not_built_once
 from harness.space_file.workload import read_workload
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from harness.analysis import SLOWDOWN
 from harness.core.errors import UsageError
 from harness.core.files import check_output, check_writable
-from harness.core.invocation import command_line
 from harness.core.options import BACKENDS, PATH, SEED, TEXT, Kind, Options, argument, flag, option
+from harness.core.text import command_line
 
 if TYPE_CHECKING:  # it takes a while to load
     from harness.space_file import Spec

@@ -41,7 +41,7 @@ _RISK = 0.05
 
 
 @dataclass
-class CheckedLeaf:
+class _CheckedLeaf:
     """A leaf of the choice, as far as the space has inputs in it: what it chooses, and what was
     measured of them. Where another configuration is significantly faster, `loss` says by how much,
     and `faster` is this one. `failure` is a measurement of the choice that failed."""
@@ -94,12 +94,12 @@ class CheckedLeaf:
 
 
 @dataclass(frozen=True)
-class Rechecked:
+class _Rechecked:
     """A dispatcher that was measured again, of a space, on a device; its leaves, and where it was
     tuned."""
 
     spec: Spec
-    leaves: Sequence[CheckedLeaf]
+    leaves: Sequence[_CheckedLeaf]
     tuned_on: str
     measured_on: str
 
@@ -117,7 +117,7 @@ class Rechecked:
         return "\n".join([*head, *rows]) + "\n"
 
 
-def recheck(options: DispatchOptions, display: Display) -> Rechecked:
+def recheck(options: DispatchOptions, display: Display) -> _Rechecked:
     """Measure the configurations of a dispatcher, and the default, interleaved on inputs of each
     leaf in turn; the results are verified. The folder's own code says which leaf an input is in.
 
@@ -145,7 +145,7 @@ def recheck(options: DispatchOptions, display: Display) -> Rechecked:
         leaf.judge(1 - _RISK / max(1, claims))
     tuned = shipped.PROVENANCE
     tuned_on = f"{tuned['device']} ({tuned['platform']}, driver {tuned['driver']})"
-    return Rechecked(spec, leaves, tuned_on, str(measurer.environment))
+    return _Rechecked(spec, leaves, tuned_on, str(measurer.environment))
 
 
 def _loaded(folder: Path) -> ModuleType:
@@ -176,20 +176,20 @@ def _space(options: DispatchOptions, shipped: ModuleType) -> Spec:
     return spec
 
 
-def _leaves(shipped: ModuleType, spec: Spec) -> Mapping[tuple[int, int], CheckedLeaf]:
+def _leaves(shipped: ModuleType, spec: Spec) -> Mapping[tuple[int, int], _CheckedLeaf]:
     """Sort the inputs of the space by the leaf of the tree and the configuration that is chosen."""
-    leaves: dict[tuple[int, int], CheckedLeaf] = {}
+    leaves: dict[tuple[int, int], _CheckedLeaf] = {}
     for problem in spec.inputs:
         values = tuple(problem[name] for name in shipped.FEATURES)
         index = shipped._choose(values)
         if index >= 0:
-            leaf = CheckedLeaf(Config(shipped.PORTFOLIO[index]))
+            leaf = _CheckedLeaf(Config(shipped.PORTFOLIO[index]))
             leaves.setdefault((shipped._row(*values), index), leaf).inputs.append(problem)
     return leaves
 
 
 def _measured(
-    measurer: Measurer, spec: Spec, shipped: ModuleType, leaf: CheckedLeaf, problem: Input
+    measurer: Measurer, spec: Spec, shipped: ModuleType, leaf: _CheckedLeaf, problem: Input
 ) -> Interleaved:
     """Measure what is legal of the portfolio, and the default; a choice that is illegal failed."""
     space = ConstrainedSpace.of(spec, problem, measurer.limits, measurer.compiler)

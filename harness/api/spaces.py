@@ -36,7 +36,8 @@ def make_space(*, folder: str | Path = ".", **keys: Any) -> Spec:
     - `kernel["source"]`, or a source of one language, may be the text of the kernel.
     - `kernel["host"]` may be a module, the functions `[arguments, reference]`, or a mapping of
       names to functions and constants, and so may `kernel["python"]`, with `build` as well.
-      Functions are copied, with what they use, into a file that the measuring process imports.
+      Functions are copied, with what they use and their decorators, into a file that the
+      measuring process imports.
     - A parameter may be a list of values; its first value is the default.
     - `inputs` may be a mapping of features to values, for all combinations, or any iterable of
       mappings.
@@ -69,7 +70,7 @@ def _kernel(kernel: object) -> object:
             language: _kept(text, _file(language)) if _is_text(text) else text
             for language, text in source.items()
         }
-    shaped |= {key: _host(kernel[key]) for key in ("host", "python") if key in kernel}
+    shaped |= {key: _host(kernel[key], f"kernel.{key}") for key in _IN_PYTHON if key in kernel}
     return shaped
 
 
@@ -102,27 +103,31 @@ _HOST_NAMES = (
 )
 
 
-def _host(host: object) -> object:
+_IN_PYTHON = ("host", "python")
+"""The keys of a kernel that may be functions."""
+
+
+def _host(host: object, key: str) -> object:
     """Return the path of a host module; functions are written to one in the cache."""
     if isinstance(host, ModuleType):
         if host.__file__ is None:
-            raise UsageError(f"kernel.host: the module {host.__name__} has no file")
+            raise UsageError(f"{key}: the module {host.__name__} has no file")
         return str(Path(host.__file__).resolve())
     if isinstance(host, Mapping):
         for name in host:
             near = nearest(str(name), _HOST_NAMES)
             if name not in _HOST_NAMES and near is not None:
-                raise UsageError(f"kernel.host: `{name}` is no name here; did you mean `{near}`?")
-        return _kept(host_text(host), "host.py")
+                raise UsageError(f"{key}: `{name}` is no name here; did you mean `{near}`?")
+        return _kept(host_text(host, key), "host.py")
     if isinstance(host, (list, tuple)):
         for member in host:
             if not inspect.isfunction(member):
                 raise UsageError(
-                    f"kernel.host: lists functions such as [arguments, reference], but holds "
+                    f"{key}: lists functions such as [arguments, reference], but holds "
                     f"an object of the type {type(member).__name__}; to give other names or "
                     "constants, use a mapping"
                 )
-        return _kept(host_text({member.__name__: member for member in host}), "host.py")
+        return _kept(host_text({member.__name__: member for member in host}, key), "host.py")
     return host
 
 
@@ -177,18 +182,18 @@ def _listed(values: object) -> list[object]:
     return list(values)
 
 
-_ADVICE = "or write the functions to a file, and give its path as kernel.host"
+_ADVICE = "or write the functions to a file, and give its path instead"
 
 
-def host_text(members: Mapping[str, object]) -> str:
+def host_text(members: Mapping[str, object], key: str = "kernel.host") -> str:
     """Return the text of a module that defines these functions and constants by their names.
 
-    Raises UsageError for what cannot be copied: a function without source, with a decorator or with
-    variables of a function around it, and a value that is not plain data.
+    `key` is that of the kernel. Raises UsageError for what cannot be copied: a function without
+    source or with variables of a function around it, and a value that is not plain data.
     """
-    copier = _Copier({f.__module__ for f in members.values() if isinstance(f, FunctionType)})
+    copier = _Copier({f.__module__ for f in map(_undecorated, members.values()) if f is not None})
     for name, member in members.items():
-        copier.add(name, member, "kernel.host")
+        copier.add(name, member, key)
     return copier.text
 
 
@@ -216,43 +221,56 @@ class _Copier:
                 raise UsageError(f"{used_by}: two files define `{name}`; rename one, {_ADVICE}")
             return
         self._added[name] = value
+        function = _undecorated(value)
         if isinstance(value, ModuleType):
             self._imports.append(f"import {value.__name__} as {name}\n")
-        elif isinstance(value, FunctionType) and value.__module__ in self._modules:
-            self._add_function(name, value)
+        elif function is not None and function.__module__ in self._modules:
+            self._add_function(name, value, function, used_by)
         elif _is_importable(value):
             origin, own = value.__module__, getattr(value, "__name__", "")
             self._imports.append(f"from {origin} import {own} as {name}\n")
         else:
             self._constants.append(f"{name} = {_literal(name, value, used_by)}\n")
 
-    def _add_function(self, name: str, function: FunctionType) -> None:
+    def _add_function(self, name: str, value: object, function: FunctionType, used_by: str) -> None:
         own = function.__name__
         if name != own:
-            self.add(own, function, "kernel.host")
+            self.add(own, value, used_by)
             self._functions.append(f"{name} = {own}\n")
             return
-        text, tree = _source_of(function)
+        text, tree = _source_of(function, used_by)
+        if function is not value and not tree.decorator_list:
+            raise UsageError(
+                f"{used_by}: `{name}` was made of {own}() by a call; write that as a decorator of "
+                f"{own}(), {_ADVICE}"
+            )
         for used in _names_in(function, tree):
             if used != own and used in function.__globals__:
                 self.add(used, function.__globals__[used], f"{own}()")
         self._functions.append(text)
 
 
-def _source_of(function: FunctionType) -> tuple[str, ast.FunctionDef]:
-    """Return a function's source and its syntax tree."""
+def _undecorated(value: object) -> FunctionType | None:
+    """Return a function, or the one that Numba, Triton, Warp or functools has wrapped."""
+    names = (name for name in ("py_func", "fn", "func", "__wrapped__") if hasattr(value, name))
+    inner = getattr(value, next(names, ""), value)
+    return inner if isinstance(inner, FunctionType) else None
+
+
+def _source_of(function: FunctionType, used_by: str) -> tuple[str, ast.FunctionDef]:
+    """Return a function's source, with its decorators, and its syntax tree."""
     name = function.__name__
     try:
         text = textwrap.dedent(inspect.getsource(function))
         tree = ast.parse(text).body[0]
     except (OSError, TypeError, SyntaxError, IndexError):
-        raise UsageError(f"kernel.host: the source of `{name}` is not known; {_HOW}") from None
-    if not isinstance(tree, ast.FunctionDef) or tree.decorator_list:
-        raise UsageError(f"kernel.host: `{name}` is not a plain function (`def`); {_HOW}")
+        raise UsageError(f"{used_by}: the source of `{name}` is not known; {_HOW}") from None
+    if not isinstance(tree, ast.FunctionDef):
+        raise UsageError(f"{used_by}: `{name}` is not a plain function (`def`); {_HOW}")
     if function.__closure__:
         outer = ", ".join(function.__code__.co_freevars)
         raise UsageError(
-            f"kernel.host: {name}() uses {outer} of the function around it; pass plain functions, "
+            f"{used_by}: {name}() uses {outer} of the function around it; pass plain functions, "
             f"{_ADVICE}"
         )
     return text, tree
@@ -262,12 +280,14 @@ _HOW = f"define it with `def` in a notebook's cell or a script, {_ADVICE}"
 
 
 def _names_in(function: FunctionType, tree: ast.FunctionDef) -> Iterator[str]:
-    """Yield the global names that a function reads, also for its defaults; annotations stay text.
+    """Yield the global names that a function reads, also for its defaults and decorators, which
+    may read annotations; else these stay text.
 
     The compiler knows which names are local: one of them may be that of a notebook's variable.
     """
+    typed = (tree.args,) if tree.decorator_list else ()
     defaults = [node for node in (*tree.args.defaults, *tree.args.kw_defaults) if node]
-    nodes = (node for default in defaults for node in ast.walk(default))
+    nodes = (n for part in (*tree.decorator_list, *defaults, *typed) for n in ast.walk(part))
     found = [node.id for node in nodes if isinstance(node, ast.Name)]
     yield from dict.fromkeys([*found, *_globals_of(function.__code__)])
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from harness.api.options import PAGE, SECONDS, SPACE, WHERE, device_option, json_flag
+from harness.core.errors import UsageError
+from harness.core.files import check_output, check_writable, nearest_file
 from harness.core.options import BACKENDS, PATH, SEED, TEXT, Kind, Options, argument, flag, option
+from harness.core.text import command_line
 
 if TYPE_CHECKING:  # it takes a while to load
     from harness.space_file import Spec
@@ -157,6 +162,85 @@ class TuneOptions(Options):
     typed: Sequence[str] = ()
     """The words of the command as they were typed; none in Python."""
 
+    def check(self) -> None:
+        """Raise HarnessError for options that exclude each other, and for wrong files."""
+        if self.list_techniques:
+            return
+        if self.space is None and self.replay is None:
+            raise UsageError("name a space, for example spaces/mvmul.yaml, or --replay FILE")
+        self._check_replay()
+        self._check_validation()
+        if self.cover is not None and self.inputs_from is None:
+            raise UsageError("--cover needs --inputs-from FILE, whose calls it counts")
+        if self.insecure and self.cluster is None:
+            raise UsageError("--insecure needs --cluster ADDRESS, whose encryption it concerns")
+        if self.most_inputs is not None and self.inputs_from is None:
+            raise UsageError("--most-inputs needs --inputs-from FILE, whose inputs it counts")
+        for name, path in self._files():
+            _check_file(name, path)
+        if isinstance(self.space, Path):
+            _check_space(self.space)
+        if self.results_log is not None:
+            check_writable(self.results_log, "name another file with --results-log")
+        if self.report is not None:
+            check_output(self.report)
+
+    def _check_replay(self) -> None:
+        """Refuse options that a replay cannot obey."""
+        is_backend = self.backend != "auto"
+        places = {"backend": is_backend, "device": self.device, "cluster": self.cluster}
+        for name in (name for name, given in places.items() if given and self.replay):
+            raise UsageError(f"--replay takes the place of a device; leave out --{name}")
+        if self.mapping is not None and not (self.warm_recordings or self.replays_alone):
+            raise UsageError("--mapping needs --warm-start FILE, or --replay FILE without a space")
+        if self.measure and self.replay:
+            name = next(iter(self.measure)).replace("_", "-")
+            raise UsageError(
+                f"--{name} says how launches are timed, but a recording is not timed again; leave "
+                "it out"
+            )
+
+    def _check_validation(self) -> None:
+        """Refuse options of a search, since a validation samples uniformly."""
+        if self.validate is None:
+            return
+        others = set(self.technique) - {"UniformRandom"}
+        if others:
+            raise UsageError(
+                "--validate samples with --technique UniformRandom alone, got "
+                f"{', '.join(sorted(others))}; leave --technique out"
+            )
+        if self.results_log is not None:
+            raise UsageError("--results-log does not go with --validate, which seeks no best")
+
+    def _files(self) -> Iterator[tuple[str, Path]]:
+        """Yield the files that must exist, with their self.
+
+        A missing --mapping is reported later, with a suggestion made from its recording.
+        """
+        if isinstance(self.space, Path):
+            yield "", self.space
+        if self.inputs_from is not None:
+            yield "--inputs-from ", self.inputs_from
+        if self.replay is not None:
+            yield "--replay ", self.replay
+        yield from (("--warm-start ", path) for path in self.warm_recordings)
+        seeds = (seed for seed in self.seed_configurations if isinstance(seed, Path))
+        yield from (("--seed-configuration ", path) for path in seeds)
+
+    def ready(self) -> TuneOptions:
+        """Check the options, and read the space, whose faults are reported before OpenTuner and
+        others are loaded."""
+        self.check()
+        if not isinstance(self.space, Path) or self.list_techniques:
+            return self
+        if self.progress:
+            out = sys.stderr if self.json else sys.stdout
+            print(f"{self.space}: reading the space", file=out, flush=True)
+        from harness.space_file import load_spec  # here: it takes half a second to load
+
+        return dataclasses.replace(self, space=load_spec(self.space))
+
     @property
     def interrupted(self) -> str:  # type: ignore[override]
         """What an interruption leaves, and how to continue."""
@@ -190,3 +274,33 @@ class TuneOptions(Options):
     def space_path(self) -> Path | None:
         """The path of the space's file; None without a space."""
         return self.space if self.space is None or isinstance(self.space, Path) else self.space.path
+
+
+def _check_file(name: str, path: Path) -> None:
+    try:
+        if path.is_file():
+            return
+        if path.exists():
+            raise UsageError(f"{name}{path} is not a file; name a file")
+        near = nearest_file(path)
+    except OSError as error:
+        raise UsageError(f"{name}{path} cannot be read: {error.strerror}") from None
+    hint = f"; did you mean `{near}`?" if near else ""
+    raise UsageError(f"{name}{path} does not exist{hint}")
+
+
+def _check_space(path: Path) -> None:
+    """Refuse another known file in place of a space, often a recording."""
+    from harness.recordings.files import FileKind, file_kind  # here: --help needs it not
+
+    kind = file_kind(path)
+    if kind is FileKind.DATABASE:
+        raise UsageError(
+            f"{path} is {kind.value}, not a space; to see its results, run: "
+            f"{command_line('analyse', str(path))}"
+        )
+    if kind is not FileKind.YAML:
+        raise UsageError(
+            f"{path} is {kind.value}, not a space; to search recorded measurements, use "
+            f"--replay {path}"
+        )

@@ -1,23 +1,27 @@
-"""Tune from Python: the stages, the database and the resuming of `python -m harness.tune`."""
+"""Tune from Python, as `python -m harness.tune` does; or ask and tell: the caller decides what is
+measured, and harness proposes, verifies, stores and judges."""
 
 from __future__ import annotations
 
+import dataclasses
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from harness.api.tune_options import TuneOptions
 from harness.core.errors import ResultsError, UsageError
-from harness.core.files import check_output, check_writable, nearest_file
-from harness.core.invocation import command_line
-from harness.recordings.files import FileKind, file_kind
+from harness.core.records import Config, Input, Measurement, Value
 
 if TYPE_CHECKING:
     from harness.api.results import TuneResults
     from harness.display.progress import ProgressDisplay
+    from harness.search.driver import Driver
     from harness.space_file import Spec
+    from harness.tuning import Campaign
 
 
 def tune(space: str | Path | Spec | None = None, **arguments: Any) -> TuneResults:
@@ -30,8 +34,8 @@ def tune(space: str | Path | Spec | None = None, **arguments: Any) -> TuneResult
     """
     options = TuneOptions.from_arguments("tune", {"space": space, **arguments})
     with TuneOptions.naming_arguments():
-        check_options(options)
-        with own_random():
+        options.check()
+        with _own_random():
             return _results(options)
 
 
@@ -47,7 +51,7 @@ def _results(options: TuneOptions) -> TuneResults:
 
     request = read_request(options)
     try:
-        with tuned(request, make_display(not options.progress)) as done:
+        with tuned(request, _make_display(not options.progress)) as done:
             stored = done.results()
             if stored is None:
                 raise ResultsError(f"{request.database}: nothing was measured")
@@ -61,19 +65,17 @@ def _results(options: TuneOptions) -> TuneResults:
         ) from None
 
 
-def make_display(quiet: bool) -> ProgressDisplay:
+def _make_display(quiet: bool) -> ProgressDisplay:
     """Show progress on standard error."""
-    from harness.display.formats import make_console
     from harness.display.progress import ProgressDisplay
+    from harness.display.text import make_console
 
     return ProgressDisplay(make_console(stderr=True), quiet)
 
 
 @contextmanager
-def own_random() -> Iterator[None]:
+def _own_random() -> Iterator[None]:
     """Put the caller's global generators back: they are seeded for OpenTuner, which uses them."""
-    import numpy as np
-
     state, numpy_state = random.getstate(), np.random.get_state()
     try:
         yield
@@ -82,97 +84,181 @@ def own_random() -> Iterator[None]:
         np.random.set_state(numpy_state)
 
 
-def check_options(options: TuneOptions) -> None:
-    """Raise HarnessError for options that exclude each other, and for missing or wrong files."""
-    if options.space is None and options.replay is None:
-        raise UsageError("name a space, for example spaces/mvmul.yaml, or --replay FILE")
-    _check_replay(options)
-    _check_validation(options)
-    if options.cover is not None and options.inputs_from is None:
-        raise UsageError("--cover needs --inputs-from FILE, whose calls it counts")
-    if options.insecure and options.cluster is None:
-        raise UsageError("--insecure needs --cluster ADDRESS, whose encryption it concerns")
-    if options.most_inputs is not None and options.inputs_from is None:
-        raise UsageError("--most-inputs needs --inputs-from FILE, whose inputs it counts")
-    for option, path in _files(options):
-        _check_file(option, path)
-    if isinstance(options.space, Path):
-        _check_space(options.space)
-    if options.results_log is not None:
-        check_writable(options.results_log, "name another file with --results-log")
-    if options.report is not None:
-        check_output(options.report)
+# ------------------------------------------------------------------------------ ask and tell
 
 
-def _check_replay(options: TuneOptions) -> None:
-    """Refuse options that a replay cannot obey."""
-    is_backend = options.backend != "auto"
-    places = {"backend": is_backend, "device": options.device, "cluster": options.cluster}
-    for name in (name for name, given in places.items() if given and options.replay):
-        raise UsageError(f"--replay takes the place of a device; leave out --{name}")
-    if options.mapping is not None and not (options.warm_recordings or options.replays_alone):
-        raise UsageError("--mapping needs --warm-start FILE, or --replay FILE without a space")
-    if options.measure and options.replay:
-        name = next(iter(options.measure)).replace("_", "-")
-        raise UsageError(
-            f"--{name} says how launches are timed, but a recording is not timed again; leave it "
-            "out"
-        )
+@contextmanager
+def session(space: str | Path | Spec | None = None, **arguments: Any) -> Iterator[Session]:
+    """Open a campaign of which the caller decides what is measured; its arguments are those of
+    `tune`. At the end of the block, the best are measured again, as `tune` does.
 
-
-def _check_validation(options: TuneOptions) -> None:
-    """Refuse options of a search, since a validation samples uniformly."""
-    if options.validate is None:
-        return
-    others = set(options.technique) - {"UniformRandom"}
-    if others:
-        raise UsageError(
-            "--validate samples with --technique UniformRandom alone, got "
-            f"{', '.join(sorted(others))}; leave --technique out"
-        )
-    if options.results_log is not None:
-        raise UsageError("--results-log does not go with --validate, which seeks no best")
-
-
-def _files(options: TuneOptions) -> Iterator[tuple[str, Path]]:
-    """Yield the files that must exist, with their options.
-
-    A missing --mapping is reported later, with a suggestion made from its recording.
+    Each measurement is stored when it ends, and the same call continues. Raises HarnessError.
     """
-    if isinstance(options.space, Path):
-        yield "", options.space
-    if options.inputs_from is not None:
-        yield "--inputs-from ", options.inputs_from
-    if options.replay is not None:
-        yield "--replay ", options.replay
-    yield from (("--warm-start ", path) for path in options.warm_recordings)
-    seeds = (seed for seed in options.seed_configurations if isinstance(seed, Path))
-    yield from (("--seed-configuration ", path) for path in seeds)
+    options = TuneOptions.from_arguments("session", {"space": space, **arguments})
+    with TuneOptions.naming_arguments(), ExitStack() as opened:
+        options.check()
+        if options.validate is not None or options.parallelism not in (None, 1):
+            raise UsageError("a session tests one at a time; leave out --validate, --parallelism")
+        # Here, since OpenTuner and others take seconds to load.
+        from harness.api.request import read_request
+        from harness.api.results import TuneResults
+        from harness.api.session import open_campaign
+
+        request = read_request(dataclasses.replace(options, parallelism=1))
+        display = _make_display(not options.progress)
+        with _own_random():
+            done = opened.enter_context(open_campaign(request, display))
+        command = done.campaign.begin()
+        searches = opened.enter_context(ExitStack())
+        asked = Session(done.campaign, searches)
+        try:
+            yield asked
+        except BaseException:
+            display.warn(
+                "the session ended early; measurements are kept, and the same code goes on"
+            )
+            raise
+        finally:
+            asked.has_ended = True
+        searches.close()
+        with _own_random(), display:
+            done.campaign.end(command)
+        stored = done.results()
+        asked.results = None if stored is None else TuneResults(stored, request.whole)
 
 
-def _check_file(option: str, path: Path) -> None:
-    try:
-        if path.is_file():
-            return
-        if path.exists():
-            raise UsageError(f"{option}{path} is not a file; name a file")
-        near = nearest_file(path)
-    except OSError as error:
-        raise UsageError(f"{option}{path} cannot be read: {error.strerror}") from None
-    hint = f"; did you mean `{near}`?" if near else ""
-    raise UsageError(f"{option}{path} does not exist{hint}")
+session.__signature__ = TuneOptions.signature(space="space")  # type: ignore[attr-defined]
 
 
-def _check_space(path: Path) -> None:
-    """Refuse another known file in place of a space, often a recording."""
-    kind = file_kind(path)
-    if kind is FileKind.DATABASE:
-        raise UsageError(
-            f"{path} is {kind.value}, not a space; to see its results, run: "
-            f"{command_line('analyse', str(path))}"
-        )
-    if kind is not FileKind.YAML:
-        raise UsageError(
-            f"{path} is {kind.value}, not a space; to search recorded measurements, use "
-            f"--replay {path}"
-        )
+class Session:
+    """A campaign of which the caller decides what is measured.
+
+    `inputs` are the inputs of the space. `input` is the one at hand, to which all methods apply
+    that name no other: the first, then the one that was last asked for, measured or named.
+    `results` is what `tune` returns, once the session has ended; None where nothing was measured.
+    """
+
+    def __init__(self, campaign: Campaign, searches: ExitStack) -> None:
+        self.inputs: Sequence[Input] = campaign.spec.inputs
+        self.input = self.inputs[0]
+        self.results: TuneResults | None = None
+        self.has_ended = False
+        self._campaign = campaign
+        self._searches = searches  # keeps them open
+        self._begun: dict[Input, tuple[Driver, Any, Any]] = {}  # each with the random generators
+
+    @property
+    def parameters(self) -> Mapping[str, Sequence[Value]]:
+        """The values of each parameter."""
+        space = self._campaign.space(self.input)
+        return {parameter.name: parameter.values for parameter in space.parameters}
+
+    @property
+    def best(self) -> Measurement | None:
+        """The fastest measurement so far; None where nothing worked."""
+        return self._campaign.best(self.input)
+
+    def ask(self, on: Mapping[str, Any] | None = None) -> Config | None:
+        """Return a configuration to measure, the same until it is measured: first the default, then
+        what the technique proposes after all that was measured.
+
+        Goes on with the next input at the test limit, unless one is named. Returns None where all
+        is tested, or the time is up.
+        """
+        campaign, here = self._campaign, self._named(on)
+        for problem in dict.fromkeys([here, *(() if on else self.inputs)]):
+            if campaign.is_time_up() or problem in campaign.left_out or campaign.is_empty(problem):
+                continue
+            with self._search(problem) as search:
+                proposed = search.propose()
+            if proposed is not None:
+                self.input = problem
+                return proposed
+        return None
+
+    def measure(
+        self, config: Mapping[str, Any], on: Mapping[str, Any] | None = None
+    ) -> Measurement:
+        """Measure, verify and store a configuration, or return what is stored of it. Parameters
+        that it leaves out have their defaults.
+
+        Raises UsageError for an illegal one, with the reason; HostModuleError.
+        """
+        self.input = self._named(on)
+        whole, space = self._point(config), self._campaign.space(self.input)
+        why = space.why_illegal(space.canonical(whole))
+        if why is not None:
+            raise UsageError(
+                f"the configuration ({whole}) is illegal on ({self.input}): {why}; nearest() "
+                "returns a legal one"
+            )
+        with self._search(self.input) as search:
+            return search.test(space.canonical(whole))
+
+    def nearest(self, config: Mapping[str, Any], on: Mapping[str, Any] | None = None) -> Config:
+        """Return the legal configuration nearest to one. Raises UsageError for unknown values."""
+        self.input = self._named(on)
+        whole, space = self._point(config), self._campaign.space(self.input)
+        return space.canonical(space.nearest_legal(whole, random.Random(whole.digest)))
+
+    def _named(self, on: Mapping[str, Any] | None) -> Input:
+        """Return the input that is meant."""
+        if self.has_ended:
+            raise UsageError("the session has ended; open another one to go on")
+        if not (on is None or isinstance(on, Mapping)):
+            raise UsageError(f"`on` is a mapping of features to values, but got {on!r}")
+        problem = self.input if on is None else Input(on)
+        if problem not in self.inputs:
+            raise UsageError(f"({problem}) is no input of the session; choose one of its `inputs`")
+        return problem
+
+    def _point(self, config: Mapping[str, Any]) -> Config:
+        """Complete a configuration, of values that its parameters have."""
+        whole = self._whole(config)
+        why = self._campaign.space(self.input).why_no_point(whole)
+        if why is not None:
+            raise UsageError(f"the configuration ({whole}): {why}; `parameters` has all values")
+        return whole
+
+    def _whole(self, config: Mapping[str, Any]) -> Config:
+        """Complete a configuration with defaults; other optimisers give numbers of numpy."""
+        if not isinstance(config, Mapping):
+            raise UsageError(
+                f"a configuration is a mapping of parameters to values, but got {config!r}; ask() "
+                "returns None where all is tested"
+            )
+        default = self._campaign.space(self.input).default
+        plain = {n: v.item() if isinstance(v, np.generic) else v for n, v in config.items()}
+        try:
+            return Config({**default, **plain})
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"the configuration {plain}: {error}") from None
+
+    @contextmanager
+    def _search(self, problem: Input) -> Iterator[Driver]:
+        """Begin the search of an input, or go on with it, with random generators of its own."""
+        with _own_random():
+            if problem in self._begun:
+                search, state, numpy_state = self._begun[problem]
+                random.setstate(state)
+                np.random.set_state(numpy_state)
+            else:
+                search = self._begin(problem)
+            try:
+                yield search
+            finally:
+                self._begun[problem] = search, random.getstate(), np.random.get_state()
+
+    def _begin(self, problem: Input) -> Driver:
+        from harness.search.run import open_search  # here, since it loads OpenTuner
+
+        campaign, count = self._campaign, len(self.inputs)
+        number = self.inputs.index(problem) + 1
+        prepared = campaign.searching.prepared(problem, list(self._begun))
+        steps = prepared.space.budget(prepared.plan.test_limit)
+        stored = min(steps, len(prepared.known))
+        campaign.display.begin_stage(f"[{number}/{count}] {problem}", steps, stored)
+        options = dataclasses.replace(campaign.options.numbered(number, count), stop_at=None)
+        search = self._searches.enter_context(open_search(prepared, options))
+        campaign.runs[problem] = search.run_id
+        return search

@@ -7,24 +7,27 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
 from harness.api.schemas import CompareDocument
 from harness.commands.options import CompareOptions
-from harness.commands.run import main_of, print_json
-from harness.compare.comparison import Comparison, Rules, compare
+from harness.commands.run import print_json
+from harness.compare.comparison import Rules, compare
 from harness.compare.reading import KernelResults, read_kernel_results
-from harness.compare.rerun import RerunSide, opened_sides, rerun_kernel
-from harness.compare.rerun_plan import check_rerun_database, plan_rerun
+from harness.compare.rerun import (
+    RerunSide,
+    check_rerun_database,
+    opened_sides,
+    plan_rerun,
+    rerun_kernel,
+)
 from harness.compare.table import as_junit, comparison_table, error_junit, summary
 from harness.core.errors import HarnessError
 from harness.core.files import write_output
-from harness.display.formats import make_console
 from harness.display.progress import ProgressDisplay
-from harness.display.text import print_line
+from harness.display.text import make_console, print_line
 from harness.measure.choose import open_measurer
 from harness.measure.measurer import Measurer
 from harness.results import Store, check_database, without_password, writing
@@ -32,16 +35,9 @@ from harness.space_file import Spec, load_spec
 
 REGRESSION = 1
 
-main = main_of("compare")
 
-
-@dataclass(frozen=True)
-class _Sides:
-    """The results of both sides, and what to note."""
-
-    base: Sequence[KernelResults]
-    candidate: Sequence[KernelResults]
-    notes: Sequence[str] = ()
+_Sides = tuple[Sequence[KernelResults], Sequence[KernelResults], Sequence[str]]
+"""The results of BASE and CANDIDATE, and what to note."""
 
 
 def run(options: CompareOptions) -> int:
@@ -57,17 +53,19 @@ def run(options: CompareOptions) -> int:
         is_rerun=options.rerun is not None,
     )
     try:
-        sides = _read(options) if options.rerun is None else _rerun(options, options.rerun)
-        comparison = compare(sides.base, sides.candidate, rules)
+        read = _read(options) if options.rerun is None else _rerun(options, options.rerun)
+        base, candidate, notes = read
+        comparison = compare(base, candidate, rules)
     except HarnessError as error:
         _write_junit(options, console, error_junit(str(error)))
         raise
-    comparison = dataclasses.replace(comparison, notes=(*comparison.notes, *sides.notes))
+    comparison = dataclasses.replace(comparison, notes=(*comparison.notes, *notes))
     status = REGRESSION if comparison.regressions else 0
     console.print(comparison_table(comparison))
     _write_junit(options, console, as_junit(comparison))
     if options.json:
-        print_json(comparison_document(comparison, status))
+        text = summary(comparison)
+        print_json(CompareDocument.describe(comparison=comparison, status=status, summary=text))
     return status
 
 
@@ -82,7 +80,7 @@ def _read(options: CompareOptions) -> _Sides:
     kernel, specs = options.space, [load_spec(path) for path in options.spec]
     programs = {s.name: s.program_sha256 for s in specs if kernel in (None, s.name)}
     old = read_kernel_results(options.base, kernel)
-    return _Sides(old, read_kernel_results(options.candidate, kernel, programs))
+    return old, read_kernel_results(options.candidate, kernel, programs), ()
 
 
 def _rerun(options: CompareOptions, spaces: Sequence[Path]) -> _Sides:
@@ -109,7 +107,7 @@ def _rerun(options: CompareOptions, spaces: Sequence[Path]) -> _Sides:
                 notes += _rerun_notes((old, new), options.occasions)
             results.append(found)
     stored = f"the measurements of this comparison are in {without_password(database)}"
-    return _Sides([old for old, _ in results], [new for _, new in results], [*notes, stored])
+    return [old for old, _ in results], [new for _, new in results], [*notes, stored]
 
 
 def _rerun_notes(sides: Sequence[RerunSide], occasions: int) -> Iterator[str]:
@@ -123,9 +121,3 @@ def _rerun_notes(sides: Sequence[RerunSide], occasions: int) -> Iterator[str]:
         if side.results.environment != side.measurer.environment:
             yield f"{side.results.kernel}: {side.name} was tuned on {side.results.environment}"
     yield from dict.fromkeys(notice for side in sides for notice in side.measurer.notices)
-
-
-def comparison_document(comparison: Comparison, status: int) -> CompareDocument:
-    """Describe a comparison and the exit code of its command."""
-    text = summary(comparison)
-    return CompareDocument.describe(comparison=comparison, status=status, summary=text)

@@ -6,23 +6,23 @@ import sys
 from pathlib import Path
 
 from harness.commands.options import DiscoverOptions
-from harness.commands.run import main_of
 from harness.core.files import write_file
+from harness.discover.autotune import triton_texts
 from harness.discover.facts import discover
 from harness.discover.space_file import host_text, space_text, to_do
-
-main = main_of("discover")
 
 
 def run(options: DiscoverOptions) -> int:
     """Write the space; return the exit code."""
-    facts = discover(options.source, options.function)
+    source, host = options.source, options.host
     folder = options.output.parent if options.output else Path()
-    host = options.host or facts.path.with_suffix(".py")
-    items = []
-    if options.host:
-        items += _write(options.host, host_text(facts))
-    text = space_text(facts, folder, host)
+    if options.triton:
+        text, module = triton_texts(source, options.function, folder, host)
+    else:
+        facts = discover(source, options.function)
+        text = space_text(facts, folder, host or source.with_suffix(".py"), host is not None)
+        module = host_text(facts)
+    items = _write(host, module) if host else []
     if options.output:
         items += _write(options.output, text)
     else:

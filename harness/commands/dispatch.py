@@ -10,19 +10,16 @@ from harness.api.dispatching import LearntDispatcher, learn
 from harness.api.options import DispatchOptions
 from harness.api.rechecking import recheck
 from harness.api.schemas import DispatchDocument
-from harness.commands.run import main_of, print_json
+from harness.commands.run import print_json
 from harness.core.config_diff import difference
 from harness.core.files import write_output
-from harness.core.invocation import command_line
-from harness.display.across import verdict_section
-from harness.display.formats import make_console
+from harness.core.text import command_line
 from harness.display.progress import ProgressDisplay
-from harness.display.text import Section, SectionTable, print_line, print_lines
+from harness.display.recommendation import verdict_section
+from harness.display.text import Section, SectionTable, make_console, print_line, print_lines
 
 NOT_WRITTEN = 1
 FALLEN = 1
-
-main = main_of("dispatch")
 
 
 def run(options: DispatchOptions) -> int:

@@ -9,7 +9,6 @@ import numpy as np
 
 from harness.analysis.coverage import input_reports
 from harness.commands.options import ENDINGS, ExportOptions
-from harness.commands.run import main_of
 from harness.core.errors import UsageError
 from harness.core.files import check_output, write_output
 from harness.core.text import escaped, printable
@@ -27,8 +26,6 @@ from harness.results.read import read_measurements
 from harness.results.schema import SEARCHED
 from harness.results.url import sqlite_path, without_password
 from harness.results.view import Results
-
-main = main_of("export")
 
 
 def run(options: ExportOptions) -> int:

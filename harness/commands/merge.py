@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from harness.commands.options import MergeOptions
-from harness.commands.run import main_of
 from harness.core.errors import UsageError
 from harness.core.text import counted
 from harness.results.database import check_database, reading, writing
@@ -11,8 +10,6 @@ from harness.results.merge import Added, merge_database
 from harness.results.store import Store
 from harness.results.url import sqlite_path, without_password
 from harness.search import make_opentuner_tables
-
-main = main_of("merge")
 
 
 def run(options: MergeOptions) -> int:

@@ -1,7 +1,9 @@
-"""The options of the commands that Python has not as functions."""
+"""The options of the commands that Python has not as functions; those of a small command `act`."""
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +12,12 @@ from typing import ClassVar
 from harness.api.options import PAGE, device_option, json_flag, version_option
 from harness.compare import FEWEST_OCCASIONS, LEVEL, MOST_OCCASIONS, OCCASIONS, RUN_NOISE, THRESHOLD
 from harness.core.errors import UsageError
-from harness.core.files import check_output, check_writable
+from harness.core.files import check_output, check_writable, write_file
 from harness.core.options import BACKENDS, PATH, SEED, TEXT, Kind, Options, argument, flag, option
+from harness.core.text import command_line, escaped
+
+_FILES = Path(__file__).resolve().parents[1] / "examples"
+"""Links to folders of the repository; copies of a few of their files in a wheel."""
 
 ENDINGS = {"t4": ".t4.json", "csv": ".csv"}
 
@@ -21,8 +27,8 @@ ENDINGS = {"t4": ".t4.json", "csv": ".csv"}
 
 @dataclass(frozen=True)
 class DiscoverOptions(Options):
-    """Write a space from a kernel's pragmas, constants, loops and signature.
-    FILL IN and CONFIRM mark what you must add or check."""
+    """Write a space from a kernel's pragmas, constants, loops and signature, or from the list of
+    @triton.autotune. FILL IN and CONFIRM mark what you must add or check."""
 
     epilog: ClassVar = """\
 A pragma declares a parameter, above a #define or above a loop:
@@ -34,11 +40,14 @@ A pragma declares a parameter, above a #define or above a loop:
   for (int k = 0; k < 16; k++) ...
 
 docs/reference/pragmas.md explains all pragmas. Without them, harness suggests values of #defines.
-Exit code: 0 on success, 2 for an error in a pragma or in the command.
+With --triton, the values are those of the listed configurations; SOURCE is not run.
+Exit code: 0 on success, 2 for an error in a pragma, in the list or in the command.
 """
 
     source: Path = argument(PATH, "SOURCE")
-    """a CUDA or OpenCL file"""
+    """a CUDA or OpenCL file; with --triton, a Python file"""
+    triton: bool = flag()
+    """read the configurations of a kernel under @triton.autotune"""
     function: str | None = option(TEXT, "NAME")
     """the kernel, if the file has several"""
     output: Path | None = option(PATH, "FILE")
@@ -112,6 +121,16 @@ class ExampleOptions(Options):
             if (path := self.output / file).exists():
                 raise UsageError(f"{path} already exists; name another folder with --output")
 
+    def act(self) -> int:
+        """Write the files of the example; return the exit code."""
+        files = EXAMPLES[self.name].files
+        for file in files:
+            content = (_FILES / file).read_bytes()
+            write_file(self.output / file, content, parents=True, replace=False)
+            print(f"wrote {self.output / file}", file=sys.stderr)
+        print(f"to tune it: {command_line('tune', str(self.output / files[0]))}")
+        return 0
+
 
 # ----------------------------------------------------------------------------------- export
 
@@ -163,6 +182,14 @@ WITH_JSON = ("analyse", "check", "compare", "dispatch", "report", "tune")
 class DevicesOptions(Options):
     """List this machine's devices, as --device names them."""
 
+    def act(self) -> int:
+        """Print the devices; return the exit code."""
+        from harness.measure.devices import inventory
+
+        for line in inventory():
+            print(escaped(line, "\n"))
+        return 0
+
 
 @dataclass(frozen=True)
 class SchemaOptions(Options):
@@ -170,6 +197,15 @@ class SchemaOptions(Options):
 
     command: str | None = argument(TEXT, nargs="?", choices=WITH_JSON)
     """a command; without one, spaces"""
+
+    def act(self) -> int:
+        """Print the schema; return the exit code."""
+        from harness.api.schemas import SCHEMA_DIALECT, document_schema
+        from harness.space_file import space_schema
+
+        space = {"$schema": SCHEMA_DIALECT, **space_schema()}
+        print(json.dumps(document_schema(self.command) if self.command else space, indent=2))
+        return 0
 
 
 # ----------------------------------------------------------------------------------- report
@@ -247,6 +283,27 @@ class WorkerOptions(Options):
     """allow an address without encryption"""
     quiet: bool = flag()
     """print errors alone"""
+
+    def act(self) -> int:
+        """Offer the devices of this machine, and serve a scheduler until it ends; return the exit
+        code."""
+        from harness.fleet import agent
+        from harness.fleet.cluster import check_can_serve, serve
+
+        check_can_serve(self.address, self.insecure)
+        offer = agent.offer(self.device, self.builders)
+        if not self.quiet:
+            for device in offer.devices:
+                what = "device" if device.backend else "programs and Python callables on"
+                print(f"{what} {device.model} ({device.uuid})")
+            for reason in offer.unavailable:
+                print(f"note: {reason}")
+            print(f"serving {self.address}", flush=True)
+        was_stopped = serve(self.address)
+        if not (self.quiet or was_stopped):
+            end = "the scheduler has ended, or the network to it was cut"
+            print(f"{end}: start the worker again then")
+        return 0
 
 
 # ---------------------------------------------------------------------------------- compare

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from harness.api.schemas import ReportDocument
 from harness.commands.options import ReportOptions
-from harness.commands.run import main_of, print_json
-from harness.display.formats import make_console
-from harness.display.text import print_line
+from harness.commands.run import print_json
+from harness.display.text import make_console, print_line
 from harness.report import write_report
 from harness.results.view import read_results
-
-main = main_of("report")
 
 
 def run(options: ReportOptions) -> int:

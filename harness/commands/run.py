@@ -19,9 +19,8 @@ from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
 from harness.core.errors import HarnessError, SpecError, Terminated, UsageError
-from harness.core.invocation import command_line
 from harness.core.options import Options
-from harness.core.text import counted, escaped, suggestion
+from harness.core.text import command_line, counted, escaped, suggestion
 
 if TYPE_CHECKING:
     from harness.api.documents import JsonDocument
@@ -55,22 +54,19 @@ _MOST_THREADS = 64
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
 
 
-def main_of(name: str) -> Callable[..., int]:
-    """Return the function that runs a command with the words of a command line, by default those
-    of this process, and returns its exit code."""
-    return partial(run, name)
-
-
 def run(name: str, arguments: Sequence[str] | None = None) -> int:
-    """Run a command: read its options, then load its module, which may take seconds, and call the
-    module's `run`."""
+    """Run a command with the words of a command line, by default those of this process: read its
+    options, and let them act; or load its module, which may take seconds, and call its `run`.
+    Return the exit code."""
     model = model_of(name)
     words = list(sys.argv[1:] if arguments is None else arguments)
     options = model.from_command_line(parse(make_parser(name, model), words), words)
 
     def body() -> int:
-        options.check()
-        return int(importlib.import_module(f"harness.commands.{name}").run(options))
+        ready = options.ready()
+        if hasattr(ready, "act"):
+            return int(ready.act())
+        return int(importlib.import_module(f"harness.commands.{name}").run(ready))
 
     return guarded(body, getattr(options, "json", False), options.interrupted)
 

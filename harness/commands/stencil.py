@@ -6,16 +6,12 @@ import shlex
 from pathlib import Path
 
 from harness.commands.options import StencilOptions
-from harness.commands.run import main_of
 from harness.core.errors import UsageError
 from harness.core.files import check_writable, write_folder
-from harness.core.invocation import command_line
-from harness.core.text import counted
+from harness.core.text import command_line, counted
 from harness.space_file.document import MAX_BYTES
 from harness.stencil.explore import Variant, explore
 from harness.stencil.space_files import Definition, SpaceFolder, load_definition
-
-main = main_of("stencil")
 
 
 def run(options: StencilOptions) -> int:

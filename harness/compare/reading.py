@@ -9,8 +9,8 @@ from functools import partial
 
 from harness.analysis.coverage import NOT_MEASURED, input_report, noted_reasons
 from harness.core.errors import UsageError
-from harness.core.invocation import command_line
 from harness.core.records import Config, Environment, Input, Measurement, Statistic
+from harness.core.text import command_line
 from harness.results.campaigns import LEFT_OUT, Command, StoredCampaign, campaigns, read_commands
 from harness.results.columns import MeasurementRow, MeasurementRows
 from harness.results.database import reading

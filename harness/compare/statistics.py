@@ -54,8 +54,7 @@ import numpy as np
 
 from harness.compare import LEVEL, RUN_NOISE, THRESHOLD
 from harness.stats import Estimate
-from harness.stats.claims import holm, holm_levels
-from harness.stats.timing import log_difference, mean_log, variance
+from harness.stats.timing import holm, holm_levels, log_difference, mean_log, variance
 
 _LARGEST = 700.0  # half-width of a logarithm: e to this power is finite, as JSON needs
 _ROUNDING = 1e-9  # of a time, far below any clock's tick

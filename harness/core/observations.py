@@ -20,6 +20,10 @@ HOST_RETRIES = "host_retries"
 """The observation of how many runs were taken again since the host was too slow; absent where none
 were."""
 
+HOST = "host_s"
+"""The observation of a callable on a GPU: the seconds that the host took for a call, from the call
+to its return."""
+
 UNTIMED = "untimed_s"
 """The observation of a program that reports its own time: the seconds of its process outside of
 it."""

@@ -62,7 +62,7 @@ class PlainObject:
 def load_compressed(data: object, classes: Collection[str] = OPENTUNER_CLASSES) -> Any:
     """Read a pickle that is compressed with zlib or not, as in OpenTuner's tables.
 
-    Raises what `load_plain` does.
+    Raises what `_load_plain` does.
     """
     if not isinstance(data, bytes):
         raise UnsafePickle(f"{type(data).__name__} in place of a pickle")
@@ -70,14 +70,14 @@ def load_compressed(data: object, classes: Collection[str] = OPENTUNER_CLASSES) 
     try:
         plain = unpacker.decompress(data, _MAX_BYTES)
     except zlib.error:
-        return load_plain(data, classes)
+        return _load_plain(data, classes)
     if unpacker.unconsumed_tail:
         raise UnsafePickle(f"a pickle of more than {_MAX_BYTES >> 20} MiB")
     # OpenTuner takes the end of a stream that is cut off for a pickle without compression.
-    return load_plain(plain if unpacker.eof else data, classes)
+    return _load_plain(plain if unpacker.eof else data, classes)
 
 
-def load_plain(data: bytes, classes: Collection[str] = ()) -> Any:
+def _load_plain(data: bytes, classes: Collection[str] = ()) -> Any:
     """Return the data of a pickle; objects of `classes`, by their full names, as PlainObject.
 
     Raises UnsafePickle, which names what is not plain data.

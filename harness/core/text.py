@@ -1,14 +1,20 @@
-"""Text for people: counts with their noun, times with their unit, near names, printable text."""
+"""Text for people: counts with their noun, times with their unit, near names, printable text, and
+the commands that messages name."""
 
 from __future__ import annotations
 
 import difflib
+import shlex
+import shutil
 import signal
+import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import jinja2
+
 
 MAX_SHOWN = 200
 """The most characters that `printable` keeps."""
@@ -110,3 +116,20 @@ def template(package: str, name: str) -> jinja2.Template:
         keep_trailing_newline=True,
     )
     return environment.get_template(f"{name}.j2")
+
+
+def command_words(command: str, *words: str) -> tuple[str, ...]:
+    """Return the words that start a command of harness as the user started this one."""
+    script = Path(sys.argv[0])
+    if script.stem == "harness":
+        return ("harness" if shutil.which("harness") else sys.argv[0], command, *words)
+    room = script.parent.name  # of `python -m`: harness/tune.py, harness/compare/__main__.py
+    python = sys.orig_argv[0] if "harness" in (room, script.parent.parent.name) else "python"
+    if room == "harness" and script.name == "__main__.py":
+        return (python, "-m", "harness", command, *words)
+    return (python, "-m", f"harness.{command}", *words)
+
+
+def command_line(command: str, *words: str) -> str:
+    """Return a command of harness as a line to copy into a shell (see `command_words`)."""
+    return shlex.join(command_words(command, *words))

@@ -102,7 +102,12 @@ def discover(path: Path, function: str | None) -> Facts:
         raise UsageError(f"{path} {error}") from None
     prepared = prepare(source.text, path.suffix)
     kernels = find_kernels(prepared)
-    kernel = _chosen(path, kernels, function)
+    if not kernels:
+        raise UsageError(
+            f"{path} defines no kernel. A kernel is a function marked __global__ in CUDA, "
+            "__kernel in a file that ends in .cl, or KERNEL with portable.h; --triton reads Python"
+        )
+    kernel = kernels[choose(path, [(k.name, k.line) for k in kernels], function)]
     included = {p.name: prepare(text, p.suffix) for p, text in source.includes.items()}
     scope = scope_of(kernel, kernels, prepared, included)
     declared = read_pragmas(source, prepared.scan, scope)
@@ -123,25 +128,19 @@ def discover(path: Path, function: str | None) -> Facts:
     return facts
 
 
-def _chosen(
-    path: Path, kernels: Sequence[KernelSignature], function: str | None
-) -> KernelSignature:
-    there = ", ".join(escaped(f"{k.name} (line {k.line})") for k in kernels[:_SHOWN_NAMES])
-    if not kernels:
-        raise UsageError(
-            f"{path} defines no kernel. A kernel is a function marked __global__ in CUDA, "
-            "__kernel in a file that ends in .cl, or KERNEL with portable.h"
-        )
+def choose(path: Path, names: Sequence[tuple[str, int]], function: str | None) -> int:
+    """Return the index of a kernel among names and lines; raise UsageError unless it is one."""
+    there = ", ".join(escaped(f"{name} (line {line})") for name, line in names[:_SHOWN_NAMES])
     if function is None:
-        if len({k.name for k in kernels}) > 1:
-            raise UsageError(f"{path} has {len(kernels)} kernels: {there}; choose with --function")
-        return kernels[0]
-    chosen = [k for k in kernels if k.name == function]
-    if not chosen:
-        near = nearest(function, [k.name for k in kernels])
+        if len({name for name, _ in names}) > 1:
+            raise UsageError(f"{path} has {len(names)} kernels: {there}; choose with --function")
+        return 0
+    every = [name for name, _ in names]
+    if function not in every:
+        near = nearest(function, every)
         hint = f"did you mean `{near}`? " if near else ""
         raise UsageError(f"`{function}` is no kernel of {path}; {hint}there is {there}")
-    return chosen[0]
+    return every.index(function)
 
 
 def _check_constraints(facts: Facts) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from harness.constraints.expression import FUNCTIONS, WORDS, Expression
-from harness.core.records import LIMIT_NAMES, Value
+from harness.core.records import LIMIT_NAMES, Value, shown
 from harness.core.text import escaped, template
 from harness.discover.facts import Facts
 from harness.discover.parameters import DeclaredParameter, Suggestion
@@ -23,18 +23,18 @@ from harness.source.syntax_tree import OPENCL
 
 FILL_IN, CONFIRM = "# FILL IN: ", "# CONFIRM: "
 _WORDS_OF_YAML = ("null", "true", "false", "yes", "no", "on", "off", "y", "n")
-_START_SIZES = {1: 1_048_576, 2: 1024}  # elements along each dimension of a first input
-_SMALL = 64
+_START_SIZES = (1_048_576, 1024, 64)  # elements along each of 1, 2 or more dimensions of an input
 _DEFAULT_GROUPS = (("64",), ("16", "16"), ("8", "8", "8"))
 # Usual names of sizes along x, y and z; neighbouring threads walk along rows.
 _ALONG = (("n", "width", "w", "cols", "columns", "nx", "wb"),
           ("m", "height", "h", "rows", "ny", "ha"), ("depth", "d", "nz"))  # fmt: skip
 
 
-def space_text(facts: Facts, folder: Path, host: Path) -> str:
-    """Write the whole file, with paths relative to the folder."""
+def space_text(facts: Facts, folder: Path, host: Path, has_host: bool = False) -> str:
+    """Write the whole file, with paths relative to the folder; `has_host` says that the host module
+    will be there."""
     active, offered = _suggested(facts)
-    source = _quoted(_relative(facts.path, folder))
+    source = quoted(relative(facts.path, folder))
     if len(facts.languages) == 1:
         source = f"{{{facts.languages[0]}: {source}}}"
     group, group_mark = _group(facts)
@@ -51,8 +51,8 @@ def space_text(facts: Facts, folder: Path, host: Path) -> str:
         types=", ".join(p.name for p in facts.kernel.template if not p.type_name),
         obstacles=_obstacles(facts),
         source=source,
-        host=_quoted(_relative(host, folder)),
-        has_host=host.exists(),
+        host=quoted(relative(host, folder)),
+        has_host=has_host or host.exists(),
         tuned=[line for tuned in facts.declared.tuned for line in _tuned_lines(tuned)],
         active=[(s.line, escaped(s.origin), _entry(s), _mark(s)) for s in active],
         offered=list(map(_entry, offered)),
@@ -63,7 +63,7 @@ def space_text(facts: Facts, folder: Path, host: Path) -> str:
         grid=", ".join(json.dumps(f"ceil_div({name}, {size})") for name, size in along),
         shared=f"{_shared(facts, group)}  {_shared_mark(facts)}",
         features=names,
-        size=_START_SIZES.get(len(names), _SMALL),
+        size=start_size(names),
     )
 
 
@@ -77,7 +77,12 @@ def to_do(text: str) -> list[str]:
     ]
 
 
-def _feature_name(name: str, taken: Sequence[str]) -> str:
+def start_size(features: Sequence[str]) -> int:
+    """Return the size of a first input along each dimension."""
+    return _START_SIZES[min(len(features), len(_START_SIZES)) - 1]
+
+
+def feature_name(name: str, taken: Sequence[str]) -> str:
     """Name the feature of an argument; append `_` to words that expressions reserve."""
     reserved = (*LIMIT_NAMES, *FUNCTIONS, *WORDS, *keyword.kwlist, *taken)
     return f"{name}_" if name in reserved else name
@@ -86,13 +91,14 @@ def _feature_name(name: str, taken: Sequence[str]) -> str:
 def _features(facts: Facts) -> dict[str, str]:
     """Map each feature to its argument; without integer arguments, map `n` to nothing."""
     taken = (facts.kernel.name,)
-    return {_feature_name(a.name, taken): a.name for a in facts.counts} or {"n": ""}
+    return {feature_name(a.name, taken): a.name for a in facts.counts} or {"n": ""}
 
 
 # ---------------------------------------------------------------------- name and kernel
 
 
-def _relative(path: Path, folder: Path) -> str:
+def relative(path: Path, folder: Path) -> str:
+    """Return a path as a file in the folder names it."""
     return Path(os.path.relpath(path, folder)).as_posix()
 
 
@@ -157,7 +163,7 @@ def _tuned_lines(tuned: DeclaredParameter) -> Iterator[str]:
     yield f"# line {tuned.pragma.line}: {escaped(str(tuned.pragma))}"
     role = "" if tuned.role == "source" else f", role: {tuned.role}"
     guess = f"  {CONFIRM}the role, guessed from the name" if tuned.role_is_guess and role else ""
-    kind, default = _values_text(tuned.pragma.values), _value(tuned.default)
+    kind, default = values_text(tuned.pragma.values), value_text(tuned.default)
     yield f"{tuned.name}: {{{kind}{role}, default: {default}}}{guess}"
 
 
@@ -166,13 +172,14 @@ def _entry(suggestion: Suggestion) -> str:
     return f"{suggestion.name}: {{{suggestion.kind}{role}, default: {suggestion.default}}}"
 
 
-def _values_text(values: Sequence[Value]) -> str:
+def values_text(values: Sequence[Value]) -> str:
+    """Write a parameter's values as YAML."""
     if isinstance(values, range):
         step = f", step: {values.step}" if values.step > 1 else ""
         return f"type: integer, min: {values[0]}, max: {values[-1]}{step}"
     if _are_powers_of_two(values):
         return f"type: power_of_two, min: {values[0]}, max: {values[-1]}"
-    return f"values: [{', '.join(map(_value, values))}]"
+    return f"values: [{', '.join(map(value_text, values))}]"
 
 
 def _are_powers_of_two(values: Sequence[Value]) -> bool:
@@ -182,11 +189,12 @@ def _are_powers_of_two(values: Sequence[Value]) -> bool:
     return list(values) == [first << e for e in range(len(values))]
 
 
-def _value(value: Value) -> str:
-    return _quoted(value) if isinstance(value, str) else str(value)
+def value_text(value: Value) -> str:
+    """Write one value as YAML."""
+    return quoted(value) if isinstance(value, str) else shown(value)
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     """Write a text as YAML, without quotes only if every reader reads it as text."""
     plain = re.fullmatch(r"(?:\.\./)*[A-Za-z_][A-Za-z0-9_./-]*", text)
     return text if plain and text.lower() not in _WORDS_OF_YAML else json.dumps(text)
@@ -273,12 +281,12 @@ def host_text(facts: Facts) -> str:
         outputs=", ".join(written) or "all outputs",
         has_arrays=any(a.is_pointer for a in facts.passed),
         size=" * ".join(local.values()) or 'features["n"]',
-        arguments=[(a.name, _argument_value(facts, a, local)) for a in facts.passed],
+        arguments=[(a.name, _argumentvalue_text(facts, a, local)) for a in facts.passed],
         unreadable=map(escaped, facts.kernel.unreadable),
     )
 
 
-def _argument_value(facts: Facts, argument: Argument, local: dict[str, str]) -> str:
+def _argumentvalue_text(facts: Facts, argument: Argument, local: dict[str, str]) -> str:
     """Write one argument's value, with a mark for its unknown parts."""
     known = facts.type_of(argument)
     kind = known or UNKNOWN_TYPE

@@ -12,8 +12,8 @@ import numpy as np
 from harness.constraints.expression import Expression
 from harness.core.arrays import Array, Flags, Indices
 from harness.core.config_diff import preference
-from harness.core.invocation import command_line
 from harness.core.records import Config, Input, Interleaved, Measurement, StopReason, Value
+from harness.core.text import command_line
 from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.portfolio import fastest_overall, greedy_portfolio, static_order
 from harness.results.campaigns import Command

@@ -20,8 +20,7 @@ from harness.dispatch.launcher import Launcher
 from harness.dispatch.verdict import Slowdowns
 from harness.models.columns import Column, TunedRange
 from harness.space_file import LaunchPlan
-from harness.space_file.command_line import SOURCE
-from harness.space_file.program import OUTPUT, texts_of
+from harness.space_file.program import OUTPUT, SOURCE, texts_of
 
 _FORMAT = 2
 _WIDTH = 100

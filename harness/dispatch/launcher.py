@@ -13,7 +13,7 @@ from pathlib import Path
 
 from harness.core.errors import UsageError
 from harness.space_file import ProgramPlan
-from harness.space_file.command_line import CommandLine, command_line
+from harness.space_file.program import CommandLine, command_line
 
 _MAIN = '''\
 """Run {name} on an input: `python {name} ARGUMENTS`."""

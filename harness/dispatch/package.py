@@ -54,8 +54,7 @@ from harness.source.inlining import inlined
 from harness.space import ConstrainedSpace
 from harness.space.constrained import make_program
 from harness.space_file import ProgramPlan, Spec
-from harness.space_file.command_line import SOURCE
-from harness.space_file.program import LISTS, names_of
+from harness.space_file.program import LISTS, SOURCE, names_of
 
 MANIFEST = "dispatch.json"
 _ADVICE = "name another folder with -o"

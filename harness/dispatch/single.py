@@ -18,9 +18,8 @@ from harness.core.config_diff import difference
 from harness.core.records import Config, Input, Measurement, Timing, Value
 from harness.dispatch.matrix import Matrix, first_applicable
 from harness.dispatch.portfolio import static_order
-from harness.stats.claims import hold_false_discoveries
 from harness.stats.interleaved import unshown_gains
-from harness.stats.timing import TimeRatio, time_ratio
+from harness.stats.timing import TimeRatio, hold_false_discoveries, time_ratio
 
 _Key = tuple[Value, ...]
 """The values of an input's features."""

@@ -15,16 +15,23 @@ from rich.table import Table
 from harness.analysis.failures import group_failures, headline
 from harness.analysis.inputs import InputReport
 from harness.core.config_diff import DEFAULT, default_text, difference
-from harness.core.invocation import command_line
 from harness.core.observations import SPILL_BYTES, UNCLAIMED
-from harness.core.records import Config, Input, Measurement, Outcome, Statistic
-from harness.core.text import counted
-from harness.display.formats import format_outcomes, format_ratio, format_share, format_timing
-from harness.display.text import Section, SectionTable, as_text, make_table, print_lines
+from harness.core.records import Config, Input, Measurement, Outcome, Statistic, StopReason
+from harness.core.text import command_line, counted
+from harness.display.text import (
+    Section,
+    SectionTable,
+    as_text,
+    format_outcomes,
+    format_ratio,
+    format_share,
+    format_timing,
+    make_table,
+    print_lines,
+)
 from harness.results.ablation import Ablation, ablation_lines
 from harness.results.notes import Notes, file_lines
-from harness.stats.claims import FALSE_DISCOVERIES
-from harness.stats.timing import half_width_of
+from harness.stats.timing import FALSE_DISCOVERIES, half_width_of
 
 MOST_SHOWN = 1_000
 """The most inputs in a table; of more, the first are shown."""
@@ -33,6 +40,7 @@ INPUTS_HEAD = ("input", "best configuration", "best", "default", "speed-up")
 _LEFT_OUT = ((), (3,), (2, 3))  # columns; the first of these with which a table fits
 _LEAST_WIDTHS = (16, 20)  # of inputs and configurations, which wrap
 NOT_FASTER = "within noise"
+PAIRED = "speed-ups over the default compare paired rounds, not these medians"
 _NOISY = 0.25  # half the interval over the time
 
 
@@ -47,7 +55,7 @@ def print_inputs(
 
     `notes` of the runs name the files that flags of winners pass to the compiler.
     """
-    console.print(InputsTable(reports, default))
+    console.print(_InputsTable(reports, default))
     winners = (m.config for report in reports if (m := report.recommended))
     print_lines(console, [*file_lines(notes, winners), ""])
     baselines = baselines_section(reports, ablations)
@@ -56,7 +64,7 @@ def print_inputs(
 
 
 @dataclass(frozen=True)
-class InputsTable:
+class _InputsTable:
     """One row per input: the configuration to use, times and speed-up. Where the console is narrow,
     times are left out, the default's first, and long inputs and configurations wrap."""
 
@@ -119,12 +127,14 @@ def not_shown(inputs: int) -> Iterator[str]:
 
 def times_note(default: Config, reports: Sequence[InputReport]) -> str:
     """Explain the configurations and the times of a table."""
-    timings = (m.timing for r in reports for m in (r.best, r.baseline) if m and m.timing)
-    statistic = next((timing.statistic for timing in timings), Statistic.MEDIAN)
+    timings = [m.timing for r in reports for m in (r.best, r.baseline) if m and m.timing]
+    statistic = timings[0].statistic if timings else Statistic.MEDIAN
+    is_interleaved = any(timing.stopped is StopReason.INTERLEAVED for timing in timings)
+    is_paired = is_interleaved and statistic is Statistic.MEDIAN
     return (
         f"Configurations list only changes from the default ({default_text(default)}). "
-        f"Times are {statistic.value}s +- half the 95 % confidence interval; speed-ups are over "
-        "the default."
+        f"Times are {statistic.value}s +- half the 95 % confidence interval; "
+        f"{PAIRED if is_paired else 'speed-ups are over the default'}."
     )
 
 
@@ -199,7 +209,7 @@ def input_cells(report: InputReport, default: Config) -> Iterator[str]:
     yield _best_configuration(report, default)
     yield _best_time(report)
     yield _default_time(report)
-    yield format_speedup(report)
+    yield _format_speedup(report)
 
 
 def _best_configuration(report: InputReport, default: Config) -> str:
@@ -209,7 +219,7 @@ def _best_configuration(report: InputReport, default: Config) -> str:
     return difference(report.recommended.config, default)
 
 
-def format_speedup(report: InputReport) -> str:
+def _format_speedup(report: InputReport) -> str:
     """Format the speed-up over the default, or why there is none."""
     if report.best and report.baseline and report.best.config == report.baseline.config:
         return "default is best"
@@ -235,7 +245,9 @@ def _time(measurement: Measurement | None) -> str:
     return format_timing(measurement.timing)
 
 
-def baselines_rows(reports: Sequence[InputReport]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def _baselines_rows(
+    reports: Sequence[InputReport],
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return a head that names the baselines, and for each input with a best configuration a row
     of its speed-ups over them, or of their outcomes. Without named baselines there are no rows."""
     names = list(dict.fromkeys(name for r in reports for name in _named(r)))
@@ -279,7 +291,7 @@ def baselines_section(
 ) -> Section | None:
     """Show the speed-ups over named baselines, baselines that failed, and the flags that winners
     need; None without any of these."""
-    head, rows = baselines_rows(reports[:MOST_SHOWN])
+    head, rows = _baselines_rows(reports[:MOST_SHOWN])
     lines = [*refused_lines(reports), *(ablation_lines(ablations) if ablations else ())]
     if not rows and not lines:
         return None

@@ -21,8 +21,7 @@ from rich.table import Column
 from harness.core.config_diff import difference
 from harness.core.records import Config, Input, Measurement
 from harness.core.text import counted, escaped
-from harness.display.formats import format_outcomes, format_timing
-from harness.display.text import print_line, print_lines
+from harness.display.text import format_outcomes, format_timing, print_line, print_lines
 
 if TYPE_CHECKING:  # it brings OpenTuner, which not every command needs
     from harness.search import Progress as TestProgress

@@ -17,9 +17,8 @@ from harness.core.observations import ENERGY_SPREAD, PEAK_FRACTION, PEAKS, RATES
 from harness.core.records import Config, Measurement, Statistic
 from harness.core.text import counted, format_energy, format_time
 from harness.dispatch.study import InputSlowdowns, geometric_means
-from harness.display.formats import format_share
 from harness.display.inputs import MOST_SHOWN, not_shown
-from harness.display.text import Section, SectionTable
+from harness.display.text import Section, SectionTable, format_share
 from harness.measure.energy import ENERGY, POWER
 from harness.results.view import Results
 

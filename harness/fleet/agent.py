@@ -26,7 +26,7 @@ from harness.core.errors import BackendUnavailable, DeviceBusy, HarnessError, Sp
 from harness.core.machine import processor, usable_cores
 from harness.core.records import Config, DeviceLimits, Environment, Input, Measurement
 from harness.fleet.bundle import Bundle
-from harness.measure.choose import fitted_backend
+from harness.measure.choose import fitted_backend, open_measurer
 from harness.measure.devices import ALL, AUTO, Backend, choose_devices
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.process.locks import locked
@@ -50,8 +50,8 @@ _THREADS = 256
 class FleetDevice:
     """A device of the machine `host_name`; `uuid` identifies it in the whole fleet.
 
-    Without a backend it is the machine itself, which runs programs. The driver adds the `address`
-    of its worker.
+    Without a backend it is the machine itself, which runs programs and Python callables, whose
+    framework chooses the device. The driver adds the `address` of its worker.
     """
 
     uuid: str
@@ -103,7 +103,7 @@ def make_offer(names: Sequence[str], builders: int | None) -> Offer:
     except BackendUnavailable as error:
         if names:
             raise
-        unavailable = (f"only programs run here: {error}",)
+        unavailable = (f"only programs and Python callables run here: {error}",)
     model = f"{processor() or platform.machine()}, {usable_cores()} cores"
     devices.append(FleetDevice(machine, model, host_name, None))
     return Offer(harness.__version__, tuple(devices), builders, unavailable)
@@ -227,7 +227,12 @@ class Agent:
         measurer: _LocalMeasurer
         if device.backend is None:
             self._open.enter_context(locked(device.uuid, device.model))
-            measurer = ProgramMeasurer(self._spec, builders=made.builders)
+            if self._spec.framework is None:
+                measurer = ProgramMeasurer(self._spec, builders=made.builders)
+            else:
+                callable_, _ = open_measurer(self._spec, AUTO)
+                assert isinstance(callable_, KernelMeasurer), "the space tunes a callable"
+                measurer = callable_
         else:
             equal = next(iter(self._measurers.values()), None)
             measurer = KernelMeasurer(

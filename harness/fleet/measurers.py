@@ -18,8 +18,7 @@ from harness.core.records import Config, Input, Measurement
 from harness.core.text import counted
 from harness.fleet.agent import Agent, FleetDevice, OpenedDevice
 from harness.fleet.bundle import pack
-from harness.fleet.cluster import Actor, Cluster, NoWorker
-from harness.fleet.scheduler import check_address
+from harness.fleet.cluster import Actor, Cluster, NoWorker, check_address
 from harness.measure.devices import names_in
 from harness.measure.measurer import Measurer
 from harness.measure.trial.occasions import ONE_OCCASION
@@ -169,8 +168,9 @@ class Fleet:
         return fitting
 
     def _is_kind(self, device: FleetDevice) -> bool:
-        """Say whether it runs programs, where the space tunes one, else whether it runs kernels."""
-        return (device.backend is None) == (self._spec.program is not None)
+        """Say whether it is a machine, where the space tunes no kernel of a device's language."""
+        spec = self._spec
+        return (device.backend is None) == (spec.program is not None or spec.framework is not None)
 
     def _fits(self, device: FleetDevice) -> bool:
         """Say whether it can measure the space, and is named where devices are named."""

@@ -8,10 +8,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol, runtime_checkable
 
 from harness.core.errors import BackendUnavailable, UsageError
-from harness.core.invocation import command_line
 from harness.core.program import PYTHON
 from harness.core.records import COLD, WARM
-from harness.core.text import counted
+from harness.core.text import command_line, counted
 from harness.measure.cuda.gpus import NVCC, NVRTC, require_cooperative, why_unusable
 from harness.measure.devices import Backend, choose_devices, choose_one
 from harness.measure.kernels.measurer import KernelMeasurer

@@ -101,9 +101,12 @@ class Device(ABC):
         """Run the launches in order, wait, and return the sum of their device times in seconds."""
 
     def sm_clock_mhz(self) -> float | None:
-        """Return the mean clock of the multiprocessors around the last `launch`, in MHz; None
-        where the device cannot say."""
+        """Return the multiprocessors' mean clock around the last `launch`; None if unknown."""
         return None
+
+    def observed(self, module: Any) -> dict[str, float]:
+        """Return what else is known of the last launches of a module, by observations."""
+        return {}
 
     @abstractmethod
     def _allocated(self, size_bytes: int) -> Any:
@@ -254,11 +257,8 @@ class Device(ABC):
         self._is_flush_due = self._cache == COLD
 
     def _before_launch(self) -> None:
-        """Queue the emptying of the caches, once after each restore.
-
-        It comes right before the launch: the device is busy with it while the host queues the
-        launch, so that the host's work is in no time.
-        """
+        """Queue the emptying of the caches, once after each restore, right before the launch: the
+        device is busy with it while the host queues the launch, whose work is in no time."""
         if self._is_flush_due:
             self._is_flush_due = False
             with self._errors("emptying the caches"):

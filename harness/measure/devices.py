@@ -16,11 +16,10 @@ from functools import cache, partial
 from pathlib import Path
 
 from harness.core.errors import BackendUnavailable, BuildFailed, LaunchFailed, UsageError
-from harness.core.invocation import command_line
 from harness.core.options import BACKENDS
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import WARM
-from harness.core.text import nearest, suggestion
+from harness.core.text import command_line, nearest, suggestion
 from harness.measure.builds.queue import BuildCache
 from harness.measure.cuda import gpus
 from harness.measure.cuda.device import CudaDevice
@@ -50,7 +49,8 @@ class Backend:
     `cuda_compiler` what compiles CUDA: NVRTC understands flags of nvcc. `device` is None where only
     an architecture of CUDA was named. `arch` is the architecture to compile for. `cache` is what a
     run finds in the device's caches, WARM or COLD. With `arch_specific`, kernels may use what only
-    devices of exactly this architecture have (sm_90a).
+    devices of exactly this architecture have (sm_90a). Where it `is_locked`, this process has the
+    device's lock already.
     """
 
     language: str
@@ -61,6 +61,7 @@ class Backend:
     cache: str = WARM
     arch_specific: bool = False
     cuda_compiler: str = NVCC
+    is_locked: bool = False
 
     @property
     def is_gpu(self) -> bool:
@@ -144,7 +145,7 @@ def choose_devices(requested: str, names: Sequence[str] = ()) -> tuple[Backend, 
         try:
             devices = gpus.usable_gpus() if interface == "cuda" else opencl.usable_devices()
             if not words:
-                return (_backend(devices[0], _why_first(requested, devices[0], missing)),)
+                return (backend_of(devices[0], _why_first(requested, devices[0], missing)),)
         except BackendUnavailable as error:
             missing[interface] = str(error)
             continue
@@ -154,7 +155,7 @@ def choose_devices(requested: str, names: Sequence[str] = ()) -> tuple[Backend, 
         if len(chosen) == len(matches):
             _require_equal([device for device, _ in chosen])
             without = "".join(f"; no GPU of CUDA ({_short(why)})" for why in missing.values())
-            return tuple(_backend(device, why + without) for device, why in chosen)
+            return tuple(backend_of(device, why + without) for device, why in chosen)
         unknown = words[matches.index(None)]
     raise _unavailable(requested, unknown, known, missing)
 
@@ -273,7 +274,7 @@ def _listed(devices: Sequence[ListedDevice]) -> str:
     return "\n".join(map(_device_line, devices))
 
 
-def _backend(device: ListedDevice, why: str) -> Backend:
+def backend_of(device: ListedDevice, why: str = "") -> Backend:
     """Return the backend of a device; raises BackendUnavailable where nothing compiles for it."""
     if isinstance(device, opencl.DeviceName):
         return Backend("opencl", "opencl", why, device)
@@ -294,11 +295,12 @@ _TO_BUILD = {
 _TO_RUN = {
     "cuda": "See whether nvidia-smi works, and what the system's log (dmesg) says of the GPU",
     "opencl": "See whether clinfo works, and update the device's driver",
+    "python": "See whether Python alone imports the framework and computes with it",
 }
 
 
 def empty_kernel_advice(language: str) -> str:
-    """Say what to do where an empty kernel does not run."""
+    """Say what to do where a device does not open, or run an empty kernel."""
     if language == "opencl" and shutil.which("ld") is None:
         return "PoCL links kernels with `ld`, which is not on PATH. Install binutils"
     return _TO_RUN[language]

@@ -116,12 +116,12 @@ def facts_of(results: Results) -> list[tuple[str, str]]:
         *([("GPU clock", clock)] if clock else []),
         ("inputs", f"{len(results.measured):,}{requested if missing else ''}"),
         *(tried if results.measured else []),
-        ("measured", when_measured(results.runs)),
+        ("measured", _when_measured(results.runs)),
         ("databases", ", ".join(map(without_password, results.databases))),
     ]
 
 
-def when_measured(runs: Sequence[Run]) -> str:
+def _when_measured(runs: Sequence[Run]) -> str:
     """Format the time from the first run's start to the last one's end, to the minute, UTC."""
     if not runs:
         return "unknown"

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harness.analysis.explain import Explanation
-from harness.core.invocation import command_line
-from harness.core.text import counted
+from harness.core.text import command_line, counted
 from harness.dispatch.study import AUTO, slowdowns_by_input
-from harness.display.across import choice_sections
 from harness.display.inputs import (
     INPUTS_HEAD,
     MOST_SHOWN,
@@ -17,6 +15,7 @@ from harness.display.inputs import (
     not_shown,
     times_note,
 )
+from harness.display.recommendation import choice_sections
 from harness.display.sections import (
     bits_section,
     by_input_section,

@@ -23,11 +23,10 @@ from sqlalchemy.pool import StaticPool
 
 from harness.core.errors import DatabaseBusy, ResultsError
 from harness.core.files import obstacle
-from harness.core.invocation import command_line
 from harness.core.locks import FileHeld, locked_file
 from harness.core.plain_pickle import UnsafePickle
 from harness.core.records import Environment
-from harness.core.text import printable
+from harness.core.text import command_line, printable
 from harness.results import schema
 from harness.results.inserting import to_json
 from harness.results.server import (

@@ -12,8 +12,7 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from harness.core.errors import UsageError
-from harness.core.invocation import command_line
-from harness.core.text import counted, escaped, first_few
+from harness.core.text import command_line, counted, escaped, first_few
 from harness.results.campaigns import StoredCampaign, measured_campaigns
 from harness.results.url import sqlite_path
 

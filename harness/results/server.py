@@ -18,7 +18,7 @@ from sqlalchemy import URL, Connection, Engine, event, func, select
 from sqlalchemy.exc import DBAPIError
 
 from harness.core.errors import DatabaseBusy
-from harness.core.invocation import command_line
+from harness.core.text import command_line
 from harness.results import schema
 from harness.results.url import without_password
 

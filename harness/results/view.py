@@ -13,9 +13,8 @@ import numpy as np
 from harness.constraints.expression import Expression
 from harness.core.arrays import Flags
 from harness.core.errors import UsageError
-from harness.core.invocation import command_line
 from harness.core.records import Config, Input, Interleaved, Measurement
-from harness.core.text import suggestion
+from harness.core.text import command_line, suggestion
 from harness.results.ablation import Ablation
 from harness.results.campaigns import Command, Run, StoredCampaign, campaigns, read_campaign
 from harness.results.columns import MeasurementRow, MeasurementRows

@@ -42,7 +42,7 @@ _REFUSED = (
 _DEFINE = re.compile(r"(?:-D|--define-macro=)([A-Za-z_]\w*)(?:=.*)?")
 
 
-class CompilerModel(StrictModel):
+class _CompilerModel(StrictModel):
     """How one compiler builds the kernels, whatever the configuration."""
 
     options: list[Word] = Field(default_factory=list, max_length=200)
@@ -55,7 +55,7 @@ class CompilerModel(StrictModel):
     """seconds that one build may take"""
 
 
-class NvccModel(CompilerModel):
+class NvccModel(_CompilerModel):
     """How nvcc builds the kernels."""
 
     arch_specific: StrictBool = False
@@ -69,10 +69,10 @@ class CompilersModel(StrictModel):
     """what compiles CUDA kernels; auto decides by what is installed"""
     nvcc: NvccModel = Field(default_factory=NvccModel)
     """used by the cuda backend"""
-    opencl: CompilerModel = Field(default_factory=CompilerModel)
+    opencl: _CompilerModel = Field(default_factory=_CompilerModel)
     """used by the opencl backend"""
 
-    def of(self, language: str) -> CompilerModel:
+    def of(self, language: str) -> _CompilerModel:
         """Return the settings of a language."""
         return self.nvcc if language == "cuda" else self.opencl
 

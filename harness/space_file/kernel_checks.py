@@ -58,7 +58,7 @@ def kernel_parts(
     }
 
 
-FRAMEWORKS = ("numpy", "numba", "torch")
+FRAMEWORKS = ("numpy", "numba", "torch", "cupy", "warp")
 """What FRAMEWORK may be: whose arrays a Python callable takes, and what compiles it."""
 
 
@@ -86,6 +86,7 @@ def python_parts(document: Document, model: PythonSpaceFile) -> dict[str, Any]:
         document.fault(("parameters", name), f"{fault} it")
     return {
         "launch": LaunchPlan.model_validate({"group": [1], "grid": [1]}),
+        "work": model.work,
         "sources": {PYTHON: Source(path, text, {})},
         "host": path,
         "host_text": text,

@@ -20,7 +20,7 @@ from pydantic_core import CoreSchema, ErrorDetails, InitErrorDetails, PydanticCu
 from pydantic_core.core_schema import ErrorType
 
 from harness.core.errors import SpecError
-from harness.core.field_texts import field_texts
+from harness.core.options import field_texts
 from harness.core.text import nearest, suggestion
 from harness.space_file.document import Document, Location
 

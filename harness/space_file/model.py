@@ -198,16 +198,21 @@ class Verify(StrictModel):
     """absolute tolerance"""
 
 
-class KernelVerify(Verify):
+class PythonVerify(Verify):
+    """The conditions under which a Python callable's result is right."""
+
+    bits: Literal["default"] | None = None
+    """`default`: besides reference(), the output must equal that of the default configuration bit
+    for bit"""
+
+
+class KernelVerify(PythonVerify):
     """The conditions under which a kernel's result is right."""
 
     against: Literal["reference", "baseline"] | None = None
     """`baseline`: besides reference(), the output must equal, bit for bit, that of the same
     configuration without compiler flags; by default so for flags of a catalogue that change no
     values, and else `reference`"""
-    bits: Literal["default"] | None = None
-    """`default`: besides reference(), the output must equal that of the default configuration bit
-    for bit"""
 
 
 class Measure(StrictModel):
@@ -222,7 +227,7 @@ class Measure(StrictModel):
     precision: Number = Field(default=0.005, ge=0, lt=1)
     """stop when the mean's confidence interval is +- this fraction of the mean"""
     statistic: Statistic = Statistic.MEDIAN
-    """what configurations are compared by: the `median` of the samples, or their `mean`"""
+    """compare configurations by the `median` of their samples, or by the `mean`"""
     confidence: Number = Field(default=0.95, gt=0, lt=1)
     """probability of every confidence interval"""
     give_up_at: Number = Field(default=2.0, ge=1)
@@ -246,15 +251,15 @@ class KernelMeasure(Measure):
     """The timing of one configuration of a kernel."""
 
     warmup_time_s: Number | None = Field(default=None, ge=0, le=60)
-    """seconds that the device must have been at work, without a pause, before a timed launch;
-    by default 0.025 on a GPU and 0 on a CPU"""
+    """seconds of work without a pause before a timed launch; by default 0.025 on a GPU,
+    0 on a CPU"""
     least_time_s: Number | None = Field(default=None, ge=0, le=5)
-    """seconds that each configuration runs on the device in all in its final rounds, with more
-    launches in each sample; by default 0.1 on a GPU and 0 on a CPU"""
+    """seconds that each configuration runs in its final rounds; by default 0.1 on a GPU,
+    0 on a CPU"""
 
     cache: Literal["cold", "warm"] | None = None
-    """what a timed run finds in the device's caches: `warm`, what the run before left there;
-    `cold`, none of it; by default cold on a GPU and warm on a CPU"""
+    """what a timed run finds in the device's caches: what the run before left (`warm`), or none of
+    it (`cold`); by default cold on a GPU, warm on a CPU"""
 
 
 class Work(StrictModel):
@@ -325,29 +330,35 @@ class AnySpaceFile(StrictModel):
     """how to search"""
 
 
-class SpaceFile(AnySpaceFile):
+class AnyKernelSpaceFile(AnySpaceFile):
+    """The keys that spaces of kernels share, also of Python callables."""
+
+    kernel: StrictModel
+    parameters: dict[Name, Parameter] = Field(min_length=1, max_length=MAX_PARAMETERS)
+    """what is tuned: macros of the source, or what build() reads"""
+    inputs: Inputs
+    """the problems that the kernel is run on"""
+    work: Work | None = None
+    """what a run must move and calculate, for the roofline"""
+    measure: KernelMeasure = Field(default_factory=KernelMeasure)
+    """how long to time"""
+
+
+class SpaceFile(AnyKernelSpaceFile):
     """A tuning space: a kernel, its parameters, and its inputs."""
 
     model_config = ConfigDict(title="harness space")
 
     kernel: KernelModel
     """the function, its source and its host module"""
-    parameters: dict[Name, Parameter] = Field(min_length=1, max_length=MAX_PARAMETERS)
-    """what is tuned; macros of the source"""
     flags: Flags = Field(default_factory=Flags)
     """compiler flags to tune as well"""
     compiler: CompilersModel = Field(default_factory=CompilersModel)
     """how every configuration is compiled"""
     launch: Launch
     """sizes of the group and of the grid, or `host`"""
-    inputs: Inputs
-    """the problems that the kernel is run on"""
-    work: Work | None = None
-    """what a run must move and calculate, for the roofline"""
     verify: KernelVerify = Field(default_factory=KernelVerify)
     """when a result is right"""
-    measure: KernelMeasure = Field(default_factory=KernelMeasure)
-    """how long to time"""
 
     @property
     def flag_groups(self) -> dict[str, FlagGroup]:
@@ -364,23 +375,19 @@ class SpaceFile(AnySpaceFile):
 class PythonKernel(StrictModel):
     """A kernel that is a Python callable. The path is relative to the space file."""
 
-    python: StrictStr = Field(
-        description="Python file with build(config, features), arguments() and reference()"
-    )
+    python: StrictStr
+    """Python file with build(config, features), arguments() and reference()"""
 
 
-class PythonSpaceFile(AnySpaceFile):
+class PythonSpaceFile(AnyKernelSpaceFile):
     """A tuning space of a Python callable, its parameters, and its inputs."""
 
     model_config = ConfigDict(title="harness space of a Python callable")
 
-    kernel: PythonKernel = Field(description="the file that builds the callable")
-    parameters: dict[Name, Parameter] = Field(
-        min_length=1, max_length=MAX_PARAMETERS, description="what is tuned; build() reads them"
-    )
-    inputs: Inputs = Field(description="the problems that the callable is run on")
-    verify: Verify = Field(default_factory=Verify, description="when a result is right")
-    measure: KernelMeasure = Field(default_factory=KernelMeasure, description="how long to time")
+    kernel: PythonKernel
+    """the file that builds the callable"""
+    verify: PythonVerify = Field(default_factory=PythonVerify)
+    """when a result is right"""
 
     @property
     def flag_groups(self) -> dict[str, FlagGroup]:

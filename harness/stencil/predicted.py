@@ -20,8 +20,8 @@ import pandas as pd
 from sklearn.ensemble import RandomForestRegressor
 
 from harness.core.errors import UsageError
-from harness.core.invocation import command_line
 from harness.core.records import Config, Environment, Input, Measurement, Outcome
+from harness.core.text import command_line
 from harness.results import sqlite_path
 from harness.results.view import Results, read_results
 from harness.stencil.features import COUNTS, FEATURES

@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from harness.analysis.failures import headline, suspects
 from harness.analysis.inputs import InputReport
 from harness.core.errors import UsageError
-from harness.core.invocation import command_line
 from harness.core.records import Config, Input, Measurement, Outcome
-from harness.core.text import counted
+from harness.core.text import command_line, counted
 from harness.display.progress import Display
 from harness.measure.measurer import Measurer
 from harness.results import Store
@@ -21,9 +20,8 @@ from harness.results.provenance import KernelVersion, kernel_versions
 from harness.results.read import with_known_values
 from harness.search import EndReason, Progress, Searched
 from harness.tuning.ablation_stage import ablate_winners
-from harness.tuning.crossing import choose_same, cross_measure, measure_candidates
 from harness.tuning.devices import DevicePool
-from harness.tuning.finals import final_reports
+from harness.tuning.finals import choose_same, cross_measure, final_reports, measure_candidates
 from harness.tuning.searching import Searching, check_seeds_used
 from harness.tuning.state import CampaignPlan, State
 from harness.tuning.validation import UniformSampling, Validation, describe_validation

@@ -21,7 +21,7 @@ from harness.display.progress import Display
 from harness.measure.measurer import Measurer
 from harness.measure.trial.occasions import ONE_OCCASION, new_seed
 from harness.recordings.recording import Recording
-from harness.recordings.space import ListedSpace
+from harness.recordings.replay import ListedSpace
 from harness.results.campaigns import LEFT_OUT
 from harness.results.columns import MeasurementRow, MeasurementRows
 from harness.results.gathering import as_rows

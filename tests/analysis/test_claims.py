@@ -19,8 +19,7 @@ from scipy import stats
 from harness.analysis.inputs import InputReport, hold_discoveries, report_input
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
 from harness.display.inputs import print_inputs
-from harness.stats.claims import hold_false_discoveries
-from harness.stats.timing import TimeRatio, paired_ratio, time_ratio
+from harness.stats.timing import TimeRatio, hold_false_discoveries, paired_ratio, time_ratio
 
 Logs = npt.NDArray[np.float64]
 """Logarithms of times, shape (configurations, occasions, rounds)."""

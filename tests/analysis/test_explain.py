@@ -16,7 +16,7 @@ from rich.console import Console
 from harness.analysis import explain as explanation
 from harness.analysis.explain import Samples, explain, pooled, samples
 from harness.api.options import AnalyseOptions
-from harness.commands.analyse import main, tree
+from harness.commands import analyse as tree
 from harness.core.errors import UsageError
 from harness.core.kept import Kept
 from harness.core.records import Config, Environment
@@ -25,6 +25,7 @@ from harness.dispatch.learners import gadapt_judgement
 from harness.models.starchart import TreeTarget, importance
 from harness.results import MeasurementRow
 from harness.results.view import Results
+from tests.helpers.commands import analyse as main
 
 Capture = pytest.CaptureFixture[str]
 

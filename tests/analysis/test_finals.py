@@ -18,8 +18,7 @@ from harness.dispatch.candidates import matrix_of
 from harness.display.inputs import claims_lines
 from harness.measure.trial.occasions import DATA_SETS, ONE_OCCASION
 from harness.results.view import Results, read_results, the_one
-from harness.tuning.crossing import is_complete
-from harness.tuning.finals import FINAL_OCCASIONS
+from harness.tuning.finals import FINAL_OCCASIONS, is_complete
 from tests.helpers.replays import FormulaMeasurer, in_occasions, make_spec, ran, small_space
 from tests.helpers.results_examples import query, tamper
 

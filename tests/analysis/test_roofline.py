@@ -10,7 +10,6 @@ import pytest
 
 from harness.analysis.explain import explain, samples
 from harness.api.describing import describe_results
-from harness.commands.tune import main as tune
 from harness.core.kept import Kept
 from harness.core.records import Config, Input, Measurement
 from harness.display.sections import roofline_section
@@ -20,6 +19,7 @@ from harness.report.findings import Findings
 from harness.report.sections import sections
 from harness.search import EndReason
 from harness.space_file import Spec
+from tests.helpers.commands import tune
 from tests.helpers.replays import (
     BLOCKS_AND_TILES,
     FormulaMeasurer,

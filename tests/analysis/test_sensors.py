@@ -14,21 +14,21 @@ from harness.analysis.explain import explain, samples
 from harness.analysis.sensors import clock_lines, clock_range, input_energies, sensor_lines
 from harness.api.describing import describe_results
 from harness.api.options import AnalyseOptions
-from harness.commands.analyse import main
-from harness.commands.analyse.tree import print_tree
+from harness.commands.analyse import print_tree
 from harness.core.kept import Kept
-from harness.core.observations import HOST_RETRIES, SM_CLOCK_MHZ, THROTTLED_SAMPLES
+from harness.core.observations import HOST, HOST_RETRIES, SM_CLOCK_MHZ, THROTTLED_SAMPLES
 from harness.core.records import Config, Input, Measurement
 from harness.core.text import format_energy
 from harness.dispatch.candidates import matrix_of
-from harness.display.formats import make_console
 from harness.display.sections import energy_section, front_section
+from harness.display.text import make_console
 from harness.models.starchart import TreeTarget, importance
 from harness.report.findings import Findings
 from harness.report.page import facts_of
 from harness.report.sections import sections
 from harness.results import Store, writing
 from harness.results.view import Results, read_results, the_one
+from tests.helpers.commands import analyse as main
 from tests.helpers.replays import BLOCKS_AND_TILES, FormulaMeasurer, results_of, small_space
 from tests.helpers.results_examples import begin_search, make_ok
 
@@ -206,6 +206,14 @@ def test_samples_that_were_thrown_away_and_low_clocks_are_reported(tmp_path: Pat
         line for line in reservations(found) if "clock" in line or "host" in line
     ]
     assert dict(facts_of(found))["GPU clock"] == "1,500 MHz (900 to 1,980)"
+
+
+def test_calls_that_take_the_host_longer_than_the_device_are_reported(tmp_path: Path) -> None:
+    found = observing(tmp_path, {HOST: 1e-9}, {HOST: 1.0}, {HOST: 2.0}, {"occupancy": 1.0})
+    (line,) = clock_lines(found)
+    assert line.startswith("In 2 of 3 measurements the host took longer for a call than the device")
+    assert "(medians of all: 1.00 s, " in line
+    assert line in reservations(found)
 
 
 def test_nothing_is_said_of_clocks_that_are_alike_or_unknown(tmp_path: Path) -> None:

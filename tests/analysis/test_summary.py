@@ -12,14 +12,12 @@ import pytest
 from harness.analysis.coverage import input_reports
 from harness.analysis.inputs import InputReport
 from harness.analysis.summary import Summary, summarize
-from harness.commands.analyse import main as analyse
-from harness.commands.merge import main as merge
-from harness.commands.report import main as report
 from harness.core.records import Config, Input, Outcome
 from harness.report.findings import Findings
 from harness.results.view import Results, read_results
 from harness.space_file.baselines import level_of
 from harness.stats.timing import TimeRatio
+from tests.helpers.commands import analyse, merge, report
 from tests.helpers.replays import FormulaMeasurer, make_spec, ran, small_space
 
 Capture = pytest.CaptureFixture[str]

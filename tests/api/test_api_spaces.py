@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from numpy import float32
 
 from harness.api.spaces import host_text, load_space, make_space
 from harness.core.errors import SpecError, UsageError
+from harness.core.modules import load_module
 from harness.core.records import Input, Outcome
 from harness.measure.choose import open_measurer
 from harness.measure.trial.host_module import HostModule
@@ -160,6 +162,35 @@ def test_functions_are_copied_with_what_they_use() -> None:
 def with_locals(arguments: Mapping[str, Any], scale: float = FACTOR) -> dict[str, Any]:
     TABLE = arguments["x"]  # noqa: N806 (a global of this name cannot be copied)
     return {"y": scale * sum(TABLE)}
+
+
+@functools.lru_cache(maxsize=2)
+def compiled_for(step: int) -> int:
+    return step * 2
+
+
+def build_with_decorated(config: Mapping[str, Any], features: Mapping[str, int]) -> Any:
+    return lambda arguments: compiled_for(config["STEP"])
+
+
+def test_decorated_functions_are_copied_with_their_decorators(tmp_path: Path) -> None:
+    text = host_text({"build": build_with_decorated}, "kernel.python")
+    assert "import functools as functools\n" in text
+    assert "@functools.lru_cache(maxsize=2)\ndef compiled_for(" in text
+    (tmp_path / "copy.py").write_text(text)
+    copied = load_module(tmp_path / "copy.py", "copied")
+    assert copied is not None
+    assert copied.build({"STEP": 3}, {})({}) == 6
+    doubled = functools.wraps(reference)(functools.partial(reference))
+    with pytest.raises(UsageError, match=r"kernel\.python: `reference` was made of reference\(\)"):
+        host_text({"reference": doubled}, "kernel.python")
+
+
+def test_messages_of_a_callable_name_its_key() -> None:
+    with pytest.raises(UsageError, match=r"kernel\.python: `builds` is no name here; did you mean"):
+        scale(kernel={"python": {"builds": build}})
+    with pytest.raises(UsageError, match=r"kernel\.python: lists functions such as"):
+        scale(kernel={"python": [build, 3]})
 
 
 def test_variables_of_a_function_are_no_notebooks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from harness.api import rechecking
-from harness.commands import dispatch
 from harness.core.records import Config, Input, Outcome
 from harness.space_file.workload import read_workload
+from tests.helpers.commands import dispatch
 from tests.helpers.replays import BLOCKS_AND_TILES, FormulaMeasurer, make_spec, ran, small_space
 
 Capture = pytest.CaptureFixture[str]
@@ -52,7 +52,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("recheck")
     ran(make_spec(folder, SPACE), folder / "r.db", FormulaMeasurer(time_s, interleaves=True))
     words = f"{folder}/r.db --choice tree -o {folder}/out --spec {folder}/space.yaml".split()
-    assert dispatch.main(words) == 0
+    assert dispatch(words) == 0
     return folder
 
 
@@ -63,7 +63,7 @@ def recheck(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> R
     def of(measurer: FormulaMeasurer, *more: str) -> tuple[int, str]:
         monkeypatch.setattr(rechecking, "open_measurer", lambda *_: (measurer, "a test"))
         words = "--recheck", f"{folder}/out", "--spec", f"{folder}/space.yaml"
-        return dispatch.main([*words, *more]), capsys.readouterr().out
+        return dispatch([*words, *more]), capsys.readouterr().out
 
     return of
 
@@ -115,5 +115,5 @@ def test_what_cannot_be_rechecked_is_refused(
     make_spec(tmp_path, SPACE)
     (tmp_path / "kernel.cl").write_text("kernel BLOCK TILE of another kind")
     named = [word.format(folder=folder, other=tmp_path) for word in words]
-    assert dispatch.main(named) == 2
+    assert dispatch(named) == 2
     assert expected in capsys.readouterr().err

@@ -19,8 +19,7 @@ from benchmarks.peers.ours import transfer_sources
 from benchmarks.recordings import RecordingFile
 from benchmarks.search_figures import Searches, as_json, bootstrap, near_after, overall, padded
 from harness.core.errors import UsageError
-from harness.recordings.replay import read_recording
-from harness.recordings.space import ListedSpace
+from harness.recordings.replay import ListedSpace, read_recording
 
 INF = math.inf
 

@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.commands.analyse import main
-from harness.commands.analyse import main as analyse
-from harness.commands.merge import main as merge
 from harness.core.errors import ResultsError, UsageError
 from harness.results.view import Results, read_results, the_one
 from harness.space_file import load_spec
+from tests.helpers.commands import analyse, merge
+from tests.helpers.commands import analyse as main
 from tests.helpers.replays import SPACE, FormulaMeasurer, make_spec, opened, ran
 
 Capture = pytest.CaptureFixture[str]

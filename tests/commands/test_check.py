@@ -15,7 +15,6 @@ import yaml
 from rich.console import Console
 
 from harness.analysis.failures import group_failures
-from harness.commands.check import main
 from harness.commands.check.checking import TargetCheck, describe_host
 from harness.commands.check.describe import _rows, print_target
 from harness.commands.check.inspection import Compiled, KernelInspection
@@ -26,12 +25,13 @@ from harness.commands.check.targets import (
     why_no_dynamic_memory,
     why_units_assumed,
 )
-from harness.commands.schema import main as schema_main
 from harness.core.errors import BuildFailed, LaunchFailed
 from harness.core.program import Binary
 from harness.core.records import Build, Config
 from harness.measure.devices import Backend
 from harness.space_file import load_spec
+from tests.helpers.commands import check as main
+from tests.helpers.commands import schema as schema_main
 from tests.helpers.compilers import needs_nvcc
 
 MVMUL = Path(__file__).parents[2] / "spaces" / "mvmul.yaml"

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import configparser
 import gc
-import importlib
 import io
 import os
-import pkgutil
 import re
 import signal
 import subprocess
@@ -20,14 +18,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-import harness.commands
-import harness.commands.analyse
+import harness
 from harness.__main__ import COMMANDS, main
 from harness.commands.options import EXAMPLES
-from harness.commands.run import EXIT_ERROR, guarded
+from harness.commands.run import EXIT_ERROR, guarded, model_of, run
 from harness.core.errors import UsageError
-from harness.core.invocation import command_words
-from harness.display.formats import make_console
+from harness.core.options import Options
+from harness.core.text import command_words
+from harness.display.text import make_console
 from harness.space_file import load_spec
 
 Capture = pytest.CaptureFixture[str]
@@ -35,13 +33,9 @@ Capture = pytest.CaptureFixture[str]
 ROOT = Path(__file__).parents[2]
 
 
-def _has_main(name: str) -> bool:
-    return hasattr(importlib.import_module(f"harness.commands.{name}"), "main")
-
-
 def test_the_list_names_every_command() -> None:
-    modules = [module.name for module in pkgutil.iter_modules(harness.commands.__path__)]
-    assert set(COMMANDS) == {name for name in modules if _has_main(name)}
+    models = {model_of(name) for name in COMMANDS}
+    assert models == {m for m in Options.__subclasses__() if m.__module__.startswith("harness.")}
 
 
 def python(*words: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -60,7 +54,9 @@ def test_a_command_starts_by_its_module(name: str) -> None:
 def test_a_command_starts_beside_a_clone_that_is_called_harness(tmp_path: Path) -> None:
     """Python's path begins with the folder; the clone has a folder results, without __init__.py."""
     (tmp_path / "harness").symlink_to(ROOT)
-    code = "from harness.results import SEARCHED; from harness.commands.merge import main; main()"
+    code = (
+        "from harness.results import SEARCHED; from harness.commands.run import run; run('merge')"
+    )
     for words in (["-m", "harness.merge", "--help"], ["-c", code, "--help"]):
         done = python(*words, folder=tmp_path)
         assert done.returncode == 0, done.stderr
@@ -247,10 +243,10 @@ def test_faults_of_a_space_are_printed_before_slow_libraries_are_loaded(tmp_path
     space = tmp_path / "bad.yaml"
     space.write_text("kernel: {}\n")
     code = (
-        "import sys; from harness.commands.tune import main\n"
-        "main(['none.yaml'])\n"
+        "import sys; from harness.commands.run import run\n"
+        "run('tune', ['none.yaml'])\n"
         "print(*{'pydantic', 'rich', 'sqlalchemy'} & set(sys.modules))\n"
-        f"main([{str(space)!r}])\n"
+        f"run('tune', [{str(space)!r}])\n"
         "print('loaded:', *{'opentuner', 'pandas', 'scipy', 'sklearn', 'sqlalchemy'} "
         "& set(sys.modules))"
     )
@@ -268,7 +264,7 @@ def test_analyse_seldom_collects_garbage(monkeypatch: pytest.MonkeyPatch, capsys
         raise UsageError("no runs yet")
 
     monkeypatch.setattr("harness.commands.analyse._analyse", analyse)
-    assert harness.commands.analyse.main(["r.db"]) == EXIT_ERROR
+    assert run("analyse", ["r.db"]) == EXIT_ERROR
     assert during[0][0] >= 1_000_000 > before[0]
     assert gc.get_threshold() == before
     assert "no runs yet" in capsys.readouterr().err

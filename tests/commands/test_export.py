@@ -11,7 +11,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from harness.commands import export
+from harness.commands.options import ENDINGS
 from harness.core.records import (
     Config,
     Environment,
@@ -25,6 +25,7 @@ from harness.core.records import (
 from harness.recordings.csv_file import csv_lines
 from harness.recordings.json_file import t4_texts
 from harness.recordings.replay import open_replay, read_recording
+from tests.helpers.commands import export
 from tests.helpers.results_examples import (
     ENVIRONMENT,
     SPEC,
@@ -59,8 +60,8 @@ def measurements() -> list[Measurement]:
 
 
 def exported(database: Path, format_: str, *options: str) -> Path:
-    path = database.with_name(f"out{export.ENDINGS[format_]}")
-    assert export.main([str(database), "--format", format_, "--output", str(path), *options]) == 0
+    path = database.with_name(f"out{ENDINGS[format_]}")
+    assert export([str(database), "--format", format_, "--output", str(path), *options]) == 0
     return path
 
 
@@ -123,7 +124,7 @@ def test_values_that_look_alike_in_csv_are_refused(
 ) -> None:
     write(tmp_path / "r.db", *map(of_value, values))
     path = tmp_path / "out.csv"
-    assert export.main([str(tmp_path / "r.db"), "--format", "csv", "--output", str(path)]) == 2
+    assert export([str(tmp_path / "r.db"), "--format", "csv", "--output", str(path)]) == 2
     assert "look alike in CSV; export with --format t4" in capsys.readouterr().err
     assert list(tmp_path.glob("out*")) == []
 
@@ -150,7 +151,7 @@ def test_csv_replays_with_its_space_as_well(tmp_path: Path) -> None:
 def test_last_campaign_is_exported_beside_its_database(tmp_path: Path, capsys: Capture) -> None:
     write(tmp_path / "r.db", make_ok(1), plan=make_plan(campaign=1))
     write(tmp_path / "r.db", make_ok(2), plan=make_plan(campaign=2))
-    assert export.main([str(tmp_path / "r.db")]) == 0
+    assert export([str(tmp_path / "r.db")]) == 0
     path = tmp_path / "mvmul.t4.json"
     assert capsys.readouterr().out.startswith(f"{path}: 1 measurements of mvmul on a device")
     (found,) = read_recording(path).measurements.values()
@@ -162,11 +163,11 @@ def test_last_campaign_is_exported_beside_its_database(tmp_path: Path, capsys: C
 
 def test_an_export_names_the_environments_it_leaves_out(tmp_path: Path, capsys: Capture) -> None:
     write(tmp_path / "r.db", make_ok(1))
-    assert export.main([str(tmp_path / "r.db")]) == 0
+    assert export([str(tmp_path / "r.db")]) == 0
     assert "Left out" not in capsys.readouterr().out
     cold = dataclasses.replace(ENVIRONMENT, cache="cold")
     write(tmp_path / "r.db", make_ok(2), plan=make_plan(environment=cold))
-    assert export.main([str(tmp_path / "r.db")]) == 0
+    assert export([str(tmp_path / "r.db")]) == 0
     left_out = f"one environment: mvmul on {ENVIRONMENT}"
     assert capsys.readouterr().out.rstrip().endswith(left_out)
 
@@ -190,7 +191,7 @@ def test_what_cannot_be_exported_is_one_clear_error(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "r.db", make_ok(1))
-    assert export.main(options) == 2
+    assert export(options) == 2
     assert message in capsys.readouterr().err
 
 

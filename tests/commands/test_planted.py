@@ -12,15 +12,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import PickleType
 
-from harness.commands.analyse import main as analyse
-from harness.commands.compare import main as compare
-from harness.commands.dispatch import main as dispatch
-from harness.commands.export import main as export
-from harness.commands.merge import main as merge
-from harness.commands.report import main as report
-from harness.commands.tune import main as tune
 from harness.core.records import ENVIRONMENT_FIELDS, Environment
 from harness.results import schema
+from tests.helpers.commands import analyse, compare, dispatch, export, merge, report, tune
 from tests.helpers.replays import REPLAYED_TWO, write_recording
 from tests.helpers.results_examples import PICKLED, Planted, tamper
 

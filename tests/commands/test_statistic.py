@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 
 from harness.analysis.coverage import input_reports
-from harness.commands.analyse import main as analyse
-from harness.commands.compare import main as compare
 from harness.core.errors import SpecError
 from harness.core.records import Config, Input, Measurement, Outcome, Statistic, StopReason, Timing
 from harness.results.view import Results
 from harness.stats.samples import Ragged, SampleStatistics, within_noise
 from harness.stats.timing import log_time, time_ratio
+from tests.helpers.commands import analyse, compare
 from tests.helpers.noise import is_within_noise
 from tests.helpers.replays import FormulaMeasurer, make_spec, results_of, small_space
 from tests.helpers.results_examples import query

@@ -17,13 +17,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.commands import tune
-from harness.commands.tune.running import dispatch_words
+from harness.commands.tune import dispatch_words
 from harness.core.errors import UsageError
 from harness.core.records import Config, Environment, Input
 from harness.results import CampaignKey, StoredCampaign
 from harness.search import techniques
 from harness.space_file import load_spec
+from tests.helpers.commands import tune
 from tests.helpers.replays import REPLAYED, REPLAYED_TWO, write_recording
 from tests.helpers.results_examples import query
 
@@ -59,7 +59,7 @@ def test_the_report_has_commands_without_passwords(replayed: list[str], tmp_path
     """Of two databases the last one counts; pages and databases are passed on."""
     page, words = tmp_path / "x.html", [replayed[0], "--database", "postgresql://me:sesame@host/x"]
     words += ["--inputs", "m > 99 or n > 99", *replayed[1:], "--report", str(page)]
-    assert tune.main(words) == 0
+    assert tune(words) == 0
     shown = [word.replace("sesame", "***") for word in words]
     assert html.escape(shlex.join(["python", "-m", "harness.tune", *shown])) in (
         page.read_text(encoding="utf-8").replace("&#39;", "&#x27;")
@@ -72,7 +72,7 @@ def test_the_report_has_commands_without_passwords(replayed: list[str], tmp_path
 
 def test_test_limit_technique_label_and_seed_reach_opentuner(replayed: list[str]) -> None:
     options = ["--test-limit", "7", "--technique", "PureRandom", "--label", "mine", "--seed", "3"]
-    assert tune.main([*replayed, *options]) == 0
+    assert tune([*replayed, *options]) == 0
     counts = query(replayed[-1], "select count(*) from result group by tuning_run_id")
     assert counts == [(7,)] * 2
     assert query(replayed[-1], "select distinct name from tuning_run") == [("mine",)]
@@ -80,14 +80,14 @@ def test_test_limit_technique_label_and_seed_reach_opentuner(replayed: list[str]
     assert asked == [("seed",), ("PureRandom",)]
     assert query(replayed[-1], "select distinct technique, seed from runs") == [("PureRandom", 3)]
     options = ["-t", "PureRandom", "-t", "UniformGreedyMutation05", "--test-limit", "15"]
-    assert tune.main([*replayed, *options]) == 0
+    assert tune([*replayed, *options]) == 0
     asked = query(replayed[-1], "select distinct requestor from desired_result")
     assert {("PureRandom",), ("UniformGreedyMutation05",)} <= {*asked}, "two alternate"
 
 
 def test_without_time_to_measure_it_is_no_success(replayed: list[str], capsys: Capture) -> None:
     started = time.monotonic()
-    assert tune.main([*replayed, "--max-time", "0.001"]) == 1
+    assert tune([*replayed, "--max-time", "0.001"]) == 1
     assert time.monotonic() - started < 10
     message = capsys.readouterr().out
     assert "Nothing was measured, because the time was up" in message
@@ -103,7 +103,7 @@ def test_a_seed_configuration_is_tested_second(replayed: list[str], tmp_path: Pa
     space.write_text(space.read_text().replace("launch:", flags))
     seed = tmp_path / "seed.json"
     seed.write_text(json.dumps({"BLOCK": 16, "TILE": 7}))
-    assert tune.main([*replayed, "--seed-configuration", str(seed)]) == 0
+    assert tune([*replayed, "--seed-configuration", str(seed)]) == 0
     sql = """
         select c.parameters from tests t join measurements m on m.id = t.measurement_id
         join configurations c on c.id = m.configuration_id where t.run_id = 1 order by t.ordinal
@@ -114,8 +114,8 @@ def test_a_seed_configuration_is_tested_second(replayed: list[str], tmp_path: Pa
 
 def test_results_log_holds_each_new_best_of_each_input(replayed: list[str], tmp_path: Path) -> None:
     log = tmp_path / "best.log"
-    assert tune.main([*replayed, "--results-log", str(log), "--test-limit", "9"]) == 0
-    assert tune.main([*replayed, "--results-log", str(log)]) == 0
+    assert tune([*replayed, "--results-log", str(log), "--test-limit", "9"]) == 0
+    assert tune([*replayed, "--results-log", str(log)]) == 0
     for number in range(1, 3):
         head, *lines = (tmp_path / f"best-{number:02d}.log").read_text().split("\n")[:-1]
         assert head.startswith("# Written by harness: seconds since the start")
@@ -126,11 +126,11 @@ def test_results_log_holds_each_new_best_of_each_input(replayed: list[str], tmp_
 
 def test_no_space_is_needed_to_list_what_can_be_asked_for(capsys: Capture) -> None:
     """The command runs as with nohup, which is obeyed."""
-    assert tune.main([]) == 2
+    assert tune([]) == 2
     assert "name a space" in capsys.readouterr().err
     ignored = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        assert tune.main(["--list-techniques"]) == 0
+        assert tune(["--list-techniques"]) == 0
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, ignored)
@@ -176,27 +176,27 @@ def test_a_command_line_that_cannot_be_carried_out_is_one_error(
     monkeypatch.chdir(tmp_path)
     for name, text in SEEDS.items():
         Path(f"{name}.json").write_text(text)
-    assert tune.main([*replayed, *arguments]) == 2
+    assert tune([*replayed, *arguments]) == 2
     error = capsys.readouterr().err
     assert message in error
 
 
 def test_the_next_command_keeps_what_made_this_run(replayed: list[str], capsys: Capture) -> None:
     options = ["--seed", "5", "-t", "PureRandom", "--label", "my run", "--fresh", "--test-limit=9"]
-    assert tune.main([*replayed, *options]) == 0
+    assert tune([*replayed, *options]) == 0
     message = capsys.readouterr().out
     assert message.endswith(
         "To continue the search, run the same command with --test-limit 18, without --fresh.\n"
     )
     options.remove("--fresh")
-    assert tune.main([*replayed, *options, "--test-limit", "18"]) == 0
+    assert tune([*replayed, *options, "--test-limit", "18"]) == 0
     counts = query(replayed[-1], "select count(*) from tests group by run_id")
     assert counts == [(18,)] * 2
     assert "tests were answered from the database" in capsys.readouterr().out
 
 
 def test_a_climb_that_ends_names_another_technique(replayed: list[str], capsys: Capture) -> None:
-    assert tune.main([*replayed, "-t", "HillClimb", "--seed", "2", "--test-limit", "70"]) == 0
+    assert tune([*replayed, "-t", "HillClimb", "--seed", "2", "--test-limit", "70"]) == 0
     message = capsys.readouterr().out
     assert "HillClimb tested " in message
     assert "To continue with another, run the same command with --technique auto in place of" in (
@@ -206,33 +206,33 @@ def test_a_climb_that_ends_names_another_technique(replayed: list[str], capsys: 
 
 
 def test_a_validation_prints_its_curve_and_its_end(replayed: list[str], capsys: Capture) -> None:
-    assert tune.main([*replayed, "--validate=0.01", "--test-limit", "10"]) == 0
+    assert tune([*replayed, "--validate=0.01", "--test-limit", "10"]) == 0
     message = capsys.readouterr().out
     assert "on 48 reserved samples" in message
     assert "9 in 10 below" in message
     assert "The limit of 20 samples was spent before the target was reached." in message
     assert message.endswith("run the same command with --test-limit 20.\n")
-    assert tune.main([*replayed, "--validate", "--test-limit", "10"]) == 0
+    assert tune([*replayed, "--validate", "--test-limit", "10"]) == 0
     assert "(target: an interval of the median below 0.15)" in capsys.readouterr().out
 
 
 def test_selected_inputs_alone_are_tuned(replayed_four: list[str], capsys: Capture) -> None:
     chosen = ["--inputs", "n < 4096 and m > 64"]
-    assert tune.main([*replayed_four, *chosen]) == 0
+    assert tune([*replayed_four, *chosen]) == 0
     message = capsys.readouterr().out
     features = [
         json.loads(str(row[0])) for row in query(replayed_four[-1], "select features from inputs")
     ]
     assert features == [{"m": 4096, "n": 64}, {"m": 1024, "n": 64}]
     assert message.endswith("run the same command with --test-limit 40.\n")
-    assert tune.main(replayed_four) == 0
+    assert tune(replayed_four) == 0
     assert "40 tests were answered from the database" in capsys.readouterr().out
 
 
 def test_an_unknown_option_gets_the_nearest(replayed: list[str], capsys: Capture) -> None:
     for word, near in (("--tecnique=PureRandom", "--technique"), ("--test", "--test-limit")):
         with pytest.raises(SystemExit) as exit_:
-            tune.main([*replayed, word])
+            tune([*replayed, word])
         assert exit_.value.code == 2
         assert f"did you mean `{near}`?" in capsys.readouterr().err
 
@@ -256,14 +256,14 @@ def test_a_program_that_does_not_work_fails_and_its_page_says_why(
     space.write_text(BROKEN_PROGRAM)
     page.write_text("<!doctype html><!-- Written by harness 0 -->")
     words = [str(space), "--database", str(tmp_path / "r.db"), "--inputs", "n > 0"]
-    assert tune.main([*words, "--report", str(page)]) == 1
+    assert tune([*words, "--report", str(page)]) == 1
     html = page.read_text()
     assert "Nothing was measured." in html
     assert "ended with exit status 5" in html
     assert f"harness.tune {space} --database" in html
     assert "--inputs &#39;n &gt; 0&#39;" in html
     monkeypatch.setattr("harness.report.write_output", full)
-    assert tune.main([*words, "--report", str(page)]) == 1, "that it cannot be written is printed"
+    assert tune([*words, "--report", str(page)]) == 1, "that it cannot be written is printed"
     assert f"error: {page} cannot be written" in capsys.readouterr().out
 
 
@@ -331,7 +331,7 @@ def test_killed_and_run_again_it_loses_and_repeats_nothing(tmp_path: Path, capsy
     first.communicate()
     kept = _count(database)
     assert kept >= 3
-    assert tune.main(_arguments(tmp_path)) == 0
+    assert tune(_arguments(tmp_path)) == 0
     assert "All 4 legal configurations were measured" in capsys.readouterr().out
     with sqlite3.connect(database) as connection:
         (check,) = connection.execute("pragma integrity_check").fetchone()
@@ -353,7 +353,7 @@ def test_interrupted_it_says_how_to_go_on_and_who_measures(tmp_path: Path, capsy
     database = tmp_path / "r.db"
     first = _start(_endless_arguments(tmp_path, "--repeats", "9", "--precision", "0"))
     _wait_for_measurements(first, database, 2)
-    second = tune.main(_arguments(tmp_path))
+    second = tune(_arguments(tmp_path))
     os.kill(first.pid, signal.SIGINT)
     shown, errors = first.communicate(timeout=60)
     refused = capsys.readouterr().err

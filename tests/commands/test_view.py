@@ -9,12 +9,11 @@ import pytest
 from sqlalchemy import Connection, Engine, event
 
 from harness.analysis.coverage import not_measured, reservations
-from harness.commands import analyse, dispatch
-from harness.commands.report import main as report
 from harness.core.errors import UsageError
 from harness.core.records import Config, DeviceLimits, Input
 from harness.dispatch.candidates import matrix_of
 from harness.results.view import Results, read_results, the_one
+from tests.helpers.commands import analyse, dispatch, report
 from tests.helpers.replays import FormulaMeasurer, make_spec, ran, results_of, small_space
 
 SPACE = small_space(
@@ -118,12 +117,12 @@ def test_measurements_of_former_parameters_are_left_out(
     assert list(reservations(results)) == [sentence]
     why = "its measurements are from a space with other parameters"
     assert not_measured(results) == {Input({"n": 32}): f"not measured: {why}"}
-    assert analyse.main([database]) == 0
+    assert analyse([database]) == 0
     assert sentence in capsys.readouterr().out
     assert report([database, "-o", str(page)]) == 0
     assert sentence.replace("'", "&#39;") in page.read_text()
     dispatched = ["--spec", str(tmp_path / "space.yaml"), "-o", str(tmp_path / "out")]
-    assert dispatch.main([database, *dispatched]) == 0
+    assert dispatch([database, *dispatched]) == 0
     assert sentence in capsys.readouterr().out
 
 

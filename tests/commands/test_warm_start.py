@@ -13,8 +13,8 @@ import pytest
 
 from harness.api.request import search_options
 from harness.api.tune_options import TuneOptions
-from harness.commands import export, tune
 from harness.space_file import load_spec
+from tests.helpers.commands import export, tune
 from tests.helpers.replays import small_space, write_space
 from tests.helpers.results_examples import query
 
@@ -116,7 +116,7 @@ BEST = {"BLOCK": 128, "TILE": 5}
 def test_after_the_default_the_best_of_the_other_device_is_measured_and_the_recording_described(
     replaying: list[str], cache: Path, capsys: Capture
 ) -> None:
-    assert tune.main([*replaying, "--warm-start", str(cache)]) == 0
+    assert tune([*replaying, "--warm-start", str(cache)]) == 0
     assert configs_of(replaying)[1] == BEST
     assert (
         "warm start from other.json: Kernel Tuner cache of kernel on device 30; 48 configurations, "
@@ -126,7 +126,7 @@ def test_after_the_default_the_best_of_the_other_device_is_measured_and_the_reco
 
 
 def test_every_input_of_a_space_has_the_warm_start(measuring: list[str], cache: Path) -> None:
-    assert tune.main([*measuring, "--warm-start", str(cache)]) == 0
+    assert tune([*measuring, "--warm-start", str(cache)]) == 0
     assert BEST in configs_of(measuring, 1)[:2]
     assert BEST in configs_of(measuring, 2)[:2]
 
@@ -136,18 +136,18 @@ def test_what_is_good_on_all_comes_first(replaying: list[str], cache: Path, tmp_
         return 0.5 if (block, tile) == (16, 8) else time_ms(block, tile)
 
     csv = write_csv(tmp_path / "times.csv", other_s, 4096)
-    assert tune.main([*replaying, "--warm-start", str(cache), "--warm-start", str(csv)]) == 0
+    assert tune([*replaying, "--warm-start", str(cache), "--warm-start", str(csv)]) == 0
     assert configs_of(replaying)[1] == BEST
 
 
 @pytest.mark.parametrize("form", ["t4", "csv"])
 def test_an_export_is_a_warm_start(form: str, measuring: list[str], tmp_path: Path) -> None:
-    assert tune.main([*measuring, "--test-limit", "48", "-t", "UniformRandom"]) == 0
+    assert tune([*measuring, "--test-limit", "48", "-t", "UniformRandom"]) == 0
     exported = tmp_path / f"exported.{'json' if form == 't4' else 'csv'}"
     database = str(tmp_path / "r.db")
-    assert export.main([database, "--format", form, "--output", str(exported)]) == 0
+    assert export([database, "--format", form, "--output", str(exported)]) == 0
     again = ["--database", str(tmp_path / "again.db")]
-    assert tune.main([*measuring, *again, "--warm-start", str(exported)]) == 0
+    assert tune([*measuring, *again, "--warm-start", str(exported)]) == 0
     assert configs_of(again)[1] == BEST
 
 
@@ -155,14 +155,14 @@ def test_the_same_command_goes_on_and_without_the_recording_it_is_another_run(
     replaying: list[str], cache: Path, capsys: Capture
 ) -> None:
     command = [*replaying, "--warm-start", str(cache)]
-    assert tune.main(command) == 0
+    assert tune(command) == 0
     again = "To continue the search, run the same command with --test-limit 8."
     assert again in capsys.readouterr().out
     first = configs_of(replaying)
-    assert tune.main([*command, "--test-limit", "8"]) == 0
+    assert tune([*command, "--test-limit", "8"]) == 0
     assert configs_of(replaying)[:4] == first
     assert len(configs_of(replaying)) == 8
-    assert tune.main(replaying) == 0
+    assert tune(replaying) == 0
     assert len(configs_of(replaying, 2)) == 4
     techniques = [row[0] for row in rows(replaying, "select technique from runs order by id")]
     assert techniques[0].startswith("GaussianProcess (with data of ")
@@ -186,7 +186,7 @@ def on_device(command: Sequence[str], device: str, *options: str) -> list[str]:
 def tuned_elsewhere(measuring: list[str]) -> list[str]:
     """The command line `measuring`, with another device's results in its database."""
     uniform = ("-t", "UniformRandom", "--test-limit", "48")
-    assert tune.main(on_device(measuring, "other.csv", *uniform)) == 0
+    assert tune(on_device(measuring, "other.csv", *uniform)) == 0
     return measuring
 
 
@@ -199,7 +199,7 @@ def warm_notes(command: Sequence[str]) -> list[Any]:
 
 def test_another_device_starts_every_search(tuned_elsewhere: list[str], capsys: Capture) -> None:
     capsys.readouterr()
-    assert tune.main([*tuned_elsewhere, *IN_DATABASE]) == 0
+    assert tune([*tuned_elsewhere, *IN_DATABASE]) == 0
     assert configs_of(tuned_elsewhere, 3)[1] == BEST
     assert configs_of(tuned_elsewhere, 4)[1] == BEST
     assert warm_notes(tuned_elsewhere) == [["other.csv"]] * 2
@@ -210,33 +210,33 @@ def test_another_device_starts_every_search(tuned_elsewhere: list[str], capsys: 
 
 def test_without_the_option_the_start_is_cold(tuned_elsewhere: list[str], capsys: Capture) -> None:
     capsys.readouterr()
-    assert tune.main(tuned_elsewhere) == 0
+    assert tune(tuned_elsewhere) == 0
     assert "warm start" not in capsys.readouterr().out
     assert BEST not in configs_of(tuned_elsewhere, 3)
     assert warm_notes(tuned_elsewhere) == [None, None]
 
 
 def test_the_same_device_is_no_warm_start(measuring: list[str], capsys: Capture) -> None:
-    assert tune.main(measuring) == 0
-    assert tune.main([*measuring, "--seed", "1", *IN_DATABASE]) == 0
+    assert tune(measuring) == 0
+    assert tune([*measuring, "--seed", "1", *IN_DATABASE]) == 0
     assert "no warm start from" in capsys.readouterr().out
     assert warm_notes(measuring) == [None] * 4
 
 
 def test_a_run_goes_on_as_it_began(measuring: list[str], tmp_path: Path, capsys: Capture) -> None:
-    assert tune.main(on_device(measuring, "other.csv")) == 0
+    assert tune(on_device(measuring, "other.csv")) == 0
     database = Path(measuring[4])
-    assert tune.main([*measuring, *IN_DATABASE]) == 0
+    assert tune([*measuring, *IN_DATABASE]) == 0
     copy = tmp_path / "copy.db"
     with sqlite3.connect(database) as source, sqlite3.connect(copy) as target:
         source.backup(target)
     # In one of the two the other device has measured more meanwhile, and a third one began.
-    assert tune.main(on_device(measuring, "other.csv", "--test-limit", "40")) == 0
-    assert tune.main(on_device(measuring, "third.csv")) == 0
+    assert tune(on_device(measuring, "other.csv", "--test-limit", "40")) == 0
+    assert tune(on_device(measuring, "third.csv")) == 0
     alone = [str(copy) if word == str(database) else word for word in measuring]
     for command in (measuring, alone):
         capsys.readouterr()
-        assert tune.main([*command, "--test-limit", "12"]) == 0
+        assert tune([*command, "--test-limit", "12"]) == 0
         assert "warm start from the results of other.csv in" in capsys.readouterr().out
         assert len(configs_of(command, 3)) == 12
     assert configs_of(measuring, 3) == configs_of(alone, 3)
@@ -244,11 +244,11 @@ def test_a_run_goes_on_as_it_began(measuring: list[str], tmp_path: Path, capsys:
 
 
 def test_a_run_that_began_without_others_goes_on_so(measuring: list[str], capsys: Capture) -> None:
-    assert tune.main(measuring) == 0
+    assert tune(measuring) == 0
     first = configs_of(measuring)
-    assert tune.main(on_device(measuring, "other.csv")) == 0
+    assert tune(on_device(measuring, "other.csv")) == 0
     capsys.readouterr()
-    assert tune.main([*measuring, *IN_DATABASE, "--test-limit", "8"]) == 0
+    assert tune([*measuring, *IN_DATABASE, "--test-limit", "8"]) == 0
     assert "warm start from" not in capsys.readouterr().out.replace("no warm start from", "")
     assert configs_of(measuring)[:4] == first
     assert len(configs_of(measuring)) == 8
@@ -267,7 +267,7 @@ def test_a_run_that_began_without_others_goes_on_so(measuring: list[str], capsys
 def test_a_note_that_fits_nothing_is_one_message(
     change: tuple[str, Any], code: int, message: str, tuned_elsewhere: list[str], capsys: Capture
 ) -> None:
-    assert tune.main([*tuned_elsewhere, *IN_DATABASE]) == 0
+    assert tune([*tuned_elsewhere, *IN_DATABASE]) == 0
     with sqlite3.connect(tuned_elsewhere[4]) as connection:
         for run_id in (3, 4):
             (text,) = connection.execute(f"select notes from runs where id = {run_id}").fetchone()
@@ -278,7 +278,7 @@ def test_a_note_that_fits_nothing_is_one_message(
                 "update runs set notes = ? where id = ?", (json.dumps(notes), run_id)
             )
     capsys.readouterr()
-    assert tune.main([*tuned_elsewhere, "--test-limit", "6"]) == code
+    assert tune([*tuned_elsewhere, "--test-limit", "6"]) == code
     said = capsys.readouterr()
     assert message in said.out + said.err
 
@@ -290,7 +290,7 @@ def test_values_that_the_space_lacks_are_left_out(tuned_elsewhere: list[str]) ->
     lines = device.read_text().splitlines()
     fitting = [line for line in lines if line.split(",")[1] in ("BLOCK", "16", "32", "64")]
     device.write_text("\n".join(fitting) + "\n")
-    assert tune.main([*tuned_elsewhere, *IN_DATABASE]) == 0
+    assert tune([*tuned_elsewhere, *IN_DATABASE]) == 0
     assert all(config["BLOCK"] <= 64 for config in configs_of(tuned_elsewhere, 3))
     assert warm_notes(tuned_elsewhere) == [["other.csv"]] * 2
 
@@ -312,7 +312,7 @@ def test_a_file_that_cannot_be_read_is_one_error_before_anything_is_measured(
     other = tmp_path / "other.json"
     if content is not None:
         other.write_text(content)
-    assert tune.main([*measuring, "--warm-start", str(other)]) == 2
+    assert tune([*measuring, "--warm-start", str(other)]) == 2
     error = capsys.readouterr().err
     assert message in error
     assert not (tmp_path / "r.db").exists()
@@ -349,7 +349,7 @@ def test_a_recording_of_no_use_is_one_error(
             for k, cell in enumerate(cells)
         },
     )
-    assert tune.main([*measuring, "--warm-start", str(other)]) == 2
+    assert tune([*measuring, "--warm-start", str(other)]) == 2
     error = capsys.readouterr().err
     assert message in error
     assert rows(measuring, "select count(*) from measurements") == [(0,)]
@@ -361,7 +361,7 @@ def test_a_recording_of_no_use_is_one_error(
 def test_a_technique_that_learns_from_no_recording_is_refused_one(
     options: list[str], measuring: list[str], cache: Path, capsys: Capture
 ) -> None:
-    assert tune.main([*measuring, "--warm-start", str(cache), *options]) == 2
+    assert tune([*measuring, "--warm-start", str(cache), *options]) == 2
     error = capsys.readouterr().err
     assert "--warm-start needs --technique GaussianProcess, which learns from it; the" in error
     assert "add --technique GaussianProcess" in error
@@ -369,7 +369,7 @@ def test_a_technique_that_learns_from_no_recording_is_refused_one(
 
 def test_beside_others_the_learner_has_the_warm_start(measuring: list[str], cache: Path) -> None:
     options = ["-t", "PureRandom", "-t", "GaussianProcess", "--warm-start", str(cache)]
-    assert tune.main([*measuring, *options]) == 0
+    assert tune([*measuring, *options]) == 0
     assert BEST in configs_of(measuring)
 
 

@@ -11,12 +11,12 @@ import pytest
 
 from harness.api.request import with_inputs_of
 from harness.api.tune_options import TuneOptions
-from harness.commands import tune
 from harness.constraints.expression import Expression
 from harness.core.errors import UsageError
 from harness.core.records import Input
 from harness.space_file import Constraint, Spec, load_spec
 from harness.space_file.workload import Workload, read_workload
+from tests.helpers.commands import tune
 from tests.helpers.replays import RECORDED, write_recording
 
 Capture = pytest.CaptureFixture[str]
@@ -138,11 +138,11 @@ def test_tune_takes_the_inputs_that_cover_the_calls_and_those_of_the_database(
     words = [str(space), "--replay", str(recording), "--database", str(database)]
     words += ["--test-limit", "5"]
     calls.write_text(f"m,n,calls\n{one['m']},{one['n']},1\n{other['m']},{other['n']},9\n")
-    assert tune.main([*words, "--inputs-from", str(calls), "--cover", "0.9"]) == 0
+    assert tune([*words, "--inputs-from", str(calls), "--cover", "0.9"]) == 0
     assert f"{calls}: 1 of 2 inputs makes up 90.0% of 10 calls" in capsys.readouterr().out
     assert inputs_of(database) == [other]
     calls.write_text(f"m,n,calls\n{one['m']},{one['n']},1\n")
-    assert tune.main([*words, "--inputs-from", str(calls)]) == 0
+    assert tune([*words, "--inputs-from", str(calls)]) == 0
     message = capsys.readouterr().out
     assert "1 of 1 input makes up 100.0% of 1 call" in message
     assert "1 earlier input of the database takes part" in message
@@ -193,5 +193,5 @@ def inputs_of(database: Path) -> list[Input]:
 def test_options_of_a_workload_that_do_not_fit_are_one_error(
     recorded: tuple[Path, Path], words: list[str], message: str, capsys: Capture
 ) -> None:
-    assert tune.main([str(recorded[0]), *words]) == 2
+    assert tune([str(recorded[0]), *words]) == 2
     assert message in capsys.readouterr().err

@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 import yaml
 
-from harness.commands.compare import main
-from harness.commands.export import main as export
-from harness.commands.tune import main as tune
 from harness.compare.reading import read_kernel_results
 from harness.results import FINAL
+from tests.helpers.commands import compare as main
+from tests.helpers.commands import export, tune
 from tests.helpers.compared import ENVIRONMENT, SPACE, Device, run, tuned
 from tests.helpers.pages import ROOT
 from tests.helpers.replays import make_spec

@@ -11,7 +11,7 @@ from scipy import stats
 
 from harness.compare import LEVEL, THRESHOLD
 from harness.compare.comparison import joined
-from harness.compare.machine import MachineEvidence, drift, evidence
+from harness.compare.matching import MachineEvidence, drift, evidence
 from harness.compare.reading import InputResults, KernelResults
 from harness.compare.statistics import (
     Change,

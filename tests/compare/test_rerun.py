@@ -12,11 +12,8 @@ from typing import Any, cast
 
 import pytest
 
-from harness.commands.analyse import main as analyse
-from harness.commands.compare import main
 from harness.compare.reading import read_kernel_results
-from harness.compare.rerun import RerunSide
-from harness.compare.rerun_plan import check_rerun_database, plan_rerun
+from harness.compare.rerun import RerunSide, check_rerun_database, plan_rerun
 from harness.core.errors import HostModuleError, UsageError
 from harness.core.records import (
     Config,
@@ -31,6 +28,8 @@ from harness.measure.measurer import Measurer
 from harness.measure.trial.occasions import split_rounds
 from harness.results.view import read_results
 from harness.space import Space
+from tests.helpers.commands import analyse
+from tests.helpers.commands import compare as main
 from tests.helpers.compared import ENVIRONMENT, SPACE, run, tuned
 from tests.helpers.replays import make_spec
 from tests.helpers.results_examples import opened, query

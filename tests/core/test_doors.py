@@ -31,14 +31,16 @@ DOORS = {
         "harness/core/records.py",
         "harness/results/inserting.py",
     ),
-    "distributed": ("harness/fleet/scheduler.py",),
-    "dask": ("harness/fleet/scheduler.py",),
+    "distributed": ("harness/fleet/cluster.py",),
+    "dask": ("harness/fleet/cluster.py",),
     "pyopencl": (
         "harness/measure/opencl/driver.py",
         "harness/dispatch/loaders/opencl.py",
         "harness/dispatch/loaders/torch_op.py",
     ),
-    "torch": ("harness/dispatch/loaders/torch_op.py", "harness/measure/python/tensors.py"),
+    "torch": ("harness/dispatch/loaders/torch_op.py", "harness/measure/python/frameworks.py"),
+    "cupy": ("harness/measure/python/frameworks.py",),
+    "warp": ("harness/measure/python/frameworks.py",),
     "pycuda": ("harness/measure/cuda/pycuda.py",),
     # NVIDIA's cuda-bindings, `import cuda.bindings`: the driver, and the compiler NVRTC.
     "cuda": (

@@ -44,3 +44,8 @@ def test_a_value_that_an_option_cannot_take_says_what_it_takes(
         error = capsys.readouterr().err
         assert f": must be {expected}" in error
         assert f"got {value!r}" in error
+
+
+@pytest.mark.parametrize(("text", "time_s"), [("90", 90), ("90s", 90), ("2m", 120), ("1.5h", 5400)])
+def test_a_time_has_a_unit_or_is_in_seconds(text: str, time_s: float) -> None:
+    assert parse(make_parser("tune", model_of("tune")), [f"--max-time={text}"]).max_time_s == time_s

@@ -5,21 +5,22 @@ from __future__ import annotations
 import argparse
 import pickle
 import zlib
+from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.core.plain_pickle import (
-    OPENTUNER_CLASSES,
-    PlainObject,
-    UnsafePickle,
-    load_compressed,
-    load_plain,
-)
+from harness.core.plain_pickle import OPENTUNER_CLASSES, PlainObject, UnsafePickle, load_compressed
 from tests.helpers.results_examples import Planted
+
+
+def load_plain(data: bytes, classes: Collection[str] = ()) -> Any:
+    return load_compressed(data, classes)
+
 
 atoms = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 keys = st.none() | st.booleans() | st.integers() | st.text()

@@ -9,8 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.commands import check, tune
-from harness.commands.discover import main
 from harness.core.errors import SpecError, UsageError
 from harness.core.records import Input
 from harness.discover.facts import Facts, discover
@@ -19,6 +17,8 @@ from harness.discover.syntax import Argument
 from harness.measure.kernels.data import make_kernel_data
 from harness.source.pragmas import EXAMPLES
 from harness.space_file import load_spec
+from tests.helpers.commands import check, tune
+from tests.helpers.commands import discover as main
 from tests.helpers.compilers import needs_nvcc
 from tests.helpers.results_examples import query
 
@@ -518,10 +518,10 @@ def test_check_refuses_integers_that_are_not_filled_in(tmp_path: Path, capsys: C
     text = re.sub("raise .*", 'return {"y": np.full(64, 64, np.float32)}', host.read_text())
     host.write_text(text)
     line = [str(space), "--backend", "opencl", "--sample", "0", "--run"]
-    assert check.main(line) == 1
+    assert check(line) == 1
     assert "arguments() returns `row` with the type NoneType" in capsys.readouterr().out
     host.write_text(text.replace("None,", "np.zeros(size, np.int32),"))
-    assert check.main(line) == 0
+    assert check(line) == 0
 
 
 def test_the_host_skeleton_explains_which_arrays_are_restored(tmp_path: Path) -> None:
@@ -597,11 +597,11 @@ def test_a_kernel_is_tuned_from_its_pragmas_alone(tmp_path: Path, capsys: Captur
     """A person fills in inputs and the host module only."""
     space, host = _discovered(tmp_path, (DATA / "smooth.cl").read_text())
     host.write_text(HOST)
-    assert check.main([str(space), "--no-compile"]) == 0
+    assert check([str(space), "--no-compile"]) == 0
     space.write_text(re.sub(r"- \{n: \d+\}  # FILL IN.*", "- {n: 5000}", space.read_text()))
     database = tmp_path / "smooth.db"
     options = ["--backend", "opencl", "--test-limit", "6", "--quiet", "--repeats", "3"]
-    assert tune.main([str(space), "--database", str(database), *options]) == 0
+    assert tune([str(space), "--database", str(database), *options]) == 0
     assert "UNROLL_1=" in capsys.readouterr().out
     [(outcome, count)] = query(database, "SELECT outcome, count(*) FROM measurements GROUP BY 1")
     assert (outcome, count >= 6) == ("ok", True)
@@ -616,4 +616,4 @@ def test_the_space_of_a_template_compiles_at_once(tmp_path: Path) -> None:
     )
     space, host = _discovered(tmp_path, source, "cu")
     host.write_text(re.sub("raise .*", 'return {"y": arguments["y"]}', host.read_text()))
-    assert check.main([str(space), "--arch", "sm_90", "--sample", "0"]) == 0
+    assert check([str(space), "--arch", "sm_90", "--sample", "0"]) == 0

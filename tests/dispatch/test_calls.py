@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.commands import tune
 from harness.core.records import Input, Value
 from harness.dispatch.c_code import c_header
 from harness.dispatch.choice import Choice, DispatchProgram, Leaf
@@ -31,6 +30,7 @@ from harness.dispatch.loaders.trying import FirstCalls
 from harness.dispatch.package import files_of
 from harness.space_file import Spec, load_spec
 from harness.space_file.workload import Workload, read_workload
+from tests.helpers.commands import tune
 from tests.helpers.dispatch_examples import (
     FEATURES,
     PROVENANCE,
@@ -447,5 +447,5 @@ def test_example_records_a_workload_that_tune_reads(tmp_path: Path, capsys: Capt
     assert header == "m,n,calls,choice"
     assert [line.rpartition(",")[0] for line in lines] == [f"{one},1" for one in inputs]
     words = [str(space), "--replay", str(recording), "--database", str(tmp_path / "r.db")]
-    assert tune.main([*words, "--test-limit", "2", "--inputs-from", str(calls)]) == 0
+    assert tune([*words, "--test-limit", "2", "--inputs-from", str(calls)]) == 0
     assert f"make up 100.0% of {len(inputs)} calls" in capsys.readouterr().out

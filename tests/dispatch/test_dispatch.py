@@ -15,12 +15,12 @@ import pytest
 
 import harness
 from harness.api import dispatching
-from harness.commands import analyse, dispatch, report
 from harness.constraints.expression import Expression
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input
 from harness.dispatch.study import DISPATCHERS, STATIC, learners
 from harness.space_file import load_spec
+from tests.helpers.commands import analyse, dispatch, report
 from tests.helpers.dispatch_examples import imported
 from tests.helpers.dispatch_results import DEVICE, SPACE, always_16, fill
 from tests.helpers.replays import write_space
@@ -56,7 +56,7 @@ def static(space: Path, tmp_path: Path) -> Path:
 def run(database: Path, space: Path, *more: str) -> int:
     out = space.parent / "out"
     asked = [str(database), "-o", str(out), "--spec", str(space), "--choice", "tree", *more]
-    return dispatch.main(asked)
+    return dispatch(asked)
 
 
 def test_no_more_are_written_than_wanted(database: Path, space: Path, capsys: Capture) -> None:
@@ -66,7 +66,7 @@ def test_no_more_are_written_than_wanted(database: Path, space: Path, capsys: Ca
         assert run(database, space, "--choice", choice, "--most", "1") == 0
         assert len(written(space).PORTFOLIO) == 1
     said(capsys)
-    assert analyse.main([str(database), "--json"]) == 0
+    assert analyse([str(database), "--json"]) == 0
     (found,) = json.loads(capsys.readouterr().out)["analyses"]
     assert [len(one["configs"]) for one in found["portfolios"]] == [1, 2]
     first, second = (one["slowdown"]["value"] for one in found["portfolios"])
@@ -265,7 +265,7 @@ def test_a_missing_space_is_named_as_tuned(space: Path, tmp_path: Path, capsys: 
         spec = dataclasses.replace(measured, path=Path(noted))
         opencl = dataclasses.replace(DEVICE, backend="opencl")
         database = fill(tmp_path / f"{len(noted)}.db", spec, opencl)
-        assert dispatch.main([str(database), "-o", str(tmp_path / "out")]) == 2
+        assert dispatch([str(database), "-o", str(tmp_path / "out")]) == 2
         assert advice in said(capsys)
 
 
@@ -378,7 +378,7 @@ def test_the_verdict_is_weighted(database: Path, space: Path, calls: Path, capsy
 
 def test_the_report_shows_the_workload(database: Path, calls: Path, tmp_path: Path) -> None:
     page = tmp_path / "r.html"
-    assert report.main([str(database), "-o", str(page), "--weights", str(calls)]) == 0
+    assert report([str(database), "-o", str(page), "--weights", str(calls)]) == 0
     text = page.read_text()
     for part in ("#workload-1", "The most frequent 5 of 5 inputs:", "30.0%", "counts for n=64",
                  "outside of the tuned range", "weighted by calls"):  # fmt: skip

@@ -17,7 +17,6 @@ from typing import cast
 import pytest
 
 from harness.api import dispatching
-from harness.commands import dispatch
 from harness.core.records import Config, Environment, Input
 from harness.dispatch.choice import Choice, DispatchProgram, Leaf, Split
 from harness.dispatch.launcher import make_launcher
@@ -28,6 +27,7 @@ from harness.measure.programs.building import backend_of
 from harness.models.columns import Column, ColumnKind, TunedRange
 from harness.results.view import Results
 from harness.space_file import Spec, load_spec
+from tests.helpers.commands import dispatch
 from tests.helpers.dispatch_examples import PROVENANCE, imported
 from tests.helpers.dispatch_results import fill
 from tests.helpers.fakes import HereChild
@@ -281,7 +281,7 @@ def facts(environment: Environment) -> Results:
 
 def dispatched(database: Path, folder: Path) -> int:
     arguments = [str(database), "-o", str(folder / "out"), "--choice", "tree"]
-    return dispatch.main([*arguments, "--spec", str(folder / "work.yaml")])
+    return dispatch([*arguments, "--spec", str(folder / "work.yaml")])
 
 
 def test_each_input_runs_its_chosen_program(tmp_path: Path, here: None, capsys: Capture) -> None:

@@ -30,7 +30,7 @@ from harness.dispatch.study import (
 )
 from harness.dispatch.text import shown_tree, tree_lines, why_nothing
 from harness.dispatch.verdict import PairedComparison, Slowdowns
-from harness.display.across import choice_sections, print_rule
+from harness.display.recommendation import choice_sections, print_rule
 from harness.models.columns import Column, ColumnKind, TunedRange, tuned_range
 from harness.results.campaigns import Command
 from harness.stats import Estimate

@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from harness.commands.analyse import main
 from harness.core.records import Config, Input
 from harness.dispatch.learners import Default, Static
 from harness.dispatch.study import (
@@ -23,6 +22,7 @@ from harness.dispatch.study import (
 from harness.display.sections import by_input_section
 from harness.report.findings import Findings
 from harness.results.view import Results
+from tests.helpers.commands import analyse as main
 from tests.helpers.replays import FormulaMeasurer, results_of, small_space
 
 SPACE = small_space("BLOCK: {values: [16, 64, 256], default: 256}", 8, 16, 32, 64, 128, 256)

@@ -6,7 +6,7 @@ import dataclasses
 import io
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,16 +18,16 @@ from harness.analysis.inputs import InputReport
 from harness.core.records import Config, Environment, Input, Measurement, Outcome, Timing
 from harness.core.text import format_time
 from harness.display import inputs as inputs_table
-from harness.display.formats import (
+from harness.display.inputs import baselines_section, health_line, print_inputs
+from harness.display.progress import ProgressDisplay
+from harness.display.text import (
     format_outcomes,
     format_ratio,
     format_share,
     format_timing,
     make_console,
+    make_table,
 )
-from harness.display.inputs import InputsTable, baselines_rows, health_line, print_inputs
-from harness.display.progress import ProgressDisplay
-from harness.display.text import make_table
 from harness.results import RunPlan
 from harness.search import Progress
 from harness.stats.timing import TimeRatio
@@ -64,8 +64,15 @@ def report(
 def printed(*reports: InputReport, width: int = 140, default: Config = DEFAULT) -> str:
     stream = io.StringIO()
     console = Console(file=stream, width=width, highlight=False)
-    console.print(InputsTable(reports, default))
+    print_inputs(console, reports, default)
     return stream.getvalue()
+
+
+def baselines_of(*reports: InputReport) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+    section = baselines_section(reports, {})
+    assert section is not None
+    assert section.table is not None
+    return section.table.head, section.table.rows
 
 
 def test_noisy_times_are_counted_in_a_warning_that_says_what_helps() -> None:
@@ -227,7 +234,7 @@ def test_a_failed_baseline_is_listed_with_its_reason() -> None:
     other = dataclasses.replace(
         report(), problem=Input({"m": 1}), baseline_speedups={"-O1": CLEAR, "-O3": CLEAR}
     )
-    head, rows = baselines_rows([refused, other])
+    head, rows = baselines_of(refused, other)
     assert head == ("input", "-O1", "-O3")
     assert [row[2] for row in rows] == ["wrong_result", "2.00x [1.90, 2.10]"]
     lines = beside(refused, other).splitlines()
@@ -264,7 +271,7 @@ def test_names_of_baselines_are_no_markup_and_what_was_not_measured_is_said() ->
     name = "[/] [bold]O2[/bold]"
     one = dataclasses.replace(report(), baseline_speedups={name: CLEAR})
     assert name in beside(one)
-    (_, row) = baselines_rows([one, report()])[1]
+    (_, row) = baselines_of(one, report())[1]
     assert row[1] == "not measured"
 
 

@@ -15,13 +15,11 @@ import pytest
 
 import harness
 from harness.api.tune_options import TuneOptions
-from harness.api.tuning import check_options
 from harness.core.errors import BackendUnavailable, DeviceBusy, HarnessError, UsageError
 from harness.fleet import agent
 from harness.fleet.agent import FleetDevice, Offer, OpenedDevice
-from harness.fleet.cluster import Cluster, SchedulerLost, WorkerLost
+from harness.fleet.cluster import Cluster, SchedulerLost, WorkerLost, check_address
 from harness.fleet.measurers import Fleet, FleetRequest, open_fleet
-from harness.fleet.scheduler import check_address
 from tests.helpers.dask_workers import local_workers
 from tests.helpers.fleet_program import write_program
 from tests.helpers.planted import until
@@ -52,7 +50,7 @@ def test_any_other_is_refused(address: str, reason: str) -> None:
 
 def test_insisting_needs_a_cluster() -> None:
     with pytest.raises(UsageError, match="--insecure needs --cluster ADDRESS"):
-        check_options(TuneOptions(space=Path("spaces/mvmul.yaml"), insecure=True))
+        TuneOptions(space=Path("spaces/mvmul.yaml"), insecure=True).check()
 
 
 class FakeCluster:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -230,6 +231,24 @@ def test_a_worker_builds_runs_and_verifies_a_program_without_the_users_files(
         measurer.close()
         with _fleet(spec, machines, "another") as other:
             assert list(other.measurers) == list(fleet.measurers)
+
+
+@pytest.mark.slow
+def test_a_worker_builds_and_verifies_a_callable_without_the_users_files(
+    machines: str, tmp_path: Path
+) -> None:
+    shutil.copytree(FAULTS.with_name("callables"), tmp_path / "user")
+    spec = load_spec(tmp_path / "user/faults.yaml")
+    with _fleet(spec, machines) as fleet:
+        (measurer,) = fleet.measurers.values()
+        (tmp_path / "user").rename(tmp_path / "elsewhere")
+        given = Input({"n": 100, "work_ms": 0})
+        space = ConstrainedSpace.of(spec, given, measurer.limits, measurer.compiler)
+        configs = [Config({"FAULT": name, "PAUSE": 0}) for name in ("none", "wrong_element")]
+        found = [measurer.measure(space, given, config, None) for config in configs]
+        assert [each.outcome for each in found] == [Outcome.OK, Outcome.WRONG_RESULT]
+        assert measurer.environment.backend == "python"
+        measurer.close()
 
 
 def test_an_agent_takes_over_the_devices_that_it_opens_alone(

@@ -14,7 +14,6 @@ from typing import Any
 import jsonschema
 
 from harness.api.schemas import document_schema
-from harness.commands.compare import main
 from harness.core.records import (
     Config,
     Environment,
@@ -25,6 +24,7 @@ from harness.core.records import (
     Timing,
 )
 from harness.results import CHOICE, FINAL
+from tests.helpers.commands import compare as main
 from tests.helpers.replays import make_spec, small_space
 from tests.helpers.results_examples import begin_search, make_plan, opened
 

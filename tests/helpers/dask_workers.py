@@ -16,7 +16,7 @@ import pytest
 def local_workers(count: int) -> Any:
     """Make a scheduler with so many workers in this process."""
     pytest.importorskip("distributed")
-    from harness.fleet.scheduler import load_distributed
+    from harness.fleet.cluster import load_distributed
 
     return load_distributed().LocalCluster(
         n_workers=count,

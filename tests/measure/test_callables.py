@@ -4,6 +4,7 @@ where they fail, are wrong, or keep what they should compute."""
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.trial.occasions import new_seed
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
+from harness.space_file.model import PythonVerify
 from harness.stats.interleaved import is_shown
 
 FAULTS = Path(__file__).parents[1] / "data/callables/faults.yaml"
@@ -56,11 +58,23 @@ def measure(local: KernelMeasurer, space: ConstrainedSpace) -> Measure:
     return measured
 
 
-@pytest.mark.parametrize("fault", ["none", "returns_arrays"])
+@pytest.mark.parametrize("fault", ["none", "returns_arrays", "other_bits"])
 def test_right_callable_is_timed(measure: Measure, fault: str) -> None:
     found = measure(fault)
     assert found.outcome is Outcome.OK, found.message
-    assert 0 < found.time_s < 1e-3
+    assert 0 < found.time_s < 0.1
+
+
+def test_bits_of_the_default_may_be_demanded(spec: Spec, local: KernelMeasurer) -> None:
+    exact = dataclasses.replace(spec, verify=PythonVerify(bits="default"))
+    measurer, _ = open_measurer(exact, "auto", owner=local)
+    with contextlib.closing(measurer):
+        space = ConstrainedSpace.of(exact, GIVEN, measurer.limits, measurer.compiler)
+        configs = [Config({"FAULT": each, "PAUSE": 0}) for each in ("returns_arrays", "other_bits")]
+        right, other = (measurer.measure(space, GIVEN, config, None) for config in configs)
+    assert right.outcome is Outcome.OK, right.message
+    assert other.outcome is Outcome.WRONG_RESULT
+    assert "compared with the default: y[0] is" in other.message
 
 
 def test_first_call_counts_as_build(measure: Measure) -> None:
@@ -79,8 +93,16 @@ def test_first_call_counts_as_build(measure: Measure) -> None:
         ("raises", Outcome.BUILD_FAILED, "the callable raised KeyError: 'nothing' (line "),
         ("raises_later", Outcome.LAUNCH_FAILED, "the callable raised KeyError: 'nothing' (line "),
         ("fails_to_build", Outcome.BUILD_FAILED, "build() raised ValueError: no such layout (line"),
-        ("builds_nothing", Outcome.BUILD_FAILED, "must return a callable, but returned a NoneType"),
-        ("returns_a_number", Outcome.BUILD_FAILED, "the callable returned a int; write"),
+        (
+            "builds_nothing",
+            Outcome.BUILD_FAILED,
+            "must return a callable, but returned an object of the type NoneType",
+        ),
+        (
+            "returns_a_number",
+            Outcome.BUILD_FAILED,
+            "the callable returned an object of the type int; write",
+        ),
         ("returns_another_shape", Outcome.BUILD_FAILED, "bound as float64[100], but written as"),
         ("aborts", Outcome.BUILD_FAILED, "its process, which died of SIGABRT"),
         ("aborts_later", Outcome.CRASHED, "the kernel's process died of SIGABRT"),
@@ -180,3 +202,27 @@ def test_missing_framework_says_what_to_install(
     monkeypatch.setattr(metadata, "version", missing)
     with pytest.raises(BackendUnavailable, match="needs numpy, which is not installed: pip inst"):
         open_measurer(spec, "auto")
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        ("raise ImportError('no libwarp.so')", "warp is installed, but cannot be imported: no lib"),
+        ("import os; os.abort()", "opens the python device died of SIGABRT.* See whether Python"),
+    ],
+)
+def test_framework_that_cannot_be_imported_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, message: str
+) -> None:
+    (tmp_path / "warp_lang-9.9.dist-info").mkdir()
+    metadata = "Metadata-Version: 2.1\nName: warp-lang\nVersion: 9.9\n"
+    (tmp_path / "warp_lang-9.9.dist-info/METADATA").write_text(metadata)
+    (tmp_path / "warp.py").write_text(module)
+    kernel = FAULTS.with_suffix(".py").read_text().replace('"numpy"', '"warp"')
+    (tmp_path / "faults.py").write_text(kernel)
+    (tmp_path / "faults.yaml").write_text(FAULTS.read_text())
+    monkeypatch.syspath_prepend(str(tmp_path))
+    lock = "harness.measure.kernels.device_process.device_locked"
+    monkeypatch.setattr(lock, lambda _: contextlib.nullcontext())  # another measurer has it
+    with pytest.raises(BackendUnavailable, match=message):
+        open_measurer(load_spec(tmp_path / "faults.yaml"), "auto")

@@ -298,6 +298,11 @@ def test_feature_suffix_does_not_matter():
     assert multiprocessor("sm_90a") is multiprocessor("sm_90")
 
 
+@pytest.mark.parametrize(("arch", "most_kib"), [("sm_75", 64), ("sm_86", 99), ("sm_90", 227)])
+def test_a_group_gets_the_shared_memory_that_the_driver_leaves(arch, most_kib):
+    assert multiprocessor(arch).max_group_shared_bytes == most_kib * 1024
+
+
 def test_unknown_architecture_names_the_nearest():
     with pytest.raises(ValueError, match=r"'sm_91' \(did you mean `sm_90`\?\).*known are sm_70"):
         occupancy("sm_91", 128, 32, 0)

@@ -18,8 +18,8 @@ from harness.core.program import Binary, Launch, Program
 from harness.measure.cuda.bindings import BindingsDriver, CudaDriver, LaunchShape, SharedWords
 from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.gpus import PACKAGE, PYCUDA, list_gpus, load_driver
+from harness.measure.cuda.module import PTX, WAIT_FOR_HOST, CudaKernels, clock_of
 from harness.measure.cuda.nvcc import Nvcc, find_nvcc
-from harness.measure.cuda.stream import PTX, WAIT_FOR_HOST, CudaKernels, clock_of
 from harness.measure.kernels.data import KernelData
 from tests.helpers.compilers import CUDA_TWICE
 from tests.helpers.stub_driver import StubDriver, build_stub, needs_pycuda, wanted_calls

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from harness.commands import tune
 from harness.core.errors import BackendUnavailable
 from harness.core.records import DEVICE_UUID, OTHER_PROCESSES, Config, Input, Outcome
 from harness.measure.choose import open_measurer
@@ -19,6 +18,7 @@ from harness.measure.trial.occasions import new_seed
 from harness.results.view import read_results, the_one
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
+from tests.helpers.commands import tune
 from tests.helpers.stub_driver import PYCUDA, StubDriver
 from tests.helpers.stub_nvml import Script
 
@@ -34,7 +34,7 @@ def test_small_campaign_measures_every_configuration(
 ) -> None:
     database = tmp_path / "results.db"
     options = ["--backend", "cuda", "--test-limit", "3", "--finalists", "2", "--json"]
-    assert tune.main([str(MVMUL), *QUICK, *options, "--database", str(database)]) == 0
+    assert tune([str(MVMUL), *QUICK, *options, "--database", str(database)]) == 0
     printed = capfd.readouterr()
     assert "does not model" not in printed.err
     results = json.loads(printed.out)["results"]
@@ -52,7 +52,7 @@ def test_two_gpus_share(stub: StubDriver, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("CUDA_STUB_UUIDS", "ab,cd")
     database = tmp_path / "results.db"
     options = ["--device", "all", "--test-limit", "2", "--database", str(database)]
-    assert tune.main([str(MVMUL), *QUICK, *options]) == 0
+    assert tune([str(MVMUL), *QUICK, *options]) == 0
     results = the_one(read_results([str(database)]))
     uuids = {run.notes["facts"][DEVICE_UUID].split("-")[1] for run in results.runs}
     assert uuids == {"abababab", "cdcdcdcd"}

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.commands.check import main as check
 from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
 from harness.core.kernel_name import plain_name, reference_lines
 from harness.core.program import Binary, Launch, Program
@@ -28,6 +27,7 @@ from harness.measure.cuda.binary import parse_resources, readable_log
 from harness.measure.cuda.cubin import kernel_symbol, packed_arguments, parameter_places, readable
 from harness.measure.cuda.nvcc import Nvcc, find_nvcc
 from harness.measure.cuda.nvrtc import Nvrtc, load_nvrtc
+from tests.helpers.commands import check
 from tests.helpers.compilers import BOTH, fake_nvcc, needs_nvcc, needs_nvrtc
 from tests.helpers.planted import SOON_S, is_running, until
 

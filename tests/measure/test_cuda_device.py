@@ -22,8 +22,8 @@ from harness.core.records import DEVICE_UUID, Build
 from harness.measure.bound import ZONE_BYTES
 from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.gpus import BINDINGS, PACKAGE, PYCUDA, list_gpus, require_cooperative
+from harness.measure.cuda.module import HELD_AT_ONCE, LIMIT_NS
 from harness.measure.cuda.nvcc import Nvcc
-from harness.measure.cuda.stream import HELD_AT_ONCE, LIMIT_NS
 from harness.measure.devices import Backend, choose_one
 from harness.measure.trial.verify import NAN
 from tests.helpers.stub_driver import StubDriver, needs_pycuda
@@ -370,7 +370,7 @@ def test_device_waits_for_part_of_many_launches_since_its_queue_is_finite(device
 def test_device_that_does_not_wait_long_enough_gives_no_time(device, module, monkeypatch):
     device.launch(module, [ADD])
     with monkeypatch.context() as patch:
-        patch.setattr("harness.measure.cuda.stream.LIMIT_NS", 1)
+        patch.setattr("harness.measure.cuda.module.LIMIT_NS", 1)
         with pytest.raises(HostTooSlow, match="waited 1e-09 s in vain for the host"):
             device.launch(module, [ADD])
     assert device.healthy

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from harness.commands import compare
-from harness.commands import devices as list_devices
 from harness.core.errors import BackendUnavailable, UsageError
 from harness.measure import choose as measure_choose
 from harness.measure import devices
@@ -22,6 +20,8 @@ from harness.measure.kernels.device_process import device_locked
 from harness.measure.opencl import driver as opencl
 from harness.measure.opencl.driver import DeviceName
 from harness.space_file import Spec
+from tests.helpers.commands import compare
+from tests.helpers.commands import devices as list_devices
 from tests.helpers.fake_kernels import write_fake
 from tests.helpers.fakes import FAKE_SPACE
 from tests.helpers.listed_devices import AMD, CPU, EQUAL, H100, backend_of
@@ -306,7 +306,7 @@ def listed(
     devices._why_unusable.cache_clear()
 
     def lines() -> list[str]:
-        assert list_devices.main([]) == 0
+        assert list_devices([]) == 0
         return capsys.readouterr().out.splitlines()
 
     return lines
@@ -357,5 +357,5 @@ def test_machine_without_a_driver_or_a_device_says_why(
 
 
 def test_comparison_without_rerun_takes_no_device(capsys: pytest.CaptureFixture[str]) -> None:
-    assert compare.main(["a.db", "b.db", "--device", "0"]) == 2
+    assert compare(["a.db", "b.db", "--device", "0"]) == 2
     assert "--device goes with --rerun" in capsys.readouterr().err

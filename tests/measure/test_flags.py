@@ -31,7 +31,8 @@ from harness.models.columns import TunedRange
 from harness.results.notes import Notes, file_lines, files_of_flags
 from harness.space import ConstrainedSpace
 from harness.space.constrained import make_program
-from harness.space_file import Parameter, Spec, flag_files, load_spec
+from harness.space_file import Parameter, Spec, load_spec
+from harness.space_file import flags as space_flags
 from tests.helpers.compilers import fake_nvcc, needs_gcc, needs_nvcc
 from tests.helpers.dispatch_examples import PROVENANCE
 from tests.helpers.fake_kernels import OpenFake, write_fake
@@ -387,8 +388,8 @@ def test_what_cannot_be_is_one_error_at_its_line(
     (packs / "odd\nname").write_text("odd")
     (packs / "same.txt").write_text("one content")
     (packs / "folder" / "same.txt").write_text("another")
-    monkeypatch.setattr(flag_files, "MAX_FILE_BYTES", 100)
-    monkeypatch.setattr(flag_files, "_MOST_MATCHES", 30)
+    monkeypatch.setattr(space_flags, "MAX_FILE_BYTES", 100)
+    monkeypatch.setattr(space_flags, "_MOST_MATCHES", 30)
     with pytest.raises(SpecError, match=rf"^[^\n]*space.yaml:5: [^\n]*{message}[^\n]*$"):
         loaded(f"flags: {{nvcc: {flags}}}")
 

@@ -9,16 +9,20 @@ from typing import Any
 
 import pytest
 
-from harness.core.records import Config, Outcome
+from harness.core.errors import BackendUnavailable
+from harness.core.records import Config, Input, Measurement, Outcome
+from harness.measure.choose import open_measurer
 from harness.measure.devices import choose
 from harness.measure.kernels import measurer as measurers
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.kernels.peak import measure_peak
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
+from harness.space_file.model import Work
 from tests.helpers.fake_kernels import FOUR, OpenFake, bound_device, fake_job, write_fake
 from tests.helpers.fakes import FAKE_SPACE
 
+CALLABLE = Path(__file__).parents[1] / "data/callables/faults.yaml"
 WORK = "work: {bytes: 16 * n, flops: n}\n"  # 64 bytes and 4 operations
 OTHER = Config({"V": 2})
 PEAK = {"bytes": 64e3, "flops": 4e4}  # the work takes 1 ms and 100 us
@@ -138,3 +142,40 @@ def test_pocls_peak_is_measured_once_and_kept(
     with contextlib.closing(KernelMeasurer(spec, backend)) as local:
         again = local.measure(space, FOUR, space.default, None)
         assert again.observed["peak_gb_per_s"] == peaks[0]
+
+
+def measured_callable() -> tuple[Measurement, tuple[str, ...]]:
+    """Measure a Python callable whose space says its work; return the notices as well."""
+    spec, problem = load_spec(CALLABLE), Input({"n": 100, "work_ms": 0})
+    spec = dataclasses.replace(spec, work=Work.model_validate({"bytes": "16 * n"}))
+    local, _ = open_measurer(spec, "auto")
+    with contextlib.closing(local):
+        space = ConstrainedSpace.of(spec, problem, local.limits, local.compiler)
+        return local.measure(space, problem, space.default, None), tuple(local.notices)
+
+
+@pytest.mark.slow
+def test_a_python_callable_has_the_peak_of_opencl_on_its_cpu(
+    own_cache: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pyopencl")
+    monkeypatch.setattr(measurers, "measure_peak", measure_peak)
+    monkeypatch.delenv("PYOPENCL_BUILD_OPTIONS")
+    found, notices = measured_callable()
+    assert found.outcome is Outcome.OK, found.message
+    assert 0.1 < found.observed["peak_gb_per_s"] < 1e4
+    assert found.observed["gb_per_s"] == pytest.approx(1600e-9 / found.time_s)
+    assert notices == ()
+
+
+def test_a_python_callable_has_rates_alone_where_nothing_measures_the_peak(
+    own_cache: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(*_: object) -> None:
+        raise BackendUnavailable("PyOpenCL is not installed")
+
+    monkeypatch.setattr(measurers, "measure_peak", missing)
+    found, notices = measured_callable()
+    assert found.observed["gb_per_s"] == pytest.approx(1600e-9 / found.time_s)
+    assert "peak_gb_per_s" not in found.observed
+    assert notices == ("The device's peak is not known: PyOpenCL is not installed.",)

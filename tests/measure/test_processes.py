@@ -67,6 +67,14 @@ def test_new_processes_have_the_present_environment(monkeypatch: pytest.MonkeyPa
             assert run(child, os.getenv, "HARNESS_SOME") == value
 
 
+def test_what_a_process_prints_is_no_output_of_its_parent(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with closing(Child(Worker)) as child:
+        run(child, os.write, 1, b"compiling")
+    assert capfd.readouterr() == ("", "compiling")
+
+
 def test_function_past_its_deadline_is_killed(child: Child) -> None:
     pid = run(child, os.getpid)
     begin = time.monotonic()

@@ -25,7 +25,6 @@ from typing import Any
 
 import pytest
 
-from harness.commands.check import main as check
 from harness.core.errors import BackendUnavailable, HostModuleError, LaunchFailed, UsageError
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
 from harness.measure import energy as rapl
@@ -45,6 +44,7 @@ from harness.measure.programs.sandbox import (
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
 from harness.space_file.program_model import ProgramVerify, Template, TimeField, TimePattern
+from tests.helpers.commands import check
 from tests.helpers.compilers import needs_gcc
 from tests.helpers.fake_kernels import measure_programs_here
 from tests.helpers.fakes import HereChild

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.core.records import Config, Measurement, Outcome
+from harness.core.records import Config, Measurement, Outcome, Value
 from harness.measure.choose import open_measurer
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
@@ -22,12 +22,19 @@ PARAMS = [
 
 def measured(spec: Spec, picks: tuple[int, ...]) -> list[Measurement]:
     """Measure configurations on the smallest input: of the first, or the last values."""
+    return measured_configs(
+        spec, [{p.name: p.values[pick] for p in spec.parameters} for pick in picks]
+    )
+
+
+def measured_configs(spec: Spec, changes: list[dict[str, Value]]) -> list[Measurement]:
+    """Measure the default with these values on the smallest input."""
     problem = min(spec.inputs, key=lambda each: sum(map(float, each.values())))
     measurer, _ = open_measurer(spec, "auto")
     with contextlib.closing(measurer):
         space = ConstrainedSpace.of(spec, problem, measurer.limits, measurer.compiler)
-        corners = [Config({p.name: p.values[pick] for p in spec.parameters}) for pick in picks]
-        return [measurer.measure(space, problem, space.canonical(c), None) for c in corners]
+        configs = [space.canonical(Config({**space.default, **each})) for each in changes]
+        return [measurer.measure(space, problem, config, None) for config in configs]
 
 
 @pytest.mark.slow
@@ -91,3 +98,65 @@ def test_kernel_of_triton_is_verified_in_its_interpreter(
     assert right.outcome is Outcome.OK, right.message
     assert wrong.outcome is Outcome.WRONG_RESULT
     assert "at the first run: y[" in wrong.message
+
+
+WARP = """\
+import numpy as np
+import warp
+
+FRAMEWORK = "warp"
+
+
+def arguments(features, rng):
+    n = features["n"]
+    return {"x": rng.random((n, 3), np.float32), "y": np.zeros((n, 3), np.float32)}
+
+
+def reference(arguments):
+    return {"y": 2 * arguments["x"]}
+
+
+@warp.kernel
+def double(x: warp.array2d(dtype=float), y: warp.array2d(dtype=float), step: int):
+    i, j = warp.tid()
+    for k in range(i * step, min((i + 1) * step, x.shape[0])):
+        y[k, j] = 2.0 * x[k, j]
+
+
+def build(config, features):
+    step = config["STEP"]
+    dim = (-(-features["n"] // step) - config["LESS"], 3)
+
+    def run(arguments):
+        x, y = arguments["x"], arguments["y"]
+        if config["RETURNS"]:
+            y = warp.zeros_like(x)
+        warp.launch(double, dim, inputs=[x, y, step])
+        return {"y": y} if config["RETURNS"] else None
+
+    return run
+"""
+WARP_SPACE = """\
+name: double
+kernel: {python: double.py}
+parameters:
+  STEP: {values: [1, 4], default: 1}
+  LESS: {values: [0, 1], default: 0}
+  RETURNS: {type: boolean, default: false}
+inputs: {features: [n], values: [{n: 102}]}
+"""
+
+
+@pytest.mark.slow
+def test_kernel_of_warp_is_verified_and_timed(tmp_path: Path) -> None:
+    pytest.importorskip("warp", reason="Warp is not installed (pip install warp-lang)")
+    (tmp_path / "double.py").write_text(WARP)
+    (tmp_path / "double.yaml").write_text(WARP_SPACE)
+    spec = load_spec(tmp_path / "double.yaml")
+    configs = [{"STEP": 1}, {"STEP": 4}, {"STEP": 4, "RETURNS": True}, {"STEP": 4, "LESS": 1}]
+    *right, wrong = measured_configs(spec, configs)
+    for found in right:
+        assert found.outcome is Outcome.OK, found.message
+        assert found.time_s < 0.1
+    assert wrong.outcome is Outcome.WRONG_RESULT
+    assert "y[100, 0] was never written" in wrong.message

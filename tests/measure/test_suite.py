@@ -22,7 +22,6 @@ import pytest
 import yaml
 
 from harness.commands.check.targets import CompileTarget, checked_spaces
-from harness.commands.tune import main as tune
 from harness.core.program import Launch
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.cuda.cubin import kernel_symbol, parameter_places
@@ -38,6 +37,7 @@ from harness.results import campaigns, read_measurements, reading
 from harness.space import ConstrainedSpace, Space
 from harness.space.constrained import make_program
 from harness.space_file import Spec, load_spec
+from tests.helpers.commands import tune
 from tests.helpers.compilers import BOTH, needs_nvcc
 from tests.helpers.planted import measured as measured_changes
 from tests.helpers.stub_driver import StubDriver

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-from harness.commands import check, tune
 from harness.core.records import Input
 from harness.measure.kernels import checks as weak
 from harness.measure.kernels.data import make_kernel_data
 from harness.measure.trial.verify import Tolerance
+from tests.helpers.commands import check, tune
 
 GIVEN = Input({"n": 64})
 
@@ -136,13 +136,13 @@ UNREAD = "warning: verify is weak on n=64: a kernel that does not read w would p
     ids=["check", "tune"],
 )
 def test_command_warns_of_a_weak_test_once_and_passes(
-    command: ModuleType, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: Callable[..., int], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "weighted.py").write_text(HOST.format(result="2 * x", dtype="float32"))
     (tmp_path / "weighted.cl").write_text(SOURCE)
     (space := tmp_path / "weighted.yaml").write_text(SPACE)
     more = words.replace("r.db", str(tmp_path / "r.db")).split()
-    assert command.main([str(space), "--backend", "opencl", *more]) == 0
+    assert command([str(space), "--backend", "opencl", *more]) == 0
     printed = " ".join("".join(capsys.readouterr()).split())
     assert printed.count("verify is weak") == 1
     assert UNREAD in printed

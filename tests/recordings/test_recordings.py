@@ -13,13 +13,12 @@ from typing import Any
 
 import pytest
 
-from harness.commands import tune
 from harness.core.errors import RecordingError, SpecError, UsageError
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing, Value
 from harness.recordings import files
 from harness.recordings.recording import Recording
-from harness.recordings.replay import read_recording
-from harness.recordings.space import ListedSpace, recording_spec
+from harness.recordings.replay import ListedSpace, read_recording, recording_spec
+from tests.helpers.commands import tune
 
 Capture = pytest.CaptureFixture[str]
 
@@ -645,7 +644,7 @@ def replay(path: Path, tmp_path: Path, capsys: Capture) -> Replay:
 
     def replayed(*options: str, status: int = 0) -> str:
         command = ["--replay", str(path), "--database", str(tmp_path / "r.db"), *options]
-        assert tune.main(command) == status
+        assert tune(command) == status
         return capsys.readouterr().out
 
     return replayed
@@ -689,16 +688,16 @@ def test_a_wrong_option_is_refused_before_a_recording_is_read(path: Path, capsys
         (["--inputs", "n <"], "--inputs: "),
         (["--warm-start", str(path), "-t", "PureRandom"], "--warm-start needs --technique"),
     ):
-        assert tune.main(["--replay", str(path), *option]) == 2
+        assert tune(["--replay", str(path), *option]) == 2
         assert message in capsys.readouterr().err
-    assert tune.main(["--replay", str(path)]) == 2
+    assert tune(["--replay", str(path)]) == 2
     assert "is not JSON, or cut short" in capsys.readouterr().err
 
 
 def test_inputs_choose_among_those_recorded(tmp_path: Path, capsys: Capture) -> None:
     read_rows(tmp_path, "64,16,row,1,1,passed,", "32,16,row,1,1,passed,", "32,8,row,2,1,passed,")
     command = ["--replay", str(tmp_path / "recording.csv"), "--inputs", "n < 64", "--quiet"]
-    assert tune.main([*command, "--database", str(tmp_path / "r.db")]) == 0
+    assert tune([*command, "--database", str(tmp_path / "r.db")]) == 0
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith(" n=")]
     assert [row.split()[0] for row in rows] == ["n=32"]
 
@@ -719,7 +718,7 @@ def test_options_that_do_not_go_together_are_refused(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     landscape(Path("r.json"))
-    assert tune.main(options.split()) == 2
+    assert tune(options.split()) == 2
     assert message in capsys.readouterr().err
 
 

@@ -16,7 +16,6 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from harness.commands.report import main
 from harness.core.errors import UsageError
 from harness.core.kept import Kept
 from harness.core.records import Config, Input, Measurement, Timing
@@ -25,10 +24,11 @@ from harness.dispatch.study import QUICK
 from harness.display.inputs import noise_warning
 from harness.report import figures, plots, write_report
 from harness.report.findings import Findings
-from harness.report.page import facts_of, warnings_of, when_measured
+from harness.report.page import facts_of, warnings_of
 from harness.report.plots import _plain_ticks
 from harness.report.sections import commands, sections
 from harness.results.view import Results
+from tests.helpers.commands import report as main
 from tests.helpers.matrices import table
 from tests.helpers.replays import (
     BLOCKS_AND_TILES,
@@ -190,8 +190,10 @@ def test_when_is_from_the_first_begin_to_the_last_end(results: Results) -> None:
     first, *others, last = results.runs
     first = dataclasses.replace(first, started_at="2026-03-01T22:10:00.000+00:00")
     last = dataclasses.replace(last, last_at="2126-03-02T01:20:59.999+00:00")
-    assert when_measured([last, *others, first]) == "2026-03-01 22:10 to 2126-03-02 01:20 UTC"
-    assert when_measured(()) == "unknown"
+    runs = [last, *others, first]
+    measured = dict(facts_of(dataclasses.replace(results, runs=runs)))["measured"]
+    assert measured == "2026-03-01 22:10 to 2126-03-02 01:20 UTC"
+    assert dict(facts_of(dataclasses.replace(results, runs=())))["measured"] == "unknown"
 
 
 def test_only_builds_have_machine_code_and_shared_samples_count_once(results: Results) -> None:

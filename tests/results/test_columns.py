@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.analysis import sampling
+from harness.analysis import coverage
 from harness.analysis.coverage import reservations
 from harness.analysis.explain import samples
 from harness.analysis.inputs import fastest
@@ -148,7 +148,7 @@ def results(tmp_path: Path) -> Results:
 
 def test_a_sample_of_many_is_announced(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not any("random samples" in line for line in reservations(results))
-    monkeypatch.setattr(sampling, "MOST_ROWS", 30)
+    monkeypatch.setattr(coverage, "MOST_ROWS", 30)
     count = len(results.searched)
     (line,) = (line for line in reservations(results) if "random samples" in line)
     assert f"random samples of 30 of the {count} measurements (seed 0)" in line
@@ -159,7 +159,7 @@ def test_a_sample_keeps_the_slowdowns(results: Results, monkeypatch: pytest.Monk
         return set(zip(table["time_s"], table["slowdown"], strict=True))  # type: ignore[index]
 
     whole = samples(results).table
-    monkeypatch.setattr(sampling, "MOST_ROWS", 30)
+    monkeypatch.setattr(coverage, "MOST_ROWS", 30)
     assert known(samples(results).table) < known(whole)
     assert len(samples(results).table) == 30 < len(whole)
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.commands.merge import main
-from harness.commands.tune import main as tune
 from harness.core.errors import ResultsError
 from harness.core.observations import WorstElement
 from harness.core.records import Measurement, Outcome
 from harness.results import Added, MeasurementRow, read_measurements, reading, writing
 from harness.results.schema import OPENTUNER_KEYS
 from harness.results.view import read_results
+from tests.helpers.commands import merge as main
+from tests.helpers.commands import tune
 from tests.helpers.replays import REPLAYED_TWO, write_recording
 from tests.helpers.results_examples import (
     ENVIRONMENT,

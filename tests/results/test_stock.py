@@ -20,9 +20,6 @@ import pytest
 from sqlalchemy import Engine
 
 import harness
-from harness.commands.analyse import main as analyse
-from harness.commands.dispatch import main as dispatch
-from harness.commands.merge import main as merge
 from harness.core.errors import ResultsError
 from harness.core.records import Config, Input, Outcome
 from harness.results import reading, schema, writing
@@ -30,6 +27,7 @@ from harness.results.caveats import record_lines
 from harness.results.opentuner import config_of, features_of, measurement_of, parameter_of
 from harness.results.schema import OPENTUNER_KEYS
 from harness.results.view import Results, read_results
+from tests.helpers.commands import analyse, dispatch, merge
 from tests.helpers.results_examples import (
     PICKLED,
     Planted,

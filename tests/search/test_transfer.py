@@ -14,7 +14,7 @@ from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing, Value
 from harness.models.transfer_prior import MOST_ROWS, SourceTask, TransferData
 from harness.recordings.recording import RecordedOutcome, Recording, RecordingBuilder, typed
-from harness.recordings.space import ListedSpace
+from harness.recordings.replay import ListedSpace
 from harness.search.transfer import TransferSources, most_alike
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Parameter

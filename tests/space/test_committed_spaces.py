@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.commands import check
 from harness.core.records import Input, Outcome
 from harness.measure.devices import Backend
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
+from tests.helpers.commands import check
 from tests.helpers.planted import measured
 
 SPACES = Path(__file__).parents[2] / "spaces"
@@ -111,5 +111,5 @@ def test_sums_of_a_body_are_added_whatever_the_number_of_threads(y: int, opencl:
 
 def test_check_accepts_the_large_spaces(capsys: pytest.CaptureFixture[str]) -> None:
     spaces = sorted(map(str, (SPACES / "large").glob("*.yaml")))
-    assert check.main([*spaces, "--no-compile"]) == 0
+    assert check([*spaces, "--no-compile"]) == 0
     assert f"{len(spaces)} spaces valid" in capsys.readouterr().out

@@ -21,15 +21,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from harness.commands.check import main as check
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError, UsageError
 from harness.core.records import Config, DeviceLimits, Input, Outcome, Value
 from harness.recordings.recording import RecordedTable, Recording
-from harness.recordings.space import ListedSpace
+from harness.recordings.replay import ListedSpace
 from harness.search.techniques import steps_up
 from harness.space import ConstrainedSpace, PointArray, Space
 from harness.space_file import LaunchPlan, Parameter, Spec
+from tests.helpers.commands import check
 from tests.helpers.replays import FormulaMeasurer, make_spec, opened, write_space
 
 DEVICE = DeviceLimits(256, (128, 256, 64), (1000, 500, 500), 4096, 16, 32)

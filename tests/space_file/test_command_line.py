@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from harness.commands import check
 from harness.core.errors import SpecError
 from harness.space_file import ProgramPlan, load_spec
-from harness.space_file.command_line import CommandLine, NoLauncher, command_line
-from harness.space_file.program import texts_of
+from harness.space_file.program import CommandLine, NoLauncher, command_line, texts_of
+from tests.helpers.commands import check
 
 SPACE = """\
 name: work
@@ -171,14 +170,14 @@ def test_check_shows_where_a_launcher_finds_the_features(
     tmp_path: Path, words: str, line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan_of(tmp_path, words)
-    assert check.main([str(tmp_path / "space.yaml"), "--no-compile"]) == 0
+    assert check([str(tmp_path / "space.yaml"), "--no-compile"]) == 0
     assert f"  {line}" in capsys.readouterr().out
 
 
 def test_the_json_of_check_has_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def checked(words: str) -> dict[str, Any]:
         plan_of(tmp_path, words)
-        assert check.main([str(tmp_path / "space.yaml"), "--no-compile", "--json"]) == 0
+        assert check([str(tmp_path / "space.yaml"), "--no-compile", "--json"]) == 0
         (space,) = json.loads(capsys.readouterr().out)["spaces"]
         found: dict[str, Any] = space
         return found

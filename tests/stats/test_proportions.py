@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from harness.stats import clopper_pearson
-from harness.stats.claims import benjamini_hochberg, holm, holm_levels
+from harness.stats.timing import benjamini_hochberg, holm, holm_levels
 
 
 @pytest.mark.parametrize("alpha", [0.05, 0.2])

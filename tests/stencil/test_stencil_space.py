@@ -12,9 +12,6 @@ import pandas as pd
 import pytest
 
 from harness.commands import stencil as explorer
-from harness.commands.analyse import main as analyse
-from harness.commands.stencil import main
-from harness.commands.tune import main as tune
 from harness.core.errors import HostModuleError, UsageError
 from harness.measure.devices import Backend
 from harness.measure.kernels.data import make_kernel_data
@@ -24,6 +21,8 @@ from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
 from harness.stencil.features import FEATURES
 from harness.stencil.predicted import read_points, read_predictor
+from tests.helpers.commands import analyse, tune
+from tests.helpers.commands import stencil as main
 from tests.helpers.pages import blocks, read_page
 from tests.helpers.stencil_kernels import path_of
 

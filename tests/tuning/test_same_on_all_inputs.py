@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from harness.analysis.coverage import input_reports
-from harness.commands import dispatch
 from harness.core.errors import SpecError
 from harness.core.records import Config, Input
 from harness.results.view import read_results, the_one
+from tests.helpers.commands import dispatch
 from tests.helpers.replays import BLOCKS_AND_TILES, FormulaMeasurer, make_spec, ran, small_space
 
 INPUTS = [2**power for power in range(1, 17)]
@@ -31,7 +31,7 @@ def chosen(folder: Path, more: str) -> list[dict[str, int]]:
     spec = make_spec(folder, small_space(BLOCKS_AND_TILES, *INPUTS, more=more))
     ran(spec, folder / "r.db", FormulaMeasurer(time_s, interleaves=True))
     out, written = folder / "out", ["--spec", str(spec.path), "--choice", "tree"]
-    assert dispatch.main([str(folder / "r.db"), "-o", str(out), *written]) == 0
+    assert dispatch([str(folder / "r.db"), "-o", str(out), *written]) == 0
     document = json.loads((out / "small" / "small.json").read_text())
     return [configuration["parameters"] for configuration in document["configurations"]]
 

@@ -10,14 +10,11 @@ from harness.api.options import CheckOptions
 from harness.api.schemas import CheckDocument, SpaceDocument
 from harness.commands.check.checking import SpaceCheck, check_spaces
 from harness.commands.check.describe import print_check, print_reasons
-from harness.commands.run import EXIT_ERROR, main_of, print_json
+from harness.commands.run import EXIT_ERROR, print_json
 from harness.core.errors import SpecError, UsageError
 from harness.core.text import counted
-from harness.display.formats import make_console
-from harness.display.text import print_line
+from harness.display.text import make_console, print_line
 from harness.space_file import Spec, load_specs
-
-main = main_of("check")
 
 
 def check(space: str | Path | Spec, **arguments: Any) -> SpaceDocument:

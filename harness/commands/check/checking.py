@@ -27,14 +27,14 @@ from harness.core.errors import BackendUnavailable, HostModuleError, LaunchFaile
 from harness.core.machine import usable_cores
 from harness.core.program import Launch, Program, Read
 from harness.core.records import Build, Config
-from harness.display.formats import make_console
 from harness.display.progress import ProgressDisplay
+from harness.display.text import make_console
 from harness.measure.builds.queue import BuildQueue
 from harness.measure.kernels.data import KernelData, make_kernel_data
 from harness.measure.trial.host_module import TrackedConfig
 from harness.space_file import Spec
-from harness.space_file.command_line import NoLauncher, command_line
 from harness.space_file.input_ranges import size_of_input
+from harness.space_file.program import NoLauncher, command_line
 
 if TYPE_CHECKING:
     from harness.discover.source_arguments import SourceArguments

@@ -22,8 +22,7 @@ from harness.measure.bound import why_unloadable
 from harness.measure.clocks import ClockWatch
 from harness.measure.cuda import probe
 from harness.measure.cuda.gpus import CudaGpu, driver_version, load_driver, require_driver
-from harness.measure.cuda.module import CudaModule
-from harness.measure.cuda.stream import TimedStream
+from harness.measure.cuda.module import CudaModule, TimedStream
 from harness.measure.device import Device
 
 _KEPT_MODULES = 2  # of a configuration and its twin

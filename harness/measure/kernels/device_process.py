@@ -181,7 +181,7 @@ class DeviceWorker:
         except LaunchFailed as error:
             raise BuildFailed(str(error)) from None
         finally:
-            self.is_spoilt = self._device.overran
+            self.is_spoilt = self._device.overran or not self._device.healthy
         build = dataclasses.replace(binary.build, compile_s=build_s)
         return dataclasses.replace(binary, build=build)
 
@@ -273,8 +273,8 @@ T = TypeVar("T")
 
 @contextmanager
 def device_locked(backend: Backend) -> Iterator[None]:
-    """Hold the lock of a backend's device."""
-    if backend.device is None:
+    """Hold the lock of a backend's device, unless it is held already."""
+    if backend.device is None or backend.is_locked:
         yield
         return
     with locked(backend.device.identity, str(backend.device)):
@@ -311,8 +311,8 @@ class DeviceClient:
             return self._call(DeviceWorker.describe)
         except ChildLost as lost:
             raise BackendUnavailable(
-                f"the process that opens the {self._language} device {lost}; see whether the "
-                "driver's own tools work (clinfo, nvidia-smi)"
+                f"the process that opens the {self._language} device {lost}. "
+                f"{empty_kernel_advice(self._language)}"
             ) from None
 
     def require_working(self) -> None:

@@ -14,7 +14,13 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import TypeVar
 
-from harness.core.errors import BuildFailed, ExpressionError, HostModuleError, LaunchFailed
+from harness.core.errors import (
+    BackendUnavailable,
+    BuildFailed,
+    ExpressionError,
+    HostModuleError,
+    LaunchFailed,
+)
 from harness.core.kept import Kept, content_key
 from harness.core.machine import spare_cores, usable_cores
 from harness.core.observations import OUTPUT_BITS, UNCLAIMED
@@ -169,16 +175,16 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
     @cached_property
     def _peak(self) -> Amounts:
         """What the device does at most, measured once and kept; nothing where that fails."""
-        backend, key = self._backend, content_key("peak", self.environment.fingerprint)
-
-        def opened(spec: Spec) -> KernelMeasurer:
-            return KernelMeasurer(spec, backend, self, equal=self)
-
+        opened, is_gpu = self._opened_for_peak, self._backend.is_gpu
+        key = content_key("peak", self.environment.fingerprint)
         try:
-            return Kept.in_cache().recall(key, lambda: measure_peak(opened, backend.is_gpu))
-        except (HostModuleError, LaunchFailed) as error:
+            return Kept.in_cache().recall(key, lambda: measure_peak(opened, is_gpu))
+        except (BackendUnavailable, HostModuleError, LaunchFailed) as error:
             self.notices += (f"The device's peak is not known: {error}.",)
             return {}
+
+    def _opened_for_peak(self, spec: Spec) -> KernelMeasurer:
+        return KernelMeasurer(spec, self._backend, self, equal=self)
 
     def _look_for_weak_tests(self, problem: Input) -> None:
         """Note what verification would let pass on an input, each weakness once."""
@@ -269,7 +275,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         if other == config:
             return None
         try:
-            binary = self._builds.finish(self._program(space, other))
+            binary = self._binary(space, other, problem)
         except BuildFailed as error:
             raise BuildFailed(f"{name}, to compare with, does not build: {error}") from None
         launches = self._launched(space, problem, other)

@@ -215,10 +215,10 @@ class _KernelRunner:
         """Return the occupancy, the comparison with the twin, what the host module observes, the
         device's clock, and what the sensors say."""
         exact = {} if self.job.twin is None else {BIT_EXACT: float(self._is_exact)}
-        occupancy, clocks = self.job.observed(self._blocks), self._clocks.observed()
+        of_build = self.job.observed(self._blocks) | self.device.observed(self._module)
         retries = {HOST_RETRIES: float(self._retries)} if self._retries else {}
         of_outputs = {**exact, **self._bits, **self._host_observed}
-        return occupancy | of_outputs | clocks | self._sensed | retries
+        return of_build | of_outputs | self._clocks.observed() | self._sensed | retries
 
     @property
     def _is_exact(self) -> bool:

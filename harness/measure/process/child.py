@@ -213,6 +213,7 @@ def _start(make_worker: Callable[[], object]) -> _Process:
                 [sys.executable, "-c", _CODE, str(theirs.fileno())],
                 env={**os.environ, "TMPDIR": str(folder)},
                 stdin=subprocess.DEVNULL,
+                stdout=2,  # what a kernel prints is no result, which may be JSON
                 stderr=stderr,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,

@@ -25,8 +25,8 @@ from pathlib import Path
 
 from harness.core.errors import DeviceBusy, UsageError
 from harness.core.files import CACHE_ADVICE, cache_folder, unwritable
-from harness.core.invocation import command_line
 from harness.core.locks import FileHeld, locked_file
+from harness.core.text import command_line
 
 _LONGEST_COMMAND = 300
 _PREFIX = "harness-run-"

@@ -17,10 +17,10 @@ from functools import cached_property
 from pathlib import Path
 
 from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
-from harness.core.invocation import command_line
 from harness.core.machine import find_program, notes, processor, usable_cores
 from harness.core.program import Binary, FlagFile, with_copies, with_marks
 from harness.core.records import Build, Config, DeviceLimits, Environment, Input
+from harness.core.text import command_line
 from harness.measure.builds import executed_sha256, require_obeyed
 from harness.measure.programs.sandbox import (
     STDERR,

@@ -18,11 +18,23 @@ from harness.measure.device import Compiler, Device
 from harness.measure.devices import AUTO, Backend, ListedDevice
 from harness.measure.opencl.device import POCL
 from harness.measure.opencl.driver import DeviceName
-from harness.measure.python.device import PythonDevice
+from harness.measure.python.device import CallingCpu, CallingGpu
 from harness.space_file import Spec
 
-_PACKAGES = {"numpy": ("numpy",), "numba": ("numba", "llvmlite", "numpy"), "torch": ("torch",)}
+_PACKAGES = {
+    "numpy": ("numpy",),
+    "numba": ("numba", "llvmlite", "numpy"),
+    "torch": ("torch",),
+    "warp": ("warp-lang",),
+    "cupy": ("cupy",),
+}
 """What each framework needs; their versions belong to the environment."""
+
+_WHEELS = {"cupy": ("cupy-cuda12x", "cupy-cuda13x")}
+"""Packages with the same content, compiled; the first one is recommended."""
+
+_ON_GPU = ("torch", "warp", "cupy")
+"""Frameworks that compute on a GPU where there is one; CuPy on nothing else."""
 
 _OPTIONAL = ("triton",)
 """What torch compiles with where it is installed."""
@@ -66,12 +78,9 @@ class PythonBackend(Backend):
 
     def open_device(self) -> Device:
         """Open the device in this process; it imports the framework where it needs it."""
-        if self.framework != "torch":
-            return PythonDevice(self.framework, self.cache)
-        # Here: it imports PyTorch, which takes seconds, in the process that owns the device alone.
-        from harness.measure.python.tensors import TorchDevice, TorchGpu
-
-        return TorchGpu(self.cache) if self.is_gpu else TorchDevice(self.cache)
+        if isinstance(self.device, gpus.CudaGpu):
+            return CallingGpu(self.framework, self.cache, self.device)
+        return CallingCpu(self.framework, self.cache)
 
     def open_compiler(self) -> Compiler:
         """Return what names the framework's versions."""
@@ -85,7 +94,7 @@ def python_backend(spec: Spec, requested: str, devices: Sequence[str] = ()) -> P
     """Return the backend of a space that tunes a Python callable.
 
     Raises UsageError for another backend and for names of devices, BackendUnavailable where the
-    framework is not installed.
+    framework is not installed, or has no GPU that it needs.
     """
     framework = spec.framework
     if framework is None:
@@ -105,19 +114,20 @@ def python_backend(spec: Spec, requested: str, devices: Sequence[str] = ()) -> P
         )
     missing = next((name for name in _PACKAGES[framework] if not _version(name)), None)
     if missing is not None:
+        wanted = _WHEELS.get(missing, (missing,))[0]
         raise BackendUnavailable(
-            f"{spec.path} needs {missing}, which is not installed: pip install {missing}"
+            f"{spec.path} needs {missing}, which is not installed: pip install {wanted}"
         )
     why = f"the space tunes a Python callable of {framework}"
-    return PythonBackend(PYTHON, PYTHON, why, _device_of(framework), framework=framework)
-
-
-def _device_of(framework: str) -> ListedDevice:
-    """Return where a framework computes: torch on the first GPU where there is one."""
-    if framework == "torch":
-        with suppress(BackendUnavailable):
-            return gpus.usable_gpus()[0]
-    return _Processor(POCL, 0, processor(), is_gpu=False, units=usable_cores())
+    device: ListedDevice = _Processor(POCL, 0, processor(), is_gpu=False, units=usable_cores())
+    if framework in _ON_GPU:
+        try:
+            device = gpus.usable_gpus()[0]
+        except BackendUnavailable as error:
+            if framework == "cupy":
+                raise BackendUnavailable(f"{spec.path} needs a GPU for CuPy: {error}") from None
+            why += f"; no GPU can be used ({str(error).partition(':')[0]})"
+    return PythonBackend(PYTHON, PYTHON, why, device, framework=framework)
 
 
 def _versions(framework: str) -> dict[str, str]:
@@ -127,7 +137,7 @@ def _versions(framework: str) -> dict[str, str]:
 
 def _version(package: str) -> str:
     """Return the version of an installed package; empty where it is missing."""
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return ""
+    for name in (package, *_WHEELS.get(package, ())):
+        with suppress(metadata.PackageNotFoundError):
+            return metadata.version(name)
+    return ""

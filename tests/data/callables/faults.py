@@ -63,6 +63,8 @@ def build(config, features):
         np.multiply(x, factor, out=y)
         if fault == "wrong_element" or (fault == "wrong_later" and later):
             y[5] = 0
+        if fault == "other_bits":
+            y *= 1 + 2**-52
         if fault == "spoils_its_input":
             x[3] = 1.5
         if fault == "writes_past_the_end":

@@ -1,4 +1,4 @@
-"""The command's body: run the campaign that the options ask for, and print its results."""
+"""harness tune SPACE: find the fastest configuration of a kernel for each input."""
 
 from __future__ import annotations
 
@@ -19,13 +19,11 @@ from harness.api.session import Tuned, tuned
 from harness.api.tune_options import TuneOptions
 from harness.commands.run import format_error, print_json
 from harness.core.errors import HarnessError
-from harness.core.invocation import command_line, command_words
 from harness.core.records import Config, Measurement, shown
-from harness.core.text import format_time
-from harness.display.formats import format_share, make_console
+from harness.core.text import command_line, command_words, format_time
 from harness.display.inputs import print_inputs
 from harness.display.progress import ProgressDisplay
-from harness.display.text import as_text, make_table, print_line
+from harness.display.text import as_text, format_share, make_console, make_table, print_line
 from harness.recordings.recording import Recording
 from harness.results import StoredCampaign, campaigns
 from harness.results.notes import Notes, files_of_flags
@@ -50,7 +48,7 @@ _LEGEND = (
 _AFTER = " after N is optimum / best after N tests."
 
 
-def tune(options: TuneOptions) -> int:
+def run(options: TuneOptions) -> int:
     """Tune, and print the results. Return the exit code: FAILED where nothing was measured, or
     nothing worked on an input that was measured."""
     if options.list_techniques:
@@ -71,13 +69,13 @@ def _print(done: Tuned, console: Console) -> None:
     """Print the summary, and what to do next."""
     request = done.request
     is_measured = any(report.measured for report in done.reports)
-    learns = is_measured and (len(done.campaign.spec.inputs) > 1 or request.recording is None)
+    learns = is_measured and (len(done.campaign.spec.inputs) > 1 or request.plan.recording is None)
     learnt = _learn_across(console, done) if learns else None
     _print_result(console, done, learnt)
     if learnt is not None:
         _print_choice_by_input(console, done, learnt)
     _write_report(done, console)
-    for log in filter(Path.exists, request.search.logs(len(request.spec.inputs))):
+    for log in filter(Path.exists, request.plan.options.logs(len(request.plan.spec.inputs))):
         print_line(console, f"{log}: the seconds and the time of each new best")
     print_line(console, "\n".join(step.text for step in _next_steps(done)))
 
@@ -222,7 +220,7 @@ def _learn_across(console: Console, done: Tuned) -> Findings | None:
 
 def _print_choice_by_input(console: Console, done: Tuned, learnt: Findings) -> None:
     """Print the choice by input where it pays, and the command that generates code."""
-    from harness.display.across import print_rule
+    from harness.display.recommendation import print_rule
 
     results, path = learnt.results, done.request.options.space_path
     if learnt.across is not None:

@@ -1,0 +1,200 @@
+"""Build Python callables, and call them on the arguments that a device has bound."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import time
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from harness.core.errors import HostModuleError, LaunchFailed
+from harness.core.observations import HOST
+from harness.core.program import Argument, Binary, Launch
+from harness.core.records import Input
+from harness.measure.bound import BoundArray, BoundSet
+from harness.measure.device import Device
+from harness.measure.kernels.data import make_arguments
+from harness.measure.python.frameworks import open_arrays
+from harness.measure.trial.host_module import HostModule, describe_error, load_host
+
+_FIRST_CALL_SEED = 1 << 40
+"""The data of a first call are those of no other run: nothing that it keeps is of use later."""
+
+_KEPT_CALLABLES = 128  # as many as OpenClDevice keeps
+_KEPT_MODULES = 8  # what one of them has compiled serves all of its configurations and inputs
+_HOST_CALLS = 64  # the last ones, of which the host's share is the median
+
+_VARIABLES = ("NUMBA_NUM_THREADS", "NUMBA_THREADING_LAYER", "OMP_NUM_THREADS", "TRITON_INTERPRET")
+"""Variables that change how a framework computes."""
+
+
+@dataclass
+class BuiltCallable:
+    """What build() of a module returned.
+
+    `build_s` includes the first call. On a GPU, a call `is_held` until the host has queued all that
+    it does, and `host_s` are the seconds that the host took for the last calls.
+    """
+
+    path: Path
+    function: Callable[[dict[str, Any]], object]
+    build_s: float = 0.0
+    is_held: bool = False
+    host_s: deque[float] = field(default_factory=lambda: deque(maxlen=_HOST_CALLS))
+
+
+class CallingDevice(Device):
+    """A device that calls functions on arrays of a framework."""
+
+    clock: str
+    """What measures a time."""
+
+    def __init__(self, framework: str, *others: Any) -> None:
+        super().__init__(*others)
+        self._framework = framework
+        self._arrays = open_arrays(framework, is_gpu=not self.shares_cpu)
+        self._built = lru_cache(maxsize=_KEPT_CALLABLES)(self._build)
+        self._modules = lru_cache(maxsize=_KEPT_MODULES)(_module)
+        self._first_arguments = lru_cache(maxsize=1)(_first_arguments)
+        self._passed: dict[str, Any] = {}
+
+    @property
+    def _how_timed(self) -> str:
+        """The framework, its clock, and variables that change how it computes."""
+        said = (f", {name}={os.environ[name]}" for name in _VARIABLES if name in os.environ)
+        return f"{self._framework}, {self.clock}{''.join(said)}"
+
+    @abstractmethod
+    def _bytes(self, bound: BoundArray) -> Any:
+        """Return a bound array's memory as `Arrays.view` takes it."""
+
+    @abstractmethod
+    def _timed(self, built: BuiltCallable) -> tuple[float, object]:
+        """Call, wait, and return the seconds with what was returned."""
+
+    def load(self, binary: Binary) -> Any:
+        """Build a callable and call it once, or return one of the last built ones.
+
+        The first call, which may compile for seconds, is on arguments of its own.
+        """
+        return self._built(binary.data)
+
+    def unload(self) -> None:
+        """Keep the callables: to compile them again would take seconds, and move nothing."""
+
+    def observed(self, module: BuiltCallable) -> dict[str, float]:
+        return {HOST: statistics.median(module.host_s)} if module.host_s else {}
+
+    def _build(self, data: bytes) -> BuiltCallable:
+        parts = json.loads(data.partition(b"\n")[0])
+        path, features = Path(parts["path"]), parts["features"]
+        try:
+            arguments = self._first_arguments(path, Input(features))
+            began_s = time.perf_counter()
+            function = self._modules(path).build(parts["config"], features)
+        except HostModuleError as error:
+            raise LaunchFailed(str(error)) from None
+        except (Exception, SystemExit) as error:
+            raise LaunchFailed(f"build() raised {describe_error(error, path)}") from None
+        if not callable(function):
+            kind = f"an object of the type {type(function).__name__}"
+            raise LaunchFailed(f"{path}: build() must return a callable, but returned {kind}")
+        built = BuiltCallable(path, function)
+        self._call_first(built, arguments)
+        built.build_s = time.perf_counter() - began_s
+        return built
+
+    def _call_first(self, built: BuiltCallable, arguments: Mapping[str, Argument]) -> None:
+        """Call on these arguments, and leave those that are bound as they are."""
+        bound, self._current = self._current, BoundSet({}, {})
+        try:
+            with self._errors("allocating the arguments of a first call"):
+                self._current = self._bound_copy(arguments)
+            self._compile(built)
+            strays = self._strays_of(self._current)
+        finally:
+            with suppress(self._error):  # of a lost device, which frees nothing
+                self._free_set(self._current)
+            self._current = bound
+        if strays:
+            names = ", ".join(map(str, strays))
+            raise LaunchFailed(f"the first call writes outside of the argument {names}")
+
+    def _compile(self, built: BuiltCallable) -> None:
+        """Call for the first time."""
+        self._call(built)
+
+    def launch(self, module: Any, launches: Sequence[Launch]) -> float:
+        """Call on the bound arguments, once for each launch, and return the seconds in all."""
+        return sum(self._call(module) for _ in launches)
+
+    def _call(self, built: BuiltCallable) -> float:
+        """Call a function once.
+
+        All calls get one dict, and new arrays over the same memory: what a function keeps by the
+        identity of its arguments is soon that of other data.
+        """
+        self._passed.clear()
+        for name, value in self._arguments.items():
+            if isinstance(value, BoundArray):
+                self._passed[name] = self._view(name, value)
+            else:
+                self._passed[name] = value.item()
+        elapsed_s, returned = self._timed(built)
+        self._passed.clear()
+        self._store(returned)
+        return elapsed_s
+
+    def _called(self, built: BuiltCallable) -> tuple[float, object]:
+        """Call, and return the seconds until it returned, with what it returned."""
+        try:
+            began_s = time.perf_counter()
+            returned = built.function(self._passed)
+            return time.perf_counter() - began_s, returned
+        except (Exception, SystemExit) as error:
+            self.healthy = self.healthy and self._answers()
+            described = describe_error(error, built.path)
+            raise LaunchFailed(f"the callable raised {described}") from None
+
+    def _view(self, name: str, bound: BoundArray) -> Any:
+        """Return a new array of the framework over a bound array."""
+        try:
+            return self._arrays.view(self._bytes(bound), bound.dtype, bound.shape)
+        except Exception as error:
+            described = f"{bound.dtype}{list(bound.shape)}: {type(error).__name__}: {error}"
+            raise LaunchFailed(
+                f"{self._framework} has no array for the argument {name}, {described}"
+            ) from None
+
+    def _store(self, returned: object) -> None:
+        """Copy arrays that a callable returned to the arguments of their names."""
+        if returned is None:
+            return
+        if not isinstance(returned, Mapping):
+            kind = f"an object of the type {type(returned).__name__}"
+            raise LaunchFailed(
+                f"the callable returned {kind}; write the outputs in place and return None, or "
+                "return a dict of arrays by their names"
+            )
+        for name, array in returned.items():
+            try:
+                self.write(name, self._arrays.as_numpy(array))
+            except (TypeError, ValueError) as error:
+                raise LaunchFailed(f"the callable returned another array: {error}") from None
+
+
+def _module(path: Path) -> ModuleType:
+    return load_host(path, "harness_kernel", ("build",))
+
+
+def _first_arguments(path: Path, problem: Input) -> dict[str, Argument]:
+    return make_arguments(HostModule(path), problem, _FIRST_CALL_SEED)

@@ -1,0 +1,258 @@
+"""A kernel under @triton.autotune to a space and a host module; the file is never run."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from harness.core.errors import HarnessError
+from harness.discover.autotune import triton_texts
+from harness.discover.space_file import to_do
+from harness.space_file import Spec, load_spec
+from tests.helpers.commands import check, discover
+
+Capture = pytest.CaptureFixture[str]
+
+DATA = Path(__file__).parents[1] / "data" / "discover"
+
+HEAD = "import triton\nfrom itertools import product\n"
+KERNEL = "@triton.jit\ndef add(x, n, BLOCK: tl.constexpr = 8, *, FAST: tl.constexpr): pass\n"
+
+
+def _discovered(folder: Path, source: Path) -> tuple[Spec, str, list[str]]:
+    """Return the space, the host module's text and what is left to do in both."""
+    space, host = folder / "k.yaml", folder / "k_host.py"
+    text, module = triton_texts(source, None, folder, host)
+    space.write_text(text)
+    host.write_text(module)
+    return load_spec(space), module, [*to_do(module), *to_do(text)]
+
+
+def _spec(folder: Path, before: str, configs: str) -> Spec:
+    text = f"{HEAD}{before}@triton.autotune(configs={configs}, key=['n'])\n{KERNEL}"
+    (folder / "k.py").write_text(text)
+    return _discovered(folder, folder / "k.py")[0]
+
+
+def _values(spec: Spec) -> dict[str, list[object]]:
+    return {p.name: list(p.values) for p in spec.parameters}
+
+
+# --------------------------------------------------------------------------- what is written
+
+
+def test_a_listed_kernel_becomes_a_space_with_the_list_as_baselines(tmp_path: Path) -> None:
+    spec, _, items = _discovered(tmp_path, DATA / "triton_matmul.py")
+    assert _values(spec) == {
+        "BLOCK_M": [16, 32, 64], "BLOCK_N": [16, 32, 64], "BLOCK_K": [16, 32, 64],
+        "num_warps": [4, 8], "num_stages": [3, 4, 5],
+    }  # fmt: skip
+    assert [p.default for p in spec.parameters] == [32, 64, 32, 8, 3]
+    assert {p.name for p in spec.parameters if p.role == "launch"} == {"num_warps", "num_stages"}
+    assert list(spec.features) == ["M", "N", "K"]
+    assert [dict(b.values) for b in spec.baselines][1] == {
+        "BLOCK_M": 16, "BLOCK_K": 16, "num_warps": 4, "num_stages": 4
+    }  # fmt: skip
+    assert "# line 17\n" in (tmp_path / "k.yaml").read_text()
+    assert any("is_cuda() counts as true" in item for item in items)
+
+
+def test_the_host_module_has_what_the_kernel_uses_and_nothing_that_runs(tmp_path: Path) -> None:
+    _, module, items = _discovered(tmp_path, DATA / "triton_matmul.py")
+    named = [getattr(node, "name", "") for node in ast.parse(module).body]
+    assert [n for n in named if n] == [
+        "leaky_relu", "matmul_kernel", "arguments", "reference", "build"
+    ]  # fmt: skip
+    assert "SLOPE: tl.constexpr = tl.constexpr(0.01)" in module
+    assert "autotune(" not in module
+    assert "import torch" not in module
+    assert '"M": np.int32(features["M"]),' in module
+    marks = " ".join(items)
+    assert 'FILL IN: "ACTIVATION": its value' in marks
+    assert "FILL IN: the grid" in marks
+
+
+def test_heuristics_constants_and_zeroed_outputs_have_their_places(tmp_path: Path) -> None:
+    spec, module, _ = _discovered(tmp_path, DATA / "triton_softmax.py")
+    assert len(spec.baselines) == 6  # of 8 combinations, the list leaves one out
+    assert "@triton.heuristics({'EXACT': lambda args" in module
+    assert '"EXACT"' not in module
+    spec, module, items = _discovered(tmp_path, DATA / "triton_layer_norm.py")
+    assert _values(spec)["num_warps"] == [2, 4]
+    assert 'INOUT = ("gradient",)\n' in module
+    assert any("zeros, which the kernel adds to" in item for item in items)
+    assert any(item.endswith("expected arrays: gradient") for item in items)
+    assert '"columns": features["columns"],' in module  # a constant that the key names
+
+
+def test_what_autotune_does_around_a_launch_is_left_to_do(tmp_path: Path) -> None:
+    configs = "[triton.Config({'BLOCK': 8}), triton.Config({'BLOCK': 4}, pre_hook=clear)]"
+    others = "prune_configs_by={'early_config_prune': f}, restore_value=['x'], warmup=3"
+    (tmp_path / "k.py").write_text(
+        f"{HEAD}@triton.autotune(\n{configs},\nkey=[], {others})\n{KERNEL}"
+    )
+    _, module, items = _discovered(tmp_path, tmp_path / "k.py")
+    marks = " ".join(items)
+    assert "what pre_hook does, at line 4 of k.py" in marks
+    assert "as conditions, what prune_configs_by leaves out" in marks
+    assert "numbers that describe an input; n is an example" in marks
+    assert 'INOUT = ("x",)\n' in module
+
+
+def test_the_command_writes_both_files_and_says_what_is_left(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    space, host = tmp_path / "s.yaml", tmp_path / "h.py"
+    source = str(DATA / "triton_softmax.py")
+    assert discover(["--triton", source, "--output", str(space), "--host", str(host)]) == 0
+    assert re.search(r"h\.py, line \d+: FILL IN: the grid", capsys.readouterr().err)
+    assert check([str(space), "--no-compile"]) == 0
+    assert discover(["--triton", source]) == 0
+    written = capsys.readouterr().out
+    assert "triton_softmax_host.py}  # FILL IN: write it; --host FILE writes its" in written
+    assert discover([source]) == 2
+    assert "--triton reads Python" in capsys.readouterr().err
+
+
+# The inputs, and what a person writes for the marks of each host module.
+FILLED = {
+    "matmul": ("{M: 40, N: 70, K: 33}", {
+        '"a_ptr": None': '"a_ptr": rng.random((features["M"], features["K"]), np.float32)',
+        '"b_ptr": None': '"b_ptr": rng.random((features["K"], features["N"]), np.float32)',
+        '"c_ptr": None': '"c_ptr": np.zeros((features["M"], features["N"]), np.float32)',
+        '"stride_am": None': '"stride_am": np.int32(features["K"])',
+        '"stride_bk": None': '"stride_bk": np.int32(features["N"])',
+        '"stride_cm": None': '"stride_cm": np.int32(features["N"])',
+        "raise": 'return {"c_ptr": arguments["a_ptr"] @ arguments["b_ptr"]}  #',
+        '# FILL IN: "ACTIVATION": its value': '"ACTIVATION": ""',
+        "(1,)": "lambda of: (triton.cdiv(of['M'], of['BLOCK_M']), "
+                "triton.cdiv(of['N'], of['BLOCK_N']))",
+    }),
+    "softmax": ("{rows: 7, columns: 100}", {
+        '"x": None': '"x": rng.random((features["rows"], features["columns"]), np.float32)',
+        '"y": None': '"y": np.zeros((features["rows"], features["columns"]), np.float32)',
+        "raise": 'e = np.exp(arguments["x"])\n    return {"y": e / e.sum(1)[:, None]}  #',
+        "(1,)": '(triton.cdiv(features["rows"], config["ROWS"]),)',
+    }),
+    "layer_norm": ("{columns: 100}", {
+        '"out": None': '"out": rng.random((50, features["columns"]), np.float32)',
+        '"normal": None': '"normal": rng.random((50, features["columns"]), np.float32)',
+        '"gradient": None': '"gradient": np.zeros(features["columns"], np.float32)',
+        '"rows": None': '"rows": np.int32(50)',
+        "raise": 'return {"gradient": (arguments["out"] * arguments["normal"]).sum(0)}  #',
+        "(1,)": "lambda of: (triton.cdiv(50, of['ROWS']), "
+                "triton.cdiv(of['columns'], of['COLUMNS']))",
+    }),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+def test_filled_in_files_are_verified_in_tritons_interpreter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    pytest.importorskip("triton", reason="Triton is not installed")
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    spaces = []
+    for name, (problem, filled) in FILLED.items():
+        space, host = tmp_path / f"{name}.yaml", tmp_path / f"{name}_host.py"
+        text, module = triton_texts(DATA / f"triton_{name}.py", None, tmp_path, host)
+        for mark, written in filled.items():
+            assert module.count(mark) == 1
+            module = module.replace(mark, written)
+        host.write_text(module)
+        space.write_text(re.sub(r"- \{.*\}", f"- {problem}", text))
+        spaces.append(str(space))
+    assert check([*spaces, "--run"]) == 0
+    assert len(re.findall(r"OK, .* verified", capsys.readouterr().out)) == len(spaces)
+
+
+# ------------------------------------------------------------------------- how lists are read
+
+
+@pytest.mark.parametrize(
+    ("before", "configs", "blocks"),
+    [
+        ("", "[triton.Config({'BLOCK': 2 ** i * 3}) for i in range(3)]", [3, 6, 12]),
+        ("", "[triton.Config({'BLOCK': b}, num_warps=w) for b, w in product([8, 16], (2, 4))]",
+         [8, 16]),
+        ("B = [8]\nC = B + [32]\n",
+         "[triton.Config(kwargs={'BLOCK': b}) for b in C if b not in [9] and b > 8]", [32]),
+        ('def get():\n    """Return them."""\n    return [triton.Config({"BLOCK": 7})]\n', "get()",
+         [7]),
+        ("a = [triton.Config({'BLOCK': 5})]\n",
+         "a if is_cuda() else [triton.Config({'BLOCK': 6})]", [5]),
+        ("", "[triton.Config({'BLOCK': 'wide'}), triton.Config({'BLOCK': 'narrow'})]",
+         ["wide", "narrow"]),
+        ("", "[triton.Config({'BLOCK': True}), triton.Config({'BLOCK': False})]", [True, False]),
+        ("", "[triton.Config({'BLOCK': 4}, 4, 3, 2, 64)]", [4]),
+    ],
+)  # fmt: skip
+def test_a_list_is_read_without_running_it(
+    tmp_path: Path, before: str, configs: str, blocks: list[object]
+) -> None:
+    values = _values(_spec(tmp_path, before, configs))
+    assert values["BLOCK"] == blocks
+    assert {"num_warps", "num_stages"} <= set(values)
+    assert values.get("maxnreg", [64]) == [64]
+
+
+@pytest.mark.parametrize(
+    ("before", "configs", "said"),
+    [
+        ("", "make_configs(8)", "k.py:3: `make_configs(8)` cannot be read without running"),
+        ("def f():\n    import os\n    return []\n", "f()", "k.py:4: `import os` cannot be read"),
+        ("", "[triton.Config({'BLOCK': tl.float16})]", "k.py:3: `tl.float16` cannot be read"),
+        ("", "[triton.Config({'BLOCK': B})]", "k.py:3: `B` cannot be read"),
+        ("", "[triton.Config({'BLOCK': 1 / 'a'})]", "k.py:3: `1 / 'a'` cannot be read"),
+        ("", "[triton.Config({**B})]", "k.py:3: `{**B}` cannot be read"),
+        ("B = B\n", "[triton.Config({'BLOCK': B})]", "k.py cannot be read: maximum recursion"),
+        ("", "[triton.Config({'BLOCK': [8, 8]})]", "k.py:3: all configurations must set the same"),
+        ("", "[triton.Config({'BLOCK': 8}),\ntriton.Config({'BLOCK': 8}, maxnreg=9)]",
+         "k.py:4: all configurations must set the same names"),
+        ("", "[8]", "k.py:3: `[8]` cannot be read"),
+        ("", "[triton.Config({'BLOCK': b}) for b in product(range(999), range(999), range(99))]",
+         "k.py:3: the configurations take too long to read"),
+        ("", "(lambda: [])()", "k.py:3: `(lambda: [])()` cannot be read"),
+    ],
+)  # fmt: skip
+def test_what_only_a_run_would_show_is_named_with_its_line(
+    tmp_path: Path, before: str, configs: str, said: str
+) -> None:
+    with pytest.raises(HarnessError, match=re.escape(said)):
+        _spec(tmp_path, before, configs)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("@triton.jit\ndef f(x): pass\n", "has no function under @triton.autotune(configs="),
+        ("@triton.autotune(configs=[\n", "cannot be read: '[' was never closed (k.py, line 1)"),
+        ("".join(f"@triton.autotune([], [])\ndef {n}(x): pass\n" for n in "fg"),
+         "has 2 kernels: f (line 2), g (line 4); choose with --function"),
+        ("\0", "k.py cannot be read: "),
+        (f"x = {'(' * 999}1{')' * 999}\n", "k.py cannot be read: too many nested parentheses"),
+        (None, "k.py cannot be read: [Errno 2] No such file"),
+    ],
+)  # fmt: skip
+def test_a_file_without_one_readable_kernel_is_refused(
+    tmp_path: Path, text: str | None, said: str
+) -> None:
+    if text is not None:
+        (tmp_path / "k.py").write_text(text)
+    with pytest.raises(HarnessError, match=re.escape(said)):
+        triton_texts(tmp_path / "k.py", None, tmp_path, None)
+
+
+def test_function_chooses_one_of_several(tmp_path: Path) -> None:
+    kernels = (f"@triton.autotune([], ['n'])\ndef {n}(x, n): pass\n" for n in "fg")
+    (tmp_path / "k.py").write_text("".join(kernels))
+    text, _ = triton_texts(tmp_path / "k.py", "g", tmp_path, None)
+    assert "\nname: g\n" in text
+    with pytest.raises(HarnessError, match="`h` is no kernel of"):
+        triton_texts(tmp_path / "k.py", "h", tmp_path, None)

@@ -1,0 +1,20 @@
+"""The commands as functions of the words of a command line, which return their exit codes."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from harness.commands.run import run
+
+analyse = partial(run, "analyse")
+check = partial(run, "check")
+compare = partial(run, "compare")
+devices = partial(run, "devices")
+discover = partial(run, "discover")
+dispatch = partial(run, "dispatch")
+export = partial(run, "export")
+merge = partial(run, "merge")
+report = partial(run, "report")
+schema = partial(run, "schema")
+stencil = partial(run, "stencil")
+tune = partial(run, "tune")

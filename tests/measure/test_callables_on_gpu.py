@@ -1,0 +1,154 @@
+"""Python callables on a GPU, over the stand-in for its driver and a stand-in for CuPy."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.core.errors import BackendUnavailable
+from harness.core.observations import HOST
+from harness.core.records import Config, Input, Measurement, Outcome
+from harness.measure.choose import open_measurer
+from harness.measure.cuda import gpus
+from harness.measure.kernels.measurer import KernelMeasurer
+from harness.space import ConstrainedSpace
+from harness.space_file import Spec, load_spec
+from tests.helpers.stub_driver import StubDriver
+
+CUPY = '''\
+"""A stand-in for CuPy, which takes arrays from others, and queues copies between them."""
+import ctypes
+import numpy
+from harness.measure.cuda.gpus import load_driver
+
+def asarray(memory):
+    found = memory.__cuda_array_interface__
+    (address, _), (size_bytes,) = found["data"], found["shape"]
+    assert found["typestr"] == "|u1"
+    return numpy.frombuffer((ctypes.c_uint8 * size_bytes).from_address(address), numpy.uint8)
+
+def asnumpy(array):
+    return array.copy()
+
+def copyto(to, source, first=0):
+    load_driver().copy(to.ctypes.data + 8 * first, source.ctypes.data, source.nbytes)
+
+def synchronize():
+    load_driver().synchronize()
+'''
+KERNEL = """\
+import os
+import time
+import cupy
+import numpy as np
+
+FRAMEWORK = "cupy"
+
+def arguments(features, rng):
+    return {"x": rng.random(features["n"]), "y": np.zeros(features["n"])}
+
+def reference(arguments):
+    return {"y": arguments["x"]}
+
+def build(config, features):
+    def run(arguments):
+        cupy.copyto(arguments["y"], arguments["x"], int(config["HOW"] == "behind"))
+        if config["HOW"] == "slow":
+            time.sleep(2e-3)
+        elif config["HOW"] == "waits":
+            cupy.synchronize()
+        elif config["HOW"] == "returns":
+            cupy.synchronize()
+            return {"y": arguments["x"]}
+        elif config["HOW"] == "spoils":
+            os.environ["CUDA_STUB_FAIL"] = "cuCtxSynchronize@1:719!"
+        elif config["HOW"] == "raises":
+            return arguments["z"]
+    return run
+"""
+SPACE = """\
+name: copy
+kernel: {python: copy.py}
+parameters: {HOW: {values: [copy, slow, waits, returns, behind, spoils, raises], default: copy}}
+inputs: {features: [n], values: [{n: 1000}]}
+measure: {repeats: 3, warmup_time_s: 0, least_time_s: 0}
+"""
+GIVEN = Input({"n": 1000})
+
+
+@pytest.fixture
+def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spec:
+    """A space, beside a package that is installed as CuPy."""
+    files = {"cupy.py": CUPY, "kernels/copy.py": KERNEL, "kernels/copy.yaml": SPACE}
+    files["cupy-13.6.dist-info/METADATA"] = "Metadata-Version: 2.1\nName: cupy\nVersion: 13.6\n"
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return load_spec(tmp_path / "kernels/copy.yaml")
+
+
+@pytest.fixture
+def measurer(stub: StubDriver, spec: Spec) -> Iterator[KernelMeasurer]:
+    opened, _ = open_measurer(spec, "auto")
+    assert isinstance(opened, KernelMeasurer)
+    with contextlib.closing(opened):
+        yield opened
+
+
+def measured(measurer: KernelMeasurer, spec: Spec, how: str) -> Measurement:
+    space = ConstrainedSpace.of(spec, GIVEN, measurer.limits, measurer.compiler)
+    return measurer.measure(space, GIVEN, Config({"HOW": how}), None)
+
+
+@pytest.mark.gpu
+def test_time_is_that_between_events_and_the_share_of_the_host_stands_beside_it(
+    measurer: KernelMeasurer, spec: Spec
+) -> None:
+    environment = measurer.environment
+    assert (environment.backend, environment.device) == ("python", "Stand-in GPU")
+    assert environment.platform.startswith("cupy, CUDA events, CUDA 1")
+    assert environment.compiler.startswith("cupy 13.6, Python 3.")
+    quick, slow = measured(measurer, spec, "copy"), measured(measurer, spec, "slow")
+    assert quick.timing is not None, quick.message
+    assert slow.timing is not None, slow.message
+    assert slow.time_s < 1e-3 < slow.observed[HOST]
+    assert 0 < quick.observed[HOST] < slow.observed[HOST]
+
+
+@pytest.mark.gpu
+def test_callable_that_waits_for_the_device_is_not_held_back(
+    measurer: KernelMeasurer, spec: Spec
+) -> None:
+    for how in ("waits", "returns"):
+        found = measured(measurer, spec, how)
+        assert found.outcome is Outcome.OK, found.message
+
+
+@pytest.mark.gpu
+def test_faults_of_callables_are_refused_on_a_gpu(measurer: KernelMeasurer, spec: Spec) -> None:
+    behind = measured(measurer, spec, "behind")
+    assert behind.outcome is Outcome.BUILD_FAILED
+    assert "writes outside of the argument y (1 element behind its end)" in behind.message
+    spoils = measured(measurer, spec, "spoils")
+    assert spoils.outcome is Outcome.BUILD_FAILED
+    assert "running the callable: cuCtxSynchronize failed: " in spoils.message
+    assert "the context is lost" in spoils.message
+    raises = measured(measurer, spec, "raises")
+    assert raises.outcome is Outcome.BUILD_FAILED
+    assert "the callable raised KeyError: 'z' (line " in raises.message
+    assert measured(measurer, spec, "copy").outcome is Outcome.OK
+
+
+def test_framework_that_needs_a_gpu_says_why_there_is_none(
+    spec: Spec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing() -> None:
+        raise BackendUnavailable("no NVIDIA driver: install it")
+
+    monkeypatch.setattr(gpus, "usable_gpus", missing)
+    with pytest.raises(BackendUnavailable, match=r"needs a GPU for CuPy: no NVIDIA driver: inst"):
+        open_measurer(spec, "auto")
