@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 
 import numpy as np
 
@@ -73,13 +74,9 @@ def noted_reasons(commands: Iterable[Command]) -> dict[Input, str]:
     before it could note a reason."""
     return {
         problem: command.left_out.get(problem, "")
-        for command in sorted(commands, key=_start)
+        for command in sorted(commands, key=attrgetter("started_at"))
         for problem in command.inputs
     }
-
-
-def _start(command: Command) -> str:
-    return command.started_at
 
 
 def _reason(results: Results, problem: Input, run: Run | None) -> str:
@@ -124,7 +121,7 @@ def _notices(results: Results) -> list[str]:
     """
     later: dict[str, set[frozenset[Input]]] = {}
     notices: list[str] = []
-    in_order = sorted(results.commands, key=_start)
+    in_order = sorted(results.commands, key=attrgetter("started_at"))
     for command in reversed(in_order):
         inputs = frozenset(command.inputs)
         for stage, text in command.stages.items():

@@ -103,11 +103,6 @@ class _Rechecked:
     tuned_on: str
     measured_on: str
 
-    @property
-    def default(self) -> Config:
-        """The space's default."""
-        return Config({p.name: p.default for p in self.spec.parameters})
-
     def workload(self) -> str:
         """Return the inputs of fallen leaves as a workload, for `tune --inputs-from`."""
         features = self.spec.features

@@ -227,7 +227,7 @@ def _usable(workload: Workload, spec: Spec) -> tuple[Workload, list[str]]:
 def _why_not(spec: Spec, problem: Input) -> str:
     """Say why the default cannot be launched on an input, as far as that does not depend on the
     device; empty if it can."""
-    values = {p.name: p.default for p in spec.parameters} | dict(problem)
+    values = {**spec.default, **problem}
     try:
         for constraint in spec.constraints:
             expression = constraint.expression

@@ -85,7 +85,7 @@ class SpaceDocument(JsonDocument):
     points: int = value_of("size", "points")
     inputs: list[JsonConfig] = value_of("spec", "inputs")
     legal: list[int | None] | None
-    default: JsonConfig
+    default: JsonConfig = value_of("spec", "default")
     targets: list[TargetDocument] = value_of("documents")
     why_host_failed: str
     why_run_failed: str

@@ -41,7 +41,7 @@ def run(options: DispatchOptions) -> int:
 def _recheck(options: DispatchOptions) -> int:
     with ProgressDisplay(make_console(stderr=True)) as display:
         found = recheck(options, display)
-    console, features, default = make_console(), found.spec.features, found.default
+    console, features, default = make_console(), found.spec.features, found.spec.default
     head = (*features, "inputs", "measured", "choice", "verdict")
     rows = [
         (

@@ -11,12 +11,13 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from operator import attrgetter
 
 from rich.console import Group, RenderableType
 
 from harness.compare.comparison import ComparedRow, Comparison, Ending
 from harness.core.files import WRITTEN_BY
-from harness.core.records import Environment, Measurement
+from harness.core.records import Measurement
 from harness.core.text import counted, first_few, format_time
 from harness.display.text import as_text, make_table
 from harness.stats import Estimate
@@ -35,9 +36,8 @@ _HEAD = ("input", "of", "base", "candidate", "ratio", "interval", "verdict")
 _STYLES = {"slower": "bold red", "works no more": "bold red", "faster": "bold green"}
 
 
-def _kernel_and_environment(row: ComparedRow) -> tuple[str, Environment]:
-    """Return the key that groups rows into tables."""
-    return row.kernel, row.environment
+_kernel_and_environment = attrgetter("kernel", "environment")
+"""The key that groups rows into tables."""
 
 
 def comparison_table(comparison: Comparison) -> Group:

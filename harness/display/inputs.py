@@ -205,7 +205,7 @@ def input_cells(report: InputReport, default: Config) -> Iterator[str]:
     """Yield the cells of an input under INPUTS_HEAD."""
     yield str(report.problem)
     yield _best_configuration(report, default)
-    yield _best_time(report)
+    yield _time(report.recommended)
     yield _default_time(report)
     yield _format_speedup(report)
 
@@ -224,11 +224,6 @@ def _format_speedup(report: InputReport) -> str:
     if report.speedup:
         return report.speedup.text(".2f", "x") if report.speedup.is_faster else NOT_FASTER
     return report.note if report.best and report.note else "-"
-
-
-def _best_time(report: InputReport) -> str:
-    """Format the time of the configuration to use."""
-    return _time(report.recommended)
 
 
 def _default_time(report: InputReport) -> str:

@@ -75,6 +75,11 @@ class Spec:
     ranges: Mapping[str, FeatureRange] = field(default_factory=dict)  # of features, where given
     where: Expression | None = None  # the condition that inputs from them meet
 
+    @cached_property
+    def default(self) -> Config:
+        """The default values of all parameters."""
+        return Config({p.name: p.default for p in self.parameters})
+
     def files_of(self, config: Mapping[str, Value]) -> tuple[FlagFile, ...]:
         """Return the files that the flags of a configuration pass to the compiler.
 

@@ -11,7 +11,7 @@ from harness.core.records import Config, Input, Measurement, shown
 from harness.results import ABLATION, by_configs
 from harness.results.ablation import TOLERANCE, Ablation, AblationStep, StepResult
 from harness.stats.timing import TimeRatio, time_ratio
-from harness.tuning.finals import final_seeds
+from harness.tuning.finals import seeds_of
 from harness.tuning.sharing import run_stage
 from harness.tuning.state import State
 
@@ -68,7 +68,7 @@ def _ablated(state: State, report: InputReport, flags: Sequence[str]) -> Ablatio
     }
     used = Counter[tuple[Config, ...]]()
     assert report.best is not None
-    seeds = final_seeds(state, problem)
+    seeds = seeds_of(state.data_seed(problem))
 
     def measure(configs: Sequence[Config]) -> Sequence[Measurement]:
         pair = tuple(configs)

@@ -218,11 +218,6 @@ def _is_final(measured: Measurement, rounds: int, has_worked: bool) -> bool:
 # ------------------------------------------------------------------------------ the finals
 
 
-def final_seeds(state: State, problem: Input) -> tuple[int, ...]:
-    """Return the seed of the data on each occasion of an input's finals."""
-    return seeds_of(state.data_seed(problem))
-
-
 def seeds_of(seed: int) -> tuple[int, ...]:
     """Return the seed of the data on each occasion of finals, from the first one."""
     return (seed,) * (FINAL_OCCASIONS // 2) + (seed + DATA_SETS,) * (FINAL_OCCASIONS // 2)
@@ -328,7 +323,8 @@ def _judged(
     finals: Interleaved = []
     for tried in first or [[]]:
         configs = [*dict.fromkeys([*tried, *beside])]
-        finals = _measured(state, problem, configs, FINAL, rounds, final_seeds(state, problem))
+        seeds = seeds_of(state.data_seed(problem))
+        finals = _measured(state, problem, configs, FINAL, rounds, seeds)
         if not tried or any(is_shown(m) for m in finals if m.config in tried):
             break
     return finals

@@ -27,7 +27,7 @@ from harness.commands.check.targets import CompileTarget, checked_spaces
 from harness.core.errors import BackendUnavailable, HostModuleError, LaunchFailed, UsageError
 from harness.core.machine import usable_cores
 from harness.core.program import Launch, Program, Read
-from harness.core.records import Build, Config
+from harness.core.records import Build
 from harness.display.progress import ProgressDisplay
 from harness.display.text import make_console
 from harness.measure.builds.queue import BuildQueue
@@ -94,11 +94,6 @@ class SpaceCheck:
     host: str
     why_host_failed: str
     run: DefaultRun | None
-
-    @property
-    def default(self) -> Config:
-        """The default values of all parameters."""
-        return Config({p.name: p.default for p in self.spec.parameters})
 
     def builds(self, is_strict: bool) -> bool:
         """Whether the default, or every configuration, compiles for all targets."""
@@ -311,10 +306,9 @@ def _launches(spec: Spec, data: KernelData, by_language: Sequence[SourceArgument
 
     Raises LaunchFailed for arguments that do not fit the source.
     """
-    default = Config({p.name: p.default for p in spec.parameters})
-    data.arranged(TrackedConfig(default))
+    data.arranged(TrackedConfig(spec.default))
     steps: list[str] = []
-    for step in data.launches(TrackedConfig(default), spec.functions):
+    for step in data.launches(TrackedConfig(spec.default), spec.functions):
         if isinstance(step, Read) or len(steps) == _LISTED_LAUNCHES:
             steps.append("...")
             break

@@ -77,7 +77,7 @@ def _print_space(console: Console, space: SpaceCheck) -> None:
         )
     console.print(Padding(_parameters_table(spec), (0, 0, 0, 2), expand=False))
     print_lines(console, _relations(spec))
-    print_line(console, f"  default: {space.default}")
+    print_line(console, f"  default: {spec.default}")
     if spec.baselines:
         names = ", ".join(baseline.name for baseline in spec.baselines)
         print_line(console, f"  other baselines: {names}")
