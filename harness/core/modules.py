@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import os
 import sys
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from sysconfig import get_path
@@ -15,8 +16,8 @@ from types import ModuleType
 def load_module(path: Path, prefix: str) -> ModuleType | None:
     """Load a Python file as a module named after `prefix` and the file.
 
-    Returns None where the file's name does not end in .py. Raises whatever the file's code
-    raises, SystemExit included.
+    It may import files that lie beside it, as a script may. Returns None where the file's name does
+    not end in .py. Raises whatever the file's code raises, SystemExit included.
     """
     spec = importlib.util.spec_from_file_location(f"{prefix}_{path.stem}", path)
     if spec is None or spec.loader is None:
@@ -24,8 +25,42 @@ def load_module(path: Path, prefix: str) -> ModuleType | None:
     module = importlib.util.module_from_spec(spec)
     # Dataclasses look their own module up by its name.
     sys.modules[spec.name] = module
+    folder = os.path.dirname(os.path.abspath(path))
+    if folder not in sys.path and len(with_imports(path)) > 1:
+        sys.path.insert(0, folder)
     spec.loader.exec_module(module)
     return module
+
+
+def with_imports(host: Path) -> list[Path]:
+    """Return a Python file, and then all files of its folder that it imports, directly or not."""
+    files: dict[Path, None] = {}
+    waiting = [host]
+    while waiting:
+        path = waiting.pop()
+        if path not in files:
+            files[path] = None
+            waiting += _imported(path, host.parent)
+    return list(files)
+
+
+def _imported(path: Path, folder: Path) -> Iterator[Path]:
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return  # what imports it has a clearer error
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or alias.name for alias in node.names]
+        else:
+            continue
+        for top in [folder / name.partition(".")[0] for name in names]:
+            if top.with_suffix(".py").is_file():
+                yield top.with_suffix(".py")
+            elif (top / "__init__.py").is_file():
+                yield from top.rglob("*.py")
 
 
 @dataclass

@@ -6,15 +6,15 @@ which the files lie to each other as on the driver's machine.
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.core.errors import BackendUnavailable, UsageError
 from harness.core.files import cache_folder, write_folder
+from harness.core.modules import with_imports
 from harness.source.kernel_source import Source
 from harness.space_file import ProgramPlan, Spec
 from harness.space_file.program import digest_of
@@ -133,7 +133,7 @@ def _sources(spec: Spec) -> Iterator[Path]:
         yield file.copy
     host = spec.host if plan is None else plan.host
     if host is not None:
-        yield from _with_imports(host)
+        yield from with_imports(host)
     if plan is not None:
         commands = map(plan.folder.joinpath, _own_commands(plan))
         yield from (path for path in commands if path.is_file() and _travels(path, spec))
@@ -158,34 +158,3 @@ def _own_commands(plan: ProgramPlan) -> Iterator[str]:
     sources = (source.command for source in plan.model.features.values())
     for words in (*first, plan.model.version, plan.model.device, *sources):
         yield from (str(word) for word in (words or ())[:1] if "/" in str(word))
-
-
-def _with_imports(host: Path) -> Iterable[Path]:
-    """Return a Python file, and all files of its folder that it imports, directly or not."""
-    found: dict[Path, None] = {}
-    waiting = [host]
-    while waiting:
-        path = waiting.pop()
-        if path not in found:
-            found[path] = None
-            waiting += _imported(path, host.parent)
-    return found
-
-
-def _imported(path: Path, folder: Path) -> Iterator[Path]:
-    try:
-        tree = ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError):
-        return  # the host module's own error is clearer
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            names = [node.module or alias.name for alias in node.names]
-        else:
-            continue
-        for top in [folder / name.partition(".")[0] for name in names]:
-            if top.with_suffix(".py").is_file():
-                yield top.with_suffix(".py")
-            elif (top / "__init__.py").is_file():
-                yield from top.rglob("*.py")

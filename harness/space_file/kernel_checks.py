@@ -11,6 +11,7 @@ from harness.constraints.expression import Expression
 from harness.core.errors import SpecError
 from harness.core.files import nearest_file
 from harness.core.kernel_name import plain_name, words_of
+from harness.core.modules import with_imports
 from harness.core.program import PYTHON
 from harness.core.records import shown
 from harness.core.text import suggestion
@@ -54,6 +55,7 @@ def kernel_parts(
         "sources": sources,
         "host": host,
         "host_text": module[0],
+        "host_imports": _imports_of(document, ("kernel", "host"), host),
         "compilers": model.compiler,
     }
 
@@ -80,7 +82,9 @@ def python_parts(document: Document, model: PythonSpaceFile) -> dict[str, Any]:
     if framework not in FRAMEWORKS:
         fault = f"{path} says FRAMEWORK = {framework!r}; expected one of {', '.join(FRAMEWORKS)}"
         document.fault(location, fault)
-    words = _texts_in(module) | _names_in(module)
+    imports = _imports_of(document, location, path)
+    trees = [module, *map(ast.parse, imports.values())]
+    words = frozenset[str]().union(*map(_texts_in, trees), *map(_names_in, trees))
     for name in (name for name in model.parameters if name not in words):
         fault = f"nothing uses it: `{name}` does not stand in {path}; read it in build(), or remove"
         document.fault(("parameters", name), f"{fault} it")
@@ -90,6 +94,7 @@ def python_parts(document: Document, model: PythonSpaceFile) -> dict[str, Any]:
         "sources": {PYTHON: Source(path, text, {})},
         "host": path,
         "host_text": text,
+        "host_imports": imports,
         "framework": framework,
     }
 
@@ -213,6 +218,16 @@ def read_module(
             document.fault(location, message)
         return text, module
     return None
+
+
+def _imports_of(document: Document, location: Location, path: Path) -> dict[Path, str]:
+    """Return the files beside a module that it imports, directly or not, with their texts."""
+    texts = {}
+    for imported in with_imports(path)[1:]:
+        read = read_module(document, location, imported, ())
+        if read is not None:
+            texts[imported] = read[0]
+    return texts
 
 
 def _check_launches(document: Document, path: Path, defined: set[str], model: SpaceFile) -> None:

@@ -66,6 +66,7 @@ class Spec:
     search: Search = field(default_factory=Search)
     work: Work | None = None
     host_text: str = field(default="", repr=False)
+    host_imports: Mapping[Path, str] = field(default_factory=dict, repr=False)  # with their texts
     framework: str | None = None
     program: ProgramPlan | None = None
     compilers: CompilersModel = field(default_factory=CompilersModel)
@@ -211,7 +212,7 @@ class Spec:
 
         Two spaces that agree here may share measurements, whatever their ranges are.
         """
-        parts: list[str] = [*self.functions, self.host_text]
+        parts: list[str] = [*self.functions, self.host_text, *self.host_imports.values()]
         for language, source in sorted(self.sources.items()):
             parts += [language, source.text, *source.includes.values()]
             parts += self.compilers.sha256_parts(language)

@@ -19,12 +19,15 @@ from tests.helpers.fake_kernels import FOUR, DeviceBackend, fake_job, write_fake
 from tests.helpers.fakes import FAKE_HOST, FakeBackend, FakeDevice
 from tests.helpers.planted import space_of
 
-HOST = """
+FOLDER = """
 import os, sys
-import numpy as np
-folder = os.path.dirname(os.path.abspath(__file__))
+folder = os.path.dirname(os.path.abspath(__file__)) + '/lib'
 if folder not in sys.path:
     sys.path.insert(0, folder)
+"""
+HOST = """
+import os
+import numpy as np
 
 def observe(config):
     from values import VALUE
@@ -51,7 +54,7 @@ def test_host_modules_find_their_own_helpers(
     hosts = [tmp_path / f"{value}" / "host.py" for value in (1, 3)]
     lib = "." if kind == "beside" else "lib"
     inside = {"package": "values/__init__.py", "namespace": "values/of.py"}.get(kind, "values.py")
-    text = HOST.replace("__file__))", f"__file__)) + '/{lib}'")
+    text = HOST if kind == "beside" else FOLDER + HOST
     if kind == "namespace":
         text = text.replace("values import", "values.of import")
     for value, host in zip((1, 3), hosts, strict=True):

@@ -367,6 +367,12 @@ def test_programs_differ_where_what_is_measured_differs(folder: Path) -> None:
     (folder / "scale.py").write_text((folder / "scale.py").read_text() + "# changed\n")
     assert load(folder, WHOLE).program_sha256 != first.program_sha256
     assert load(folder, WHOLE + "verify: {rtol: 0.1}\n").program_sha256 != first.program_sha256
+    (folder / "scale.py").write_text((folder / "scale.py").read_text() + "import beside\n")
+    programs = set()
+    for value in (1, 2):
+        (folder / "beside.py").write_text(f"VALUE = {value}\n")
+        programs.add(load(folder, WHOLE).program_sha256)
+    assert len(programs) == 2, "what a host module imports is measured too"
 
 
 def test_bits_of_another_default_are_another_program(folder: Path) -> None:
