@@ -24,9 +24,7 @@ NAMES = sorted(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_help_and_docstring_say_how_to_run_a_benchmark_and_how_long_it_takes(
-    name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_help_and_docstring_say_how_to_run_a_benchmark_and_how_long_it_takes(name, capsys):
     benchmark = importlib.import_module(f"benchmarks.{name}")
     assert f"    python -m benchmarks.{name}" in str(benchmark.__doc__)
     duration = r"\btakes?\b[^.]*\b(seconds|minutes?|hours?)\b"
@@ -38,7 +36,7 @@ def test_help_and_docstring_say_how_to_run_a_benchmark_and_how_long_it_takes(
     assert capsys.readouterr().out.startswith(f"usage: python -m benchmarks.{name} ")
 
 
-def test_no_text_runs_a_benchmark_as_a_script() -> None:
+def test_no_text_runs_a_benchmark_as_a_script():
     texts = [*FOLDER.rglob("*.py"), *FOLDER.parent.glob("*/*.md"), *FOLDER.rglob("*.md")]
     assert not [path for path in texts if "python benchmarks/" in path.read_text()]
 
@@ -48,13 +46,8 @@ def test_no_text_runs_a_benchmark_as_a_script() -> None:
 
 @pytest.mark.parametrize(("part", "runs", "names"), [("work", 4, 4), ("large", 1, 6)])
 def test_the_first_run_of_each_command_is_apart_from_the_others(
-    part: str,
-    runs: int,
-    names: int,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    part, runs, names, tmp_path, capsys, monkeypatch
+):
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path))  # so that it is restored
     costs = [Cost(9.0, 8.0, 1.0), *(Cost(s, s / 2, 1.0) for s in (1.0, 2.0, 4.0))][:runs] * names
     seen: list[Sequence[str]] = []
@@ -73,7 +66,7 @@ def test_the_first_run_of_each_command_is_apart_from_the_others(
     assert list(found.values()) == [figures] * names
 
 
-def test_a_process_is_measured_and_its_failure_is_reported() -> None:
+def test_a_process_is_measured_and_its_failure_is_reported():
     assert as_process(["-m", "this"]).peak_mib > 1
     with pytest.raises(HarnessError, match="No module named no_such_module"):
         as_process(["-m", "no_such_module"])
@@ -82,7 +75,7 @@ def test_a_process_is_measured_and_its_failure_is_reported() -> None:
 # ------------------------------- The loop from production back to tuning, in a short form, on PoCL
 
 
-def test_the_loop_covers_the_calls_that_were_outside(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_loop_covers_the_calls_that_were_outside(capsys):
     short = ["--inputs", "4", "--calls", "40", "--test-limit", "2", "--repeats", "1"]
     assert loop.main([*short, "--rounds", "1"]) == 0
     message = capsys.readouterr().out
@@ -98,7 +91,7 @@ def test_the_loop_covers_the_calls_that_were_outside(capsys: pytest.CaptureFixtu
 # --------------- The parts of benchmarks/first_hour.py that need neither a device nor Kernel Tuner
 
 
-def test_lines_with_code_are_counted_and_no_others() -> None:
+def test_lines_with_code_are_counted_and_no_others():
     source = '"""A docstring.\n\nOf three lines."""\n\n# a comment\nx = [\n    1,  # one\n\n]\n'
     assert code_lines(source) == 3
     assert code_lines("text = '''one\ntwo'''\n") == 2
@@ -114,11 +107,11 @@ def test_lines_with_code_are_counted_and_no_others() -> None:
         ("spmv.cl: 12 msgs", False),
     ],
 )
-def test_the_first_result_is_the_first_time_on_the_terminal(text: str, is_time: bool) -> None:
+def test_the_first_result_is_the_first_time_on_the_terminal(text, is_time):
     assert shows_time(text) == is_time
 
 
-def test_both_programs_tune_the_same_values_and_inputs() -> None:
+def test_both_programs_tune_the_same_values_and_inputs():
     values = '{"BLOCK": [32, 8, 128, 256], "LANES": [1, 2, 4, 8, 16], "UNROLL": [1, 2, 4]}'
     for program in TUNERS.values():
         text = (PROGRAMS / program).read_text()
@@ -127,9 +120,7 @@ def test_both_programs_tune_the_same_values_and_inputs() -> None:
         assert "for k in (4, 5, 6, 7)" in text
 
 
-def test_a_run_has_the_seconds_of_a_program_and_its_error_where_it_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_has_the_seconds_of_a_program_and_its_error_where_it_fails(tmp_path, monkeypatch):
     (tmp_path / "results").mkdir()
     program = tmp_path / "results" / "program.py"
     program.write_text("print('first 1.5 ms')\n")
@@ -140,9 +131,7 @@ def test_a_run_has_the_seconds_of_a_program_and_its_error_where_it_fails(
         measure("program.py", tmp_path)
 
 
-def test_without_kernel_tuner_it_says_how_to_install_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_kernel_tuner_it_says_how_to_install_it(monkeypatch, capsys):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert first_hour.main([]) == 2
     assert "pip install -e '.[bench]'" in capsys.readouterr().err

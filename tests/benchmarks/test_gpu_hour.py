@@ -36,13 +36,13 @@ def run(folder: Path, code: str, most_s: float = 30, **fields: object) -> dict[s
     return run_step(Step("tried", most_s, "tried", **fields), folder, most_s, False, {})
 
 
-def test_figures_are_the_last_line_that_is_a_json_object() -> None:
+def test_figures_are_the_last_line_that_is_a_json_object():
     assert figures_of('a table\n{"held": 0.5}\n') == {"held": 0.5}
     assert figures_of('{\n "held": 0.5\n}\n') == {"held": 0.5}
     assert figures_of("3 passed in 2 s\n") == {"said": ["3 passed in 2 s"]}
 
 
-def test_step_that_fails_says_why_and_both_streams_are_in_the_log(modules: Path) -> None:
+def test_step_that_fails_says_why_and_both_streams_are_in_the_log(modules):
     code = "import sys; print('a table'); sys.exit('error: the GPU is gone')"
     ended = run(modules, code)
     assert (ended["status"], ended["reason"]) == ("failed", "exit code 1: error: the GPU is gone")
@@ -52,9 +52,7 @@ def test_step_that_fails_says_why_and_both_streams_are_in_the_log(modules: Path)
     assert "the GPU is gone" in log
 
 
-def test_late_step_ends_with_all_that_it_started(
-    modules: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_late_step_ends_with_all_that_it_started(modules, monkeypatch):
     monkeypatch.setattr(gpu_hour, "_TO_END_S", 0.5)
     started = modules / "started"
     code = f"""
@@ -74,13 +72,13 @@ time.sleep(60)
     assert not status.exists() or " Z " in status.read_text()
 
 
-def test_step_whose_module_is_missing_or_that_has_no_time_is_left_out(modules: Path) -> None:
+def test_step_whose_module_is_missing_or_that_has_no_time_is_left_out(modules):
     missing = run(modules, "", needs="no_such_module")
     assert missing == {"status": "left out", "reason": "the module no_such_module is not installed"}
     assert run(modules, "", most_s=-1) == {"status": "left out", "reason": "no time was left"}
 
 
-def test_campaign_with_other_outcomes_than_it_must_have_fails(modules: Path) -> None:
+def test_campaign_with_other_outcomes_than_it_must_have_fails(modules):
     one = {"speedup": None, "outcomes": {"ok": 2}, "energy_j": None}
     results = {"inputs": [one], "advice": "", "choice": None, "why_no_choice": "", "warnings": []}
     code = f"print({json.dumps({'results': results})!r})"
@@ -89,8 +87,8 @@ def test_campaign_with_other_outcomes_than_it_must_have_fails(modules: Path) -> 
 
 
 def test_plan_goes_on_after_a_step_that_fails_and_its_figures_are_on_disk(
-    modules: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+    modules, monkeypatch, capsys
+):
     (modules / "good.py").write_text("print('{\"time_s\": 1.23456789}')")
     plan = [Step("bad", 30, "no_such_module"), Step("good", 30, "good")]
     monkeypatch.setattr(gpu_hour, "PLANS", {1: plan})
@@ -102,9 +100,7 @@ def test_plan_goes_on_after_a_step_that_fails_and_its_figures_are_on_disk(
     assert figures["steps"]["good"]["figures"] == {"time_s": 1.2346}
 
 
-def test_a_plan_replaces_no_figures_and_needs_a_gpu(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_plan_replaces_no_figures_and_needs_a_gpu(tmp_path, monkeypatch, capsys):
     def choose(backend: str) -> None:
         raise BackendUnavailable("there is no GPU")
 
@@ -117,7 +113,7 @@ def test_a_plan_replaces_no_figures_and_needs_a_gpu(
     assert "plan_1 is there already" in " ".join(capsys.readouterr().err.split())
 
 
-def test_files_that_plans_name_are_there() -> None:
+def test_files_that_plans_name_are_there():
     steps = [step for plan in PLANS.values() for step in plan]
     words = [word for step in steps for word in step.command(Path("/out"), True)]
     named = [word for word in words if word.startswith(("spaces/", "tests/", "benchmarks/"))]
@@ -126,7 +122,7 @@ def test_files_that_plans_name_are_there() -> None:
     assert [word for word in words if "{" in word] == []
 
 
-def test_hosts_share_is_what_is_above_the_shortest_held_launch() -> None:
+def test_hosts_share_is_what_is_above_the_shortest_held_launch():
     found = host_shares({"idle, one call": [3.0, 5.0, 9.0], "idle, held": [2.0, 2.0, 2.0]})
     assert found["idle, one call"] == pytest.approx({"median": 3.0, "p99": 6.92, "max": 7.0})
     assert found["idle, held"] == {"median": 0.0, "p99": 0.0, "max": 0.0}
@@ -150,9 +146,7 @@ def device(stub: StubDriver, monkeypatch: pytest.MonkeyPatch) -> CudaDevice:
 
 
 @pytest.mark.gpu
-def test_benchmark_finds_when_the_clock_has_risen(
-    device: CudaDevice, binary: Binary, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_benchmark_finds_when_the_clock_has_risen(device, binary, monkeypatch):
     monkeypatch.setattr(gpu_probe, "RUN_S", 0.05)
     monkeypatch.setenv("CUDA_STUB_SM_MHZ", "990,990,1500,1980")
     device.launch(device.load(binary), gpu_probe.LAUNCHES)  # the device is held from now on
@@ -163,9 +157,7 @@ def test_benchmark_finds_when_the_clock_has_risen(
 
 
 @pytest.mark.gpu
-def test_benchmark_finds_what_low_clocks_do_to_times(
-    device: CudaDevice, binary: Binary, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_benchmark_finds_what_low_clocks_do_to_times(device, binary, monkeypatch):
     monkeypatch.setenv("CUDA_STUB_SM_MHZ", ",".join(["1980", "1980", "990", "1980", "1980"] * 4000))
     device.__dict__["tick_s"] = 1e-9  # it would be found on a busy machine, and widen intervals
     monkeypatch.setattr("harness.measure.clocks._RECOVERY_S", 0.0)
@@ -177,9 +169,7 @@ def test_benchmark_finds_what_low_clocks_do_to_times(
 
 
 @pytest.mark.gpu
-def test_benchmark_finds_the_hosts_share_of_a_sample(
-    stub: StubDriver, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_benchmark_finds_the_hosts_share_of_a_sample(stub, monkeypatch):
     monkeypatch.setenv("CUDA_STUB_KERNEL_NS", "2000")
     monkeypatch.setattr(gpu_probe, "usable_cores", lambda: 1)
     for way, times_us in gpu_probe.host_times_us(samples=5).items():

@@ -28,12 +28,10 @@ from harness.core.text import command_words
 from harness.display.text import make_console
 from harness.space_file import load_spec
 
-Capture = pytest.CaptureFixture[str]
-
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_list_names_every_command() -> None:
+def test_the_list_names_every_command():
     models = {model_of(name) for name in COMMANDS}
     assert models == {m for m in Options.__subclasses__() if m.__module__.startswith("harness.")}
 
@@ -45,13 +43,13 @@ def python(*words: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_starts_by_its_module(name: str) -> None:
+def test_a_command_starts_by_its_module(name):
     done = python("-m", f"harness.{name}", "--help")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"usage: {sys.executable} -m harness.{name}")
 
 
-def test_a_command_starts_beside_a_clone_that_is_called_harness(tmp_path: Path) -> None:
+def test_a_command_starts_beside_a_clone_that_is_called_harness(tmp_path):
     """Python's path begins with the folder; the clone has a folder results, without __init__.py."""
     (tmp_path / "harness").symlink_to(ROOT)
     code = (
@@ -62,19 +60,19 @@ def test_a_command_starts_beside_a_clone_that_is_called_harness(tmp_path: Path) 
         assert done.returncode == 0, done.stderr
 
 
-def test_an_editable_install_puts_the_clone_on_the_path() -> None:
+def test_an_editable_install_puts_the_clone_on_the_path():
     """Setuptools does so where the root's folder is named."""
     configuration = configparser.ConfigParser()
     configuration.read(ROOT / "setup.cfg")
     assert configuration["options"]["package_dir"].split() == ["=", "."]
 
 
-def test_a_command_starts_by_the_console_script(capsys: Capture) -> None:
+def test_a_command_starts_by_the_console_script(capsys):
     assert main(["check", "no_such_space.yaml"]) == 2
     assert "no_such_space.yaml" in capsys.readouterr().err
 
 
-def test_no_text_installs_a_package_called_harness() -> None:
+def test_no_text_installs_a_package_called_harness():
     """On an index, that name may be somebody else's."""
     listed = subprocess.run(["git", "ls-files"], capture_output=True, text=True, cwd=ROOT)
     texts = [ROOT / name for name in listed.stdout.split() if name.endswith((".py", ".md", ".cfg"))]
@@ -83,13 +81,13 @@ def test_no_text_installs_a_package_called_harness() -> None:
 
 
 @pytest.mark.parametrize("words", [["--help"], []])
-def test_help_and_no_command_list_the_commands(words: list[str], capsys: Capture) -> None:
+def test_help_and_no_command_list_the_commands(words, capsys):
     assert main(words) == 0
     printed = capsys.readouterr().out
     assert all(f"    {name} " in printed for name in COMMANDS)
 
 
-def test_the_version_is_printed(capsys: Capture) -> None:
+def test_the_version_is_printed(capsys):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"harness {harness.__version__}\n"
 
@@ -106,36 +104,32 @@ def test_the_version_is_printed(capsys: Capture) -> None:
         ("/x/pytest/__main__.py", "python3 -m pytest", "python -m harness.report"),
     ],
 )
-def test_a_printed_command_starts_as_the_user_started_this_one(
-    script: str, typed: str, words: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_printed_command_starts_as_the_user_started_this_one(script, typed, words, monkeypatch):
     monkeypatch.setattr(sys, "argv", [script])
     monkeypatch.setattr(sys, "orig_argv", typed.split())
     monkeypatch.setenv("PATH", "")
     assert command_words("report") == tuple(words.split())
 
 
-def test_a_program_on_path_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_on_path_is_named(tmp_path, monkeypatch):
     (tmp_path / "harness").touch(mode=0o755)
     monkeypatch.setattr(sys, "argv", [str(tmp_path / "harness")])
     monkeypatch.setenv("PATH", str(tmp_path))
     assert command_words("report") == ("harness", "report")
 
 
-def test_an_unknown_command_is_answered_with_the_nearest(capsys: Capture) -> None:
+def test_an_unknown_command_is_answered_with_the_nearest(capsys):
     assert main(["tunes"]) == 2
     assert "unknown command `tunes`; did you mean `tune`?" in capsys.readouterr().err
 
 
-def test_a_command_like_no_other_is_answered_with_where_they_are_listed(
-    capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_command_like_no_other_is_answered_with_where_they_are_listed(capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["harness", "zzz"])
     assert main(["zzz"]) == 2
     assert capsys.readouterr().err.endswith("harness --help` lists the commands\n")
 
 
-def test_help_loads_no_slow_libraries() -> None:
+def test_help_loads_no_slow_libraries():
     code = (
         "import sys; from harness.__main__ import COMMANDS, main\n"
         "for name in COMMANDS:\n"
@@ -150,7 +144,7 @@ def test_help_loads_no_slow_libraries() -> None:
 
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_signals_end_commands_like_ctrl_c(sent: signal.Signals, code: int, capsys: Capture) -> None:
+def test_signals_end_commands_like_ctrl_c(sent, code, capsys):
     def command() -> int:
         os.kill(os.getpid(), sent)
         return 0
@@ -164,7 +158,7 @@ def test_signals_end_commands_like_ctrl_c(sent: signal.Signals, code: int, capsy
     assert capsys.readouterr().err == "interrupted; all is kept\n"
 
 
-def test_a_signal_whose_exception_python_ignored_is_sent_again(capsys: Capture) -> None:
+def test_a_signal_whose_exception_python_ignored_is_sent_again(capsys):
     class Module:
         pass
 
@@ -184,7 +178,7 @@ def test_a_signal_whose_exception_python_ignored_is_sent_again(capsys: Capture) 
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not limit addresses")
-def test_too_few_addresses_for_the_libraries_are_one_clear_error() -> None:
+def test_too_few_addresses_for_the_libraries_are_one_clear_error():
     limited = f'ulimit -v 400000; exec "{sys.executable}" -m harness.tune spaces/mvmul.yaml'
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(
@@ -203,7 +197,7 @@ def test_too_few_addresses_for_the_libraries_are_one_clear_error() -> None:
     )
 
 
-def test_a_reader_that_has_gone_ends_a_command_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_that_has_gone_ends_a_command_quietly(monkeypatch):
     class Gone(io.StringIO):
         def write(self, text: str) -> int:
             raise BrokenPipeError
@@ -215,7 +209,7 @@ def test_a_reader_that_has_gone_ends_a_command_quietly(monkeypatch: pytest.Monke
     assert guarded(lambda: make_console().print("a table") or 0) == EXIT_ERROR
 
 
-def test_memory_that_runs_out_is_one_clear_error(capsys: Capture) -> None:
+def test_memory_that_runs_out_is_one_clear_error(capsys):
     def command() -> int:
         raise MemoryError
 
@@ -224,7 +218,7 @@ def test_memory_that_runs_out_is_one_clear_error(capsys: Capture) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device without room")
-def test_output_without_room_is_one_clear_error() -> None:
+def test_output_without_room_is_one_clear_error():
     program = (
         "import sys\n"
         "from harness.commands.run import guarded\n"
@@ -239,7 +233,7 @@ def test_output_without_room_is_one_clear_error() -> None:
     assert done.stderr == "error: standard output or a file: No space left on device\n"
 
 
-def test_faults_of_a_space_are_printed_before_slow_libraries_are_loaded(tmp_path: Path) -> None:
+def test_faults_of_a_space_are_printed_before_slow_libraries_are_loaded(tmp_path):
     space = tmp_path / "bad.yaml"
     space.write_text("kernel: {}\n")
     code = (
@@ -256,7 +250,7 @@ def test_faults_of_a_space_are_printed_before_slow_libraries_are_loaded(tmp_path
     assert done.stdout == f"\n{space}: reading the space\nloaded:\n"
 
 
-def test_analyse_seldom_collects_garbage(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+def test_analyse_seldom_collects_garbage(monkeypatch, capsys):
     before, during = gc.get_threshold(), []
 
     def analyse(*_: object) -> int:
@@ -271,7 +265,7 @@ def test_analyse_seldom_collects_garbage(monkeypatch: pytest.MonkeyPatch, capsys
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_an_example_is_written_once_and_loads(name: str, tmp_path: Path, capsys: Capture) -> None:
+def test_an_example_is_written_once_and_loads(name, tmp_path, capsys):
     words = ["example", name, "--output", str(tmp_path)]
     assert main(words) == 0
     line = capsys.readouterr().out
@@ -282,7 +276,7 @@ def test_an_example_is_written_once_and_loads(name: str, tmp_path: Path, capsys:
     assert f"{space} already exists; name another folder" in capsys.readouterr().err
 
 
-def test_the_wheel_has_the_files_of_the_examples() -> None:
+def test_the_wheel_has_the_files_of_the_examples():
     setup = configparser.ConfigParser()
     setup.read(ROOT / "setup.cfg")
     patterns = setup["options.package_data"]["harness"].split()
@@ -292,6 +286,6 @@ def test_the_wheel_has_the_files_of_the_examples() -> None:
             assert any(fnmatch(f"examples/{file}", pattern) for pattern in patterns)
 
 
-def test_the_citation_names_this_version() -> None:
+def test_the_citation_names_this_version():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert citation["version"] == harness.__version__

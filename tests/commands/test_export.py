@@ -37,8 +37,6 @@ from tests.helpers.results_examples import (
     write,
 )
 
-Capture = pytest.CaptureFixture[str]
-
 FORMATS = ("t4", "csv")
 OTHER = SPEC.inputs[1]
 
@@ -80,7 +78,7 @@ def record(database: Path, found: list[Measurement]) -> None:
 
 
 @pytest.mark.parametrize("format_", FORMATS)
-def test_an_export_is_read_back_equal(tmp_path: Path, format_: str) -> None:
+def test_an_export_is_read_back_equal(tmp_path, format_):
     found = measurements()
     record(tmp_path / "r.db", found)
     recorded = read_recording(exported(tmp_path / "r.db", format_))
@@ -89,7 +87,7 @@ def test_an_export_is_read_back_equal(tmp_path: Path, format_: str) -> None:
     assert recorded.features == SPEC.features
 
 
-def test_shared_measurements_are_written_and_counted(tmp_path: Path, capsys: Capture) -> None:
+def test_shared_measurements_are_written_and_counted(tmp_path, capsys):
     shared = dataclasses.replace(make_ok(1), config=make_ok(2).config, shared_with="ab" * 32)
     record(tmp_path / "r.db", [make_ok(1), shared])
     recorded = read_recording(exported(tmp_path / "r.db", "t4"))
@@ -111,7 +109,7 @@ def of_value(value: Value) -> Measurement:
      [None, 16, 32], [None, "ca"], ["1", "2"], ["true", "no"], [64]],
     ids=str,
 )  # fmt: skip
-def test_values_keep_their_types(tmp_path: Path, format_: str, values: list[Value]) -> None:
+def test_values_keep_their_types(tmp_path, format_, values):
     found = [of_value(value) for value in values]
     write(tmp_path / "r.db", *found)
     recorded = read_recording(exported(tmp_path / "r.db", format_))
@@ -119,9 +117,7 @@ def test_values_keep_their_types(tmp_path: Path, format_: str, values: list[Valu
 
 
 @pytest.mark.parametrize("values", [[1, "1"], [True, "true"], [None, "absent"]], ids=str)
-def test_values_that_look_alike_in_csv_are_refused(
-    tmp_path: Path, capsys: Capture, values: list[Value]
-) -> None:
+def test_values_that_look_alike_in_csv_are_refused(tmp_path, capsys, values):
     write(tmp_path / "r.db", *map(of_value, values))
     path = tmp_path / "out.csv"
     assert export([str(tmp_path / "r.db"), "--format", "csv", "--output", str(path)]) == 2
@@ -129,7 +125,7 @@ def test_values_that_look_alike_in_csv_are_refused(
     assert list(tmp_path.glob("out*")) == []
 
 
-def test_t4_has_the_published_shape(tmp_path: Path) -> None:
+def test_t4_has_the_published_shape(tmp_path):
     record(tmp_path / "r.db", measurements())
     data = json.loads(exported(tmp_path / "r.db", "t4").read_text())
     jsonschema.validate(data, json.loads(T4_SCHEMA.read_text()))
@@ -141,14 +137,14 @@ def test_t4_has_the_published_shape(tmp_path: Path) -> None:
     assert data["results"][0]["times"]["compilation_time"] == 0.25
 
 
-def test_csv_replays_with_its_space_as_well(tmp_path: Path) -> None:
+def test_csv_replays_with_its_space_as_well(tmp_path):
     found = [make_ok(1), make_failed(Outcome.TIMEOUT, 2)]
     write(tmp_path / "r.db", *found)
     recording = open_replay(exported(tmp_path / "r.db", "csv"), SPEC)
     assert list(map(comparable, recording.measurements.values())) == list(map(comparable, found))
 
 
-def test_last_campaign_is_exported_beside_its_database(tmp_path: Path, capsys: Capture) -> None:
+def test_last_campaign_is_exported_beside_its_database(tmp_path, capsys):
     write(tmp_path / "r.db", make_ok(1), plan=make_plan(campaign=1))
     write(tmp_path / "r.db", make_ok(2), plan=make_plan(campaign=2))
     assert export([str(tmp_path / "r.db")]) == 0
@@ -161,7 +157,7 @@ def test_last_campaign_is_exported_beside_its_database(tmp_path: Path, capsys: C
     )  # fmt: skip
 
 
-def test_an_export_names_the_environments_it_leaves_out(tmp_path: Path, capsys: Capture) -> None:
+def test_an_export_names_the_environments_it_leaves_out(tmp_path, capsys):
     write(tmp_path / "r.db", make_ok(1))
     assert export([str(tmp_path / "r.db")]) == 0
     assert "Left out" not in capsys.readouterr().out
@@ -183,19 +179,15 @@ def test_an_export_names_the_environments_it_leaves_out(tmp_path: Path, capsys: 
     ids=str,
 )
 def test_what_cannot_be_exported_is_one_clear_error(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: Capture,
-    options: list[str],
-    message: str,
-) -> None:
+    tmp_path, monkeypatch, capsys, options, message
+):
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "r.db", make_ok(1))
     assert export(options) == 2
     assert message in capsys.readouterr().err
 
 
-def test_measurements_are_written_as_they_come() -> None:
+def test_measurements_are_written_as_they_come():
     """One at a time is in memory, however many there are."""
     environment = Environment("opencl", "a device", "a platform", "1.0", "a compiler")
     alive = weakref.WeakSet[Measurement]()

@@ -16,8 +16,6 @@ from harness.recordings.replay import read_recording
 from tests.helpers.replays import write_recording
 from tests.helpers.stencil_kernels import path_of
 
-Capture = pytest.CaptureFixture[str]
-
 SPACE = """\
 name: scale
 kernel: {function: kernel, source: kernel.cl, host: kernel.py}
@@ -95,9 +93,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("line", WRITING)
-def test_no_file_that_a_command_did_not_write_is_lost(
-    line: str, start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
+def test_no_file_that_a_command_did_not_write_is_lost(line, start, tmp_path, monkeypatch, capsys):
     here = tmp_path / "here"
     shutil.copytree(start, here)
     monkeypatch.chdir(here)
@@ -149,14 +145,8 @@ REFUSED = [
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="/proc takes no files, from nobody")
 @pytest.mark.parametrize(("line", "name", "folder"), REFUSED)
 def test_an_output_that_cannot_be_written_is_refused_before_anything_is_done(
-    line: str,
-    name: str,
-    folder: str,
-    start: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: Capture,
-) -> None:
+    line, name, folder, start, tmp_path, monkeypatch, capsys
+):
     for file in start.iterdir():
         shutil.copy(file, tmp_path)
     monkeypatch.chdir(tmp_path)
@@ -175,7 +165,7 @@ def test_an_output_that_cannot_be_written_is_refused_before_anything_is_done(
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_option_that_names_a_file_is_tried(command: str) -> None:
+def test_every_option_that_names_a_file_is_tried(command):
     tried = " ".join(line for line in WRITING if line.startswith(command)).split()
     for action in make_parser(command, model_of(command))._actions:
         is_file = action.metavar in ("FILE", "FOLDER", "DATABASE", "OUT")
@@ -183,9 +173,7 @@ def test_every_option_that_names_a_file_is_tried(command: str) -> None:
             assert set(action.option_strings or ["new.db"]) & set(tried), action.dest
 
 
-def test_a_space_beside_the_rows_survives_their_export(
-    start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
+def test_a_space_beside_the_rows_survives_their_export(start, tmp_path, monkeypatch, capsys):
     shutil.copytree(start, tmp_path / "here")
     monkeypatch.chdir(tmp_path / "here")
     assert main(["export", "r.db", "--format", "csv", "--output", "scale.csv"]) == 0
@@ -202,14 +190,14 @@ def test_a_space_beside_the_rows_survives_their_export(
         "m,BLOCK,technique,time_s,outcome,message\r",
     ],
 )
-def test_an_own_file_is_replaced(head: str, tmp_path: Path) -> None:
+def test_an_own_file_is_replaced(head, tmp_path):
     path = tmp_path / "a"
     path.write_text(f"{head}\nmore", newline="")
     write_output(path, "new")
     assert path.read_text() == "new"
 
 
-def test_an_empty_file_and_a_device_are_written(tmp_path: Path) -> None:
+def test_an_empty_file_and_a_device_are_written(tmp_path):
     path = tmp_path / "a.html"
     path.touch()
     write_output(path, "text")
@@ -220,7 +208,7 @@ def test_an_empty_file_and_a_device_are_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "mine", ["mine", "<!doctype html>\n<p>My notes: Written by harness\n", "0.5 2.0\n1.5 1.0\n"]
 )
-def test_another_file_stays_and_the_error_says_what_to_do(mine: str, tmp_path: Path) -> None:
+def test_another_file_stays_and_the_error_says_what_to_do(mine, tmp_path):
     path = tmp_path / "a.html"
     path.write_text(mine)
     expected = (

@@ -18,8 +18,6 @@ from tests.helpers.commands import export, tune
 from tests.helpers.replays import small_space, write_space
 from tests.helpers.results_examples import query
 
-Capture = pytest.CaptureFixture[str]
-
 BLOCKS, TILES = (16, 32, 64, 128, 256, 512), range(1, 9)
 
 SPACE = small_space(
@@ -114,8 +112,8 @@ BEST = {"BLOCK": 128, "TILE": 5}
 
 
 def test_after_the_default_the_best_of_the_other_device_is_measured_and_the_recording_described(
-    replaying: list[str], cache: Path, capsys: Capture
-) -> None:
+    replaying, cache, capsys
+):
     assert tune([*replaying, "--warm-start", str(cache)]) == 0
     assert configs_of(replaying)[1] == BEST
     assert (
@@ -125,13 +123,13 @@ def test_after_the_default_the_best_of_the_other_device_is_measured_and_the_reco
     ) in capsys.readouterr().out
 
 
-def test_every_input_of_a_space_has_the_warm_start(measuring: list[str], cache: Path) -> None:
+def test_every_input_of_a_space_has_the_warm_start(measuring, cache):
     assert tune([*measuring, "--warm-start", str(cache)]) == 0
     assert BEST in configs_of(measuring, 1)[:2]
     assert BEST in configs_of(measuring, 2)[:2]
 
 
-def test_what_is_good_on_all_comes_first(replaying: list[str], cache: Path, tmp_path: Path) -> None:
+def test_what_is_good_on_all_comes_first(replaying, cache, tmp_path):
     def other_s(block: int, tile: int) -> float:
         return 0.5 if (block, tile) == (16, 8) else time_ms(block, tile)
 
@@ -141,7 +139,7 @@ def test_what_is_good_on_all_comes_first(replaying: list[str], cache: Path, tmp_
 
 
 @pytest.mark.parametrize("form", ["t4", "csv"])
-def test_an_export_is_a_warm_start(form: str, measuring: list[str], tmp_path: Path) -> None:
+def test_an_export_is_a_warm_start(form, measuring, tmp_path):
     assert tune([*measuring, "--test-limit", "48", "-t", "UniformRandom"]) == 0
     exported = tmp_path / f"exported.{'json' if form == 't4' else 'csv'}"
     database = str(tmp_path / "r.db")
@@ -152,8 +150,8 @@ def test_an_export_is_a_warm_start(form: str, measuring: list[str], tmp_path: Pa
 
 
 def test_the_same_command_goes_on_and_without_the_recording_it_is_another_run(
-    replaying: list[str], cache: Path, capsys: Capture
-) -> None:
+    replaying, cache, capsys
+):
     command = [*replaying, "--warm-start", str(cache)]
     assert tune(command) == 0
     again = "To continue the search, run the same command with --test-limit 8."
@@ -197,7 +195,7 @@ def warm_notes(command: Sequence[str]) -> list[Any]:
     return [sources and [source["device"] for source in sources] for sources in noted]
 
 
-def test_another_device_starts_every_search(tuned_elsewhere: list[str], capsys: Capture) -> None:
+def test_another_device_starts_every_search(tuned_elsewhere, capsys):
     capsys.readouterr()
     assert tune([*tuned_elsewhere, *IN_DATABASE]) == 0
     assert configs_of(tuned_elsewhere, 3)[1] == BEST
@@ -208,7 +206,7 @@ def test_another_device_starts_every_search(tuned_elsewhere: list[str], capsys: 
     assert line in capsys.readouterr().out.splitlines()
 
 
-def test_without_the_option_the_start_is_cold(tuned_elsewhere: list[str], capsys: Capture) -> None:
+def test_without_the_option_the_start_is_cold(tuned_elsewhere, capsys):
     capsys.readouterr()
     assert tune(tuned_elsewhere) == 0
     assert "warm start" not in capsys.readouterr().out
@@ -216,14 +214,14 @@ def test_without_the_option_the_start_is_cold(tuned_elsewhere: list[str], capsys
     assert warm_notes(tuned_elsewhere) == [None, None]
 
 
-def test_the_same_device_is_no_warm_start(measuring: list[str], capsys: Capture) -> None:
+def test_the_same_device_is_no_warm_start(measuring, capsys):
     assert tune(measuring) == 0
     assert tune([*measuring, "--seed", "1", *IN_DATABASE]) == 0
     assert "no warm start from" in capsys.readouterr().out
     assert warm_notes(measuring) == [None] * 4
 
 
-def test_a_run_goes_on_as_it_began(measuring: list[str], tmp_path: Path, capsys: Capture) -> None:
+def test_a_run_goes_on_as_it_began(measuring, tmp_path, capsys):
     assert tune(on_device(measuring, "other.csv")) == 0
     database = Path(measuring[4])
     assert tune([*measuring, *IN_DATABASE]) == 0
@@ -243,7 +241,7 @@ def test_a_run_goes_on_as_it_began(measuring: list[str], tmp_path: Path, capsys:
     assert configs_of(measuring, 4) == configs_of(alone, 4)
 
 
-def test_a_run_that_began_without_others_goes_on_so(measuring: list[str], capsys: Capture) -> None:
+def test_a_run_that_began_without_others_goes_on_so(measuring, capsys):
     assert tune(measuring) == 0
     first = configs_of(measuring)
     assert tune(on_device(measuring, "other.csv")) == 0
@@ -264,9 +262,7 @@ def test_a_run_that_began_without_others_goes_on_so(measuring: list[str], capsys
     ],
     ids=["lost", "damaged"],
 )  # fmt: skip
-def test_a_note_that_fits_nothing_is_one_message(
-    change: tuple[str, Any], code: int, message: str, tuned_elsewhere: list[str], capsys: Capture
-) -> None:
+def test_a_note_that_fits_nothing_is_one_message(change, code, message, tuned_elsewhere, capsys):
     assert tune([*tuned_elsewhere, *IN_DATABASE]) == 0
     with sqlite3.connect(tuned_elsewhere[4]) as connection:
         for run_id in (3, 4):
@@ -283,7 +279,7 @@ def test_a_note_that_fits_nothing_is_one_message(
     assert message in said.out + said.err
 
 
-def test_values_that_the_space_lacks_are_left_out(tuned_elsewhere: list[str]) -> None:
+def test_values_that_the_space_lacks_are_left_out(tuned_elsewhere):
     space = Path(tuned_elsewhere[0])
     space.write_text(space.read_text().replace("max: 512", "max: 64"))
     device = Path(tuned_elsewhere[2])
@@ -307,8 +303,8 @@ def test_values_that_the_space_lacks_are_left_out(tuned_elsewhere: list[str]) ->
     ids=["missing", "CSV"],
 )
 def test_a_file_that_cannot_be_read_is_one_error_before_anything_is_measured(
-    content: str | None, message: str, measuring: list[str], tmp_path: Path, capsys: Capture
-) -> None:
+    content, message, measuring, tmp_path, capsys
+):
     other = tmp_path / "other.json"
     if content is not None:
         other.write_text(content)
@@ -332,9 +328,7 @@ def test_a_file_that_cannot_be_read_is_one_error_before_anything_is_measured(
     ],
     ids=["lacks a parameter", "has one more", "fits nowhere", "failed"],
 )  # fmt: skip
-def test_a_recording_of_no_use_is_one_error(
-    changes: Mapping[str, Any], message: str, measuring: list[str], tmp_path: Path, capsys: Capture
-) -> None:
+def test_a_recording_of_no_use_is_one_error(changes, message, measuring, tmp_path, capsys):
     entries = [
         {"BLOCK": 16 + k % 2 * 16, "TILE": 1 + k, "UNROLL": k, "time": 1.0} for k in range(2)
     ]
@@ -359,15 +353,15 @@ def test_a_recording_of_no_use_is_one_error(
     "options", [["-t", "PureRandom"], ["-t", "HillClimb", "-t", "PureRandom"], ["--validate"]]
 )
 def test_a_technique_that_learns_from_no_recording_is_refused_one(
-    options: list[str], measuring: list[str], cache: Path, capsys: Capture
-) -> None:
+    options, measuring, cache, capsys
+):
     assert tune([*measuring, "--warm-start", str(cache), *options]) == 2
     error = capsys.readouterr().err
     assert "--warm-start needs --technique GaussianProcess, which learns from it; the" in error
     assert "add --technique GaussianProcess" in error
 
 
-def test_beside_others_the_learner_has_the_warm_start(measuring: list[str], cache: Path) -> None:
+def test_beside_others_the_learner_has_the_warm_start(measuring, cache):
     options = ["-t", "PureRandom", "-t", "GaussianProcess", "--warm-start", str(cache)]
     assert tune([*measuring, *options]) == 0
     assert BEST in configs_of(measuring)
@@ -386,8 +380,8 @@ def test_beside_others_the_learner_has_the_warm_start(measuring: list[str], cach
     ],
 )
 def test_four_proposals_are_built_at_once_but_nothing_is_built_for_a_recording(
-    options: Mapping[str, Any], expected: int, tmp_path: Path
-) -> None:
+    options, expected, tmp_path
+):
     spec = load_spec(write_space(tmp_path, SPACE))
     found = search_options(spec, TuneOptions(**options), ("auto",))
     assert found.parallelism == expected

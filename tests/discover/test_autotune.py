@@ -8,14 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.commands import check
-from harness.commands.discover import main
 from harness.core.errors import HarnessError
 from harness.discover.autotune import triton_texts
 from harness.discover.space_file import to_do
 from harness.space_file import Spec, load_spec
-
-Capture = pytest.CaptureFixture[str]
+from tests.helpers.commands import check
+from tests.helpers.commands import discover as main
 
 DATA = Path(__file__).parents[1] / "data" / "discover"
 
@@ -50,7 +48,7 @@ def _values(spec: Spec) -> dict[str, list[object]]:
 # --------------------------------------------------------------------------- what is written
 
 
-def test_a_listed_kernel_becomes_a_space_with_the_list_as_baselines(tmp_path: Path) -> None:
+def test_a_listed_kernel_becomes_a_space_with_the_list_as_baselines(tmp_path):
     spec, _, items = _discovered(tmp_path, DATA / "triton_matmul.py")
     assert _values(spec) == {
         "BLOCK_M": [16, 32, 64], "BLOCK_N": [16, 32, 64], "BLOCK_K": [16, 32, 64],
@@ -66,7 +64,7 @@ def test_a_listed_kernel_becomes_a_space_with_the_list_as_baselines(tmp_path: Pa
     assert any("is_cuda() counts as true" in item for item in items)
 
 
-def test_the_host_module_has_what_the_kernel_uses_and_nothing_that_runs(tmp_path: Path) -> None:
+def test_the_host_module_has_what_the_kernel_uses_and_nothing_that_runs(tmp_path):
     _, module, items = _discovered(tmp_path, DATA / "triton_matmul.py")
     named = [getattr(node, "name", "") for node in ast.parse(module).body]
     assert [n for n in named if n] == [
@@ -81,7 +79,7 @@ def test_the_host_module_has_what_the_kernel_uses_and_nothing_that_runs(tmp_path
     assert "FILL IN: the grid" in marks
 
 
-def test_heuristics_stay_with_the_kernel(tmp_path: Path) -> None:
+def test_heuristics_stay_with_the_kernel(tmp_path):
     spec, module, _ = _discovered(tmp_path, DATA / "triton_softmax.py")
     assert _values(spec)["ROWS"] == [1, 2]
     assert len(spec.baselines) == 6  # of 8 combinations, the list leaves one out
@@ -89,7 +87,7 @@ def test_heuristics_stay_with_the_kernel(tmp_path: Path) -> None:
     assert '"EXACT"' not in module
 
 
-def test_reset_to_zero_is_an_output_to_which_the_kernel_adds(tmp_path: Path) -> None:
+def test_reset_to_zero_is_an_output_to_which_the_kernel_adds(tmp_path):
     spec, module, items = _discovered(tmp_path, DATA / "triton_layer_norm.py")
     assert _values(spec)["num_warps"] == [2, 4]
     assert 'INOUT = ("gradient",)\n' in module
@@ -98,7 +96,7 @@ def test_reset_to_zero_is_an_output_to_which_the_kernel_adds(tmp_path: Path) -> 
     assert '"columns": features["columns"],' in module  # a constant that the key names
 
 
-def test_what_autotune_does_around_a_launch_is_left_to_do(tmp_path: Path) -> None:
+def test_what_autotune_does_around_a_launch_is_left_to_do(tmp_path):
     configs = "[triton.Config({'BLOCK': 8}), triton.Config({'BLOCK': 4}, pre_hook=clear)]"
     others = "prune_configs_by={'early_config_prune': f}, restore_value=['x'], warmup=3"
     (tmp_path / "k.py").write_text(
@@ -112,14 +110,12 @@ def test_what_autotune_does_around_a_launch_is_left_to_do(tmp_path: Path) -> Non
     assert 'INOUT = ("x",)\n' in module
 
 
-def test_the_command_writes_both_files_and_says_what_is_left(
-    tmp_path: Path, capsys: Capture
-) -> None:
+def test_the_command_writes_both_files_and_says_what_is_left(tmp_path, capsys):
     space, host = tmp_path / "s.yaml", tmp_path / "h.py"
     source = str(DATA / "triton_softmax.py")
     assert main(["--triton", source, "--output", str(space), "--host", str(host)]) == 0
     assert re.search(r"h\.py, line \d+: FILL IN: the grid", capsys.readouterr().err)
-    assert check.main([str(space), "--no-compile"]) == 0
+    assert check([str(space), "--no-compile"]) == 0
     assert main(["--triton", source]) == 0
     written = capsys.readouterr().out
     assert "triton_softmax_host.py}  # FILL IN: write it; --host FILE writes its" in written
@@ -170,9 +166,7 @@ FILLED = {
 
 @pytest.mark.slow
 @pytest.mark.torch
-def test_filled_in_files_are_verified_in_tritons_interpreter(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
+def test_filled_in_files_are_verified_in_tritons_interpreter(tmp_path, monkeypatch, capsys):
     pytest.importorskip("torch", reason="PyTorch is not installed")
     pytest.importorskip("triton", reason="Triton is not installed")
     monkeypatch.setenv("TRITON_INTERPRET", "1")
@@ -187,7 +181,7 @@ def test_filled_in_files_are_verified_in_tritons_interpreter(
         host.write_text(module)
         space.write_text(re.sub(r"- \{.*\}", f"- {problem}", text))
         spaces.append(str(space))
-    assert check.main([*spaces, "--run"]) == 0
+    assert check([*spaces, "--run"]) == 0
     assert len(re.findall(r"OK, .* verified", capsys.readouterr().out)) == len(spaces)
 
 
@@ -212,9 +206,7 @@ def test_filled_in_files_are_verified_in_tritons_interpreter(
         ("", "[triton.Config({'BLOCK': 4}, 4, 3, 2, 64)]", [4]),
     ],
 )  # fmt: skip
-def test_a_list_is_read_without_running_it(
-    tmp_path: Path, before: str, configs: str, blocks: list[object]
-) -> None:
+def test_a_list_is_read_without_running_it(tmp_path, before, configs, blocks):
     spec = _spec(tmp_path, f"{configs}, key=['n']", before)
     assert _values(spec)["BLOCK"] == blocks
     assert {"num_warps", "num_stages"} <= set(_values(spec))
@@ -242,9 +234,7 @@ def test_a_list_is_read_without_running_it(
         ("", "(lambda: [])()", "k.py:3: `(lambda: [])()` cannot be read"),
     ],
 )  # fmt: skip
-def test_what_only_a_run_would_show_is_named_with_its_line(
-    tmp_path: Path, before: str, configs: str, said: str
-) -> None:
+def test_what_only_a_run_would_show_is_named_with_its_line(tmp_path, before, configs, said):
     assert said in _refusal(tmp_path, f"configs={configs}, key=['n']", before)
 
 
@@ -260,9 +250,7 @@ def test_what_only_a_run_would_show_is_named_with_its_line(
         (None, "k.py cannot be read: [Errno 2] No such file"),
     ],
 )  # fmt: skip
-def test_a_file_without_one_readable_kernel_is_refused(
-    tmp_path: Path, text: str | None, said: str
-) -> None:
+def test_a_file_without_one_readable_kernel_is_refused(tmp_path, text, said):
     if text is not None:
         (tmp_path / "k.py").write_text(text)
     with pytest.raises(HarnessError) as error:
@@ -270,7 +258,7 @@ def test_a_file_without_one_readable_kernel_is_refused(
     assert said in str(error.value)
 
 
-def test_function_chooses_one_of_several(tmp_path: Path) -> None:
+def test_function_chooses_one_of_several(tmp_path):
     kernels = (f"@triton.autotune([], ['n'])\ndef {n}(x, n): pass\n" for n in "fg")
     (tmp_path / "k.py").write_text("".join(kernels))
     text, _ = triton_texts(tmp_path / "k.py", "g", tmp_path, None)

@@ -9,7 +9,6 @@ import re
 import runpy
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -50,7 +49,7 @@ NASTY = 'a */ b /* c """ d \\ e ??/ f\n#error g \u202e \u00e9 {{ h }} % " \'\\'
 # --------------------------------------------------------------------------- texts from elsewhere
 
 
-def test_texts_from_elsewhere_stay_in_their_comments_and_literals(tmp_path: Path) -> None:
+def test_texts_from_elsewhere_stay_in_their_comments_and_literals(tmp_path):
     program = DispatchProgram(
         columns=(Column(ColumnKind.EQUALS, ("t",), NASTY),),
         tuned=(TunedRange("t", words=(NASTY, "x")),),
@@ -101,14 +100,14 @@ def scope() -> Translator:
         ("MODE * m < n", "a text can be compared, not calculated with"),
     ],
 )
-def test_guard_that_cannot_be_exact_is_refused_with_its_reason(guard: str, reason: str) -> None:
+def test_guard_that_cannot_be_exact_is_refused_with_its_reason(guard, reason):
     with pytest.raises(ExpressionError) as caught:
         scope().condition(guard)
     assert f"`{guard}` cannot be written as exact code: " in str(caught.value)
     assert reason in str(caught.value)
 
 
-def test_guard_with_an_unknown_name_is_refused() -> None:
+def test_guard_with_an_unknown_name_is_refused():
     with pytest.raises(ExpressionError, match="names k, which is not a feature or a parame"):
         scope().condition("k < m")
 
@@ -119,7 +118,7 @@ def of_mvmul(program: DispatchProgram | None = None, plan: LaunchPlan | None = N
     return Dispatcher("p", "", ("f",), mvmul_features(program), program, PROVENANCE, plan)
 
 
-def test_guards_are_computed_outside_of_the_tuned_range_as_well(tmp_path: Path) -> None:
+def test_guards_are_computed_outside_of_the_tuned_range_as_well(tmp_path):
     """Also where 64 bits would overflow."""
     guards = (("m * n < 10 ** 12",), ("m * n * m * n > 0 and m > 2 ** 52",), ("m < 0 < m",))
     dispatcher = of_mvmul(mvmul_program(guards=guards))
@@ -137,7 +136,7 @@ def test_guards_are_computed_outside_of_the_tuned_range_as_well(tmp_path: Path) 
             assert select_index(m, n) == wanted
 
 
-def test_integers_that_c_cannot_hold_are_refused_for_the_tuned_inputs() -> None:
+def test_integers_that_c_cannot_hold_are_refused_for_the_tuned_inputs():
     features = pd.DataFrame({"m": [16, 2**30], "n": [3, 2**25], "t": ["half", "float"]})
     guards = ["m * n > A", 't == "half" or m > 1']
     check_exact(guards, {"A": 4}, features[:1])
@@ -148,7 +147,7 @@ def test_integers_that_c_cannot_hold_are_refused_for_the_tuned_inputs() -> None:
 # --------------------------------------------------------------------------------------- the rest
 
 
-def test_names_that_a_language_reserves_are_changed() -> None:
+def test_names_that_a_language_reserves_are_changed():
     leaves = Leaf((1.0, 0.0)), Leaf((0.0, 1.0))
     names = ("class", "double")
     program = DispatchProgram(
@@ -175,7 +174,7 @@ def own_names(dispatcher: Dispatcher) -> set[str]:
     return found - {feature.name for feature in dispatcher.features}
 
 
-def test_no_feature_has_a_name_that_written_code_uses() -> None:
+def test_no_feature_has_a_name_that_written_code_uses():
     rng = random.Random(1)
     inputs = [drawn_input(rng) for _ in range(20)]
     plan = LaunchPlan(group=["A"], grid=["ceil_div(m * n, A)"])
@@ -205,7 +204,7 @@ def test_no_feature_has_a_name_that_written_code_uses() -> None:
         "os",
     ],
 )
-def test_module_refuses_what_is_no_expression_of_the_language(tmp_path: Path, text: str) -> None:
+def test_module_refuses_what_is_no_expression_of_the_language(tmp_path, text):
     files = files_of(of_mvmul(mvmul_program(guards=(("m < 9",), (), ()))))
     files["p/p.json"] = files["p/p.json"].replace(b"m < 9", text.encode())
     with pytest.raises(ValueError, match=r"p\.json, configuration 0: .* an expression"):
@@ -213,14 +212,14 @@ def test_module_refuses_what_is_no_expression_of_the_language(tmp_path: Path, te
 
 
 @pytest.mark.parametrize(("old", "new"), [(b'"format": 2', b'"format": 99'), (b"}", b"")])
-def test_module_names_a_file_that_it_cannot_read(tmp_path: Path, old: bytes, new: bytes) -> None:
+def test_module_names_a_file_that_it_cannot_read(tmp_path, old, new):
     files = files_of(of_mvmul())
     files["p/p.json"] = files["p/p.json"].replace(old, new)
     with pytest.raises(ImportError, match=r"p\.json "):
         imported(write_all(tmp_path, files), "p")
 
 
-def test_module_refuses_other_features() -> None:
+def test_module_refuses_other_features():
     module = python_of(of_mvmul())
     for arguments, features in (
         ((16,), {}),
@@ -237,7 +236,7 @@ def test_module_refuses_other_features() -> None:
                 function(m=m, n=16)
 
 
-def test_numbers_of_numpy_are_computed_with_exactly() -> None:
+def test_numbers_of_numpy_are_computed_with_exactly():
     program = dataclasses.replace(
         mvmul_program(guards=(("m * n < 10 ** 9",), (), ())),
         tuned=(TunedRange("m", 16, 10**6), TunedRange("n", 16, 10**6)),
@@ -255,9 +254,7 @@ def test_numbers_of_numpy_are_computed_with_exactly() -> None:
         ("carveout", {"n - 17": [15, -1, None], "3 * n + 5": [None, 53, 29]}),
     ],
 )
-def test_bytes_and_percentages_of_a_launch_are_computed_in_all_code(
-    tmp_path: Path, part: str, cases: Mapping[str, Sequence[int | None]]
-) -> None:
+def test_bytes_and_percentages_of_a_launch_are_computed_in_all_code(tmp_path, part, cases):
     """What is none of them is an error in Python, and -1 in C."""
     function = {"shared": "shared_bytes", "carveout": "carveout"}[part]
     why = {"shared": "shared is .* whole numbers from 0", "carveout": "carveout is .* -1 to 100"}
@@ -281,7 +278,7 @@ def test_bytes_and_percentages_of_a_launch_are_computed_in_all_code(
         assert [int(word) for word in printed.split()] == [-1 if e is None else e for e in expected]
 
 
-def test_cooperative_launch_is_said_in_all_code() -> None:
+def test_cooperative_launch_is_said_in_all_code():
     for is_cooperative in (False, True):
         plan = LaunchPlan(group=["64"], grid=["m"], cooperative=is_cooperative)
         dispatcher = of_mvmul(plan=plan)
@@ -289,12 +286,12 @@ def test_cooperative_launch_is_said_in_all_code() -> None:
         assert ("with cuLaunchCooperativeKernel. */\n" in c_header(dispatcher)) is is_cooperative
 
 
-def test_feature_of_numbers_and_words_is_refused() -> None:
+def test_feature_of_numbers_and_words_is_refused():
     with pytest.raises(UsageError, match="m is a number for some inputs and a word for others"):
         features_of(mvmul_program(), ("m",), ({"m": 1}, {"m": "one"}))
 
 
-def test_code_says_what_a_person_would_of_powers_of_two_and_words() -> None:
+def test_code_says_what_a_person_would_of_powers_of_two_and_words():
     words, twos = COLUMNS[5], COLUMNS[7]
     leaves = Leaf((0.0, 1.0, 2.0), 1), Leaf((1.0, 0.0, 2.0), 2)
     program = dataclasses.replace(
@@ -308,7 +305,7 @@ def test_code_says_what_a_person_would_of_powers_of_two_and_words() -> None:
     assert "<= 4.0) { /* m is not divisible by 8 */\n" in header
 
 
-def test_a_device_of_the_tuned_ones_vendor_is_served_by_the_choice() -> None:
+def test_a_device_of_the_tuned_ones_vendor_is_served_by_the_choice():
     where = dataclasses.replace(PROVENANCE.environment, platform="AMD Accelerated")
     provenance = dataclasses.replace(PROVENANCE, environment=where)
     module = python_of(dispatcher_of(mvmul_program(), "p", provenance=provenance))
@@ -316,7 +313,7 @@ def test_a_device_of_the_tuned_ones_vendor_is_served_by_the_choice() -> None:
     assert not module.serves("a GPU", "NVIDIA CUDA")
 
 
-def test_files_need_no_harness(tmp_path: Path) -> None:
+def test_files_need_no_harness(tmp_path):
     """They are imported by a Python that finds no other packages than stand-ins for theirs."""
     for name, content in files_of(of_mvmul()).items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -339,7 +336,7 @@ class Config:
 """A stand-in for the one class of Triton that is used."""
 
 
-def test_example_configures_triton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_example_configures_triton(tmp_path, monkeypatch):
     program = mvmul_program()
     renamed = [Config({"BLOCK": c["THRD"], "num_warps": c["LU"]}) for c in program.portfolio]
     blocks = python_of(of_mvmul(dataclasses.replace(program, portfolio=tuple(renamed))))

@@ -102,9 +102,7 @@ def measured(measurer: KernelMeasurer, spec: Spec, how: str) -> Measurement:
 
 
 @pytest.mark.gpu
-def test_time_is_that_between_events_and_the_share_of_the_host_stands_beside_it(
-    measurer: KernelMeasurer, spec: Spec
-) -> None:
+def test_time_is_that_between_events_and_the_share_of_the_host_stands_beside_it(measurer, spec):
     environment = measurer.environment
     assert (environment.backend, environment.device) == ("python", "Stand-in GPU")
     assert environment.platform.startswith("cupy, CUDA events, CUDA 1")
@@ -117,16 +115,14 @@ def test_time_is_that_between_events_and_the_share_of_the_host_stands_beside_it(
 
 
 @pytest.mark.gpu
-def test_callable_that_waits_for_the_device_is_not_held_back(
-    measurer: KernelMeasurer, spec: Spec
-) -> None:
+def test_callable_that_waits_for_the_device_is_not_held_back(measurer, spec):
     for how in ("waits", "returns"):
         found = measured(measurer, spec, how)
         assert found.outcome is Outcome.OK, found.message
 
 
 @pytest.mark.gpu
-def test_faults_of_callables_are_refused_on_a_gpu(measurer: KernelMeasurer, spec: Spec) -> None:
+def test_faults_of_callables_are_refused_on_a_gpu(measurer, spec):
     behind = measured(measurer, spec, "behind")
     assert behind.outcome is Outcome.BUILD_FAILED
     assert "writes outside of the argument y (1 element behind its end)" in behind.message
@@ -136,9 +132,7 @@ def test_faults_of_callables_are_refused_on_a_gpu(measurer: KernelMeasurer, spec
     assert measured(measurer, spec, "copy").outcome is Outcome.OK
 
 
-def test_framework_that_needs_a_gpu_says_why_there_is_none(
-    spec: Spec, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_framework_that_needs_a_gpu_says_why_there_is_none(spec, monkeypatch):
     def missing() -> None:
         raise BackendUnavailable("no NVIDIA driver: install it")
 

@@ -37,7 +37,7 @@ def driver(nvidia: None, package: str) -> CudaDriver:
     return driver
 
 
-def test_function_keeps_its_module(stub: StubDriver, driver: CudaDriver) -> None:
+def test_function_keeps_its_module(stub, driver):
     cubin = Nvcc(list_gpus()[0].arch).compile(Program(NOTHING, (), ())).data
     function = driver.function(driver.load(cubin), "nothing")
     gc.collect()
@@ -49,7 +49,7 @@ def test_function_keeps_its_module(stub: StubDriver, driver: CudaDriver) -> None
     assert "cuModuleUnload" in stub.calls()
 
 
-def test_shared_words_are_zeros_that_outlive_their_tuple(driver: CudaDriver) -> None:
+def test_shared_words_are_zeros_that_outlive_their_tuple(driver):
     words = driver.share_words(3).words.reshape(3, 1)[1:]
     gc.collect()
     assert words.tolist() == [[0], [0]]
@@ -57,7 +57,7 @@ def test_shared_words_are_zeros_that_outlive_their_tuple(driver: CudaDriver) -> 
     assert words.sum() == 14
 
 
-def test_error_unknown_to_the_bindings(stub: StubDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_unknown_to_the_bindings(stub, monkeypatch):
     pytest.importorskip("cuda.bindings")
     driver = BindingsDriver()
     monkeypatch.setenv("CUDA_STUB_FAIL", "cuInit@1:12345")
@@ -65,7 +65,7 @@ def test_error_unknown_to_the_bindings(stub: StubDriver, monkeypatch: pytest.Mon
         driver.open(0)
 
 
-def test_bindings_of_a_later_cuda_name_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bindings_of_a_later_cuda_name_the_cure(monkeypatch):
     pytest.importorskip("cuda.bindings")
     driver = BindingsDriver()
 
@@ -164,9 +164,7 @@ TWICE = Launch("twice", (256,), (X.size // 256,), ("x", "y"))
         ([(0, 0, 10**9, 100), (10**9, 100, 0, 0), (0, 0, 0, 0)], None),  # none was read twice
     ],
 )
-def test_clock_is_the_highest_of_one_multiprocessor(
-    rows: list[tuple[int, int, int, int]], mhz: float | None
-) -> None:
+def test_clock_is_the_highest_of_one_multiprocessor(rows, mhz):
     assert clock_of(np.array(rows, np.uint64)) == mhz
 
 
@@ -178,7 +176,7 @@ def binary(nvidia: None) -> Binary:
     return Nvcc(list_gpus()[0].arch).compile(Program(CUDA_TWICE, (), ()))
 
 
-def test_clock_of_a_device_is_plausible(binary: Binary) -> None:
+def test_clock_of_a_device_is_plausible(binary):
     device = CudaDevice()
     device.bind(DATA.arguments)
     device.launch(device.load(binary), [TWICE])
@@ -206,8 +204,8 @@ def clocks_of_launches(device: CudaDevice, binary: Binary, count: int) -> list[f
 
 @pytest.mark.parametrize("tick_ns", [1, 32, 1024, 1_000_000])
 def test_clock_of_each_launch_is_known_whatever_the_steps_of_the_time(
-    tick_ns: int, device: CudaDevice, binary: Binary, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tick_ns, device, binary, monkeypatch
+):
     monkeypatch.setenv("CUDA_STUB_TICK_NS", str(tick_ns))
     monkeypatch.setenv("CUDA_STUB_SM_MHZ", "1980,1980,1500,990")
     first, *later = clocks_of_launches(device, binary, 4)[1:]
@@ -218,9 +216,7 @@ def test_clock_of_each_launch_is_known_whatever_the_steps_of_the_time(
     assert first == pytest.approx(1980, rel=0.001)
 
 
-def test_clock_is_unknown_and_not_read_where_the_time_stands_still(
-    stub: StubDriver, binary: Binary, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_clock_is_unknown_and_not_read_where_the_time_stands_still(stub, binary, monkeypatch):
     monkeypatch.setenv("CUDA_STUB_TICK_NS", "100000000000")
     device = CudaDevice()
     device.bind(DATA.arguments)
@@ -229,9 +225,7 @@ def test_clock_is_unknown_and_not_read_where_the_time_stands_still(
     assert not [call for call in stub.calls() if "_clock" in call]
 
 
-def test_launches_begin_out_of_step(
-    device: CudaDevice, binary: Binary, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_launches_begin_out_of_step(device, binary, monkeypatch):
     """In step, all of them would take one tick, or all two."""
     monkeypatch.setenv("CUDA_STUB_TICK_NS", "1024")
     module = device.load(binary)

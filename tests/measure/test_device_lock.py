@@ -16,7 +16,6 @@ import pytest
 
 from harness.commands.check.default_run import run_default
 from harness.core.errors import DeviceBusy, UsageError
-from harness.measure.devices import Backend
 from harness.measure.kernels.device_process import DeviceClient, device_locked
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.opencl.driver import DeviceName
@@ -54,7 +53,7 @@ def another_process() -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
-def test_second_process_learns_who_measures_until_that_is_killed(locks: Path) -> None:
+def test_second_process_learns_who_measures_until_that_is_killed(locks):
     with (
         another_process() as process,
         pytest.raises(DeviceBusy) as busy,
@@ -72,7 +71,7 @@ def test_second_process_learns_who_measures_until_that_is_killed(locks: Path) ->
     assert list(locks.iterdir()) == []
 
 
-def test_a_device_has_one_lock_for_cuda_and_opencl() -> None:
+def test_a_device_has_one_lock_for_cuda_and_opencl():
     with device_locked(backend_of(H100)):
         with pytest.raises(DeviceBusy, match="this process already measures on this device: NVI"):
             device_locked(backend_of(SAME)).__enter__()
@@ -82,7 +81,7 @@ def test_a_device_has_one_lock_for_cuda_and_opencl() -> None:
         pass
 
 
-def test_instances_of_a_divided_gpu_have_locks_of_their_own() -> None:
+def test_instances_of_a_divided_gpu_have_locks_of_their_own():
     one, other = (replace(H100, uuid=uuid) for uuid in ("MIG-1", "MIG-2"))
     with (
         device_locked(backend_of(one)),
@@ -92,7 +91,7 @@ def test_instances_of_a_divided_gpu_have_locks_of_their_own() -> None:
         device_locked(backend_of(one)).__enter__()
 
 
-def test_lock_that_one_thread_took_is_freed_by_another() -> None:
+def test_lock_that_one_thread_took_is_freed_by_another():
     with ExitStack() as held:
         with ThreadPoolExecutor(1) as thread:
             thread.submit(held.enter_context, device_locked(backend_of(CPU))).result()
@@ -102,7 +101,7 @@ def test_lock_that_one_thread_took_is_freed_by_another() -> None:
         pass
 
 
-def test_holder_that_has_not_said_who_it_is_is_another_process(locks: Path) -> None:
+def test_holder_that_has_not_said_who_it_is_is_another_process(locks):
     with device_locked(backend_of(CPU)):
         (holder,) = locks.glob("*.json")
         for text in ("", "[]", '{"pid": 1}'):
@@ -111,7 +110,7 @@ def test_holder_that_has_not_said_who_it_is_is_another_process(locks: Path) -> N
                 device_locked(backend_of(CPU)).__enter__()
 
 
-def test_unwritable_folder_is_refused(locks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unwritable_folder_is_refused(locks, monkeypatch):
     def refuse(*_: object, **more: object) -> None:
         raise OSError(30, "Read-only file system")
 
@@ -120,7 +119,7 @@ def test_unwritable_folder_is_refused(locks: Path, monkeypatch: pytest.MonkeyPat
         device_locked(backend_of(CPU)).__enter__()
 
 
-def test_a_device_is_in_use_while_its_lock_is_held(locks: Path) -> None:
+def test_a_device_is_in_use_while_its_lock_is_held(locks):
     identity = CPU.identity
     with device_locked(backend_of(CPU)):
         assert holder_of(identity) == "this process already"
@@ -133,13 +132,13 @@ def test_a_device_is_in_use_while_its_lock_is_held(locks: Path) -> None:
         assert f"process {process.pid} (" in holder_of(identity)
 
 
-def test_an_architecture_without_a_device_needs_no_lock() -> None:
+def test_an_architecture_without_a_device_needs_no_lock():
     backend = backend_of(None, "sm_90")
     with device_locked(backend), device_locked(backend):
         pass
 
 
-def test_measurer_holds_its_device_until_it_is_closed(opencl: Backend) -> None:
+def test_measurer_holds_its_device_until_it_is_closed(opencl):
     spec = load_spec(ROOT / "spaces" / "mvmul.yaml")
     with closing(KernelMeasurer(spec, opencl)) as owner:
         with pytest.raises(DeviceBusy):
@@ -150,7 +149,7 @@ def test_measurer_holds_its_device_until_it_is_closed(opencl: Backend) -> None:
     KernelMeasurer(spec, opencl).close()
 
 
-def test_lock_is_free_where_no_cache_is(opencl: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lock_is_free_where_no_cache_is(opencl, monkeypatch):
     def full() -> None:
         raise UsageError("the cache cannot be written")
 
@@ -162,7 +161,7 @@ def test_lock_is_free_where_no_cache_is(opencl: Backend, monkeypatch: pytest.Mon
     assert kept.tb is not None
 
 
-def test_lock_is_free_after_ctrl_c_as_its_process_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lock_is_free_after_ctrl_c_as_its_process_starts(monkeypatch):
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -174,7 +173,7 @@ def test_lock_is_free_after_ctrl_c_as_its_process_starts(monkeypatch: pytest.Mon
     assert kept.tb is not None
 
 
-def test_check_runs_no_default_on_a_device_that_is_measured_on(opencl: Backend) -> None:
+def test_check_runs_no_default_on_a_device_that_is_measured_on(opencl):
     spec = load_spec(ROOT / "spaces" / "mvmul.yaml")
     with device_locked(opencl):
         ended = run_default(spec, "opencl", (), spec.inputs)

@@ -43,7 +43,7 @@ def run(
     return child.call(Worker.run, function, *args, timeout_s=timeout_s)
 
 
-def test_child_makes_one_worker_and_passes_it_to_every_function() -> None:
+def test_child_makes_one_worker_and_passes_it_to_every_function():
     with closing(Child(Worker)) as child:
         for number in (1, 2):
             child.call(Worker.append, number, timeout_s=SOON_S)
@@ -59,7 +59,7 @@ def test_child_makes_one_worker_and_passes_it_to_every_function() -> None:
         child.call(list, timeout_s=SOON_S)
 
 
-def test_new_processes_have_the_present_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_processes_have_the_present_environment(monkeypatch):
     with closing(Child(Worker)) as child:
         for value in ("1", "2"):
             monkeypatch.setenv("HARNESS_SOME", value)
@@ -67,15 +67,13 @@ def test_new_processes_have_the_present_environment(monkeypatch: pytest.MonkeyPa
             assert run(child, os.getenv, "HARNESS_SOME") == value
 
 
-def test_what_a_process_prints_is_no_output_of_its_parent(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_what_a_process_prints_is_no_output_of_its_parent(capfd):
     with closing(Child(Worker)) as child:
         run(child, os.write, 1, b"compiling")
     assert capfd.readouterr() == ("", "compiling")
 
 
-def test_function_past_its_deadline_is_killed(child: Child) -> None:
+def test_function_past_its_deadline_is_killed(child):
     pid = run(child, os.getpid)
     begin = time.monotonic()
     with pytest.raises(ChildLost, match=r"did not end within 0.3 s and was killed") as caught:
@@ -97,9 +95,7 @@ def test_function_past_its_deadline_is_killed(child: Child) -> None:
         (signal.raise_signal, (signal.SIGKILL,), "died of SIGKILL, as when memory runs out"),
     ],
 )
-def test_process_that_dies_says_how_and_is_replaced(
-    child: Child, function: Callable[..., object], arguments: tuple[int, ...], message: str
-) -> None:
+def test_process_that_dies_says_how_and_is_replaced(child, function, arguments, message):
     with pytest.raises(ChildLost, match=message) as caught:
         run(child, function, *arguments)
     assert not caught.value.hung
@@ -110,8 +106,8 @@ def test_process_that_dies_says_how_and_is_replaced(
     ("number", "calls"), [(signal.SIGKILL, 2), (signal.SIGTERM, 2), (signal.SIGSEGV, 1)]
 )
 def test_call_whose_process_was_killed_from_outside_is_repeated_once(
-    child: Child, tmp_path: Path, number: signal.Signals, calls: int
-) -> None:
+    child, tmp_path, number, calls
+):
     journal = tmp_path / "journal"
     call = partial(child.call_again, Worker.run, end_once, journal, number, timeout_s=SOON_S)
     if calls == 1:
@@ -122,7 +118,7 @@ def test_call_whose_process_was_killed_from_outside_is_repeated_once(
     assert journal.read_text().count("called") == calls
 
 
-def test_standard_error_of_a_process_is_quoted_once(child: Child) -> None:
+def test_standard_error_of_a_process_is_quoted_once(child):
     run(child, os.write, 2, b"free(): invalid pointer\n")
     with pytest.raises(ChildLost, match=r"SIGABRT, with stderr: free\(\): invalid pointer$"):
         run(child, os.abort)
@@ -130,18 +126,18 @@ def test_standard_error_of_a_process_is_quoted_once(child: Child) -> None:
         run(child, os.abort)
 
 
-def test_process_ends_at_sigterm_without_python_being_asked(child: Child) -> None:
+def test_process_ends_at_sigterm_without_python_being_asked(child):
     assert run(child, signal.getsignal, signal.SIGTERM) == signal.SIG_DFL
 
 
-def test_interrupt_is_left_to_the_parent(child: Child) -> None:
+def test_interrupt_is_left_to_the_parent(child):
     pid = run(child, os.getpid)
     assert os.getsid(pid) != os.getsid(0)
     os.kill(pid, signal.SIGINT)
     assert run(child, os.getpid) == pid
 
 
-def test_process_outlives_the_thread_that_began_it() -> None:
+def test_process_outlives_the_thread_that_began_it():
     with closing(Child(Worker)) as child:
         pids: list[int] = []
         thread = threading.Thread(target=lambda: pids.append(run(child, os.getpid)))
@@ -152,7 +148,7 @@ def test_process_outlives_the_thread_that_began_it() -> None:
     assert not is_running(pids[0])
 
 
-def test_deadline_waits_for_sleepers(child: Child, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deadline_waits_for_sleepers(child, monkeypatch):
     run(child, abs, -1)  # so that it has started
     clock = itertools.chain([0.0], itertools.repeat(3600.0))
     monkeypatch.setattr("harness.measure.process.child.time.time", lambda: next(clock))
@@ -161,7 +157,7 @@ def test_deadline_waits_for_sleepers(child: Child, monkeypatch: pytest.MonkeyPat
         run(child, time.sleep, SOON_S, timeout_s=0.2)
 
 
-def test_what_cannot_be_sent_is_an_error_of_the_call_alone(child: Child) -> None:
+def test_what_cannot_be_sent_is_an_error_of_the_call_alone(child):
     for function, arguments, message in (
         (raise_unreadable, (), "Unreadable: 3"),
         (open, (os.devnull,), "cannot pickle"),
@@ -171,12 +167,12 @@ def test_what_cannot_be_sent_is_an_error_of_the_call_alone(child: Child) -> None
     assert run(child, abs, -1) == 1
 
 
-def test_worker_that_cannot_be_made_is_the_error_of_the_call() -> None:
+def test_worker_that_cannot_be_made_is_the_error_of_the_call():
     with closing(Child(refuse)) as child, pytest.raises(ValueError, match="no worker"):
         child.call(abs, timeout_s=SOON_S)
 
 
-def test_failure_in_a_full_temporary_folder_is_no_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failure_in_a_full_temporary_folder_is_no_outcome(monkeypatch):
     class Compiler:
         def compile(self, program: object) -> Binary:
             raise BuildFailed("as: cannot write")
@@ -214,7 +210,7 @@ def abandoned(tmp_path: Path) -> Path:
     return folder
 
 
-def test_next_run_removes_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_next_run_removes_folders(tmp_path, monkeypatch):
     link = tmp_path / "link"  # as /tmp may be
     link.symlink_to(tmp_path)
     monkeypatch.setattr(tempfile, "tempdir", str(link))
@@ -230,7 +226,7 @@ def test_next_run_removes_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert not mine.exists()
 
 
-def test_next_run_ends_what_one_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_next_run_ends_what_one_left(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     (inside := abandoned(tmp_path) / "program").mkdir()
     with subprocess.Popen(["sleep", "60"], cwd=inside) as program, temporary_folder():
@@ -241,8 +237,8 @@ def test_next_run_ends_what_one_left(tmp_path: Path, monkeypatch: pytest.MonkeyP
     ("is_set", "reason"), [(True, "it is full, or no folder"), (False, "No such file")]
 )
 def test_folder_that_cannot_be_made_is_one_clear_error_and_not_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_set: bool, reason: str
-) -> None:
+    tmp_path, monkeypatch, is_set, reason
+):
     monkeypatch.setenv("TMPDIR", str(tmp_path / "none"))
     if not is_set:
         monkeypatch.delenv("TMPDIR")
@@ -278,7 +274,7 @@ def main():
         ("sum(itertools.repeat(0))", 1),  # never back in Python, as a kernel that hangs
     ],
 )
-def test_killed_parent_leaves_nothing_behind(tmp_path: Path, work: str, count: int) -> None:
+def test_killed_parent_leaves_nothing_behind(tmp_path, work, count):
     (tmp_path / "driver.py").write_text(DRIVER.format(work=work))
     environment = os.environ | {"PYTHONPATH": f"{ROOT}:{tmp_path}", "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-c", "import driver; driver.main()"]
@@ -297,12 +293,12 @@ def test_killed_parent_leaves_nothing_behind(tmp_path: Path, work: str, count: i
 # --------------------------------------------------------------------------- copies of this process
 
 
-def test_result_of_any_size_comes_back() -> None:
+def test_result_of_any_size_comes_back():
     content = os.urandom(3 << 20)
     assert run_forked(lambda: content, 60.0) == content
 
 
-def test_child_without_a_result_is_lost_and_was_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_child_without_a_result_is_lost_and_was_waited_for(monkeypatch):
     fork, forked = os.fork, list[int]()
 
     def noting() -> int:
@@ -324,7 +320,7 @@ def test_child_without_a_result_is_lost_and_was_waited_for(monkeypatch: pytest.M
             os.waitpid(forked[-1], os.WNOHANG)
 
 
-def test_result_comes_back_where_ended_children_are_not_kept() -> None:
+def test_result_comes_back_where_ended_children_are_not_kept():
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
         assert run_forked(lambda: b"result", 60.0) == b"result"
@@ -334,7 +330,7 @@ def test_result_comes_back_where_ended_children_are_not_kept() -> None:
         signal.signal(signal.SIGCHLD, before)
 
 
-def test_no_process_left_is_an_error_and_no_pipe_open(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_process_left_is_an_error_and_no_pipe_open(monkeypatch):
     def fork() -> int:
         raise BlockingIOError(11, "Resource temporarily unavailable")
 

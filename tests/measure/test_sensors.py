@@ -34,7 +34,7 @@ from harness.measure.nvml import Sensors, of_both, open_sensors, other_processes
 from harness.stats.timing import Sampling
 from tests.helpers.fake_kernels import DATA, bound_device, fake_job
 from tests.helpers.fakes import Array, FakeDevice
-from tests.helpers.stub_nvml import BUS, Script
+from tests.helpers.stub_nvml import BUS
 
 GPU = Environment("cuda", "a GPU", "CUDA", "1", "nvcc", notes={"pci_bus_id": BUS})
 
@@ -47,7 +47,7 @@ def gpu() -> Sensors:
 # ------------------------------------------------------------------------------------- NVML
 
 
-def test_state_of_a_gpu_has_units_and_whether_it_was_throttled(nvml: Script) -> None:
+def test_state_of_a_gpu_has_units_and_whether_it_was_throttled(nvml):
     nvml()
     assert gpu().state() == {"temperature_c": 64, "memory_clock_mhz": 2619, "throttled": 0}
     nvml(nvmlDeviceGetCurrentClocksThrottleReasons=[0x04 | 0x40])
@@ -57,13 +57,13 @@ def test_state_of_a_gpu_has_units_and_whether_it_was_throttled(nvml: Script) -> 
     assert gpu().state()["throttled"] == 0, "it is idle, and somebody set its clocks"
 
 
-def test_what_throttled_a_gpu_before_the_samples_counts_though_it_has_passed() -> None:
+def test_what_throttled_a_gpu_before_the_samples_counts_though_it_has_passed():
     before = {"temperature_c": 80.0, "throttled": 1.0, "throttled_by_sw_thermal": 1.0}
     after = {"temperature_c": 70.0, "throttled": 0.0}
     assert of_both(before, after) == {**after, "throttled": 1.0, "throttled_by_sw_thermal": 1.0}
 
 
-def test_what_nvml_refuses_is_left_out_and_asked_for_once(nvml: Script) -> None:
+def test_what_nvml_refuses_is_left_out_and_asked_for_once(nvml):
     library = nvml(nvmlDeviceGetTemperature="NotSupported", nvmlDeviceGetClockInfo="NoPermission")
     found = gpu()
     assert [set(found.state()) for _ in range(2)] == [{"throttled"}] * 2
@@ -72,7 +72,7 @@ def test_what_nvml_refuses_is_left_out_and_asked_for_once(nvml: Script) -> None:
     assert denied.startswith("NVML refuses nvmlDeviceGetClockInfo (NoPermission): ")
 
 
-def test_an_earlier_library_without_a_call_is_no_error(nvml: Script) -> None:
+def test_an_earlier_library_without_a_call_is_no_error(nvml):
     del nvml().nvmlDeviceGetCurrentClocksThrottleReasons
     assert "throttled" not in gpu().state()
 
@@ -90,14 +90,14 @@ def test_an_earlier_library_without_a_call_is_no_error(nvml: Script) -> None:
         ({"power_w": None}, "neither energy nor power: this GPU does not measure it"),
     ],
 )
-def test_no_counter_has_a_reason(nvml: Script, changes: dict[str, object], message: str) -> None:
+def test_no_counter_has_a_reason(nvml, changes, message):
     nvml(**changes)
     sensors = gpu()
     assert sensors.counter is None
     assert message in str(sensors.no_energy)
 
 
-def test_missing_library_names_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_library_names_what_installs_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", None)
     sensors = gpu()
     assert "Run `pip install nvidia-ml-py`" in str(sensors.no_energy)
@@ -106,7 +106,7 @@ def test_missing_library_names_what_installs_it(monkeypatch: pytest.MonkeyPatch)
     assert "from GPUs with --backend cuda" in str(other.no_energy)
 
 
-def test_power_of_an_earlier_gpu_is_summed_up(nvml: Script) -> None:
+def test_power_of_an_earlier_gpu_is_summed_up(nvml):
     nvml(power_w=None, nvmlDeviceGetPowerUsage=[80_000])
     counter = gpu().counter
     began_s, began_j = time.perf_counter(), counter()
@@ -129,7 +129,7 @@ def rapl(folder: Path, **counters: tuple[str, int]) -> Path:
     return folder
 
 
-def test_packages_count_and_neither_their_parts_nor_the_whole_machine(tmp_path: Path) -> None:
+def test_packages_count_and_neither_their_parts_nor_the_whole_machine(tmp_path):
     rapl(tmp_path, rapl_0=("package-0", 10), rapl_0_0=("core", 5), rapl_2=("psys", 7))
     rapl(tmp_path, rapl_1=("package-1", 999_000))
     counter = RaplCounter(tmp_path)
@@ -139,12 +139,12 @@ def test_packages_count_and_neither_their_parts_nor_the_whole_machine(tmp_path: 
     assert counter.read_j() == pytest.approx(0.3 + 0.1)
 
 
-def test_a_machine_without_counters_says_where_they_should_be(tmp_path: Path) -> None:
+def test_a_machine_without_counters_says_where_they_should_be(tmp_path):
     with pytest.raises(SensorUnavailable, match=rf"{tmp_path} has no energy of a processor"):
         RaplCounter(tmp_path)
 
 
-def test_a_counter_for_root_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_counter_for_root_alone(tmp_path, monkeypatch):
     rapl(tmp_path, rapl_0=("package-0", 10))
     read = Path.read_text
 
@@ -161,14 +161,14 @@ def test_a_counter_for_root_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 # ---------------------------------------------------------------------------- energy and power
 
 
-def test_power_is_known_between_the_updates_of_a_slow_counter() -> None:
+def test_power_is_known_between_the_updates_of_a_slow_counter():
     updates = [CounterUpdate(0.1 * n, 25.0 * n) for n in range(20)]
     assert mean_power(updates, 0.15, 1.05) == pytest.approx((250, 0))
     assert mean_power(updates, 0.15, 0.75) == pytest.approx((250, 0)), "six updates"
     assert mean_power(updates, 0.15, 0.65) is None, "five are too few"
 
 
-def test_spread_of_a_power_is_that_of_its_five_parts() -> None:
+def test_spread_of_a_power_is_that_of_its_five_parts():
     powers_w = [200, 220, 180, 210, 190]
     joules = [0.0, *itertools.accumulate(0.1 * power_w for power_w in powers_w)]
     updates = [CounterUpdate(0.1 * n, energy_j) for n, energy_j in enumerate(joules)]
@@ -209,7 +209,7 @@ def meter(monkeypatch: pytest.MonkeyPatch) -> Meter:
     return meter
 
 
-def test_power_of_the_runs_is_that_of_launches_which_take_nearly_all_of_them(meter: Meter) -> None:
+def test_power_of_the_runs_is_that_of_launches_which_take_nearly_all_of_them(meter):
     done: list[str] = []
 
     def run() -> float:
@@ -225,7 +225,7 @@ def test_power_of_the_runs_is_that_of_launches_which_take_nearly_all_of_them(met
     assert len(done) == pytest.approx(63, abs=2), "0.125 s of 2 ms, and the check"
 
 
-def test_short_launches_give_no_energy(meter: Meter) -> None:
+def test_short_launches_give_no_energy(meter):
     def short() -> float:
         meter.spend(2e-3, 100)
         return 1.7e-3
@@ -234,7 +234,7 @@ def test_short_launches_give_no_energy(meter: Meter) -> None:
     assert found == {"launch_share": pytest.approx(0.85)}
 
 
-def test_a_thread_sees_a_counter_move_until_it_is_left() -> None:
+def test_a_thread_sees_a_counter_move_until_it_is_left():
     values = count()
     threads = threading.active_count()
     with counter_updates(lambda: next(values) // 2, poll_s=1e-4) as updates:
@@ -246,7 +246,7 @@ def test_a_thread_sees_a_counter_move_until_it_is_left() -> None:
     assert times == sorted(times)
 
 
-def test_a_counter_that_fails_gives_what_it_gave_until_then() -> None:
+def test_a_counter_that_fails_gives_what_it_gave_until_then():
     values = iter(range(3))
     failed = threading.Event()
 
@@ -263,7 +263,7 @@ def test_a_counter_that_fails_gives_what_it_gave_until_then() -> None:
     assert joules(failing) is None
 
 
-def test_energy_of_a_program_is_the_mean_of_runs_that_are_long_enough() -> None:
+def test_energy_of_a_program_is_the_mean_of_runs_that_are_long_enough():
     found = energy_of_runs([(0.1, 5.0), (0.3, 15.0)])
     assert found.pop("energy_spread_j") == pytest.approx(63.5, rel=1e-3)
     assert found == {"energy_j": 10, "power_w": 50}
@@ -291,7 +291,7 @@ def measured(sensors: Sensors, meter: Meter, **changes: Any) -> tuple[FakeDevice
     return device, dict(found.observed)
 
 
-def test_measurement_observes_the_state_and_the_energy(nvml: Script, meter: Meter) -> None:
+def test_measurement_observes_the_state_and_the_energy(nvml, meter):
     nvml()
     sensors = dataclasses.replace(gpu(), counter=meter)
     _, found = measured(sensors, meter)
@@ -301,13 +301,13 @@ def test_measurement_observes_the_state_and_the_energy(nvml: Script, meter: Mete
 
 
 @pytest.mark.parametrize("energy_s", [0.0, 5e-4])
-def test_energy_costs_launches_only_where_it_is_measured(meter: Meter, energy_s: float) -> None:
+def test_energy_costs_launches_only_where_it_is_measured(meter, energy_s):
     device, found = measured(Sensors(counter=meter), meter, energy_s=energy_s)
     assert "energy_j" not in found
     assert len(device.launched) == 5, "one to warm up, and four samples"
 
 
-def test_too_slow_a_host_costs_energy(meter: Meter, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_slow_a_host_costs_energy(meter, monkeypatch):
     def too_slow(*_: object) -> None:
         raise HostTooSlow("the device waited in vain")
 
@@ -316,7 +316,7 @@ def test_too_slow_a_host_costs_energy(meter: Meter, monkeypatch: pytest.MonkeyPa
     assert "energy_j" not in found
 
 
-def test_interleaved_measurements_have_a_state_and_no_energy(nvml: Script) -> None:
+def test_interleaved_measurements_have_a_state_and_no_energy(nvml):
     nvml(nvmlDeviceGetCurrentClocksThrottleReasons=[0, 0x20, 0])
     device = bound_device()
     sensors = gpu()
@@ -326,7 +326,7 @@ def test_interleaved_measurements_have_a_state_and_no_energy(nvml: Script) -> No
     assert "energy_j" not in found.observed
 
 
-def test_wrong_result_among_the_launches_for_energy_is_found() -> None:
+def test_wrong_result_among_the_launches_for_energy_is_found():
     runs = count(1)
 
     def tires(x: Array, y: Array) -> None:
@@ -341,7 +341,7 @@ def test_wrong_result_among_the_launches_for_energy_is_found() -> None:
 # -------------------------------------------------------------------------- who else uses a GPU
 
 
-def test_processes_of_others_are_named(nvml: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_of_others_are_named(nvml, monkeypatch):
     monkeypatch.setattr(os, "getppid", lambda: 77)
     listed = [[4711, 3 << 29], [12, None], [os.getpid(), 1], [77, 1]]
     nvml(nvmlDeviceGetComputeRunningProcesses=[listed], names={"4711": "/usr/bin/py\x1bthon"})
@@ -351,13 +351,13 @@ def test_processes_of_others_are_named(nvml: Script, monkeypatch: pytest.MonkeyP
     assert notice.startswith("other processes use this GPU and may disturb its times: /usr/bin/py")
 
 
-def test_processes_are_those_of_an_instance_of_a_divided_gpu(nvml: Script) -> None:
+def test_processes_are_those_of_an_instance_of_a_divided_gpu(nvml):
     nvml(nvmlDeviceGetComputeRunningProcesses=[[[7, None]]], instances=["MIG-1"], gpus=[])
     assert other_processes(BUS, "MIG-1") == ("unknown (process 7)",)
     assert other_processes(BUS, "MIG-2") == ()
 
 
-def test_without_nvml_or_a_bus_id_nobody_else_is_known(nvml: Script) -> None:
+def test_without_nvml_or_a_bus_id_nobody_else_is_known(nvml):
     nvml()
     assert other_processes(BUS) == ()  # this NVML does not list them
     nvml(nvmlInit="LibraryNotFound", nvmlDeviceGetComputeRunningProcesses=[[[7, None]]])

@@ -37,8 +37,6 @@ from tests.helpers.results_examples import (
     write_many,
 )
 
-Capture = pytest.CaptureFixture[str]
-
 
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
@@ -82,7 +80,7 @@ def content(database: Path) -> list[str]:
 # --------------------------------------------------------------- merging
 
 
-def test_merged_database_has_the_measurements_of_all(out: Path, one: Path, two: Path) -> None:
+def test_merged_database_has_the_measurements_of_all(out, one, two):
     worst = WorstElement("y", (3,), float("nan"), 1.0, 1e-5, 2, 100)
     write(one, make_ok(1), make_failed(Outcome.TIMEOUT, 2))
     write(two, make_ok(3, given=SPEC.inputs[1]), plan=make_plan(SPEC.inputs[1]))
@@ -95,14 +93,14 @@ def test_merged_database_has_the_measurements_of_all(out: Path, one: Path, two: 
     assert query(out, "PRAGMA foreign_key_check") == []
 
 
-def test_spaces_of_other_names_stay_apart(out: Path, one: Path, two: Path) -> None:
+def test_spaces_of_other_names_stay_apart(out, one, two):
     write(one, make_ok(0))
     write(two, make_ok(1), plan=make_plan(spec=dataclasses.replace(SPEC, name="other")))
     merge(out, one, two)
     assert {r.campaign.space_name for r in read_results(str(out))} == {SPEC.name, "other"}
 
 
-def test_merging_again_changes_nothing(out: Path, one: Path, two: Path) -> None:
+def test_merging_again_changes_nothing(out, one, two):
     write(one, make_ok(1), make_failed(Outcome.CRASHED, 2))
     write(two, make_ok(1))
     inputs = one.read_bytes(), two.read_bytes()
@@ -113,7 +111,7 @@ def test_merging_again_changes_nothing(out: Path, one: Path, two: Path) -> None:
     assert (one.read_bytes(), two.read_bytes()) == inputs
 
 
-def test_merging_twice_and_back_changes_nothing(target: str, one: Path) -> None:
+def test_merging_twice_and_back_changes_nothing(target, one):
     seen = dataclasses.replace(make_ok(1), observed={"occupancy": 0.5})
     write(one, seen)
     before = content(one)
@@ -123,7 +121,7 @@ def test_merging_twice_and_back_changes_nothing(target: str, one: Path) -> None:
     assert content(one) == before
 
 
-def test_order_does_not_matter(tmp_path: Path, one: Path, two: Path) -> None:
+def test_order_does_not_matter(tmp_path, one, two):
     write(one, make_ok(1), make_ok(2))
     write(two, make_ok(2), make_ok(3))
     sql = (
@@ -139,7 +137,7 @@ def test_order_does_not_matter(tmp_path: Path, one: Path, two: Path) -> None:
     assert query(tmp_path / "a.db", sql) == query(tmp_path / "b.db", sql)
 
 
-def test_what_databases_share_is_there_once(target: str, one: Path, two: Path) -> None:
+def test_what_databases_share_is_there_once(target, one, two):
     write(one, make_ok(1), make_ok(2))
     other = dataclasses.replace(ENVIRONMENT, device="another device")
     write(two, make_ok(1), plan=make_plan(environment=other))
@@ -153,7 +151,7 @@ def test_what_databases_share_is_there_once(target: str, one: Path, two: Path) -
     assert measurements(target) == [make_ok(1), make_ok(2), make_ok(2)]
 
 
-def test_database_that_has_grown_adds_what_is_new(target: str, one: Path) -> None:
+def test_database_that_has_grown_adds_what_is_new(target, one):
     with opened(one) as store:
         begin_search(store).test(make_ok(1))
     merge(target, one)
@@ -179,7 +177,7 @@ RECORD = (
 )
 
 
-def test_opentuners_record_is_merged_with_the_tests(out: Path, one: Path, two: Path) -> None:
+def test_opentuners_record_is_merged_with_the_tests(out, one, two):
     write(one, make_ok(1), make_failed(Outcome.CRASHED, 2))
     write(two, make_ok(2), make_ok(1), make_ok(3))
     merge(out, one, two)
@@ -202,7 +200,7 @@ def test_opentuners_record_is_merged_with_the_tests(out: Path, one: Path, two: P
     assert content(out) == before
 
 
-def test_bandits_and_requests_without_a_result_are_merged_once(out: Path, one: Path) -> None:
+def test_bandits_and_requests_without_a_result_are_merged_once(out, one):
     write(one, make_ok(1))
     tamper(
         one,
@@ -221,7 +219,7 @@ def test_bandits_and_requests_without_a_result_are_merged_once(out: Path, one: P
     ]
 
 
-def test_a_merged_run_goes_on(out: Path, one: Path) -> None:
+def test_a_merged_run_goes_on(out, one):
     write(one, make_ok(1))
     merge(out, one)
     with opened(out) as store:
@@ -234,7 +232,7 @@ def test_a_merged_run_goes_on(out: Path, one: Path) -> None:
     assert query(one, RECORD) == query(out, RECORD)
 
 
-def test_more_rows_than_are_looked_up_at_once_are_merged_once(target: str, one: Path) -> None:
+def test_more_rows_than_are_looked_up_at_once_are_merged_once(target, one):
     write_many(one, 1250, samples=20)
     (added,) = merge(target, one)
     assert added.samples == 1249 * 20 + 3
@@ -271,7 +269,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda sql: sql[:60])
-def test_damaged_database_adds_nothing(sound: Path, out: Path, one: Path, damage: str) -> None:
+def test_damaged_database_adds_nothing(sound, out, one, damage):
     shutil.copy(sound / "out.db", out)
     shutil.copy(sound / "one.db", one)
     before = content(out)
@@ -284,7 +282,7 @@ def test_damaged_database_adds_nothing(sound: Path, out: Path, one: Path, damage
     assert content(out) == before
 
 
-def test_rows_that_are_there_twice_are_added_once(target: str, one: Path) -> None:
+def test_rows_that_are_there_twice_are_added_once(target, one):
     write(one, make_ok(1))
     tamper(
         one,
@@ -297,7 +295,7 @@ def test_rows_that_are_there_twice_are_added_once(target: str, one: Path) -> Non
     assert count(target, "configurations") == 1
 
 
-def test_file_that_was_cut_adds_nothing(out: Path, one: Path) -> None:
+def test_file_that_was_cut_adds_nothing(out, one):
     write(out, make_ok(9))
     before = content(out)
     write_many(one, 500)
@@ -308,7 +306,7 @@ def test_file_that_was_cut_adds_nothing(out: Path, one: Path) -> None:
     assert content(out) == before
 
 
-def test_good_files_before_a_damaged_one_are_kept(out: Path, one: Path, two: Path) -> None:
+def test_good_files_before_a_damaged_one_are_kept(out, one, two):
     write(one, make_ok(1))
     write(two, make_ok(2))
     tamper(two, "UPDATE tests SET ordinal = 'first'")
@@ -320,7 +318,7 @@ def test_good_files_before_a_damaged_one_are_kept(out: Path, one: Path, two: Pat
 # ------------------------------------------------------------------ the command
 
 
-def test_command_makes_nothing_of_unreadable_files(out: Path, one: Path, capsys: Capture) -> None:
+def test_command_makes_nothing_of_unreadable_files(out, one, capsys):
     one.write_text("not a database, but long enough for one\n" * 50)
     assert main([str(out), str(one)]) == 2
     assert not out.exists()
@@ -328,23 +326,21 @@ def test_command_makes_nothing_of_unreadable_files(out: Path, one: Path, capsys:
     assert message == f"error: {one} is no results database: file is not a database\n"
 
 
-def test_command_refuses_one_file_as_both(
-    out: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_command_refuses_one_file_as_both(out, capsys, monkeypatch):
     write(out, make_ok(1))
     monkeypatch.chdir(out.parent)
     assert main([str(out), f"sqlite:///{out.name}"]) == 2
     assert "is both OUT and an IN" in capsys.readouterr().err
 
 
-def test_command_waits_for_nobody(out: Path, one: Path, capsys: Capture) -> None:
+def test_command_waits_for_nobody(out, one, capsys):
     write(one, make_ok(1))
     with writing(str(out)):
         assert main([str(out), str(one)]) == 2
     assert "is being written by process" in capsys.readouterr().err
 
 
-def test_database_that_is_being_written_can_be_merged_from(out: Path, one: Path) -> None:
+def test_database_that_is_being_written_can_be_merged_from(out, one):
     with opened(one) as store:
         search = begin_search(store)
         search.test(make_ok(1))
@@ -360,7 +356,7 @@ def test_database_that_is_being_written_can_be_merged_from(out: Path, one: Path)
 OPTIONS = ["--technique", "AUCBanditMetaTechniqueA", "--quiet", "--no-cross"]
 
 
-def test_a_search_goes_on_where_it_was_merged(tmp_path: Path) -> None:
+def test_a_search_goes_on_where_it_was_merged(tmp_path):
     from opentuner.resultsdb.connect import connect
     from opentuner.resultsdb.models import TuningRun
 

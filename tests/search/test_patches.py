@@ -43,7 +43,7 @@ def run_python(code: str, cwd: Path) -> str:
 # Techniques that are offered
 
 
-def test_techniques_that_are_offered_are_registered_once() -> None:
+def test_techniques_that_are_offered_are_registered_once():
     names = [t.name for t in technique.all_techniques()[0]]
     assert [names.count(name) for name in techniques()] == [1] * len(techniques())
     assert "AUCBanditMetaTechniqueA" in techniques()
@@ -52,19 +52,19 @@ def test_techniques_that_are_offered_are_registered_once() -> None:
 # The process
 
 
-def test_apply_twice_patches_once() -> None:
+def test_apply_twice_patches_once():
     count = opentuner.search.differentialevolution.time
     patches.apply()
     assert opentuner.search.differentialevolution.time is count
 
 
-def test_another_opentuner_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_opentuner_version_is_refused(monkeypatch):
     monkeypatch.setattr(importlib.metadata, "version", lambda _: "0.8.9")
     with pytest.raises(HarnessError, match=r"0\.8\.8 is needed, found 0\.8\.9.*pip install"):
         patches.apply.__wrapped__()
 
 
-def test_import_leaves_logging_alone_and_warns_of_nothing(tmp_path: Path) -> None:
+def test_import_leaves_logging_alone_and_warns_of_nothing(tmp_path):
     code = (
         "import logging; before = logging.Formatter\n"
         "from harness.search import patches; patches.apply()\n"
@@ -80,7 +80,7 @@ def test_import_leaves_logging_alone_and_warns_of_nothing(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
-def test_search_writes_only_its_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_writes_only_its_database(tmp_path, monkeypatch):
     spec, here = make_spec(tmp_path), tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)
@@ -95,9 +95,7 @@ def test_search_writes_only_its_database(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     "name", ["DifferentialEvolution", "AUCBanditMetaTechniqueA", "AUCBanditMetaTechniqueB"]
 )
-def test_seed_repeats_under_another_clock(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_seed_repeats_under_another_clock(name, tmp_path, monkeypatch):
     asked = []
     for place in ("one.db", "other.db"):
         measurer = FormulaMeasurer()
@@ -107,5 +105,5 @@ def test_seed_repeats_under_another_clock(
     assert asked[0] == asked[1]
 
 
-def test_requests_are_no_objects_of_the_database() -> None:
+def test_requests_are_no_objects_of_the_database():
     assert technique.DesiredResult is patches.Request

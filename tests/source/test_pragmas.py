@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 
-from harness.core.records import Value
 from harness.source.pragmas import Pragma, is_ours, number, read_pragma, typing_error, unroll_names
 from harness.source.preprocessor import scan, spaced
 
@@ -33,15 +30,15 @@ def _read(operands: str) -> Pragma:
         ("unroll_values 0,2,4", [0, 2, 4]),
     ],
 )
-def test_a_pragma_spans_its_values(operands: str, values: Sequence[Value]) -> None:
+def test_a_pragma_spans_its_values(operands, values):
     assert list(_read(operands).values) == values
 
 
-def test_a_range_of_any_length_is_read_at_once() -> None:
+def test_a_range_of_any_length_is_read_at_once():
     assert len(_read("range 1,9007199254740992").values) == 2**53
 
 
-def test_roles_and_names_stand_beside_the_values() -> None:
+def test_roles_and_names_stand_beside_the_values():
     assert _read("erange 64,512,2 source").role == "source"
     assert _read("select a, b launch").role == "launch"
     assert _read("select launch,source").values == ("launch", "source")
@@ -49,11 +46,11 @@ def test_roles_and_names_stand_beside_the_values() -> None:
     assert _read("unroll_values INNER 1,2").values == (1, 2)
 
 
-def test_a_tile_pairs_loops_with_sizes_in_its_order() -> None:
+def test_a_tile_pairs_loops_with_sizes_in_its_order():
     assert _read("tile k : TK,i:TI /* c */, j:TI").tiles == (("k", "TK"), ("i", "TI"), ("j", "TI"))
 
 
-def test_a_constraint_is_read_as_an_expression() -> None:
+def test_a_constraint_is_read_as_an_expression():
     assert _read("constraint A  <= sqrt(B) /* c */ / 4").operands == "A <= sqrt(B) / 4"
 
 
@@ -90,7 +87,7 @@ def test_a_constraint_is_read_as_an_expression() -> None:
         ("constraint", "it is empty"),
     ],
 )
-def test_a_fault_says_what_was_found_and_expected(operands: str, printed: str) -> None:
+def test_a_fault_says_what_was_found_and_expected(operands, printed):
     with pytest.raises(ValueError) as fault:  # noqa: PT011
         _read(operands)
     assert printed in str(fault.value)
@@ -106,13 +103,13 @@ def test_a_fault_says_what_was_found_and_expected(operands: str, printed: str) -
         ("unroll once nounroll OPENCL omp message region nv_diag_suppress", None),
     ],
 )
-def test_slips_are_told_from_other_peoples_pragmas(words: str, near: str | None) -> None:
+def test_slips_are_told_from_other_peoples_pragmas(words, near):
     for directive in scan("".join(f"#pragma {word} x\n" for word in words.split())).directives:
         found = typing_error(directive)
         assert (found and found.split("did you mean ")[1]) == (near and f"`#pragma {near}`?")
 
 
-def test_loops_are_numbered_in_their_order_and_a_name_shifts_no_other() -> None:
+def test_loops_are_numbered_in_their_order_and_a_name_shifts_no_other():
     text = "#pragma unroll_range 1,8\n#pragma unroll_range U 1,8\n#pragma unroll_values 1,2\n"
     assert list(unroll_names(scan(text).directives).values()) == ["UNROLL_1", "U", "UNROLL_3"]
 
@@ -122,7 +119,7 @@ def test_loops_are_numbered_in_their_order_and_a_name_shifts_no_other() -> None:
     [("256", 256), ("(256)", 256), ("-1", -1), ("0.5", 0.5), ("1e3", 1000.0), ("256u", None),
      ("0x10", None), ("010", None), ("N", None), ("1 + 2", None), ("", None), ("9" * 30, None)],
 )  # fmt: skip
-def test_constants_are_plain_decimal_numbers(text: str, value: Value) -> None:
+def test_constants_are_plain_decimal_numbers(text, value):
     assert number(text) == value
 
 
@@ -146,11 +143,11 @@ def _names(text: str) -> list[tuple[int, str, str]]:
         "#if 0\n#if 1\n#define A 1\n#endif\n#endif",
     ],
 )
-def test_what_only_looks_like_a_directive_is_none(text: str) -> None:
+def test_what_only_looks_like_a_directive_is_none(text):
     assert "define" not in {d.name for d in scan(text).directives}
 
 
-def test_a_directive_ends_where_its_continuations_end() -> None:
+def test_a_directive_ends_where_its_continuations_end():
     text = "int a;\n # define A /* one\ntwo */ 2 \\\n  + 3 // c \\\nc\n#pragma once\n"
     assert _names(text) == [(2, "define", "A 2 + 3"), (6, "pragma", "once")]
     define = scan(text).directives[0]
@@ -158,7 +155,7 @@ def test_a_directive_ends_where_its_continuations_end() -> None:
     assert define.has_line_comment
 
 
-def test_quotes_in_comments_digits_and_errors_hide_nothing() -> None:
+def test_quotes_in_comments_digits_and_errors_hide_nothing():
     text = "// don't\nint k = 1'000;\n#error don't\nchar c = '\"';\n#define A 1\n"
     assert _names(text) == [(3, "error", "don't"), (5, "define", "A 1")]
 
@@ -179,17 +176,17 @@ def test_quotes_in_comments_digits_and_errors_hide_nothing() -> None:
         ("#ifndef A\n#endif\n#define A 1", set()),
     ],
 )
-def test_conditions_around_a_define_say_what_is_undefined(text: str, undefined: set[str]) -> None:
+def test_conditions_around_a_define_say_what_is_undefined(text, undefined):
     [define] = [d for d in scan(text).directives if d.name == "define"]
     assert define.undefined == undefined
 
 
-def test_macros_with_arguments_are_no_constants() -> None:
+def test_macros_with_arguments_are_no_constants():
     defines = scan("#define A(x) x\n#define B (x)\n#define C\n#define\n#undef D").directives
     assert [d.is_constant for d in defines] == [False, True, True, False, False]
 
 
-def test_what_follows_a_directive_is_code_or_a_directive() -> None:
+def test_what_follows_a_directive_is_code_or_a_directive():
     text = "#pragma a // c\n\n/* c */\n#pragma b\n  for (;;);\n#pragma c"
     one, two, three = scan(text).directives
     assert (one.adjoins, one.next_code) == (False, None)
@@ -197,5 +194,5 @@ def test_what_follows_a_directive_is_code_or_a_directive() -> None:
     assert (three.adjoins, three.next_code) == (False, None)
 
 
-def test_code_is_told_without_its_comments() -> None:
+def test_code_is_told_without_its_comments():
     assert spaced(scan("a /* b */ +\n#define C\n 'd' // e").code) == "a + 'd'"

@@ -131,7 +131,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
     return verdicts(reports), stored(results)
 
 
-def test_devices_together_measure_all_that_one_does(tmp_path: Path, alone: tuple[Any, Any]) -> None:
+def test_devices_together_measure_all_that_one_does(tmp_path, alone):
     spec, devices = make_spec(tmp_path, SMALL), [Scripted(), Scripted(), Scripted()]
     reports, results, warnings = tuned(spec, tmp_path / "r.db", devices, test_limit=1000)
     assert (verdicts(reports), stored(results)) == alone
@@ -141,8 +141,8 @@ def test_devices_together_measure_all_that_one_does(tmp_path: Path, alone: tuple
 
 @pytest.mark.parametrize("technique", ["UniformRandom", "HillClimb"])
 def test_a_technique_that_learns_from_no_other_input_proposes_the_same_on_several_devices(
-    tmp_path: Path, technique: str
-) -> None:
+    tmp_path, technique
+):
     spec, options = make_spec(tmp_path, MANY), {"test_limit": 15, "technique": [technique]}
     one, one_stored, _ = tuned(spec, tmp_path / "one.db", [Scripted()], **options)
     devices = [Scripted(), Scripted(), Scripted()]
@@ -151,7 +151,7 @@ def test_a_technique_that_learns_from_no_other_input_proposes_the_same_on_severa
     assert verdicts(three) == verdicts(one)
 
 
-def test_what_is_compared_of_an_input_is_measured_on_one_device(tmp_path: Path) -> None:
+def test_what_is_compared_of_an_input_is_measured_on_one_device(tmp_path):
     devices = [Scripted(f"GPU-{number}") for number in range(3)]
     spec = make_spec(tmp_path, MANY)
     _, results, _ = tuned(spec, tmp_path / "r.db", devices, test_limit=10)
@@ -168,7 +168,7 @@ def test_what_is_compared_of_an_input_is_measured_on_one_device(tmp_path: Path) 
         assert run.notes["facts"][DEVICE_UUID] == f"GPU-{home}"
 
 
-def test_a_seed_repeats_the_search_of_one_device(tmp_path: Path) -> None:
+def test_a_seed_repeats_the_search_of_one_device(tmp_path):
     """One device takes the way without threads, and the inputs in their order; nor does it matter
     that it could be shared."""
     spec, devices = make_spec(tmp_path, MANY), [Scripted() for _ in range(3)]
@@ -177,7 +177,7 @@ def test_a_seed_repeats_the_search_of_one_device(tmp_path: Path) -> None:
     assert devices[0].asked == devices[1].asked == devices[2].asked
 
 
-def test_an_interrupted_campaign_continues_and_measures_nothing_twice(tmp_path: Path) -> None:
+def test_an_interrupted_campaign_continues_and_measures_nothing_twice(tmp_path):
     """Ctrl-C arrives in the main thread, while others measure and one has just measured."""
     spec, database = make_spec(tmp_path, MANY), tmp_path / "r.db"
     options = {"test_limit": 12}
@@ -211,7 +211,7 @@ def test_an_interrupted_campaign_continues_and_measures_nothing_twice(tmp_path: 
     assert set(counts.values()) == {12}, "what was measured before counts, and is proposed again"
 
 
-def test_an_error_of_one_device_ends_the_campaign_and_keeps_what_is_stored(tmp_path: Path) -> None:
+def test_an_error_of_one_device_ends_the_campaign_and_keeps_what_is_stored(tmp_path):
     spec, database = make_spec(tmp_path, MANY), tmp_path / "r.db"
 
     def fail(number: int) -> None:
@@ -237,7 +237,7 @@ def fails_after(count: int) -> Callable[[int], None]:
     return fail
 
 
-def test_a_device_that_often_fails_is_taken_out(tmp_path: Path, alone: tuple[Any, Any]) -> None:
+def test_a_device_that_often_fails_is_taken_out(tmp_path, alone):
     devices = [Scripted("GPU-0"), Scripted("GPU-1", fails_after(20)), Scripted("GPU-2")]
     reports, several, warnings = tuned(
         make_spec(tmp_path, SMALL), tmp_path / "r.db", devices, test_limit=1000
@@ -248,7 +248,7 @@ def test_a_device_that_often_fails_is_taken_out(tmp_path: Path, alone: tuple[Any
     assert len(devices[1].asked) == 20
 
 
-def test_a_device_that_fails_now_and_then_goes_on(tmp_path: Path) -> None:
+def test_a_device_that_fails_now_and_then_goes_on(tmp_path):
     spec, failures = make_spec(tmp_path, MANY), list[int]()
 
     def fail(number: int) -> None:
@@ -263,13 +263,13 @@ def test_a_device_that_fails_now_and_then_goes_on(tmp_path: Path) -> None:
     assert len(reports) == len(spec.inputs)
 
 
-def test_the_last_device_that_fails_ends_the_campaign(tmp_path: Path) -> None:
+def test_the_last_device_that_fails_ends_the_campaign(tmp_path):
     devices = [Scripted(before=fails_after(4)), Scripted(before=fails_after(4))]
     with pytest.raises(BackendUnavailable, match="cannot be opened"):
         tuned(make_spec(tmp_path, MANY), tmp_path / "r.db", devices, test_limit=12)
 
 
-def test_crashes_of_one_device_are_not_the_kernels(tmp_path: Path, alone: tuple[Any, Any]) -> None:
+def test_crashes_of_one_device_are_not_the_kernels(tmp_path, alone):
     """What crashed on a device that is taken out is measured again on others."""
     broken = crashing(lambda device, _: len(device.asked) > 15, "GPU-broken")
     devices = [broken, Scripted("GPU-1")]
@@ -284,7 +284,7 @@ def test_crashes_of_one_device_are_not_the_kernels(tmp_path: Path, alone: tuple[
     assert "fell off the bus" in warning
 
 
-def test_crashes_of_kernels_take_no_device_out(tmp_path: Path) -> None:
+def test_crashes_of_kernels_take_no_device_out(tmp_path):
     devices = [crashing(lambda _, config: config["LAYOUT"] != "row") for _ in range(2)]
     spec = make_spec(tmp_path, SMALL)
     reports, _, warnings = tuned(spec, tmp_path / "r.db", devices, test_limit=1000)
@@ -315,9 +315,7 @@ class Late:
         self.is_closed = True
 
 
-def test_a_device_that_joins_takes_inputs_that_nobody_has_begun(
-    tmp_path: Path, alone: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_device_that_joins_takes_inputs_that_nobody_has_begun(tmp_path, alone, monkeypatch):
     monkeypatch.setattr("harness.tuning.sharing._LOOK_S", 0.01)
     joins, differs = Scripted("GPU-late"), Scripted("GPU-other", name="other")
     first = Scripted("GPU-0", lambda number: number == 3 and until(lambda: bool(joins.asked)))
@@ -339,7 +337,7 @@ def test_a_device_that_joins_takes_inputs_that_nobody_has_begun(
     assert searched == set(spec.inputs)
 
 
-def test_devices_that_join_end_with_the_others() -> None:
+def test_devices_that_join_end_with_the_others():
     first = Scripted("GPU-0")
     late = Late(first)
     DevicePool({"first": first}, late).close()
@@ -347,7 +345,7 @@ def test_devices_that_join_end_with_the_others() -> None:
     assert first.is_closed
 
 
-def test_an_input_without_data_is_left_out_on_its_device_alone(tmp_path: Path) -> None:
+def test_an_input_without_data_is_left_out_on_its_device_alone(tmp_path):
     spec = make_spec(tmp_path, MANY)
     lacking = spec.inputs[2]
 
@@ -357,7 +355,7 @@ def test_an_input_without_data_is_left_out_on_its_device_alone(tmp_path: Path) -
     assert warnings == [f"({lacking}) is left out: {BROKEN}"]
 
 
-def test_devices_share_the_time_of_a_campaign(tmp_path: Path) -> None:
+def test_devices_share_the_time_of_a_campaign(tmp_path):
     """Five inputs on three devices, of which two search two inputs."""
     spec, devices = make_spec(tmp_path, MANY), [Scripted(), Scripted(), Scripted()]
     assert len(spec.inputs) == 5
@@ -368,7 +366,7 @@ def test_devices_share_the_time_of_a_campaign(tmp_path: Path) -> None:
     assert all(report.best for report in reports)
 
 
-def test_no_measurement_begins_when_the_time_of_several_devices_is_up(tmp_path: Path) -> None:
+def test_no_measurement_begins_when_the_time_of_several_devices_is_up(tmp_path):
     spec, devices = make_spec(tmp_path, MANY), [Scripted(), Scripted()]
     limits: dict[str, Any] = {"test_limit": 20, "stop_at": time.monotonic() - 1}
     reports = ran(spec, tmp_path / "r.db", equal(*devices), **limits).reports
@@ -376,14 +374,14 @@ def test_no_measurement_begins_when_the_time_of_several_devices_is_up(tmp_path: 
     assert {report.note for report in reports} == {"not measured: the time was up"}
 
 
-def test_devices_that_differ_are_refused() -> None:
+def test_devices_that_differ_are_refused():
     with pytest.raises(
         UsageError, match=r"device 1 \(GPU-2\) is not equal to device 0: its device is `two`, not"
     ):
         equal(Scripted(name="one"), Scripted("GPU-2", name="two"))
 
 
-def test_each_thread_finds_its_own_random_numbers() -> None:
+def test_each_thread_finds_its_own_random_numbers():
     def draws(baton: Baton, seed: int, drawn: list[float]) -> None:
         with baton.held():
             random.seed(seed)
