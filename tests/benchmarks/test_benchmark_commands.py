@@ -75,6 +75,7 @@ def test_a_process_is_measured_and_its_failure_is_reported():
 # ------------------------------- The loop from production back to tuning, in a short form, on PoCL
 
 
+@pytest.mark.slow
 def test_the_loop_covers_the_calls_that_were_outside(capsys):
     short = ["--inputs", "4", "--calls", "40", "--test-limit", "2", "--repeats", "1"]
     assert loop.main([*short, "--rounds", "1"]) == 0
