@@ -36,11 +36,6 @@ def test_help_and_docstring_say_how_to_run_a_benchmark_and_how_long_it_takes(nam
     assert capsys.readouterr().out.startswith(f"usage: python -m benchmarks.{name} ")
 
 
-def test_no_text_runs_a_benchmark_as_a_script():
-    texts = [*FOLDER.rglob("*.py"), *FOLDER.parent.glob("*/*.md"), *FOLDER.rglob("*.md")]
-    assert not [path for path in texts if "python benchmarks/" in path.read_text()]
-
-
 # ---------------------------------- The benchmark of the commands, with commands that cost nothing
 
 
