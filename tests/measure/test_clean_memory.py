@@ -131,7 +131,7 @@ def test_search_runs_on_clean_memory_after_interleaved_kernels(worker):
     assert outcome_of(worker, "right") is Outcome.OK
 
 
-@pytest.mark.parametrize("guilty", ["overruns_far", "overwrites_input"])
+@pytest.mark.parametrize("guilty", ["overruns_far", "overwrites_input", "overruns_once"])
 def test_interleaved_kernels_are_repeated_where_spoilt(worker, guilty):
     jobs = [job_of("right"), job_of(guilty), job_of("right")]
     assert not worker.run_interleaved(jobs, Block(rounds=2)).complete
