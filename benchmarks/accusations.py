@@ -19,7 +19,7 @@ from pathlib import Path
 
 from benchmarks.suite import ROOT, affordable, is_of_suite
 from harness.core.records import Input, Measurement, Outcome
-from harness.measure.devices import Backend, choose
+from harness.measure.devices import Backend, choose_one
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.trial.occasions import DATA_SETS, new_seed
 from harness.space import ConstrainedSpace
@@ -40,7 +40,7 @@ def collect(path: Path, most: int, load: int) -> Counter[str]:
     """Append to a file of JSON lines until it counts so many final measurements, while so many
     processes compute beside them; a file that was begun goes on. Return all that it counts."""
     specs = (load_spec(file) for file in sorted((ROOT / "spaces").glob("*.yaml")))
-    suite, backend = [spec for spec in specs if is_of_suite(spec)], choose("opencl")
+    suite, backend = [spec for spec in specs if is_of_suite(spec)], choose_one("opencl")
     inputs: dict[str, Sequence[Input]] = {}
     with _busy(load):
         while totals(path)["final"] < most:

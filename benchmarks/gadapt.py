@@ -39,7 +39,7 @@ from harness.core.arrays import Array
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.choose import with_cache
-from harness.measure.devices import choose
+from harness.measure.devices import choose_one
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.models.gadapt import judge
 from harness.search.techniques import steps_up
@@ -155,7 +155,7 @@ def figures_of(
 )
 def main(args: argparse.Namespace) -> Figures:
     """Measure each program."""
-    backend, rows, device = choose(args.backend), list[ProgramFigures](), ""
+    backend, rows, device = choose_one(args.backend), list[ProgramFigures](), ""
     load = os.getloadavg()[0]
     for name in args.kernel or args.names:
         spec = load_spec(SPACES / f"{name}.yaml")

@@ -49,7 +49,7 @@ import yaml
 from benchmarks.frame import Figures, benchmark, option, rounded, show
 from harness.core.errors import UsageError
 from harness.measure.cuda.gpus import PACKAGE
-from harness.measure.devices import choose
+from harness.measure.devices import choose_one
 
 ROOT = Path(__file__).resolve().parents[1]
 PLAN_S = 570.0
@@ -205,7 +205,7 @@ def main(args: argparse.Namespace) -> Figures:
     if args.rehearse and args.plan != 1:
         raise UsageError(f"plan {args.plan} cannot be rehearsed: --rehearse is for plan 1")
     if not args.rehearse:
-        choose("cuda")
+        choose_one("cuda")
     out = (args.out / f"plan_{args.plan}").resolve()
     if out.exists():
         raise UsageError(f"{out} is there already: move it away, or name another folder (--out)")

@@ -34,7 +34,7 @@ from pathlib import Path
 from benchmarks.frame import SEED, Figures, benchmark, kernels, option, show
 from harness.core.records import Config, Input, Measurement, Outcome, SampleRole
 from harness.measure.choose import with_cache
-from harness.measure.devices import choose
+from harness.measure.devices import choose_one
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
@@ -135,7 +135,7 @@ class UniformSampler:
 )
 def main(args: argparse.Namespace) -> Figures:
     """Sample each space."""
-    backend, rows, device = choose(args.backend), list[SpaceFigures](), ""
+    backend, rows, device = choose_one(args.backend), list[SpaceFigures](), ""
     load = os.getloadavg()[0]
     for name in args.kernel or args.names:
         print(name, file=sys.stderr, flush=True)

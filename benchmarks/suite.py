@@ -29,7 +29,7 @@ from benchmarks.frame import Figures, benchmark, option, show
 from harness.analysis.inputs import InputReport
 from harness.core.records import Input, Outcome
 from harness.measure.choose import with_cache
-from harness.measure.devices import Backend, choose
+from harness.measure.devices import Backend, choose_one
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
@@ -130,7 +130,7 @@ def main(args: argparse.Namespace) -> Figures:
     paths = [ROOT / "spaces" / f"{name}.yaml" for name in args.kernel]
     found = map(load_spec, paths or sorted((ROOT / "spaces").glob("*.yaml")))
     specs = [spec for spec in found if paths or is_of_suite(spec)]
-    backend = choose(args.backend)
+    backend = choose_one(args.backend)
     with closing(KernelMeasurer(specs[0], with_cache(specs[0], backend))) as measurer:
         device = str(measurer.environment)
     rows: list[KernelRow] = []

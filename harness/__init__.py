@@ -1,4 +1,4 @@
-"""Find the fastest configuration of a CUDA or OpenCL kernel for each input shape.
+"""Find the fastest configuration of a CUDA, OpenCL or Python kernel for each input shape.
 
 In Python (docs/reference/python.md):
 

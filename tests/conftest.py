@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import pytest
 import sqlalchemy
 
-from harness.measure.devices import Backend, choose
+from harness.measure.devices import Backend, choose_one
 from harness.measure.process.child import Child
 from harness.results import database as engines
 from harness.results.view import Results
@@ -253,7 +253,7 @@ def opencl(_opencl_processes: Pair, monkeypatch: pytest.MonkeyPatch) -> Backend:
     """Choose PoCL with shared processes, for tests that do not need new ones."""
     pytest.importorskip("pyopencl")
     _share(_opencl_processes, monkeypatch)
-    return choose("opencl")
+    return choose_one("opencl")
 
 
 @pytest.fixture(scope="module")
@@ -262,7 +262,7 @@ def module_opencl(_opencl_processes: Pair) -> Iterator[Backend]:
     pytest.importorskip("pyopencl")
     with pytest.MonkeyPatch.context() as patch:
         _share(_opencl_processes, patch)
-        yield choose("opencl")
+        yield choose_one("opencl")
 
 
 @pytest.fixture
@@ -271,7 +271,7 @@ def optimising_opencl(_optimising_processes: Pair, monkeypatch: pytest.MonkeyPat
     pytest.importorskip("pyopencl")
     monkeypatch.delenv(_BUILD_OPTIONS)
     _share(_optimising_processes, monkeypatch)
-    return choose("opencl")
+    return choose_one("opencl")
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ _FAILED = "the failure"  # a column; no parameter has such a name
 
 
 @dataclass(frozen=True)
-class Cause:
+class _Cause:
     """A region that explains failures of one kind: `failed` of the `count` tests in it failed, and
     `others_failed` of the `others`, which no cause of this kind covers."""
 
@@ -67,7 +67,7 @@ class Cause:
         )
 
 
-def _causes(results: Results) -> list[Cause]:
+def _causes(results: Results) -> list[_Cause]:
     """Return the causes of failures in the search and in the measurements across inputs, or in a
     sample of them."""
     import pandas as pd  # here: it takes half a second to load
@@ -85,7 +85,7 @@ def _causes(results: Results) -> list[Cause]:
 
 def causes_among(
     settings: pd.DataFrame, outcomes: Sequence[Outcome], configurations: Indices
-) -> list[Cause]:
+) -> list[_Cause]:
     """Return the causes of each kind of failure, the most frequent kind first.
 
     `settings` has a row per test, with its features and parameters; `configurations`, shape
@@ -93,7 +93,7 @@ def causes_among(
     """
     stages = np.array([_STAGE[outcome] for outcome in outcomes])
     counts = Counter(outcome for outcome in outcomes if outcome is not Outcome.OK)
-    all_causes = list[Cause]()
+    all_causes = list[_Cause]()
     for kind, _ in counts.most_common():
         here = np.flatnonzero(stages >= _STAGE[kind])
         failed = np.array([outcomes[row] is kind for row in here.tolist()])
@@ -109,7 +109,7 @@ class _Tests:
     failed: Flags
     configurations: Indices
 
-    def causes(self, kind: Outcome) -> Iterator[Cause]:
+    def causes(self, kind: Outcome) -> Iterator[_Cause]:
         """Yield the causes, the one with most failures first."""
         if self.failed.all():
             return
@@ -126,7 +126,7 @@ class _Tests:
                 others = others | rows
         for node in sorted(taken, key=lambda node: -node.count * node.mean):
             rows = self._rows(node)
-            yield Cause(
+            yield _Cause(
                 kind,
                 node.box,
                 int(rows.sum()),

@@ -23,7 +23,7 @@ from harness.core.observations import ENERGY_SPREAD
 from harness.core.records import Input, Measurement
 from harness.dispatch.study import Study
 from harness.dispatch.text import rule_lines
-from harness.display.inputs import health_line, noise_warning, refused_lines
+from harness.display.inputs import health_line, noise_lines, refused_lines
 from harness.measure.energy import ENERGY
 from harness.models.starchart import importance
 from harness.report.findings import Findings
@@ -62,7 +62,7 @@ def describe_results(
         warnings=[
             *refused_lines(findings.reports),
             *reservations(results),
-            *filter(None, [noise_warning(findings.reports)]),
+            *noise_lines(findings.reports),
         ],
         choice=None if study is None else describe_choice(study, study.best),
         why_no_choice="" if study else findings.why_no_choice,

@@ -19,7 +19,6 @@ from harness.core.files import check_output
 from harness.core.records import Config, Input
 from harness.core.text import counted
 from harness.recordings.files import recording_name
-from harness.recordings.recording import Recording
 from harness.recordings.replay import read_recordings, recording_spec
 from harness.results import campaigns, check_database, reading, sqlite_path
 from harness.results.campaigns import read_runs
@@ -45,43 +44,18 @@ _PARALLEL_BUILDS = 4
 class TuneRequest:
     """Everything that the options name, read and checked.
 
-    `whole` has all inputs of the space, `spec` only those that are tuned. `recording` stands in
-    for a space and a device. `seeds` are the user's own configurations, perhaps incomplete.
-    `database` is a path or a URL. `notices` say which inputs of a workload are tuned.
+    `whole` has all inputs of the space, and the `plan` of the campaign only those that are tuned;
+    it lacks what follows from the device. `seeds` are the user's own configurations, perhaps
+    incomplete. `database` is a path or a URL. `notices` say which inputs of a workload are tuned.
     """
 
     options: TuneOptions
     whole: Spec
-    spec: Spec
-    recording: Recording | None
-    warm_start: tuple[Recording, ...]
+    plan: CampaignPlan
     seeds: tuple[Mapping[str, Any], ...]
-    search: SearchOptions
     database: str
     predictor: StencilPredictor | None = None
     notices: tuple[str, ...] = ()
-
-    def seeds_for(self, compiler: str | None) -> tuple[Config, ...]:
-        """Complete the seeds with the defaults of the parameters that they leave out."""
-        defaults = {p.name: p.default for p in self.spec.tuned_for(compiler)}
-        return tuple(Config({**defaults, **seed}) for seed in self.seeds)
-
-    def plan(self, search: SearchOptions) -> CampaignPlan:
-        """Make the plan of a campaign."""
-        options = self.options
-        return CampaignPlan(
-            self.spec,
-            search,
-            cross=options.cross,
-            ablate=options.reduce,
-            finalists=options.finalists,
-            target=options.validate,
-            warm_start=self.warm_start,
-            other_devices=Path(DATABASE) in options.warm_start,
-            fresh=options.fresh,
-            arguments=options.command,
-            recording=self.recording,
-        )
 
 
 def read_request(options: TuneOptions) -> TuneRequest:
@@ -111,18 +85,20 @@ def read_request(options: TuneOptions) -> TuneRequest:
     search = search_options(spec, options, techniques)
     for log in search.logs(len(spec.inputs)):
         check_output(log)
-    return TuneRequest(
-        options=options,
-        whole=whole,
-        spec=spec,
-        recording=recording,
+    plan = CampaignPlan(
+        spec,
+        search,
+        cross=options.cross,
+        ablate=options.reduce,
+        finalists=options.finalists,
+        target=options.validate,
         warm_start=tuple(recordings[len(alone) :]),
-        seeds=seeds,
-        search=search,
-        database=database,
-        predictor=predictor,
-        notices=tuple(notices),
+        other_devices=Path(DATABASE) in options.warm_start,
+        fresh=options.fresh,
+        arguments=options.command,
+        recording=recording,
     )
+    return TuneRequest(options, whole, plan, seeds, database, predictor, tuple(notices))
 
 
 def _read_seed(seed: Path | Mapping[str, Any]) -> Mapping[str, Any]:

@@ -51,7 +51,7 @@ def _open_devices(
     Raises UsageError for several devices that differ, and for several where one input after
     another is sampled.
     """
-    options, most = request.options, len(request.spec.inputs)  # an input is with one device
+    options, most = request.options, len(request.plan.spec.inputs)  # an input is with one device
     measurers: Mapping[str, Measurer]
     joining: Fleet | None = None
     if options.cluster is None:
@@ -132,27 +132,32 @@ def open_campaign(request: TuneRequest, display: ProgressDisplay) -> Iterator[Tu
             display.say,
         )
         store = opened.enter_context(Store(engine))
-        spec = fitted_to(request.spec, measurer.measurer)
+        spec = fitted_to(request.plan.spec, measurer.measurer)
         for notice in spec.notices:
             display.note(f"note: {notice}")
         make_opentuner_tables(store)
         default = Config({p.name: p.default for p in spec.tuned_for(measurer.compiler)})
-        with display.running(None if request.recording else default):
-            campaign = _campaign(request, spec, pool, store, display)
+        with display.running(None if request.plan.recording else default):
+            campaign = _campaign(request, spec, default, pool, store, display)
         yield Tuned(request, measurer, store, campaign)
 
 
 def _campaign(
-    request: TuneRequest, spec: Spec, pool: DevicePool, store: Store, display: ProgressDisplay
+    request: TuneRequest,
+    spec: Spec,
+    default: Config,
+    pool: DevicePool,
+    store: Store,
+    display: ProgressDisplay,
 ) -> Campaign:
-    """Make the campaign, check its seeds, and describe its warm start.
+    """Make the campaign, check its seeds, which the default completes, and describe its warm start.
 
     Waits for another process that writes the same campaign, for as long as the request does; raises
     DatabaseBusy then.
     """
-    request = dataclasses.replace(request, spec=spec)
     measurer = pool.left[0]
-    seeds = request.seeds_for(measurer.compiler) + _predicted(request, measurer, display)
+    seeds = tuple(Config({**default, **seed}) for seed in request.seeds)
+    seeds += _predicted(request, measurer, display)
     patiently(
         partial(store.choose_campaign, spec, measurer.environment, request.options.fresh),
         request.options.wait,
@@ -160,7 +165,8 @@ def _campaign(
     )
     limit_s = request.options.max_time_s  # counted from here: devices take a while to open
     stop_at = None if limit_s is None else time.monotonic() + limit_s
-    plan = request.plan(dataclasses.replace(request.search, seeds=seeds, stop_at=stop_at))
+    search = dataclasses.replace(request.plan.options, seeds=seeds, stop_at=stop_at)
+    plan = dataclasses.replace(request.plan, spec=spec, options=search)
     campaign = Campaign(plan, pool, store, display)
     campaign.check_seeds()
     database = shown_database(request.database)
@@ -168,7 +174,7 @@ def _campaign(
     for line in (*set_aside, *_values_gone(campaign, database)):
         display.note(f"note: {line}")
     lines = list(campaign.describe_warm_start())
-    for recording, line in zip(request.warm_start, lines, strict=True):
+    for recording, line in zip(plan.warm_start, lines, strict=True):
         display.note(f"warm start from {line}")
         for note in recording.notes:
             display.note(f"note: {note}")
@@ -215,13 +221,13 @@ def _predicted(
         return ()
     configs, message = order
     display.say(f"{PREDICTED}: {message}")
-    return tuple(configs[: max(1, request.search.test_limit // 2)])
+    return tuple(configs[: max(1, request.plan.options.test_limit // 2)])
 
 
 @contextmanager
 def _opened(request: TuneRequest, display: ProgressDisplay) -> Iterator[DevicePool]:
     """Open the devices, describe them in a line, and close them at the end."""
-    options, recording = request.options, request.recording
+    options, recording = request.options, request.plan.recording
     with ExitStack() as opened:
         if recording is not None:
             pool = DevicePool({"": ReplayMeasurer.of(recording)})

@@ -14,7 +14,6 @@ from harness.core.errors import UsageError
 from harness.core.files import check_output, check_writable, nearest_file
 from harness.core.options import BACKENDS, PATH, SEED, TEXT, Kind, Options, argument, flag, option
 from harness.core.text import command_line
-from harness.recordings.files import FileKind, file_kind
 
 if TYPE_CHECKING:  # it takes a while to load
     from harness.space_file import Spec
@@ -292,6 +291,8 @@ def _check_file(name: str, path: Path) -> None:
 
 def _check_space(path: Path) -> None:
     """Refuse another known file in place of a space, often a recording."""
+    from harness.recordings.files import FileKind, file_kind  # here: --help needs it not
+
     kind = file_kind(path)
     if kind is FileKind.DATABASE:
         raise UsageError(

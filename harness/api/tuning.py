@@ -104,10 +104,9 @@ def session(space: str | Path | Spec | None = None, **arguments: Any) -> Iterato
         from harness.api.results import TuneResults
         from harness.api.session import open_campaign
 
-        request, display = read_request(options), _make_display(not options.progress)
-        search = dataclasses.replace(request.search, parallelism=1)
+        request = read_request(dataclasses.replace(options, parallelism=1))
+        display = _make_display(not options.progress)
         with _own_random():
-            request = dataclasses.replace(request, search=search)
             done = opened.enter_context(open_campaign(request, display))
         command = done.campaign.begin()
         searches = opened.enter_context(ExitStack())

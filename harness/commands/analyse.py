@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -43,28 +41,10 @@ _MOST_LEFT_OUT = 64  # inputs that are held out one by one; if there are more, i
 _PARTS = 10
 _MOST_SETTINGS = 20
 _DRAWN_DEPTH = 4
-_ALLOCATIONS = 1_000_000  # before Python looks for unreachable objects; by default 700
 
 
 def run(options: AnalyseOptions) -> int:
     """Print every Results; return 2 if anything that was asked for could not be printed."""
-    with _collecting_rarely():
-        return _analyse(options)
-
-
-@contextlib.contextmanager
-def _collecting_rarely() -> Iterator[None]:
-    """Look for unreachable objects seldom: the records of 10^5 inputs all stay, and Python would
-    visit them again and again."""
-    before = gc.get_threshold()
-    gc.set_threshold(_ALLOCATIONS, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-
-
-def _analyse(options: AnalyseOptions) -> int:
     console = make_console()
     found = read_results(
         options.database,

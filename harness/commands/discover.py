@@ -14,14 +14,15 @@ from harness.discover.space_file import host_text, space_text, to_do
 
 def run(options: DiscoverOptions) -> int:
     """Write the space; return the exit code."""
-    source, folder = options.source, options.output.parent if options.output else Path()
+    source, host = options.source, options.host
+    folder = options.output.parent if options.output else Path()
     if options.triton:
-        text, module = triton_texts(source, options.function, folder, options.host)
+        text, module = triton_texts(source, options.function, folder, host)
     else:
         facts = discover(source, options.function)
-        text = space_text(facts, folder, options.host or source.with_suffix(".py"))
+        text = space_text(facts, folder, host or source.with_suffix(".py"), host is not None)
         module = host_text(facts)
-    items = _write(options.host, module) if options.host else []
+    items = _write(host, module) if host else []
     if options.output:
         items += _write(options.output, text)
     else:

@@ -40,10 +40,7 @@ A pragma declares a parameter, above a #define or above a loop:
   for (int k = 0; k < 16; k++) ...
 
 docs/reference/pragmas.md explains all pragmas. Without them, harness suggests values of #defines.
-With --triton, the values are those of the listed configurations, and harness does not run SOURCE:
-
-  harness discover --triton matmul.py --output matmul.yaml --host matmul_host.py
-
+With --triton, the values are those of the listed configurations; SOURCE is not run.
 Exit code: 0 on success, 2 for an error in a pragma, in the list or in the command.
 """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import importlib
 import inspect
 import os
@@ -40,6 +41,10 @@ _ENDING = (
     "SIGHUP",
 )  # a batch system's, or a closed terminal's; not all systems have both
 
+
+_ALLOCATIONS = 100_000
+"""Python looks for unreachable objects after so many, by default after 700. The records of 10^5
+measurements all stay, and it would visit them again and again."""
 
 _AGAIN_S = 0.1  # until a signal is sent again
 
@@ -106,6 +111,7 @@ def guarded(body: Callable[[], int], is_json: bool = False, when_interrupted: st
     document on standard output as well. `when_interrupted` is printed after Ctrl-C and SIGTERM, to
     say what is kept.
     """
+    gc.set_threshold(_ALLOCATIONS)
     try:
         _check_addresses()
         with _ending_in_order():

@@ -69,13 +69,13 @@ def _print(done: Tuned, console: Console) -> None:
     """Print the summary, and what to do next."""
     request = done.request
     is_measured = any(report.measured for report in done.reports)
-    learns = is_measured and (len(done.campaign.spec.inputs) > 1 or request.recording is None)
+    learns = is_measured and (len(done.campaign.spec.inputs) > 1 or request.plan.recording is None)
     learnt = _learn_across(console, done) if learns else None
     _print_result(console, done, learnt)
     if learnt is not None:
         _print_choice_by_input(console, done, learnt)
     _write_report(done, console)
-    for log in filter(Path.exists, request.search.logs(len(request.spec.inputs))):
+    for log in filter(Path.exists, request.plan.options.logs(len(request.plan.spec.inputs))):
         print_line(console, f"{log}: the seconds and the time of each new best")
     print_line(console, "\n".join(step.text for step in _next_steps(done)))
 

@@ -49,7 +49,8 @@ REGRESSIONS = (ChangeVerdict.SLOWER, Ending.BROKEN)
 class ComparedRow:
     """One comparison of the `best` or the `default` configuration, as `subject` says.
 
-    Rows with samples on both sides have a `change`, which gives the verdict.
+    Rows with samples on both sides have a `pair` of them to test, and then a `change`, which gives
+    the verdict. `evidence` is that on the machine in the two runs.
     """
 
     kernel: str
@@ -61,6 +62,13 @@ class ComparedRow:
     verdict: ChangeVerdict | Ending = Ending.MISSING
     change: Change | None = None
     notes: tuple[str, ...] = ()
+    pair: Pair | None = None
+    evidence: MachineEvidence = NONE
+
+    @property
+    def is_same_code(self) -> bool:
+        """Whether both sides ran the same code."""
+        return self.evidence.is_same(self.base, self.candidate, self.environment)
 
     @property
     def is_regression(self) -> bool:
@@ -146,10 +154,9 @@ def compare(
         for of_machine in [evidence(*pair, rules.threshold)]
         for draft in _drafts(*pair, rules.subjects)
     ]
-    rows = [draft.row for draft in drafts]
-    fresh = {row.kernel for row in rows if row.verdict not in (Ending.SAME, Ending.MISSING)}
+    fresh = {row.kernel for row in drafts if row.verdict not in (Ending.SAME, Ending.MISSING)}
     check_last(base, candidate, matched, fresh)
-    if all(row.verdict is Ending.MISSING for row in rows):
+    if all(row.verdict is Ending.MISSING for row in drafts):
         raise UsageError(
             "BASE and CANDIDATE have no input in common that works; tune the same inputs in both"
         )
@@ -163,22 +170,7 @@ def compare(
     return Comparison(judged, rules, tuple(notes))
 
 
-@dataclass(frozen=True)
-class _Draft:
-    """A row before its test, with what is tested, if anything, and the evidence on the machine in
-    the two runs."""
-
-    row: ComparedRow
-    pair: Pair | None = None
-    evidence: MachineEvidence = NONE
-
-    @property
-    def is_same_code(self) -> bool:
-        """Whether both sides ran the same code."""
-        return self.evidence.is_same(self.row.base, self.row.candidate, self.row.environment)
-
-
-def _assumed_noise(drafts: Sequence[_Draft], rules: Rules) -> Iterator[str]:
+def _assumed_noise(drafts: Sequence[ComparedRow], rules: Rules) -> Iterator[str]:
     """Say that noise between runs is assumed, where no variance is known."""
     pairs = [draft.pair for draft in drafts if draft.pair and not draft.pair.differences]
     if pairs and not any(pair.occasions.freedom for pair in pairs):
@@ -190,7 +182,7 @@ def _assumed_noise(drafts: Sequence[_Draft], rules: Rules) -> Iterator[str]:
 
 def _drafts(
     base: KernelResults, candidate: KernelResults, subjects: Sequence[str]
-) -> Iterator[_Draft]:
+) -> Iterator[ComparedRow]:
     blank = ComparedRow(candidate.kernel, candidate.environment, Input({}), subjects[0])
     for problem in dict.fromkeys([*base.inputs, *candidate.inputs]):
         row = dataclasses.replace(blank, problem=problem)
@@ -206,7 +198,7 @@ def _drafts(
             yield from _of_one_side(row, "candidate", new, subjects, Ending.FIXED, reason)
         else:
             only = f"measured only in {'BASE' if new is None else 'CANDIDATE'}"
-            yield _Draft(dataclasses.replace(row, notes=(only,)))
+            yield dataclasses.replace(row, notes=(only,))
 
 
 def _of_one_side(
@@ -216,15 +208,15 @@ def _of_one_side(
     subjects: Sequence[str],
     verdict: Ending,
     reason: str,
-) -> Iterator[_Draft]:
+) -> Iterator[ComparedRow]:
     """Draft the rows of an input that only one side could measure; `side` is their field of it."""
     pairs = ((subject, results.measured.get(subject)) for subject in subjects)
     working = [(subject, measured) for subject, measured in pairs if measured and measured.timing]
     for subject, measured in working:
         fields: dict[str, Any] = {"subject": subject, "verdict": verdict, side: measured}
-        yield _Draft(dataclasses.replace(row, **fields, notes=(_reason(reason),)))
+        yield dataclasses.replace(row, **fields, notes=(_reason(reason),))
     if not working and verdict is Ending.BROKEN:
-        yield _Draft(dataclasses.replace(row, notes=("works neither in BASE nor in CANDIDATE",)))
+        yield dataclasses.replace(row, notes=("works neither in BASE nor in CANDIDATE",))
 
 
 def _reason(reason: str) -> str:
@@ -235,7 +227,7 @@ def _reason(reason: str) -> str:
 
 def _of_input(
     row: ComparedRow, old: InputResults, new: InputResults, subjects: Sequence[str]
-) -> Iterator[_Draft]:
+) -> Iterator[ComparedRow]:
     """Draft the rows of an input that both sides measured."""
     groups = joined([*old.groups, *new.groups])
     variance = occasion_variance([tuple(group.values()) for group in groups])
@@ -258,7 +250,7 @@ def _of_input(
         drafted = dataclasses.replace(drafted, verdict=verdict, notes=(*both, *notes))
         timings = [side.timing for side in (base, candidate) if side and side.timing]
         if not is_tested or len(timings) < 2:
-            yield _Draft(drafted)
+            yield drafted
             continue
         differences: tuple[float, ...] = ()
         if old.is_rerun and new.is_rerun:
@@ -266,7 +258,8 @@ def _of_input(
             differences = tuple(mean_log(after) - mean_log(before) for before, after in occasions)
         before_s, after_s = (timing.samples_s for timing in timings)
         clock_error = relative_clock_error(*timings)
-        yield _Draft(drafted, Pair(before_s, after_s, variance, differences, clock_error))
+        pair = Pair(before_s, after_s, variance, differences, clock_error)
+        yield dataclasses.replace(drafted, pair=pair)
 
 
 def joined(groups: Sequence[Occasions]) -> list[dict[Hashable, float]]:
@@ -300,25 +293,22 @@ def _untested(
     return (Ending.FIXED if candidate.timing else Ending.MISSING), reason
 
 
-def _judged(drafts: Sequence[_Draft], rules: Rules) -> Iterator[ComparedRow]:
+def _judged(drafts: Sequence[ComparedRow], rules: Rules) -> Iterator[ComparedRow]:
     """Test the drafts that have samples on both sides, and yield all rows."""
     pairs = [draft.pair for draft in drafts if draft.pair]
     changes = iter(judge(pairs, rules.level, rules.threshold, rules.run_noise))
     judged = [(draft, next(changes) if draft.pair else None) for draft in drafts]
     defaults = {
-        (draft.row.kernel, draft.row.environment, draft.row.problem): change
-        for draft, change in judged
-        if change
-        and (draft.row.subject == "default" or BOTH in draft.row.notes)
-        and draft.is_same_code
+        (row.kernel, row.environment, row.problem): change
+        for row, change in judged
+        if change and (row.subject == "default" or BOTH in row.notes) and row.is_same_code
     }
-    for draft, change in judged:
-        row = draft.row
+    for row, change in judged:
         if change is None:
             yield row
             continue
         reference = defaults.get((row.kernel, row.environment, row.problem))
-        machine = _machine(draft, change, reference, rules)
+        machine = _machine(row, change, reference, rules)
         is_clear = change.verdict is not ChangeVerdict.WITHIN_NOISE
         notes = tuple(note for note in row.notes if is_clear or note == BOTH)
         verdict = Ending.MACHINE if machine else change.verdict
@@ -326,17 +316,17 @@ def _judged(drafts: Sequence[_Draft], rules: Rules) -> Iterator[ComparedRow]:
         yield dataclasses.replace(row, verdict=verdict, change=change, notes=notes)
 
 
-def _machine(draft: _Draft, change: Change, default: Change | None, rules: Rules) -> str | None:
+def _machine(row: ComparedRow, change: Change, default: Change | None, rules: Rules) -> str | None:
     """Return how the machine explains a significant difference, None if it does not.
 
     `default` is the change of the default on the same input, where its code is the same.
     """
-    is_rerun = draft.pair is not None and bool(draft.pair.differences)
+    is_rerun = row.pair is not None and bool(row.pair.differences)
     if change.verdict is ChangeVerdict.WITHIN_NOISE or is_rerun:
         return None
-    if draft.is_same_code:
+    if row.is_same_code:
         return "the same code, in the same environment"
-    return draft.evidence.explanation(change, default, rules.threshold)
+    return row.evidence.explanation(change, default, rules.threshold)
 
 
 def _notes_on(subject: str, old: InputResults, new: InputResults) -> Iterator[str]:

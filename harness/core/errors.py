@@ -11,11 +11,10 @@ HarnessError
     RecordingError          recorded measurements that cannot be read
     ResultsError            a results database that cannot be used
         DatabaseBusy        another process holds it
-    MeasurementFailed       one configuration failed; becomes an outcome, never ends a run
-        BuildFailed
-        LaunchFailed
-            HostTooSlow     the host's work is in a time: measure again
-            OutOfDeviceMemory   other programs may hold the memory: not the configuration's fault
+    BuildFailed             of one configuration: becomes an outcome, never ends a run
+    LaunchFailed            the same
+        HostTooSlow         the host's work is in a time: measure again
+        OutOfDeviceMemory   other programs may hold the memory: not the configuration's fault
 """
 
 from __future__ import annotations
@@ -97,15 +96,11 @@ class DatabaseBusy(ResultsError):
         self.fact = fact
 
 
-class MeasurementFailed(HarnessError):
-    """One configuration could not be measured; it becomes an outcome of that configuration."""
-
-
-class BuildFailed(MeasurementFailed):
+class BuildFailed(HarnessError):
     """The compiler refused the configuration; the message is its log."""
 
 
-class LaunchFailed(MeasurementFailed):
+class LaunchFailed(HarnessError):
     """The device refused or aborted the launch."""
 
 

@@ -7,10 +7,9 @@ belong to the kernel as it was measured, and a dispatcher takes it along.
 from __future__ import annotations
 
 import ast
-import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from itertools import islice, product
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -31,17 +30,13 @@ _DEFAULTS = {"num_warps": 4, "num_stages": 3}
 _TARGETS = {"is_cuda": True, "is_hip": False}
 """What Triton's examples ask before they list configurations."""
 
-_CALLS: Mapping[str, Callable[..., Any]] = {
-    f.__name__: f for f in (itertools.product, list, range, tuple, zip)
-}
+_CALLS: Mapping[str, Any] = {f.__name__: f for f in (product, list, range, tuple, zip)}
 _MOST_STEPS = 1_000_000  # a file may ask for any number of configurations
 
 _Names = dict[str, Any]
 
 
-def triton_texts(
-    path: Path, function: str | None, folder: Path, host: Path | None
-) -> tuple[str, str]:
+def triton_texts(path: Path, function: str | None, folder: Path, host: Path | None) -> list[str]:
     """Return the texts of the space, with paths relative to the folder, and of the host module.
 
     Raises UsageError or SpecError if no space can be made of the file.
@@ -51,10 +46,9 @@ def triton_texts(
         facts = _facts(path, text, ast.parse(text, path.name), function)
     except (OSError, ValueError, SyntaxError, RecursionError, MemoryError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from None
-    named = space_file.relative(host or path.with_name(f"{path.stem}_host.py"), folder)
-    facts |= {"host": space_file.quoted(named), "has_host": host is not None}
-    made = partial(template, "harness.discover")
-    return made("triton.yaml").render(facts), made("triton.py").render(facts)
+    named = host or path.with_name(f"{path.stem}_host.py")
+    facts |= {"host": space_file.path_text(named, folder), "has_host": host or named.exists()}
+    return [template("harness.discover", f"triton.{end}").render(facts) for end in ("yaml", "py")]
 
 
 def _facts(path: Path, text: str, module: ast.Module, function: str | None) -> dict[str, Any]:
@@ -76,14 +70,15 @@ def _facts(path: Path, text: str, module: ast.Module, function: str | None) -> d
     alone = _ListedConfig(autotune.lineno, _DEFAULTS, False)  # as Triton does
     configs = reader.listed(given.get("configs", empty), _ListedConfig) or [alone]
     for config in configs:
-        values = config.values.values()
-        is_plain = all(isinstance(value, (bool, int, float, str)) for value in values)
+        is_plain = all(
+            str(name).isidentifier() and isinstance(value, (bool, int, float, str))
+            for name, value in config.values.items()
+        )
         if not is_plain or config.values.keys() != configs[0].values.keys():
-            text = "all configurations must set the same names, to numbers, texts, True or False"
-            raise reader.fault(config.line, text)
-    key, zeroed, restored = (
-        reader.listed(given.get(name, empty), str) for name in ("key", *_AUTOTUNE[3:])
-    )
+            said = "all configurations must set the same names, to numbers, texts, True or False"
+            raise reader.fault(config.line, said)
+    names = ("key", "reset_to_zero", "restore_value")
+    key, zeroed, restored = (reader.listed(given.get(name, empty), str) for name in names)
     heuristics = "".join(d for d in map(ast.unparse, kernel.decorator_list) if "heuristics" in d)
     optional = kernel.args.args[len(kernel.args.args) - len(kernel.args.defaults) :]
     return {
@@ -101,7 +96,7 @@ def _facts(path: Path, text: str, module: ast.Module, function: str | None) -> d
             a.arg: "constexpr" in ast.unparse(a)
             for a in (*kernel.args.args, *kernel.args.kwonlyargs)
             if a.arg in key
-            or not (a in optional or a.arg in configs[0].values or repr(a.arg) in heuristics)
+            or not (a in optional or a.arg in configs[0].values or f"{a.arg!r}: " in heuristics)
         },
         "zeroed": zeroed,
         "restored": restored,
@@ -192,8 +187,10 @@ class _ListReader:
 
     def _unreadable(self, node: ast.expr | ast.stmt) -> SpecError:
         source = (ast.get_source_segment(self._text, node) or "").partition("\n")[0]
-        said = f"`{printable(source)}` cannot be read without running the file; write what it gives"
-        return self.fault(node.lineno, f"{said}: triton.Config, lists, numbers, texts or booleans")
+        text = f"`{printable(source)}` cannot be read without running the file; write in its place"
+        return self.fault(
+            node.lineno, f"{text} a list or comprehension of triton.Config, or values"
+        )
 
     def _value(self, node: ast.expr, names: _Names) -> Any:
         try:
@@ -237,10 +234,9 @@ class _ListReader:
         named = {keyword.arg or "": keyword.value for keyword in node.keywords}
         if name == "Config":
             given = dict(zip(("kwargs", *_OPTIONS, "pre_hook"), node.args, strict=False)) | named
-            hook = given.pop("pre_hook", None)
-            values = {option: self._value(value, names) for option, value in given.items()}
+            values = {n: self._value(v, names) for n, v in given.items() if n != "pre_hook"}
             values = values.pop("kwargs", {}) | _DEFAULTS | values
-            return _ListedConfig(node.lineno, values, hook is not None)
+            return _ListedConfig(node.lineno, values, "pre_hook" in given)
         defined = self._defined.get(name)
         if name in _TARGETS:
             return _TARGETS[name]
@@ -248,7 +244,7 @@ class _ListReader:
             return self._returned(defined.body)
         positional = [self._value(argument, names) for argument in node.args]
         items = _CALLS[name](*positional, **{k: self._value(v, names) for k, v in named.items()})
-        return list(itertools.islice(items, self._steps_left))
+        return list(islice(items, self._steps_left))
 
     def _bound(self, loops: Sequence[ast.comprehension], names: _Names) -> Iterator[_Names]:
         """Yield the names inside the loops of a comprehension."""

@@ -30,10 +30,11 @@ _ALONG = (("n", "width", "w", "cols", "columns", "nx", "wb"),
           ("m", "height", "h", "rows", "ny", "ha"), ("depth", "d", "nz"))  # fmt: skip
 
 
-def space_text(facts: Facts, folder: Path, host: Path) -> str:
-    """Write the whole file, with paths relative to the folder."""
+def space_text(facts: Facts, folder: Path, host: Path, has_host: bool = False) -> str:
+    """Write the whole file, with paths relative to the folder; `has_host` says that the host module
+    will be there."""
     active, offered = _suggested(facts)
-    source = quoted(relative(facts.path, folder))
+    source = path_text(facts.path, folder)
     if len(facts.languages) == 1:
         source = f"{{{facts.languages[0]}: {source}}}"
     group, group_mark = _group(facts)
@@ -50,8 +51,8 @@ def space_text(facts: Facts, folder: Path, host: Path) -> str:
         types=", ".join(p.name for p in facts.kernel.template if not p.type_name),
         obstacles=_obstacles(facts),
         source=source,
-        host=quoted(relative(host, folder)),
-        has_host=host.exists(),
+        host=path_text(host, folder),
+        has_host=has_host or host.exists(),
         tuned=[line for tuned in facts.declared.tuned for line in _tuned_lines(tuned)],
         active=[(s.line, escaped(s.origin), _entry(s), _mark(s)) for s in active],
         offered=list(map(_entry, offered)),
@@ -96,9 +97,9 @@ def _features(facts: Facts) -> dict[str, str]:
 # ---------------------------------------------------------------------- name and kernel
 
 
-def relative(path: Path, folder: Path) -> str:
-    """Return a path as a file in the folder names it."""
-    return Path(os.path.relpath(path, folder)).as_posix()
+def path_text(path: Path, folder: Path) -> str:
+    """Write a path as YAML of a file in the folder."""
+    return _quoted(Path(os.path.relpath(path, folder)).as_posix())
 
 
 def _argument_text(argument: Argument) -> str:
@@ -190,10 +191,10 @@ def _are_powers_of_two(values: Sequence[Value]) -> bool:
 
 def value_text(value: Value) -> str:
     """Write one value as YAML."""
-    return quoted(value) if isinstance(value, str) else shown(value)
+    return _quoted(value) if isinstance(value, str) else shown(value)
 
 
-def quoted(text: str) -> str:
+def _quoted(text: str) -> str:
     """Write a text as YAML, without quotes only if every reader reads it as text."""
     plain = re.fullmatch(r"(?:\.\./)*[A-Za-z_][A-Za-z0-9_./-]*", text)
     return text if plain and text.lower() not in _WORDS_OF_YAML else json.dumps(text)

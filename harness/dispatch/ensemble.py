@@ -15,9 +15,10 @@ from threadpoolctl import threadpool_limits
 
 from harness.core.arrays import Array
 from harness.dispatch.choice import Choice, CostTree, Leaf, LearntSelector, Node
-from harness.dispatch.growing import Grown, grow_forest
+from harness.dispatch.growing import grow_forest, root_of
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.tree import TrainingSet, capped, informative_columns
+from harness.models.regression import NodeArrays
 
 if TYPE_CHECKING:
     from sklearn.ensemble import HistGradientBoostingRegressor
@@ -119,9 +120,9 @@ def _fitted(
 
 def _root(nodes: Any) -> Node:
     low = np.where(nodes["is_leaf"], -1, nodes["left"].astype(np.intp))
-    tree = Grown(low, nodes["right"], nodes["feature_idx"], nodes["num_threshold"])
+    tree = NodeArrays(low, nodes["right"], nodes["feature_idx"], nodes["num_threshold"])
     values, counts = nodes["value"].tolist(), nodes["count"].tolist()
-    return tree.root(lambda node: Leaf((values[node],), counts[node]), len(nodes))
+    return root_of(tree, lambda node: Leaf((values[node],), counts[node]))
 
 
 def _fit_forest(training: TrainingSet, members: Sequence[int], seed: int) -> Choice:
@@ -138,5 +139,5 @@ def _fit_forest(training: TrainingSet, members: Sequence[int], seed: int) -> Cho
     return Choice.of_trees(roots, predicts_times=True)
 
 
-def _forest_root(tree: Grown, costs: Sequence[Sequence[float]]) -> Node:
-    return tree.root(lambda node: Leaf(tuple(costs[node])), len(costs))
+def _forest_root(tree: NodeArrays, costs: Sequence[Sequence[float]]) -> Node:
+    return root_of(tree, lambda node: Leaf(tuple(costs[node])))

@@ -17,13 +17,13 @@ import bisect
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from harness.dispatch.choice import Choice, Leaf, LearntSelector, Node, Split
-from harness.dispatch.growing import Grown
+from harness.dispatch.growing import root_of
 from harness.dispatch.learners import candidate_table
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.tree import TrainingSet
@@ -36,6 +36,7 @@ from harness.models.columns import (
     derive_columns,
     values_of,
 )
+from harness.models.regression import NodeArrays
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,20 +97,20 @@ class _Forest:
         costs = [tuple(row) for row in gadapt.value_distances(legal, candidates).tolist()]
         if isinstance(tree, gadapt.WordTree):
             classes, found = tree.tree.classes_, tree.tree.tree_
-            return self._grown(
-                found, lambda node: Leaf(costs[classes[found.value[node, 0].argmax()]])
+            return self._root(
+                NodeArrays.of(found),
+                lambda node: Leaf(costs[classes[found.value[node, 0].argmax()]]),
             )
-        return self._grown(
+        return self._root(
             tree.tree.nodes, lambda node: self._rounded(tree.leaves[node], tree.legal, costs)
         )
 
-    def _grown(self, tree: Any, leaf: Callable[[int], Node]) -> Node:
-        """Convert scikit-learn's tree; columns that it had as logarithms become plain numbers."""
-        are_logs = (tree.feature >= 0) & (self.features.low[tree.feature.clip(0)] > 0)
+    def _root(self, nodes: NodeArrays, leaf: Callable[[int], Node]) -> Node:
+        """Make the tree; columns that it had as logarithms become plain numbers."""
+        are_logs = (nodes.column >= 0) & (self.features.low[nodes.column.clip(0)] > 0)
         with np.errstate(over="ignore"):
-            thresholds = np.where(are_logs, np.exp2(tree.threshold), tree.threshold)
-        grown = Grown(tree.children_left, tree.children_right, tree.feature, thresholds)
-        return grown.root(leaf, tree.node_count)
+            thresholds = np.where(are_logs, np.exp2(nodes.threshold), nodes.threshold)
+        return root_of(replace(nodes, threshold=thresholds), leaf)
 
     def _rounded(
         self, leaf: gadapt.LinearLeaf, legal: Sequence[Any], costs: Sequence[tuple[float, ...]]

@@ -15,72 +15,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.core.arrays import Array, Indices
+from harness.core.arrays import Array
 from harness.dispatch.choice import Node, Split
-from harness.models.regression import TINY_GAIN, fitted_tree
+from harness.models.regression import TINY_GAIN, NodeArrays, fitted_tree
 
-_NOWHERE = np.iinfo(np.intp).max
 _DRAWS = np.random.RandomState()  # to make one takes ten times as long as to seed it again
 _MOST_DIGITS = 16  # of a double that keep its order among others
 
 
-@dataclass(frozen=True)
-class Grown:
-    """A tree's nodes as arrays, shape (nodes,); `low` is -1 at a leaf. Inputs whose column is at
-    most the threshold go to `low`, all others to `high`; children have higher indices."""
-
-    low: Indices
-    high: Indices
-    column: Indices
-    threshold: Array
-
-    def paths(self, values: Array) -> Indices:
-        """Return the nodes that each input passes, shape (inputs, depth); rows are padded with a
-        number above any node's."""
-        nodes = np.zeros(len(values), dtype=np.intp)
-        rows = np.arange(len(values))
-        levels = [nodes]
-        while len(rows):
-            inner = self.low[nodes[rows]] >= 0
-            rows = rows[inner]
-            at = nodes[rows]
-            is_low = values[rows, self.column[at]] <= self.threshold[at]
-            nodes = np.full(len(values), _NOWHERE)
-            nodes[rows] = np.where(is_low, self.low[at], self.high[at])
-            levels.append(nodes)
-        paths: Indices = np.stack(levels, axis=1)
-        return paths
-
-    def root(self, leaf: Callable[[int], Node], count: int, node: int = 0) -> Node:
-        """Make the tree below a node from the first `count` nodes; `leaf` makes its leaves."""
-        low, high = int(self.low[node]), int(self.high[node])
-        if not 0 <= low < count:
-            return leaf(node)
-        sides = self.root(leaf, count, low), self.root(leaf, count, high)
-        return Split(int(self.column[node]), float(self.threshold[node]), *sides)
-
-    def sums(self, paths: Indices, rows: Array) -> Array:
-        """Sum the rows of the inputs that pass each node, shape (nodes, outputs); `rows` has the
-        shape (inputs, outputs)."""
-        inputs, levels = np.nonzero(paths != _NOWHERE)
-        nodes = paths[inputs, levels]
-        sums = [
-            np.bincount(nodes, weights=column[inputs], minlength=len(self.low)) for column in rows.T
-        ]
-        return np.stack(sums, axis=1)
-
-    def passing(self, paths: Indices) -> Indices:
-        """Count the inputs that pass each node, shape (nodes,)."""
-        counts: Indices = np.bincount(paths[paths != _NOWHERE], minlength=len(self.low))
-        return counts
-
-    def parents(self) -> Indices:
-        """Return the parent of each node, shape (nodes,); -1 for the root."""
-        parent = np.full(len(self.low), -1, dtype=np.intp)
-        inner = np.flatnonzero(self.low >= 0)
-        parent[self.low[inner]] = inner
-        parent[self.high[inner]] = inner
-        return parent
+def root_of(
+    nodes: NodeArrays, leaf: Callable[[int], Node], count: int | None = None, node: int = 0
+) -> Node:
+    """Make the tree below a node from the first `count` nodes, or all; `leaf` makes its leaves."""
+    low, high = int(nodes.low[node]), int(nodes.high[node])
+    if not 0 <= low < (count or len(nodes.low)):
+        return leaf(node)
+    sides = root_of(nodes, leaf, count, low), root_of(nodes, leaf, count, high)
+    return Split(int(nodes.column[node]), float(nodes.threshold[node]), *sides)
 
 
 @dataclass(frozen=True)
@@ -106,7 +57,7 @@ class Ranks:
 
 def grow(
     ranks: Ranks, targets: Array, leaves: int, least: int, seed: int, weights: Array | None = None
-) -> Grown:
+) -> NodeArrays:
     """Grow the tree of least squared error over all outputs, with at most `leaves` leaves of at
     least `least` inputs each; `targets` has the shape (inputs, outputs), all finite. `weights` say
     by how much each input counts, shape (inputs,)."""
@@ -124,7 +75,7 @@ def grow(
 
 def grow_forest(
     ranks: Ranks, targets: Array, count: int, least: int, share: float, seed: int, weights: Array
-) -> list[tuple[Grown, Array]]:
+) -> list[tuple[NodeArrays, Array]]:
     """Grow `count` trees, each on inputs drawn with replacement, with leaves of at least `least`
     inputs; each split is the best on a random `share` of the columns. Return each tree with the
     mean targets of its nodes, shape (nodes, outputs).
@@ -148,19 +99,13 @@ def grow_forest(
     return [(_grown(tree, ranks), tree.value[:, :, 0]) for tree in trees]
 
 
-def _grown(tree: Any, ranks: Ranks) -> Grown:
+def _grown(tree: Any, ranks: Ranks) -> NodeArrays:
     """Convert scikit-learn's tree over ranks to one over values."""
-    threshold = np.zeros(tree.node_count)
-    for node in np.flatnonzero(tree.children_left >= 0):
-        level = ranks.levels[tree.feature[node]]
-        index = math.floor(tree.threshold[node])
-        threshold[node] = between(float(level[index]), float(level[index + 1]))
-    return Grown(
-        tree.children_left.astype(np.intp),
-        tree.children_right.astype(np.intp),
-        tree.feature.astype(np.intp),
-        threshold,
-    )
+    nodes = NodeArrays.of(tree)
+    for node in np.flatnonzero(nodes.low >= 0):
+        level, index = ranks.levels[nodes.column[node]], math.floor(nodes.threshold[node])
+        nodes.threshold[node] = between(float(level[index]), float(level[index + 1]))
+    return nodes
 
 
 def between(low: float, high: float) -> float:

@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from harness.core.arrays import Array, Flags, Indices
-from harness.dispatch.growing import Grown
 from harness.dispatch.matrix import Matrix, first_applicable
+from harness.models.regression import NodeArrays
 from harness.stats import NEGLIGIBLE
 
 _MOST_MEMBERS = 16
@@ -117,7 +117,7 @@ def _mean_cost(table: Array, applies: Flags, order: list[int], weights: Array) -
 
 
 def node_orders(
-    grown: Grown, paths: Indices, costs: Array, static: Array, groups: Indices, weights: Array
+    nodes: NodeArrays, paths: Indices, costs: Array, static: Array, groups: Indices, weights: Array
 ) -> Indices:
     """Sort the members of a portfolio for each node, shape (nodes, members).
 
@@ -127,19 +127,19 @@ def node_orders(
     counts, shape (inputs,).
     """
     applies: Flags = ~np.isnan(costs)
-    counts = grown.sums(paths, applies * weights[:, None])
-    sums = grown.sums(paths, np.where(applies, costs, 0.0) * weights[:, None])
-    orders: Indices = np.argsort(_shrunk_to_parents(grown, sums, counts), axis=1, kind="stable")
+    counts = nodes.sums(paths, applies * weights[:, None])
+    sums = nodes.sums(paths, np.where(applies, costs, 0.0) * weights[:, None])
+    orders: Indices = np.argsort(_shrunk_to_parents(nodes, sums, counts), axis=1, kind="stable")
     gains = np.where(applies, static[:, None] - costs, 0.0)
     orders[~_is_clear(orders[:, 0], paths, gains, groups, weights)] = np.arange(costs.shape[1])
     return orders
 
 
-def _shrunk_to_parents(grown: Grown, sums: Array, counts: Array) -> Array:
+def _shrunk_to_parents(nodes: NodeArrays, sums: Array, counts: Array) -> Array:
     overall = sums[0].sum() / max(counts[0].sum(), 1.0)
     means = np.empty_like(sums)
     means[0] = (sums[0] + _PRIOR * overall) / (counts[0] + _PRIOR)
-    for node, parent in enumerate(grown.parents()):
+    for node, parent in enumerate(nodes.parents()):
         if parent >= 0:
             means[node] = (sums[node] + _PRIOR * means[parent]) / (counts[node] + _PRIOR)
     return means

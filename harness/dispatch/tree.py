@@ -14,7 +14,7 @@ import numpy as np
 
 from harness.core.arrays import Array, Indices
 from harness.dispatch.choice import Choice, Leaf, LearntSelector, Node
-from harness.dispatch.growing import Grown, Ranks, grow
+from harness.dispatch.growing import Ranks, grow, root_of
 from harness.dispatch.matrix import Matrix, first_applicable
 from harness.dispatch.portfolio import greedy_portfolio, node_orders, static_order
 from harness.models.columns import (
@@ -26,6 +26,7 @@ from harness.models.columns import (
     tuned_range,
 )
 from harness.models.folds import fold_count, grouped_folds
+from harness.models.regression import NodeArrays
 
 _SAMPLE = 2000  # inputs; enough to see which columns matter
 _CAP = 4.0  # on slowdowns: how bad a bad candidate is says nothing about the good ones
@@ -138,7 +139,7 @@ class TrainingSet:
             choice.among(kept),
         )
 
-    def grown(self, shape: _Shape, seed: int) -> tuple[Grown, Indices]:
+    def grown(self, shape: _Shape, seed: int) -> tuple[NodeArrays, Indices]:
         """Grow a tree; also return the members by preference for each of its nodes."""
         logs = self.logs[:, self.members(shape.members)]
         weights, targets = self.matrix.learning_weights, capped(logs)
@@ -157,7 +158,8 @@ class TrainingSet:
         places = np.argsort(orders, axis=1).astype(float)
         costs = (np.minimum(places, 1) if self.matrix.applies.all() else places).tolist()
         rows = tree.passing(tree.paths(self.values)).tolist()
-        return tree.root(lambda node: Leaf(tuple(costs[node]), rows[node]), 2 * shape.leaves - 1)
+        count = 2 * shape.leaves - 1
+        return root_of(tree, lambda node: Leaf(tuple(costs[node]), rows[node]), count)
 
     def least_costs(self, members: int, test: TrainingSet) -> float:
         """Sum the weighted log slowdowns on other inputs if the best of this many members were

@@ -78,8 +78,7 @@ class _InputsTable:
         yield as_text(" ".join(self._legend()), "dim")
         yield from map(as_text, claims_lines(self.reports))
         yield from map(as_text, filter(None, [health_line(self.reports)]))
-        warning = noise_warning(self.reports)
-        if warning:
+        for warning in noise_lines(self.reports):
             yield as_text(warning, "yellow")
 
     @property
@@ -184,15 +183,14 @@ def health_line(reports: Sequence[InputReport]) -> str:
     return f"{spills}The slowest took {ratio}; {failed:,} of {tests:,} failed."
 
 
-def noise_warning(reports: Sequence[InputReport]) -> str | None:
-    """Return on how many inputs a printed time is noisy, and what helps; None without noise."""
+def noise_lines(reports: Sequence[InputReport]) -> Iterator[str]:
+    """Say on how many inputs a printed time is noisy, and what helps; nothing without noise."""
     noisy, inputs = sum(map(_is_noisy, reports)), len(reports)
-    if not noisy:
-        return None
-    return (
-        f"Timings are noisy on {noisy} of {inputs} inputs (interval wider than +- "
-        f"{format_share(_NOISY)}). Close other programs, or use more --repeats."
-    )
+    if noisy:
+        yield (
+            f"Timings are noisy on {noisy} of {inputs} inputs (interval wider than +- "
+            f"{format_share(_NOISY)}). Close other programs, or use more --repeats."
+        )
 
 
 def _is_noisy(report: InputReport) -> bool:

@@ -49,7 +49,8 @@ class Backend:
     `cuda_compiler` what compiles CUDA: NVRTC understands flags of nvcc. `device` is None where only
     an architecture of CUDA was named. `arch` is the architecture to compile for. `cache` is what a
     run finds in the device's caches, WARM or COLD. With `arch_specific`, kernels may use what only
-    devices of exactly this architecture have (sm_90a).
+    devices of exactly this architecture have (sm_90a). Where it `is_locked`, this process has the
+    device's lock already.
     """
 
     language: str
@@ -60,6 +61,7 @@ class Backend:
     cache: str = WARM
     arch_specific: bool = False
     cuda_compiler: str = NVCC
+    is_locked: bool = False
 
     @property
     def is_gpu(self) -> bool:
@@ -114,17 +116,10 @@ def names_in(options: Sequence[str]) -> list[str]:
     return [name.strip() for option in options for name in option.split(",")]
 
 
-def choose(requested: str) -> Backend:
-    """Return the requested backend; for `auto` CUDA with a GPU, else an OpenCL GPU, else PoCL.
-
-    Raises BackendUnavailable, which says what is missing and what to install.
-    """
-    return choose_devices(requested)[0]
-
-
 def choose_devices(requested: str, names: Sequence[str] = ()) -> tuple[Backend, ...]:
     """Return the devices that `names` name; `all` names all equal ones of a backend, and without
-    names there is one device (see `choose`). `auto` looks for all of them in CUDA before OpenCL.
+    names there is one device: for `auto` a GPU of CUDA, else an OpenCL GPU, else PoCL. `auto` looks
+    for all that are named in CUDA before OpenCL.
 
     Raises UsageError for a name that fits no device or several, a device that is named twice, and
     devices that differ, since their times cannot be compared; BackendUnavailable where the

@@ -2,45 +2,96 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from harness.core.arrays import Array, Indices
 
+NOWHERE = np.iinfo(np.intp).max
 TINY_GAIN = 1e-12  # never 0: scikit-learn would split where nothing is gained
 _ROUNDING = np.finfo(np.float64).eps  # so much does scikit-learn allow a gain to be too small
 _DRAWS = np.random.RandomState()  # to make one takes ten times as long as to seed it again
 
 
-class NodeArrays(NamedTuple):
-    """The nodes of scikit-learn's tree, by its names, shape (nodes,), and (nodes, 1, 1) of
-    `value`; -1 is the child of a leaf. Unlike its own object, they are read from a cache without
-    loading scikit-learn."""
+@dataclass(frozen=True)
+class NodeArrays:
+    """The nodes of a tree as arrays, shape (nodes,); `low` is -1 at a leaf. Rows whose column is at
+    most the threshold go to `low`, all others to `high`; children have higher indices."""
 
-    children_left: Indices
-    children_right: Indices
-    feature: Indices
+    low: Indices
+    high: Indices
+    column: Indices
     threshold: Array
-    value: Array
-    impurity: Array
-    n_node_samples: Indices
 
-    @property
-    def node_count(self) -> int:
-        """Count the nodes."""
-        return len(self.feature)
+    @classmethod
+    def of(cls, tree: Any) -> NodeArrays:
+        """Copy scikit-learn's arrays. Unlike its own object, they are read from a cache without
+        loading it."""
+        low, high, column = tree.children_left, tree.children_right, tree.feature
+        return cls(*map(np.array, (low, high, column, tree.threshold)))
+
+    def levels(self, values: Array) -> Iterator[tuple[Indices, Indices]]:
+        """Yield for each depth the rows of `values`, shape (rows, columns), that reach it, and
+        their nodes there."""
+        rows, at = np.arange(len(values)), np.zeros(len(values), dtype=np.intp)
+        yield rows, at
+        while (is_inner := self.low[at] >= 0).any():
+            rows, at = rows[is_inner], at[is_inner]
+            is_low = values[rows, self.column[at]] <= self.threshold[at]
+            at = np.where(is_low, self.low[at], self.high[at])
+            yield rows, at
+
+    def leaves(self, values: Array) -> Indices:
+        """Return the leaf that each row reaches, shape (rows,)."""
+        reached = np.zeros(len(values), dtype=np.intp)
+        for rows, at in self.levels(values):
+            reached[rows] = at
+        return reached
+
+    def paths(self, values: Array) -> Indices:
+        """Return the nodes that each row passes, shape (rows, depth); they are padded with a number
+        above any node's."""
+        levels = []
+        for rows, at in self.levels(values):
+            levels.append(np.full(len(values), NOWHERE))
+            levels[-1][rows] = at
+        paths: Indices = np.stack(levels, axis=1)
+        return paths
+
+    def sums(self, paths: Indices, addends: Array) -> Array:
+        """Sum the addends of the rows that pass each node, shape (nodes, outputs); `addends` has
+        the shape (rows, outputs)."""
+        rows, levels = np.nonzero(paths != NOWHERE)
+        nodes = paths[rows, levels]
+        sums = [np.bincount(nodes, weights=a[rows], minlength=len(self.low)) for a in addends.T]
+        return np.stack(sums, axis=1)
+
+    def passing(self, paths: Indices) -> Indices:
+        """Count the rows that pass each node, shape (nodes,)."""
+        counts: Indices = np.bincount(paths[paths != NOWHERE], minlength=len(self.low))
+        return counts
+
+    def parents(self) -> Indices:
+        """Return the parent of each node, shape (nodes,); -1 for the root."""
+        parent = np.full(len(self.low), -1, dtype=np.intp)
+        inner = np.flatnonzero(self.low >= 0)
+        parent[self.low[inner]] = inner
+        parent[self.high[inner]] = inner
+        return parent
 
 
 @dataclass(frozen=True)
 class Regression:
-    """A tree grown on standardised numbers, because a large offset would drown the sums of squares;
-    `mean` and `deviation` convert back."""
+    """A tree that predicts numbers: for each of its nodes the rows that it was grown from, their
+    mean, and the sum of squared errors around it, shape (nodes,)."""
 
     nodes: NodeArrays
-    mean: float
-    deviation: float
+    counts: Indices
+    means: Array
+    sse: Array
 
     @classmethod
     def fit(
@@ -55,6 +106,7 @@ class Regression:
         """Grow a tree. A split must remove the share `threshold` of the root's SSE; a part of the
         tree is pruned where it removes less than `alpha` for each leaf more. `columns` has the
         shape (rows, columns), of finite numbers that are distinct in float32."""
+        # On standardised numbers: a large offset would drown the sums of squares.
         mean, deviation = float(values.mean()), float(values.std())
         deviation = deviation or 1.0  # all values are equal
         tree = fitted_tree(
@@ -66,47 +118,27 @@ class Regression:
             ccp_alpha=alpha,
             min_samples_split=fewest_to_split,
         )
-        arrays = (np.array(getattr(tree, name)) for name in NodeArrays._fields)
-        return cls(NodeArrays(*arrays), mean, deviation)
+        counts = np.array(tree.n_node_samples)
+        # Rounding may leave a pure node's impurity just below 0.
+        sse = np.maximum(tree.impurity, 0) * counts.astype(np.float64) * deviation**2
+        return cls(NodeArrays.of(tree), counts, tree.value[:, 0, 0] * deviation + mean, sse)
 
     def leaves(self, columns: Array) -> Indices:
         """Return the node of the leaf that each row reaches."""
-        tree, plain = self.nodes, _plain(columns)
-        reached, rows = np.zeros(len(plain), dtype=np.intp), np.arange(len(plain))
-        while len(rows := rows[tree.children_left[reached[rows]] >= 0]):
-            at = reached[rows]
-            is_low = plain[rows, tree.feature[at]] <= tree.threshold[at]
-            reached[rows] = np.where(is_low, tree.children_left[at], tree.children_right[at])
-        return reached
+        return self.nodes.leaves(_plain(columns))
 
     def cut(self, threshold: float) -> Regression:
         """Return the tree without the splits that remove less than this share of the root's SSE,
         and without all below them."""
         tree, sse = self.nodes, self.sse
-        removed = sse - sse[tree.children_left] - sse[tree.children_right]
+        removed = sse - sse[tree.low] - sse[tree.high]
         is_leaf = removed < (threshold - _ROUNDING) * sse[0]
-        low = np.where(is_leaf, -1, tree.children_left)
-        return replace(self, nodes=tree._replace(children_left=low))
-
-    @property
-    def means(self) -> Array:
-        """The mean of each node's rows."""
-        means: Array = self.nodes.value[:, 0, 0] * self.deviation + self.mean
-        return means
-
-    @property
-    def sse(self) -> Array:
-        """The sum of squared errors of each node around its mean."""
-        tree = self.nodes
-        counts = tree.n_node_samples.astype(np.float64)
-        # Rounding may leave a pure node's impurity just below 0.
-        sse: Array = np.maximum(tree.impurity, 0) * counts * self.deviation**2
-        return sse
+        return replace(self, nodes=replace(tree, low=np.where(is_leaf, -1, tree.low)))
 
     def pruned_means(self, alphas: Array) -> Array:
         """Return the mean that rows of each node are predicted by once the tree is pruned with each
         alpha, shape (nodes, alphas): that of the first node above it that becomes a leaf."""
-        low, high = self.nodes.children_left, self.nodes.children_right
+        low, high = self.nodes.low, self.nodes.high
         levels = [np.zeros(1, dtype=np.intp)]  # the inner nodes of each depth
         while len(levels[-1]):
             here = levels[-1][low[levels[-1]] >= 0]

@@ -16,7 +16,7 @@ from harness.analysis.summary import summarize
 from harness.core.errors import UsageError
 from harness.core.kept import Kept
 from harness.core.records import Outcome
-from harness.display.inputs import claims_lines, health_line, noise_warning
+from harness.display.inputs import claims_lines, health_line, noise_lines
 from harness.display.sections import summary_sections
 from harness.report import figures
 from harness.report.findings import Findings
@@ -88,9 +88,7 @@ def warnings_of(findings: Findings) -> Iterator[str]:
         count = f"{len(missing)} of {len(findings.reports)} inputs"
         yield f"{count} were not measured: {reasons}{more}."
     yield from reservations(findings.results)
-    noisy = noise_warning(findings.reports)
-    if noisy is not None:
-        yield noisy
+    yield from noise_lines(findings.reports)
 
 
 def facts_of(results: Results) -> list[tuple[str, str]]:

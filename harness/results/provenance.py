@@ -110,7 +110,8 @@ def set_aside_lines(others: Sequence[KernelVersion], databases: Sequence[str]) -
 @dataclass(frozen=True)
 class TunedSpace:
     """What runs note of their space: the paths of its file as the commands named it, the last one
-    first; none in an older database. A space built in Python has its name in angle brackets."""
+    first; none of what OpenTuner recorded alone. A space built in Python has its name in angle
+    brackets."""
 
     name: str
     noted: Sequence[str]

@@ -268,9 +268,10 @@ class Store(Writer):
 
     def _notes(self, run_id: int) -> Notes:
         runs = schema.runs
+        query = select(runs).where(runs.c.id == run_id)
         with refusing_damage(self.connection):
-            (row,) = read_rows(self.connection, runs, select(runs).where(runs.c.id == run_id))
-        notes: Notes = row["notes"]
+            (cells,) = read_cells(self.connection, [runs.c.id, runs.c.notes], query)
+            notes: Notes = cells["notes"][0]
         return notes
 
     def _update_run(self, run_id: int, **values: object) -> None:

@@ -197,7 +197,7 @@ class Results:
     @cached_property
     def limits(self) -> Mapping[str, int]:
         """The device limits that constraints and launches may name (`DeviceLimits.names()`);
-        empty where there was no device, or in a database that is too old to have them."""
+        empty where there was no device."""
         return self._last_notes("limits").get("limits", {})
 
     def _last_notes(self, name: str) -> Notes:

@@ -24,7 +24,13 @@ from harness.space_file.input_ranges import draw_inputs
 from harness.space_file.kernel_checks import kernel_parts, python_parts
 from harness.space_file.legality import PlacedExpression, check_legality
 from harness.space_file.messages import validated
-from harness.space_file.model import Inputs, LaunchPlan, PythonSpaceFile, SpaceFile
+from harness.space_file.model import (
+    AnyKernelSpaceFile,
+    Inputs,
+    LaunchPlan,
+    PythonSpaceFile,
+    SpaceFile,
+)
 from harness.space_file.parameters import Placed, parameters_of
 from harness.space_file.program_checks import program_parts
 from harness.space_file.program_model import ProgramSpaceFile, SpaceModel
@@ -194,7 +200,7 @@ def _claim(
 def _check_work(document: Document, model: SpaceModel, inputs: Sequence[Input]) -> None:
     """Check that the work can be computed on each input, of features alone, and is there where the
     search needs it."""
-    work = model.work if isinstance(model, (SpaceFile, PythonSpaceFile)) else None
+    work = model.work if isinstance(model, AnyKernelSpaceFile) else None
     if work is None:
         if model.search.stop_at is not None:
             text = "needs `work: {bytes: .., flops: ..}` of a kernel, to be a fraction of the peak"

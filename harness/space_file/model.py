@@ -330,29 +330,35 @@ class AnySpaceFile(StrictModel):
     """how to search"""
 
 
-class SpaceFile(AnySpaceFile):
+class AnyKernelSpaceFile(AnySpaceFile):
+    """The keys that spaces of kernels share, also of Python callables."""
+
+    kernel: StrictModel
+    parameters: dict[Name, Parameter] = Field(min_length=1, max_length=MAX_PARAMETERS)
+    """what is tuned: macros of the source, or what build() reads"""
+    inputs: Inputs
+    """the problems that the kernel is run on"""
+    work: Work | None = None
+    """what a run must move and calculate, for the roofline"""
+    measure: KernelMeasure = Field(default_factory=KernelMeasure)
+    """how long to time"""
+
+
+class SpaceFile(AnyKernelSpaceFile):
     """A tuning space: a kernel, its parameters, and its inputs."""
 
     model_config = ConfigDict(title="harness space")
 
     kernel: KernelModel
     """the function, its source and its host module"""
-    parameters: dict[Name, Parameter] = Field(min_length=1, max_length=MAX_PARAMETERS)
-    """what is tuned; macros of the source"""
     flags: Flags = Field(default_factory=Flags)
     """compiler flags to tune as well"""
     compiler: CompilersModel = Field(default_factory=CompilersModel)
     """how every configuration is compiled"""
     launch: Launch
     """sizes of the group and of the grid, or `host`"""
-    inputs: Inputs
-    """the problems that the kernel is run on"""
-    work: Work | None = None
-    """what a run must move and calculate, for the roofline"""
     verify: KernelVerify = Field(default_factory=KernelVerify)
     """when a result is right"""
-    measure: KernelMeasure = Field(default_factory=KernelMeasure)
-    """how long to time"""
 
     @property
     def flag_groups(self) -> dict[str, FlagGroup]:
@@ -369,26 +375,19 @@ class SpaceFile(AnySpaceFile):
 class PythonKernel(StrictModel):
     """A kernel that is a Python callable. The path is relative to the space file."""
 
-    python: StrictStr = Field(
-        description="Python file with build(config, features), arguments() and reference()"
-    )
+    python: StrictStr
+    """Python file with build(config, features), arguments() and reference()"""
 
 
-class PythonSpaceFile(AnySpaceFile):
+class PythonSpaceFile(AnyKernelSpaceFile):
     """A tuning space of a Python callable, its parameters, and its inputs."""
 
     model_config = ConfigDict(title="harness space of a Python callable")
 
-    kernel: PythonKernel = Field(description="the file that builds the callable")
-    parameters: dict[Name, Parameter] = Field(
-        min_length=1, max_length=MAX_PARAMETERS, description="what is tuned; build() reads them"
-    )
-    inputs: Inputs = Field(description="the problems that the callable is run on")
-    work: Work | None = Field(
-        default=None, description="what a run must move and calculate, for the roofline"
-    )
-    verify: PythonVerify = Field(default_factory=PythonVerify, description="when a result is right")
-    measure: KernelMeasure = Field(default_factory=KernelMeasure, description="how long to time")
+    kernel: PythonKernel
+    """the file that builds the callable"""
+    verify: PythonVerify = Field(default_factory=PythonVerify)
+    """when a result is right"""
 
     @property
     def flag_groups(self) -> dict[str, FlagGroup]:

@@ -28,7 +28,6 @@ from harness.dispatch.candidates import Applies, applies_where, interleaved_matr
 from harness.dispatch.single import single_configs
 from harness.measure.trial.occasions import DATA_SETS, ONE_OCCASION
 from harness.results import CANDIDATE, CHOICE, CROSS, FINAL, MeasurementRow
-from harness.results.notes import Notes
 from harness.space import Space
 from harness.space.constrained import launch_constraints
 from harness.stats.interleaved import is_shown, merge_sessions, refuted
@@ -248,6 +247,12 @@ def final_reports(state: State, finalists: int | None = None) -> list[InputRepor
             display.step(str(problem))
 
     do_work(state, [(problem, finalists) for problem in state.spec.inputs], step)
+
+    def note() -> None:
+        for problem, run_id in state.runs.items():
+            state.store.note_run(run_id, {"exhausted": reports[problem].is_exhausted})
+
+    state.store.transact(note)
     return hold_discoveries([reports[problem] for problem in state.spec.inputs])
 
 
@@ -286,10 +291,6 @@ def _final(state: State, problem: Input, count: int | None, single: Config | Non
         bool(choices),
         state.is_same(space.default),
     )
-    if problem in state.runs:
-        store, run_id = state.store, state.runs[problem]
-        noted: Notes = {"exhausted": report.is_exhausted}
-        store.transact(lambda: store.note_run(run_id, noted))
     return dataclasses.replace(report, note=_note(state, report))
 
 

@@ -110,7 +110,7 @@ class Searching:
         space, plan = state.space(problem), state.run_plan(problem)
         search = InputSearch(plan, space, state.measurer, state.store, {}, self._note)
         rows = state.known_rows(problem)
-        ended = find_ended(search, options, rows)
+        ended = state.store.read(lambda: find_ended(search, options, rows))
         budget = space.budget(options.test_limit)
         steps = 0 if state.is_time_up() or ended else budget
         stored = min(steps, len(rows))

@@ -9,12 +9,13 @@ import random
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from harness.analysis.causes import Cause, causes_among
+from harness.analysis.causes import causes_among
 from harness.analysis.failures import describe_failures
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing, Value
 from harness.results.ablation import Ablation, AblationStep, StepResult, ablation_lines
@@ -46,12 +47,12 @@ class Tried:
     outcomes: list[Outcome]
     configurations: list[int]
 
-    def causes(self) -> list[Cause]:
+    def causes(self) -> list[Any]:
         columns = {name: pd.Series(v, dtype=object) for name, v in self.settings.items()}
         return causes_among(pd.DataFrame(columns), self.outcomes, np.array(self.configurations))
 
 
-def conditions(cause: Cause) -> set[str]:
+def conditions(cause: Any) -> set[str]:
     return set(map(str, cause.region.parts.values()))
 
 

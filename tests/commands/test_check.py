@@ -646,3 +646,23 @@ def test_parameter_that_matters_seldom_is_found_to_matter(write, capsys):
     (path.parent / "scale.cl").write_text(source)
     assert main([str(path), "--backend", "opencl", "--compile", "5"]) == 0
     assert "changes no build" not in capsys.readouterr().out
+
+
+def test_what_the_module_of_a_callable_prints_is_no_json(tmp_path, capfd):
+    folder = DATA.with_name("callables")
+    kernel = (
+        (folder / "faults.py")
+        .read_text()
+        .replace("    fault, calls", "    print('build')\n    fault, calls")
+    )
+    (tmp_path / "faults.py").write_text(
+        kernel.replace("    n = features", "    print('data')\n    n = features")
+    )
+    (tmp_path / "faults.yaml").write_text(
+        (folder / "faults.yaml").read_text().replace(", {n: 1, work_ms: 0}", "")
+    )
+    assert main([str(tmp_path / "faults.yaml"), "--run", "--json"]) == 0
+    printed = capfd.readouterr()
+    assert json.loads(printed.out)["is_ok"]
+    assert printed.err.count("data") > 1
+    assert "build" in printed.err

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import configparser
-import gc
 import io
 import os
 import re
@@ -21,12 +20,12 @@ import yaml
 import harness
 from harness.__main__ import COMMANDS, main
 from harness.commands.options import EXAMPLES
-from harness.commands.run import EXIT_ERROR, guarded, model_of, run
-from harness.core.errors import UsageError
+from harness.commands.run import EXIT_ERROR, guarded, model_of
 from harness.core.options import Options
 from harness.core.text import command_words
 from harness.display.text import make_console
 from harness.space_file import load_spec
+
 
 ROOT = Path(__file__).parents[2]
 
@@ -248,20 +247,6 @@ def test_faults_of_a_space_are_printed_before_slow_libraries_are_loaded(tmp_path
     assert "none.yaml does not exist" in done.stderr
     assert "fault" in done.stderr
     assert done.stdout == f"\n{space}: reading the space\nloaded:\n"
-
-
-def test_analyse_seldom_collects_garbage(monkeypatch, capsys):
-    before, during = gc.get_threshold(), []
-
-    def analyse(*_: object) -> int:
-        during.append(gc.get_threshold())
-        raise UsageError("no runs yet")
-
-    monkeypatch.setattr("harness.commands.analyse._analyse", analyse)
-    assert run("analyse", ["r.db"]) == EXIT_ERROR
-    assert during[0][0] >= 1_000_000 > before[0]
-    assert gc.get_threshold() == before
-    assert "no runs yet" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

@@ -12,8 +12,7 @@ from harness.core.errors import HarnessError
 from harness.discover.autotune import triton_texts
 from harness.discover.space_file import to_do
 from harness.space_file import Spec, load_spec
-from tests.helpers.commands import check
-from tests.helpers.commands import discover as main
+from tests.helpers.commands import check, discover
 
 DATA = Path(__file__).parents[1] / "data" / "discover"
 
@@ -21,24 +20,19 @@ HEAD = "import triton\nfrom itertools import product\n"
 KERNEL = "@triton.jit\ndef add(x, n, BLOCK: tl.constexpr = 8, *, FAST: tl.constexpr): pass\n"
 
 
-def _discovered(folder: Path, source: Path) -> tuple[Spec, str, list[str]]:
+def _discovered(folder: Path, source: Path) -> tuple[Spec, str, str]:
     """Return the space, the host module's text and what is left to do in both."""
     space, host = folder / "k.yaml", folder / "k_host.py"
     text, module = triton_texts(source, None, folder, host)
     space.write_text(text)
     host.write_text(module)
-    return load_spec(space), module, [*to_do(module), *to_do(text)]
+    return load_spec(space), module, "\n".join([*to_do(module), *to_do(text)])
 
 
-def _spec(folder: Path, autotune: str, before: str = "", kernel: str = KERNEL) -> Spec:
-    (folder / "k.py").write_text(f"{HEAD}{before}@triton.autotune({autotune})\n{kernel}")
+def _spec(folder: Path, before: str, configs: str) -> Spec:
+    text = f"{HEAD}{before}@triton.autotune(configs={configs}, key=['n'])\n{KERNEL}"
+    (folder / "k.py").write_text(text)
     return _discovered(folder, folder / "k.py")[0]
-
-
-def _refusal(folder: Path, autotune: str, before: str = "") -> str:
-    with pytest.raises(HarnessError) as error:
-        _spec(folder, autotune, before)
-    return str(error.value)
 
 
 def _values(spec: Spec) -> dict[str, list[object]]:
@@ -49,50 +43,41 @@ def _values(spec: Spec) -> dict[str, list[object]]:
 
 
 def test_a_listed_kernel_becomes_a_space_with_the_list_as_baselines(tmp_path):
-    spec, _, items = _discovered(tmp_path, DATA / "triton_matmul.py")
+    spec, _, marks = _discovered(tmp_path, DATA / "triton_matmul.py")
     assert _values(spec) == {
         "BLOCK_M": [16, 32, 64], "BLOCK_N": [16, 32, 64], "BLOCK_K": [16, 32, 64],
-        "GROUP_M": [4, 8], "num_warps": [4, 8], "num_stages": [3, 4, 5],
+        "num_warps": [4, 8], "num_stages": [3, 4, 5],
     }  # fmt: skip
-    assert [p.default for p in spec.parameters] == [32, 64, 32, 8, 8, 3]
+    assert [p.default for p in spec.parameters] == [32, 64, 32, 8, 3]
     assert {p.name for p in spec.parameters if p.role == "launch"} == {"num_warps", "num_stages"}
     assert list(spec.features) == ["M", "N", "K"]
     assert [dict(b.values) for b in spec.baselines][1] == {
         "BLOCK_M": 16, "BLOCK_K": 16, "num_warps": 4, "num_stages": 4
     }  # fmt: skip
-    assert "# line 18\n" in (tmp_path / "k.yaml").read_text()
-    assert any("is_cuda() counts as true" in item for item in items)
+    assert "# line 17\n" in (tmp_path / "k.yaml").read_text()
+    assert "is_cuda() counts as true" in marks
 
 
 def test_the_host_module_has_what_the_kernel_uses_and_nothing_that_runs(tmp_path):
-    _, module, items = _discovered(tmp_path, DATA / "triton_matmul.py")
+    _, module, marks = _discovered(tmp_path, DATA / "triton_matmul.py")
     named = [getattr(node, "name", "") for node in ast.parse(module).body]
-    assert [n for n in named if n] == [
-        "leaky_relu", "matmul_kernel", "arguments", "reference", "build"
-    ]  # fmt: skip
+    assert [name for name in named if name][:3] == ["leaky_relu", "matmul_kernel", "arguments"]
     assert "SLOPE: tl.constexpr = tl.constexpr(0.01)" in module
     assert "autotune(" not in module
     assert "import torch" not in module
-    assert '"M": np.int32(features["M"]),' in module
-    marks = " ".join(items)
     assert 'FILL IN: "ACTIVATION": its value' in marks
-    assert "FILL IN: the grid" in marks
 
 
-def test_heuristics_stay_with_the_kernel(tmp_path):
+def test_heuristics_constants_and_zeroed_outputs_have_their_places(tmp_path):
     spec, module, _ = _discovered(tmp_path, DATA / "triton_softmax.py")
-    assert _values(spec)["ROWS"] == [1, 2]
     assert len(spec.baselines) == 6  # of 8 combinations, the list leaves one out
     assert "@triton.heuristics({'EXACT': lambda args" in module
     assert '"EXACT"' not in module
-
-
-def test_reset_to_zero_is_an_output_to_which_the_kernel_adds(tmp_path):
-    spec, module, items = _discovered(tmp_path, DATA / "triton_layer_norm.py")
-    assert _values(spec)["num_warps"] == [2, 4]
+    assert '"y": None,' in module  # though the heuristic reads it
+    spec, module, marks = _discovered(tmp_path, DATA / "triton_layer_norm.py")
     assert 'INOUT = ("gradient",)\n' in module
-    assert any("zeros, which the kernel adds to" in item for item in items)
-    assert any(item.endswith("expected arrays: gradient") for item in items)
+    assert "zeros, which the kernel adds to" in marks
+    assert "expected arrays: gradient\n" in marks
     assert '"columns": features["columns"],' in module  # a constant that the key names
 
 
@@ -102,9 +87,8 @@ def test_what_autotune_does_around_a_launch_is_left_to_do(tmp_path):
     (tmp_path / "k.py").write_text(
         f"{HEAD}@triton.autotune(\n{configs},\nkey=[], {others})\n{KERNEL}"
     )
-    _, module, items = _discovered(tmp_path, tmp_path / "k.py")
-    marks = " ".join(items)
-    assert "what the pre_hook of line 4 of k.py does" in marks
+    _, module, marks = _discovered(tmp_path, tmp_path / "k.py")
+    assert "what pre_hook does, at line 4 of k.py" in marks
     assert "as conditions, what prune_configs_by leaves out" in marks
     assert "numbers that describe an input; n is an example" in marks
     assert 'INOUT = ("x",)\n' in module
@@ -113,55 +97,42 @@ def test_what_autotune_does_around_a_launch_is_left_to_do(tmp_path):
 def test_the_command_writes_both_files_and_says_what_is_left(tmp_path, capsys):
     space, host = tmp_path / "s.yaml", tmp_path / "h.py"
     source = str(DATA / "triton_softmax.py")
-    assert main(["--triton", source, "--output", str(space), "--host", str(host)]) == 0
+    assert discover(["--triton", source, "--output", str(space), "--host", str(host)]) == 0
     assert re.search(r"h\.py, line \d+: FILL IN: the grid", capsys.readouterr().err)
     assert check([str(space), "--no-compile"]) == 0
-    assert main(["--triton", source]) == 0
+    assert discover(["--triton", source]) == 0
     written = capsys.readouterr().out
     assert "triton_softmax_host.py}  # FILL IN: write it; --host FILE writes its" in written
-    assert main([source]) == 2
+    assert discover([source]) == 2
     assert "--triton reads Python" in capsys.readouterr().err
 
 
-# What a person writes for the marks of each host module, and the inputs.
+# The inputs, and what a person writes for the marks of each host module.
 FILLED = {
-    "matmul": (
-        "{M: 40, N: 70, K: 33}",
-        {
-            '"a_ptr": None': '"a_ptr": rng.random((features["M"], features["K"]), np.float32)',
-            '"b_ptr": None': '"b_ptr": rng.random((features["K"], features["N"]), np.float32)',
-            '"c_ptr": None': '"c_ptr": np.zeros((features["M"], features["N"]), np.float32)',
-            '"stride_am": None': '"stride_am": np.int32(features["K"])',
-            '"stride_bk": None': '"stride_bk": np.int32(features["N"])',
-            '"stride_cm": None': '"stride_cm": np.int32(features["N"])',
-            "raise Not": 'return {"c_ptr": arguments["a_ptr"] @ arguments["b_ptr"]}  #',
-            '# FILL IN: "ACTIVATION": its value': '"ACTIVATION": ""',
-            "(1,)  #": "lambda of: (triton.cdiv(of['M'], of['BLOCK_M'])"
-            " * triton.cdiv(of['N'], of['BLOCK_N']),)  #",
-        },
-    ),
-    "softmax": (
-        "{rows: 7, columns: 100}",
-        {
-            '"x": None': '"x": rng.random((features["rows"], features["columns"]), np.float32)',
-            '"y": None': '"y": np.zeros((features["rows"], features["columns"]), np.float32)',
-            "raise Not": 'e = np.exp(arguments["x"])\n    return {"y": e / e.sum(1)[:, None]}  #',
-            "(1,)  #": '(triton.cdiv(features["rows"], config["ROWS"]),)  #',
-        },
-    ),
-    "layer_norm": (
-        "{columns: 100}",
-        {
-            '"out": None': '"out": rng.random((50, features["columns"]), np.float32)',
-            '"normal": None': '"normal": rng.random((50, features["columns"]), np.float32)',
-            '"gradient": None': '"gradient": np.zeros(features["columns"], np.float32)',
-            '"rows": None': '"rows": np.int32(50)',
-            "raise Not": 'return {"gradient": (arguments["out"] * arguments["normal"]).sum(0)}  #',
-            "(1,)  #": '(triton.cdiv(50, config["ROWS"]), '
-            'triton.cdiv(features["columns"], config["COLUMNS"]))  #',
-        },
-    ),
-}
+    "matmul": ("{M: 40, N: 70, K: 33}", {
+        '"a_ptr": None': '"a_ptr": rng.random((features["M"], features["K"]), np.float32)',
+        '"b_ptr": None': '"b_ptr": rng.random((features["K"], features["N"]), np.float32)',
+        '"c_ptr": None': '"c_ptr": np.zeros((features["M"], features["N"]), np.float32)',
+        '"stride_am": None': '"stride_am": np.int32(features["K"])',
+        "raise": 'return {"c_ptr": arguments["a_ptr"] @ arguments["b_ptr"]}  #',
+        '# FILL IN: "ACTIVATION": its value': '"ACTIVATION": ""',
+        "(1,)": "lambda of: (*(triton.cdiv(of[i], of['BLOCK_' + i]) for i in 'MN'),)",
+    }),
+    "softmax": ("{rows: 7, columns: 100}", {
+        '"x": None': '"x": rng.random((features["rows"], features["columns"]), np.float32)',
+        '"y": None': '"y": np.zeros((features["rows"], features["columns"]), np.float32)',
+        "raise": 'e = np.exp(arguments["x"])\n    return {"y": e / e.sum(1)[:, None]}  #',
+        "(1,)": '(triton.cdiv(features["rows"], config["ROWS"]),)',
+    }),
+    "layer_norm": ("{columns: 100}", {
+        '"out": None': '"out": rng.random((50, features["columns"]), np.float32)',
+        '"normal": None': '"normal": rng.random((50, features["columns"]), np.float32)',
+        '"gradient": None': '"gradient": np.zeros(features["columns"], np.float32)',
+        '"rows": None': '"rows": np.int32(50)',
+        "raise": 'return {"gradient": (arguments["out"] * arguments["normal"]).sum(0)}  #',
+        "(1,)": "lambda of: (triton.cdiv(50, of['ROWS']), 100 // of['COLUMNS'] + 1)",
+    }),
+}  # fmt: skip
 
 
 @pytest.mark.slow
@@ -207,12 +178,10 @@ def test_filled_in_files_are_verified_in_tritons_interpreter(tmp_path, monkeypat
     ],
 )  # fmt: skip
 def test_a_list_is_read_without_running_it(tmp_path, before, configs, blocks):
-    spec = _spec(tmp_path, f"{configs}, key=['n']", before)
-    assert _values(spec)["BLOCK"] == blocks
-    assert {"num_warps", "num_stages"} <= set(_values(spec))
-    if configs.endswith("64)]"):
-        assert _values(spec)["maxnreg"] == [64]
-        assert _values(spec)["num_ctas"] == [2]
+    values = _values(_spec(tmp_path, before, configs))
+    assert values["BLOCK"] == blocks
+    assert {"num_warps", "num_stages"} <= set(values)
+    assert values.get("maxnreg", [64]) == [64]
 
 
 @pytest.mark.parametrize(
@@ -228,14 +197,14 @@ def test_a_list_is_read_without_running_it(tmp_path, before, configs, blocks):
         ("", "[triton.Config({'BLOCK': [8, 8]})]", "k.py:3: all configurations must set the same"),
         ("", "[triton.Config({'BLOCK': 8}),\ntriton.Config({'BLOCK': 8}, maxnreg=9)]",
          "k.py:4: all configurations must set the same names"),
-        ("", "[8]", "k.py:3: `[8]` cannot be read"),
         ("", "[triton.Config({'BLOCK': b}) for b in product(range(999), range(999), range(99))]",
          "k.py:3: the configurations take too long to read"),
         ("", "(lambda: [])()", "k.py:3: `(lambda: [])()` cannot be read"),
     ],
 )  # fmt: skip
 def test_what_only_a_run_would_show_is_named_with_its_line(tmp_path, before, configs, said):
-    assert said in _refusal(tmp_path, f"configs={configs}, key=['n']", before)
+    with pytest.raises(HarnessError, match=re.escape(said)):
+        _spec(tmp_path, before, configs)
 
 
 @pytest.mark.parametrize(
@@ -253,9 +222,8 @@ def test_what_only_a_run_would_show_is_named_with_its_line(tmp_path, before, con
 def test_a_file_without_one_readable_kernel_is_refused(tmp_path, text, said):
     if text is not None:
         (tmp_path / "k.py").write_text(text)
-    with pytest.raises(HarnessError) as error:
+    with pytest.raises(HarnessError, match=re.escape(said)):
         triton_texts(tmp_path / "k.py", None, tmp_path, None)
-    assert said in str(error.value)
 
 
 def test_function_chooses_one_of_several(tmp_path):
@@ -263,5 +231,3 @@ def test_function_chooses_one_of_several(tmp_path):
     (tmp_path / "k.py").write_text("".join(kernels))
     text, _ = triton_texts(tmp_path / "k.py", "g", tmp_path, None)
     assert "\nname: g\n" in text
-    with pytest.raises(HarnessError, match="`h` is no kernel of"):
-        triton_texts(tmp_path / "k.py", "h", tmp_path, None)

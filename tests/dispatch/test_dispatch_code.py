@@ -6,7 +6,6 @@ import dataclasses
 import math
 import random
 import re
-import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -326,28 +325,3 @@ def test_files_need_no_harness(tmp_path):
         "assert 'harness' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True)
-
-
-TRITON = """
-class Config:
-    def __init__(self, kwargs, num_warps=4, num_stages=3):
-        self.kwargs, self.num_warps, self.num_stages = kwargs, num_warps, num_stages
-"""
-"""A stand-in for the one class of Triton that is used."""
-
-
-def test_example_configures_triton(tmp_path, monkeypatch):
-    program = mvmul_program()
-    renamed = [Config({"BLOCK": c["THRD"], "num_warps": c["LU"]}) for c in program.portfolio]
-    blocks = python_of(of_mvmul(dataclasses.replace(program, portfolio=tuple(renamed))))
-    (tmp_path / "triton.py").write_text(TRITON)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    example = runpy.run_path(str(ROOT / "examples" / "triton_configs.py"))
-    configs = example["configs_of"](blocks)
-    assert [(c.kwargs, c.num_warps) for c in configs] == [
-        ({"BLOCK": each["BLOCK"]}, each["num_warps"]) for each in renamed
-    ]
-    prune = example["prune_by"](blocks, n="N")
-    for m, n in ((64, 4096), (64, 32), (2048, 4096), (8, 8)):
-        chosen = blocks.select_index(m=m, n=n)
-        assert prune(configs, {"m": m}, N=n, grid=None) == [configs[chosen]]

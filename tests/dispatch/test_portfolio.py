@@ -15,13 +15,13 @@ from harness.core.arrays import Array, Indices
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
 from harness.dispatch import most as module
 from harness.dispatch.ensemble import EnsembleLearner
-from harness.dispatch.growing import Grown
 from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.most import best_portfolio, limited, portfolio_rows, portfolios
 from harness.dispatch.portfolio import greedy_portfolio, node_orders, static_order
 from harness.dispatch.single import Single, single_of
 from harness.dispatch.study import QUICK, Study
 from harness.dispatch.tree import TreeLearner
+from harness.models.regression import NodeArrays
 from tests.helpers.matrices import table
 
 
@@ -121,7 +121,7 @@ def test_an_input_without_any_candidate_has_no_static_choice():
 
 # --------------------------------------------------------------------- orders of nodes
 
-TREE = Grown(
+TREE = NodeArrays(
     low=np.array([1, -1, 3, -1, -1]),
     high=np.array([2, -1, 4, -1, -1]),
     column=np.array([0, -2, 0, -2, -2]),

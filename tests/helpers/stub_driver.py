@@ -23,7 +23,7 @@ from harness.core.errors import BackendUnavailable
 from harness.measure.builds import sections
 from harness.measure.cuda.gpus import BINDINGS, PACKAGE, PYCUDA
 from harness.measure.cuda.nvcc import find_nvcc
-from harness.measure.devices import choose
+from harness.measure.devices import choose_one
 
 SOURCES = Path(__file__).parent / "stub_cuda"
 LIBRARY = "libcuda.so.1"
@@ -176,7 +176,7 @@ def nvidia(request: pytest.FixtureRequest) -> None:
     """A device for CUDA: a GPU where there is one, else the stand-in."""
     if has_real_driver():
         try:
-            choose("cuda")
+            choose_one("cuda")
         except BackendUnavailable as error:
             pytest.skip(str(error))
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,6 +41,7 @@ def synchronize():
     load_driver().synchronize()
 '''
 KERNEL = """\
+import os
 import time
 import cupy
 import numpy as np
@@ -62,6 +64,8 @@ def build(config, features):
         elif config["HOW"] == "returns":
             cupy.synchronize()
             return {"y": arguments["x"]}
+        elif config["HOW"] == "spoils":
+            os.environ["CUDA_STUB_FAIL"] = "cuCtxSynchronize@1:719!"
         elif config["HOW"] == "raises":
             return arguments["z"]
     return run
@@ -69,7 +73,7 @@ def build(config, features):
 SPACE = """\
 name: copy
 kernel: {python: copy.py}
-parameters: {HOW: {values: [copy, slow, waits, returns, behind, raises], default: copy}}
+parameters: {HOW: {values: [copy, slow, waits, returns, behind, spoils, raises], default: copy}}
 inputs: {features: [n], values: [{n: 1000}]}
 measure: {repeats: 3, warmup_time_s: 0, least_time_s: 0}
 """
@@ -126,10 +130,25 @@ def test_faults_of_callables_are_refused_on_a_gpu(measurer, spec):
     behind = measured(measurer, spec, "behind")
     assert behind.outcome is Outcome.BUILD_FAILED
     assert "writes outside of the argument y (1 element behind its end)" in behind.message
+    spoils = measured(measurer, spec, "spoils")
+    assert spoils.outcome is Outcome.BUILD_FAILED
+    assert "running the callable: cuCtxSynchronize failed: " in spoils.message
+    assert "the context is lost" in spoils.message
     raises = measured(measurer, spec, "raises")
     assert raises.outcome is Outcome.BUILD_FAILED
     assert "the callable raised KeyError: 'z' (line " in raises.message
     assert measured(measurer, spec, "copy").outcome is Outcome.OK
+
+
+@pytest.mark.gpu
+@pytest.mark.torch
+def test_framework_that_cannot_use_the_gpu_says_what_to_do(stub, spec):
+    torch = pytest.importorskip("torch")
+    kernel = spec.path.with_name("copy.py")
+    kernel.write_text(kernel.read_text().replace('"cupy"', '"torch"'))
+    message = f"a GPU is here, but PyTorch {torch.__version__} cannot use it: install one"
+    with pytest.raises(BackendUnavailable, match=re.escape(message)):
+        open_measurer(load_spec(spec.path), "auto")
 
 
 def test_framework_that_needs_a_gpu_says_why_there_is_none(spec, monkeypatch):

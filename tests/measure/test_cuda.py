@@ -34,7 +34,7 @@ from harness.measure.cuda.occupancy import (
     observe_occupancy,
     occupancy,
 )
-from harness.measure.devices import choose
+from harness.measure.devices import choose_one
 from harness.measure.opencl import driver as opencl
 from tests.helpers.compilers import needs_nvcc
 
@@ -120,15 +120,15 @@ def test_device_unknown_to_the_toolkit_falls_back_to_opencl(arch, cure, all_ther
     monkeypatch.setattr(cuda, "list_gpus", lambda: (gpu(arch),))
     monkeypatch.setattr("harness.measure.devices.first_usable", first_usable)
     with pytest.raises(BackendUnavailable, match=rf"not compile for {arch}: .* {cure}") as error:
-        choose("cuda")
+        choose_one("cuda")
     assert "did you mean" not in str(error.value)
     monkeypatch.setattr(opencl, "list_devices", lambda: [pocl])
-    assert choose("auto").device is pocl
+    assert choose_one("auto").device is pocl
 
 
 @needs_nvcc
 def test_no_builder_asks_the_driver_for_its_device_again(all_there, monkeypatch):
-    backend = choose("cuda")
+    backend = choose_one("cuda")
     monkeypatch.setattr(cuda, "list_gpus", lambda: pytest.fail("the driver is asked again"))
     assert backend.open_compiler().arch == "sm_90"
 

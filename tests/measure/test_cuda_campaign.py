@@ -11,7 +11,7 @@ import pytest
 from harness.core.errors import BackendUnavailable
 from harness.core.records import DEVICE_UUID, OTHER_PROCESSES, Config, Input, Outcome
 from harness.measure.choose import open_measurer
-from harness.measure.devices import choose, choose_one
+from harness.measure.devices import choose_one
 from harness.measure.kernels.device_process import DeviceWorker
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.trial.occasions import new_seed
@@ -140,7 +140,7 @@ def test_device_that_holds_one_set_of_data_gets_the_other_between_launches_and_s
 ):
     monkeypatch.setenv("CUDA_STUB_MEMORY", str(6 << 20))  # a set and its zones have 4 MiB
     spec = load_spec(ZOO)
-    with contextlib.closing(KernelMeasurer(spec, choose("cuda"))) as measurer:
+    with contextlib.closing(KernelMeasurer(spec, choose_one("cuda"))) as measurer:
         space = ConstrainedSpace.of(spec, GIVEN, measurer.limits, "nvcc")
         configs = [Config({"CHEAT": 4}), space.default]  # the first is honest three times
         cheat, honest = measurer.measure_interleaved(space, GIVEN, configs, 20, (new_seed(),) * 2)

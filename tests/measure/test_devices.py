@@ -15,7 +15,7 @@ from harness.measure import devices
 from harness.measure.choose import with_cuda_compiler
 from harness.measure.cuda import gpus as cuda_gpus
 from harness.measure.cuda.gpus import NVCC, NVRTC, CudaGpu
-from harness.measure.devices import Backend, choose, choose_devices, choose_one
+from harness.measure.devices import Backend, choose_devices, choose_one
 from harness.measure.kernels.device_process import device_locked
 from harness.measure.opencl import driver as opencl
 from harness.measure.opencl.driver import DeviceName
@@ -60,7 +60,7 @@ def machine(monkeypatch: pytest.MonkeyPatch):
 )
 def test_auto_prefers_cuda_then_an_opencl_gpu(machine, no_cuda, devices, chosen, why):
     machine(no_cuda, *devices)
-    found = choose("auto")
+    found = choose_one("auto")
     assert (found.language, found.compiler, found.device) == chosen
     assert why in found.why
 
@@ -68,7 +68,7 @@ def test_auto_prefers_cuda_then_an_opencl_gpu(machine, no_cuda, devices, chosen,
 def test_auto_with_nothing_says_what_each_backend_lacks(machine):
     machine(NO_CUDA)
     with pytest.raises(BackendUnavailable) as caught:
-        choose("auto")
+        choose_one("auto")
     message = str(caught.value)
     assert f"cuda cannot be used: {NO_CUDA}" in message
     assert 'pip install "pyopencl[pocl]"' in message
@@ -76,13 +76,13 @@ def test_auto_with_nothing_says_what_each_backend_lacks(machine):
 
 def test_requested_backend_is_used_or_refused_with_the_next_step(machine):
     machine(None, CPU)
-    assert choose("opencl").device == CPU
+    assert choose_one("opencl").device == CPU
     there = "no backend `metal`; there are auto, command, cuda, opencl"
     with pytest.raises(UsageError, match=there):
-        choose("metal")
+        choose_one("metal")
     machine(NO_CUDA, CPU)
     with pytest.raises(BackendUnavailable, match=f"--backend cuda cannot run here: {NO_CUDA}"):
-        choose("cuda")
+        choose_one("cuda")
 
 
 def test_list_of_devices_has_gpus_first(monkeypatch):

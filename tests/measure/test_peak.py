@@ -12,7 +12,7 @@ import pytest
 from harness.core.errors import BackendUnavailable
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.choose import open_measurer
-from harness.measure.devices import choose
+from harness.measure.devices import choose_one
 from harness.measure.kernels import measurer as measurers
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.kernels.peak import measure_peak
@@ -124,7 +124,7 @@ def test_pocls_peak_is_measured_once_and_kept(tmp_path, own_cache, monkeypatch):
     pytest.importorskip("pyopencl")
     monkeypatch.setattr(measurers, "measure_peak", measure_peak)
     monkeypatch.delenv("PYOPENCL_BUILD_OPTIONS")  # which tests set: no optimisation
-    backend = choose("opencl")
+    backend = choose_one("opencl")
     kernel = "kernel void twice(global const double *x, global double *y) {\n"
     kernel += "    y[get_global_id(0)] = 2 * x[get_global_id(0)] + 0 * V;\n}\n"
     spec = write_fake(tmp_path, kernel, FAKE_SPACE + WORK)

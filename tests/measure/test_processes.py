@@ -184,7 +184,7 @@ def test_failure_in_a_full_temporary_folder_is_no_outcome(monkeypatch):
     worker: BuildWorker[Any] = BuildWorker(Opens())
     with pytest.raises(BuildFailed):
         worker.compile(None)
-    monkeypatch.setattr("harness.measure.process.locks.room_bytes", lambda folder: 0)
+    monkeypatch.setattr("harness.measure.process.locks._room_bytes", lambda folder: 0)
     with pytest.raises(OSError, match="No space left on device"):
         worker.compile(None)
 

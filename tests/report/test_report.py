@@ -21,7 +21,7 @@ from harness.core.kept import Kept
 from harness.core.records import Config, Input, Measurement, Timing
 from harness.dispatch.matrix import make_matrix
 from harness.dispatch.study import QUICK
-from harness.display.inputs import noise_warning
+from harness.display.inputs import noise_lines
 from harness.report import figures, plots, write_report
 from harness.report.findings import Findings
 from harness.report.page import facts_of, warnings_of
@@ -115,7 +115,7 @@ def test_the_page_warns_of_noise_as_the_console_does(results):
     findings = Findings(dataclasses.replace(results, all_rows=rows))
     (warning,) = warnings_of(findings)
     assert warning.startswith("Timings are noisy on 6 of 6 inputs")
-    assert warning == noise_warning(findings.reports)
+    assert [warning] == list(noise_lines(findings.reports))
 
 
 def noisy(measurement: Measurement) -> Measurement:

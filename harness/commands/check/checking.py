@@ -6,9 +6,10 @@ What is found is a record, which is printed (`describe`), or described as a docu
 from __future__ import annotations
 
 import itertools
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, redirect_stdout
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -290,7 +291,8 @@ def describe_host(spec: Spec, inspections: Sequence[KernelInspection]) -> str:
     from harness.discover.source_arguments import SourceArguments
 
     smallest = min(spec.inputs, key=size_of_input)
-    data = make_kernel_data(spec.host, smallest)
+    with redirect_stdout(sys.stderr):  # what it prints is no part of a document
+        data = make_kernel_data(spec.host, smallest)
     compiled = spec.sources if _is_compiled(spec) else ()
     by_language = [SourceArguments(spec, language) for language in compiled]
     launches = _launches(spec, data, by_language) if spec.launch is None else ""

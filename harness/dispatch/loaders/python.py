@@ -27,7 +27,7 @@ class Kernel:
         assert spec.loader is not None
         self._module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(self._module)
-        self._built = functools.lru_cache(maxsize=None)(self._build)
+        self._built = functools.lru_cache(maxsize=4096)(self._build)
 
     def _build(self, index: int, features: tuple[tuple[str, Any], ...]) -> Any:
         return self._module.build(dict(self._dispatcher.PORTFOLIO[index]), dict(features))

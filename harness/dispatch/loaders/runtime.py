@@ -164,8 +164,10 @@ _in_order = in_order(_NAMED)
 def _input(arguments: tuple[Any, ...], features: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return the features of an input in order, as Python's own numbers and words; raises
     TypeError."""
+    values = arguments
     try:
-        values = _in_order(*arguments, **features)
+        if features or len(values) != len(_NAMED):  # else there is nothing to sort
+            values = _in_order(*arguments, **features)
     except TypeError:
         raise TypeError(f"the features of {NAME} are {', '.join(_NAMED)}") from None
     if [*map(type, values)] == _PLAIN:

@@ -108,7 +108,7 @@ def operator(
 def _warn_of_device(dispatcher: Any, device: torch.device) -> None:
     """Warn once of a GPU that was not tuned."""
     tuned = dispatcher.PROVENANCE
-    if device.type != "cuda" or tuned["backend"] != "cuda":
+    if device.type != "cuda" or tuned["backend"] not in ("cuda", "python"):
         return
     found = torch.cuda.get_device_name(device)
     if found != tuned["device"]:
@@ -119,6 +119,8 @@ def _warn_of_device(dispatcher: Any, device: torch.device) -> None:
 def _launcher(dispatcher: Any, device: torch.device) -> tuple[Any, _Launch]:
     """Return the dispatcher's kernel, and what launches it on tensors of a device."""
     backend, wanted = dispatcher.PROVENANCE["backend"], {"cuda": "cuda", "opencl": "cpu"}
+    if backend == "python":
+        raise ValueError(f"{dispatcher.NAME} is a callable: launch it with **chosen.config")
     if wanted.get(backend) != device.type:
         raise ValueError(
             f"the kernels of {dispatcher.NAME} are those of {backend}, and take tensors of "

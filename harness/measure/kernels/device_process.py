@@ -181,7 +181,7 @@ class DeviceWorker:
         except LaunchFailed as error:
             raise BuildFailed(str(error)) from None
         finally:
-            self.is_spoilt = self._device.overran
+            self.is_spoilt = self._device.overran or not self._device.healthy
         build = dataclasses.replace(binary.build, compile_s=build_s)
         return dataclasses.replace(binary, build=build)
 
@@ -273,8 +273,8 @@ T = TypeVar("T")
 
 @contextmanager
 def device_locked(backend: Backend) -> Iterator[None]:
-    """Hold the lock of a backend's device."""
-    if backend.device is None:
+    """Hold the lock of a backend's device, unless it is held already."""
+    if backend.device is None or backend.is_locked:
         yield
         return
     with locked(backend.device.identity, str(backend.device)):
@@ -288,15 +288,7 @@ class DeviceClient:
     one locks its device: raises DeviceBusy where another process measures on it.
     """
 
-    def __init__(
-        self,
-        host: Path,
-        backend: Backend,
-        owner: DeviceClient | None = None,
-        *,
-        is_locked: bool = False,
-    ) -> None:
-        """The caller has locked the device where it `is_locked`."""
+    def __init__(self, host: Path, backend: Backend, owner: DeviceClient | None = None) -> None:
         self._host = host
         self._language = backend.language
         self._owner = owner or self
@@ -306,8 +298,7 @@ class DeviceClient:
         self._used = 0  # the generation of the process in which a configuration ran last
         if owner is None:
             self._child = Child(partial(DeviceWorker, backend))  # which starts at the first call
-            if not is_locked:
-                self._lock.enter_context(device_locked(backend))
+            self._lock.enter_context(device_locked(backend))
         else:
             self._child = owner._child
 

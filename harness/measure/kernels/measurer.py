@@ -85,18 +85,16 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         equal: KernelMeasurer | None = None,
         devices: int = 1,
         builders: int | None = None,
-        is_locked: bool = False,
     ) -> None:
         """Open the device, in the process of `owner` if there is one.
 
         `equal` is the measurer of an equal device, whose builds this one uses; it must be closed
         later. `devices` is how many measure at once. At most `builders` programs are built at once.
-        The caller has locked the device where it `is_locked`.
         Raises BackendUnavailable, DeviceBusy where another process measures on the device.
         """
         self._backend = backend
         owned = owner._device if owner else None
-        self._device: DeviceClient = DeviceClient(spec.host, backend, owned, is_locked=is_locked)
+        self._device: DeviceClient = DeviceClient(spec.host, backend, owned)
         spare = spare_cores(devices=devices)
         self._owns_builds = equal is None
         try:

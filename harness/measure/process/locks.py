@@ -192,7 +192,7 @@ def _of_process(pid: int) -> Path:
     return path
 
 
-def room_bytes(folder: Path) -> int:
+def _room_bytes(folder: Path) -> int:
     """Return how many more bytes the file system of a folder takes."""
     state = os.statvfs(folder)
     return state.f_bavail * state.f_frsize
@@ -202,7 +202,7 @@ def require_room() -> None:
     """Raise OSError where the temporary folder is full: a failure then says nothing else."""
     folder = Path(tempfile.gettempdir())
     folder = folder.parent if folder.name.startswith(_PREFIX) else folder  # a worker has its own
-    if room_bytes(folder) < _LEAST_ROOM:
+    if _room_bytes(folder) < _LEAST_ROOM:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
 
 

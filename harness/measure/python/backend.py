@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 from collections.abc import Sequence
 from contextlib import suppress
@@ -127,6 +128,8 @@ def python_backend(spec: Spec, requested: str, devices: Sequence[str] = ()) -> P
             if framework == "cupy":
                 raise BackendUnavailable(f"{spec.path} needs a GPU for CuPy: {error}") from None
             why += f"; no GPU can be used ({str(error).partition(':')[0]})"
+    if framework == "torch" and os.environ.get("TRITON_INTERPRET") == "1":
+        why += "; TRITON_INTERPRET=1: these are times of its interpreter, not of a GPU"
     return PythonBackend(PYTHON, PYTHON, why, device, framework=framework)
 
 

@@ -9,6 +9,7 @@ import time
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -105,8 +106,8 @@ class CallingDevice(Device):
         except (Exception, SystemExit) as error:
             raise LaunchFailed(f"build() raised {describe_error(error, path)}") from None
         if not callable(function):
-            kind = type(function).__name__
-            raise LaunchFailed(f"{path}: build() must return a callable, but returned a {kind}")
+            kind = f"an object of the type {type(function).__name__}"
+            raise LaunchFailed(f"{path}: build() must return a callable, but returned {kind}")
         built = BuiltCallable(path, function)
         self._call_first(built, arguments)
         built.build_s = time.perf_counter() - began_s
@@ -121,7 +122,8 @@ class CallingDevice(Device):
             self._compile(built)
             strays = self._strays_of(self._current)
         finally:
-            self._free_set(self._current)
+            with suppress(self._error):  # of a lost device, which frees nothing
+                self._free_set(self._current)
             self._current = bound
         if strays:
             names = ", ".join(map(str, strays))
@@ -178,9 +180,9 @@ class CallingDevice(Device):
         if returned is None:
             return
         if not isinstance(returned, Mapping):
-            kind = type(returned).__name__
+            kind = f"an object of the type {type(returned).__name__}"
             raise LaunchFailed(
-                f"the callable returned a {kind}; write the outputs in place and return None, or "
+                f"the callable returned {kind}; write the outputs in place and return None, or "
                 "return a dict of arrays by their names"
             )
         for name, array in returned.items():

@@ -60,10 +60,7 @@ class _TorchTensors(Arrays):
 
         self._torch, self._device = torch, "cuda" if is_gpu else "cpu"
         if is_gpu and not torch.cuda.is_available():
-            raise BackendUnavailable(
-                f"a GPU is here, but PyTorch {torch.__version__} cannot use it: install one "
-                "with CUDA, or set CUDA_VISIBLE_DEVICES= to measure on the CPU"
-            )
+            raise _without_gpu(f"PyTorch {torch.__version__}")
 
     def view(self, memory: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
         plain = self._torch.as_tensor(memory, device=self._device)  # shares the memory
@@ -84,9 +81,13 @@ class _WarpArrays(Arrays):
         import warp
 
         warp.config.log_level = warp.LOG_WARNING  # else it prints what it compiles
+        if is_gpu and not warp.is_cuda_available():
+            raise _without_gpu(f"Warp {warp.__version__}")
         self._warp, self._device = warp, warp.get_device("cuda:0" if is_gpu else "cpu")
         if is_gpu:
-            # Its own stream would not be that of the events, and of what harness copies.
+            # Its own stream would not be that of the events, and of what harness copies. It makes
+            # streams when it is first asked for one.
+            warp.get_stream(self._device)
             warp.set_stream(self._device.null_stream, self._device)
         warp.set_device(self._device)
 
@@ -100,6 +101,13 @@ class _WarpArrays(Arrays):
         if not isinstance(array, self._warp.array):
             raise ValueError(f"a {type(array).__name__}, which is no array of Warp")
         return np.asarray(array.numpy())
+
+
+def _without_gpu(framework: str) -> BackendUnavailable:
+    return BackendUnavailable(
+        f"a GPU is here, but {framework} cannot use it: install one with CUDA, or set "
+        "CUDA_VISIBLE_DEVICES= to measure on the CPU"
+    )
 
 
 def open_arrays(framework: str, *, is_gpu: bool) -> Arrays:

@@ -32,12 +32,13 @@ class CallableMeasurer(KernelMeasurer):
         """Return a measurer of CUDA's or OpenCL's kernels on the same device."""
         device = self._backend.device
         assert device is not None, "a framework computes somewhere"
-        backend = replace(backend_of(device), cache=self._backend.cache)
-        return KernelMeasurer(spec, backend, is_locked=True)
+        cache = self._backend.cache
+        return KernelMeasurer(spec, replace(backend_of(device), cache=cache, is_locked=True))
 
     def _binary(self, space: Space, config: Config, problem: Input) -> Binary:
         """Return a build that ends with a first call, which may take as long as a run."""
         self._device.argument_names(problem)  # a fault of arguments() is none of the configuration
+        self._device.describe()  # nor is the time in which a new process starts
         program = make_program(self._spec, space, config, PYTHON, problem)
         compiled, timeout_s = DeviceWorker.compile, self._spec.measure.timeout_s
         try:

@@ -184,28 +184,28 @@ class Tree:
     def root(self) -> TreeNode:
         """The node of all samples; in the arrays, children come after their parents."""
         found, tree = self.regression, self.regression.nodes
-        sides = np.column_stack([tree.children_left, tree.children_right]).tolist()
-        inner = np.flatnonzero(tree.children_left >= 0).tolist()
-        boxes = [Region()] * tree.node_count
+        sides = np.column_stack([tree.low, tree.high]).tolist()
+        inner = np.flatnonzero(tree.low >= 0).tolist()
+        boxes = [Region()] * len(sides)
         for index in inner:
-            axis, ranks = self.axes[tree.feature[index]], self.ranks[tree.feature[index]]
+            axis, ranks = self.axes[tree.column[index]], self.ranks[tree.column[index]]
             is_low = ranks <= tree.threshold[index]
             for side, mask in zip(sides[index], (is_low, ~is_low), strict=True):
                 boxes[side] = boxes[index].both(Region({axis.name: AxisPart(axis, mask)}))
         reached = found.leaves(_encoded(self.ranks, _codes(self.axes, self.samples)))
-        most = np.full(tree.node_count, -np.inf)
+        most = np.full(len(sides), -np.inf)
         np.maximum.at(most, reached, self.target.of(self.samples))
         for index in reversed(inner):
             most[index] = most[sides[index]].max()
         sse, means, maxima = found.sse, self.target.shown(found.means), self.target.shown(most)
         nodes: dict[int, TreeNode] = {}
-        for index in reversed(range(tree.node_count)):
+        for index in reversed(range(len(sides))):
             low, high = sides[index]
             split: tuple[str, float, tuple[TreeNode, ...]] = ("", 0.0, ())
             if low >= 0:
                 gain = float((sse[index] - sse[low] - sse[high]) / sse[0])
-                split = (self.axes[tree.feature[index]].name, gain, (nodes[low], nodes[high]))
-            count, error = int(tree.n_node_samples[index]), float(sse[index])
+                split = (self.axes[tree.column[index]].name, gain, (nodes[low], nodes[high]))
+            count, error = int(found.counts[index]), float(sse[index])
             mean, maximum = float(means[index]), float(maxima[index])
             nodes[index] = TreeNode(boxes[index], count, mean, maximum, error, *split)
         return nodes[0]

@@ -8,7 +8,7 @@ from triton import language as tl
 WARPS = [4, 8]
 
 
-@triton.heuristics({"EXACT": lambda args: args["columns"] % args["BLOCK"] == 0})
+@triton.heuristics({"EXACT": lambda args: args["y"].numel() % args["BLOCK"] == 0})
 @triton.autotune(
     configs=[
         triton.Config({"BLOCK": block, "ROWS": rows}, num_warps=warps)
