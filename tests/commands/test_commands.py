@@ -26,7 +26,6 @@ from harness.core.text import command_words
 from harness.display.text import make_console
 from harness.space_file import load_spec
 
-
 ROOT = Path(__file__).parents[2]
 
 
