@@ -38,7 +38,7 @@ def by_config(*measurements: Measurement) -> dict[Config, Measurement]:
 # --------------------------------------------------------------------------- one input
 
 
-def test_outcomes_are_counted():
+def test_outcomes_are_counted() -> None:
     measured = by_config(ok(A, 1.0), ok(B, 2.0), failed(C), failed(D, Outcome.CRASHED))
     report = report_input(GIVEN, measured, [], A, legal=9)
     assert report.outcomes == {Outcome.OK: 2, Outcome.TIMEOUT: 1, Outcome.CRASHED: 1}
@@ -48,7 +48,7 @@ def test_outcomes_are_counted():
     assert not report_input(GIVEN, measured, [], A, legal=None).is_exhausted
 
 
-def test_the_best_and_the_baseline_are_those_measured_interleaved():
+def test_the_best_and_the_baseline_are_those_measured_interleaved() -> None:
     measured = by_config(ok(A, 0.9), ok(B, 1.0), ok(C, 4.0))
     finals = [
         ok(B, 1.1, interleaved=True),
@@ -62,7 +62,7 @@ def test_the_best_and_the_baseline_are_those_measured_interleaved():
     assert report.speedup.is_significant
 
 
-def test_the_last_of_two_finals_counts():
+def test_the_last_of_two_finals_counts() -> None:
     finals = [ok(A, 1.0), ok(A, 2.0)]
     report = report_input(GIVEN, by_config(ok(A, 1.0)), finals, A, legal=None)
     assert report.best is finals[1]
@@ -71,7 +71,7 @@ def test_the_last_of_two_finals_counts():
 @pytest.mark.parametrize(
     "finals", [[], [ok(A, 1.0)], [failed(C), ok(A, 1.0)], [failed(C), failed(A)]]
 )
-def test_a_speed_up_needs_the_best_and_the_baseline(finals):
+def test_a_speed_up_needs_the_best_and_the_baseline(finals: list[Measurement]) -> None:
     report = report_input(GIVEN, by_config(ok(A, 1.0), ok(C, 2.0)), finals, C, legal=None)
     assert report.speedup is None
     # Where nothing was measured again, the search's best is reported, and marked.
@@ -80,31 +80,31 @@ def test_a_speed_up_needs_the_best_and_the_baseline(finals):
     assert bool(report.note) is searched
 
 
-def test_ties_are_those_that_the_search_could_not_tell_from_the_best():
+def test_ties_are_those_that_the_search_could_not_tell_from_the_best() -> None:
     measured = by_config(ok(A, 1.0), ok(B, 1.001), ok(C, 1.002), ok(D, 1.5), failed(Config({})))
     report = report_input(GIVEN, measured, [ok(A, 1.0, interleaved=True)], D, legal=None)
     assert report.within_noise == 2
 
 
-def test_a_tie_of_equal_machine_code_counts_once_and_the_best_is_no_tie_of_its_own():
+def test_a_tie_of_equal_machine_code_counts_once_and_the_best_is_no_tie_of_its_own() -> None:
     one, other = ok(A, 1.0), ok(C, 1.001)
     measured = by_config(one, shared(B, one), other, shared(D, other))
     report = report_input(GIVEN, measured, [ok(B, 1.0, interleaved=True)], D, legal=None)
     assert (report.within_noise, report.measured, report.shared) == (1, 4, 2)
 
 
-def test_without_a_best_there_are_no_ties():
+def test_without_a_best_there_are_no_ties() -> None:
     assert report_input(GIVEN, by_config(failed(A)), [], A, legal=None).within_noise == 0
     alone = report_input(GIVEN, {}, [ok(A, 1.0)], A, legal=None)
     assert (alone.within_noise, alone.measured) == (0, 0)
 
 
-def test_the_fastest_has_the_least_median_and_worked():
+def test_the_fastest_has_the_least_median_and_worked() -> None:
     assert fastest([ok(B, 2.0), failed(C), ok(A, 1.0)]) == ok(A, 1.0)
     assert fastest([failed(C)]) is None
 
 
-def test_a_baseline_that_failed_is_kept_with_how_it_failed_last():
+def test_a_baseline_that_failed_is_kept_with_how_it_failed_last() -> None:
     measured = by_config(ok(A, 1.0), ok(C, 2.0), failed(D, Outcome.BUILD_FAILED))
     wrong = failed(C, Outcome.WRONG_RESULT)
     finals = [ok(A, 1.0, interleaved=True), wrong]
@@ -129,14 +129,14 @@ def finalists(
     return choose_finalists({m.config: m for m in measured}, default, count, interleaved)
 
 
-def test_finalists_are_the_two_fastest():
+def test_finalists_are_the_two_fastest() -> None:
     measured = [ok(D, 4.0), ok(B, 2.0), failed(C), ok(A, 1.0)]
     assert finalists(measured, NONE) == [A, B]
     assert finalists(measured, NONE, 3) == [A, B, D]
     assert finalists(measured, NONE, 9) == [A, B, D]
 
 
-def test_a_third_is_a_finalist_where_it_may_be_the_fastest():
+def test_a_third_is_a_finalist_where_it_may_be_the_fastest() -> None:
     """Of those within noise of the fastest, the one with the fewest changes from the default and
     then the smallest values."""
     close = [ok(D, 1.0), ok(C, 1.002), ok(B, 1.003), ok(A, 1.004)]
@@ -145,7 +145,7 @@ def test_a_third_is_a_finalist_where_it_may_be_the_fastest():
     assert finalists([ok(A, 1.0), ok(B, 1.001), ok(C, 1.5)], NONE) == [A, B]
 
 
-def test_of_equal_machine_code_the_default_is_the_finalist_or_else_what_was_measured():
+def test_of_equal_machine_code_the_default_is_the_finalist_or_else_what_was_measured() -> None:
     one, other = ok(A, 1.0), ok(C, 2.0)
     measured = [shared(B, one), other, one, shared(D, other)]
     assert finalists(measured, D) == [A, D]
@@ -154,7 +154,7 @@ def test_of_equal_machine_code_the_default_is_the_finalist_or_else_what_was_meas
     assert finalists([shared(B, one), shared(C, one)], D) == [B]
 
 
-def test_what_won_interleaved_is_a_finalist_though_the_search_thought_little_of_it():
+def test_what_won_interleaved_is_a_finalist_though_the_search_thought_little_of_it() -> None:
     measured = [ok(A, 1.0), ok(B, 2.0), ok(C, 3.0), ok(D, 4.0)]
     interleaved = [ok(B, 1.2), ok(D, 1.1), ok(C, 1.3), failed(A)]
     assert finalists(measured, NONE, None, interleaved) == [A, B, D]
@@ -166,13 +166,13 @@ def test_what_won_interleaved_is_a_finalist_though_the_search_thought_little_of_
     assert finalists(twins, D, None, interleaved) == [A, B, D]
 
 
-def test_there_are_no_more_finalists_than_what_worked():
+def test_there_are_no_more_finalists_than_what_worked() -> None:
     assert finalists([failed(A), ok(B, 1.0)], NONE) == [B]
     assert finalists([failed(A)], NONE) == []
     assert finalists([], NONE) == []
 
 
-def test_best_in_turn_is_never_slower_than_the_default():
+def test_best_in_turn_is_never_slower_than_the_default() -> None:
     """The medians say otherwise than the mean ratio, which is what a speed-up is."""
     steady = Timing((2.0, 2.0, 2.0, 2.0), StopReason.INTERLEAVED)
     unsteady = Timing((1.9, 1.9, 1.9, 9.0), StopReason.INTERLEAVED)

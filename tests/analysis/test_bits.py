@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,7 +40,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     return results_of(tmp_path_factory.mktemp("bits"), SPACE, DigestingMeasurer(time_s))
 
 
-def test_classes_name_what_splits_them_and_what_the_default_s_costs(results):
+def test_classes_name_what_splits_them_and_what_the_default_s_costs(results: Results) -> None:
     found = equal_bits(results)
     assert found is not None
     assert set(found.split_by) == {"BLOCK", "TILE"}
@@ -52,7 +53,7 @@ def test_classes_name_what_splits_them_and_what_the_default_s_costs(results):
     assert found.slowdown == pytest.approx(default / best)
 
 
-def test_section_and_json_say_so(results):
+def test_section_and_json_say_so(results: Results) -> None:
     section = bits_section(equal_bits(results))
     assert section is not None
     assert "Measured configurations of equal TILE, BLOCK have outputs" in section.texts[0]
@@ -63,6 +64,6 @@ def test_section_and_json_say_so(results):
     assert (bits.inputs[0].classes, set(bits.split_by)) == (4, {"BLOCK", "TILE"})
 
 
-def test_nothing_is_said_where_no_bits_are_known(tmp_path):
+def test_nothing_is_said_where_no_bits_are_known(tmp_path: Path) -> None:
     assert equal_bits(results_of(tmp_path, SPACE, FormulaMeasurer(time_s))) is None
     assert bits_section(None) is None

@@ -82,7 +82,7 @@ def planted(config: dict[str, Value], rng: random.Random) -> Outcome:
     return Outcome.WRONG_RESULT if rng.random() < wrong else Outcome.OK
 
 
-def test_the_pair_and_the_value_that_explain_failures_are_found():
+def test_the_pair_and_the_value_that_explain_failures_are_found() -> None:
     builds, wrong = tried(planted).causes()
     assert (builds.kind, conditions(builds)) == (Outcome.BUILD_FAILED, {"cache = cg"})
     assert (builds.failed, builds.others_failed) == (builds.count, 0)
@@ -95,7 +95,7 @@ def test_the_pair_and_the_value_that_explain_failures_are_found():
     )
 
 
-def test_a_bound_on_numbers_and_two_causes_of_one_kind_are_found():
+def test_a_bound_on_numbers_and_two_causes_of_one_kind_are_found() -> None:
     def end(config: dict[str, Value], _: random.Random) -> Outcome:
         unroll = config["unroll"]
         return Outcome.LAUNCH_FAILED if unroll >= 4 or config["f0"] else Outcome.OK
@@ -118,7 +118,7 @@ def test_a_bound_on_numbers_and_two_causes_of_one_kind_are_found():
         ("regs", (64, 128), "regs in {64, 128}"),
     ],
 )
-def test_a_condition_names_the_values(name, failing, condition):
+def test_a_condition_names_the_values(name: str, failing: Sequence[Value], condition: str) -> None:
     values = {**VALUES, "regs": (None, 32, 64, 128), "size": tuple(range(20))}[name] * 20
     outcomes = [Outcome.CRASHED if value in failing else Outcome.OK for value in values]
     (found,) = Tried({name: list(values)}, outcomes, list(range(len(values)))).causes()
@@ -134,7 +134,7 @@ EVERY = {
 }
 
 
-def test_two_causes_that_are_perfect_together_are_both_found():
+def test_two_causes_that_are_perfect_together_are_both_found() -> None:
     """All of 40 configurations: each value alone leaves half of the others failing too."""
     rows = list(itertools.product(*EVERY.values()))
     settings = {name: [row[place] for row in rows] for place, name in enumerate(EVERY)}
@@ -153,14 +153,14 @@ def failed(**values: Value) -> Measurement:
     return Measurement(config, Input({"n": 1}), Outcome.IMPLAUSIBLE, message="too fast")
 
 
-def test_the_example_of_a_failure_is_the_one_that_differs_least_from_the_default():
+def test_the_example_of_a_failure_is_the_one_that_differs_least_from_the_default() -> None:
     failures = [failed(fast=True, ftz=True), failed(fast=True), failed(f1=True), failed(unroll=2)]
     measured = {failures[0].input: {m.config: m for m in failures}}
     lines = list(describe_failures(measured, Config(DEFAULT)))
     assert lines[1:3] == ["    4 implausible: too fast", "        for example fast=true on (n=1)"]
 
 
-def test_failures_after_the_search_are_listed_of_configurations_that_had_worked():
+def test_failures_after_the_search_are_listed_of_configurations_that_had_worked() -> None:
     searched, later = failed(fast=True), failed(unroll=2)
     measured = {searched.input: {searched.config: searched}}
     lines = list(describe_failures(measured, Config(DEFAULT), [searched, later]))
@@ -182,13 +182,13 @@ def by_digest(kind: Outcome, one_in: int) -> Ends:
     return end
 
 
-def test_the_same_failure_on_many_inputs_is_evidence_once():
+def test_the_same_failure_on_many_inputs_is_evidence_once() -> None:
     """Two of three configurations with an accidental value fail, on each of 50 inputs."""
     assert tried(by_digest(Outcome.BUILD_FAILED, 4), count=24, inputs=50).causes() == []
 
 
 @pytest.mark.parametrize("flips", [0, 1, 20])
-def test_one_test_that_ends_by_chance_makes_no_cause(flips):
+def test_one_test_that_ends_by_chance_makes_no_cause(flips: int) -> None:
     """Configurations fail at random, each alike on all its inputs but for a few tests."""
     for seed in range(2):
         found = tried(by_digest(Outcome.CRASHED, 3), count=30, inputs=24, seed=seed)
@@ -198,7 +198,7 @@ def test_one_test_that_ends_by_chance_makes_no_cause(flips):
         assert found.causes() == []
 
 
-def test_what_fails_on_some_inputs_is_explained_by_the_input_and_by_chance_alike():
+def test_what_fails_on_some_inputs_is_explained_by_the_input_and_by_chance_alike() -> None:
     """Large inputs with unroll=4 time out always; where f0 is set a third of the tests crash."""
 
     def end(config: dict[str, Value], rng: random.Random) -> Outcome:
@@ -238,7 +238,7 @@ PLAIN = Config({f"f{number}": False for number in range(8)})
 ALL = Config({f"f{number}": True for number in range(8)})
 
 
-def test_only_what_the_time_needs_is_left():
+def test_only_what_the_time_needs_is_left() -> None:
     def time_s(config: Config) -> float:
         return 1e-3 * (0.8 if config["f2"] else 1) * (0.9 if config["f5"] else 1)
 
@@ -248,7 +248,7 @@ def test_only_what_the_time_needs_is_left():
     assert str(found).startswith("2 of 8 settings are needed: f2=true, f5=true; ")
 
 
-def test_small_losses_do_not_add_up():
+def test_small_losses_do_not_add_up() -> None:
     """Each flag is worth 0.9 %, in the noise of ten samples or not; together they are not."""
 
     def time_s(config: Config) -> float:
@@ -259,7 +259,7 @@ def test_small_losses_do_not_add_up():
     assert time_s(found.config) / time_s(ALL) < 1.02
 
 
-def test_flags_that_are_illegal_or_fail_without_stay():
+def test_flags_that_are_illegal_or_fail_without_stay() -> None:
     def legal(config: Config) -> Config | None:
         return None if config["f1"] and not config["f0"] else config
 
@@ -273,7 +273,7 @@ def test_flags_that_are_illegal_or_fail_without_stay():
     assert results["f1"] is StepResult.FAILED
 
 
-def test_a_lucky_drop_is_put_back():
+def test_a_lucky_drop_is_put_back() -> None:
     """The last look is a fresh one: at the first, f0 seemed not to matter."""
     looks = {"count": 0}
 
@@ -306,8 +306,8 @@ WINNERS_TIME = r"[01]\.\d{3}x \[[01]\.\d{3}, [1-9]\.\d{3}\] of the winner's time
     ],
 )
 def test_what_noise_hides_is_not_called_needed_and_what_seems_slow_is_kept(
-    cost, spread, kept, pattern
-):
+    cost: float, spread: float, kept: int, pattern: str
+) -> None:
     def measure(configs: Sequence[Config]) -> list[Measurement]:
         return [noisy(c, 1e-3 * (1 if c == ALL else cost), spread) for c in configs]
 
@@ -319,7 +319,7 @@ def test_what_noise_hides_is_not_called_needed_and_what_seems_slow_is_kept(
     assert ("more --repeats" in heading) == ("may be" in pattern)
 
 
-def test_a_line_says_of_each_flag_either_that_it_is_needed_or_that_it_may_be():
+def test_a_line_says_of_each_flag_either_that_it_is_needed_or_that_it_may_be() -> None:
     slower, seems = StepResult.SLOWER, StepResult.SEEMS_SLOWER
     steps = tuple(AblationStep(f"f{k}", "true", slower if k < 1 else seems, None) for k in range(3))
     kept = Config({name: name in ("f0", "f1", "f2") for name in PLAIN})

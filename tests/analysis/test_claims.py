@@ -46,7 +46,7 @@ def ratio_of(p_value: float, value: float = 1.1) -> TimeRatio:
     return TimeRatio(value, value - 0.05, value + 0.05, 20, p_value)
 
 
-def test_one_ratio_that_is_clear_alone_may_be_chance_among_many():
+def test_one_ratio_that_is_clear_alone_may_be_chance_among_many() -> None:
     clear = ratio_of(0.02)
     assert hold_false_discoveries([clear]) == [clear]
     assert clear.is_faster
@@ -55,13 +55,13 @@ def test_one_ratio_that_is_clear_alone_may_be_chance_among_many():
     assert not among[0].is_faster
 
 
-def test_ratios_that_are_nearly_all_clear_stay_so():
+def test_ratios_that_are_nearly_all_clear_stay_so() -> None:
     held = hold_false_discoveries([*[ratio_of(0.001)] * 40, ratio_of(0.02), None])
     assert all(ratio.is_faster for ratio in held[:-1] if ratio)
     assert held[-1] is None
 
 
-def test_a_claim_whose_adjusted_p_value_is_the_rate_stands():
+def test_a_claim_whose_adjusted_p_value_is_the_rate_stands() -> None:
     (at, above) = (
         hold_false_discoveries([TimeRatio(1.2, 1.1, 1.3, 5, p_value)])[0]
         for p_value in (0.05, 0.0501)
@@ -69,7 +69,7 @@ def test_a_claim_whose_adjusted_p_value_is_the_rate_stands():
     assert (at.may_be_chance, above.may_be_chance) == (False, True)
 
 
-def test_a_ratio_below_one_is_no_claim_and_is_not_marked():
+def test_a_ratio_below_one_is_no_claim_and_is_not_marked() -> None:
     slower = TimeRatio(0.5, 0.4, 0.6, 20, 1.0)
     assert hold_false_discoveries([slower]) == [slower]
     assert slower.is_significant
@@ -79,7 +79,7 @@ def test_a_ratio_below_one_is_no_claim_and_is_not_marked():
 # -------------------------------------------------------------------------------- one ratio
 
 
-def test_ratio_over_occasions_is_students_test_of_their_mean_logarithms():
+def test_ratio_over_occasions_is_students_test_of_their_mean_logarithms() -> None:
     rng = np.random.default_rng(1)
     logs = rng.normal(0, 0.05, (2, 3, 4)) + np.array([0.1, 0.0]).reshape(2, 1, 1)
     ratio = time_ratio(timing(logs[0], (4, 4, 4)), timing(logs[1], (4, 4, 4)))
@@ -91,7 +91,7 @@ def test_ratio_over_occasions_is_students_test_of_their_mean_logarithms():
 
 
 @pytest.mark.parametrize("one", [0.03, -0.03])
-def test_p_value_of_a_ratio_is_one_sided(one):
+def test_p_value_of_a_ratio_is_one_sided(one: float) -> None:
     samples = np.exp([one, one + 0.02, one - 0.02]).tolist()
     expected = stats.ttest_1samp(np.log(samples), 0, alternative="greater").pvalue
     assert paired_ratio(samples, [1.0] * 3).p_value == pytest.approx(expected)
@@ -102,7 +102,7 @@ def test_p_value_of_a_ratio_is_one_sided(one):
 # ------------------------------------------------------------------------------- one input
 
 
-def test_rounds_of_a_replay_are_split_into_those_that_choose_and_that_judge():
+def test_rounds_of_a_replay_are_split_into_those_that_choose_and_that_judge() -> None:
     """A is faster in the first half and B in the second: only one half may be counted for it."""
     halves = {DEFAULT: (3.0, 3.0), A: (1.0, 3.0), B: (2.0, 1.0)}
     finals = [
@@ -117,7 +117,7 @@ def test_rounds_of_a_replay_are_split_into_those_that_choose_and_that_judge():
     assert report.speedup.value == pytest.approx(1.5)
 
 
-def test_a_single_sample_is_no_claim():
+def test_a_single_sample_is_no_claim() -> None:
     finals = [
         measured(c, Timing((t,), StopReason.INTERLEAVED))
         for c, t in ((DEFAULT, 9.0), (A, 1.0), (B, 2.0))
@@ -178,17 +178,19 @@ def claimed(reports: Sequence[InputReport]) -> float:
         (recorded_report, drifting),
     ],
 )
-def test_equal_code_is_called_faster_on_few_inputs(report, draw):
+def test_equal_code_is_called_faster_on_few_inputs(
+    report: Callable[[np.random.Generator, Draw], InputReport], draw: Draw
+) -> None:
     rng = np.random.default_rng(3)
     assert claimed([report(rng, draw) for _ in range(600)]) <= 0.025 + 0.026
 
 
-def test_faster_code_is_found():
+def test_faster_code_is_found() -> None:
     rng = np.random.default_rng(5)
     assert claimed([final_report(rng, normal, faster=0.1) for _ in range(100)]) >= 0.95
 
 
-def test_over_many_inputs_of_equal_code_there_is_seldom_a_claim():
+def test_over_many_inputs_of_equal_code_there_is_seldom_a_claim() -> None:
     rng = np.random.default_rng(6)
     reports = [final_report(rng, normal) for _ in range(2400)]
     families = [hold_discoveries(reports[n : n + 48]) for n in range(0, len(reports), 48)]
@@ -213,7 +215,7 @@ def printed(speedups: Sequence[TimeRatio]) -> str:
 @pytest.mark.parametrize(
     ("confidence", "rate"), [(0.95, "2.5 %"), (0.99, "0.50 %"), (0.999, "0.050 %"), (0.5, "5.0 %")]
 )
-def test_the_rate_of_false_claims_is_that_of_the_interval(confidence, rate):
+def test_the_rate_of_false_claims_is_that_of_the_interval(confidence: float, rate: str) -> None:
     ratio = time_ratio(Timing((2.0, 2.1)), Timing((1.0, 1.001)), confidence)
     clear = dataclasses.replace(ratio, low=1.5)
     assert f"equal code looks so in at most {rate} of measurements" in printed([clear])

@@ -39,7 +39,7 @@ def tune(spec: Spec, folder: Path, *inputs: Input, database: str = "r.db", **opt
     ran(chosen, folder / database, measurer, test_limit=6)
 
 
-def test_what_lacked_time_is_reported(tmp_path, monkeypatch):
+def test_what_lacked_time_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec, measurer = make_spec(tmp_path), FormulaMeasurer()
     first, second = spec.inputs
     with monkeypatch.context() as patched:
@@ -65,7 +65,7 @@ def test_what_lacked_time_is_reported(tmp_path, monkeypatch):
     assert not list(reservations(read(tmp_path)))
 
 
-def test_after_ctrl_c_the_inputs_that_were_still_to_come_are_named(tmp_path):
+def test_after_ctrl_c_the_inputs_that_were_still_to_come_are_named(tmp_path: Path) -> None:
     spec = make_spec(tmp_path)
     first, second = spec.inputs
     measurer = FormulaMeasurer(stop_after=5)
@@ -87,7 +87,7 @@ def test_after_ctrl_c_the_inputs_that_were_still_to_come_are_named(tmp_path):
         ("interrupted", "its search was stopped"),
     ],
 )
-def test_a_run_that_measured_nothing_has_a_reason(tmp_path, state, why):
+def test_a_run_that_measured_nothing_has_a_reason(tmp_path: Path, state: str, why: str) -> None:
     ran(make_spec(tmp_path), tmp_path / "r.db", FormulaMeasurer())
     results = read(tmp_path)
     problem = results.runs[0].problem
@@ -96,7 +96,9 @@ def test_a_run_that_measured_nothing_has_a_reason(tmp_path, state, why):
     assert not_measured(empty) == {problem: f"not measured: {why}"}
 
 
-def test_a_notice_stands_until_a_command_on_the_same_inputs_has_come_through(tmp_path, monkeypatch):
+def test_a_notice_stands_until_a_command_on_the_same_inputs_has_come_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spec, (first, second, third) = three(tmp_path)
     with monkeypatch.context() as patched:
         patched.setattr(State, "is_time_up", lambda state: len(state.runs) == 2)
@@ -115,8 +117,8 @@ def test_a_notice_stands_until_a_command_on_the_same_inputs_has_come_through(tmp
 
 @pytest.mark.parametrize("position", [0, 2])
 def test_an_input_with_nothing_legal_is_reported_wherever_it_stands_and_not_forgotten(
-    tmp_path, monkeypatch, position
-):
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, position: int
+) -> None:
     spec, inputs = three(tmp_path)
     empty, measured = inputs[position], inputs[1]
 
@@ -135,7 +137,7 @@ def test_an_input_with_nothing_legal_is_reported_wherever_it_stands_and_not_forg
     assert not not_measured(read(tmp_path))
 
 
-def test_a_space_with_nothing_legal_at_all_is_known_and_has_a_page(tmp_path):
+def test_a_space_with_nothing_legal_at_all_is_known_and_has_a_page(tmp_path: Path) -> None:
     spec, inputs = three(tmp_path)
     measurer = FormulaMeasurer()
     measurer.limits = DeviceLimits(1, (1, 1, 1), (1, 1, 1), 1, 1, 1)
@@ -149,7 +151,7 @@ def test_a_space_with_nothing_legal_at_all_is_known_and_has_a_page(tmp_path):
     assert "no configuration is legal on this device" in (tmp_path / "r.html").read_text()
 
 
-def test_a_broken_host_module_is_the_reported_reason(tmp_path):
+def test_a_broken_host_module_is_the_reported_reason(tmp_path: Path) -> None:
     spec = make_spec(tmp_path)
     first, second = spec.inputs
     for after in ({first: 0, second: 0}, {first: 0, second: 3}):
@@ -162,7 +164,7 @@ def test_a_broken_host_module_is_the_reported_reason(tmp_path):
     assert not list(reservations(read(tmp_path)))
 
 
-def test_of_two_copies_of_a_database_the_later_one_counts_in_any_order(tmp_path):
+def test_of_two_copies_of_a_database_the_later_one_counts_in_any_order(tmp_path: Path) -> None:
     spec, (first, second, _) = three(tmp_path)
     with pytest.raises(KeyboardInterrupt):
         tune(spec, tmp_path, first, second, stop_after=4)

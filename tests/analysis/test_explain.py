@@ -27,6 +27,8 @@ from harness.results import MeasurementRow
 from harness.results.view import Results
 from tests.helpers.commands import analyse as main
 
+Capture = pytest.CaptureFixture[str]
+
 
 @pytest.fixture
 def results(sized: Results) -> Results:
@@ -43,7 +45,7 @@ def changed(row: MeasurementRow, **changes: Any) -> MeasurementRow:
     return dataclasses.replace(row, measurement=dataclasses.replace(row.measurement, **changes))
 
 
-def test_samples_are_what_worked_with_slowdowns_by_input(results):
+def test_samples_are_what_worked_with_slowdowns_by_input(results: Results) -> None:
     found = samples(results)
     assert len(found.table) == 6 * 7
     assert set(found.parameters) == {"n", "BLOCK", "TILE"}
@@ -53,7 +55,7 @@ def test_samples_are_what_worked_with_slowdowns_by_input(results):
     assert rows.loc[(64, 2), "slowdown"] == pytest.approx(1)
 
 
-def test_what_matters_is_important_and_what_does_not_is_not(results):
+def test_what_matters_is_important_and_what_does_not_is_not(results: Results) -> None:
     found = explain(samples(results), TreeTarget("slowdown", log=True))
     shares = importance(found.tree)
     assert shares["BLOCK"] > 0.3
@@ -62,7 +64,7 @@ def test_what_matters_is_important_and_what_does_not_is_not(results):
     assert found.accuracy.r2 > 0.7
 
 
-def test_no_tree_that_explains_nothing(results, monkeypatch):
+def test_no_tree_that_explains_nothing(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
     explained = explain(samples(results), TreeTarget("slowdown", log=True))
     assert explained.nothing is None
     poor = dataclasses.replace(explained.accuracy, r2=-0.05)
@@ -76,7 +78,7 @@ def test_no_tree_that_explains_nothing(results, monkeypatch):
     assert "Importance" not in text
 
 
-def test_samples_that_share_a_measurement_are_held_out_together():
+def test_samples_that_share_a_measurement_are_held_out_together() -> None:
     """Times of pure noise, each of eight configurations: a tree that has seen seven knows the
     eighth, and one that has seen none knows nothing."""
     rng = np.random.default_rng(0)
@@ -98,7 +100,7 @@ def test_samples_that_share_a_measurement_are_held_out_together():
         explain(Samples(table[:120], names, ()), TreeTarget("slowdown", log=True))
 
 
-def test_what_shares_machine_code_has_the_number_of_what_was_measured(results):
+def test_what_shares_machine_code_has_the_number_of_what_was_measured(results: Results) -> None:
     rows = [
         changed(row, shared_with=Config({**row.measurement.config, "TILE": 1}).digest)
         if row.measurement.config["TILE"] == 2 and row.measurement.timing
@@ -123,7 +125,9 @@ def test_what_shares_machine_code_has_the_number_of_what_was_measured(results):
         (["--inside", "BLOCK >"], "`BLOCK >`"),
     ],
 )  # fmt: skip
-def test_wrong_options_are_reported_before_anything_is_printed(options, message, database, capsys):
+def test_wrong_options_are_reported_before_anything_is_printed(
+    options: list[str], message: str, database: str, capsys: Capture
+) -> None:
     assert main([database, *options]) == 2
     out, err = capsys.readouterr()
     assert message in err
@@ -131,8 +135,8 @@ def test_wrong_options_are_reported_before_anything_is_printed(options, message,
 
 
 def test_a_part_that_cannot_be_printed_takes_nothing_else_away(
-    database, tmp_path, capsys, monkeypatch
-):
+    database: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refused(*_: object) -> None:
         raise UsageError("not today")
 
@@ -152,7 +156,9 @@ def test_a_part_that_cannot_be_printed_takes_nothing_else_away(
     assert main([database]) == 0
 
 
-def test_a_tree_for_limits_on_small_times_is_grown_on_their_logarithm(database, capsys, results):
+def test_a_tree_for_limits_on_small_times_is_grown_on_their_logarithm(
+    database: str, capsys: Capture, results: Results
+) -> None:
     wide = samples(results)
     table = pd.concat([wide.table] * 20, ignore_index=True)
     rng = np.random.default_rng(0)
@@ -169,7 +175,7 @@ def test_a_tree_for_limits_on_small_times_is_grown_on_their_logarithm(database, 
     assert re.search(r":\s+0\s+regions", out)
 
 
-def test_integers_beside_an_absent_flag_stay_integers(results):
+def test_integers_beside_an_absent_flag_stay_integers(results: Results) -> None:
     rows = tuple(
         changed(row, config=Config({**row.measurement.config, "level": level}))
         for row in results.rows
@@ -180,7 +186,7 @@ def test_integers_beside_an_absent_flag_stay_integers(results):
     assert set(map(repr, found.table["level"])) == {"None", "0", "1"}
 
 
-def test_each_of_several_trees_is_drawn_into_a_file_of_its_own():
+def test_each_of_several_trees_is_drawn_into_a_file_of_its_own() -> None:
     picture = Path("out/tree.png")
     options = AnalyseOptions((), picture=picture)
     named = [options.with_picture_of(name) for name in ("1", "platforms")]
@@ -188,7 +194,7 @@ def test_each_of_several_trees_is_drawn_into_a_file_of_its_own():
     assert AnalyseOptions(()).with_picture_of("1") == AnalyseOptions(())
 
 
-def test_gadapts_accuracy_is_of_inputs_that_were_left_out(results):
+def test_gadapts_accuracy_is_of_inputs_that_were_left_out(results: Results) -> None:
     judged = gadapt_judgement(matrix_of(results))
     assert judged.accuracy == pytest.approx(5 / 6)
     assert judged.worst_fraction == pytest.approx(1 / 3)
@@ -203,7 +209,7 @@ def of_device(results: Results, device: str, **campaign: Any) -> Results:
     return Results(key, results.databases, tuple(rows))
 
 
-def test_platforms_are_separate_in_one_tree_whatever_their_spaces_names(results):
+def test_platforms_are_separate_in_one_tree_whatever_their_spaces_names(results: Results) -> None:
     both = pooled([results, of_device(results, "twice as slow", space_name="small_2")])
     assert both.parameters[0] == "platform"
     assert both.targets == ["time_s", "slowdown"]  # and not what one of them alone observed
@@ -212,7 +218,7 @@ def test_platforms_are_separate_in_one_tree_whatever_their_spaces_names(results)
         pooled([results, results])
 
 
-def test_platforms_with_other_parameters_are_no_platforms_of_one_kernel(results):
+def test_platforms_with_other_parameters_are_no_platforms_of_one_kernel(results: Results) -> None:
     rows = [
         changed(row, config=Config({"WIDTH": row.measurement.config["BLOCK"]}))
         for row in results.rows
@@ -224,7 +230,9 @@ def test_platforms_with_other_parameters_are_no_platforms_of_one_kernel(results)
 
 
 @pytest.mark.parametrize(("threshold", "leaves"), [("0", 6), ("0.5", 1)])
-def test_the_published_rule_can_be_asked_for(threshold, leaves, database, capsys):
+def test_the_published_rule_can_be_asked_for(
+    threshold: str, leaves: int, database: str, capsys: Capture
+) -> None:
     assert main([database, "--tree", "--threshold", threshold]) == 0
     out = capsys.readouterr().out
     assert f"leaves by the published rule ({leaves})" in out

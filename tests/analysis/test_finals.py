@@ -100,7 +100,7 @@ def best_block(report: InputReport) -> int:
     return block(report.best.config)
 
 
-def test_finalists_are_measured_to_choose_and_the_winner_again_to_be_judged(tmp_path):
+def test_finalists_are_measured_to_choose_and_the_winner_again_to_be_judged(tmp_path: Path) -> None:
     measurer = Staged(choice_s={16: 3.0, 32: 1.2, 64: 1.1}, final_s={16: 3.0, 64: 1.5})
     report, _ = tuned(tmp_path, measurer)
     assert measurer.turns == [({32, 64}, "choice"), ({16, 64}, "finals")]
@@ -109,7 +109,7 @@ def test_finalists_are_measured_to_choose_and_the_winner_again_to_be_judged(tmp_
     assert report.speedup.is_faster
 
 
-def test_finals_have_data_of_a_seed_that_is_drawn_once_for_a_campaign(tmp_path):
+def test_finals_have_data_of_a_seed_that_is_drawn_once_for_a_campaign(tmp_path: Path) -> None:
     measurer = Staged(wrong=(32,))
     tuned(tmp_path, measurer)
     again = Staged()
@@ -134,7 +134,9 @@ def test_finals_have_data_of_a_seed_that_is_drawn_once_for_a_campaign(tmp_path):
         (f"measure: {{repeats: 1}}\n{NAMED}", [20, 20]),
     ],
 )
-def test_the_choice_and_the_finals_have_as_many_rounds_as_repeats(tmp_path, measure, rounds):
+def test_the_choice_and_the_finals_have_as_many_rounds_as_repeats(
+    tmp_path: Path, measure: str, rounds: list[int]
+) -> None:
     """At least two, and one for each occasion; twenty beside named baselines."""
     measurer = Staged()
     tuned(tmp_path, measurer, SPACE + measure)
@@ -145,14 +147,14 @@ def test_the_choice_and_the_finals_have_as_many_rounds_as_repeats(tmp_path, meas
     ("measurer", "speedup"), [(Staged(final_s={16: 3.0, 32: 3.3}), 1), (Staged(wrong=(32, 64)), 1)]
 )
 def test_default_is_best_where_no_finalist_is_faster_or_right_when_it_is_judged(
-    tmp_path, measurer, speedup
-):
+    tmp_path: Path, measurer: Staged, speedup: int
+) -> None:
     report, _ = tuned(tmp_path, measurer)
     assert best_block(report) == 16
     assert report.speedup.value == speedup
 
 
-def test_baseline_that_the_search_would_give_up_is_judged_but_no_rival(tmp_path):
+def test_baseline_that_the_search_would_give_up_is_judged_but_no_rival(tmp_path: Path) -> None:
     measurer = Staged()
     report, _ = tuned(tmp_path, measurer, WITH_BASELINES)
     turns = [({32, 64, 128}, "choice"), ({16, 32, 128, 256}, "finals")]
@@ -160,7 +162,7 @@ def test_baseline_that_the_search_would_give_up_is_judged_but_no_rival(tmp_path)
     assert set(report.baseline_speedups) == {"near", "slow"}
 
 
-def test_stored_results_give_the_same_report(tmp_path):
+def test_stored_results_give_the_same_report(tmp_path: Path) -> None:
     measurer = Staged(choice_s={16: 3.0, 32: 1.2, 64: 1.1})
     report, results = tuned(tmp_path, measurer)
     (stored,) = input_reports(results)
@@ -173,7 +175,7 @@ def test_stored_results_give_the_same_report(tmp_path):
 
 
 @pytest.mark.parametrize("measurer", [Staged(wrong=(32,)), Staged(slow_first=(32,))])
-def test_winner_that_is_wrong_or_slow_at_first_gives_way(tmp_path, measurer):
+def test_winner_that_is_wrong_or_slow_at_first_gives_way(tmp_path: Path, measurer: Staged) -> None:
     report, _ = tuned(tmp_path, measurer)
     assert measurer.turns[1:] == [({16, 32}, "finals"), ({16, 64}, "finals")]
     assert best_block(report) == 64
@@ -183,7 +185,7 @@ def test_winner_that_is_wrong_or_slow_at_first_gives_way(tmp_path, measurer):
     assert best_block(again) == 64
 
 
-def test_gain_that_first_runs_do_not_show_is_no_claim_and_nobody_is_accused(tmp_path):
+def test_gain_that_first_runs_do_not_show_is_no_claim_and_nobody_is_accused(tmp_path: Path) -> None:
     report, results = tuned(tmp_path, Staged(slow_first=(32, 64)))
     assert report.best.outcome is Outcome.OK
     assert report.speedup.value > 2
@@ -197,7 +199,7 @@ def test_gain_that_first_runs_do_not_show_is_no_claim_and_nobody_is_accused(tmp_
     ]
 
 
-def test_a_named_baseline_is_in_the_finals_unless_it_failed_in_the_search(tmp_path):
+def test_a_named_baseline_is_in_the_finals_unless_it_failed_in_the_search(tmp_path: Path) -> None:
     for name, search_s, test_limit, finals in (
         ("worked", SEARCH_S, 40, {16, 32, 64}),
         ("failed", SEARCH_S | {64: math.inf}, 40, {16, 32}),
@@ -209,7 +211,7 @@ def test_a_named_baseline_is_in_the_finals_unless_it_failed_in_the_search(tmp_pa
         assert measurer.turns[-1] == (finals, "finals"), name
 
 
-def test_a_named_baseline_that_the_search_did_not_try_may_win(tmp_path):
+def test_a_named_baseline_that_the_search_did_not_try_may_win(tmp_path: Path) -> None:
     measurer = Staged(choice_s={32: 1.1, 64: 1.2}, final_s={16: 3.0, 32: 1.5})
     report, _ = tuned(tmp_path, measurer, SPACE + NAMED.replace("64", "32"), test_limit=2)
     assert {block(config) for _, config in measurer.asked} == {16, 64}
@@ -217,7 +219,7 @@ def test_a_named_baseline_that_the_search_did_not_try_may_win(tmp_path):
     assert best_block(report) == 32
 
 
-def test_only_a_run_that_tried_all_configurations_is_noted_as_exhausted(tmp_path):
+def test_only_a_run_that_tried_all_configurations_is_noted_as_exhausted(tmp_path: Path) -> None:
     for test_limit, exhausted in ((40, 1), (2, 0)):
         (folder := tmp_path / str(exhausted)).mkdir()
         tuned(folder, Staged(), test_limit=test_limit)
@@ -245,7 +247,7 @@ def complete(*stored: Measurement, known: tuple[int, ...] = ()) -> bool:
     return is_complete(stored, configs, rounds=20, searched=worked)
 
 
-def test_stored_results_are_complete_with_just_these_configurations_in_all_their_rounds():
+def test_stored_results_are_complete_with_just_these_configurations_in_all_their_rounds() -> None:
     assert complete(timed(16), timed(32))
     assert not complete(timed(16))
     assert not complete(timed(16), timed(32), timed(64))
@@ -254,7 +256,7 @@ def test_stored_results_are_complete_with_just_these_configurations_in_all_their
     assert complete(*(dataclasses.replace(timed(value), timing=recorded) for value in (16, 32)))
 
 
-def test_a_crash_of_what_worked_in_the_search_is_measured_again_and_other_failures_stand():
+def test_a_crash_of_what_worked_in_the_search_is_measured_again_and_other_failures_stand() -> None:
     assert complete(timed(16), failed(32, Outcome.WRONG_RESULT), known=(16, 32))
     assert complete(timed(16), failed(32, Outcome.IMPLAUSIBLE), known=(16, 32))
     assert not complete(timed(16), failed(32, Outcome.CRASHED), known=(16, 32))
@@ -263,7 +265,7 @@ def test_a_crash_of_what_worked_in_the_search_is_measured_again_and_other_failur
     assert not complete(*nothing_works)
 
 
-def test_what_is_wrong_on_other_data_is_not_chosen_by_input_either(tmp_path):
+def test_what_is_wrong_on_other_data_is_not_chosen_by_input_either(tmp_path: Path) -> None:
     _, results = tuned(tmp_path, Staged(wrong=(32,)), FOUR_INPUTS)
     matrix = matrix_of(results)
     assert matrix.note == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -66,7 +67,7 @@ def findings(tmp_path_factory: pytest.TempPathFactory) -> Findings:
     return Findings(found, Kept(folder / "kept"))
 
 
-def test_each_input_has_its_rates_and_both_fractions_of_the_peak(findings):
+def test_each_input_has_its_rates_and_both_fractions_of_the_peak(findings: Findings) -> None:
     section = roofline_section(findings.reports)
     assert section.texts[0].endswith(
         "100 GB/s in a copy and 2000 GFLOP/s in float32 multiply-adds."
@@ -77,7 +78,7 @@ def test_each_input_has_its_rates_and_both_fractions_of_the_peak(findings):
     assert line.startswith("1 input above the peak, with right results")
 
 
-def test_the_page_draws_the_roof_and_the_json_has_the_numbers(findings):
+def test_the_page_draws_the_roof_and_the_json_has_the_numbers(findings: Findings) -> None:
     of_page = {section.anchor: section for section in sections(findings) if section}
     assert "operations per byte" in of_page["roofline"].picture
     first = describe_results(findings).inputs[0]
@@ -85,7 +86,7 @@ def test_the_page_draws_the_roof_and_the_json_has_the_numbers(findings):
     assert numbers == pytest.approx((94.12, 752.9, 0.9412), rel=1e-3)
 
 
-def test_the_fraction_is_a_target_of_trees_and_the_peak_is_none(findings):
+def test_the_fraction_is_a_target_of_trees_and_the_peak_is_none(findings: Findings) -> None:
     found = samples(findings.results)
     assert {"gb_per_s", "gflop_per_s", "peak_fraction"} <= set(found.targets)
     assert not any(name.startswith("peak_g") for name in found.targets)
@@ -95,8 +96,8 @@ def test_the_fraction_is_a_target_of_trees_and_the_peak_is_none(findings):
 
 @pytest.mark.parametrize(("stop_at", "ended"), [(0.49, 1), (0.9, None), (1.0, 8)])
 def test_a_search_ends_when_the_best_reaches_the_fraction_that_the_space_asks_for(
-    stop_at, ended, tmp_path
-):
+    stop_at: float, ended: int | None, tmp_path: Path
+) -> None:
     spec = make_spec(tmp_path, SPACE.replace(", {n: 16}, {n: 32}, {n: 64}", ""))
     measurer, options = RatedMeasurer(spec), {"parallelism": 1, "peak_fraction": stop_at}
     found = ran(spec, tmp_path / "r.db", measurer, **options)
@@ -111,7 +112,9 @@ def test_a_search_ends_when_the_best_reaches_the_fraction_that_the_space_asks_fo
     assert again.campaign.searched[spec.inputs[0]].ended is searched.ended
 
 
-def test_tune_says_that_the_space_asks_for_no_more(tmp_path, monkeypatch, capsys):
+def test_tune_says_that_the_space_asks_for_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     spec = make_spec(tmp_path, f"{SPACE}search: {{stop_at: 0.9}}\n")
     opened = {"one": RatedMeasurer(spec)}, "it is a formula"
     monkeypatch.setattr("harness.api.session.open_measurers", lambda *_: opened)
@@ -120,7 +123,7 @@ def test_tune_says_that_the_space_asks_for_no_more(tmp_path, monkeypatch, capsys
     assert "reached 90 % of the device's peak (search.stop_at). The search is complete." in said
 
 
-def test_without_work_nothing_is_said(tmp_path):
+def test_without_work_nothing_is_said(tmp_path: Path) -> None:
     space = small_space(BLOCKS_AND_TILES, 8)
     plain = Findings(results_of(tmp_path, space, FormulaMeasurer(time_s), test_limit=2))
     assert roofline_section(plain.reports) is None

@@ -32,6 +32,8 @@ from tests.helpers.commands import analyse as main
 from tests.helpers.replays import BLOCKS_AND_TILES, FormulaMeasurer, results_of, small_space
 from tests.helpers.results_examples import begin_search, make_ok
 
+Capture = pytest.CaptureFixture[str]
+
 SPACE = small_space(BLOCKS_AND_TILES, 8, 16, 32, 64)
 
 
@@ -74,7 +76,7 @@ def database(results: Results) -> str:
     return results.databases[0]
 
 
-def test_an_input_has_the_energy_of_the_default_of_the_best_and_the_least(results):
+def test_an_input_has_the_energy_of_the_default_of_the_best_and_the_least(results: Results) -> None:
     found = input_energies(results, input_reports(results))
     assert [one.problem["n"] for one in found] == [8, 16, 32, 64]
     for one in found:
@@ -85,14 +87,14 @@ def test_an_input_has_the_energy_of_the_default_of_the_best_and_the_least(result
         assert one.slowdown == pytest.approx(1)
 
 
-def test_the_front_has_what_none_beats_in_time_and_energy(results):
+def test_the_front_has_what_none_beats_in_time_and_energy(results: Results) -> None:
     first, *_ = input_energies(results, input_reports(results))
     times_s = [1e-5 * 8 * (1 + 16 / 256)]  # TILE=2 is as fast, and takes half of the power
     assert [m.time_s for m in first.front] == pytest.approx(times_s)
     assert first.front[0].config == Config({"BLOCK": 16, "TILE": 2})
 
 
-def test_the_front_goes_from_the_fastest_to_the_least_energy(tmp_path):
+def test_the_front_goes_from_the_fastest_to_the_least_energy(tmp_path: Path) -> None:
     class Trading(PoweredMeasurer):
         def measure(self, *asked: Any) -> Any:
             found = super().measure(*asked)
@@ -115,7 +117,7 @@ def test_the_front_goes_from_the_fastest_to_the_least_energy(tmp_path):
     assert front == [(16, 4.0), (32, 2.0), (256, 1.0)]
 
 
-def test_energy_that_is_not_known_of_the_default_is_a_dash(results):
+def test_energy_that_is_not_known_of_the_default_is_a_dash(results: Results) -> None:
     (first, *_) = input_energies(results, input_reports(results))
     unknown = dataclasses.replace(first, default=None, best=None)
     section = energy_section([unknown], results.default)
@@ -126,18 +128,20 @@ def test_energy_that_is_not_known_of_the_default_is_a_dash(results):
 @pytest.mark.parametrize(
     ("joules", "text"), [(0.0, "0 J"), (12.34, "12.3 J"), (0.5, "500 mJ"), (4.2e-6, "4.20 uJ")]
 )
-def test_energy_is_shown_in_its_unit(joules, text):
+def test_energy_is_shown_in_its_unit(joules: float, text: str) -> None:
     assert format_energy(joules) == text
 
 
-def test_a_tree_of_power_finds_what_takes_it(results, tmp_path):
+def test_a_tree_of_power_finds_what_takes_it(results: Results, tmp_path: Path) -> None:
     found = explain(samples(results), TreeTarget("power_w"), Kept(tmp_path))
     assert len(found.tree.samples) == 24, "those with a power"
     assert importance(found.tree)["TILE"] > 0.99
     assert found.accuracy.r2 > 0.9
 
 
-def test_boxes_of_time_and_power_count_only_what_has_both(results, tmp_path, capsys):
+def test_boxes_of_time_and_power_count_only_what_has_both(
+    results: Results, tmp_path: Path, capsys: Capture
+) -> None:
     limits = (("time_s", 1e-3), ("power_w", 200.0))
     options = AnalyseOptions((), limits=limits)
     assert print_tree(make_console(), results, matrix_of(results), options, Kept(tmp_path))
@@ -153,7 +157,7 @@ def test_boxes_of_time_and_power_count_only_what_has_both(results, tmp_path, cap
     assert "TILE = 1" not in out
 
 
-def test_the_command_prints_the_table(database, capsys):
+def test_the_command_prints_the_table(database: str, capsys: Capture) -> None:
     assert main([database, "--target", "energy_j", "--per", "n"]) == 0
     out = capsys.readouterr().out
     assert re.search(r"n=8 +48\.0 mJ \+- 480 uJ, 300 W", out)
@@ -162,7 +166,7 @@ def test_the_command_prints_the_table(database, capsys):
     assert "Importance of parameters and inputs for energy_j / n" in out
 
 
-def test_without_sensors_nothing_is_said(tmp_path, monkeypatch):
+def test_without_sensors_nothing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Findings, "picture", lambda *_: "")
     plain = results_of(tmp_path, SPACE, FormulaMeasurer(time_s), test_limit=2)
     assert list(sensor_lines(plain)) == []
@@ -186,7 +190,7 @@ def observing(folder: Path, *observed: dict[str, float]) -> Results:
     return the_one(read_results([database]))
 
 
-def test_samples_that_were_thrown_away_and_low_clocks_are_reported(tmp_path):
+def test_samples_that_were_thrown_away_and_low_clocks_are_reported(tmp_path: Path) -> None:
     found = observing(
         tmp_path,
         {SM_CLOCK_MHZ: 1980.0, THROTTLED_SAMPLES: 2},
@@ -204,7 +208,7 @@ def test_samples_that_were_thrown_away_and_low_clocks_are_reported(tmp_path):
     assert dict(facts_of(found))["GPU clock"] == "1,500 MHz (900 to 1,980)"
 
 
-def test_calls_that_take_the_host_longer_than_the_device_are_reported(tmp_path):
+def test_calls_that_take_the_host_longer_than_the_device_are_reported(tmp_path: Path) -> None:
     found = observing(tmp_path, {HOST: 1e-9}, {HOST: 1.0}, {HOST: 2.0}, {"occupancy": 1.0})
     (line,) = clock_lines(found)
     assert line.startswith("In 2 of 3 measurements the host took longer for a call than the device")
@@ -212,7 +216,7 @@ def test_calls_that_take_the_host_longer_than_the_device_are_reported(tmp_path):
     assert line in reservations(found)
 
 
-def test_nothing_is_said_of_clocks_that_are_alike_or_unknown(tmp_path):
+def test_nothing_is_said_of_clocks_that_are_alike_or_unknown(tmp_path: Path) -> None:
     for name, observed in (("alike", {SM_CLOCK_MHZ: 990.0}), ("unknown", {})):
         (tmp_path / name).mkdir()
         found = observing(tmp_path / name, observed, observed)
@@ -221,7 +225,7 @@ def test_nothing_is_said_of_clocks_that_are_alike_or_unknown(tmp_path):
         assert ("GPU clock" in dict(facts_of(found))) == bool(observed)
 
 
-def test_counts_that_nobody_can_have_counted_are_none(tmp_path):
+def test_counts_that_nobody_can_have_counted_are_none(tmp_path: Path) -> None:
     absurd = {HOST_RETRIES: -1e308, THROTTLED_SAMPLES: 1e308}
     found = observing(tmp_path, absurd, absurd, {HOST_RETRIES: 2.0})
     assert list(clock_lines(found)) == [

@@ -20,6 +20,8 @@ from harness.stats.timing import TimeRatio
 from tests.helpers.commands import analyse, merge, report
 from tests.helpers.replays import FormulaMeasurer, make_spec, ran, small_space
 
+Capture = pytest.CaptureFixture[str]
+
 MORE = """\
 flags: {nvcc: {level: {values: [0, 1, 2], option: "-Xptxas --opt-level={value}"}}}
 baselines: {few: {BLOCK: 24}}
@@ -59,7 +61,7 @@ def merged(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder / "all.db")
 
 
-def test_tables_have_programs_as_rows_and_devices_as_columns(merged, capsys):
+def test_tables_have_programs_as_rows_and_devices_as_columns(merged: str, capsys: Capture) -> None:
     assert analyse([merged, "--summary"]) == 0
     out = capsys.readouterr().out
     lines = [line.rstrip() for line in out.splitlines()]
@@ -83,8 +85,8 @@ def test_tables_have_programs_as_rows_and_devices_as_columns(merged, capsys):
 
 
 def test_plain_analysis_ends_with_the_tables_and_json_and_report_have_them(
-    merged, tmp_path, capsys, monkeypatch
-):
+    merged: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Findings, "picture", lambda *_: "")  # drawing takes seconds
     assert analyse([merged]) == 0
     assert "Speed-up over -O2" in capsys.readouterr().out.split("Programs and devices")[1]
@@ -108,7 +110,7 @@ def test_plain_analysis_ends_with_the_tables_and_json_and_report_have_them(
     assert "Programs and devices" not in page.read_text()
 
 
-def test_options_of_trees_do_not_go_with_the_summary(merged, capsys):
+def test_options_of_trees_do_not_go_with_the_summary(merged: str, capsys: Capture) -> None:
     for more in (["--tree"], ["--platforms"]):
         assert analyse([merged, "--summary", *more]) == 2
         assert "--summary prints nothing else" in capsys.readouterr().err
@@ -124,7 +126,7 @@ def with_key(results: Results, **changes: object) -> Results:
     return dataclasses.replace(results, campaign=dataclasses.replace(results.campaign, key=key))
 
 
-def test_names_say_what_else_differs(merged):
+def test_names_say_what_else_differs(merged: str) -> None:
     found = read_results(merged, "product")
     (fast,) = (r for r in found if r.campaign.environment.device == FAST)
     newer = dataclasses.replace(fast.campaign.environment, driver="580")
@@ -142,7 +144,7 @@ def ratio(value: float, factor: float) -> TimeRatio:
     return TimeRatio(value, value / factor, value * factor, 6)
 
 
-def test_mean_over_inputs_is_geometric_and_narrower_than_each(merged):
+def test_mean_over_inputs_is_geometric_and_narrower_than_each(merged: str) -> None:
     results = read_results(merged, "sum")[0]
     speedups = [ratio(2.0, 1.1), ratio(0.5, 1.1), ratio(8.0, 1.1), ratio(8.0, 1.1)]
     reports = [
@@ -157,7 +159,7 @@ def test_mean_over_inputs_is_geometric_and_narrower_than_each(merged):
     assert found.is_significant
 
 
-def test_levels_are_recognised_however_they_are_spelled():
+def test_levels_are_recognised_however_they_are_spelled() -> None:
     for name in ("-O2", "-Xptxas -O2", "-Xptxas --opt-level=2", "-cl-nv-opt-level=2"):
         assert level_of(name) == "-O2"
     for name in ("-cl-opt-disable", "few", "-O22", "-foo-O2"):

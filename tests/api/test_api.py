@@ -24,6 +24,8 @@ from tests.helpers.commands import check as check_command
 from tests.helpers.commands import tune as tune_command
 from tests.helpers.replays import HOST, RECORDED, FormulaMeasurer, ran, write_recording
 
+Capture = pytest.CaptureFixture[str]
+
 ROOT = Path(__file__).parents[2]
 
 PUBLIC = [
@@ -79,7 +81,7 @@ def results(tune: Callable[..., harness.TuneResults]) -> harness.TuneResults:
 # ------------------------------------------------------------------------ the public names
 
 
-def test_public_names_are_these_and_documented():
+def test_public_names_are_these_and_documented() -> None:
     page = (ROOT / "docs/reference/python.md").read_text(encoding="utf-8")
     options = (ROOT / "docs/reference/commands.md").read_text(encoding="utf-8")
     flags = make_parser("tune", TuneOptions)._option_string_actions
@@ -92,7 +94,7 @@ def test_public_names_are_these_and_documented():
         assert name in named or f"is `{name}" in options or name == "space", name
 
 
-def test_arguments_of_tune_and_members_of_results_are_these():
+def test_arguments_of_tune_and_members_of_results_are_these() -> None:
     import inspect
 
     assert list(inspect.signature(harness.tune).parameters) == OPTIONS
@@ -101,7 +103,7 @@ def test_arguments_of_tune_and_members_of_results_are_these():
     )
 
 
-def test_importing_harness_loads_nothing_else():
+def test_importing_harness_loads_nothing_else() -> None:
     code = (
         "import sys, harness\n"
         "assert not {'numpy', 'pandas', 'pydantic', 'sqlalchemy', 'rich'} & set(sys.modules)\n"
@@ -116,7 +118,12 @@ def test_importing_harness_loads_nothing_else():
 # ------------------------------------------------------------------------------- tuning
 
 
-def test_python_and_the_command_share_one_database(tune, results, recorded, capsys):
+def test_python_and_the_command_share_one_database(
+    tune: Callable[..., harness.TuneResults],
+    results: harness.TuneResults,
+    recorded: tuple[Path, Path],
+    capsys: Capture,
+) -> None:
     space, recording = recorded
     database = space.parent / "results.db"
     command = [str(space), "--replay", str(recording), "--database", str(database), "--quiet"]
@@ -128,7 +135,9 @@ def test_python_and_the_command_share_one_database(tune, results, recorded, caps
     assert found.best == results.best == again.best
 
 
-def test_callers_random_numbers_stay_as_they_were(tune, results):
+def test_callers_random_numbers_stay_as_they_were(
+    tune: Callable[..., harness.TuneResults], results: harness.TuneResults
+) -> None:
     import numpy as np
 
     before, state = random.getstate(), np.random.get_state()[1]
@@ -137,7 +146,7 @@ def test_callers_random_numbers_stay_as_they_were(tune, results):
     assert (np.random.get_state()[1] == state).all()
 
 
-def test_error_is_that_of_the_command(tmp_path):
+def test_error_is_that_of_the_command(tmp_path: Path) -> None:
     with pytest.raises(harness.HarnessError, match=r"missing\.yaml does not exist"):
         harness.tune(tmp_path / "missing.yaml")
     with pytest.raises(harness.HarnessError, match="name a space"):
@@ -146,7 +155,9 @@ def test_error_is_that_of_the_command(tmp_path):
         harness.tune("space.yaml", max_time=3)  # type: ignore[call-arg]
 
 
-def test_a_space_is_checked_as_by_the_command(recorded, tmp_path, capsys):
+def test_a_space_is_checked_as_by_the_command(
+    recorded: tuple[Path, Path], tmp_path: Path, capsys: Capture
+) -> None:
     space, _ = recorded
     checked = harness.check(space, no_compile=True)
     assert check_command([str(space), "--no-compile", "--json"]) == 0
@@ -170,7 +181,7 @@ SEEDS_OF_LISTS = (
 )
 
 
-def test_an_error_names_arguments_not_options(recorded, tmp_path):
+def test_an_error_names_arguments_not_options(recorded: tuple[Path, Path], tmp_path: Path) -> None:
     space, recording = recorded
     (tmp_path / "own.db").write_bytes(recording.read_bytes())
     with pytest.raises(harness.HarnessError, match=r"^`replay` and `database` are both .*own\.db;"):
@@ -184,7 +195,9 @@ def test_an_error_names_arguments_not_options(recorded, tmp_path):
     )
 
 
-def test_ctrl_c_keeps_everything_and_says_how_to_continue(recorded, tmp_path, monkeypatch, capsys):
+def test_ctrl_c_keeps_everything_and_says_how_to_continue(
+    recorded: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
     space, recording = recorded
     database, real = tmp_path / "r.db", ProgressDisplay.test
 
@@ -209,7 +222,7 @@ def test_ctrl_c_keeps_everything_and_says_how_to_continue(recorded, tmp_path, mo
     ]
 
 
-def test_results_are_short_in_shells_and_a_table_in_notebooks(results):
+def test_results_are_short_in_shells_and_a_table_in_notebooks(results: harness.TuneResults) -> None:
     lines = repr(results).splitlines()
     assert lines[0].startswith("formula on recording.csv")
     assert len(lines) == 3, "a title, and a line for each input"
@@ -219,7 +232,7 @@ def test_results_are_short_in_shells_and_a_table_in_notebooks(results):
     assert "4096" in shown
 
 
-def test_a_best_within_noise_is_the_default_everywhere(results):
+def test_a_best_within_noise_is_the_default_everywhere(results: harness.TuneResults) -> None:
     """As in the table that the commands print."""
     default, other = results.stored.default, results.inputs[0].best
     assert other is not None
@@ -234,7 +247,7 @@ def test_a_best_within_noise_is_the_default_everywhere(results):
     assert found.table().loc[0, list(default)].to_dict() == dict(default)
 
 
-def test_an_input_prints_as_a_few_lines(results):
+def test_an_input_prints_as_a_few_lines(results: harness.TuneResults) -> None:
     printed = str(results.inputs[0]).splitlines()
     head = ["m=64, n=4096", "recommended", "time", "default", "speed-up"]
     assert [line.split(":")[0].strip() for line in printed] == head
@@ -249,7 +262,7 @@ def test_an_input_prints_as_a_few_lines(results):
     assert re.fullmatch(r"\d+\.\d\dx \[.*\]|within noise|default is best", speedup)
 
 
-def test_an_input_whose_default_fails_prints_its_outcome(results):
+def test_an_input_whose_default_fails_prints_its_outcome(results: harness.TuneResults) -> None:
     default = Config(results.stored.default)
     wrong = Measurement(default, results.inputs[0].problem, Outcome.WRONG_RESULT, message="y")
     failed = {"baseline": None, "speedup": None, "failed_baselines": {"default": wrong}}
@@ -257,14 +270,14 @@ def test_an_input_whose_default_fails_prints_its_outcome(results):
     assert "    default:     wrong_result\n" in printed
 
 
-def test_html_escapes_names(results, monkeypatch):
+def test_html_escapes_names(results: harness.TuneResults, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(harness.TuneResults, "title", "<script>")
     shown = results._repr_html_()
     assert "<script>" not in shown
     assert "&lt;script&gt;" in shown
 
 
-def test_tables_have_a_row_for_each_input_and_measurement(results):
+def test_tables_have_a_row_for_each_input_and_measurement(results: harness.TuneResults) -> None:
     table = results.table()
     assert len(table) == 2
     first = results.best[Input({"m": 64, "n": 4096})]
@@ -277,7 +290,7 @@ def test_tables_have_a_row_for_each_input_and_measurement(results):
     assert set(measured["m"]) == {64, 4096}
 
 
-def test_columns_of_tables_hide_no_parameter_with_their_name(tmp_path):
+def test_columns_of_tables_hide_no_parameter_with_their_name(tmp_path: Path) -> None:
     (tmp_path / "kernel.cl").write_text("kernel time_s")
     (tmp_path / "kernel.py").write_text(HOST)
     space = harness.make_space(
@@ -301,7 +314,7 @@ def test_columns_of_tables_hide_no_parameter_with_their_name(tmp_path):
     assert set(table["config.time_s"]) <= {1, 2}
 
 
-def test_plots_are_pictures_that_can_be_saved(results, tmp_path):
+def test_plots_are_pictures_that_can_be_saved(results: harness.TuneResults, tmp_path: Path) -> None:
     picture = results.plot("search")
     assert picture._repr_svg_().startswith("<svg")
     assert picture.save(tmp_path / "search.svg").read_text().endswith(picture.svg)
@@ -311,7 +324,9 @@ def test_plots_are_pictures_that_can_be_saved(results, tmp_path):
 
 
 @pytest.mark.parametrize("write", ["save", "report"])
-def test_a_file_of_somebody_else_is_not_overwritten(results, tmp_path, write):
+def test_a_file_of_somebody_else_is_not_overwritten(
+    results: harness.TuneResults, tmp_path: Path, write: str
+) -> None:
     path = tmp_path / "mine"
     write_file = results.plot("search").save if write == "save" else results.report
     assert ("<html" if write == "report" else "<svg") in write_file(path).read_text()
@@ -335,7 +350,7 @@ NAN, INF = float("nan"), float("inf")
         ("seed_configurations", None), ("warm_start", [3]), ("fresh", 1),
     ],
 )  # fmt: skip
-def test_argument_of_another_type_is_an_error_that_names_it(name, value):
+def test_argument_of_another_type_is_an_error_that_names_it(name: str, value: Any) -> None:
     arguments = {"space": "spaces/mvmul.yaml", name: value}
     with pytest.raises(harness.HarnessError, match=f"^{name}: must be .*, but is "):
         harness.tune(**arguments)

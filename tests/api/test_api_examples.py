@@ -20,6 +20,8 @@ from harness.measure.kernels.measurer import KernelMeasurer
 from harness.space import ConstrainedSpace
 from tests.helpers.replays import RECORDED, SPACE, FormulaMeasurer, write_recording, write_space
 
+Capture = pytest.CaptureFixture[str]
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NOTEBOOK = EXAMPLES / "tune_in_a_notebook.ipynb"
 
@@ -42,7 +44,7 @@ def example(name: str) -> Any:
     return module
 
 
-def test_a_plot_says_that_everything_fails(tmp_path, monkeypatch):
+def test_a_plot_says_that_everything_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     measurer = FormulaMeasurer(lambda *_: float("inf"))
     monkeypatch.setattr("harness.api.session.open_measurers", lambda *_: ({"": measurer}, "a test"))
     database = tmp_path / "r.db"
@@ -52,7 +54,7 @@ def test_a_plot_says_that_everything_fails(tmp_path, monkeypatch):
         found.plot("speed-ups")
 
 
-def test_no_device_leaves_no_database(tmp_path, monkeypatch):
+def test_no_device_leaves_no_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     space = write_space(tmp_path, SPACE.replace("source: kernel.cl", "source: {cuda: kernel.cl}"))
     only_opencl = Backend("opencl", "opencl", "no GPU was found")
     monkeypatch.setattr("harness.measure.choose.choose_devices", lambda *_: (only_opencl,))
@@ -63,7 +65,7 @@ def test_no_device_leaves_no_database(tmp_path, monkeypatch):
     assert not database.exists()
 
 
-def test_notebook_is_a_notebook_without_outputs():
+def test_notebook_is_a_notebook_without_outputs() -> None:
     notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
     assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
     assert len({cell["id"] for cell in notebook["cells"]}) == len(notebook["cells"])
@@ -74,13 +76,15 @@ def test_notebook_is_a_notebook_without_outputs():
         assert not is_code or (cell["outputs"] == [] and cell["execution_count"] is None)
 
 
-def test_notebook_tunes_a_kernel_in_25_lines():
+def test_notebook_tunes_a_kernel_in_25_lines() -> None:
     code = "\n".join(cells("code"))
     until_tuned = code[: code.index("harness.tune(")].splitlines()
     assert sum(bool(line.strip()) for line in until_tuned) <= 25
 
 
-def test_cells_of_the_notebook_run_and_its_kernel_is_right(tmp_path, monkeypatch, opencl):
+def test_cells_of_the_notebook_run_and_its_kernel_is_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opencl: Backend
+) -> None:
     def times(problem: Input, config: Config) -> float:
         return 1e-3 * (1 + (config["BLOCK"] == 64) + (config["STEP"] == 1))
 
@@ -102,7 +106,7 @@ def test_cells_of_the_notebook_run_and_its_kernel_is_right(tmp_path, monkeypatch
         assert real.measure(space, problem, space.default, None).outcome is Outcome.OK
 
 
-def test_analysis_prints_every_space_and_draws_it(tmp_path, capsys):
+def test_analysis_prints_every_space_and_draws_it(tmp_path: Path, capsys: Capture) -> None:
     space, recording = write_recording(tmp_path, RECORDED)
     database = tmp_path / "r.db"
     harness.tune(space, replay=recording, database=database, test_limit=8, progress=False)
@@ -113,8 +117,8 @@ def test_analysis_prints_every_space_and_draws_it(tmp_path, capsys):
 
 @pytest.mark.parametrize(("slower", "status"), [(1.0, 0), (2.0, 1)])
 def test_check_fails_where_the_default_is_certain_to_be_slow(
-    tmp_path, monkeypatch, capsys, slower, status
-):
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture, slower: float, status: int
+) -> None:
     def times(factor: float, problem: Input, config: Config) -> float:
         return 1e-3 * (factor if config["BLOCK"] == 256 else 1.0)
 

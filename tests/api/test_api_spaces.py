@@ -81,12 +81,12 @@ def faults(**changes: Any) -> list[str]:
     return [fault.text for fault in raised.value.faults]
 
 
-def test_number_too_large_for_a_space_is_a_fault():
+def test_number_too_large_for_a_space_is_a_fault() -> None:
     with pytest.raises(SpecError, match="has more than 100 digits"):
         scale(inputs={"n": [10**400]})
 
 
-def test_space_in_python_is_the_space_of_the_file(tmp_path):
+def test_space_in_python_is_the_space_of_the_file(tmp_path: Path) -> None:
     spec = scale()
     (tmp_path / "scale.cl").write_text(SOURCE)
     (tmp_path / "scale.py").write_text(spec.host_text)
@@ -105,7 +105,7 @@ def test_space_in_python_is_the_space_of_the_file(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["mvmul", "blur_gcc"])
-def test_data_of_a_file_as_arguments_is_its_space(name):
+def test_data_of_a_file_as_arguments_is_its_space(name: str) -> None:
     path = ROOT / "spaces" / f"{name}.yaml"
     loaded, made = load_space(path), make_space(folder=path.parent, **read_document(path).data)
     assert (made.space_sha256, made.inputs) == (loaded.space_sha256, loaded.inputs)
@@ -121,11 +121,11 @@ def test_data_of_a_file_as_arguments_is_its_space(name):
     ],
     ids=["product", "array", "generator", "as in a file"],
 )
-def test_inputs_are_products_or_any_iterable(inputs):
+def test_inputs_are_products_or_any_iterable(inputs: Any) -> None:
     assert scale(inputs=inputs).inputs == (Input({"n": 1, "m": 7}), Input({"n": 2, "m": 7}))
 
 
-def test_fault_names_the_keys_where_there_is_no_line():
+def test_fault_names_the_keys_where_there_is_no_line() -> None:
     assert faults(launch={"group": ["BLOC"], "grid": [1]})[0].startswith("launch.group.0: `BLOC`")
     assert faults(inputs={"n": [3, 3]}) == [
         "inputs.values.1: the input (n=3) is there already, as inputs.values.0; give each input "
@@ -137,21 +137,21 @@ def test_fault_names_the_keys_where_there_is_no_line():
     ]
 
 
-def test_data_that_no_file_could_hold_is_a_fault():
+def test_data_that_no_file_could_hold_is_a_fault() -> None:
     assert faults(measure=object()) == [
         "measure: must be a number, a text, a list or a mapping, but is an object of the type "
         "object"
     ]
 
 
-def test_same_functions_give_the_same_file_and_the_kernel_its_text():
+def test_same_functions_give_the_same_file_and_the_kernel_its_text() -> None:
     one, other = scale(), scale(inputs={"n": 5})
     assert one.host == other.host
     assert list(one.sources) == ["opencl"]
     assert one.sources["opencl"].text == SOURCE
 
 
-def test_functions_are_copied_with_what_they_use():
+def test_functions_are_copied_with_what_they_use() -> None:
     spec = scale()
     host = HostModule(spec.host)
     problem = Input({"n": 4})
@@ -173,7 +173,7 @@ def build_with_decorated(config: Mapping[str, Any], features: Mapping[str, int])
     return lambda arguments: compiled_for(config["STEP"])
 
 
-def test_decorated_functions_are_copied_with_their_decorators(tmp_path):
+def test_decorated_functions_are_copied_with_their_decorators(tmp_path: Path) -> None:
     text = host_text({"build": build_with_decorated}, "kernel.python")
     assert "import functools as functools\n" in text
     assert "@functools.lru_cache(maxsize=2)\ndef compiled_for(" in text
@@ -186,34 +186,34 @@ def test_decorated_functions_are_copied_with_their_decorators(tmp_path):
         host_text({"reference": doubled}, "kernel.python")
 
 
-def test_messages_of_a_callable_name_its_key():
+def test_messages_of_a_callable_name_its_key() -> None:
     with pytest.raises(UsageError, match=r"kernel\.python: `builds` is no name here; did you mean"):
         scale(kernel={"python": {"builds": build}})
     with pytest.raises(UsageError, match=r"kernel\.python: lists functions such as"):
         scale(kernel={"python": [build, 3]})
 
 
-def test_variables_of_a_function_are_no_notebooks(monkeypatch):
+def test_variables_of_a_function_are_no_notebooks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(with_locals.__globals__, "sum", max)
     text = host_text({"reference": with_locals})
     assert f"FACTOR = {FACTOR}\n" in text
     assert "from builtins import max as sum\n" in text, "a notebook's `sum` hides Python's"
 
 
-def test_mapping_gives_functions_other_names_and_constants():
+def test_mapping_gives_functions_other_names_and_constants() -> None:
     text = host_text({"arguments": arguments, "reference": reference, "expected": reference})
     assert text.count("def reference") == 1
     assert "expected = reference" in text
     assert "SCRATCH = ('t',)" in host_text({"arguments": arguments, "SCRATCH": ("t",)})
 
 
-def test_a_misspelled_name_of_the_host_mapping_is_an_error():
+def test_a_misspelled_name_of_the_host_mapping_is_an_error() -> None:
     host = {"arguments": arguments, "reference": reference, "INOUTS": ("y",)}
     with pytest.raises(UsageError, match="`INOUTS` is no name here; did you mean `INOUT`"):
         scale(kernel={"function": "scale", "source": SOURCE, "host": host})
 
 
-def test_what_cannot_be_copied_is_named():
+def test_what_cannot_be_copied_is_named() -> None:
     def inner() -> None:
         print(made)
 
@@ -230,7 +230,7 @@ def test_what_cannot_be_copied_is_named():
         host_text({"reference": names["typed"]})
 
 
-def test_script_without_a_guard_is_not_run_again_by_measuring_processes(tmp_path):
+def test_script_without_a_guard_is_not_run_again_by_measuring_processes(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         "import os\n"
@@ -251,7 +251,7 @@ def test_script_without_a_guard_is_not_run_again_by_measuring_processes(tmp_path
     assert done.stdout == "True\n", done.stderr
 
 
-def test_callable_of_functions_is_measured():
+def test_callable_of_functions_is_measured() -> None:
     members = {"arguments": arguments, "reference": reference, "build": build}
     spec = make_space(
         name="scaled",

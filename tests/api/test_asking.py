@@ -39,7 +39,7 @@ def opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., An
     return open_session
 
 
-def test_it_asks_as_a_search_does_and_ends_as_tune_does(opening):
+def test_it_asks_as_a_search_does_and_ends_as_tune_does(opening: Callable[..., Any]) -> None:
     measurer = FormulaMeasurer(interleaves=True)
     with opening(measurer) as s:
         asked = []
@@ -54,7 +54,7 @@ def test_it_asks_as_a_search_does_and_ends_as_tune_does(opening):
     assert finals.timing.occasions, "the best were measured again, on several occasions"
 
 
-def test_what_a_caller_makes_up_is_measured_and_learnt_from(opening):
+def test_what_a_caller_makes_up_is_measured_and_learnt_from(opening: Callable[..., Any]) -> None:
     measurer = FormulaMeasurer(fails)
     with opening(measurer) as s:
         first = s.ask()
@@ -74,7 +74,9 @@ def test_what_a_caller_makes_up_is_measured_and_learnt_from(opening):
 
 
 @pytest.mark.parametrize("stops_after", [1, 14, 26])
-def test_the_same_code_continues_after_it_was_interrupted(opening, stops_after):
+def test_the_same_code_continues_after_it_was_interrupted(
+    opening: Callable[..., Any], stops_after: int
+) -> None:
     def drive(measurer: FormulaMeasurer, name: str) -> list[tuple[Input, Config]]:
         """Ask and make up configurations in turn, on two inputs in turn; return what was asked."""
         asked = []
@@ -99,7 +101,7 @@ def test_the_same_code_continues_after_it_was_interrupted(opening, stops_after):
     assert again[0] == (FIRST, left[0]), "the search goes on where it was"
 
 
-def test_what_cannot_be_measured_is_refused_with_the_reason(opening):
+def test_what_cannot_be_measured_is_refused_with_the_reason(opening: Callable[..., Any]) -> None:
     illegal = {"TILE": 2, "UNROLL": 8}
     with opening(FormulaMeasurer()) as s:
         for config, reason in (
@@ -128,7 +130,7 @@ def test_what_cannot_be_measured_is_refused_with_the_reason(opening):
         pass
 
 
-def test_the_caller_keeps_its_own_random_numbers(opening):
+def test_the_caller_keeps_its_own_random_numbers(opening: Callable[..., Any]) -> None:
     def drawn(*, asks: bool) -> list[float]:
         random.seed(3)
         np.random.seed(3)
@@ -143,7 +145,7 @@ def test_the_caller_keeps_its_own_random_numbers(opening):
     assert drawn(asks=True) == drawn(asks=False)
 
 
-def test_a_session_without_a_measurement_has_no_results(opening):
+def test_a_session_without_a_measurement_has_no_results(opening: Callable[..., Any]) -> None:
     with opening(FormulaMeasurer()) as s:
         assert list(s.parameters["TILE"]) == [1, 2, 3, 4, 6, 8]
     assert s.results is None

@@ -51,12 +51,12 @@ def tuned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
     return space, recording, database
 
 
-def test_commands_with_a_document_are_those_with_the_option():
+def test_commands_with_a_document_are_those_with_the_option() -> None:
     assert tuple(sorted(DOCUMENTS)) == WITH_JSON
 
 
 @pytest.mark.parametrize("command", sorted(DOCUMENTS))
-def test_schema_is_printed_and_is_one(command, capsys):
+def test_schema_is_printed_and_is_one(command: str, capsys: Capture) -> None:
     assert run_command("schema", [command]) == 0
     printed = json.loads(capsys.readouterr().out)
     jsonschema.Draft202012Validator.check_schema(printed)
@@ -65,7 +65,7 @@ def test_schema_is_printed_and_is_one(command, capsys):
 
 
 @pytest.mark.parametrize("name", ["analyse", "check", "compare", "tune", "tune_replay"])
-def test_a_golden_output_is_one_document_that_fits_its_schema(name):
+def test_a_golden_output_is_one_document_that_fits_its_schema(name: str) -> None:
     line, rest = (OUTPUTS / f"{name}_json.txt").read_text(encoding="utf-8").split("\n", 1)
     document, end = json.JSONDecoder().raw_decode(rest)
     assert rest[end:].startswith("\n--- ")
@@ -74,7 +74,9 @@ def test_a_golden_output_is_one_document_that_fits_its_schema(name):
 
 @pytest.mark.parametrize("command", sorted(DOCUMENTS))
 @pytest.mark.parametrize("words", [["none.yaml"], ["none.yaml", "--no-such-option"]])
-def test_an_error_is_a_document_too(command, words, tmp_path, capsys):
+def test_an_error_is_a_document_too(
+    command: str, words: list[str], tmp_path: Path, capsys: Capture
+) -> None:
     needed = {"compare": ["b.db"], "dispatch": ["-o", "out"], "report": ["-o", "out.html"]}
     name, *more = words
     line = [str(tmp_path / name), *needed.get(command, []), *more]
@@ -92,7 +94,9 @@ def test_an_error_is_a_document_too(command, words, tmp_path, capsys):
     assert said in printed.err or command == "check"
 
 
-def test_a_file_that_cannot_be_read_is_an_error_document(tmp_path, monkeypatch, capsys):
+def test_a_file_that_cannot_be_read_is_an_error_document(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", "r.db")
 
@@ -117,7 +121,7 @@ QUIET = "{n},16,ok,1e-3,\n{n},16,ok,1.01e-3,\n{n},16,ok,1.02e-3,\n"
 NOISY = "{n},16,ok,1e-3,\n{n},16,ok,3e-3,\n{n},16,ok,9e-3,\n"
 
 
-def test_tune_says_how_the_default_failed_and_how_sure_times_are(run, tmp_path):
+def test_tune_says_how_the_default_failed_and_how_sure_times_are(run: Run, tmp_path: Path) -> None:
     rows = {n: (QUIET if n == 8 else NOISY).format(n=n) + f"{n},32,ok,1,\n" for n in (8, 16)}
     words = replayed(tmp_path, rows, "wrong_result,,y[3] is 1")
     status, document = run("tune", *words, "--test-limit", "3")
@@ -142,7 +146,7 @@ def test_tune_says_how_the_default_failed_and_how_sure_times_are(run, tmp_path):
     assert analysed["analyses"][0]["results"]["warnings"] == expected
 
 
-def test_tune_lists_the_next_commands_as_words(run, tmp_path):
+def test_tune_lists_the_next_commands_as_words(run: Run, tmp_path: Path) -> None:
     rows = {8: QUIET.format(n=8), 16: QUIET.format(n=16)}
     words = replayed(tmp_path, rows, "ok,2e-3,")
     _, document = run("tune", *words)
@@ -156,13 +160,13 @@ def test_tune_lists_the_next_commands_as_words(run, tmp_path):
         assert (one["default_outcome"], one["default_message"]) == ("ok", "")
 
 
-def test_where_nothing_worked_tune_has_failed(run, tmp_path):
+def test_where_nothing_worked_tune_has_failed(run: Run, tmp_path: Path) -> None:
     words = replayed(tmp_path, {8: "", 16: QUIET.format(n=16)}, "crashed,,gone")
     status, document = run("tune", *words, "--test-limit", "3")
     assert (status, document["has_failed"]) == (1, True)
 
 
-def test_analyse_prints_what_python_returns(run, tuned):
+def test_analyse_prints_what_python_returns(run: Run, tuned: tuple[Path, Path, Path]) -> None:
     status, document = run("analyse", tuned[2])
     assert status == 0
     (found,) = document["analyses"]
@@ -171,7 +175,9 @@ def test_analyse_prints_what_python_returns(run, tuned):
     assert {one["outcome"] for one in found["failures"]} == {"crashed"}
 
 
-def test_the_reason_of_a_failure_is_not_cut(run, tuned, monkeypatch):
+def test_the_reason_of_a_failure_is_not_cut(
+    run: Run, tuned: tuple[Path, Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("harness.analysis.failures.MAX_HEADLINE", 3)
     _, analysed = run("analyse", tuned[2])
     (failure,) = analysed["analyses"][0]["failures"]
@@ -179,14 +185,14 @@ def test_the_reason_of_a_failure_is_not_cut(run, tuned, monkeypatch):
     assert not failure["reason"].endswith("...")
 
 
-def test_analyse_refuses_options_of_trees(tuned, capsys):
+def test_analyse_refuses_options_of_trees(tuned: tuple[Path, Path, Path], capsys: Capture) -> None:
     assert run_command("analyse", [str(tuned[2]), "--json", "--tree"]) == 2
     captured = capsys.readouterr()
     assert "--json" in json.loads(captured.out)["error"]
     assert "--json" in captured.err
 
 
-def test_report_names_its_page(run, tuned, tmp_path):
+def test_report_names_its_page(run: Run, tuned: tuple[Path, Path, Path], tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     status, document = run("report", tuned[2], "-o", page)
     assert (status, document["report"]) == (0, str(page))
@@ -194,7 +200,7 @@ def test_report_names_its_page(run, tuned, tmp_path):
     assert document["results"][0]["inputs"] == 4
 
 
-def test_check_prints_faults_as_data(run, tmp_path):
+def test_check_prints_faults_as_data(run: Run, tmp_path: Path) -> None:
     space = write_space(tmp_path, REPLAYED.replace("min: 1, max: 8", "min: 9, max: 8"))
     status, document = run("check", space, "--no-compile")
     assert status == 2
@@ -206,7 +212,9 @@ def test_check_prints_faults_as_data(run, tmp_path):
 @pytest.mark.parametrize(
     ("times", "choice", "status"), [(by_size, "tree", 0), (always_16, "auto", 1)]
 )
-def test_dispatch_says_what_it_wrote_or_why_not(run, tmp_path, times, choice, status):
+def test_dispatch_says_what_it_wrote_or_why_not(
+    run: Run, tmp_path: Path, times: Any, choice: str, status: int
+) -> None:
     space = write_space(tmp_path, DISPATCH_SPACE)
     database = fill(tmp_path / "r.db", load_spec(space), times=times)
     out = tmp_path / "out"

@@ -68,14 +68,14 @@ def recheck(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> R
     return of
 
 
-def test_unchanged_times_hold_on_each_leaf(recheck):
+def test_unchanged_times_hold_on_each_leaf(recheck: Recheck) -> None:
     status, printed = recheck(FormulaMeasurer(time_s, interleaves=True))
     assert (status, printed.count("holds")) == (0, 2)
     assert "2 to 16" in printed
     assert "32 to 65536" in printed
 
 
-def test_what_lost_is_named_and_becomes_a_workload(recheck, tmp_path):
+def test_what_lost_is_named_and_becomes_a_workload(recheck: Recheck, tmp_path: Path) -> None:
     fallen = tmp_path / "fallen.csv"
     status, printed = recheck(FormulaMeasurer(later_s, interleaves=True), "-o", str(fallen))
     assert (status, printed.count("holds")) == (1, 1)
@@ -86,13 +86,13 @@ def test_what_lost_is_named_and_becomes_a_workload(recheck, tmp_path):
     assert [problem["n"] for problem in calls] == [2, 4, 8, 16]
 
 
-def test_wrong_results_are_named(recheck):
+def test_wrong_results_are_named(recheck: Recheck) -> None:
     status, printed = recheck(WrongMeasurer(time_s, interleaves=True))
     assert status == 1
     assert "wrong on (n=" in printed
 
 
-def test_a_leaf_without_time_is_not_measured_and_does_not_fall(recheck):
+def test_a_leaf_without_time_is_not_measured_and_does_not_fall(recheck: Recheck) -> None:
     measurer = FormulaMeasurer(later_s, interleaves=True)
     status, printed = recheck(measurer, "--max-time", "0.000001s")
     assert (status, printed.count("not measured")) == (0, 2)
@@ -109,7 +109,9 @@ def test_a_leaf_without_time_is_not_measured_and_does_not_fall(recheck):
         (["{folder}/r.db", "-o", "x", "--max-time", "5m"], "--max-time goes with --recheck"),
     ],
 )
-def test_what_cannot_be_rechecked_is_refused(words, expected, folder, tmp_path, capsys):
+def test_what_cannot_be_rechecked_is_refused(
+    words: list[str], expected: str, folder: Path, tmp_path: Path, capsys: Capture
+) -> None:
     make_spec(tmp_path, SPACE)
     (tmp_path / "kernel.cl").write_text("kernel BLOCK TILE of another kind")
     named = [word.format(folder=folder, other=tmp_path) for word in words]

@@ -24,7 +24,9 @@ NAMES = sorted(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_help_and_docstring_say_how_to_run_a_benchmark_and_how_long_it_takes(name, capsys):
+def test_help_and_docstring_say_how_to_run_a_benchmark_and_how_long_it_takes(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     benchmark = importlib.import_module(f"benchmarks.{name}")
     assert f"    python -m benchmarks.{name}" in str(benchmark.__doc__)
     duration = r"\btakes?\b[^.]*\b(seconds|minutes?|hours?)\b"
@@ -41,8 +43,13 @@ def test_help_and_docstring_say_how_to_run_a_benchmark_and_how_long_it_takes(nam
 
 @pytest.mark.parametrize(("part", "runs", "names"), [("work", 4, 4), ("large", 1, 6)])
 def test_the_first_run_of_each_command_is_apart_from_the_others(
-    part, runs, names, tmp_path, capsys, monkeypatch
-):
+    part: str,
+    runs: int,
+    names: int,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path))  # so that it is restored
     costs = [Cost(9.0, 8.0, 1.0), *(Cost(s, s / 2, 1.0) for s in (1.0, 2.0, 4.0))][:runs] * names
     seen: list[Sequence[str]] = []
@@ -61,7 +68,7 @@ def test_the_first_run_of_each_command_is_apart_from_the_others(
     assert list(found.values()) == [figures] * names
 
 
-def test_a_process_is_measured_and_its_failure_is_reported():
+def test_a_process_is_measured_and_its_failure_is_reported() -> None:
     assert as_process(["-m", "this"]).peak_mib > 1
     with pytest.raises(HarnessError, match="No module named no_such_module"):
         as_process(["-m", "no_such_module"])
@@ -71,7 +78,7 @@ def test_a_process_is_measured_and_its_failure_is_reported():
 
 
 @pytest.mark.slow
-def test_the_loop_covers_the_calls_that_were_outside(capsys):
+def test_the_loop_covers_the_calls_that_were_outside(capsys: pytest.CaptureFixture[str]) -> None:
     short = ["--inputs", "4", "--calls", "40", "--test-limit", "2", "--repeats", "1"]
     assert loop.main([*short, "--rounds", "1"]) == 0
     message = capsys.readouterr().out
@@ -87,7 +94,7 @@ def test_the_loop_covers_the_calls_that_were_outside(capsys):
 # --------------- The parts of benchmarks/first_hour.py that need neither a device nor Kernel Tuner
 
 
-def test_lines_with_code_are_counted_and_no_others():
+def test_lines_with_code_are_counted_and_no_others() -> None:
     source = '"""A docstring.\n\nOf three lines."""\n\n# a comment\nx = [\n    1,  # one\n\n]\n'
     assert code_lines(source) == 3
     assert code_lines("text = '''one\ntwo'''\n") == 2
@@ -103,11 +110,11 @@ def test_lines_with_code_are_counted_and_no_others():
         ("spmv.cl: 12 msgs", False),
     ],
 )
-def test_the_first_result_is_the_first_time_on_the_terminal(text, is_time):
+def test_the_first_result_is_the_first_time_on_the_terminal(text: str, is_time: bool) -> None:
     assert shows_time(text) == is_time
 
 
-def test_both_programs_tune_the_same_values_and_inputs():
+def test_both_programs_tune_the_same_values_and_inputs() -> None:
     values = '{"BLOCK": [32, 8, 128, 256], "LANES": [1, 2, 4, 8, 16], "UNROLL": [1, 2, 4]}'
     for program in TUNERS.values():
         text = (PROGRAMS / program).read_text()
@@ -116,7 +123,9 @@ def test_both_programs_tune_the_same_values_and_inputs():
         assert "for k in (4, 5, 6, 7)" in text
 
 
-def test_a_run_has_the_seconds_of_a_program_and_its_error_where_it_fails(tmp_path, monkeypatch):
+def test_a_run_has_the_seconds_of_a_program_and_its_error_where_it_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "results").mkdir()
     program = tmp_path / "results" / "program.py"
     program.write_text("print('first 1.5 ms')\n")
@@ -127,7 +136,9 @@ def test_a_run_has_the_seconds_of_a_program_and_its_error_where_it_fails(tmp_pat
         measure("program.py", tmp_path)
 
 
-def test_without_kernel_tuner_it_says_how_to_install_it(monkeypatch, capsys):
+def test_without_kernel_tuner_it_says_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert first_hour.main([]) == 2
     assert "pip install -e '.[bench]'" in capsys.readouterr().err

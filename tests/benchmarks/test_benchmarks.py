@@ -31,7 +31,7 @@ def searches(*courses: Sequence[float], budget: int = 4, optimum_s: float = 1.0)
 # ------------------------------------------------------------------------- tests
 
 
-def test_course_keeps_the_best_and_counts_only_distinct_configurations():
+def test_course_keeps_the_best_and_counts_only_distinct_configurations() -> None:
     course = Course(budget=4)
     for config, time_s in [("a", INF), ("b", 3.0), ("b", 3.0), ("c", 5.0), ("d", 2.0), ("e", 1.0)]:
         course.note(config, time_s)
@@ -39,35 +39,35 @@ def test_course_keeps_the_best_and_counts_only_distinct_configurations():
     assert course.is_over
 
 
-def test_search_that_ends_early_keeps_its_best():
+def test_search_that_ends_early_keeps_its_best() -> None:
     assert padded([[3.0, 2.0], []], 4).tolist() == [[3.0, 2.0, 2.0, 2.0], [INF] * 4]
 
 
 # ------------------------------------------------------------------------ figures
 
 
-def test_fraction_is_zero_until_a_configuration_works():
+def test_fraction_is_zero_until_a_configuration_works() -> None:
     found = searches([INF, 4.0, 2.0, 1.0])
     assert [found.median(tests) for tests in (1, 2, 3, 4)] == [0.0, 0.25, 0.5, 1.0]
 
 
-def test_near_is_within_five_percent_and_else_infinite():
+def test_near_is_within_five_percent_and_else_infinite() -> None:
     best_s = np.array([[2.0, 1.05, 1.0], [2.0, 2.0, 1.0501], [1.0, 1.0, 1.0]])
     assert near_after(best_s, 1.0).tolist() == [2.0, INF, 1.0]
 
 
-def test_median_of_tests_is_infinite_if_half_of_the_searches_failed():
+def test_median_of_tests_is_infinite_if_half_of_the_searches_failed() -> None:
     assert searches([1.0], [2.0, 1.0], [9.0]).tests_to_near == 2.0
     assert searches([1.0], [9.0]).tests_to_near == INF
 
 
-def test_score_of_a_budget_below_the_milestones_is_the_last_fraction():
+def test_score_of_a_budget_below_the_milestones_is_the_last_fraction() -> None:
     assert searches([4.0, 2.0]).score == 0.5
     course = [4.0] * 24 + [2.0] * 25 + [1.0]
     assert searches(course, budget=50).score == pytest.approx((0.5 + 1.0) / 2)
 
 
-def test_interval_contains_the_mean_and_widens_with_different_spaces():
+def test_interval_contains_the_mean_and_widens_with_different_spaces() -> None:
     alike, apart = np.full((4, 5), 0.7), np.array([[0.5] * 5, [0.5] * 5, [0.9] * 5, [0.9] * 5])
     assert astuple(bootstrap(alike)) == pytest.approx((0.7, 0.7, 0.7))
     found = bootstrap(apart)
@@ -75,7 +75,7 @@ def test_interval_contains_the_mean_and_widens_with_different_spaces():
     assert bootstrap(apart) == found
 
 
-def test_overall_is_over_spaces_and_seeds_with_the_best_first():
+def test_overall_is_over_spaces_and_seeds_with_the_best_first() -> None:
     slow = searches([4.0] * 25, [2.0] * 25, budget=25)
     fast = searches([1.0] * 25, [1.0] * 25, budget=25)
     found = overall({"slow": {"x": slow, "y": fast}, "fast": {"x": fast, "y": fast}}, 25)
@@ -91,7 +91,7 @@ def test_overall_is_over_spaces_and_seeds_with_the_best_first():
 # ----------------------------------------------------------------------- entrants
 
 
-def test_names_stand_for_techniques_and_tuners(monkeypatch):
+def test_names_stand_for_techniques_and_tuners(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(entrants, "_why_lacking", lambda tuner: "")
     chosen, _ = entrants.entrants(["auto", "pyatf:Random", "opentuner"])
     assert list(map(str, chosen)) == ["auto", "pyatf:Random", "opentuner"]
@@ -99,12 +99,14 @@ def test_names_stand_for_techniques_and_tuners(monkeypatch):
     assert "kernel_tuner:pso" in map(str, chosen)
 
 
-def test_unknown_technique_is_reported():
+def test_unknown_technique_is_reported() -> None:
     with pytest.raises(UsageError, match="unknown technique kernel_tuner:psa"):
         entrants.entrants(["kernel_tuner:psa"])
 
 
-def test_tuner_that_is_not_installed_is_left_out_or_refused(monkeypatch):
+def test_tuner_that_is_not_installed_is_left_out_or_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(
         entrants, "_why_lacking", lambda tuner: "it is missing" if tuner.package == "pyatf" else ""
     )
@@ -158,13 +160,13 @@ def landscape(recording: Path) -> Landscape:
     return found
 
 
-def test_landscape_has_failures_as_infinite_times(landscape):
+def test_landscape_has_failures_as_infinite_times(landscape: Landscape) -> None:
     assert len(landscape.times_s) == 22
     assert landscape.times_s[(16, 1, 5)] == landscape.optimum_s == pytest.approx(1.16e-3)
     assert sum(map(math.isinf, landscape.times_s.values())) == 8
 
 
-def test_values_that_are_equal_in_python_are_rejected(recording):
+def test_values_that_are_equal_in_python_are_rejected(recording: Path) -> None:
     data = json.loads(recording.read_text())
     data["cache"]["16,1.0,5"] = {**data["cache"]["16,1,5"], "TILE": 1.0}
     recording.write_text(json.dumps(data))
@@ -188,8 +190,12 @@ ENTRANTS = [
 
 @pytest.mark.parametrize(("tuner", "technique"), ENTRANTS)
 def test_tuner_tests_recorded_configurations_within_its_budget(
-    landscape, tmp_path, monkeypatch, tuner, technique
-):
+    landscape: Landscape,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tuner: str,
+    technique: str,
+) -> None:
     found = peer(tuner, landscape, tmp_path)
     one, again = Course(12), Course(12)
     found.search(technique, 3, one)
@@ -203,7 +209,9 @@ def test_tuner_tests_recorded_configurations_within_its_budget(
     assert one.own_s[-1] > 0
 
 
-def test_our_searches_do_not_start_from_the_first_row_of_the_file(landscape, tmp_path):
+def test_our_searches_do_not_start_from_the_first_row_of_the_file(
+    landscape: Landscape, tmp_path: Path
+) -> None:
     found = peer("", landscape, tmp_path)
     courses = [Course(1) for _ in range(8)]
     for seed, course in enumerate(courses):
@@ -212,8 +220,8 @@ def test_our_searches_do_not_start_from_the_first_row_of_the_file(landscape, tmp
 
 
 def test_warm_start_learns_only_from_the_same_kernel_on_other_devices(
-    recording, landscape, tmp_path
-):
+    recording: Path, landscape: Landscape, tmp_path: Path
+) -> None:
     space = ListedSpace(landscape.recorded, landscape.problem)
     other = tmp_path / "other.json"
     other.write_text(recording.read_text().replace("a GPU", "another GPU"))
@@ -228,7 +236,9 @@ def test_warm_start_learns_only_from_the_same_kernel_on_other_devices(
 # ------------------------------------------------------------------------- command
 
 
-def test_command_ends_with_one_json_object_and_resumes_from_its_files(recording, tmp_path, capsys):
+def test_command_ends_with_one_json_object_and_resumes_from_its_files(
+    recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A killed run leaves a journal of the finished searches."""
     output = tmp_path / "out"
     command = [str(recording), "--only", "UniformRandom", "--seeds", "2", "--budget", "25"]
@@ -254,7 +264,9 @@ def test_command_ends_with_one_json_object_and_resumes_from_its_files(recording,
     assert (output / "figures.csv").read_text().splitlines() == lines
 
 
-def test_warm_starts_are_checked_before_the_searches(recording, tmp_path, capsys):
+def test_warm_starts_are_checked_before_the_searches(
+    recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     output = tmp_path / "out"
     command = [str(recording), "--output", str(output), "--warm-start", str(recording), "--only"]
     assert search.main([*command, "UniformRandom"]) == 2
@@ -264,7 +276,9 @@ def test_warm_starts_are_checked_before_the_searches(recording, tmp_path, capsys
     assert not output.exists()
 
 
-def test_recording_of_failures_is_rejected(tmp_path, recording, capsys):
+def test_recording_of_failures_is_rejected(
+    tmp_path: Path, recording: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     data = json.loads(recording.read_text())
     for entry in data["cache"].values():
         entry["time"] = "InvalidConfig"

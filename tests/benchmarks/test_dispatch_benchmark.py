@@ -51,7 +51,7 @@ def layers(count: int) -> list[str]:
     ]
 
 
-def test_convolutions_have_the_best_solver_of_each_algorithm_and_no_junk(tmp_path):
+def test_convolutions_have_the_best_solver_of_each_algorithm_and_no_junk(tmp_path: Path) -> None:
     path = written(
         tmp_path,
         [
@@ -74,21 +74,21 @@ def test_convolutions_have_the_best_solver_of_each_algorithm_and_no_junk(tmp_pat
     assert forward.applies.tolist() == [[True, False], [True, True]]
 
 
-def test_one_layer_is_one_group_whatever_its_direction_and_batch(tmp_path):
+def test_one_layer_is_one_group_whatever_its_direction_and_batch(tmp_path: Path) -> None:
     (data,) = read_data_sets(written(tmp_path, layers(6)))
     channels = data.matrix.features["c"].to_numpy()
     assert len(set(data.matrix.groups.tolist())) == len(set(channels.tolist())) == 6
     assert len(set(zip(channels.tolist(), data.matrix.groups.tolist(), strict=True))) == 6
 
 
-def test_file_of_another_kind_is_refused(tmp_path):
+def test_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "other.csv"
     path.write_text("a,b\n1,2\n")
     with pytest.raises(RecordingError, match="found a, b"):
         read_data_sets(path)
 
 
-def test_baselines_learn_each_case_by_itself(tmp_path):
+def test_baselines_learn_each_case_by_itself(tmp_path: Path) -> None:
     rows = [
         row(c, 1, algo, algo, 1.0 if (algo == "GEMM") == (direction == "F") else 2.0, direction)
         for c in (4, 8, 16)
@@ -104,7 +104,7 @@ def test_baselines_learn_each_case_by_itself(tmp_path):
     assert set(data.cases.tolist()) == {"convolutions B FP32", "convolutions F FP32"}
 
 
-def test_figures_are_over_cases(tmp_path):
+def test_figures_are_over_cases(tmp_path: Path) -> None:
     (data,) = read_data_sets(written(tmp_path, layers(6)))
     matrix = data.matrix
     always_gemm = np.full(len(matrix.features), 1)
@@ -121,7 +121,9 @@ def test_figures_are_over_cases(tmp_path):
     assert found["fit_s"] == 1.5
 
 
-def test_the_last_line_tells_that_choosing_wins(tmp_path, capfd):
+def test_the_last_line_tells_that_choosing_wins(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     path = written(tmp_path, layers(42))
     assert main([str(path), "--only", "tree", "--jobs", "1"]) == 0
     printed = json.loads(capfd.readouterr().out.splitlines()[-1])
@@ -129,12 +131,12 @@ def test_the_last_line_tells_that_choosing_wins(tmp_path, capfd):
     assert printed["dispatcher_geomean"] < 1.1 < 1.3 < printed["static_geomean"]
 
 
-def test_a_dispatcher_is_needed(tmp_path, capsys):
+def test_a_dispatcher_is_needed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(written(tmp_path, layers(6))), "--only", "gadapt"]) == 2
     assert "name a dispatcher as well: tree, ensemble" in capsys.readouterr().err
 
 
-def test_a_shortlist_is_judged_by_the_best_that_it_lists_and_by_what_trying_costs():
+def test_a_shortlist_is_judged_by_the_best_that_it_lists_and_by_what_trying_costs() -> None:
     times = np.array([[1.0, 2.0, 4.0], [3.0, 1.0, 2.0], [1.0, 1.0, 2.0]])
     candidates = [Config({"BLOCK": block}) for block in (32, 64, 128)]
     matrix = make_matrix(pd.DataFrame({"n": [1, 2, 3]}), candidates, times)
@@ -150,7 +152,9 @@ def test_a_shortlist_is_judged_by_the_best_that_it_lists_and_by_what_trying_cost
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs cc")
-def test_a_choice_is_timed_as_it_was_learnt(tmp_path, capsys):
+def test_a_choice_is_timed_as_it_was_learnt(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert selection.main([str(written(tmp_path, layers(12)))]) == 0
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert set(found) == {"tree", "ensemble"}
@@ -158,7 +162,9 @@ def test_a_choice_is_timed_as_it_was_learnt(tmp_path, capsys):
         assert 0 < one["c_select_s"] < one["python_select_s"] < 1
 
 
-def test_the_repeatability_of_times_is_printed(tmp_path, capsys):
+def test_the_repeatability_of_times_is_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     space = small_space(BLOCKS_AND_TILES, 8, 16, 32, 64, 128)
     for name in ("1.db", "2.db", "3.db"):
         measurer = FormulaMeasurer(lambda _, c: 1e-6 * float(str(c["BLOCK"])), interleaves=True)

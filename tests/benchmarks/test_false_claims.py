@@ -6,6 +6,7 @@ import json
 import math
 import random
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +18,7 @@ from benchmarks.noise import MODELS, TIME_S, Burdened, CoarseTicks, LoadOffset, 
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_noise_model_repeats_with_its_seed_and_stays_near_no_noise(name):
+def test_a_noise_model_repeats_with_its_seed_and_stays_near_no_noise(name: str) -> None:
     def launches(seed: int) -> list[float]:
         noise = MODELS[name](random.Random(seed))
         return [noise.launch(noise.load("code")) for _ in range(50)]
@@ -27,7 +28,7 @@ def test_a_noise_model_repeats_with_its_seed_and_stays_near_no_noise(name):
     assert sorted(map(abs, launches(1)))[25] < 0.1
 
 
-def test_the_offset_of_a_load_lasts_until_the_next_load():
+def test_the_offset_of_a_load_lasts_until_the_next_load() -> None:
     noise = LoadOffset(random.Random(0))
     means = [
         sum(noise.launch(load) for _ in range(400)) / 400
@@ -36,7 +37,7 @@ def test_the_offset_of_a_load_lasts_until_the_next_load():
     assert abs(means[0] - means[1]) > 5 * 0.003 / math.sqrt(200)
 
 
-def test_each_process_has_an_offset_that_changes_now_and_then():
+def test_each_process_has_an_offset_that_changes_now_and_then() -> None:
     noise = ProcessOffset(random.Random(0))
     first, second = noise.start_process(), noise.start_process()
     offsets = [next(first) for _ in range(5000)]
@@ -45,26 +46,26 @@ def test_each_process_has_an_offset_that_changes_now_and_then():
     assert next(Noise(random.Random(0)).start_process()) == 0
 
 
-def test_a_rerun_of_equal_code_claims_nothing_though_processes_differ():
+def test_a_rerun_of_equal_code_claims_nothing_though_processes_differ() -> None:
     tally = trials("offset per process", Effect(), 2, 0, 2, ("compare",))
     assert (tally.trials["rerun"], tally.trials["burden rerun"]) == (2, 2)
     assert tally.claims["rerun"] == tally.claims["burden rerun"] == 0
 
 
-def test_a_coarse_clock_shows_whole_ticks():
+def test_a_coarse_clock_shows_whole_ticks() -> None:
     noise = CoarseTicks(random.Random(0))
     assert {round(noise.read(TIME_S * (1 + n / 1000)) / (0.02 * TIME_S), 6) for n in range(40)} == {
         50, 51, 52
     }  # fmt: skip
 
 
-def test_a_burden_begins_after_some_launches_and_stays():
+def test_a_burden_begins_after_some_launches_and_stays() -> None:
     noise = Burdened(Noise(random.Random(0)), begins=2, factor=1.3)
     load = noise.load("code")
     assert [round(math.exp(noise.launch(load)), 9) for _ in range(4)] == [1, 1, 1.3, 1.3]
 
 
-def test_the_study_counts_the_claims_of_real_campaigns():
+def test_the_study_counts_the_claims_of_real_campaigns() -> None:
     tally = trials("normal", Effect(), 2, 0, 1, ("compare",))
     assert tally.trials == Counter(
         {"tune": 4, "tune campaigns": 2, "compare inputs": 4}
@@ -73,14 +74,16 @@ def test_the_study_counts_the_claims_of_real_campaigns():
     assert not +tally.claims
 
 
-def test_true_differences_are_found():
+def test_true_differences_are_found() -> None:
     faster = trials("normal", Effect(faster=0.2), 2, 0, 1, ())
     assert faster.claims["tune"] == faster.trials["tune"] == 4
     slower = trials("normal", Effect(slower=0.2), 2, 0, 1, ("compare",))
     assert (slower.claims["tune"], slower.claims["compare inputs"]) == (0, 2 * 2)
 
 
-def test_a_rate_has_an_interval_and_its_counts(monkeypatch, capsys):
+def test_a_rate_has_an_interval_and_its_counts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     tally = Tally(Counter({"tune": 600}), Counter({"tune": 6}))
     (found,) = figures(tally).values()
     assert (found["claims"], found["trials"], found["rate"].value) == (6, 600, 0.01)
@@ -94,8 +97,8 @@ def test_a_rate_has_an_interval_and_its_counts(monkeypatch, capsys):
 
 
 def test_accusations_are_counted_of_a_file_that_a_later_command_goes_on_with(
-    opencl, tmp_path, capsys
-):
+    opencl: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     counts = {"searched": 8, "final": 8, "accused": 0, "unclaimed": 1, "faster": 4, "lost": 1}
     record = tmp_path / "accusations.jsonl"
     record.write_text(f"{json.dumps({'kernel': 'k', 'counts': counts})}\n" * 2)

@@ -36,13 +36,13 @@ def run(folder: Path, code: str, most_s: float = 30, **fields: object) -> dict[s
     return run_step(Step("tried", most_s, "tried", **fields), folder, most_s, False, {})
 
 
-def test_figures_are_the_last_line_that_is_a_json_object():
+def test_figures_are_the_last_line_that_is_a_json_object() -> None:
     assert figures_of('a table\n{"held": 0.5}\n') == {"held": 0.5}
     assert figures_of('{\n "held": 0.5\n}\n') == {"held": 0.5}
     assert figures_of("3 passed in 2 s\n") == {"said": ["3 passed in 2 s"]}
 
 
-def test_step_that_fails_says_why_and_both_streams_are_in_the_log(modules):
+def test_step_that_fails_says_why_and_both_streams_are_in_the_log(modules: Path) -> None:
     code = "import sys; print('a table'); sys.exit('error: the GPU is gone')"
     ended = run(modules, code)
     assert (ended["status"], ended["reason"]) == ("failed", "exit code 1: error: the GPU is gone")
@@ -52,7 +52,9 @@ def test_step_that_fails_says_why_and_both_streams_are_in_the_log(modules):
     assert "the GPU is gone" in log
 
 
-def test_late_step_ends_with_all_that_it_started(modules, monkeypatch):
+def test_late_step_ends_with_all_that_it_started(
+    modules: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(gpu_hour, "_TO_END_S", 0.5)
     started = modules / "started"
     code = f"""
@@ -72,13 +74,13 @@ time.sleep(60)
     assert not status.exists() or " Z " in status.read_text()
 
 
-def test_step_whose_module_is_missing_or_that_has_no_time_is_left_out(modules):
+def test_step_whose_module_is_missing_or_that_has_no_time_is_left_out(modules: Path) -> None:
     missing = run(modules, "", needs="no_such_module")
     assert missing == {"status": "left out", "reason": "the module no_such_module is not installed"}
     assert run(modules, "", most_s=-1) == {"status": "left out", "reason": "no time was left"}
 
 
-def test_campaign_with_other_outcomes_than_it_must_have_fails(modules):
+def test_campaign_with_other_outcomes_than_it_must_have_fails(modules: Path) -> None:
     one = {"speedup": None, "outcomes": {"ok": 2}, "energy_j": None}
     results = {"inputs": [one], "advice": "", "choice": None, "why_no_choice": "", "warnings": []}
     code = f"print({json.dumps({'results': results})!r})"
@@ -87,8 +89,8 @@ def test_campaign_with_other_outcomes_than_it_must_have_fails(modules):
 
 
 def test_plan_goes_on_after_a_step_that_fails_and_its_figures_are_on_disk(
-    modules, monkeypatch, capsys
-):
+    modules: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     (modules / "good.py").write_text("print('{\"time_s\": 1.23456789}')")
     plan = [Step("bad", 30, "no_such_module"), Step("good", 30, "good")]
     monkeypatch.setattr(gpu_hour, "PLANS", {1: plan})
@@ -100,7 +102,9 @@ def test_plan_goes_on_after_a_step_that_fails_and_its_figures_are_on_disk(
     assert figures["steps"]["good"]["figures"] == {"time_s": 1.2346}
 
 
-def test_a_plan_replaces_no_figures_and_needs_a_gpu(tmp_path, monkeypatch, capsys):
+def test_a_plan_replaces_no_figures_and_needs_a_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def choose(backend: str) -> None:
         raise BackendUnavailable("there is no GPU")
 
@@ -113,7 +117,7 @@ def test_a_plan_replaces_no_figures_and_needs_a_gpu(tmp_path, monkeypatch, capsy
     assert "plan_1 is there already" in " ".join(capsys.readouterr().err.split())
 
 
-def test_files_that_plans_name_are_there():
+def test_files_that_plans_name_are_there() -> None:
     steps = [step for plan in PLANS.values() for step in plan]
     words = [word for step in steps for word in step.command(Path("/out"), True)]
     named = [word for word in words if word.startswith(("spaces/", "tests/", "benchmarks/"))]
@@ -122,7 +126,7 @@ def test_files_that_plans_name_are_there():
     assert [word for word in words if "{" in word] == []
 
 
-def test_hosts_share_is_what_is_above_the_shortest_held_launch():
+def test_hosts_share_is_what_is_above_the_shortest_held_launch() -> None:
     found = host_shares({"idle, one call": [3.0, 5.0, 9.0], "idle, held": [2.0, 2.0, 2.0]})
     assert found["idle, one call"] == pytest.approx({"median": 3.0, "p99": 6.92, "max": 7.0})
     assert found["idle, held"] == {"median": 0.0, "p99": 0.0, "max": 0.0}
@@ -146,7 +150,9 @@ def device(stub: StubDriver, monkeypatch: pytest.MonkeyPatch) -> CudaDevice:
 
 
 @pytest.mark.gpu
-def test_benchmark_finds_when_the_clock_has_risen(device, binary, monkeypatch):
+def test_benchmark_finds_when_the_clock_has_risen(
+    device: CudaDevice, binary: Binary, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(gpu_probe, "RUN_S", 0.05)
     monkeypatch.setenv("CUDA_STUB_SM_MHZ", "990,990,1500,1980")
     device.launch(device.load(binary), gpu_probe.LAUNCHES)  # the device is held from now on
@@ -157,7 +163,9 @@ def test_benchmark_finds_when_the_clock_has_risen(device, binary, monkeypatch):
 
 
 @pytest.mark.gpu
-def test_benchmark_finds_what_low_clocks_do_to_times(device, binary, monkeypatch):
+def test_benchmark_finds_what_low_clocks_do_to_times(
+    device: CudaDevice, binary: Binary, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CUDA_STUB_SM_MHZ", ",".join(["1980", "1980", "990", "1980", "1980"] * 4000))
     device.__dict__["tick_s"] = 1e-9  # it would be found on a busy machine, and widen intervals
     monkeypatch.setattr("harness.measure.clocks._RECOVERY_S", 0.0)
@@ -169,7 +177,9 @@ def test_benchmark_finds_what_low_clocks_do_to_times(device, binary, monkeypatch
 
 
 @pytest.mark.gpu
-def test_benchmark_finds_the_hosts_share_of_a_sample(stub, monkeypatch):
+def test_benchmark_finds_the_hosts_share_of_a_sample(
+    stub: StubDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CUDA_STUB_KERNEL_NS", "2000")
     monkeypatch.setattr(gpu_probe, "usable_cores", lambda: 1)
     for way, times_us in gpu_probe.host_times_us(samples=5).items():

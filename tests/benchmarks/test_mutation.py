@@ -57,7 +57,7 @@ def _mutation(project: Path, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=project, capture_output=True, text=True)
 
 
-def test_a_run_goes_on_where_it_stopped_on_the_same_commit(project):
+def test_a_run_goes_on_where_it_stopped_on_the_same_commit(project: Path) -> None:
     out = project / "found.jsonl"
     assert _mutation(project, "--group", "measuring", "--count", "1").returncode == 0
     start = out.read_text()
@@ -95,7 +95,9 @@ def _fake_runs(monkeypatch: pytest.MonkeyPatch, ends: Sequence[Ended]) -> None:
         ([Ended(False, [], "no end within 1 s", late=True)], "no end within 1 s"),
     ],
 )
-def test_a_test_that_fails_without_the_mutant_does_not_notice_it(ends, by, tmp_path, monkeypatch):
+def test_a_test_that_fails_without_the_mutant_does_not_notice_it(
+    ends: list[Ended], by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for tree in (tmp_path / mutation.ORIGINAL, tmp_path / "0"):
         (tree / "harness" / "measure").mkdir(parents=True)
         (tree / "harness" / "measure" / "trial.py").write_text(TRIAL)
@@ -104,7 +106,9 @@ def test_a_test_that_fails_without_the_mutant_does_not_notice_it(ends, by, tmp_p
     assert mutation.noticed_by(mutant, tmp_path / "0", 1.0) == by
 
 
-def test_a_room_whose_test_fails_twice_is_not_tried(tmp_path, monkeypatch):
+def test_a_room_whose_test_fails_twice_is_not_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     journal = Journal(tmp_path / "found.jsonl", "a", 0)
     with pytest.raises(SystemExit, match="tests/measure has no tests"):
         mutation.check("measure", journal, tmp_path, 1.0)

@@ -39,26 +39,26 @@ def searches(space: RecordedCosts, greed: float) -> list[TimedCourse]:
     return found
 
 
-def test_budget_is_that_of_the_package():
+def test_budget_is_that_of_the_package() -> None:
     budget = planted().budget
     assert (budget.first, budget.last) == (1, 16)
     assert (budget.first_s, budget.last_s) == pytest.approx((0.5928905619862821, 9.486248991780514))
 
 
-def test_random_search_is_that_of_the_package():
+def test_random_search_is_that_of_the_package() -> None:
     space = planted()
     assert space.mean_s == pytest.approx(0.6734375776775228)
     assert space.random_search().mean() == pytest.approx(1.1129918120399982)
 
 
 @pytest.mark.parametrize(("greed", "expected"), [(0.0, -0.0773), (0.15, 0.7606), (0.5, 0.8997)])
-def test_score_is_that_of_the_package(greed, expected):
+def test_score_is_that_of_the_package(greed: float, expected: float) -> None:
     """The package's is the mean of 30 draws of autotuning_methodology 1.1.0."""
     space = planted()
     assert score(space, searches(space, greed)) == pytest.approx(expected, abs=0.01)
 
 
-def test_own_time_of_a_tuner_lowers_its_score():
+def test_own_time_of_a_tuner_lowers_its_score() -> None:
     space = planted()
     quick = searches(space, 0.15)
     slow = [TimedCourse(c.tested, [100 * own_s for own_s in c.own_s]) for c in quick]
@@ -99,7 +99,7 @@ def ref_of(cache: Path) -> LandscapeRef:
     return LandscapeRef(RecordingFile(cache), 0)
 
 
-def test_search_ends_when_its_time_is_spent(cache, tmp_path):
+def test_search_ends_when_its_time_is_spent(cache: Path, tmp_path: Path) -> None:
     space = scored_space(ref_of(cache))
     assert space.costs.cost_s[0] == pytest.approx(10.005 + 4e-3 * space.costs.objective[0])
     path = tmp_path / "searches.jsonl"
@@ -110,7 +110,7 @@ def test_search_ends_when_its_time_is_spent(cache, tmp_path):
     assert all(0 <= index < 96 for index in row["tested"])
 
 
-def test_own_time_counts_towards_the_budget(cache):
+def test_own_time_counts_towards_the_budget(cache: Path) -> None:
     space = scored_space(ref_of(cache))
     course: Course = LimitedCourse(96, space=space)
     course.note(space.points[0], 1.0, own_s=1.0)
@@ -119,7 +119,7 @@ def test_own_time_counts_towards_the_budget(cache):
     assert len(course.tested) == 2
 
 
-def test_recording_without_the_times_of_each_step_is_refused(cache):
+def test_recording_without_the_times_of_each_step_is_refused(cache: Path) -> None:
     document = json.loads(cache.read_text())
     for entry in document["cache"].values():
         del entry["compile_time"]
@@ -128,7 +128,9 @@ def test_recording_without_the_times_of_each_step_is_refused(cache):
         scored_space(ref_of(cache))
 
 
-def test_searches_are_scored(cache, tmp_path, capsys):
+def test_searches_are_scored(
+    cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     command = [str(cache), "--only", "UniformRandom", "--repeats", "2", "--jobs", "1", "--output"]
     assert protocol.main([*command, str(tmp_path / "out")]) == 0
     found = json.loads(capsys.readouterr().out.splitlines()[-1])["UniformRandom"]

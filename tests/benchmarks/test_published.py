@@ -42,7 +42,7 @@ TABLE_1 = {
 
 
 @pytest.mark.parametrize("line", COMMANDS)
-def test_command_of_a_claim_exists(line, capsys):
+def test_command_of_a_claim_exists(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     for part in line.split(" && "):
         python, dash_m, module, *arguments = shlex.split(part)
         assert (python, dash_m) == ("python", "-m")
@@ -56,20 +56,20 @@ def test_command_of_a_claim_exists(line, capsys):
             assert not argument.startswith("spaces/") or (ROOT / argument).is_file()
 
 
-def test_names_are_unique_and_those_of_the_computed_figures():
+def test_names_are_unique_and_those_of_the_computed_figures() -> None:
     names = [claim["name"] for claim in CLAIMS]
     assert len(set(names)) == len(names)
     computed = {c["name"] for c in CLAIMS if "device" in c and "ours" not in c}
     assert computed == set(published.COMPUTED) == set(published.read_record())
 
 
-def test_table_1_of_g_adapt_is_whole():
+def test_table_1_of_g_adapt_is_whole() -> None:
     shown = {claim["name"]: claim["paper"] for claim in CLAIMS}
     for prefix in ("gadapt-table", "gadapt-cpu-table"):
         assert {kernel: shown[f"{prefix}-{kernel}"] for kernel in TABLE_1} == TABLE_1
 
 
-def test_page_is_what_the_command_prints_below_its_head(capsys):
+def test_page_is_what_the_command_prints_below_its_head(capsys: pytest.CaptureFixture[str]) -> None:
     assert published.main([]) == 0
     *tables, last = capsys.readouterr().out.splitlines()
     head, first, below = PAGE.partition("**G-ADAPT (")
@@ -79,11 +79,13 @@ def test_page_is_what_the_command_prints_below_its_head(capsys):
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_recorded_figure_is_what_is_computed_now(name):
+def test_recorded_figure_is_what_is_computed_now(name: str) -> None:
     assert papers.COMPUTED[name]() == published.read_record()[name]["ours"]
 
 
-def test_record_keeps_the_figures_of_other_claims(tmp_path, monkeypatch):
+def test_record_keeps_the_figures_of_other_claims(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     record, page = tmp_path / "published.jsonl", tmp_path / "papers.md"
     record.write_text('{"claim": "lift-best", "ours": "kept", "date": "2026-01-01"}\n')
     page.write_text("The head.\n\n**Old tables**\n")
@@ -96,7 +98,7 @@ def test_record_keeps_the_figures_of_other_claims(tmp_path, monkeypatch):
     assert found["lift-split"]["ours"].startswith("1, 2, 4, 32 for")
 
 
-def test_trees_of_the_authors_samples_are_as_good_and_as_large_as_published():
+def test_trees_of_the_authors_samples_are_as_good_and_as_large_as_published() -> None:
     found, _ = papers.errors("wattage", Growth(papers.PUBLISHED_THRESHOLD), draws=2)
     assert max(found) < 0.04
     _, leaves = papers.errors("runtime", Growth(papers.PUBLISHED_THRESHOLD), draws=2)
@@ -104,7 +106,7 @@ def test_trees_of_the_authors_samples_are_as_good_and_as_large_as_published():
 
 
 @pytest.mark.parametrize("name", sorted({*public_data.COMPUTED} - {"starchart-recordings"}))
-def test_recorded_figure_is_that_of_the_public_measurements(name):
+def test_recorded_figure_is_that_of_the_public_measurements(name: str) -> None:
     folder = Path(os.environ.get("HARNESS_RECORDINGS", "")).parent
     if not (folder / "flags").is_dir():
         pytest.skip("HARNESS_RECORDINGS names no folder beside the logs of nvcc's flags")
@@ -112,15 +114,17 @@ def test_recorded_figure_is_that_of_the_public_measurements(name):
     assert public_data.COMPUTED[name](folder).items() <= record.items()
 
 
-def test_missing_measurements_are_an_error(tmp_path, capsys):
+def test_missing_measurements_are_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for name in ("starchart-recordings", "nvcc-matmul-1"):
         assert published.main(["--compute", name, "--data", str(tmp_path)]) != 0
         assert str(tmp_path) in capsys.readouterr().err
 
 
 def test_folder_of_measurements_is_asked_for_before_anything_is_computed(
-    tmp_path, monkeypatch, capsys
-):
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(published, "RECORD", tmp_path / "published.jsonl")
     (tmp_path / "published.jsonl").touch()
     for folder in ([], ["--data", str(tmp_path / "none")]):
@@ -129,7 +133,7 @@ def test_folder_of_measurements_is_asked_for_before_anything_is_computed(
     assert not (tmp_path / "published.jsonl").read_text()
 
 
-def test_copies_in_a_log_count_once(tmp_path):
+def test_copies_in_a_log_count_once(tmp_path: Path) -> None:
     (tmp_path / "flags").mkdir()
     lines = ["gpu,app,exp,run,i,elapsed_s,time_s"]
     for app, seconds in (("a", 1.0), ("copy of a", 1.0), ("b", 9999.0)):
@@ -141,7 +145,7 @@ def test_copies_in_a_log_count_once(tmp_path):
     assert found.startswith("50% of 2 tests, 0% to 100% by program and GPU")
 
 
-def test_share_that_is_saved_is_that_of_the_medians():
+def test_share_that_is_saved_is_that_of_the_medians() -> None:
     assert public_data.share_saved([2.0, 2.0, 9.0], [1.0, 1.0, 1.0]).startswith("50.0 % [50.0, ")
 
 
@@ -152,7 +156,9 @@ def rows_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *rows: dict[str, ob
     monkeypatch.setattr(published, "RESULTS", tmp_path)
 
 
-def test_figure_that_a_row_lacks_was_not_measured(tmp_path, monkeypatch):
+def test_figure_that_a_row_lacks_was_not_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows_of(
         tmp_path, monkeypatch, {"kernel": "a", "n": [0.2, 0.1, 0.3]}, {"kernel": "b", "n": None}
     )
@@ -162,7 +168,9 @@ def test_figure_that_a_row_lacks_was_not_measured(tmp_path, monkeypatch):
     assert published.recorded(claim | {"kernel": "c"}) == ("not measured", "-")
 
 
-def test_row_without_the_figure_that_a_verdict_needs_has_none(tmp_path, monkeypatch):
+def test_row_without_the_figure_that_a_verdict_needs_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows_of(tmp_path, monkeypatch, {"kernel": "a", "n": 1}, {"kernel": "b", "n": 2, "noise": 3})
     claim = {"file": "runs.jsonl", "rows": "rows", "show": "{n}; {noise:.1f s}"}
     text, _ = published.recorded(claim | {"needs": "noise", "without": "{n}; no verdict"})

@@ -56,7 +56,7 @@ def sampler(measurer: Untimed, seed: int = 0) -> tuple[UniformSampler, Input]:
     return UniformSampler(cast(KernelMeasurer, measurer), space, problem, seed), problem
 
 
-def test_more_draws_keep_the_first_and_repeat_with_the_seed():
+def test_more_draws_keep_the_first_and_repeat_with_the_seed() -> None:
     drawn = []
     for _ in range(2):
         one, problem = sampler(Untimed())
@@ -68,7 +68,7 @@ def test_more_draws_keep_the_first_and_repeat_with_the_seed():
     assert len(set(drawn[0])) == 30
 
 
-def test_training_samples_are_none_of_the_reserved():
+def test_training_samples_are_none_of_the_reserved() -> None:
     one, problem = sampler(Untimed())
     reserved = {m.config for m in one.draw_samples(SampleRole.RESERVED, problem, 700, NONE)}
     training = one.draw_samples(SampleRole.TRAINING, problem, 700, frozenset(reserved))
@@ -76,7 +76,7 @@ def test_training_samples_are_none_of_the_reserved():
     assert len(training) == 700
 
 
-def test_noise_is_the_difference_of_reserved_samples_measured_twice_in_random_order():
+def test_noise_is_the_difference_of_reserved_samples_measured_twice_in_random_order() -> None:
     measurer = Alternating()
     one, problem = sampler(measurer)
     reserved = one.draw_samples(SampleRole.RESERVED, problem, 130, NONE)
@@ -86,7 +86,7 @@ def test_noise_is_the_difference_of_reserved_samples_measured_twice_in_random_or
     assert len(set(again[:100])) < 100  # neither one after the other nor in two rounds
 
 
-def test_noise_of_samples_that_fail_is_unknown():
+def test_noise_of_samples_that_fail_is_unknown() -> None:
     one, problem = sampler(Untimed())
     one.draw_samples(SampleRole.RESERVED, problem, 10, NONE)
     assert one.noise() == math.inf
@@ -96,7 +96,7 @@ def test_noise_of_samples_that_fail_is_unknown():
     ("error", "noise", "said"),
     [(0.14, 0.2, "reached"), (0.16, 0.1, "not reached"), (0.16, 0.2, "not tried")],
 )
-def test_target_below_the_noise_is_not_tried(error, noise, said):
+def test_target_below_the_noise_is_not_tried(error: float, noise: float, said: str) -> None:
     assert verdict(Estimate(error, error, error), 0.15, noise) == said
     assert verdict(None, 0.15, noise) == "not tried"
 
@@ -118,7 +118,7 @@ def figures(name: str, best: list[int]) -> ProgramFigures:
     return figures_of(spec, spaces, configs, times)
 
 
-def test_hill_climbing_goes_up_by_the_fastest_step():
+def test_hill_climbing_goes_up_by_the_fastest_step() -> None:
     """From 32 x 32 to 512 x 512: two steps are tried until one parameter is at its maximum."""
     _, spaces = program("scalarprod")
     space = next(iter(spaces.values()))
@@ -127,7 +127,7 @@ def test_hill_climbing_goes_up_by_the_fastest_step():
     assert climbing_tests(space, dict.fromkeys(space, 1.0)) == 13
 
 
-def test_model_that_is_right_everywhere_has_the_best_performance():
+def test_model_that_is_right_everywhere_has_the_best_performance() -> None:
     found = figures("transpose", [1] * 18)
     assert (found.tests, found.inputs, found.inputs_of_space) == (54, 18, 18)
     assert (found.accuracy, found.exact, found.fraction) == (1.0, 1.0, 1.0)
@@ -138,7 +138,7 @@ def test_model_that_is_right_everywhere_has_the_best_performance():
     assert found.best == {"BLOCK=8": 18}
 
 
-def test_choice_is_judged_by_the_other_rounds():
+def test_choice_is_judged_by_the_other_rounds() -> None:
     """The rounds that choose find 8 x 8 fastest; those that judge, the default 16 x 16."""
     spec, spaces = program("transpose")
     chosen_s, judged_s = np.tile([3.0, 1.0, 2.0], (18, 1)), np.tile([6.0, 3.0, 1.5], (18, 1))
@@ -149,7 +149,7 @@ def test_choice_is_judged_by_the_other_rounds():
     assert found.spread == 2.0
 
 
-def test_label_of_tied_configurations_is_the_one_that_ties_on_most_inputs():
+def test_label_of_tied_configurations_is_the_one_that_ties_on_most_inputs() -> None:
     """The first two configurations tie on every third input, the last two on the others."""
     spec, spaces = program("transpose")
     tied = np.array([[True, True, False], [False, True, True], [False, True, True]] * 6)
@@ -162,7 +162,7 @@ def test_label_of_tied_configurations_is_the_one_that_ties_on_most_inputs():
     assert found.exact < 1
 
 
-def test_cross_is_the_worst_time_with_the_best_of_another_input():
+def test_cross_is_the_worst_time_with_the_best_of_another_input() -> None:
     spec, spaces = program("transpose")
     times_s = np.array([[1.0, 2.0, 4.0], [3.0, 1.0, 9.0]] * 9)
     configs = list(next(iter(spaces.values())))

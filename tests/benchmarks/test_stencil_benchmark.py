@@ -25,6 +25,7 @@ from benchmarks.stencil_predictors import (
 from harness.commands.run import EXIT_INTERRUPTED
 from harness.core.errors import UsageError
 from harness.core.records import Environment
+from harness.measure.devices import Backend
 from harness.stencil import predicted
 from harness.stencil.features import FEATURES, OWN, PUBLISHED
 from tests.helpers.stencil_kernels import made_times
@@ -34,14 +35,14 @@ COMMAND = ["--programs", "gradient", "srad1", "--sizes", "32", "--count", "5", "
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PREDICTORS)
-def test_predictors_generalise_to_other_programs(name):
+def test_predictors_generalise_to_other_programs(name: str) -> None:
     found = judged(PREDICTORS[name], made_times(programs=3))
     assert (found["spearman"] > 0.3).all()
     assert (found["pearson"] > 0).all()
     assert found["runs"].sum() < found["random_runs"].sum()
 
 
-def test_the_predicted_program_is_not_training_data():
+def test_the_predicted_program_is_not_training_data() -> None:
     """Changing its times changes none of its predictions."""
     table = made_times()
     other = table.assign(
@@ -53,7 +54,7 @@ def test_the_predicted_program_is_not_training_data():
 
 
 @pytest.mark.slow
-def test_the_published_predictor_sees_the_features_of_the_paper_only():
+def test_the_published_predictor_sees_the_features_of_the_paper_only() -> None:
     table = made_times()
     before = leave_one_program_out(pca_knn, table)["score"]
     for name in FEATURES:
@@ -62,7 +63,7 @@ def test_the_published_predictor_sees_the_features_of_the_paper_only():
         assert (before == after).all() == (name in OWN), name
 
 
-def test_runs_are_counted_until_one_is_within_a_tenth_of_the_best():
+def test_runs_are_counted_until_one_is_within_a_tenth_of_the_best() -> None:
     true = np.array([0.2, 1.0, 0.91, 0.89])
     assert runs_to_good(true, np.array([4.0, 1.0, 2.0, 3.0])) == 3
     assert runs_to_good(true, true) == 1
@@ -72,9 +73,9 @@ def test_runs_are_counted_until_one_is_within_a_tenth_of_the_best():
 
 @pytest.mark.slow
 def test_campaigns_are_measured_and_judged(
-    opencl, tmp_path, capsys,
-    monkeypatch,
-):  # fmt: skip
+    opencl: Backend, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     monkeypatch.setattr(stencil_costs, "_POINTS_TO_TIME", 2)
     monkeypatch.setattr(predicted, "_TREES", 10)
     command = [*COMMAND, "--threads", "3", "--campaigns", "2", "--finalists", "2"]
@@ -107,7 +108,9 @@ def test_campaigns_are_measured_and_judged(
     assert "has times of --backend opencl; name another folder" in capsys.readouterr().err
 
 
-def test_ctrl_c_ends_the_campaign_not_one_program(tmp_path, monkeypatch, capsys):
+def test_ctrl_c_ends_the_campaign_not_one_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     begun = []
 
     def interrupted(arguments: list[str]) -> int:
@@ -120,7 +123,7 @@ def test_ctrl_c_ends_the_campaign_not_one_program(tmp_path, monkeypatch, capsys)
     assert "the same command continues from there" in capsys.readouterr().err
 
 
-def test_times_of_two_devices_are_not_judged_together(monkeypatch):
+def test_times_of_two_devices_are_not_judged_together(monkeypatch: pytest.MonkeyPatch) -> None:
     devices = [Environment(backend, "device", "p", "1", "c") for backend in ("opencl", "cuda")]
     found: list[Any] = [SimpleNamespace(campaign=SimpleNamespace(environment=d)) for d in devices]
     campaigns = [Campaign(Path(name), n) for n, name in enumerate("ab")]

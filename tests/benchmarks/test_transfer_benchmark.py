@@ -16,26 +16,26 @@ from harness.core.errors import UsageError
 from harness.core.records import Input
 
 
-def test_groups_contain_every_input_once_and_are_small_at_first():
+def test_groups_contain_every_input_once_and_are_small_at_first() -> None:
     for inputs in range(1, 130):
         held = [n for _, part in groups(inputs) for n in range(part.start, part.stop)]
         assert held == list(range(inputs))
     assert [name for name, _ in groups(30)] == ["1", "2-3", "4-9", "10-30"]
 
 
-def test_tests_to_near_are_one_beyond_the_budget_if_never_near():
+def test_tests_to_near_are_one_beyond_the_budget_if_never_near() -> None:
     found = near(np.array([[[2.0, 1.051, 1.05], [1.0, 1.0, 1.0], [math.inf, 2.0, 1.06]]]))
     assert found.tolist() == [[3, 1, 4]]
 
 
-def test_ratio_pairs_the_searches_of_one_input():
+def test_ratio_pairs_the_searches_of_one_input() -> None:
     """Inputs differ tenfold, but the ratio is a half on each of them, without any spread."""
     alone = np.array([[1.0, 10.0, 4.0], [8.0, 2.0, 6.0]])
     found = ratio(alone / 2, alone)
     assert (found.low, found.value, found.high) == pytest.approx((0.5, 0.5, 0.5))
 
 
-def test_figures_are_by_groups():
+def test_figures_are_by_groups() -> None:
     slow, fast = [math.inf, 2.0, 2.0, 1.0], [1.0] * 4
     found = figures({ALONE: np.array([[slow] * 12]), TRANSFER: np.array([[slow] * 9 + [fast] * 3])})
     assert found["4-9 with transfer over alone"].value == 1
@@ -47,7 +47,7 @@ def test_figures_are_by_groups():
 # ------------------------------------------------------------------------------ orders
 
 
-def test_order_is_random_repeatable_and_has_each_input_once():
+def test_order_is_random_repeatable_and_has_each_input_once() -> None:
     inputs = [Input({"n": n}) for n in range(20)]
     orders = [drawn(inputs, 8, seed) for seed in range(5)]
     assert orders == [drawn(inputs, 8, seed) for seed in range(5)]
@@ -76,7 +76,7 @@ def recording(tmp_path: Path) -> Path:
     return path
 
 
-def test_inputs_that_cannot_be_searched_are_left_out(recording):
+def test_inputs_that_cannot_be_searched_are_left_out(recording: Path) -> None:
     _, spec = DataSet(RecordingFile(recording)).read()
     assert [dict(problem) for problem in spec.inputs] == [
         {"device": "x", "n": 1},
@@ -84,7 +84,7 @@ def test_inputs_that_cannot_be_searched_are_left_out(recording):
     ]
 
 
-def test_condition_can_compare_words(recording, capsys):
+def test_condition_can_compare_words(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["--where", "device == 'y'", "--seeds", "2", "--budget", "2", "--jobs", "1"]
     assert main([str(recording), *command]) == 0
     first, *_, last = capsys.readouterr().out.splitlines()

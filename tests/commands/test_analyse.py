@@ -16,6 +16,8 @@ from tests.helpers.commands import analyse, merge
 from tests.helpers.commands import analyse as main
 from tests.helpers.replays import SPACE, FormulaMeasurer, make_spec, opened, ran
 
+Capture = pytest.CaptureFixture[str]
+
 
 def fill(folder: Path, database: str, name: str = "small", fresh: bool = False) -> str:
     """Run a campaign to its end; return the path of its database."""
@@ -24,7 +26,7 @@ def fill(folder: Path, database: str, name: str = "small", fresh: bool = False) 
     return str(folder / database)
 
 
-def test_several_databases_are_printed_one_after_the_other(tmp_path, capsys):
+def test_several_databases_are_printed_one_after_the_other(tmp_path: Path, capsys: Capture) -> None:
     first, second = fill(tmp_path, "a.db", "one"), fill(tmp_path, "b.db", "two")
     assert main([first, second]) == 0
     out = capsys.readouterr().out
@@ -35,7 +37,7 @@ def test_several_databases_are_printed_one_after_the_other(tmp_path, capsys):
     assert "two on formula" in out
 
 
-def test_an_unknown_space_is_answered_with_those_there_are(tmp_path, capsys):
+def test_an_unknown_space_is_answered_with_those_there_are(tmp_path: Path, capsys: Capture) -> None:
     first, second = fill(tmp_path, "a.db", "one"), fill(tmp_path, "b.db", "two")
     assert main([first, second, "--space", "three"]) == 2
     printed = capsys.readouterr()
@@ -45,7 +47,7 @@ def test_an_unknown_space_is_answered_with_those_there_are(tmp_path, capsys):
     )
 
 
-def test_a_database_without_runs_says_so(tmp_path, capsys):
+def test_a_database_without_runs_says_so(tmp_path: Path, capsys: Capture) -> None:
     path = tmp_path / "empty.db"
     with opened(make_spec(tmp_path), path, FormulaMeasurer()):
         pass
@@ -53,7 +55,7 @@ def test_a_database_without_runs_says_so(tmp_path, capsys):
     assert "no runs yet" in capsys.readouterr().err
 
 
-def test_a_foreign_file_is_one_clear_error(tmp_path, capsys):
+def test_a_foreign_file_is_one_clear_error(tmp_path: Path, capsys: Capture) -> None:
     text, foreign = tmp_path / "notes.txt", tmp_path / "foreign.db"
     text.write_text("not a database, but long enough to be taken for one\n" * 40)
     with sqlite3.connect(foreign) as connection:
@@ -68,7 +70,7 @@ def test_a_foreign_file_is_one_clear_error(tmp_path, capsys):
     assert not (tmp_path / "missing.db").exists()
 
 
-def test_only_the_last_campaign_is_printed_unless_asked(tmp_path, capsys):
+def test_only_the_last_campaign_is_printed_unless_asked(tmp_path: Path, capsys: Capture) -> None:
     fill(tmp_path, "r.db")
     path = fill(tmp_path, "r.db", fresh=True)
     assert main([path]) == 0
@@ -83,7 +85,7 @@ def test_only_the_last_campaign_is_printed_unless_asked(tmp_path, capsys):
     ]
 
 
-def test_flags_of_other_compilers_do_not_hide_the_default(tmp_path, capsys):
+def test_flags_of_other_compilers_do_not_hide_the_default(tmp_path: Path, capsys: Capture) -> None:
     text = SPACE.replace("constraints:", "flags: {nvcc: {use_fast_math: boolean}}\nconstraints:")
     report, _ = ran(make_spec(tmp_path, text), tmp_path / "r.db").reports
     assert report.speedup is not None
@@ -122,7 +124,7 @@ def limits(results: Results) -> list[int]:
     return [run.test_limit for run in results.runs]
 
 
-def test_the_recipe_in_python_works_after_an_edit(database):
+def test_the_recipe_in_python_works_after_an_edit(database: str) -> None:
     results = the_one(read_results([database]))
     assert limits(results) == [NEW, NEW]
     (old,) = results.others
@@ -133,13 +135,13 @@ def test_the_recipe_in_python_works_after_an_edit(database):
     assert len(read_results(database, kernel_version="all")) == 2
 
 
-def test_a_version_that_is_not_there_is_answered_with_those_that_are(database):
+def test_a_version_that_is_not_there_is_answered_with_those_that_are(database: str) -> None:
     (old,) = the_one(read_results(database)).others
     with pytest.raises(UsageError, match=rf"there are .*{old.name}, newest and all"):
         read_results(database, kernel_version="xyz")
 
 
-def test_the_newest_version_is_analysed_and_others_listed(database, capsys):
+def test_the_newest_version_is_analysed_and_others_listed(database: str, capsys: Capture) -> None:
     (old,) = the_one(read_results(database)).others
     assert analyse([database]) == 0
     printed = capsys.readouterr().out
@@ -150,7 +152,7 @@ def test_the_newest_version_is_analysed_and_others_listed(database, capsys):
     assert "set aside" not in capsys.readouterr().out
 
 
-def test_old_versions_are_left_behind_by_a_merge(database, tmp_path):
+def test_old_versions_are_left_behind_by_a_merge(database: str, tmp_path: Path) -> None:
     kept = str(tmp_path / "kept.db")
     assert merge([kept, database, "--kernel-version", "newest"]) == 0
     (results,) = read_results(kept, kernel_version="all")
@@ -162,7 +164,9 @@ def test_old_versions_are_left_behind_by_a_merge(database, tmp_path):
 
 
 @pytest.mark.parametrize("moment", ["7", "x'ff00'", "'an hour ago'"])
-def test_a_damaged_moment_of_another_version_is_refused(database, tmp_path, moment):
+def test_a_damaged_moment_of_another_version_is_refused(
+    database: str, tmp_path: Path, moment: str
+) -> None:
     (old,) = the_one(read_results(database)).others
     path = tmp_path / "damaged.db"
     shutil.copy(database, path)

@@ -26,10 +26,12 @@ from harness.core.text import command_words
 from harness.display.text import make_console
 from harness.space_file import load_spec
 
+Capture = pytest.CaptureFixture[str]
+
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_list_names_every_command():
+def test_the_list_names_every_command() -> None:
     models = {model_of(name) for name in COMMANDS}
     assert models == {m for m in Options.__subclasses__() if m.__module__.startswith("harness.")}
 
@@ -41,13 +43,13 @@ def python(*words: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_starts_by_its_module(name):
+def test_a_command_starts_by_its_module(name: str) -> None:
     done = python("-m", f"harness.{name}", "--help")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"usage: {sys.executable} -m harness.{name}")
 
 
-def test_a_command_starts_beside_a_clone_that_is_called_harness(tmp_path):
+def test_a_command_starts_beside_a_clone_that_is_called_harness(tmp_path: Path) -> None:
     """Python's path begins with the folder; the clone has a folder results, without __init__.py."""
     (tmp_path / "harness").symlink_to(ROOT)
     code = (
@@ -58,19 +60,19 @@ def test_a_command_starts_beside_a_clone_that_is_called_harness(tmp_path):
         assert done.returncode == 0, done.stderr
 
 
-def test_an_editable_install_puts_the_clone_on_the_path():
+def test_an_editable_install_puts_the_clone_on_the_path() -> None:
     """Setuptools does so where the root's folder is named."""
     configuration = configparser.ConfigParser()
     configuration.read(ROOT / "setup.cfg")
     assert configuration["options"]["package_dir"].split() == ["=", "."]
 
 
-def test_a_command_starts_by_the_console_script(capsys):
+def test_a_command_starts_by_the_console_script(capsys: Capture) -> None:
     assert main(["check", "no_such_space.yaml"]) == 2
     assert "no_such_space.yaml" in capsys.readouterr().err
 
 
-def test_no_text_installs_a_package_called_harness():
+def test_no_text_installs_a_package_called_harness() -> None:
     """On an index, that name may be somebody else's."""
     listed = subprocess.run(["git", "ls-files"], capture_output=True, text=True, cwd=ROOT)
     texts = [ROOT / name for name in listed.stdout.split() if name.endswith((".py", ".md", ".cfg"))]
@@ -79,13 +81,13 @@ def test_no_text_installs_a_package_called_harness():
 
 
 @pytest.mark.parametrize("words", [["--help"], []])
-def test_help_and_no_command_list_the_commands(words, capsys):
+def test_help_and_no_command_list_the_commands(words: list[str], capsys: Capture) -> None:
     assert main(words) == 0
     printed = capsys.readouterr().out
     assert all(f"    {name} " in printed for name in COMMANDS)
 
 
-def test_the_version_is_printed(capsys):
+def test_the_version_is_printed(capsys: Capture) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"harness {harness.__version__}\n"
 
@@ -102,32 +104,36 @@ def test_the_version_is_printed(capsys):
         ("/x/pytest/__main__.py", "python3 -m pytest", "python -m harness.report"),
     ],
 )
-def test_a_printed_command_starts_as_the_user_started_this_one(script, typed, words, monkeypatch):
+def test_a_printed_command_starts_as_the_user_started_this_one(
+    script: str, typed: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "argv", [script])
     monkeypatch.setattr(sys, "orig_argv", typed.split())
     monkeypatch.setenv("PATH", "")
     assert command_words("report") == tuple(words.split())
 
 
-def test_a_program_on_path_is_named(tmp_path, monkeypatch):
+def test_a_program_on_path_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "harness").touch(mode=0o755)
     monkeypatch.setattr(sys, "argv", [str(tmp_path / "harness")])
     monkeypatch.setenv("PATH", str(tmp_path))
     assert command_words("report") == ("harness", "report")
 
 
-def test_an_unknown_command_is_answered_with_the_nearest(capsys):
+def test_an_unknown_command_is_answered_with_the_nearest(capsys: Capture) -> None:
     assert main(["tunes"]) == 2
     assert "unknown command `tunes`; did you mean `tune`?" in capsys.readouterr().err
 
 
-def test_a_command_like_no_other_is_answered_with_where_they_are_listed(capsys, monkeypatch):
+def test_a_command_like_no_other_is_answered_with_where_they_are_listed(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "argv", ["harness", "zzz"])
     assert main(["zzz"]) == 2
     assert capsys.readouterr().err.endswith("harness --help` lists the commands\n")
 
 
-def test_help_loads_no_slow_libraries():
+def test_help_loads_no_slow_libraries() -> None:
     code = (
         "import sys; from harness.__main__ import COMMANDS, main\n"
         "for name in COMMANDS:\n"
@@ -142,7 +148,7 @@ def test_help_loads_no_slow_libraries():
 
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_signals_end_commands_like_ctrl_c(sent, code, capsys):
+def test_signals_end_commands_like_ctrl_c(sent: signal.Signals, code: int, capsys: Capture) -> None:
     def command() -> int:
         os.kill(os.getpid(), sent)
         return 0
@@ -156,7 +162,7 @@ def test_signals_end_commands_like_ctrl_c(sent, code, capsys):
     assert capsys.readouterr().err == "interrupted; all is kept\n"
 
 
-def test_a_signal_whose_exception_python_ignored_is_sent_again(capsys):
+def test_a_signal_whose_exception_python_ignored_is_sent_again(capsys: Capture) -> None:
     class Module:
         pass
 
@@ -176,7 +182,7 @@ def test_a_signal_whose_exception_python_ignored_is_sent_again(capsys):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not limit addresses")
-def test_too_few_addresses_for_the_libraries_are_one_clear_error():
+def test_too_few_addresses_for_the_libraries_are_one_clear_error() -> None:
     limited = f'ulimit -v 400000; exec "{sys.executable}" -m harness.tune spaces/mvmul.yaml'
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(
@@ -195,7 +201,7 @@ def test_too_few_addresses_for_the_libraries_are_one_clear_error():
     )
 
 
-def test_a_reader_that_has_gone_ends_a_command_quietly(monkeypatch):
+def test_a_reader_that_has_gone_ends_a_command_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
     class Gone(io.StringIO):
         def write(self, text: str) -> int:
             raise BrokenPipeError
@@ -207,7 +213,7 @@ def test_a_reader_that_has_gone_ends_a_command_quietly(monkeypatch):
     assert guarded(lambda: make_console().print("a table") or 0) == EXIT_ERROR
 
 
-def test_memory_that_runs_out_is_one_clear_error(capsys):
+def test_memory_that_runs_out_is_one_clear_error(capsys: Capture) -> None:
     def command() -> int:
         raise MemoryError
 
@@ -216,7 +222,7 @@ def test_memory_that_runs_out_is_one_clear_error(capsys):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device without room")
-def test_output_without_room_is_one_clear_error():
+def test_output_without_room_is_one_clear_error() -> None:
     program = (
         "import sys\n"
         "from harness.commands.run import guarded\n"
@@ -231,7 +237,7 @@ def test_output_without_room_is_one_clear_error():
     assert done.stderr == "error: standard output or a file: No space left on device\n"
 
 
-def test_faults_of_a_space_are_printed_before_slow_libraries_are_loaded(tmp_path):
+def test_faults_of_a_space_are_printed_before_slow_libraries_are_loaded(tmp_path: Path) -> None:
     space = tmp_path / "bad.yaml"
     space.write_text("kernel: {}\n")
     code = (
@@ -249,7 +255,7 @@ def test_faults_of_a_space_are_printed_before_slow_libraries_are_loaded(tmp_path
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_an_example_is_written_once_and_loads(name, tmp_path, capsys):
+def test_an_example_is_written_once_and_loads(name: str, tmp_path: Path, capsys: Capture) -> None:
     words = ["example", name, "--output", str(tmp_path)]
     assert main(words) == 0
     line = capsys.readouterr().out
@@ -260,7 +266,7 @@ def test_an_example_is_written_once_and_loads(name, tmp_path, capsys):
     assert f"{space} already exists; name another folder" in capsys.readouterr().err
 
 
-def test_the_wheel_has_the_files_of_the_examples():
+def test_the_wheel_has_the_files_of_the_examples() -> None:
     setup = configparser.ConfigParser()
     setup.read(ROOT / "setup.cfg")
     patterns = setup["options.package_data"]["harness"].split()
@@ -270,6 +276,6 @@ def test_the_wheel_has_the_files_of_the_examples():
             assert any(fnmatch(f"examples/{file}", pattern) for pattern in patterns)
 
 
-def test_the_citation_names_this_version():
+def test_the_citation_names_this_version() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert citation["version"] == harness.__version__

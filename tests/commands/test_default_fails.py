@@ -42,13 +42,13 @@ def warnings(folder: Path, wrong: tuple[Input, ...], spec: Spec | None = None) -
     return found
 
 
-def test_a_wrong_default_is_told_at_once(tmp_path):
+def test_a_wrong_default_is_told_at_once(tmp_path: Path) -> None:
     second = INPUTS[1]
     (warning,) = warnings(tmp_path, (second,))
     assert warning == f"5 ({second}): the default failed, wrong_result: y[3] is 1"
 
 
-def test_a_default_that_is_wrong_on_every_input_may_have_a_wrong_reference(tmp_path):
+def test_a_default_that_is_wrong_on_every_input_may_have_a_wrong_reference(tmp_path: Path) -> None:
     first, last = warnings(tmp_path, INPUTS)  # the same reason is given once
     assert "the default failed, wrong_result: y[3] is 1" in first
     assert last.startswith("5 even the default is wrong on every input: the reference may be wrong")
@@ -57,7 +57,7 @@ def test_a_default_that_is_wrong_on_every_input_may_have_a_wrong_reference(tmp_p
     assert last.endswith(f"harness.check {tmp_path / 'space.yaml'} --run")
 
 
-def test_a_wrong_default_of_a_space_in_python_is_run_alone_by_a_call(tmp_path):
+def test_a_wrong_default_of_a_space_in_python_is_run_alone_by_a_call(tmp_path: Path) -> None:
     spec = dataclasses.replace(make_spec(tmp_path), path=Path("<space mvmul>"))
     _, last = warnings(tmp_path, INPUTS, spec)
     assert last.endswith("To run the default alone: harness.tune(space, test_limit=1)")
@@ -72,7 +72,7 @@ def run(folder: Path, wrong: tuple[Input, ...], patch: pytest.MonkeyPatch) -> tu
     return not ended.why_failed, "\n".join(ended.lines())
 
 
-def test_check_runs_defaults_on_each_input(tmp_path, monkeypatch):
+def test_check_runs_defaults_on_each_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     works, printed = run(tmp_path, (), monkeypatch)
     assert works
     assert printed.count(": OK, ") == len(INPUTS)
@@ -82,14 +82,14 @@ def test_check_runs_defaults_on_each_input(tmp_path, monkeypatch):
     assert printed.endswith("default FAILED on 1 of 2 inputs")
 
 
-def test_check_gives_a_reason_once(tmp_path, monkeypatch):
+def test_check_gives_a_reason_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, printed = run(tmp_path, INPUTS, monkeypatch)
     assert printed.count("y[3] is 1") == 1
     assert f"({INPUTS[0]}): FAILED, wrong_result: y[3] is 1\n  1 other input: the same" in printed
     assert "even the default is wrong on every input, so the reference may be wrong" in printed
 
 
-def test_check_gives_a_host_fault_once(tmp_path, monkeypatch):
+def test_check_gives_a_host_fault_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_: WrongDefault, space: Any, problem: Input, *more: Any) -> None:
         raise HostModuleError(f"h.py: KeyError: 'q' (line 25) on the input ({problem})")
 
@@ -100,7 +100,9 @@ def test_check_gives_a_host_fault_once(tmp_path, monkeypatch):
     assert "1 other input: the same\ndefault FAILED on 2 of 2 inputs" in printed
 
 
-def test_check_runs_drawn_configurations_on_inputs_that_are_not_listed(tmp_path, monkeypatch):
+def test_check_runs_drawn_configurations_on_inputs_that_are_not_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def times(problem: Input, config: Config) -> float:
         if config["TILE"] == 8:
             return float("inf")  # it does not build, which a search allows
@@ -129,5 +131,5 @@ def test_check_runs_drawn_configurations_on_inputs_that_are_not_listed(tmp_path,
     assert fails.why_failed == printed
 
 
-def test_a_default_that_works_is_silent(tmp_path):
+def test_a_default_that_works_is_silent(tmp_path: Path) -> None:
     assert not warnings(tmp_path, ())

@@ -102,7 +102,13 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.usefixtures("opencl")
 @pytest.mark.parametrize("page", ["README.md", *RUN])
-def test_the_files_commands_and_code_of_a_page_work(page, example, tmp_path, request, monkeypatch):
+def test_the_files_commands_and_code_of_a_page_work(
+    page: str,
+    example: Path,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     text = read_page(page)
     if "needs: cuda" not in text:  # another page's stand-in for a GPU
         monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)

@@ -37,6 +37,8 @@ from tests.helpers.results_examples import (
     write,
 )
 
+Capture = pytest.CaptureFixture[str]
+
 FORMATS = ("t4", "csv")
 OTHER = SPEC.inputs[1]
 
@@ -78,7 +80,7 @@ def record(database: Path, found: list[Measurement]) -> None:
 
 
 @pytest.mark.parametrize("format_", FORMATS)
-def test_an_export_is_read_back_equal(tmp_path, format_):
+def test_an_export_is_read_back_equal(tmp_path: Path, format_: str) -> None:
     found = measurements()
     record(tmp_path / "r.db", found)
     recorded = read_recording(exported(tmp_path / "r.db", format_))
@@ -87,7 +89,7 @@ def test_an_export_is_read_back_equal(tmp_path, format_):
     assert recorded.features == SPEC.features
 
 
-def test_shared_measurements_are_written_and_counted(tmp_path, capsys):
+def test_shared_measurements_are_written_and_counted(tmp_path: Path, capsys: Capture) -> None:
     shared = dataclasses.replace(make_ok(1), config=make_ok(2).config, shared_with="ab" * 32)
     record(tmp_path / "r.db", [make_ok(1), shared])
     recorded = read_recording(exported(tmp_path / "r.db", "t4"))
@@ -109,7 +111,7 @@ def of_value(value: Value) -> Measurement:
      [None, 16, 32], [None, "ca"], ["1", "2"], ["true", "no"], [64]],
     ids=str,
 )  # fmt: skip
-def test_values_keep_their_types(tmp_path, format_, values):
+def test_values_keep_their_types(tmp_path: Path, format_: str, values: list[Value]) -> None:
     found = [of_value(value) for value in values]
     write(tmp_path / "r.db", *found)
     recorded = read_recording(exported(tmp_path / "r.db", format_))
@@ -117,7 +119,9 @@ def test_values_keep_their_types(tmp_path, format_, values):
 
 
 @pytest.mark.parametrize("values", [[1, "1"], [True, "true"], [None, "absent"]], ids=str)
-def test_values_that_look_alike_in_csv_are_refused(tmp_path, capsys, values):
+def test_values_that_look_alike_in_csv_are_refused(
+    tmp_path: Path, capsys: Capture, values: list[Value]
+) -> None:
     write(tmp_path / "r.db", *map(of_value, values))
     path = tmp_path / "out.csv"
     assert export([str(tmp_path / "r.db"), "--format", "csv", "--output", str(path)]) == 2
@@ -125,7 +129,7 @@ def test_values_that_look_alike_in_csv_are_refused(tmp_path, capsys, values):
     assert list(tmp_path.glob("out*")) == []
 
 
-def test_t4_has_the_published_shape(tmp_path):
+def test_t4_has_the_published_shape(tmp_path: Path) -> None:
     record(tmp_path / "r.db", measurements())
     data = json.loads(exported(tmp_path / "r.db", "t4").read_text())
     jsonschema.validate(data, json.loads(T4_SCHEMA.read_text()))
@@ -137,14 +141,14 @@ def test_t4_has_the_published_shape(tmp_path):
     assert data["results"][0]["times"]["compilation_time"] == 0.25
 
 
-def test_csv_replays_with_its_space_as_well(tmp_path):
+def test_csv_replays_with_its_space_as_well(tmp_path: Path) -> None:
     found = [make_ok(1), make_failed(Outcome.TIMEOUT, 2)]
     write(tmp_path / "r.db", *found)
     recording = open_replay(exported(tmp_path / "r.db", "csv"), SPEC)
     assert list(map(comparable, recording.measurements.values())) == list(map(comparable, found))
 
 
-def test_last_campaign_is_exported_beside_its_database(tmp_path, capsys):
+def test_last_campaign_is_exported_beside_its_database(tmp_path: Path, capsys: Capture) -> None:
     write(tmp_path / "r.db", make_ok(1), plan=make_plan(campaign=1))
     write(tmp_path / "r.db", make_ok(2), plan=make_plan(campaign=2))
     assert export([str(tmp_path / "r.db")]) == 0
@@ -157,7 +161,7 @@ def test_last_campaign_is_exported_beside_its_database(tmp_path, capsys):
     )  # fmt: skip
 
 
-def test_an_export_names_the_environments_it_leaves_out(tmp_path, capsys):
+def test_an_export_names_the_environments_it_leaves_out(tmp_path: Path, capsys: Capture) -> None:
     write(tmp_path / "r.db", make_ok(1))
     assert export([str(tmp_path / "r.db")]) == 0
     assert "Left out" not in capsys.readouterr().out
@@ -179,15 +183,19 @@ def test_an_export_names_the_environments_it_leaves_out(tmp_path, capsys):
     ids=str,
 )
 def test_what_cannot_be_exported_is_one_clear_error(
-    tmp_path, monkeypatch, capsys, options, message
-):
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Capture,
+    options: list[str],
+    message: str,
+) -> None:
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "r.db", make_ok(1))
     assert export(options) == 2
     assert message in capsys.readouterr().err
 
 
-def test_measurements_are_written_as_they_come():
+def test_measurements_are_written_as_they_come() -> None:
     """One at a time is in memory, however many there are."""
     environment = Environment("opencl", "a device", "a platform", "1.0", "a compiler")
     alive = weakref.WeakSet[Measurement]()

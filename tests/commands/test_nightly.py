@@ -97,7 +97,7 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
 
 
 @pytest.mark.slow
-def test_the_nightly_compares_with_last_week(tmp_path, postgres_server):
+def test_the_nightly_compares_with_last_week(tmp_path: Path, postgres_server: Server) -> None:
     night = Night(tmp_path, postgres_server)
     night.tune()
     assert night.run("compare", "compare with last week") == (0, "no results of last week\n")

@@ -16,6 +16,8 @@ from harness.recordings.replay import read_recording
 from tests.helpers.replays import write_recording
 from tests.helpers.stencil_kernels import path_of
 
+Capture = pytest.CaptureFixture[str]
+
 SPACE = """\
 name: scale
 kernel: {function: kernel, source: kernel.cl, host: kernel.py}
@@ -93,7 +95,9 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("line", WRITING)
-def test_no_file_that_a_command_did_not_write_is_lost(line, start, tmp_path, monkeypatch, capsys):
+def test_no_file_that_a_command_did_not_write_is_lost(
+    line: str, start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
     here = tmp_path / "here"
     shutil.copytree(start, here)
     monkeypatch.chdir(here)
@@ -145,8 +149,14 @@ REFUSED = [
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="/proc takes no files, from nobody")
 @pytest.mark.parametrize(("line", "name", "folder"), REFUSED)
 def test_an_output_that_cannot_be_written_is_refused_before_anything_is_done(
-    line, name, folder, start, tmp_path, monkeypatch, capsys
-):
+    line: str,
+    name: str,
+    folder: str,
+    start: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Capture,
+) -> None:
     for file in start.iterdir():
         shutil.copy(file, tmp_path)
     monkeypatch.chdir(tmp_path)
@@ -165,7 +175,7 @@ def test_an_output_that_cannot_be_written_is_refused_before_anything_is_done(
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_option_that_names_a_file_is_tried(command):
+def test_every_option_that_names_a_file_is_tried(command: str) -> None:
     tried = " ".join(line for line in WRITING if line.startswith(command)).split()
     for action in make_parser(command, model_of(command))._actions:
         is_file = action.metavar in ("FILE", "FOLDER", "DATABASE", "OUT")
@@ -173,7 +183,9 @@ def test_every_option_that_names_a_file_is_tried(command):
             assert set(action.option_strings or ["new.db"]) & set(tried), action.dest
 
 
-def test_a_space_beside_the_rows_survives_their_export(start, tmp_path, monkeypatch, capsys):
+def test_a_space_beside_the_rows_survives_their_export(
+    start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
     shutil.copytree(start, tmp_path / "here")
     monkeypatch.chdir(tmp_path / "here")
     assert main(["export", "r.db", "--format", "csv", "--output", "scale.csv"]) == 0
@@ -190,14 +202,14 @@ def test_a_space_beside_the_rows_survives_their_export(start, tmp_path, monkeypa
         "m,BLOCK,technique,time_s,outcome,message\r",
     ],
 )
-def test_an_own_file_is_replaced(head, tmp_path):
+def test_an_own_file_is_replaced(head: str, tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_text(f"{head}\nmore", newline="")
     write_output(path, "new")
     assert path.read_text() == "new"
 
 
-def test_an_empty_file_and_a_device_are_written(tmp_path):
+def test_an_empty_file_and_a_device_are_written(tmp_path: Path) -> None:
     path = tmp_path / "a.html"
     path.touch()
     write_output(path, "text")
@@ -208,7 +220,7 @@ def test_an_empty_file_and_a_device_are_written(tmp_path):
 @pytest.mark.parametrize(
     "mine", ["mine", "<!doctype html>\n<p>My notes: Written by harness\n", "0.5 2.0\n1.5 1.0\n"]
 )
-def test_another_file_stays_and_the_error_says_what_to_do(mine, tmp_path):
+def test_another_file_stays_and_the_error_says_what_to_do(mine: str, tmp_path: Path) -> None:
     path = tmp_path / "a.html"
     path.write_text(mine)
     expected = (

@@ -18,6 +18,8 @@ from tests.helpers.commands import analyse, compare, dispatch, export, merge, re
 from tests.helpers.replays import REPLAYED_TWO, write_recording
 from tests.helpers.results_examples import PICKLED, Planted, tamper
 
+Capture = pytest.CaptureFixture[str]
+
 OPENTUNERS = 13
 """The number of OpenTuner's tables."""
 
@@ -76,7 +78,7 @@ def run_all(command: list[str], database: Path) -> list[int]:
     return [main(arguments) for main, arguments in commands]
 
 
-def test_pickled_columns_are_never_run(tuned, database, capsys):
+def test_pickled_columns_are_never_run(tuned: list[str], database: Path, capsys: Capture) -> None:
     planted = database.with_name("planted")
     plant(database, PICKLED, planted)
     codes = run_all(tuned, database)
@@ -90,7 +92,7 @@ def test_pickled_columns_are_never_run(tuned, database, capsys):
     assert all("mkdir" in message for message in (merging, tuning))
 
 
-def test_pickles_in_other_opentuner_columns_are_never_run(tuned, database):
+def test_pickles_in_other_opentuner_columns_are_never_run(tuned: list[str], database: Path) -> None:
     planted = database.with_name("planted")
     own = set(schema.metadata.tables)
     columns = {name: c for name, c in columns_of(database).items() if name not in own}
@@ -103,7 +105,7 @@ def test_pickles_in_other_opentuner_columns_are_never_run(tuned, database):
 
 
 @pytest.mark.parametrize("table", schema.metadata.tables)
-def test_a_pickle_in_our_tables_is_never_run(tuned, database, table):
+def test_a_pickle_in_our_tables_is_never_run(tuned: list[str], database: Path, table: str) -> None:
     planted = database.with_name("planted")
     plant(database, {table: columns_of(database)[table]}, planted)
     assert export([str(database), "--output", str(database.with_name("out.json"))]) in (0, 2)
@@ -111,7 +113,7 @@ def test_a_pickle_in_our_tables_is_never_run(tuned, database, table):
     assert not planted.exists()
 
 
-def test_escapes_in_names_are_shown_escaped(database, capsys):
+def test_escapes_in_names_are_shown_escaped(database: Path, capsys: Capture) -> None:
     escape = "\x1b]0;title\x07\x1b[31m"
     fields = {name: f"{name}{escape}" for name in ENVIRONMENT_FIELDS if name != "cache"}
     cells = "".join(f"{name} = '{value}', " for name, value in fields.items())
@@ -128,14 +130,14 @@ def test_escapes_in_names_are_shown_escaped(database, capsys):
 
 
 @pytest.mark.parametrize("name", ["../elsewhere", "/tmp/elsewhere"])
-def test_a_name_that_is_a_path_names_no_file(database, capsys, name):
+def test_a_name_that_is_a_path_names_no_file(database: Path, capsys: Capture, name: str) -> None:
     tamper(database, f"UPDATE spaces SET name = '{name}'")
     tamper(database, f"UPDATE inputs SET space_name = '{name}'")
     assert export([str(database)]) == 2
     assert f"the space `{name}` gives no file its name; give --output" in capsys.readouterr().err
 
 
-def test_every_pickled_column_is_read_by_the_reader_of_plain_data():
+def test_every_pickled_column_is_read_by_the_reader_of_plain_data() -> None:
     from opentuner.resultsdb.models import Base, CompressedPickler
 
     import harness.search  # noqa: F401 (its import patches OpenTuner)

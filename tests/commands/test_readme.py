@@ -44,13 +44,13 @@ def _commands(page: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_commands_of_a_page_parse(page):
+def test_commands_of_a_page_parse(page: str) -> None:
     for command in _commands(PAGES[page]):
         name, *words = shlex.split(command)
         assert make_parser(name, model_of(name)).parse_args(words), command
 
 
-def test_the_figures_of_searches_are_those_on_record():
+def test_the_figures_of_searches_are_those_on_record() -> None:
     folder = ROOT / "results" / "search"
     record = json.loads((folder / "overall.json").read_text(encoding="utf-8"))
     warm = json.loads((folder / "warm_start" / "overall.json").read_text(encoding="utf-8"))
@@ -76,7 +76,7 @@ def _links(page: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_file_that_a_page_links_to_exists(page):
+def test_every_file_that_a_page_links_to_exists(page: str) -> None:
     links = [file for file, _ in _links(page) if file]
     assert not [link for link in links if not ((ROOT / page).parent / link).exists()]
 
@@ -88,7 +88,7 @@ def _anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_section_that_a_page_links_to_exists(page):
+def test_every_section_that_a_page_links_to_exists(page: str) -> None:
     here = ROOT / page
     missing = [
         f"{file}#{anchor}"
@@ -99,7 +99,7 @@ def test_every_section_that_a_page_links_to_exists(page):
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_path_and_module_that_a_page_names_exists(page):
+def test_every_path_and_module_that_a_page_names_exists(page: str) -> None:
     paths = re.findall(r"`((?:harness|tests|benchmarks|examples)/[\w./]+)`", PAGES[page])
     assert not [path for path in paths if "NAME" not in path and not (ROOT / path).exists()]
     for name in set(re.findall(r"`(harness\.[\w.]+)`", PAGES[page])):
@@ -113,7 +113,7 @@ def _answers(database: Path) -> list[sqlite3.Row]:
         return connection.execute(query).fetchall()
 
 
-def test_the_query_answers_with_the_best_of_the_kernel_as_it_is(tmp_path):
+def test_the_query_answers_with_the_best_of_the_kernel_as_it_is(tmp_path: Path) -> None:
     spec, database = make_spec(tmp_path), tmp_path / "r.db"
     slower = FormulaMeasurer(lambda problem, config: 10 * formula_s(problem, config))
     for kernel, measurer in ((spec, None), (replace(spec, functions=("edited",)), slower)):
@@ -129,7 +129,7 @@ def test_the_query_answers_with_the_best_of_the_kernel_as_it_is(tmp_path):
             assert len(samples_s) == 3
 
 
-def test_the_ci_script_runs_the_readmes_own_test_command():
+def test_the_ci_script_runs_the_readmes_own_test_command() -> None:
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     found = re.search(r"grep -m 1 -E '([^']+)' README\.md", script)
     assert found is not None
@@ -137,7 +137,7 @@ def test_the_ci_script_runs_the_readmes_own_test_command():
     assert line in "".join(block.text for block in blocks(README, "sh"))
 
 
-def test_the_output_shown_has_the_rule_the_table_and_the_next_step():
+def test_the_output_shown_has_the_rule_the_table_and_the_next_step() -> None:
     ((_, output),) = blocks(README, "text")
     legend, _ = times_note(Config({"THRD": 256, "LU": 1, "X_CACHE": 1}), ()).split(";")
     for text in ("held-out inputs", f"{legend}; {PAIRED}.", "harness dispatch", "harness analyse"):

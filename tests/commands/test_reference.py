@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from harness.space_file.compiler import NvccModel
 from harness.space_file.model import (
@@ -48,7 +49,7 @@ def _generate() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("page", sorted(REFERENCE.glob("*.md")), ids=lambda page: str(page.stem))
-def test_tables_are_those_of_the_models(page):
+def test_tables_are_those_of_the_models(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert _generate()["fresh"](text) == text, "run python docs/generate.py"
 
@@ -60,13 +61,13 @@ def test_tables_are_those_of_the_models(page):
         ("program.md", [ProgramModel, TimePattern, Limits, ProgramVerify, FeatureSource]),
     ],
 )
-def test_every_key_is_on_its_page(page, models):
+def test_every_key_is_on_its_page(page: str, models: list[type[BaseModel]]) -> None:
     text = (REFERENCE / page).read_text(encoding="utf-8")
     keys = {key for model in models for key in model.model_fields}
     assert not [key for key in keys if not re.search(rf"[`{{ ]{key}[`:]", text)]
 
 
-def test_each_message_of_the_troubleshooting_is_written_somewhere():
+def test_each_message_of_the_troubleshooting_is_written_somewhere() -> None:
     page = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
     lists = re.findall(r"^- ((?:`[^`]+`(?:, )?)+): ", page, re.MULTILINE)
     messages = [message for part in lists for message in re.findall("`([^`]+)`", part)]
@@ -77,7 +78,7 @@ def test_each_message_of_the_troubleshooting_is_written_somewhere():
             assert part.strip() in written, message
 
 
-def test_all_variables_of_harness_are_on_the_page_and_no_others():
+def test_all_variables_of_harness_are_on_the_page_and_no_others() -> None:
     pattern = r"HARNESS_[A-Z_]+[A-Z]\b"
     page = (REFERENCE / "environment.md").read_text(encoding="utf-8")
     obeyed = {name for text in _texts(ROOT / "harness") for name in re.findall(pattern, text)}
@@ -87,7 +88,7 @@ def test_all_variables_of_harness_are_on_the_page_and_no_others():
     assert set(re.findall(pattern, page)) == obeyed - {"HARNESS_ONCE"}
 
 
-def test_examples_of_python_do_what_the_page_shows(monkeypatch):
+def test_examples_of_python_do_what_the_page_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     found = doctest.testfile(str(REFERENCE / "python.md"), module_relative=False)
     assert found.attempted

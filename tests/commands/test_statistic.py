@@ -19,6 +19,8 @@ from tests.helpers.commands import analyse, compare
 from tests.helpers.replays import FormulaMeasurer, make_spec, results_of, small_space
 from tests.helpers.results_examples import query
 
+Capture = pytest.CaptureFixture[str]
+
 MEAN, MEDIAN = Statistic.MEAN, Statistic.MEDIAN
 SPACE = small_space(
     "BLOCK: {values: [16, 32, 64], default: 64}", 8, more="measure: {repeats: 12STATISTIC}\n"
@@ -67,7 +69,7 @@ def best(results: Results) -> object:
     return report.best.config["BLOCK"]
 
 
-def test_the_statistic_decides_the_fastest_and_is_printed(tmp_path, capsys):
+def test_the_statistic_decides_the_fastest_and_is_printed(tmp_path: Path, capsys: Capture) -> None:
     by_median, _ = tune(tmp_path, "median.db")
     assert best(by_median) == 32
     by_mean, _ = tune(tmp_path, "mean.db", BY_MEAN)
@@ -86,7 +88,7 @@ def test_the_statistic_decides_the_fastest_and_is_printed(tmp_path, capsys):
     assert recorded == [(pytest.approx(1.0),)]
 
 
-def test_another_statistic_measures_nothing_again(tmp_path):
+def test_another_statistic_measures_nothing_again(tmp_path: Path) -> None:
     first, searched = tune(tmp_path, "r.db")
     assert (best(first), searched) == (32, 3)
     second, searched = tune(tmp_path, "r.db", BY_MEAN)
@@ -96,7 +98,7 @@ def test_another_statistic_measures_nothing_again(tmp_path):
     assert (best(third), searched) == (32, 0)
 
 
-def test_medians_and_means_are_not_compared(tmp_path, capsys):
+def test_medians_and_means_are_not_compared(tmp_path: Path, capsys: Capture) -> None:
     paths = [str(tmp_path / name) for name in ("base.db", "candidate.db")]
     for path, more in zip(paths, ("", BY_MEAN), strict=True):
         tune(tmp_path, Path(path).name, more)
@@ -106,7 +108,7 @@ def test_medians_and_means_are_not_compared(tmp_path, capsys):
     )
 
 
-def test_word_that_is_no_statistic_is_an_error(tmp_path):
+def test_word_that_is_no_statistic_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"measure\.statistic: must be median or mean"):
         make_spec(tmp_path, SPACE.replace("STATISTIC", ", statistic: least"))
 
@@ -118,7 +120,7 @@ def timing(samples_s: Sequence[float], occasions: tuple[int, ...] = ()) -> Timin
     return Timing(tuple(samples_s), StopReason.INTERLEAVED, occasions, MEAN)
 
 
-def test_ratio_of_means_is_that_of_arithmetic_means():
+def test_ratio_of_means_is_that_of_arithmetic_means() -> None:
     one, other = timing(SKEWED_S), timing(STEADY_S)
     assert time_ratio(one, other).value == pytest.approx(np.mean(SKEWED_S))
     assert log_time(one) == pytest.approx(math.log(np.mean(SKEWED_S)))
@@ -129,7 +131,7 @@ def test_ratio_of_means_is_that_of_arithmetic_means():
 
 
 @pytest.mark.parametrize("occasions", [(), (3,) * 6])
-def test_interval_of_a_ratio_of_means_covers_it_as_it_says(occasions):
+def test_interval_of_a_ratio_of_means_covers_it_as_it_says(occasions: tuple[int, ...]) -> None:
     rng = np.random.default_rng(1)
     pairs = rng.gamma(25, 1 / 25, (600, 2, 18)) * np.array([2.0, 1.0])[:, None]
     ratios = [time_ratio(*(timing(s.tolist(), occasions) for s in pair)) for pair in pairs]

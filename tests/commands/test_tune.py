@@ -27,6 +27,8 @@ from tests.helpers.commands import tune
 from tests.helpers.replays import REPLAYED, REPLAYED_TWO, write_recording
 from tests.helpers.results_examples import query
 
+Capture = pytest.CaptureFixture[str]
+
 ROOT = Path(__file__).parents[2]
 
 MVMUL = (Path(__file__).parents[1] / "data" / "small_mvmul.yaml").read_text()
@@ -53,7 +55,7 @@ def replay(tmp_path: Path, text: str) -> list[str]:
     ]  # fmt: skip
 
 
-def test_the_report_has_commands_without_passwords(replayed, tmp_path):
+def test_the_report_has_commands_without_passwords(replayed: list[str], tmp_path: Path) -> None:
     """Of two databases the last one counts; pages and databases are passed on."""
     page, words = tmp_path / "x.html", [replayed[0], "--database", "postgresql://me:sesame@host/x"]
     words += ["--inputs", "m > 99 or n > 99", *replayed[1:], "--report", str(page)]
@@ -68,7 +70,7 @@ def test_the_report_has_commands_without_passwords(replayed, tmp_path):
     )
 
 
-def test_test_limit_technique_label_and_seed_reach_opentuner(replayed):
+def test_test_limit_technique_label_and_seed_reach_opentuner(replayed: list[str]) -> None:
     options = ["--test-limit", "7", "--technique", "PureRandom", "--label", "mine", "--seed", "3"]
     assert tune([*replayed, *options]) == 0
     counts = query(replayed[-1], "select count(*) from result group by tuning_run_id")
@@ -83,7 +85,7 @@ def test_test_limit_technique_label_and_seed_reach_opentuner(replayed):
     assert {("PureRandom",), ("UniformGreedyMutation05",)} <= {*asked}, "two alternate"
 
 
-def test_without_time_to_measure_it_is_no_success(replayed, capsys):
+def test_without_time_to_measure_it_is_no_success(replayed: list[str], capsys: Capture) -> None:
     started = time.monotonic()
     assert tune([*replayed, "--max-time", "0.001"]) == 1
     assert time.monotonic() - started < 10
@@ -94,7 +96,7 @@ def test_without_time_to_measure_it_is_no_success(replayed, capsys):
     assert query(replayed[-1], "select distinct state from runs") == [("interrupted",)]
 
 
-def test_a_seed_configuration_is_tested_second(replayed, tmp_path):
+def test_a_seed_configuration_is_tested_second(replayed: list[str], tmp_path: Path) -> None:
     """It may leave out what has a default, such as the flags of another compiler."""
     space = Path(replayed[0])
     flags = "flags: {nvcc: {ftz: boolean}}\nlaunch:"
@@ -110,7 +112,7 @@ def test_a_seed_configuration_is_tested_second(replayed, tmp_path):
     assert second == {"BLOCK": 16, "TILE": 7, "CACHE": False}
 
 
-def test_results_log_holds_each_new_best_of_each_input(replayed, tmp_path):
+def test_results_log_holds_each_new_best_of_each_input(replayed: list[str], tmp_path: Path) -> None:
     log = tmp_path / "best.log"
     assert tune([*replayed, "--results-log", str(log), "--test-limit", "9"]) == 0
     assert tune([*replayed, "--results-log", str(log)]) == 0
@@ -122,7 +124,7 @@ def test_results_log_holds_each_new_best_of_each_input(replayed, tmp_path):
         assert len(times) >= 1
 
 
-def test_no_space_is_needed_to_list_what_can_be_asked_for(capsys):
+def test_no_space_is_needed_to_list_what_can_be_asked_for(capsys: Capture) -> None:
     """The command runs as with nohup, which is obeyed."""
     assert tune([]) == 2
     assert "name a space" in capsys.readouterr().err
@@ -164,8 +166,13 @@ NO_CONDITION = "is a value, not a condition; compare it, such as"
     ],
 )
 def test_a_command_line_that_cannot_be_carried_out_is_one_error(
-    arguments, message, replayed, tmp_path, monkeypatch, capsys
-):
+    arguments: list[str],
+    message: str,
+    replayed: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Capture,
+) -> None:
     monkeypatch.chdir(tmp_path)
     for name, text in SEEDS.items():
         Path(f"{name}.json").write_text(text)
@@ -174,7 +181,7 @@ def test_a_command_line_that_cannot_be_carried_out_is_one_error(
     assert message in error
 
 
-def test_the_next_command_keeps_what_made_this_run(replayed, capsys):
+def test_the_next_command_keeps_what_made_this_run(replayed: list[str], capsys: Capture) -> None:
     options = ["--seed", "5", "-t", "PureRandom", "--label", "my run", "--fresh", "--test-limit=9"]
     assert tune([*replayed, *options]) == 0
     message = capsys.readouterr().out
@@ -188,7 +195,7 @@ def test_the_next_command_keeps_what_made_this_run(replayed, capsys):
     assert "tests were answered from the database" in capsys.readouterr().out
 
 
-def test_a_climb_that_ends_names_another_technique(replayed, capsys):
+def test_a_climb_that_ends_names_another_technique(replayed: list[str], capsys: Capture) -> None:
     assert tune([*replayed, "-t", "HillClimb", "--seed", "2", "--test-limit", "70"]) == 0
     message = capsys.readouterr().out
     assert "HillClimb tested " in message
@@ -198,7 +205,7 @@ def test_a_climb_that_ends_names_another_technique(replayed, capsys):
     assert {row[0] for row in query(replayed[-1], "select requestor from tests")} == {"HillClimb"}
 
 
-def test_a_validation_prints_its_curve_and_its_end(replayed, capsys):
+def test_a_validation_prints_its_curve_and_its_end(replayed: list[str], capsys: Capture) -> None:
     assert tune([*replayed, "--validate=0.01", "--test-limit", "10"]) == 0
     message = capsys.readouterr().out
     assert "on 48 reserved samples" in message
@@ -209,7 +216,7 @@ def test_a_validation_prints_its_curve_and_its_end(replayed, capsys):
     assert "(target: an interval of the median below 0.15)" in capsys.readouterr().out
 
 
-def test_selected_inputs_alone_are_tuned(replayed_four, capsys):
+def test_selected_inputs_alone_are_tuned(replayed_four: list[str], capsys: Capture) -> None:
     chosen = ["--inputs", "n < 4096 and m > 64"]
     assert tune([*replayed_four, *chosen]) == 0
     message = capsys.readouterr().out
@@ -222,7 +229,7 @@ def test_selected_inputs_alone_are_tuned(replayed_four, capsys):
     assert "40 tests were answered from the database" in capsys.readouterr().out
 
 
-def test_an_unknown_option_gets_the_nearest(replayed, capsys):
+def test_an_unknown_option_gets_the_nearest(replayed: list[str], capsys: Capture) -> None:
     for word, near in (("--tecnique=PureRandom", "--technique"), ("--test", "--test-limit")):
         with pytest.raises(SystemExit) as exit_:
             tune([*replayed, word])
@@ -238,7 +245,9 @@ inputs: {features: [n], values: [{n: 1}, {n: 2}]}
 """
 
 
-def test_a_program_that_does_not_work_fails_and_its_page_says_why(tmp_path, capsys, monkeypatch):
+def test_a_program_that_does_not_work_fails_and_its_page_says_why(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: object) -> None:
         raise UsageError(f"{page} cannot be written")
 
@@ -314,7 +323,7 @@ def _wait_for_measurements(process: subprocess.Popen[str], database: Path, count
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("opencl")
-def test_killed_and_run_again_it_loses_and_repeats_nothing(tmp_path, capsys):
+def test_killed_and_run_again_it_loses_and_repeats_nothing(tmp_path: Path, capsys: Capture) -> None:
     database = tmp_path / "r.db"
     first = _start(_arguments(tmp_path))
     _wait_for_measurements(first, database, 3)
@@ -340,7 +349,7 @@ def test_killed_and_run_again_it_loses_and_repeats_nothing(tmp_path, capsys):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("opencl")
-def test_interrupted_it_says_how_to_go_on_and_who_measures(tmp_path, capsys):
+def test_interrupted_it_says_how_to_go_on_and_who_measures(tmp_path: Path, capsys: Capture) -> None:
     database = tmp_path / "r.db"
     first = _start(_endless_arguments(tmp_path, "--repeats", "9", "--precision", "0"))
     _wait_for_measurements(first, database, 2)
@@ -362,14 +371,14 @@ def test_interrupted_it_says_how_to_go_on_and_who_measures(tmp_path, capsys):
     assert states == [("interrupted",)]
 
 
-def test_words_of_a_feature_are_listed_where_a_condition_selects_no_input():
+def test_words_of_a_feature_are_listed_where_a_condition_selects_no_input() -> None:
     spec = load_spec(ROOT / "spaces" / "mvmul.yaml")
     inputs = tuple(Input({"m": word, "n": 7}) for word in ("narrow", "wide"))
     with pytest.raises(UsageError, match="m is narrow or wide, n is 7"):
         dataclasses.replace(spec, inputs=inputs).with_inputs_where("n > 90")
 
 
-def test_of_several_devices_the_dispatcher_is_asked_for_the_one_that_was_tuned():
+def test_of_several_devices_the_dispatcher_is_asked_for_the_one_that_was_tuned() -> None:
     def tuned(device: str, program: str = "a") -> StoredCampaign:
         environment = Environment("cuda", device, "none", "1", "1")
         return StoredCampaign(

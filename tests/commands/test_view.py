@@ -43,7 +43,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     return fill(tmp_path_factory.mktemp("tables"))
 
 
-def test_a_row_of_the_table_is_a_measurement(results):
+def test_a_row_of_the_table_is_a_measurement(results: Results) -> None:
     table = results.table()
     searched = table[table["stage"] == "search"]
     # 16 * 8 leaves out what is larger than 128 on the smallest input.
@@ -57,7 +57,7 @@ def test_a_row_of_the_table_is_a_measurement(results):
     assert not worked["time_s"].isna().any()
 
 
-def test_measurements_in_two_databases_count_once(results, tmp_path):
+def test_measurements_in_two_databases_count_once(results: Results, tmp_path: Path) -> None:
     copy = tmp_path / "copy.db"
     copy.write_bytes(Path(results.databases[0]).read_bytes())
     joined = the_one(read_results([results.databases[0], str(copy)]))
@@ -65,7 +65,7 @@ def test_measurements_in_two_databases_count_once(results, tmp_path):
     assert joined.databases == (results.databases[0], str(copy))
 
 
-def test_the_devices_limits_are_stored_with_the_results(results, tmp_path):
+def test_the_devices_limits_are_stored_with_the_results(results: Results, tmp_path: Path) -> None:
     assert results.limits == {}  # it was measured without a device
     limits = DeviceLimits(1024, (1024, 1024, 64), (2**31 - 1, 65535, 65535), 49152, 2, 32)
     measurer = FormulaMeasurer(time_s)
@@ -77,7 +77,7 @@ def test_the_devices_limits_are_stored_with_the_results(results, tmp_path):
     assert not matrix_of(found).applies.all()
 
 
-def test_spaces_of_one_program_each_have_their_own(tmp_path):
+def test_spaces_of_one_program_each_have_their_own(tmp_path: Path) -> None:
     (database,) = fill(tmp_path, "first").databases
     a_range = "{type: integer, min: 62, max: 64, default: 62}"
     other = SPACE.replace("{values: [16, 64, 256], default: 64}", a_range)
@@ -98,7 +98,9 @@ def test_spaces_of_one_program_each_have_their_own(tmp_path):
     assert len(read_results([database])) == 2
 
 
-def test_measurements_of_former_parameters_are_left_out(tmp_path, capsys):
+def test_measurements_of_former_parameters_are_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     before, page = fill(tmp_path), tmp_path / "page.html"
     (database,) = before.databases
     only_first = SPACE.replace("{n: 8}, {n: 16}, {n: 32}", "{n: 8}, {n: 16}")
@@ -128,13 +130,13 @@ def renamed_s(problem: Input, config: Config) -> float:
     return time_s(problem, Config({"BLOCK": config["BLOCK"], "TILE": config["A"]}))
 
 
-def test_what_must_not_mix_is_refused_with_what_differs(results, tmp_path):
+def test_what_must_not_mix_is_refused_with_what_differs(results: Results, tmp_path: Path) -> None:
     databases = *results.databases, *fill(tmp_path, "other").databases
     with pytest.raises(UsageError, match=r"differ in\n    space: small, other\nchoose one"):
         the_one(read_results(databases))
 
 
-def test_runs_are_read_in_one_query(tmp_path):
+def test_runs_are_read_in_one_query(tmp_path: Path) -> None:
     databases = fill(tmp_path).databases
     queries: list[str] = []
 

@@ -18,6 +18,8 @@ from tests.helpers.commands import export, tune
 from tests.helpers.replays import small_space, write_space
 from tests.helpers.results_examples import query
 
+Capture = pytest.CaptureFixture[str]
+
 BLOCKS, TILES = (16, 32, 64, 128, 256, 512), range(1, 9)
 
 SPACE = small_space(
@@ -112,8 +114,8 @@ BEST = {"BLOCK": 128, "TILE": 5}
 
 
 def test_after_the_default_the_best_of_the_other_device_is_measured_and_the_recording_described(
-    replaying, cache, capsys
-):
+    replaying: list[str], cache: Path, capsys: Capture
+) -> None:
     assert tune([*replaying, "--warm-start", str(cache)]) == 0
     assert configs_of(replaying)[1] == BEST
     assert (
@@ -123,13 +125,13 @@ def test_after_the_default_the_best_of_the_other_device_is_measured_and_the_reco
     ) in capsys.readouterr().out
 
 
-def test_every_input_of_a_space_has_the_warm_start(measuring, cache):
+def test_every_input_of_a_space_has_the_warm_start(measuring: list[str], cache: Path) -> None:
     assert tune([*measuring, "--warm-start", str(cache)]) == 0
     assert BEST in configs_of(measuring, 1)[:2]
     assert BEST in configs_of(measuring, 2)[:2]
 
 
-def test_what_is_good_on_all_comes_first(replaying, cache, tmp_path):
+def test_what_is_good_on_all_comes_first(replaying: list[str], cache: Path, tmp_path: Path) -> None:
     def other_s(block: int, tile: int) -> float:
         return 0.5 if (block, tile) == (16, 8) else time_ms(block, tile)
 
@@ -139,7 +141,7 @@ def test_what_is_good_on_all_comes_first(replaying, cache, tmp_path):
 
 
 @pytest.mark.parametrize("form", ["t4", "csv"])
-def test_an_export_is_a_warm_start(form, measuring, tmp_path):
+def test_an_export_is_a_warm_start(form: str, measuring: list[str], tmp_path: Path) -> None:
     assert tune([*measuring, "--test-limit", "48", "-t", "UniformRandom"]) == 0
     exported = tmp_path / f"exported.{'json' if form == 't4' else 'csv'}"
     database = str(tmp_path / "r.db")
@@ -150,8 +152,8 @@ def test_an_export_is_a_warm_start(form, measuring, tmp_path):
 
 
 def test_the_same_command_goes_on_and_without_the_recording_it_is_another_run(
-    replaying, cache, capsys
-):
+    replaying: list[str], cache: Path, capsys: Capture
+) -> None:
     command = [*replaying, "--warm-start", str(cache)]
     assert tune(command) == 0
     again = "To continue the search, run the same command with --test-limit 8."
@@ -195,7 +197,7 @@ def warm_notes(command: Sequence[str]) -> list[Any]:
     return [sources and [source["device"] for source in sources] for sources in noted]
 
 
-def test_another_device_starts_every_search(tuned_elsewhere, capsys):
+def test_another_device_starts_every_search(tuned_elsewhere: list[str], capsys: Capture) -> None:
     capsys.readouterr()
     assert tune([*tuned_elsewhere, *IN_DATABASE]) == 0
     assert configs_of(tuned_elsewhere, 3)[1] == BEST
@@ -206,7 +208,7 @@ def test_another_device_starts_every_search(tuned_elsewhere, capsys):
     assert line in capsys.readouterr().out.splitlines()
 
 
-def test_without_the_option_the_start_is_cold(tuned_elsewhere, capsys):
+def test_without_the_option_the_start_is_cold(tuned_elsewhere: list[str], capsys: Capture) -> None:
     capsys.readouterr()
     assert tune(tuned_elsewhere) == 0
     assert "warm start" not in capsys.readouterr().out
@@ -214,14 +216,14 @@ def test_without_the_option_the_start_is_cold(tuned_elsewhere, capsys):
     assert warm_notes(tuned_elsewhere) == [None, None]
 
 
-def test_the_same_device_is_no_warm_start(measuring, capsys):
+def test_the_same_device_is_no_warm_start(measuring: list[str], capsys: Capture) -> None:
     assert tune(measuring) == 0
     assert tune([*measuring, "--seed", "1", *IN_DATABASE]) == 0
     assert "no warm start from" in capsys.readouterr().out
     assert warm_notes(measuring) == [None] * 4
 
 
-def test_a_run_goes_on_as_it_began(measuring, tmp_path, capsys):
+def test_a_run_goes_on_as_it_began(measuring: list[str], tmp_path: Path, capsys: Capture) -> None:
     assert tune(on_device(measuring, "other.csv")) == 0
     database = Path(measuring[4])
     assert tune([*measuring, *IN_DATABASE]) == 0
@@ -241,7 +243,7 @@ def test_a_run_goes_on_as_it_began(measuring, tmp_path, capsys):
     assert configs_of(measuring, 4) == configs_of(alone, 4)
 
 
-def test_a_run_that_began_without_others_goes_on_so(measuring, capsys):
+def test_a_run_that_began_without_others_goes_on_so(measuring: list[str], capsys: Capture) -> None:
     assert tune(measuring) == 0
     first = configs_of(measuring)
     assert tune(on_device(measuring, "other.csv")) == 0
@@ -262,7 +264,9 @@ def test_a_run_that_began_without_others_goes_on_so(measuring, capsys):
     ],
     ids=["lost", "damaged"],
 )  # fmt: skip
-def test_a_note_that_fits_nothing_is_one_message(change, code, message, tuned_elsewhere, capsys):
+def test_a_note_that_fits_nothing_is_one_message(
+    change: tuple[str, Any], code: int, message: str, tuned_elsewhere: list[str], capsys: Capture
+) -> None:
     assert tune([*tuned_elsewhere, *IN_DATABASE]) == 0
     with sqlite3.connect(tuned_elsewhere[4]) as connection:
         for run_id in (3, 4):
@@ -279,7 +283,7 @@ def test_a_note_that_fits_nothing_is_one_message(change, code, message, tuned_el
     assert message in said.out + said.err
 
 
-def test_values_that_the_space_lacks_are_left_out(tuned_elsewhere):
+def test_values_that_the_space_lacks_are_left_out(tuned_elsewhere: list[str]) -> None:
     space = Path(tuned_elsewhere[0])
     space.write_text(space.read_text().replace("max: 512", "max: 64"))
     device = Path(tuned_elsewhere[2])
@@ -303,8 +307,8 @@ def test_values_that_the_space_lacks_are_left_out(tuned_elsewhere):
     ids=["missing", "CSV"],
 )
 def test_a_file_that_cannot_be_read_is_one_error_before_anything_is_measured(
-    content, message, measuring, tmp_path, capsys
-):
+    content: str | None, message: str, measuring: list[str], tmp_path: Path, capsys: Capture
+) -> None:
     other = tmp_path / "other.json"
     if content is not None:
         other.write_text(content)
@@ -328,7 +332,9 @@ def test_a_file_that_cannot_be_read_is_one_error_before_anything_is_measured(
     ],
     ids=["lacks a parameter", "has one more", "fits nowhere", "failed"],
 )  # fmt: skip
-def test_a_recording_of_no_use_is_one_error(changes, message, measuring, tmp_path, capsys):
+def test_a_recording_of_no_use_is_one_error(
+    changes: Mapping[str, Any], message: str, measuring: list[str], tmp_path: Path, capsys: Capture
+) -> None:
     entries = [
         {"BLOCK": 16 + k % 2 * 16, "TILE": 1 + k, "UNROLL": k, "time": 1.0} for k in range(2)
     ]
@@ -353,15 +359,15 @@ def test_a_recording_of_no_use_is_one_error(changes, message, measuring, tmp_pat
     "options", [["-t", "PureRandom"], ["-t", "HillClimb", "-t", "PureRandom"], ["--validate"]]
 )
 def test_a_technique_that_learns_from_no_recording_is_refused_one(
-    options, measuring, cache, capsys
-):
+    options: list[str], measuring: list[str], cache: Path, capsys: Capture
+) -> None:
     assert tune([*measuring, "--warm-start", str(cache), *options]) == 2
     error = capsys.readouterr().err
     assert "--warm-start needs --technique GaussianProcess, which learns from it; the" in error
     assert "add --technique GaussianProcess" in error
 
 
-def test_beside_others_the_learner_has_the_warm_start(measuring, cache):
+def test_beside_others_the_learner_has_the_warm_start(measuring: list[str], cache: Path) -> None:
     options = ["-t", "PureRandom", "-t", "GaussianProcess", "--warm-start", str(cache)]
     assert tune([*measuring, *options]) == 0
     assert BEST in configs_of(measuring)
@@ -380,8 +386,8 @@ def test_beside_others_the_learner_has_the_warm_start(measuring, cache):
     ],
 )
 def test_four_proposals_are_built_at_once_but_nothing_is_built_for_a_recording(
-    options, expected, tmp_path
-):
+    options: Mapping[str, Any], expected: int, tmp_path: Path
+) -> None:
     spec = load_spec(write_space(tmp_path, SPACE))
     found = search_options(spec, TuneOptions(**options), ("auto",))
     assert found.parallelism == expected

@@ -19,6 +19,8 @@ from harness.space_file.workload import Workload, read_workload
 from tests.helpers.commands import tune
 from tests.helpers.replays import RECORDED, write_recording
 
+Capture = pytest.CaptureFixture[str]
+
 RECORDED_LINES = """\
 # workload of recorded
 m,n,calls,choice
@@ -46,23 +48,23 @@ def read(folder: Path, spec: Spec, text: str | bytes) -> Workload:
     return read_workload(path, spec.name, spec.features, spec.inputs)
 
 
-def test_a_recorded_workload_is_read(tmp_path, spec):
+def test_a_recorded_workload_is_read(tmp_path: Path, spec: Spec) -> None:
     found = read(tmp_path, spec, RECORDED_LINES)
     assert found.calls == {Input({"m": 64, "n": 64}): 5, Input({"m": 4096, "n": 64}): 3}
     assert (found.total, found.notes) == (8, ())
 
 
-def test_lines_of_many_processes_add_up_and_repeat_headers(tmp_path, spec):
+def test_lines_of_many_processes_add_up_and_repeat_headers(tmp_path: Path, spec: Spec) -> None:
     found = read(tmp_path, spec, RECORDED_LINES * 3)
     assert found.calls == {Input({"m": 64, "n": 64}): 15, Input({"m": 4096, "n": 64}): 9}
 
 
-def test_a_person_writes_features_in_any_order_and_calls(tmp_path, spec):
+def test_a_person_writes_features_in_any_order_and_calls(tmp_path: Path, spec: Spec) -> None:
     found = read(tmp_path, spec, "calls, n, m\r\n\r\n 7, 8 ,16\r\n")
     assert found.calls == {Input({"m": 16, "n": 8}): 7}
 
 
-def test_the_most_frequent_inputs_cover_a_share(tmp_path, spec):
+def test_the_most_frequent_inputs_cover_a_share(tmp_path: Path, spec: Spec) -> None:
     found = read(tmp_path, spec, "m,n,calls\n1,1,2\n2,2,90\n3,3,5\n4,4,3\n")
     assert [one["m"] for one in found.most_frequent(0.9)] == [2]
     assert [one["m"] for one in found.most_frequent(0.95)] == [2, 3]
@@ -70,7 +72,7 @@ def test_the_most_frequent_inputs_cover_a_share(tmp_path, spec):
     assert found.weights([Input({"m": 3, "n": 3}), Input({"m": 9, "n": 9})]) == [0.05, 0]
 
 
-def test_a_line_that_was_cut_off_is_left_out_and_noted(tmp_path, spec):
+def test_a_line_that_was_cut_off_is_left_out_and_noted(tmp_path: Path, spec: Spec) -> None:
     found = read(tmp_path, spec, f"{RECORDED_LINES}64,64,9\n64,6\n\n64,64,2,1\n")
     assert found.total == 10
     assert found.notes == (f"{tmp_path / 'calls.csv'}: 2 lines cut off and left out: line 5, 6",)
@@ -100,13 +102,15 @@ def test_a_line_that_was_cut_off_is_left_out_and_noted(tmp_path, spec):
         ("m,n,calls\n" + "1" * 70_000, "calls.csv:2: is not a line of a workload"),
     ],
 )  # fmt: skip
-def test_what_is_no_workload_is_one_error(tmp_path, spec, text, message):
+def test_what_is_no_workload_is_one_error(
+    tmp_path: Path, spec: Spec, text: str | bytes, message: str
+) -> None:
     with pytest.raises(UsageError) as refused:
         read(tmp_path, spec, text)
     assert message in str(refused.value)
 
 
-def test_fractions_and_words_are_read_as_the_space_writes_them(tmp_path, spec):
+def test_fractions_and_words_are_read_as_the_space_writes_them(tmp_path: Path, spec: Spec) -> None:
     known = (Input({"m": 0.5, "n": "wide"}), Input({"m": 1, "n": "a, b"}))
     spec = dataclasses.replace(spec, inputs=known)
     found = read(tmp_path, spec, 'm,n,calls\n1,"a, b",2\n2,wide,3\n0.1,?,4\n')
@@ -118,7 +122,7 @@ def test_fractions_and_words_are_read_as_the_space_writes_them(tmp_path, spec):
 
 
 @pytest.mark.parametrize("word", ["\x1b[2J", "a\u2028b", "\u202etxt", "a\x85b"])
-def test_a_word_that_is_not_printable_is_refused(tmp_path, spec, word):
+def test_a_word_that_is_not_printable_is_refused(tmp_path: Path, spec: Spec, word: str) -> None:
     """A database with such an input could not be read any more."""
     words = dataclasses.replace(spec, inputs=(Input({"m": "half", "n": 1}),))
     with pytest.raises(UsageError, match=r"calls.csv:2: `m` must be a text of one line, got `\S+`"):
@@ -126,8 +130,8 @@ def test_a_word_that_is_not_printable_is_refused(tmp_path, spec, word):
 
 
 def test_tune_takes_the_inputs_that_cover_the_calls_and_those_of_the_database(
-    tmp_path, recorded, capsys
-):
+    tmp_path: Path, recorded: tuple[Path, Path], capsys: Capture
+) -> None:
     space, recording = recorded
     one, other = load_spec(space).inputs
     database, calls = tmp_path / "r.db", tmp_path / "calls.csv"
@@ -145,7 +149,7 @@ def test_tune_takes_the_inputs_that_cover_the_calls_and_those_of_the_database(
     assert set(inputs_of(database)) == {one, other}
 
 
-def test_inputs_without_the_default_are_left_out(tmp_path, spec):
+def test_inputs_without_the_default_are_left_out(tmp_path: Path, spec: Spec) -> None:
     refusing = (Constraint(Expression("BLOCK <= m * n"), 1, spec.path),)
     spec, calls = dataclasses.replace(spec, constraints=refusing), tmp_path / "calls.csv"
     options, none = TuneOptions(cover=1.0), str(tmp_path / "none.db")
@@ -162,7 +166,7 @@ def test_inputs_without_the_default_are_left_out(tmp_path, spec):
         with_inputs_of(calls, spec, options, none)
 
 
-def test_the_most_frequent_inputs_that_launch_are_tuned(tmp_path, spec):
+def test_the_most_frequent_inputs_that_launch_are_tuned(tmp_path: Path, spec: Spec) -> None:
     calls = tmp_path / "calls.csv"
     calls.write_text("m,n,calls\n64,64,2\n64,128,5\n64,256,3\n64,0,10\n")
     options = TuneOptions(cover=1.0, most_inputs=2)
@@ -186,6 +190,8 @@ def inputs_of(database: Path) -> list[Input]:
         (["--most-inputs", "9"], "--most-inputs needs --inputs-from FILE"),
     ],
 )
-def test_options_of_a_workload_that_do_not_fit_are_one_error(recorded, words, message, capsys):
+def test_options_of_a_workload_that_do_not_fit_are_one_error(
+    recorded: tuple[Path, Path], words: list[str], message: str, capsys: Capture
+) -> None:
     assert tune([str(recorded[0]), *words]) == 2
     assert message in capsys.readouterr().err

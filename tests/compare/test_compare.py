@@ -41,7 +41,9 @@ def verdicts(data: Any, of: str = "best") -> dict[int, str]:
     return {c["input"]["n"]: c["verdict"] for c in data["comparisons"] if c["of"] == of}
 
 
-def test_slower_rows_show_their_interval(base, slower, tmp_path, capsys):
+def test_slower_rows_show_their_interval(
+    base: str, slower: str, tmp_path: Path, capsys: Capture
+) -> None:
     status, data = run(base, slower)
     expected = {8: "within noise", 16: "slower", 32: "within noise", 64: "faster"}
     assert (status, data["status"]) == (1, 1)
@@ -56,7 +58,7 @@ def test_slower_rows_show_their_interval(base, slower, tmp_path, capsys):
     assert "%" not in text, "ratios alone"
 
 
-def test_a_green_comparison_says_what_it_missed(base, tmp_path, capsys):
+def test_a_green_comparison_says_what_it_missed(base: str, tmp_path: Path, capsys: Capture) -> None:
     again, junit = tuned(tmp_path, "again.db", seed=3), tmp_path / "j.xml"
     words = ("--of", "default", "--junit", str(junit))
     status, data = run(base, again, *words)
@@ -80,7 +82,7 @@ def test_a_green_comparison_says_what_it_missed(base, tmp_path, capsys):
         assert f"; not slower than {limit:.3f}x" in cases[f"n={n} (default)"]
 
 
-def test_limits_are_of_open_tests(base, slower, tmp_path, capsys):
+def test_limits_are_of_open_tests(base: str, slower: str, tmp_path: Path, capsys: Capture) -> None:
     _, data = run(base, slower)
     none = [c["input"]["n"] for c in data["comparisons"] if c["upper_limit"] is None]
     assert none == [16, 16, 64, 64], "those that are clear"
@@ -90,7 +92,7 @@ def test_limits_are_of_open_tests(base, slower, tmp_path, capsys):
     assert "8 not measured again; nothing was tested" in capsys.readouterr().err
 
 
-def test_a_row_names_a_best_that_the_other_side_never_measured(base, tmp_path):
+def test_a_row_names_a_best_that_the_other_side_never_measured(base: str, tmp_path: Path) -> None:
     every = dict.fromkeys((8, 16, 32, 64), 1.2)
     in_finals = tuned(tmp_path, "finals.db", 2, every, function="edited", searched=(64,))
     status, data = run(base, in_finals, "--of", "best")
@@ -103,7 +105,7 @@ def test_a_row_names_a_best_that_the_other_side_never_measured(base, tmp_path):
     assert [c["notes"] for c in data["comparisons"]] == [notes] * 4
 
 
-def test_a_baseline_in_the_finals_is_not_taken_for_the_winner(tmp_path):
+def test_a_baseline_in_the_finals_is_not_taken_for_the_winner(tmp_path: Path) -> None:
     space = SPACE.replace("[16, 64]", "[16, 32, 64, 128]") + "baselines: {slow: {BLOCK: 32}}\n"
     every = dict.fromkeys((8, 16, 32, 64), 2.0)
     sides = [
@@ -126,7 +128,7 @@ def test_a_baseline_in_the_finals_is_not_taken_for_the_winner(tmp_path):
         assert [c[side]["configuration"] for c in data["comparisons"]] == [{"BLOCK": 16}] * 4
 
 
-def test_a_database_carried_on_holds_the_same_measurements(base, tmp_path):
+def test_a_database_carried_on_holds_the_same_measurements(base: str, tmp_path: Path) -> None:
     carried = shutil.copy(base, tmp_path / "carried.db")
     assert run(base, str(carried))[1]["counts"] == {"not measured again": 8}
     place = tuned(tmp_path, "carried.db", seed=4, slower={8: 1.2}, function="edited")
@@ -135,7 +137,7 @@ def test_a_database_carried_on_holds_the_same_measurements(base, tmp_path):
     assert verdicts(data)[8] == "slower"
 
 
-def test_an_input_that_works_no_more_is_a_regression(base, tmp_path):
+def test_an_input_that_works_no_more_is_a_regression(base: str, tmp_path: Path) -> None:
     broken = tuned(tmp_path, "broken.db", seed=5, slower={32: float("inf")})
     junit = tmp_path / "j.xml"
     status, data = run(base, broken, "--junit", str(junit))
@@ -153,7 +155,9 @@ WHY = "the default configuration (BLOCK=64) does not work: wrong_result: exit st
 
 
 @pytest.mark.parametrize("broken", [(8,), (8, 16, 32, 64)])
-def test_an_input_that_the_last_command_left_out_works_no_more(base, tmp_path, capsys, broken):
+def test_an_input_that_the_last_command_left_out_works_no_more(
+    base: str, tmp_path: Path, capsys: Capture, broken: Sequence[int]
+) -> None:
     left_out = dict.fromkeys(broken, f"left out: {WHY}")
     place = tuned(tmp_path, "now.db", seed=5, function="edited", left_out=left_out)
     junit = tmp_path / "j.xml"
@@ -172,7 +176,7 @@ def test_an_input_that_the_last_command_left_out_works_no_more(base, tmp_path, c
     assert (status, data["counts"]["works now"]) == (0, 2 * len(broken))
 
 
-def test_an_input_that_was_left_out_by_a_crash_may_be_chance(base, tmp_path):
+def test_an_input_that_was_left_out_by_a_crash_may_be_chance(base: str, tmp_path: Path) -> None:
     why = "left out: the default does not work: crashed: it died of SIGSEGV"
     place = tuned(tmp_path, "now.db", seed=5, left_out={8: why})
     status, data = run(base, place, "--of", "default")
@@ -180,7 +184,7 @@ def test_an_input_that_was_left_out_by_a_crash_may_be_chance(base, tmp_path):
     assert (status, data["comparisons"][0]["notes"]) == (1, [note])
 
 
-def test_what_no_command_had_time_for_is_not_compared_so_far(base, tmp_path):
+def test_what_no_command_had_time_for_is_not_compared_so_far(base: str, tmp_path: Path) -> None:
     left_out = {8: "not measured: the time was up", 16: f"left out: {WHY}"}
     place = tuned(tmp_path, "now.db", seed=5, left_out=left_out)
     tamper(Path(place), 'UPDATE commands SET inputs = \'[{"n": 8}, {"n": 64}]\'')
@@ -192,7 +196,9 @@ def test_what_no_command_had_time_for_is_not_compared_so_far(base, tmp_path):
     assert (status, data["counts"]) == (0, {"within noise": 8})
 
 
-def test_another_environment_is_refused_in_every_output(base, tmp_path, capsys):
+def test_another_environment_is_refused_in_every_output(
+    base: str, tmp_path: Path, capsys: Capture
+) -> None:
     other = dataclasses.replace(ENVIRONMENT, driver="2.0")
     place = tuned(tmp_path, "other.db", seed=7, environment=other)
     junit = tmp_path / "j.xml"
@@ -206,7 +212,7 @@ def test_another_environment_is_refused_in_every_output(base, tmp_path, capsys):
     assert run(base, place, "--across-environments", "--of", "best")[0] == 0
 
 
-def test_what_was_tuned_last_is_compared_after_a_revert(tmp_path):
+def test_what_was_tuned_last_is_compared_after_a_revert(tmp_path: Path) -> None:
     every = dict.fromkeys((8, 16, 32, 64), 1.0)
     tuned(tmp_path, "main.db", seed=1)
     tuned(tmp_path, "main.db", seed=2, slower=dict.fromkeys(every, 1.4), function="slow")
@@ -216,7 +222,7 @@ def test_what_was_tuned_last_is_compared_after_a_revert(tmp_path):
     assert (status, data["counts"]) == (1, {"slower": 8})
 
 
-def test_environments_that_base_lacks_are_left_out_beside_one(base, tmp_path):
+def test_environments_that_base_lacks_are_left_out_beside_one(base: str, tmp_path: Path) -> None:
     older = dataclasses.replace(ENVIRONMENT, driver="0.9")
     tuned(tmp_path, "both.db", seed=7, environment=older)
     both = tuned(tmp_path, "both.db", seed=8)
@@ -227,7 +233,7 @@ def test_environments_that_base_lacks_are_left_out_beside_one(base, tmp_path):
     assert (status, data["counts"], data["notes"]) == (0, {"within noise": 8}, [])
 
 
-def test_copies_beside_a_new_environment_are_no_comparison(base, tmp_path):
+def test_copies_beside_a_new_environment_are_no_comparison(base: str, tmp_path: Path) -> None:
     shutil.copy(base, tmp_path / "carried.db")
     updated = dataclasses.replace(ENVIRONMENT, driver="2.0")
     carried = tuned(tmp_path, "carried.db", seed=9, environment=updated)
@@ -237,7 +243,7 @@ def test_copies_beside_a_new_environment_are_no_comparison(base, tmp_path):
 
 
 @pytest.mark.parametrize(("backend", "occasions"), [("replay", 1), ("opencl", 2)])
-def test_replayed_samples_are_one_occasion(tmp_path, backend, occasions):
+def test_replayed_samples_are_one_occasion(tmp_path: Path, backend: str, occasions: int) -> None:
     spec, environment = (
         make_spec(tmp_path, SPACE),
         dataclasses.replace(ENVIRONMENT, backend=backend),
@@ -254,7 +260,7 @@ def test_replayed_samples_are_one_occasion(tmp_path, backend, occasions):
     assert len(of_default) == occasions
 
 
-def test_exported_results_are_refused(base, tmp_path, capsys):
+def test_exported_results_are_refused(base: str, tmp_path: Path, capsys: Capture) -> None:
     exported = str(tmp_path / "base.t4.json")
     assert export([base, "--output", exported]) == 0
     for sides in ([exported, base], [base, exported]):
@@ -262,7 +268,7 @@ def test_exported_results_are_refused(base, tmp_path, capsys):
         assert "compare reads results databases, not exported files" in capsys.readouterr().err
 
 
-def test_a_default_that_is_the_best_is_one_row_that_says_so(tmp_path):
+def test_a_default_that_is_the_best_is_one_row_that_says_so(tmp_path: Path) -> None:
     sides = [tuned(tmp_path, f"{k}.db", k, searched=(64,), finals=(64,)) for k in (1, 2)]
     for one, other in (sides, sides[:1] * 2):
         data = run(one, other)[1]
@@ -271,14 +277,14 @@ def test_a_default_that_is_the_best_is_one_row_that_says_so(tmp_path):
 
 
 def test_results_of_other_sources_than_the_space_has_now_are_refused(
-    base, slower, tmp_path, capsys
-):
+    base: str, slower: str, tmp_path: Path, capsys: Capture
+) -> None:
     spec = make_spec(tmp_path, SPACE)
     assert main([base, slower, "--spec", str(spec.path)]) == 2
     assert "has no results of small with the current sources" in capsys.readouterr().err
 
 
-def test_inputs_that_one_side_lacks_are_listed(base, tmp_path, capsys):
+def test_inputs_that_one_side_lacks_are_listed(base: str, tmp_path: Path, capsys: Capture) -> None:
     fewer = tuned(tmp_path, "fewer.db", seed=8)
     tamper(Path(fewer), "UPDATE runs SET campaign = 9 WHERE input_id != 1")
     earlier = "UPDATE runs SET started_at = '2000', ended_at = '2000' WHERE input_id != 1"
@@ -288,14 +294,14 @@ def test_inputs_that_one_side_lacks_are_listed(base, tmp_path, capsys):
     assert "not compared, measured only in BASE: (n=16), (n=32), (n=64)" in capsys.readouterr().err
 
 
-def test_nothing_in_common_is_no_comparison(base, tmp_path, capsys):
+def test_nothing_in_common_is_no_comparison(base: str, tmp_path: Path, capsys: Capture) -> None:
     assert main([base, str(tmp_path / "none.db")]) == 2
     assert main([base, base, "--space", "other"]) == 2
     assert main([base, base, "--junit", str(tmp_path / "no" / "c.xml")]) == 2
     assert "no such database" in capsys.readouterr().err
 
 
-def test_the_examples_for_ci_are_yaml_and_name_options_that_there_are(capsys):
+def test_the_examples_for_ci_are_yaml_and_name_options_that_there_are(capsys: Capture) -> None:
     folder = ROOT / "examples" / "ci"
     github, gitlab = (
         yaml.safe_load((folder / name).read_text()) for name in ("github.yml", "gitlab.yml")
@@ -344,7 +350,9 @@ def in_burdened_run(
 
 
 @pytest.mark.parametrize("burdened", [(), (64,), (32, 64), (16, 32, 64)])
-def test_work_that_begins_in_the_candidates_run_is_no_regression(base, tmp_path, capsys, burdened):
+def test_work_that_begins_in_the_candidates_run_is_no_regression(
+    base: str, tmp_path: Path, capsys: Capture, burdened: Sequence[int]
+) -> None:
     place = in_burdened_run(tmp_path, "burdened.db", burdened)
     status, data = run(base, place)
     assert status == 0
@@ -356,13 +364,13 @@ def test_work_that_begins_in_the_candidates_run_is_no_regression(base, tmp_path,
         assert "--rerun measures both sides together" in out
 
 
-def test_a_slowdown_beyond_that_of_the_machine_is_a_regression(base, tmp_path):
+def test_a_slowdown_beyond_that_of_the_machine_is_a_regression(base: str, tmp_path: Path) -> None:
     place = in_burdened_run(tmp_path, "burdened.db", (32, 64), slower=2.5)
     status, data = run(base, place)
     assert (status, verdicts(data)[64]) == (1, "slower")
 
 
-def test_equal_sources_are_no_regression_ever(base, tmp_path, capsys):
+def test_equal_sources_are_no_regression_ever(base: str, tmp_path: Path, capsys: Capture) -> None:
     every = dict.fromkeys((8, 16, 32, 64), 1.3)
     status, data = run(base, tuned(tmp_path, "same.db", 9, every))
     assert (status, data["counts"]) == (0, {"the machine changed": 8})
@@ -371,7 +379,7 @@ def test_equal_sources_are_no_regression_ever(base, tmp_path, capsys):
     assert run(base, edited)[0] == 1
 
 
-def test_a_worse_winner_of_equal_sources_meets_the_default(base, tmp_path):
+def test_a_worse_winner_of_equal_sources_meets_the_default(base: str, tmp_path: Path) -> None:
     for slower in (1.0, 1.3):
         every = dict.fromkeys((8, 16, 32, 64), slower)
         place = tuned(tmp_path, f"{slower}.db", 9, every, searched=(64,), finals=(64,))

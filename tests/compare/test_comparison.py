@@ -43,7 +43,7 @@ def families(threshold: float, slower: float = 0.0) -> list[list[Change]]:
     return found
 
 
-def test_occasions_that_differ_are_no_false_alarms():
+def test_occasions_that_differ_are_no_false_alarms() -> None:
     verdicts = [{change.verdict for change in found} for found in families(0)]
     alarms = sum(found != {ChangeVerdict.WITHIN_NOISE} for found in verdicts)
     assert alarms <= 5  # 2 of 40 are expected at most; 6 have a chance of 1.4 %
@@ -57,7 +57,7 @@ def pair(ratio: float, noise: float = 0.002, count: int = 20, seed: int = 0) -> 
     return Pair(base.tolist(), (ratio * candidate).tolist(), variance)
 
 
-def test_true_changes_are_found_and_small_ones_are_none():
+def test_true_changes_are_found_and_small_ones_are_none() -> None:
     pairs = [pair(r, seed=s) for s, r in enumerate((1.0, 1.05, 0.95, 1.004, 1.0))]
     verdicts = [change.verdict for change in judge(pairs)]
     clear = [ChangeVerdict.SLOWER, ChangeVerdict.FASTER]
@@ -67,7 +67,7 @@ def test_true_changes_are_found_and_small_ones_are_none():
     assert judge([pair(1.009, noise=1e-5)], threshold=0)[0].verdict is ChangeVerdict.SLOWER
 
 
-def test_an_interval_is_beyond_the_threshold_exactly_where_the_verdict_is_clear():
+def test_an_interval_is_beyond_the_threshold_exactly_where_the_verdict_is_clear() -> None:
     rng = np.random.default_rng(3)
     verdicts = set()
     for _ in range(20):
@@ -82,7 +82,7 @@ def test_an_interval_is_beyond_the_threshold_exactly_where_the_verdict_is_clear(
     assert verdicts == set(ChangeVerdict)
 
 
-def test_a_limit_holds_whatever_the_other_verdicts_are():
+def test_a_limit_holds_whatever_the_other_verdicts_are() -> None:
     """Of three comparisons Bonferroni's 0.05 / 3, also beside two that are clear."""
     quiet, *found = (judge([pair(1.0), pair(r, seed=1), pair(r, seed=2)]) for r in (1.0, 1.2))
     assert [change.verdict for change in found[0][1:]] == [ChangeVerdict.SLOWER] * 2
@@ -90,7 +90,7 @@ def test_a_limit_holds_whatever_the_other_verdicts_are():
     assert found[0][0].ratio.high == quiet[0].ratio.high
 
 
-def test_slowdowns_that_are_not_found_are_below_their_limits():
+def test_slowdowns_that_are_not_found_are_below_their_limits() -> None:
     missed = [
         [change.ratio.high for change in found if change.verdict is ChangeVerdict.WITHIN_NOISE]
         for found in families(THRESHOLD, 0.02)
@@ -100,13 +100,13 @@ def test_slowdowns_that_are_not_found_are_below_their_limits():
     assert 1.002 < np.median(quiet) < 1.2, "nor are they so wide that they say nothing"
 
 
-def test_an_occasion_variance_is_the_pooled_variance_within_groups():
+def test_an_occasion_variance_is_the_pooled_variance_within_groups() -> None:
     found = occasion_variance([(1.0, 3.0), (5.0,), (0.0, 1.0, 2.0)])
     assert found == OccasionVariance(pytest.approx((2.0 + 2.0) / 3), 3)
     assert occasion_variance([(5.0,), ()]) == OccasionVariance()
 
 
-def test_groups_that_share_occasions_count_each_once():
+def test_groups_that_share_occasions_count_each_once() -> None:
     """A carried database has ten occasions of BASE's and one of its own, as BASE has."""
     shared = {f"uuid {number}": float(number % 3) for number in range(10)}
     base, candidate = shared | {"base": 1.0}, shared | {"candidate": 1.0}
@@ -114,7 +114,7 @@ def test_groups_that_share_occasions_count_each_once():
     assert joined([base, {"another": 1.0}]) == [base, {"another": 1.0}]
 
 
-def test_the_prior_is_found_again_in_variances_drawn_from_it():
+def test_the_prior_is_found_again_in_variances_drawn_from_it() -> None:
     rng, freedom, prior = np.random.default_rng(0), 3, OccasionVariance(0.04, 6)
     true = prior.variance * prior.freedom / rng.chisquare(prior.freedom, 4000)
     drawn = true * rng.chisquare(freedom, 4000) / freedom
@@ -123,7 +123,7 @@ def test_the_prior_is_found_again_in_variances_drawn_from_it():
     assert found.freedom == pytest.approx(prior.freedom, rel=0.2)
 
 
-def test_equal_noise_is_shared_and_one_input_alone_has_no_prior():
+def test_equal_noise_is_shared_and_one_input_alone_has_no_prior() -> None:
     alike = [OccasionVariance(0.01 * (1 + 1e-6 * k), 2) for k in range(10)]
     shared = fit_prior(alike)
     assert shared.freedom == 18  # of the others; it is not surer than what was measured
@@ -132,7 +132,7 @@ def test_equal_noise_is_shared_and_one_input_alone_has_no_prior():
     assert fit_prior(alike[:1]) == OccasionVariance()
 
 
-def test_a_variance_is_at_least_that_of_the_samples():
+def test_a_variance_is_at_least_that_of_the_samples() -> None:
     """Welch's test, where occasions differ less; else Student's, with twice their variance."""
     rng = np.random.default_rng(0)
     base, candidate = rng.lognormal(0, 0.05, 12), rng.lognormal(0.03, 0.02, 9)
@@ -150,7 +150,7 @@ def test_a_variance_is_at_least_that_of_the_samples():
     assert found.p_value == pytest.approx(2 * stats.t.sf(difference / math.sqrt(0.0008), 3))
 
 
-def test_occasions_of_a_rerun_are_tested_by_their_differences():
+def test_occasions_of_a_rerun_are_tested_by_their_differences() -> None:
     differences = [0.02, 0.05, 0.01, 0.04]
     pair = Pair((1.0, 1.1), (1.2, 1.3), OccasionVariance(0.01, 5), differences)
     (found,) = judge([pair], 0.05, 0)
@@ -160,7 +160,7 @@ def test_occasions_of_a_rerun_are_tested_by_their_differences():
     assert (found.ratio.low, found.ratio.high) == pytest.approx(tuple(interval))
 
 
-def test_assumed_noise_is_added_to_that_of_the_samples():
+def test_assumed_noise_is_added_to_that_of_the_samples() -> None:
     """Degrees of freedom by Welch and Satterthwaite, of which the assumed part is certain."""
     rng = np.random.default_rng(1)
     base, candidate = rng.lognormal(0, 0.02, 6), rng.lognormal(0.05, 0.02, 6)
@@ -173,7 +173,7 @@ def test_assumed_noise_is_added_to_that_of_the_samples():
     assert found.p_value == pytest.approx(2 * stats.t.sf(difference / math.sqrt(total), freedom))
 
 
-def test_without_repeated_occasions_the_noise_between_runs_is_assumed():
+def test_without_repeated_occasions_the_noise_between_runs_is_assumed() -> None:
     single = Pair((1.0,), (1.03,))
     assert judge([single], run_noise=0.005)[0].verdict is ChangeVerdict.SLOWER
     assert judge([single], run_noise=0.05)[0].verdict is ChangeVerdict.WITHIN_NOISE
@@ -182,7 +182,7 @@ def test_without_repeated_occasions_the_noise_between_runs_is_assumed():
 
 
 @pytest.mark.parametrize("variance", [OccasionVariance(), OccasionVariance(0.0, 2)])
-def test_a_step_of_one_tick_is_no_change(variance):
+def test_a_step_of_one_tick_is_no_change(variance: OccasionVariance) -> None:
     """A clock of 10 ms: all samples of a side are on one tick, or on two that are neighbours."""
     ticks = [
         ([0.10] * 20, [0.11] * 20),
@@ -196,7 +196,7 @@ def test_a_step_of_one_tick_is_no_change(variance):
     assert changes[0].ratio.low < 1.01 < changes[0].ratio.high
 
 
-def test_a_step_of_many_ticks_is_a_change_and_scattered_samples_average_ticks_out():
+def test_a_step_of_many_ticks_is_a_change_and_scattered_samples_average_ticks_out() -> None:
     rng = np.random.default_rng(0)
     scattered = rng.normal(0.2, 0.01, (2, 400)) * [[1.0], [1.04]]
     base, candidate = scattered.round(2).tolist()
@@ -255,8 +255,8 @@ def results(
     ],
 )
 def test_code_is_the_same_where_sources_environment_and_configuration_are(
-    base, candidate, environment, is_same
-):
+    base: Measurement | None, candidate: Measurement | None, environment: Environment, is_same: bool
+) -> None:
     assert MachineEvidence(same_code=True).is_same(base, candidate, environment) is is_same
     assert not MachineEvidence().is_same(base, candidate, environment)
     others = results(), results(program="q"), results(device="another")
@@ -264,7 +264,7 @@ def test_code_is_the_same_where_sources_environment_and_configuration_are(
 
 
 @pytest.mark.parametrize(("change", "sign"), [(SLOWER, 1), (FASTER, -1)])
-def test_a_default_or_drift_that_changed_as_much_explains_it(change, sign):
+def test_a_default_or_drift_that_changed_as_much_explains_it(change: Change, sign: int) -> None:
     """The nearest bound, 6 %, less the threshold of 1 % is a change of 4.95 %."""
     explained = [
         MachineEvidence().explanation(change, changed(ratio**sign), 0.01) is not None
@@ -278,13 +278,13 @@ def test_a_default_or_drift_that_changed_as_much_explains_it(change, sign):
     assert MachineEvidence(drift=math.log(1.049)).explanation(change, None, 0.01) is None
 
 
-def test_no_drift_explains_nothing():
+def test_no_drift_explains_nothing() -> None:
     at_the_threshold = Change(Estimate(1.05, 1.01, 1.1), 0.05, ChangeVerdict.SLOWER)
     for threshold in (0.01, 0.011):
         assert MachineEvidence().explanation(at_the_threshold, None, threshold) is None
 
 
-def test_drift_is_from_any_earlier_time_of_the_default_to_its_last_in_both_runs():
+def test_drift_is_from_any_earlier_time_of_the_default_to_its_last_in_both_runs() -> None:
     found = evidence(results((0.0, 0.3, 0.1)), results((0.1, 0.15), (0.5,), ()), 0.01)
     assert found.drift == pytest.approx(0.2 + 0.05)
     assert evidence(results((0.2,)), results(()), 0.01).drift == 0
@@ -308,12 +308,12 @@ NOISE = [0.0, 0.02, 0.0, 0.02, 0.0, 0.02, 0.0]
         ([], 0.01, 0.0),
     ],
 )
-def test_drift_is_beyond_scatter(changes, threshold, expected):
+def test_drift_is_beyond_scatter(changes: list[float], threshold: float, expected: float) -> None:
     assert drift(changes, threshold) == expected
 
 
 @pytest.mark.parametrize("early", [1, 4, 7, 8])
-def test_a_step_in_the_defaults_times_is_drift_and_scatter_seldom_is(early):
+def test_a_step_in_the_defaults_times_is_drift_and_scatter_seldom_is(early: int) -> None:
     """The first inputs were searched before other work began, all finals came after it."""
     rng = np.random.default_rng(early)
     changes = rng.normal(0, 0.002, 8) + np.where(np.arange(8) < early, math.log(1.3), 0.0)

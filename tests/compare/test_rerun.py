@@ -34,6 +34,8 @@ from tests.helpers.compared import ENVIRONMENT, SPACE, run, tuned
 from tests.helpers.replays import make_spec
 from tests.helpers.results_examples import opened, query
 
+Capture = pytest.CaptureFixture[str]
+
 TIMES_S = {16: 1e-3, 64: 2e-3}
 """Of the best block, and of the default."""
 
@@ -152,8 +154,8 @@ def verdicts(data: Any) -> set[str]:
 
 
 def test_a_burden_that_begins_during_the_candidate_is_no_regression_of_a_rerun(
-    folder, tmp_path, opens
-):
+    folder: Path, tmp_path: Path, opens: Open
+) -> None:
     slower = dict.fromkeys((8, 16, 32, 64), 1.05)
     edited = tuned(tmp_path, "edited.db", seed=2, slower=slower, function="edited")
     assert main([str(folder / "base.db"), edited]) == 1
@@ -164,7 +166,9 @@ def test_a_burden_that_begins_during_the_candidate_is_no_regression_of_a_rerun(
         assert data["upper_limit"] < 1.2
 
 
-def test_a_kernel_that_became_slower_is_found_beside_a_burden(folder, tmp_path, opens, capsys):
+def test_a_kernel_that_became_slower_is_found_beside_a_burden(
+    folder: Path, tmp_path: Path, opens: Open, capsys: Capture
+) -> None:
     machine = Machine(0.3, burden=1.3, load=0.005)
     sides = Side(machine), Side(machine, slower=1.05)
     opens(*sides)
@@ -176,7 +180,7 @@ def test_a_kernel_that_became_slower_is_found_beside_a_burden(folder, tmp_path, 
     assert all(side.closed for side in sides)
 
 
-def test_a_rerun_has_twice_the_repeats_of_the_space_over_all_occasions(folder):
+def test_a_rerun_has_twice_the_repeats_of_the_space_over_all_occasions(folder: Path) -> None:
     spec = make_spec(folder, SPACE)
     (results,) = read_kernel_results(str(folder / "base.db"))
     side = RerunSide("BASE", "base.db", results, spec, cast(Measurer, None))
@@ -184,7 +188,7 @@ def test_a_rerun_has_twice_the_repeats_of_the_space_over_all_occasions(folder):
     assert [side.rounds(occasions) for occasions in (4, 10, 19, 20, 40)] == [10, 4, 3, 2, 2]
 
 
-def test_each_side_measures_in_random_order(folder, tmp_path, opens):
+def test_each_side_measures_in_random_order(folder: Path, tmp_path: Path, opens: Open) -> None:
     machine = Machine()
     sides = Side(machine), Side(machine)
     opens(*sides)
@@ -195,7 +199,7 @@ def test_each_side_measures_in_random_order(folder, tmp_path, opens):
         assert orders == {(16, 64), (64, 16)}
 
 
-def test_a_rerun_changes_neither_database(folder, tmp_path, opens):
+def test_a_rerun_changes_neither_database(folder: Path, tmp_path: Path, opens: Open) -> None:
     before = [(folder / name).read_bytes() for name in ("base.db", "candidate.db")]
     both(opens, Machine())
     rerun(folder, tmp_path, "--occasions", "3")
@@ -213,7 +217,7 @@ def test_a_rerun_changes_neither_database(folder, tmp_path, opens):
     assert len(read_results([str(stored)])) > 0
 
 
-def test_an_interrupted_rerun_ends_its_runs(folder, tmp_path, opens):
+def test_an_interrupted_rerun_ends_its_runs(folder: Path, tmp_path: Path, opens: Open) -> None:
     both(opens, Machine(), fails="Ctrl-C on 32")
     with pytest.raises(json.JSONDecodeError):  # an interrupted command prints nothing
         rerun(folder, tmp_path, "--occasions", "3")
@@ -221,7 +225,9 @@ def test_an_interrupted_rerun_ends_its_runs(folder, tmp_path, opens):
     assert query(tmp_path / "rerun.db", states) == [("complete", 4, 4), ("interrupted", 4, 4)]
 
 
-def test_analyse_says_what_the_database_of_a_rerun_holds(folder, tmp_path, opens, capsys):
+def test_analyse_says_what_the_database_of_a_rerun_holds(
+    folder: Path, tmp_path: Path, opens: Open, capsys: Capture
+) -> None:
     both(opens, Machine())
     rerun(folder, tmp_path, "--occasions", "3")
     capsys.readouterr()
@@ -235,13 +241,15 @@ def test_analyse_says_what_the_database_of_a_rerun_holds(folder, tmp_path, opens
 
 
 @pytest.mark.parametrize("name", ["base.db", "candidate.db"])
-def test_a_rerun_is_never_stored_in_a_compared_database(folder, tmp_path, capsys, name):
+def test_a_rerun_is_never_stored_in_a_compared_database(
+    folder: Path, tmp_path: Path, capsys: Capture, name: str
+) -> None:
     status, data = rerun(folder, tmp_path, "--rerun-database", str(folder / "." / name))
     assert status == 2
     assert f"{name}, which is compared; name another file" in data["error"]
 
 
-def test_sources_that_are_not_at_hand_are_named(folder, tmp_path, opens):
+def test_sources_that_are_not_at_hand_are_named(folder: Path, tmp_path: Path, opens: Open) -> None:
     shutil.copy(folder / "base.db", tmp_path)
     tuned(tmp_path, "candidate.db", seed=3, space=f"{SPACE}verify: {{rtol: 0.01}}\n")
     status, data = rerun(tmp_path, tmp_path)
@@ -267,8 +275,8 @@ def test_sources_that_are_not_at_hand_are_named(folder, tmp_path, opens):
     ],
 )
 def test_the_revision_of_sources_that_are_not_at_hand_is_named(
-    tmp_path, revision, said, checked_out
-):
+    tmp_path: Path, revision: str | None, said: str, checked_out: str
+) -> None:
     base = tuned(tmp_path, "base.db", seed=1, function="edited")
     candidate = tuned(tmp_path, "candidate.db", seed=2)
     with opened(base) as store:
@@ -281,7 +289,7 @@ def test_the_revision_of_sources_that_are_not_at_hand_is_named(
     assert f"../base {checked_out}`" in str(caught.value)
 
 
-def test_a_database_by_url_is_told_from_those_compared():
+def test_a_database_by_url_is_told_from_those_compared() -> None:
     check_rerun_database("postgresql://host/new", ["postgresql://host/old", "old.db"])
     check_rerun_database("new.db", ["postgresql://host/old", "old.db"])
     for place in ("postgresql://host/old", "./old.db", "old.db"):
@@ -289,13 +297,15 @@ def test_a_database_by_url_is_told_from_those_compared():
             check_rerun_database(place, ["postgresql://host/old", "old.db"])
 
 
-def test_two_spaces_of_one_name_are_refused(folder):
+def test_two_spaces_of_one_name_are_refused(folder: Path) -> None:
     database, space = str(folder / "base.db"), folder / "space.yaml"
     with pytest.raises(UsageError, match="are both named small; name one of them"):
         plan_rerun(database, database, [space, space])
 
 
-def test_without_named_spaces_those_of_the_kernels_are_taken(folder, tmp_path, monkeypatch):
+def test_without_named_spaces_those_of_the_kernels_are_taken(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     base, candidate = str(folder / "base.db"), str(folder / "candidate.db")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match=r"small\.yaml not found; name the space of small"):
@@ -318,7 +328,7 @@ def test_without_named_spaces_those_of_the_kernels_are_taken(folder, tmp_path, m
     assert plan_rerun(base, candidate, [space.with_name("small.yaml")], kernel="other") == []
 
 
-def test_a_base_space_of_another_kernel_is_refused(folder, tmp_path):
+def test_a_base_space_of_another_kernel_is_refused(folder: Path, tmp_path: Path) -> None:
     other = make_spec(tmp_path, SPACE.replace("name: small", "name: other")).path
     status, data = rerun(folder, tmp_path, "--base-space", str(other))
     assert status == 2
@@ -327,7 +337,7 @@ def test_a_base_space_of_another_kernel_is_refused(folder, tmp_path):
     assert main(words) == 2
 
 
-def test_a_candidate_that_fails_works_no_more(folder, tmp_path, opens):
+def test_a_candidate_that_fails_works_no_more(folder: Path, tmp_path: Path, opens: Open) -> None:
     for fails, note in (("crash", "crashed (may be chance): gone"), ("host", "kernel.py: no data")):
         machine = Machine()
         sides = Side(machine), Side(machine, fails=fails)
@@ -338,13 +348,13 @@ def test_a_candidate_that_fails_works_no_more(folder, tmp_path, opens):
         assert len(sides[1].asked) == 4, "what failed is not tried again"
 
 
-def test_a_base_that_is_not_measured_is_an_error(folder, tmp_path, opens):
+def test_a_base_that_is_not_measured_is_an_error(folder: Path, tmp_path: Path, opens: Open) -> None:
     opens(Side(Machine(), fails="host"), Side(Machine()))
     status, data = rerun(folder, tmp_path)
     assert (status, data["error"]) == (2, "kernel.py: no data")
 
 
-def test_a_winner_not_in_the_space_is_an_error(folder, tmp_path, opens):
+def test_a_winner_not_in_the_space_is_an_error(folder: Path, tmp_path: Path, opens: Open) -> None:
     make_spec(tmp_path, SPACE.replace("values: [16, 64]", "values: [32, 64]"))
     shutil.copytree(folder, tmp_path / "dbs")
     opens(Side(Machine()), Side(Machine()))
@@ -354,7 +364,7 @@ def test_a_winner_not_in_the_space_is_an_error(folder, tmp_path, opens):
     assert "(BLOCK=16) of BASE is illegal on (n=8)" in data["error"]
 
 
-def test_results_of_another_driver_are_measured_now_and_noted(tmp_path, opens):
+def test_results_of_another_driver_are_measured_now_and_noted(tmp_path: Path, opens: Open) -> None:
     older = Environment("replay", "a device", "a platform", "0.9", "a compiler")
     tuned(tmp_path, "base.db", seed=1, environment=older)
     tuned(tmp_path, "candidate.db", seed=2)

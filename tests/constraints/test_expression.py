@@ -42,7 +42,7 @@ def value(text: str) -> object:
         ("A or Z", True), ("3 if A or Z else 4", 3), ("not (A and Z)", True),
     ],
 )  # fmt: skip
-def test_expressions_mean_what_python_means(text, expected):
+def test_expressions_mean_what_python_means(text: str, expected: object) -> None:
     assert value(text) == expected
 
 
@@ -51,12 +51,12 @@ def test_expressions_mean_what_python_means(text, expected):
     ["A / Z", "A // Z", "A % Z", "Z ** -1", "sqrt(-A)", "log2(Z)", "(-8) ** half", "min(A / Z, 1)",
      "min(1, A / Z)", "max(A / Z, 1)", "max(1, A / Z)"],
 )  # fmt: skip
-def test_what_has_no_value_is_nan(text):
+def test_what_has_no_value_is_nan(text: str) -> None:
     assert math.isnan(value(text))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("relation", ["<", "<=", ">", ">=", "=="])
-def test_every_comparison_with_nan_is_false(relation):
+def test_every_comparison_with_nan_is_false(relation: str) -> None:
     assert not value(f"A / Z {relation} 1")
     assert not value(f"1 {relation} A / Z")
 
@@ -70,7 +70,7 @@ def test_every_comparison_with_nan_is_false(relation):
         ("flag < 3 or flag >= 3 or A > absent", False), ("flag == absent or flag * A < 1", True),
     ],
 )  # fmt: skip
-def test_nan_is_no_condition_and_an_absent_flag_has_no_order(text, holds):
+def test_nan_is_no_condition_and_an_absent_flag_has_no_order(text: str, holds: bool) -> None:
     assert Expression(text).holds(VALUES) is holds
 
 
@@ -112,7 +112,7 @@ NOT_ALLOWED = (
         ("A\0", "cannot be read"),
     ],
 )
-def test_what_the_language_lacks_is_refused(text, printed):
+def test_what_the_language_lacks_is_refused(text: str, printed: str) -> None:
     with pytest.raises(ExpressionError) as caught:
         Expression(text)
     assert printed in str(caught.value)
@@ -130,13 +130,13 @@ NO_TEXT = "a text can be compared, not calculated with"
         ("flag * A", "an absent flag can be compared, not calculated with"),
     ],
 )
-def test_what_cannot_be_computed_says_why(text, printed):
+def test_what_cannot_be_computed_says_why(text: str, printed: str) -> None:
     with pytest.raises(ExpressionError, match="cannot be computed") as caught:
         value(text)
     assert printed in str(caught.value)
 
 
-def test_why_false_tells_the_values_in_the_order_of_the_text():
+def test_why_false_tells_the_values_in_the_order_of_the_text() -> None:
     text = "B * A <= 4 or on == false or flag > 1"
     expression, values = Expression(text), "B=5, A=12, on=true, flag=absent"
     assert expression.why_false(VALUES) == f"`{text}` is false with {values}"
@@ -144,11 +144,11 @@ def test_why_false_tells_the_values_in_the_order_of_the_text():
     assert Expression("1 > 2").why_false({}) == "`1 > 2` is false"
 
 
-def test_text_is_joined_to_one_line():
+def test_text_is_joined_to_one_line() -> None:
     assert Expression(" A <=\n  B ").text == "A <= B"
 
 
-def test_logarithms_of_powers_of_two_are_exact():
+def test_logarithms_of_powers_of_two_are_exact() -> None:
     exponents, logarithm = list(range(-60, 60)), Expression("log2(x)")
     assert [logarithm({"x": 2.0**exponent}) for exponent in exponents] == exponents
     assert logarithm({"x": np.exp2(exponents)}).tolist() == exponents
@@ -158,7 +158,7 @@ LARGE = [2**53, 2**53 - 1, 94906267, 3**33]
 
 
 @pytest.mark.parametrize("text", ["A * A", "A ** 2", "A + 1 == 2 ** 53 + 1", "A // 3 * 4", "A % 7"])
-def test_large_numbers_are_doubles_for_scalars_and_arrays_alike(text):
+def test_large_numbers_are_doubles_for_scalars_and_arrays_alike(text: str) -> None:
     expression = Expression(text)
     assert expression({"A": np.array(LARGE)}).tolist() == [expression({"A": n}) for n in LARGE]
 
@@ -169,7 +169,7 @@ def test_large_numbers_are_doubles_for_scalars_and_arrays_alike(text):
      ("2 ** 53 + 1 == 2 ** 53", True), ("2 ** 1000 > 2 ** 999", True),
      ("10 ** 200 * 10 ** 200", math.inf), ("10 ** 200 * 10 ** 200 <= A", False)],
 )  # fmt: skip
-def test_whole_numbers_are_doubles_above_2_to_the_53(text, expected):
+def test_whole_numbers_are_doubles_above_2_to_the_53(text: str, expected: float) -> None:
     assert repr(value(text)) == repr(expected)
 
 
@@ -208,7 +208,7 @@ _COLUMNS: dict[str, list[bool | int | float]] = {
 
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(st.recursive(_LEAVES, _joined, max_leaves=8))
-def test_arrays_and_scalars_agree_on_random_expressions(text):
+def test_arrays_and_scalars_agree_on_random_expressions(text: str) -> None:
     try:
         expression = Expression(text)
     except ExpressionError:
@@ -258,7 +258,7 @@ def _pythons_value(text: str, values: dict[str, bool | int | float]) -> bool | i
     st.recursive(_LEAVES, _joined, max_leaves=10).filter(lambda text: "** 0.5" not in text),
     st.tuples(*(st.sampled_from(column) for column in _COLUMNS.values())),
 )
-def test_random_expressions_are_python_s(text, picked):
+def test_random_expressions_are_python_s(text: str, picked: tuple[bool | int | float, ...]) -> None:
     values = {**dict(zip(_COLUMNS, picked, strict=True)), "m": 37}
     expected = _pythons_value(text, values)
     if expected is None:
@@ -274,12 +274,12 @@ def test_random_expressions_are_python_s(text, picked):
 
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(st.text(alphabet="AB01.()[]<>=!&|,'\" \n#+-*/%:;{}@\\_~^?xinotrad", max_size=40))
-def test_any_text_is_an_expression_or_refused(text):
+def test_any_text_is_an_expression_or_refused(text: str) -> None:
     with contextlib.suppress(ExpressionError):
         assert Expression(text).names is not None
 
 
-def test_names_are_those_that_need_values():
+def test_names_are_those_that_need_values() -> None:
     text = "min(A, B) <= sqrt(max_group_size) and C in [D, true, absent]"
     assert Expression(text).names == {"A", "B", "max_group_size", "C", "D"}
     assert not Expression(" and ".join(WORDS)).names
@@ -290,7 +290,7 @@ def test_names_are_those_that_need_values():
 SPACE = Path(__file__).parents[2] / "spaces" / "matmul_flags.yaml"
 
 
-def test_a_constraint_takes_flags_that_the_space_leaves_out_as_absent():
+def test_a_constraint_takes_flags_that_the_space_leaves_out_as_absent() -> None:
     constraints = [constraint.expression for constraint in load_spec(SPACE).constraints]
     (found,) = (c for c in constraints if c.text.startswith("not use_fast_math"))
     assert found.names == {"use_fast_math", "ftz"}

@@ -104,7 +104,7 @@ NUMBERS: Domains = {"A": range(4), "B": (1, 2, 4), "C": (False, True), "D": (-1,
 
 @settings(max_examples=150, deadline=None)
 @given(texts=st.lists(CONDITIONS, min_size=1, max_size=3))
-def test_any_conditions_agree_with_brute_force(texts):
+def test_any_conditions_agree_with_brute_force(texts: list[str]) -> None:
     check_against_brute_force(NUMBERS, texts, {"m": 3})
 
 
@@ -132,16 +132,16 @@ F_A_B: Domains = {"F": (None, 2), "A": range(3), "B": range(3)}
         ({f"P{i}": range(4) for i in range(5)}, [f"P{i} <= P{i + 1}" for i in range(4)]),
     ],
 )
-def test_solutions_are_those_of_brute_force(domains, texts):
+def test_solutions_are_those_of_brute_force(domains: Domains, texts: list[str]) -> None:
     check_against_brute_force(domains, texts, {"word": "a"})
 
 
-def test_counts_above_64_bits_are_exact():
+def test_counts_above_64_bits_are_exact() -> None:
     domains = {f"P{i}": range(1000) for i in range(30)}
     assert solve(domains, ["P0 < P1", "P2 == P3"]).count == 499_500 * 1000 * 1000**26
 
 
-def test_indices_and_draws_are_the_same_solutions():
+def test_indices_and_draws_are_the_same_solutions() -> None:
     domains: Domains = {"A": range(1, 9), "B": (1, 2, 4), "C": ("x", "y"), "D": range(3)}
     solutions = solve(domains, ["A % B == 0", "C == 'x' or A * D > 4"])
     places = solutions.points(range(solutions.count))
@@ -170,7 +170,7 @@ def folded(
 
 @pytest.mark.parametrize("relation", ["<=", "==", ">", "%"])
 @pytest.mark.parametrize(("sign", "operation"), [("+", operator.add), ("*", operator.mul)])
-def test_sums_and_products(relation, sign, operation):
+def test_sums_and_products(relation: str, sign: str, operation: Callable[[int, int], int]) -> None:
     names = [f"P{i}" for i in range(8)]
     bound = 60 if sign == "+" else 4096
     text = f" {sign} ".join(names)
@@ -191,14 +191,14 @@ def test_sums_and_products(relation, sign, operation):
     ("count", "numbers", "bound"),
     [(4, range(1, 129), 4096), (6, range(1, 65), 4096), (8, range(1, 65), 65536)],
 )
-def test_bounded_products_are_counted(count, numbers, bound):
+def test_bounded_products_are_counted(count: int, numbers: range, bound: int) -> None:
     names = [f"P{i}" for i in range(count)]
     ways = folded(operator.mul, numbers, count, bound)
     solutions = solve(dict.fromkeys(names, numbers), [f"{' * '.join(names)} <= {bound}"])
     assert solutions.count == ways.total()
 
 
-def test_a_million_values_beside_others_are_counted():
+def test_a_million_values_beside_others_are_counted() -> None:
     solutions = solve({"A": range(1, 10**6 + 1), "B": range(1, 9)}, ["A % B == 0"])
     assert solutions.count == sum(10**6 // b for b in range(1, 9))
 
@@ -213,7 +213,7 @@ def random_graph(seed: int) -> Solutions:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_random_graph_of_constraints_is_counted_soon(seed):
+def test_a_random_graph_of_constraints_is_counted_soon(seed: int) -> None:
     random_graph(seed)  # what numpy sets up once is not counted
     began = time.process_time()
     solutions = random_graph(seed)
@@ -223,7 +223,7 @@ def test_a_random_graph_of_constraints_is_counted_soon(seed):
     assert solutions.contains(drawn).all()
 
 
-def test_flags_that_may_be_absent_are_part_of_large_conditions():
+def test_flags_that_may_be_absent_are_part_of_large_conditions() -> None:
     domains: Domains = {"F": (None, 16, 64), **dict.fromkeys(["A", "B", "C", "D"], range(1, 17))}
     text = "F == absent or F * A * B * C * D <= 65536"
     ways = folded(operator.mul, range(1, 17), 4)
@@ -232,7 +232,7 @@ def test_flags_that_may_be_absent_are_part_of_large_conditions():
     assert solve(domains, [text]).count == expected
 
 
-def test_what_cannot_be_held_is_left_out_and_told():
+def test_what_cannot_be_held_is_left_out_and_told() -> None:
     names = [f"P{i}" for i in range(7)]
     primes = (7919, 104729, 1299709, 15485863, 32452843, 49979687, 67867967)
     scattered = " + ".join(f"{name} * {prime}" for name, prime in zip(names, primes, strict=True))
@@ -253,7 +253,7 @@ def test_what_cannot_be_held_is_left_out_and_told():
         ({name: tuple(name * i for i in range(500)) for name in "AB"}, "A == B"),
     ],
 )
-def test_too_large_is_said_before_the_work_is_done(domains, text):
+def test_too_large_is_said_before_the_work_is_done(domains: Domains, text: str) -> None:
     began = time.process_time()
     with pytest.raises(TooLarge):
         truth_table(Expression(text).holds, domains, {})
@@ -261,7 +261,7 @@ def test_too_large_is_said_before_the_work_is_done(domains, text):
     assert time.process_time() - began < 10
 
 
-def test_of_small_constraints_that_tie_much_together_some_are_left_out():
+def test_of_small_constraints_that_tie_much_together_some_are_left_out() -> None:
     domains = {f"P{i}": range(64) for i in range(8)}
     pairs = list(itertools.combinations(domains, 2))
     began = time.process_time()
@@ -270,6 +270,6 @@ def test_of_small_constraints_that_tie_much_together_some_are_left_out():
     assert 0 < len(solutions.left_out) < len(pairs)
 
 
-def test_what_no_scalar_can_compute_either_is_an_error():
+def test_what_no_scalar_can_compute_either_is_an_error() -> None:
     with pytest.raises(ExpressionError, match="no order"):
         truth_table(Expression("A < 3").holds, {"A": (1, 2, "x")}, {})

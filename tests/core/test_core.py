@@ -17,7 +17,7 @@ from harness.core.records import Config, Value
 from harness.core.text import counted, nearest, printable, suggestion
 
 
-def test_file_is_replaced_and_keeps_its_mode(tmp_path):
+def test_file_is_replaced_and_keeps_its_mode(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("old")
     path.chmod(0o640)
@@ -27,7 +27,7 @@ def test_file_is_replaced_and_keeps_its_mode(tmp_path):
     assert os.listdir(tmp_path) == ["a.txt"]
 
 
-def test_new_file_gets_the_usual_mode(tmp_path):
+def test_new_file_gets_the_usual_mode(tmp_path: Path) -> None:
     (tmp_path / "usual").touch()
     write_file(tmp_path / "sub" / "b.bin", b"\x00", parents=True)
     modes = {p.stat().st_mode for p in (tmp_path / "usual", tmp_path / "sub" / "b.bin")}
@@ -38,7 +38,7 @@ def full(_: int) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
+def test_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.txt"
     path.write_text("old")
     monkeypatch.setattr(os, "fsync", full)
@@ -48,7 +48,7 @@ def test_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["a.txt"]
 
 
-def test_standard_output_is_written_to_and_not_replaced(tmp_path):
+def test_standard_output_is_written_to_and_not_replaced(tmp_path: Path) -> None:
     code = (
         "from pathlib import Path; from harness.core.files import write_file\n"
         "print('before', flush=True); write_file(Path('/dev/stdout'), 'text\\n')"
@@ -57,7 +57,7 @@ def test_standard_output_is_written_to_and_not_replaced(tmp_path):
     assert piped.stdout == b"before\ntext\n"
 
 
-def test_link_stays_a_link_and_a_device_is_written_to(tmp_path):
+def test_link_stays_a_link_and_a_device_is_written_to(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "target")
     write_file(tmp_path / "link", "text")
     assert (tmp_path / "link").is_symlink()
@@ -66,12 +66,12 @@ def test_link_stays_a_link_and_a_device_is_written_to(tmp_path):
     assert not Path(os.devnull).is_file()
 
 
-def test_missing_folder_is_an_error_unless_asked_for(tmp_path):
+def test_missing_folder_is_an_error_unless_asked_for(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no/a\.txt cannot .*: the folder .*/no does not exist"):
         write_file(tmp_path / "no" / "a.txt", "text")
 
 
-def test_new_file_or_folder_never_replaces_another(tmp_path):
+def test_new_file_or_folder_never_replaces_another(tmp_path: Path) -> None:
     path, folder, dangling = (tmp_path / name for name in ("a.txt", "out", "link"))
     write_file(path, "first", replace=False)
     write_folder(folder, {"a": b"1"}, replace=False)
@@ -86,7 +86,7 @@ def test_new_file_or_folder_never_replaces_another(tmp_path):
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["a", "a.txt", "empty", "link", "out"]
 
 
-def test_a_folder_is_replaced_or_stays(tmp_path, monkeypatch):
+def test_a_folder_is_replaced_or_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "out"
     write_folder(folder, {"a": b"1", "sub/b": b"2"})
     write_folder(folder, {"c": b"3"})
@@ -107,26 +107,26 @@ def test_a_folder_is_replaced_or_stays(tmp_path, monkeypatch):
         ("?", [f"n{i:02}" for i in range(13)], "n10, n11, ..."),
     ],
 )
-def test_suggestion_names_the_nearest_or_all(name, known, expected):
+def test_suggestion_names_the_nearest_or_all(name: str, known: list[str], expected: str) -> None:
     assert suggestion(name, known).endswith(expected)
 
 
-def test_suggestion_may_have_other_advice():
+def test_suggestion_may_have_other_advice() -> None:
     assert suggestion("x", ["abc"], "see --help") == "see --help"
     assert nearest("x", []) is None
 
 
-def test_nearest_file_is_in_the_same_folder(tmp_path):
+def test_nearest_file_is_in_the_same_folder(tmp_path: Path) -> None:
     (tmp_path / "scale.cl").touch()
     assert nearest_file(tmp_path / "scael.cl") == tmp_path / "scale.cl"
     assert nearest_file(tmp_path / "no" / "scael.cl") is None
 
 
-def test_counts_have_their_noun():
+def test_counts_have_their_noun() -> None:
     assert [counted(1, "input"), counted(1200, "input")] == ["1 input", "1,200 inputs"]
 
 
-def test_text_from_a_file_cannot_control_a_terminal():
+def test_text_from_a_file_cannot_control_a_terminal() -> None:
     assert printable("a\x1b[2Jb") == "a\\x1b[2Jb"
     assert len(printable("x" * 500)) == 203
 
@@ -148,17 +148,17 @@ DEFAULT = Config({"TILE": 0, "level": None, "ivopts": None, "fast_math": False})
         ({"OWN": None}, "OWN=absent"),  # one without a default
     ],
 )
-def test_only_what_differs_is_told(settings, printed):
+def test_only_what_differs_is_told(settings: dict[str, Value], printed: str) -> None:
     assert difference(Config({**DEFAULT, **settings}), DEFAULT) == printed
 
 
 @pytest.mark.parametrize("value", [False, 0.0, -0.0, "0"])
-def test_values_of_another_type_differ(value):
+def test_values_of_another_type_differ(value: Value) -> None:
     assert dict(differing(Config({"TILE": value}), DEFAULT)) == {"TILE": value}
     assert not differing(Config({"TILE": 0}), DEFAULT)
 
 
-def test_of_a_default_with_many_absent_flags_their_number_is_told():
+def test_of_a_default_with_many_absent_flags_their_number_is_told() -> None:
     assert default_text(DEFAULT) == "TILE=0, level=absent, ivopts=absent, fast_math=false"
     flags: dict[str, Value] = dict.fromkeys("abcd")
     printed = default_text(Config({**flags, "N": 0, "O": 0, "P": 0, "Q": 0, "fast": False}))

@@ -96,7 +96,7 @@ def _is_import_module(called: ast.expr) -> bool:
 
 
 @pytest.mark.parametrize("library", DOORS)
-def test_a_library_is_imported_through_its_door_alone(library):
+def test_a_library_is_imported_through_its_door_alone(library: str) -> None:
     users = [path.relative_to(ROOT).as_posix() for path in _modules() if library in _imports(path)]
     assert users, f"nothing imports {library}: it has no place in this list"
     assert all(user.startswith(DOORS[library]) for user in users)
@@ -193,29 +193,29 @@ def loaded() -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("room", HEIGHT)
-def test_a_room_loads_nothing_of_higher_ones(room, loaded):
+def test_a_room_loads_nothing_of_higher_ones(room: str, loaded: dict[str, set[str]]) -> None:
     higher = {name for name, lowest in LOADED_FROM.items() if HEIGHT[lowest] > HEIGHT[room]}
     never = {name for name in LOADED_ON_USE if name not in EXEMPT.get(room, ())}
     assert loaded[room] & (higher | never) == set()
 
 
-def test_importing_the_check_command_loads_neither_search_nor_analysis():
+def test_importing_the_check_command_loads_neither_search_nor_analysis() -> None:
     heavy = ("pyopencl", "pycuda", "opentuner", "sklearn", "sqlalchemy", "tree_sitter")
     assert _loaded_by(["harness.commands.check"], heavy) == []
 
 
-def test_importing_the_report_loads_no_search():
+def test_importing_the_report_loads_no_search() -> None:
     heavy = ("harness.search", "opentuner", "scipy.optimize")
     assert _loaded_by(["harness.report.page"], heavy) == []
 
 
-def test_every_folder_with_modules_is_a_package():
+def test_every_folder_with_modules_is_a_package() -> None:
     """import-linter does not see a folder without `__init__.py`, and a wheel leaves it out."""
     folders = {path.parent for path in _modules()}
     assert [folder for folder in sorted(folders) if not (folder / "__init__.py").exists()] == []
 
 
-def test_functions_and_modules_stay_small():
+def test_functions_and_modules_stay_small() -> None:
     for path in _modules():
         assert len(path.read_text(encoding="utf-8").splitlines()) <= 400, path
         for node in _nodes(path):
@@ -224,7 +224,7 @@ def test_functions_and_modules_stay_small():
                 assert length <= 60, f"{path}: {node.name} has {length} lines"
 
 
-def test_a_class_name_has_one_meaning():
+def test_a_class_name_has_one_meaning() -> None:
     folders_of: dict[str, set[Path]] = {}
     for path in _modules():
         for node in _nodes(path):
@@ -234,7 +234,7 @@ def test_a_class_name_has_one_meaning():
     assert [name for name, folders in folders_of.items() if len(folders) > 1] == []
 
 
-def test_no_module_evaluates_or_unpickles():
+def test_no_module_evaluates_or_unpickles() -> None:
     banned = {"eval", "exec", "pickle"}
     # It makes an unpickler that finds no code.
     for path in (module for module in _modules() if module.name != "plain_pickle.py"):

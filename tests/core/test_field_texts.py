@@ -7,6 +7,6 @@ from harness.commands.run import make_parser, model_of
 
 
 @pytest.mark.parametrize("command", sorted(set(COMMANDS) - {"stencil"}))
-def test_each_option_of_a_command_says_what_it_means(command):
+def test_each_option_of_a_command_says_what_it_means(command: str) -> None:
     parser = make_parser(command, model_of(command))
     assert [a.dest for a in parser._actions if not a.help] == []

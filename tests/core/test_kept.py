@@ -47,7 +47,7 @@ def kept_value(folder: Path | None, key: str = KEY) -> object:
     return Kept(folder).recall(key, lambda: "made")
 
 
-def test_a_kept_value_is_equal(tmp_path):
+def test_a_kept_value_is_equal(tmp_path: Path) -> None:
     value = (Point(0.1 + 0.2, ("a", "b")), {"x": None, "y": True}, -math.inf, "ü", 1)
     assert Kept(tmp_path).recall(KEY, lambda: value) == value
     assert Kept(tmp_path).has(KEY)
@@ -56,7 +56,7 @@ def test_a_kept_value_is_equal(tmp_path):
     assert kept_value(None) == "made"
 
 
-def test_different_parts_have_different_keys():
+def test_different_parts_have_different_keys() -> None:
     parts: list[object] = [
         *(1, 1.0, True, "1", None, [], {}, {"a": 1}, [["a", 1]], Point(1.0, ()), np.zeros(2)),
         *(np.zeros((2, 1)), np.zeros(2, np.float32), {"a": np.array([1, 2])}, math.nan),
@@ -67,7 +67,7 @@ def test_different_parts_have_different_keys():
 
 
 @pytest.mark.parametrize("cut", [0, 10, -1])
-def test_a_truncated_entry_is_made_again(tmp_path, cut):
+def test_a_truncated_entry_is_made_again(tmp_path: Path, cut: int) -> None:
     Kept(tmp_path).recall(KEY, lambda: "value")
     (file,) = tmp_path.rglob("output.pkl")
     file.write_bytes(file.read_bytes()[:cut])
@@ -75,13 +75,13 @@ def test_a_truncated_entry_is_made_again(tmp_path, cut):
     assert kept_value(tmp_path) == "made"
 
 
-def test_a_readonly_folder_keeps_nothing(tmp_path, monkeypatch):
+def test_a_readonly_folder_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "file"))
     assert Kept.in_cache().recall(KEY, lambda: "made") == "made"
 
 
-def test_files_of_other_users_are_not_read(tmp_path, monkeypatch):
+def test_files_of_other_users_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path))
     Kept.in_cache().recall(KEY, lambda: "value")
     assert (tmp_path / "kept").stat().st_mode & 0o77 == 0
@@ -90,7 +90,7 @@ def test_files_of_other_users_are_not_read(tmp_path, monkeypatch):
     assert not Kept.in_cache().has(KEY)
 
 
-def test_of_more_than_64_mib_what_was_unused_longest_is_removed(tmp_path):
+def test_of_more_than_64_mib_what_was_unused_longest_is_removed(tmp_path: Path) -> None:
     kept, other = Kept(tmp_path), content_key("a test", 2)
     kept.recall(other, lambda: b"value" * (13 << 20))
     for path in tmp_path.rglob("*"):
@@ -107,7 +107,7 @@ def _fits(matrix: Matrix, folder: Path, seed: int = 0) -> int:
     return learner.fits
 
 
-def test_a_learner_is_judged_once(tmp_path):
+def test_a_learner_is_judged_once(tmp_path: Path) -> None:
     assert _fits(shapes(16), tmp_path) > 0
     assert _fits(shapes(16), tmp_path) == 0
 
@@ -129,14 +129,14 @@ def _changed(matrix: Matrix) -> Sequence[Matrix]:
     )
 
 
-def test_other_measurements_or_options_are_judged_again(tmp_path):
+def test_other_measurements_or_options_are_judged_again(tmp_path: Path) -> None:
     matrix = shapes(16)
     _fits(matrix, tmp_path)
     assert _fits(matrix, tmp_path, seed=1) > 0
     assert all(_fits(other, tmp_path) > 0 for other in _changed(matrix))
 
 
-def test_a_kept_verdict_is_that_of_the_first_time(tmp_path):
+def test_a_kept_verdict_is_that_of_the_first_time(tmp_path: Path) -> None:
     first, again = (Study.of(shapes(16), QUICK, kept=Kept(tmp_path)) for _ in range(2))
     assert again.best == first.best
     for name, one in first.slowdowns.items():

@@ -33,7 +33,9 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("option", "expected", "values"), REFUSED)
-def test_a_value_that_an_option_cannot_take_says_what_it_takes(option, expected, values, capsys):
+def test_a_value_that_an_option_cannot_take_says_what_it_takes(
+    option: str, expected: str, values: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     command, name = option.split()
     parser = make_parser(command, model_of(command))
     for value in values:
@@ -45,5 +47,5 @@ def test_a_value_that_an_option_cannot_take_says_what_it_takes(option, expected,
 
 
 @pytest.mark.parametrize(("text", "time_s"), [("90", 90), ("90s", 90), ("2m", 120), ("1.5h", 5400)])
-def test_a_time_has_a_unit_or_is_in_seconds(text, time_s):
+def test_a_time_has_a_unit_or_is_in_seconds(text: str, time_s: float) -> None:
     assert parse(make_parser("tune", model_of("tune")), [f"--max-time={text}"]).max_time_s == time_s

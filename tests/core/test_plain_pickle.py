@@ -6,6 +6,7 @@ import argparse
 import pickle
 import zlib
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,20 +35,20 @@ plain = st.recursive(
 
 @settings(max_examples=30, deadline=None)
 @given(plain, st.integers(0, pickle.HIGHEST_PROTOCOL))
-def test_plain_data_is_read_as_it_was_written(value, protocol):
+def test_plain_data_is_read_as_it_was_written(value: object, protocol: int) -> None:
     data = pickle.dumps(value, protocol)
     assert repr(load_plain(data)) == repr(value)
     assert repr(load_compressed(zlib.compress(data))) == repr(value)
 
 
-def test_data_that_is_shared_is_shared_again():
+def test_data_that_is_shared_is_shared_again() -> None:
     shared = [1]
     first, second = load_plain(pickle.dumps([shared, shared]))
     assert first is second
 
 
 @pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
-def test_an_object_of_an_expected_class_is_its_name_and_attributes(protocol):
+def test_an_object_of_an_expected_class_is_its_name_and_attributes(protocol: int) -> None:
     data = pickle.dumps(argparse.Namespace(technique=["A"], test_limit=5), protocol)
     read = load_plain(data, OPENTUNER_CLASSES)
     assert read == PlainObject("argparse.Namespace", {"technique": ["A"], "test_limit": 5})
@@ -56,7 +57,7 @@ def test_an_object_of_an_expected_class_is_its_name_and_attributes(protocol):
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_a_number_of_numpy_is_a_plain_number(protocol):
+def test_a_number_of_numpy_is_a_plain_number(protocol: int) -> None:
     values = [np.int64(-5), np.uint8(3), np.float64(0.1), np.float32(0.25), np.bool_(True)]
     read = load_plain(pickle.dumps(values, protocol))
     assert repr(read) == "[-5, 3, 0.1, 0.25, True]"
@@ -65,12 +66,12 @@ def test_a_number_of_numpy_is_a_plain_number(protocol):
 @pytest.mark.parametrize(
     "value", [np.str_("a"), np.arange(3), np.complex64(1), np.datetime64(1, "s")]
 )
-def test_other_data_of_numpy_is_refused(value):
+def test_other_data_of_numpy_is_refused(value: object) -> None:
     with pytest.raises(UnsafePickle, match="numpy"):
         load_plain(pickle.dumps(value, 2))
 
 
-def test_a_stream_that_is_cut_off_is_refused():
+def test_a_stream_that_is_cut_off_is_refused() -> None:
     """OpenTuner would unpickle the bytes as they are."""
     data = zlib.compress(pickle.dumps([1, 2, 3]))
     assert load_compressed(data) == [1, 2, 3]
@@ -79,7 +80,7 @@ def test_a_stream_that_is_cut_off_is_refused():
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_a_function_is_refused_by_its_name_and_not_called(tmp_path, protocol):
+def test_a_function_is_refused_by_its_name_and_not_called(tmp_path: Path, protocol: int) -> None:
     planted = tmp_path / "planted"
     for value in (Planted(planted), [{"a": (Planted(planted),)}]):
         with pytest.raises(UnsafePickle, match=r"mkdir"):
@@ -132,19 +133,19 @@ def test_a_function_is_refused_by_its_name_and_not_called(tmp_path, protocol):
     ],
     ids=lambda data: repr(data[:60]),
 )
-def test_what_is_no_plain_data_is_refused(data):
+def test_what_is_no_plain_data_is_refused(data: bytes) -> None:
     with pytest.raises(UnsafePickle):
         load_plain(data, OPENTUNER_CLASSES)
 
 
-def test_texts_and_bombs_in_place_of_pickles_are_refused():
+def test_texts_and_bombs_in_place_of_pickles_are_refused() -> None:
     with pytest.raises(UnsafePickle, match="str in place of a pickle"):
         load_compressed("text")
     with pytest.raises(UnsafePickle, match="more than 64 MiB"):
         load_compressed(zlib.compress(bytes(1 << 27)))
 
 
-def test_what_a_pickle_does_to_stand_ins_does_not_outlive_it():
+def test_what_a_pickle_does_to_stand_ins_does_not_outlive_it() -> None:
     data = pickle.dumps(argparse.Namespace(a=1), 2)
     with pytest.raises(UnsafePickle):
         load_plain(b"cargparse\nNamespace\nN}V__new__\nNs\x86b0" + data, OPENTUNER_CLASSES)
@@ -154,7 +155,7 @@ def test_what_a_pickle_does_to_stand_ins_does_not_outlive_it():
     assert load_plain(pickle.dumps(b"bytes", 2)) == b"bytes"
 
 
-def test_data_that_contains_itself_is_read():
+def test_data_that_contains_itself_is_read() -> None:
     endless: list[object] = []
     endless.append({"it": endless})
     (read,) = load_plain(pickle.dumps(endless))

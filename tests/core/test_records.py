@@ -30,12 +30,12 @@ def worst(**changes: object) -> WorstElement:
 
 
 @pytest.mark.parametrize("outcome", [Outcome.TIMEOUT, Outcome.CRASHED, Outcome.BUILD_FAILED])
-def test_failure_that_may_be_chance_is_not_shared(outcome):
+def test_failure_that_may_be_chance_is_not_shared(outcome: Outcome) -> None:
     with pytest.raises(ValueError, match=f"outcome {outcome} may be chance and is never shared"):
         Measurement(CONFIG, GIVEN, outcome, message="as it is", shared_with="ab" * 32)
 
 
-def test_equal_values_in_another_order_are_equal_and_hash_alike():
+def test_equal_values_in_another_order_are_equal_and_hash_alike() -> None:
     other = Config({"REGS": None, "FAST": True, "BLOCK": 64})
     assert other == CONFIG
     assert hash(other) == hash(CONFIG)
@@ -43,40 +43,40 @@ def test_equal_values_in_another_order_are_equal_and_hash_alike():
 
 
 @pytest.mark.parametrize("values", [(1, 1.0), (1, True), (0, False), ("1", 1), (None, "")])
-def test_values_that_python_calls_alike_are_different(values):
+def test_values_that_python_calls_alike_are_different(values: tuple[object, object]) -> None:
     one, other = (Config({"A": value}) for value in values)
     assert one != other
     assert one.digest != other.digest
 
 
-def test_config_and_input_with_the_same_values_differ():
+def test_config_and_input_with_the_same_values_differ() -> None:
     assert Config({"n": 1}) != Input({"n": 1})
 
 
 @pytest.mark.parametrize("value", [np.int64(3), [1], (1,), {"a": 1}, b"x", math.nan, math.inf])
-def test_only_plain_finite_values_are_taken(value):
+def test_only_plain_finite_values_are_taken(value: object) -> None:
     kind = type(value).__name__
     expected = "A must be finite" if kind == "float" else f"A must be .* but got a {kind}"
     with pytest.raises((TypeError, ValueError), match=expected):
         Config({"A": value})
 
 
-def test_config_survives_the_way_to_another_process():
+def test_config_survives_the_way_to_another_process() -> None:
     assert pickle.loads(pickle.dumps(CONFIG)) == CONFIG
 
 
-def test_config_is_shown_as_people_write_it():
+def test_config_is_shown_as_people_write_it() -> None:
     assert str(CONFIG) == "BLOCK=64, FAST=true, REGS=absent"
     assert [shown(v) for v in (None, False, 1.5, "row")] == ["absent", "false", "1.5", "row"]
 
 
 @pytest.mark.parametrize("samples_s", [(0.0,), (-1e-6,), (math.nan,), (1.0, math.inf)])
-def test_sample_must_be_a_finite_time_above_zero(samples_s):
+def test_sample_must_be_a_finite_time_above_zero(samples_s: tuple[float, ...]) -> None:
     with pytest.raises(ValueError, match="finite and above 0 s"):
         Timing(samples_s)
 
 
-def test_timing_derives_its_figures_from_one_sample_or_more():
+def test_timing_derives_its_figures_from_one_sample_or_more() -> None:
     with pytest.raises(ValueError, match="one sample or more"):
         Timing(())
     timing = Timing((3.0, 1.0, 2.0, 10.0))
@@ -86,7 +86,7 @@ def test_timing_derives_its_figures_from_one_sample_or_more():
 
 
 @pytest.mark.parametrize("outcome", [o for o in Outcome if o is not Outcome.OK])
-def test_failed_measurement_has_a_message_and_no_timing(outcome):
+def test_failed_measurement_has_a_message_and_no_timing(outcome: Outcome) -> None:
     failed = Measurement(CONFIG, GIVEN, outcome, message="it failed")
     assert failed.time_s == math.inf
     with pytest.raises(ValueError, match="belongs to the outcome ok"):
@@ -95,25 +95,25 @@ def test_failed_measurement_has_a_message_and_no_timing(outcome):
         Measurement(CONFIG, GIVEN, outcome)
 
 
-def test_ok_measurement_needs_a_timing():
+def test_ok_measurement_needs_a_timing() -> None:
     assert Measurement(CONFIG, GIVEN, Outcome.OK, timing=Timing((2.0, 4.0))).time_s == 3.0
     with pytest.raises(ValueError, match="with no timing"):
         Measurement(CONFIG, GIVEN, Outcome.OK)
 
 
-def test_worst_element_belongs_to_a_wrong_result():
+def test_worst_element_belongs_to_a_wrong_result() -> None:
     Measurement(CONFIG, GIVEN, Outcome.WRONG_RESULT, worst_element=worst(), message="wrong")
     with pytest.raises(ValueError, match="belongs to a wrong result"):
         Measurement(CONFIG, GIVEN, Outcome.CRASHED, worst_element=worst(), message="crashed")
 
 
-def test_worst_element_tells_where_what_and_how_many():
+def test_worst_element_tells_where_what_and_how_many() -> None:
     assert str(worst()) == "y[1, 2] is 1, expected 2 +- 0.1; 3 of 1,200 elements are wrong"
     printed = str(worst(found=2**53 + 1, expected=2**53))
     assert "9007199254740993, expected 9007199254740992" in printed
 
 
-def test_environments_that_differ_in_a_field_have_other_fingerprints():
+def test_environments_that_differ_in_a_field_have_other_fingerprints() -> None:
     fields = ("opencl", "CPU", "PoCL", "3.0", "LLVM 14")
     prints = {Environment(*fields).fingerprint}
     for place in range(len(fields)):
@@ -124,13 +124,13 @@ def test_environments_that_differ_in_a_field_have_other_fingerprints():
     assert len(prints) == len(fields) + 2
 
 
-def test_notes_do_not_separate_environments():
+def test_notes_do_not_separate_environments() -> None:
     one, other = (Environment("b", "d", "p", "r", "c", notes={"load": load}) for load in ("0", "9"))
     assert one == other
     assert hash(one) == hash(other)
 
 
-def test_limits_go_by_the_names_that_constraints_use():
+def test_limits_go_by_the_names_that_constraints_use() -> None:
     limits = DeviceLimits(1024, (1024, 1024, 64), (9, 9, 9), 49152, 8, 32)
     assert limits.names() == {
         "max_group_size": 1024,
@@ -146,20 +146,20 @@ def test_limits_go_by_the_names_that_constraints_use():
 # ---------- launches
 
 
-def test_cooperative_is_yes_or_no():
+def test_cooperative_is_yes_or_no() -> None:
     assert Launch("f", (4,), (2,), (), cooperative=True).cooperative
     with pytest.raises(TypeError, match="cooperative is True or False, but got 1"):
         Launch("f", (4,), (2,), (), cooperative=1)
 
 
 @pytest.mark.parametrize("percent", [-2, 101, 0.5, "most"])
-def test_carveout_is_a_percentage(percent):
+def test_carveout_is_a_percentage(percent: object) -> None:
     assert Launch("f", (4,), (2,), (), carveout=-1) == Launch("f", (4,), (2,), ())
     with pytest.raises(ValueError, match=f"carveout is a percentage, or -1, but got {percent!r}"):
         Launch("f", (4,), (2,), (), carveout=percent)
 
 
-def test_sizes_that_numpy_computed_become_pythons_own():
+def test_sizes_that_numpy_computed_become_pythons_own() -> None:
     launch = Launch("f", (np.int64(4),), (np.uint32(2),), (), np.int32(8))
     sizes = (*launch.group, *launch.grid, launch.shared_bytes)
     assert [type(size) for size in sizes] == [int, int, int], "drivers take no others"

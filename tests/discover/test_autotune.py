@@ -42,7 +42,7 @@ def _values(spec: Spec) -> dict[str, list[object]]:
 # --------------------------------------------------------------------------- what is written
 
 
-def test_a_listed_kernel_becomes_a_space_with_the_list_as_baselines(tmp_path):
+def test_a_listed_kernel_becomes_a_space_with_the_list_as_baselines(tmp_path: Path) -> None:
     spec, _, marks = _discovered(tmp_path, DATA / "triton_matmul.py")
     assert _values(spec) == {
         "BLOCK_M": [16, 32, 64], "BLOCK_N": [16, 32, 64], "BLOCK_K": [16, 32, 64],
@@ -58,7 +58,7 @@ def test_a_listed_kernel_becomes_a_space_with_the_list_as_baselines(tmp_path):
     assert "is_cuda() counts as true" in marks
 
 
-def test_the_host_module_has_what_the_kernel_uses_and_nothing_that_runs(tmp_path):
+def test_the_host_module_has_what_the_kernel_uses_and_nothing_that_runs(tmp_path: Path) -> None:
     _, module, marks = _discovered(tmp_path, DATA / "triton_matmul.py")
     named = [getattr(node, "name", "") for node in ast.parse(module).body]
     assert [name for name in named if name][:3] == ["leaky_relu", "matmul_kernel", "arguments"]
@@ -68,7 +68,7 @@ def test_the_host_module_has_what_the_kernel_uses_and_nothing_that_runs(tmp_path
     assert 'FILL IN: "ACTIVATION": its value' in marks
 
 
-def test_heuristics_constants_and_zeroed_outputs_have_their_places(tmp_path):
+def test_heuristics_constants_and_zeroed_outputs_have_their_places(tmp_path: Path) -> None:
     spec, module, _ = _discovered(tmp_path, DATA / "triton_softmax.py")
     assert len(spec.baselines) == 6  # of 8 combinations, the list leaves one out
     assert "@triton.heuristics({'EXACT': lambda args" in module
@@ -81,7 +81,7 @@ def test_heuristics_constants_and_zeroed_outputs_have_their_places(tmp_path):
     assert '"columns": features["columns"],' in module  # a constant that the key names
 
 
-def test_what_autotune_does_around_a_launch_is_left_to_do(tmp_path):
+def test_what_autotune_does_around_a_launch_is_left_to_do(tmp_path: Path) -> None:
     configs = "[triton.Config({'BLOCK': 8}), triton.Config({'BLOCK': 4}, pre_hook=clear)]"
     others = "prune_configs_by={'early_config_prune': f}, restore_value=['x'], warmup=3"
     (tmp_path / "k.py").write_text(
@@ -94,7 +94,9 @@ def test_what_autotune_does_around_a_launch_is_left_to_do(tmp_path):
     assert 'INOUT = ("x",)\n' in module
 
 
-def test_the_command_writes_both_files_and_says_what_is_left(tmp_path, capsys):
+def test_the_command_writes_both_files_and_says_what_is_left(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     space, host = tmp_path / "s.yaml", tmp_path / "h.py"
     source = str(DATA / "triton_softmax.py")
     assert discover(["--triton", source, "--output", str(space), "--host", str(host)]) == 0
@@ -137,7 +139,9 @@ FILLED = {
 
 @pytest.mark.slow
 @pytest.mark.torch
-def test_filled_in_files_are_verified_in_tritons_interpreter(tmp_path, monkeypatch, capsys):
+def test_filled_in_files_are_verified_in_tritons_interpreter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed")
     pytest.importorskip("triton", reason="Triton is not installed")
     monkeypatch.setenv("TRITON_INTERPRET", "1")
@@ -177,7 +181,9 @@ def test_filled_in_files_are_verified_in_tritons_interpreter(tmp_path, monkeypat
         ("", "[triton.Config({'BLOCK': 4}, 4, 3, 2, 64)]", [4]),
     ],
 )  # fmt: skip
-def test_a_list_is_read_without_running_it(tmp_path, before, configs, blocks):
+def test_a_list_is_read_without_running_it(
+    tmp_path: Path, before: str, configs: str, blocks: list[object]
+) -> None:
     values = _values(_spec(tmp_path, before, configs))
     assert values["BLOCK"] == blocks
     assert {"num_warps", "num_stages"} <= set(values)
@@ -202,7 +208,9 @@ def test_a_list_is_read_without_running_it(tmp_path, before, configs, blocks):
         ("", "(lambda: [])()", "k.py:3: `(lambda: [])()` cannot be read"),
     ],
 )  # fmt: skip
-def test_what_only_a_run_would_show_is_named_with_its_line(tmp_path, before, configs, said):
+def test_what_only_a_run_would_show_is_named_with_its_line(
+    tmp_path: Path, before: str, configs: str, said: str
+) -> None:
     with pytest.raises(HarnessError, match=re.escape(said)):
         _spec(tmp_path, before, configs)
 
@@ -219,14 +227,16 @@ def test_what_only_a_run_would_show_is_named_with_its_line(tmp_path, before, con
         (None, "k.py cannot be read: [Errno 2] No such file"),
     ],
 )  # fmt: skip
-def test_a_file_without_one_readable_kernel_is_refused(tmp_path, text, said):
+def test_a_file_without_one_readable_kernel_is_refused(
+    tmp_path: Path, text: str | None, said: str
+) -> None:
     if text is not None:
         (tmp_path / "k.py").write_text(text)
     with pytest.raises(HarnessError, match=re.escape(said)):
         triton_texts(tmp_path / "k.py", None, tmp_path, None)
 
 
-def test_function_chooses_one_of_several(tmp_path):
+def test_function_chooses_one_of_several(tmp_path: Path) -> None:
     kernels = (f"@triton.autotune([], ['n'])\ndef {n}(x, n): pass\n" for n in "fg")
     (tmp_path / "k.py").write_text("".join(kernels))
     text, _ = triton_texts(tmp_path / "k.py", "g", tmp_path, None)

@@ -22,6 +22,8 @@ from tests.helpers.commands import discover as main
 from tests.helpers.compilers import needs_nvcc
 from tests.helpers.results_examples import query
 
+Capture = pytest.CaptureFixture[str]
+
 ROOT = Path(__file__).parents[2]
 DATA = Path(__file__).parents[1] / "data" / "discover"
 
@@ -57,7 +59,7 @@ def _line(text: str, start: str) -> str:
 COOPERATIVE = (DATA / "cooperative.cu").read_text()
 
 
-def test_kernel_whose_groups_wait_for_each_other_is_launched_cooperatively(tmp_path):
+def test_kernel_whose_groups_wait_for_each_other_is_launched_cooperatively(tmp_path: Path) -> None:
     text = _space(tmp_path, COOPERATIVE, "waits")
     assert _line(text, "cooperative:") == "cooperative: true"
     assert any("this_grid(), whose sync() needs it" in mark for mark in to_do(text))
@@ -67,7 +69,7 @@ def test_kernel_whose_groups_wait_for_each_other_is_launched_cooperatively(tmp_p
 # ----------------------------------------------------------------------------- parameters
 
 
-def test_a_macro_that_changes_the_result_is_no_parameter_without_a_word(tmp_path):
+def test_a_macro_that_changes_the_result_is_no_parameter_without_a_word(tmp_path: Path) -> None:
     guarded = "".join(f"#ifndef {m}\n#define {m} {n}\n#endif\n" for m, n in
                       (("RADIUS", 3), ("UNROLL", 1), ("FAST", 1), ("BLOCK", 64)))  # fmt: skip
     body = "__global__ void f(int *y, int n) { y[0] = RADIUS * UNROLL * BLOCK * (FAST ? 2 : 1); }\n"
@@ -81,9 +83,9 @@ def test_a_macro_that_changes_the_result_is_no_parameter_without_a_word(tmp_path
     assert "#define scalar 1, #define vector 2, and then #if KIND == vector" in text
 
 
-def test_the_page_names_every_pragma():
+def test_the_page_names_every_pragma() -> None:
     page = (ROOT / "docs" / "reference" / "pragmas.md").read_text(encoding="utf-8")
-    assert set(EXAMPLES) <= set(re.findall(r"`(\w+) ", page))
+    assert re.findall(r"^\| `(\w+) ", page, re.MULTILINE) == list(EXAMPLES)
 
 
 DEFINE = '{}\nextern "C" __global__ void f(int *y) {{ y[0] = 1; }}\n'
@@ -124,12 +126,12 @@ LOOP = (
          "UNROLL_1: {type: integer, min: 1, max: 8, default: 1}"),
     ],
 )  # fmt: skip
-def test_a_pragma_is_a_parameter(tmp_path, place, pragmas, parameter):
+def test_a_pragma_is_a_parameter(tmp_path: Path, place: str, pragmas: str, parameter: str) -> None:
     text = _space(tmp_path, place.format(pragmas))
     assert _line(text, parameter[: parameter.index(":") + 1]) == parameter
 
 
-def test_loops_that_share_a_name_share_a_parameter(tmp_path):
+def test_loops_that_share_a_name_share_a_parameter(tmp_path: Path) -> None:
     text = LOOP.format("#pragma unroll_range U 1,8\nwhile (*y) y++;\n#pragma unroll_range U 1,8")
     assert [t.name for t in _facts(tmp_path, text).declared.tuned] == ["U"]
 
@@ -176,14 +178,14 @@ def test_loops_that_share_a_name_share_a_parameter(tmp_path):
         ("#pragma range\x1b[2J 1,2\n", "`#pragma range\\x1b[2J 1,2`"),
     ],
 )  # fmt: skip
-def test_a_fault_names_its_line_and_expectation(tmp_path, text, message):
+def test_a_fault_names_its_line_and_expectation(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(SpecError) as fault:
         _facts(tmp_path, f'{text}\nextern "C" __global__ void f(int *y) {{}}\n')
     assert message in str(fault.value)
     assert len(fault.value.faults) == 1
 
 
-def test_all_faults_are_reported_and_nothing_is_written(tmp_path, capsys):
+def test_all_faults_are_reported_and_nothing_is_written(tmp_path: Path, capsys: Capture) -> None:
     source, output = tmp_path / "k.cu", tmp_path / "s.yaml"
     source.write_text("#pragma range 1\n#pragma eragne 1\n__global__ void f(int n) {}\n")
     assert main([str(source), "--output", str(output), "--host", str(tmp_path / "h.py")]) == 2
@@ -201,7 +203,7 @@ def test_all_faults_are_reported_and_nothing_is_written(tmp_path, capsys):
 PLAIN = (DATA / "constants.cu").read_text()
 
 
-def test_without_pragmas_sizes_and_guarded_constants_are_parameters(tmp_path):
+def test_without_pragmas_sizes_and_guarded_constants_are_parameters(tmp_path: Path) -> None:
     text = _space(tmp_path, PLAIN)
     assert re.findall(r"^  (\w+: \{.*\})  # CONFIRM: ", text, re.MULTILINE) == [
         "BLOCK_X: {type: power_of_two, min: 32, max: 512, role: launch, default: 128}",
@@ -230,12 +232,12 @@ SIZE = "type: power_of_two, min: 1, max: 8"
         ("\n#ifdef K\ny[K] = 1;\n#endif\n", SIZE),
     ],
 )
-def test_only_conditions_are_offered_0_not_loops(tmp_path, use, values):
+def test_only_conditions_are_offered_0_not_loops(tmp_path: Path, use: str, values: str) -> None:
     text = _space(tmp_path, f"#define K 1\n__global__ void f(int *y, int n) {{ {use} }}\n")
     assert f"# K: {{{values}, default: 1}}" in text
 
 
-def test_with_pragmas_no_other_constant_is_tuned(tmp_path):
+def test_with_pragmas_no_other_constant_is_tuned(tmp_path: Path) -> None:
     text = _space(tmp_path, "#pragma range 1,9\n#define N 3\n" + PLAIN)
     assert "  # FAST: {" in text
     assert _line(text, "N:") == "N: {type: integer, min: 1, max: 9, default: 3}"
@@ -244,7 +246,7 @@ def test_with_pragmas_no_other_constant_is_tuned(tmp_path):
 
 @pytest.mark.parametrize("value", [0, 1, 2, 100, 4096])
 @pytest.mark.parametrize("name", ["TILE", "BLOCK", "FACTOR", "ITEMS", "ON", "WINDOW"])
-def test_the_present_value_is_guessed_too(tmp_path, name, value):
+def test_the_present_value_is_guessed_too(tmp_path: Path, name: str, value: int) -> None:
     use = f"\n#pragma unroll {name}\nfor (;;) {{}}" if name == "FACTOR" else f"y[{name}] = n;"
     use = f"if ({name}) y[0] = n;" if name == "ON" else use
     kernel = f"kernel void f(global int *y, int n) {{ {use} }}"
@@ -256,7 +258,7 @@ def test_the_present_value_is_guessed_too(tmp_path, name, value):
 FREE = (DATA / "undefined.cu").read_text()
 
 
-def test_macros_that_nothing_defines_are_parameters_to_confirm(tmp_path):
+def test_macros_that_nothing_defines_are_parameters_to_confirm(tmp_path: Path) -> None:
     assert "nothing defines" not in _space(tmp_path, FREE, "f"), "a missing file may define all"
     (tmp_path / "k.h").write_text("#define OURS 1\nconst int THEIRS = 2;\n")
     text = _space(tmp_path, FREE, "f")
@@ -296,7 +298,7 @@ def test_macros_that_nothing_defines_are_parameters_to_confirm(tmp_path):
          "# FILL IN: the size that the source declares as (2 * SIDE, 1, 1)"),
     ],
 )  # fmt: skip
-def test_a_source_gives_this_line_of_its_space(tmp_path, source, line):
+def test_a_source_gives_this_line_of_its_space(tmp_path: Path, source: str, line: str) -> None:
     name = "k.cl" if "kernel" in source else "k.cu"
     assert line in _space(tmp_path, source, None, name)
 
@@ -307,7 +309,7 @@ def test_a_source_gives_this_line_of_its_space(tmp_path, source, line):
 OPENCL = (DATA / "arguments.cl").read_text()
 
 
-def test_opencl_qualifiers_are_not_part_of_types(tmp_path):
+def test_opencl_qualifiers_are_not_part_of_types(tmp_path: Path) -> None:
     facts = _facts(tmp_path, OPENCL, "first", "k.cl")
     assert facts.dialect == "opencl"
     assert facts.kernel.sizes == ("64", "2", "1")
@@ -324,7 +326,7 @@ def test_opencl_qualifiers_are_not_part_of_types(tmp_path):
     assert [a.name for a in facts.counts] == ["n", "big"]
 
 
-def test_an_attribute_before_the_kernel_belongs_to_it_alone(tmp_path):
+def test_an_attribute_before_the_kernel_belongs_to_it_alone(tmp_path: Path) -> None:
     text = (
         "__attribute__((reqd_work_group_size(8, 4, 1))) /* c */\n__kernel void f(int n) {}\n"
         "__kernel void g(int n) {}\n"
@@ -333,14 +335,14 @@ def test_an_attribute_before_the_kernel_belongs_to_it_alone(tmp_path):
     assert _facts(tmp_path, text, "g", "k.cl").kernel.sizes == ()
 
 
-def test_an_ifdef_in_a_signature_is_read_with_all_its_branches(tmp_path):
+def test_an_ifdef_in_a_signature_is_read_with_all_its_branches(tmp_path: Path) -> None:
     kernel = _facts(tmp_path, OPENCL, "second", "k.cl").kernel
     assert [(a.name, a.type_name) for a in kernel.arguments] == [("a", "long"), ("b", "int")]
     text = "#ifdef A\nkernel void f(int n) {}\n#else\nkernel void f(int m) {}\n#endif\n"
     assert _facts(tmp_path, text, None, "k.cl").kernel.line == 2, "two versions need no choice"
 
 
-def test_an_argument_in_local_memory_gets_its_size_from_the_launch(tmp_path):
+def test_an_argument_in_local_memory_gets_its_size_from_the_launch(tmp_path: Path) -> None:
     text = _space(tmp_path, OPENCL, "first", "k.cl")
     assert _line(text, "shared:") == "shared: 64 * 4"
     assert any("CONFIRM: the bytes of scratch, guessed" in mark for mark in to_do(text))
@@ -351,7 +353,7 @@ def test_an_argument_in_local_memory_gets_its_size_from_the_launch(tmp_path):
     assert _line(several, "shared:") == "shared: 64 * 4 + 64 * 16"
 
 
-def test_with_several_kernels_one_must_be_chosen(tmp_path):
+def test_with_several_kernels_one_must_be_chosen(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"has 2 kernels: first \(line 7\), second \(line 13\)"):
         _facts(tmp_path, OPENCL, None, "k.cl")
     with pytest.raises(UsageError, match="did you mean `second`"):
@@ -360,7 +362,7 @@ def test_with_several_kernels_one_must_be_chosen(tmp_path):
         _facts(tmp_path, "void f(int n) {}\n")
 
 
-def test_a_constraint_on_another_kernels_arguments_is_left_out(tmp_path):
+def test_a_constraint_on_another_kernels_arguments_is_left_out(tmp_path: Path) -> None:
     text = (
         "#pragma constraint BLOCK <= n\n#pragma constraint BLOCK <= m\n"
         '#pragma range 1,4\n#define BLOCK 4\nextern "C" {\n'
@@ -373,7 +375,7 @@ def test_a_constraint_on_another_kernels_arguments_is_left_out(tmp_path):
 SEVERAL = (DATA / "several.cu").read_text()
 
 
-def test_parameters_of_other_kernels_are_left_out_and_listed(tmp_path):
+def test_parameters_of_other_kernels_are_left_out_and_listed(tmp_path: Path) -> None:
     one, two = (_facts(tmp_path, SEVERAL, name) for name in ("one", "two"))
     assert [t.name for t in one.declared.tuned] == ["BOTH", "ONES", "UNROLL_1", "UNROLL_2"]
     assert [t.name for t in two.declared.tuned] == ["BOTH", "TWOS", "UNROLL_1", "UNROLL_3", "EACH"]
@@ -386,13 +388,13 @@ def test_parameters_of_other_kernels_are_left_out_and_listed(tmp_path):
     assert f"{begin}TWOS (line 6), UNROLL_3 (line 26), EACH (line 28)\n" in text
 
 
-def test_a_fault_in_another_kernel_is_reported(tmp_path):
+def test_a_fault_in_another_kernel_is_reported(tmp_path: Path) -> None:
     text = SEVERAL.replace("EACH 1,4", "EACH 4,1")
     with pytest.raises(SpecError, match=r"k\.cu:28: .*found lo=4 above hi=1"):
         _facts(tmp_path, text, "one")
 
 
-def test_macros_and_loops_that_a_kernel_reaches_are_in_scope(tmp_path):
+def test_macros_and_loops_that_a_kernel_reaches_are_in_scope(tmp_path: Path) -> None:
     """Also by an included file, or before its launch; another's loop has its own parameter."""
     (tmp_path / "k.h").write_text("__device__ int of(int n) { return n * DEEP; }\n")
     loop = "\n#pragma unroll_range U 1,8\nfor (;;); "
@@ -411,7 +413,7 @@ def test_macros_and_loops_that_a_kernel_reaches_are_in_scope(tmp_path):
 TEMPLATE = (DATA / "template.cu").read_text()
 
 
-def test_a_template_kernel_is_read_and_its_types_are_guessed(tmp_path):
+def test_a_template_kernel_is_read_and_its_types_are_guessed(tmp_path: Path) -> None:
     facts = _facts(tmp_path, TEMPLATE)
     assert facts.kernel.name == "all"
     assert [(a.name, a.type_name) for a in facts.kernel.arguments] == [
@@ -435,8 +437,8 @@ def test_a_template_kernel_is_read_and_its_types_are_guessed(tmp_path):
     ],
 )  # fmt: skip
 def test_whole_numbers_of_a_template_are_parameters_to_confirm(
-    tmp_path, head, function, parameters
-):
+    tmp_path: Path, head: str, function: str, parameters: list[str]
+) -> None:
     text = _space(tmp_path, f"template <{head}>\n__global__ void f(float *y, int n) {{}}\n")
     assert _line(text, "function:") == f"function: {function}"
     assert re.findall(r"^  (\w+: \{.*\})  # CONFIRM", text, re.MULTILINE) == parameters
@@ -462,8 +464,8 @@ def test_whole_numbers_of_a_template_are_parameters_to_confirm(
     ],
 )  # fmt: skip
 def test_the_launch_has_the_sizes_and_dimensions_that_the_source_tells(
-    tmp_path, define, body, features, group, along
-):
+    tmp_path: Path, define: str, body: str, features: str, group: str, along: str
+) -> None:
     names = " + ".join(re.findall(r"define (\w+)", define))
     bounds = "__launch_bounds__(W)" if names == "W" else ""
     arguments = ", ".join(f"int {name}" for name in features.split())
@@ -475,7 +477,7 @@ def test_the_launch_has_the_sizes_and_dimensions_that_the_source_tells(
     assert _line(space, "grid:") == f"grid: [{grid}]"
 
 
-def test_features_avoid_the_words_of_expressions(tmp_path):
+def test_features_avoid_the_words_of_expressions(tmp_path: Path) -> None:
     text = "__global__ void f(float *y, int lambda, unsigned warp_size, float alpha) {}\n"
     assert _line(_space(tmp_path, text), "features:") == "features: [lambda_, warp_size_]"
     assert '"lambda": np.int32(features["lambda_"])' in host_text(_facts(tmp_path, text))
@@ -484,7 +486,7 @@ def test_features_avoid_the_words_of_expressions(tmp_path):
 # ------------------------------------------------------------------------------ the files
 
 
-def test_the_host_skeleton_gives_arguments_of_the_right_types(tmp_path):
+def test_the_host_skeleton_gives_arguments_of_the_right_types(tmp_path: Path) -> None:
     facts = _facts(tmp_path, OPENCL.replace(", read_only image2d_t image", ""), "first", "k.cl")
     text = host_text(facts).replace(text_of_error(facts), 'return {"y": arguments["y"]}')
     (tmp_path / "host.py").write_text(text)
@@ -503,7 +505,7 @@ def text_of_error(facts: Facts) -> str:
 
 
 @pytest.mark.usefixtures("opencl")
-def test_check_refuses_integers_that_are_not_filled_in(tmp_path, capsys):
+def test_check_refuses_integers_that_are_not_filled_in(tmp_path: Path, capsys: Capture) -> None:
     source = (
         "#ifndef F\n#define F 1\n#endif\n"
         "kernel void f(global const int *row, global float *y, local float *t, int n)\n"
@@ -522,7 +524,7 @@ def test_check_refuses_integers_that_are_not_filled_in(tmp_path, capsys):
     assert check(line) == 0
 
 
-def test_the_host_skeleton_explains_which_arrays_are_restored(tmp_path):
+def test_the_host_skeleton_explains_which_arrays_are_restored(tmp_path: Path) -> None:
     text = host_text(_facts(tmp_path, OPENCL, "first", "k.cl"))
     comment = " ".join(line.strip("# ") for line in text.splitlines() if line.startswith("#"))
     assert re.search(
@@ -530,7 +532,7 @@ def test_the_host_skeleton_explains_which_arrays_are_restored(tmp_path):
     )
 
 
-def test_the_host_skeleton_invents_no_reference(tmp_path):
+def test_the_host_skeleton_invents_no_reference(tmp_path: Path) -> None:
     text = host_text(_facts(tmp_path, TEMPLATE))
     module = ast.parse(text)
     assert [node.name for node in module.body if isinstance(node, ast.FunctionDef)] == [
@@ -541,7 +543,7 @@ def test_the_host_skeleton_invents_no_reference(tmp_path):
     assert "FILL IN: return a dict of the expected arrays: kernel" in "".join(to_do(text))
 
 
-def test_files_are_written_once_and_the_rest_is_listed(tmp_path, capsys):
+def test_files_are_written_once_and_the_rest_is_listed(tmp_path: Path, capsys: Capture) -> None:
     output, host = tmp_path / "s.yaml", tmp_path / "s.py"
     command = [str(DATA / "scale.cu"), "--output", str(output), "--host", str(host)]
     assert main(command) == 0
@@ -569,9 +571,9 @@ def test_files_are_written_once_and_the_rest_is_listed(tmp_path, capsys):
     ],
 )
 def test_an_impossible_command_is_refused(
-    arguments, message, tmp_path, monkeypatch,
-    capsys,
-):  # fmt: skip
+    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: Capture,
+) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
     Path("empty.cu").touch()
     Path("binary.cu").write_bytes(b"\x7fE\n\xff\0")
@@ -591,7 +593,7 @@ def _discovered(folder: Path, source: str, suffix: str = "cl") -> tuple[Path, Pa
 
 
 @pytest.mark.usefixtures("opencl")
-def test_a_kernel_is_tuned_from_its_pragmas_alone(tmp_path, capsys):
+def test_a_kernel_is_tuned_from_its_pragmas_alone(tmp_path: Path, capsys: Capture) -> None:
     """A person fills in inputs and the host module only."""
     space, host = _discovered(tmp_path, (DATA / "smooth.cl").read_text())
     host.write_text(HOST)
@@ -606,7 +608,7 @@ def test_a_kernel_is_tuned_from_its_pragmas_alone(tmp_path, capsys):
 
 
 @needs_nvcc
-def test_the_space_of_a_template_compiles_at_once(tmp_path):
+def test_the_space_of_a_template_compiles_at_once(tmp_path: Path) -> None:
     source = (
         "namespace lib {\ntemplate <typename T, int BLOCK>\n__global__ void f(T *y, int n) {\n"
         "    __shared__ T part[BLOCK * PAD];\n    part[threadIdx.x] = n;\n    __syncthreads();\n"

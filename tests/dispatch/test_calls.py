@@ -49,6 +49,7 @@ from tests.helpers.dispatch_examples import (
     write_for_opencl,
 )
 from tests.helpers.replays import RECORDED, write_recording
+from tests.helpers.stub_driver import StubDriver
 
 MVMUL = Path(__file__).parents[2] / "spaces" / "mvmul.yaml"
 CONFIGS = ({"A": 1}, {"A": 2}, {"A": 3})
@@ -77,7 +78,7 @@ def played(calls: FirstCalls, m: int, seconds: list[float]) -> list[int]:
     return tried
 
 
-def test_calls_are_interleaved_and_the_least_time_decides():
+def test_calls_are_interleaved_and_the_least_time_decides() -> None:
     calls = FirstCalls(dispatcher(), 3, None, "a GPU")
     assert calls.decided({"m": 8}) is None
     assert played(calls, 8, [2.0, 1.0, 3.0]) == [2, 0, 1, 1, 0, 2, 2, 0, 1]
@@ -86,7 +87,7 @@ def test_calls_are_interleaved_and_the_least_time_decides():
     assert calls.decided({"m": 9}) is None
 
 
-def test_threads_that_call_at_once_mix_up_no_times():
+def test_threads_that_call_at_once_mix_up_no_times() -> None:
     calls = FirstCalls(dispatcher(), 2, None, "a GPU")
     assert [calls.next({"m": 8}, 2) for _ in range(2)] == [2, 2]
     for _ in range(2):
@@ -98,20 +99,20 @@ def test_threads_that_call_at_once_mix_up_no_times():
     assert calls.decided({"m": 8}) == 2, "it came too late"
 
 
-def test_inputs_of_which_the_choice_is_sure_try_nothing():
+def test_inputs_of_which_the_choice_is_sure_try_nothing() -> None:
     calls = FirstCalls(dispatcher((2,)), 3, None, "a GPU")
     assert played(calls, 8, []) == []
     assert calls.decided({"m": 8}) == 2
 
 
-def test_what_would_run_without_trying_heads_the_list():
+def test_what_would_run_without_trying_heads_the_list() -> None:
     """On another device that is the best configuration for all inputs."""
     calls = FirstCalls(dispatcher((0, 1)), 2, None, "a GPU")
     assert played(calls, 8, [1.0, 1.0, 1.0]) == [2, 0, 0, 2, 2, 0]
     assert calls.decided({"m": 8}) == 2, "of equal ones the first"
 
 
-def test_choices_are_kept_in_a_file_for_the_same_dispatcher_and_device(tmp_path):
+def test_choices_are_kept_in_a_file_for_the_same_dispatcher_and_device(tmp_path: Path) -> None:
     path = tmp_path / "choices.json"
     played(FirstCalls(dispatcher(), 3, path, "a GPU"), 8, [2.0, 1.0, 3.0])
     assert json.loads(path.read_text())["choices"] == [[{"m": 8}, 1]]
@@ -127,7 +128,7 @@ def test_choices_are_kept_in_a_file_for_the_same_dispatcher_and_device(tmp_path)
     assert other.decided({"m": 8}) == 0
 
 
-def test_processes_that_share_a_file_keep_each_others_choices(tmp_path):
+def test_processes_that_share_a_file_keep_each_others_choices(tmp_path: Path) -> None:
     path = tmp_path / "choices.json"
     one, other = (FirstCalls(dispatcher(), 3, path, "a GPU") for _ in range(2))
     played(one, 8, [2.0, 1.0, 3.0])
@@ -138,7 +139,7 @@ def test_processes_that_share_a_file_keep_each_others_choices(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
-def test_a_full_disk_ends_the_file_alone(tmp_path, monkeypatch):
+def test_a_full_disk_ends_the_file_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = FirstCalls(dispatcher(), 3, tmp_path / "choices.json", "a GPU")
 
     def full(path: Path, *_: Any, **__: Any) -> None:
@@ -154,7 +155,7 @@ def test_a_full_disk_ends_the_file_alone(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("path", ["/dev/full", "{}/missing/choices.json", "{}/file/c.json", "{}"])
-def test_a_file_that_cannot_be_made_is_one_clear_error(tmp_path, path):
+def test_a_file_that_cannot_be_made_is_one_clear_error(tmp_path: Path, path: str) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ValueError, match="is no file, and none can be made there"):
         FirstCalls(dispatcher(), 3, path.format(tmp_path), "a GPU")
@@ -163,7 +164,7 @@ def test_a_file_that_cannot_be_made_is_one_clear_error(tmp_path, path):
 @pytest.mark.parametrize(
     "content", [b"SQLite format 3\0\xff\nand more", b"[1]", b'{"a": 3}', b'{"cho']
 )
-def test_a_file_of_something_else_is_refused_and_stays(tmp_path, content):
+def test_a_file_of_something_else_is_refused_and_stays(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "notes.txt"
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"notes.txt has no choices; name another file"):
@@ -172,12 +173,12 @@ def test_a_file_of_something_else_is_refused_and_stays(tmp_path, content):
 
 
 @pytest.mark.parametrize("try_top", [-2, 2.5, "three", None])
-def test_the_length_of_a_shortlist_is_a_whole_number(try_top):
+def test_the_length_of_a_shortlist_is_a_whole_number(try_top: Any) -> None:
     with pytest.raises(ValueError, match="try_top must be a whole number from 0, got"):
         FirstCalls(dispatcher(), try_top, None, "a GPU")
 
 
-def test_nothing_is_remembered_where_nothing_is_tried(tmp_path):
+def test_nothing_is_remembered_where_nothing_is_tried(tmp_path: Path) -> None:
     assert FirstCalls(dispatcher(), 0, None, "a GPU").next({"m": 8}, 2) is None
     with pytest.raises(ValueError, match="add try_top"):
         FirstCalls(dispatcher(), 0, tmp_path / "choices.json", "a GPU")
@@ -191,7 +192,7 @@ def test_nothing_is_remembered_where_nothing_is_tried(tmp_path):
         ({"choice": {"worth_a_try": 0.7}, "launch": None}, "host module's"),
     ],
 )
-def test_what_cannot_be_tried_is_refused(data, message):
+def test_what_cannot_be_tried_is_refused(data: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         FirstCalls(dispatcher(DATA=data), 3, None, "a GPU")
 
@@ -210,7 +211,7 @@ def unsure_program() -> DispatchProgram:
     return dataclasses.replace(mvmul_program(), columns=(), choice=choice)
 
 
-def test_opencl_kernel_tries_its_shortlist_and_others_remember(spec, tmp_path):
+def test_opencl_kernel_tries_its_shortlist_and_others_remember(spec: Spec, tmp_path: Path) -> None:
     cl = pytest.importorskip("pyopencl")
     queue = cl.CommandQueue(cl.create_some_context(interactive=False))
     path = tmp_path / "choices.json"
@@ -229,7 +230,7 @@ def test_opencl_kernel_tries_its_shortlist_and_others_remember(spec, tmp_path):
 
 
 @pytest.mark.gpu
-def test_cuda_kernel_tries_its_shortlist(spec, tmp_path, stub):
+def test_cuda_kernel_tries_its_shortlist(spec: Spec, tmp_path: Path, stub: StubDriver) -> None:
     path = tmp_path / "choices.json"
     write_for_cuda(tmp_path / "out", spec, unsure_program())
     a, x, y = np.ones((50, 300), "f4"), np.full(300, 2, "f4"), np.zeros(50, "f4")
@@ -250,6 +251,8 @@ def test_cuda_kernel_tries_its_shortlist(spec, tmp_path, stub):
 
 # ---------- code counts its calls by their inputs into a file, where that is asked for
 
+
+Capture = pytest.CaptureFixture[str]
 
 ROOT = Path(__file__).parents[2]
 
@@ -288,7 +291,7 @@ def workload(path: Path) -> Workload:
     return read_workload(path, "p", names, inputs)
 
 
-def test_calls_of_threads_are_counted(tmp_path, module):
+def test_calls_of_threads_are_counted(tmp_path: Path, module: ModuleType) -> None:
     module.count_calls(tmp_path / "p.csv")
     threads = [threading.Thread(target=_calls, args=(module,)) for _ in range(2)]
     for thread in threads:
@@ -320,14 +323,14 @@ def _calls(module: ModuleType) -> None:
             module.select_index(*call.values())
 
 
-def test_processes_count_into_one_file_and_a_child_only_its_own(tmp_path, out):
+def test_processes_count_into_one_file_and_a_child_only_its_own(tmp_path: Path, out: Path) -> None:
     code = "import os, p; p.fallback_index(20, 7, 0.1, 'half'); os.fork()"
     children = [started(out, tmp_path, code) for _ in range(3)]
     assert [child.wait() for child in children] == [0, 0, 0]
     assert workload(tmp_path / "p.csv").calls == {Input(CALLS[0]): 3}
 
 
-def test_numbers_of_numpy_are_counted(tmp_path, module):
+def test_numbers_of_numpy_are_counted(tmp_path: Path, module: ModuleType) -> None:
     module.count_calls(tmp_path / "p.csv")
     for n in (np.int64(7), np.array(7), 7):
         module.fallback_index(m=20, n=n, s=np.float64(0.1), t="half")
@@ -335,7 +338,7 @@ def test_numbers_of_numpy_are_counted(tmp_path, module):
     assert workload(tmp_path / "p.csv").calls == {Input(CALLS[0]): 3}
 
 
-def test_a_number_that_is_no_input_stops_nothing(tmp_path, module):
+def test_a_number_that_is_no_input_stops_nothing(tmp_path: Path, module: ModuleType) -> None:
     module.count_calls(tmp_path / "p.csv")
     for m, s in ((20.0, 0.1), (2**63, 0.1), (10**400, 0.1), (20, math.nan), (20, math.inf)):
         with contextlib.suppress(LookupError):
@@ -346,7 +349,7 @@ def test_a_number_that_is_no_input_stops_nothing(tmp_path, module):
     assert found.unnamed == 4
 
 
-def test_a_folder_that_is_not_there_stops_nothing(tmp_path, out):
+def test_a_folder_that_is_not_there_stops_nothing(tmp_path: Path, out: Path) -> None:
     code = "import p; p.fallback_index(20, 7, 0.1, 'half')"
     done = started(out, tmp_path / "nowhere", code)
     _, said = done.communicate()
@@ -354,7 +357,7 @@ def test_a_folder_that_is_not_there_stops_nothing(tmp_path, out):
     assert "p.csv cannot be written: No such file or directory; calls are no longer" in said
 
 
-def test_a_full_disk_ends_the_counting_and_not_the_program(tmp_path, out):
+def test_a_full_disk_ends_the_counting_and_not_the_program(tmp_path: Path, out: Path) -> None:
     code = "import p\nfor n in range(100): p.fallback_index(20, n, 0.1, 'half')"
     file = tmp_path / "p.csv"
     for limit, message in (
@@ -379,7 +382,9 @@ def _limit_files() -> None:
 
 
 @pytest.mark.parametrize("text", ["m,n,calls\n1,2,3\n", "# workload of q\n", "x"])
-def test_a_file_of_something_else_stays_as_it_is(tmp_path, module, text, capsys):
+def test_a_file_of_something_else_stays_as_it_is(
+    tmp_path: Path, module: ModuleType, text: str, capsys: Capture
+) -> None:
     file = tmp_path / "p.csv"
     file.write_text(text)
     module.count_calls(file)
@@ -389,7 +394,7 @@ def test_a_file_of_something_else_stays_as_it_is(tmp_path, module, text, capsys)
     assert file.read_text() == text
 
 
-def test_many_inputs_are_written_before_the_end(tmp_path, module):
+def test_many_inputs_are_written_before_the_end(tmp_path: Path, module: ModuleType) -> None:
     module.count_calls(tmp_path / "p.csv")
     for n in range(4000):
         module.fallback_index(20, n, 0.1, "half")
@@ -401,7 +406,7 @@ def test_many_inputs_are_written_before_the_end(tmp_path, module):
 # ------------------------------------------------------------------------------- a macro in C
 
 
-def test_macro_sees_each_choice_and_fallback_in_c_and_cpp(tmp_path):
+def test_macro_sees_each_choice_and_fallback_in_c_and_cpp(tmp_path: Path) -> None:
     (tmp_path / "p.h").write_text(c_header(DISPATCHER))
     (tmp_path / "main.c").write_text("""\
 #include <stdio.h>
@@ -425,7 +430,7 @@ int main(void) {
         assert second == f"p {pinned} 1 2 0.25 0"
 
 
-def test_example_records_a_workload_that_tune_reads(tmp_path, capsys):
+def test_example_records_a_workload_that_tune_reads(tmp_path: Path, capsys: Capture) -> None:
     program = mvmul_program()
     written = Dispatcher("mvmul", "", ("f",), mvmul_features(program), program, PROVENANCE)
     (tmp_path / "mvmul.h").write_text(c_header(written))

@@ -123,7 +123,7 @@ def tuned(folder: Path, measurer: FormulaMeasurer, text: str = SPACE, **options:
 # ----------------------------------------------------------------------------- the matrix
 
 
-def test_the_matrix_is_of_interleaved_times(tmp_path):
+def test_the_matrix_is_of_interleaved_times(tmp_path: Path) -> None:
     measurer = Drifting()
     results = tuned(tmp_path, measurer)
     matrix = matrix_of(results)
@@ -144,7 +144,7 @@ def test_the_matrix_is_of_interleaved_times(tmp_path):
     assert len(matrix.comparable().features) == 5
 
 
-def test_a_difference_in_most_rounds_is_no_tie_however_times_drift(tmp_path):
+def test_a_difference_in_most_rounds_is_no_tie_however_times_drift(tmp_path: Path) -> None:
     """The drift is ten times the difference of 5 %, which only interleaved launches can show."""
 
     def close(problem: Input, config: Config) -> float:
@@ -157,7 +157,7 @@ def test_a_difference_in_most_rounds_is_no_tie_however_times_drift(tmp_path):
     assert found[16].sum() + found[32].sum() >= 8, "they are alike"
 
 
-def test_failures_of_the_search_are_not_measured_interleaved(tmp_path):
+def test_failures_of_the_search_are_not_measured_interleaved(tmp_path: Path) -> None:
     measurer = Drifting()
     tuned(tmp_path, measurer)
     (last,) = (configs for problem, configs in measurer.for_dispatch if problem["n"] == 128)
@@ -175,7 +175,7 @@ def test_failures_of_the_search_are_not_measured_interleaved(tmp_path):
     ],
     ids=["the device allows fewer threads", "a parameter has no meaning"],
 )
-def test_what_is_ruled_out_spoils_no_interleaved_times(tmp_path, text):
+def test_what_is_ruled_out_spoils_no_interleaved_times(tmp_path: Path, text: str) -> None:
     measurer = Drifting()
     measurer.limits = DeviceLimits(4096, (4096, 4096, 64), (2**31, 65535, 65535), 1, 1, 32)
     results = tuned(tmp_path, measurer, text, test_limit=60)
@@ -183,7 +183,7 @@ def test_what_is_ruled_out_spoils_no_interleaved_times(tmp_path, text):
     assert matrix_of(results).note == ""
 
 
-def test_what_cannot_be_launched_on_one_input_is_a_candidate_on_the_others(tmp_path):
+def test_what_cannot_be_launched_on_one_input_is_a_candidate_on_the_others(tmp_path: Path) -> None:
     measurer = Drifting()
     measurer.limits = DeviceLimits(4096, (4096, 4096, 64), (2**31, 65535, 65535), 1, 1, 32)
     text = FREE.replace("grid: [n]", 'grid: [n], shared: "BLOCK * n // 8192"')
@@ -195,7 +195,7 @@ def test_what_cannot_be_launched_on_one_input_is_a_candidate_on_the_others(tmp_p
 # ----------------------------------------------------------------- one command after another
 
 
-def test_candidates_are_not_measured_interleaved_again(tmp_path):
+def test_candidates_are_not_measured_interleaved_again(tmp_path: Path) -> None:
     measurer = Drifting()
     first = tuned(tmp_path, measurer)
     count = len(measurer.turns)
@@ -204,7 +204,7 @@ def test_candidates_are_not_measured_interleaved_again(tmp_path):
     assert again.candidates == first.candidates
 
 
-def test_candidates_of_fewer_rounds_are_measured_interleaved_again(tmp_path):
+def test_candidates_of_fewer_rounds_are_measured_interleaved_again(tmp_path: Path) -> None:
     measurer = Drifting()
     for repeats, count in ((1, 2), (3, 3), (3, 3), (4, 4)):  # two rounds at least
         tuned(tmp_path, measurer, f"{SPACE}measure: {{repeats: {repeats}}}\n")
@@ -214,7 +214,7 @@ def test_candidates_of_fewer_rounds_are_measured_interleaved_again(tmp_path):
     assert len(measurer.for_dispatch) == 3 * 5
 
 
-def test_candidate_that_crashed_when_interleaved_is_tried_again(tmp_path):
+def test_candidate_that_crashed_when_interleaved_is_tried_again(tmp_path: Path) -> None:
     def crashes(problem: Input, config: Config) -> bool:
         return (problem["n"], config["BLOCK"]) == (16, 16)
 
@@ -226,7 +226,7 @@ def test_candidate_that_crashed_when_interleaved_is_tried_again(tmp_path):
 
 
 @pytest.mark.parametrize("outcome", [Outcome.CRASHED, Outcome.LAUNCH_FAILED])
-def test_without_interleaved_times_the_search_counts(tmp_path, outcome):
+def test_without_interleaved_times_the_search_counts(tmp_path: Path, outcome: Outcome) -> None:
     lost = tuned(tmp_path, Drifting(lambda problem, _: problem["n"] == 16, outcome=outcome))
     assert matrix_of(lost).note.startswith(SEARCHED)
     whole = tuned(tmp_path, Drifting())
@@ -236,7 +236,7 @@ def test_without_interleaved_times_the_search_counts(tmp_path, outcome):
     assert matrix_of(lost).note == "", "the earlier rounds still count"
 
 
-def test_a_command_for_some_inputs_spoils_no_interleaved_times(tmp_path):
+def test_a_command_for_some_inputs_spoils_no_interleaved_times(tmp_path: Path) -> None:
     measurer = Drifting()
     whole = matrix_of(tuned(tmp_path, measurer))
     fewer = SPACE.replace("{n: 8}, ", "")
@@ -249,7 +249,7 @@ def test_a_command_for_some_inputs_spoils_no_interleaved_times(tmp_path):
     assert len(measurer.for_dispatch) == count, "no candidates are measured anew"
 
 
-def test_interleaved_times_that_the_search_has_overtaken_do_not_flatter(tmp_path):
+def test_interleaved_times_that_the_search_has_overtaken_do_not_flatter(tmp_path: Path) -> None:
     """What the search found since was measured beside the default in the finals."""
 
     def late(problem: Input, config: Config) -> float:
@@ -263,7 +263,7 @@ def test_interleaved_times_that_the_search_has_overtaken_do_not_flatter(tmp_path
     assert matrix.slowdown[3, column] == pytest.approx(1 / 0.4, rel=0.02)
 
 
-def test_inputs_with_other_candidates_are_not_mixed(tmp_path):
+def test_inputs_with_other_candidates_are_not_mixed(tmp_path: Path) -> None:
     def only(wanted: int) -> Callable[[Input, Config], float]:
         return lambda problem, config: 1e-3 * (1 if config["BLOCK"] == wanted else 2)
 
@@ -281,7 +281,7 @@ def test_inputs_with_other_candidates_are_not_mixed(tmp_path):
     assert "measured interleaved with different candidates" in matrix.note
 
 
-def test_an_interruption_is_reported(tmp_path, monkeypatch):
+def test_an_interruption_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     skipped = dict[str, str]()
     monkeypatch.setattr(State, "skip_rest", lambda _, *words: skipped.update([words]))
     measurer = Drifting()
@@ -295,7 +295,7 @@ def test_an_interruption_is_reported(tmp_path, monkeypatch):
     assert matrix.note in Study.of(matrix, QUICK).notes
 
 
-def test_without_interleaved_times_those_of_the_search_are_used_with_a_note(tmp_path):
+def test_without_interleaved_times_those_of_the_search_are_used_with_a_note(tmp_path: Path) -> None:
     results = tuned(tmp_path, Drifting(), cross=False)
     matrix = matrix_of(results)
     assert results.candidates == {}
@@ -310,24 +310,24 @@ class Replaying(Drifting):
     is_replay = True
 
 
-def test_recordings_are_not_measured_interleaved_and_need_no_note(tmp_path):
+def test_recordings_are_not_measured_interleaved_and_need_no_note(tmp_path: Path) -> None:
     assert tuned(tmp_path, Replaying()).candidates == {}
     (tmp_path / "recorded").mkdir()
     recorded = tuned(tmp_path / "recorded", FormulaMeasurer(time_s), cross=False)
     assert matrix_of(recorded).note == ""
 
 
-def test_a_single_input_needs_no_candidates(tmp_path):
+def test_a_single_input_needs_no_candidates(tmp_path: Path) -> None:
     alone = SPACE.replace(", {n: 16}, {n: 32}, {n: 64}, {n: 128}", "")
     assert tuned(tmp_path, Drifting(), alone).candidates == {}
 
 
-def test_where_everything_failed_there_is_no_single_configuration(tmp_path):
+def test_where_everything_failed_there_is_no_single_configuration(tmp_path: Path) -> None:
     results = tuned(tmp_path, FormulaMeasurer(lambda *_: math.inf), FREE)
     assert Findings(results).advice == "No configuration worked on any input."
 
 
-def test_the_single_configuration_is_judged_in_the_finals_of_every_input(tmp_path):
+def test_the_single_configuration_is_judged_in_the_finals_of_every_input(tmp_path: Path) -> None:
     """What suits all inputs best wins on no input of two."""
 
     def times(problem: Input, config: Config) -> float:
@@ -349,7 +349,7 @@ def test_the_single_configuration_is_judged_in_the_finals_of_every_input(tmp_pat
 
 
 @pytest.mark.parametrize("baselines", ["", "baselines: {named: {BLOCK: 16}}\n"])
-def test_where_configurations_tie_all_have_the_single_one(tmp_path, baselines):
+def test_where_configurations_tie_all_have_the_single_one(tmp_path: Path, baselines: str) -> None:
     """On the first of two inputs 16 is as fast, has as few changes, and a smaller value."""
 
     def times(problem: Input, config: Config) -> float:
@@ -365,7 +365,7 @@ def test_where_configurations_tie_all_have_the_single_one(tmp_path, baselines):
     assert str(findings.advice).endswith("over the default; nothing better was found.")
 
 
-def test_the_best_interleaved_candidate_is_measured_in_the_finals(tmp_path):
+def test_the_best_interleaved_candidate_is_measured_in_the_finals(tmp_path: Path) -> None:
     """The search timed what the largest input wants as the slowest of all."""
 
     class Unlucky(Drifting):
@@ -395,7 +395,7 @@ def failed(problem: Input, value: int, outcome: Outcome = Outcome.WRONG_RESULT) 
     return Measurement(block(value), problem, outcome, message="no")
 
 
-def test_constraints_hold_over_features_parameters_and_limits():
+def test_constraints_hold_over_features_parameters_and_limits() -> None:
     texts = ("BLOCK * n <= max_group_size", "BLOCK > 16", "unknown > 3")
     applies = applies_where(map(Expression, texts), {"max_group_size": 64})
     assert applies(ONE, block(64))
@@ -425,7 +425,7 @@ def times_on_one(
     return dict(zip(values, made.time_s[0].tolist(), strict=True))
 
 
-def test_a_failure_on_one_input_is_a_measurement_there():
+def test_a_failure_on_one_input_is_a_measurement_there() -> None:
     one, other = [ok(ONE, 16), ok(ONE, 32)], [ok(TWO, 16, 2.0), failed(TWO, 32)]
     made = matrix({ONE: [one], TWO: [other]})
     assert made is not None
@@ -435,21 +435,21 @@ def test_a_failure_on_one_input_is_a_measurement_there():
     assert made.candidates == (block(16),)
 
 
-def test_where_nothing_worked_on_an_input_nothing_is_common():
+def test_where_nothing_worked_on_an_input_nothing_is_common() -> None:
     assert matrix({ONE: [[ok(ONE, 16)]], TWO: [[failed(TWO, 16)]]}) is None
     assert matrix({ONE: [[ok(ONE, 16)]], TWO: []}) is None
     worked = {ONE: [[ok(ONE, 16)]], TWO: [[ok(TWO, 16)]]}
     assert matrix(worked, searched=[failed(TWO, 16)]) is None, "the search's failure stands"
 
 
-def test_a_failure_in_any_session_that_worked_is_one():
+def test_a_failure_in_any_session_that_worked_is_one() -> None:
     sessions = [[ok(ONE, 16, 1.0), ok(ONE, 64), failed(ONE, 32)], [ok(ONE, 16), ok(ONE, 32, 2.0)]]
     assert times_on_one(sessions, [], failed(ONE, 64)) == {16: 1.0}
     chance = [[ok(ONE, 16), failed(ONE, 32, Outcome.CRASHED)], sessions[1]]
     assert times_on_one(chance, []) == {16: 1.0, 32: 2.0}
 
 
-def test_a_gain_that_first_runs_do_not_show_is_none():
+def test_a_gain_that_first_runs_do_not_show_is_none() -> None:
     unshown = dataclasses.replace(ok(ONE, 32, 0.2), observed={UNCLAIMED: 1.0})
     one = [[ok(ONE, 16, 9.0), unshown], [ok(ONE, 16, 4.0), ok(ONE, 32, 0.2)]]
     made = matrix({ONE: one, TWO: [[ok(TWO, 16, 4.0), ok(TWO, 32, 2.0)]]})
@@ -457,13 +457,13 @@ def test_a_gain_that_first_runs_do_not_show_is_none():
     assert made.time_s.tolist() == [pytest.approx([4.0, 4.0]), pytest.approx([4.0, 2.0])]
 
 
-def test_the_finals_refute_candidates_and_do_not_time_them():
+def test_the_finals_refute_candidates_and_do_not_time_them() -> None:
     sessions = [[ok(ONE, 16), ok(ONE, 32, 2.0), ok(ONE, 64, 0.5)]]
     finals = [[ok(ONE, 16, 9.0), ok(ONE, 32, 1.0), failed(ONE, 64)]]
     assert times_on_one(sessions, finals) == {16: 1.0, 32: 2.0}
 
 
-def test_of_candidates_with_equal_times_everywhere_the_first_is_kept():
+def test_of_candidates_with_equal_times_everywhere_the_first_is_kept() -> None:
     one = [ok(ONE, 32, 2.0), ok(ONE, 16, 2.0), ok(ONE, 64, 2.0), ok(ONE, 128, 2.0)]
     other = [ok(TWO, 32, 3.0), ok(TWO, 16, 3.0), ok(TWO, 64, 4.0), ok(TWO, 128, 3.0)]
     made = matrix({ONE: [one], TWO: [other]})
@@ -471,7 +471,7 @@ def test_of_candidates_with_equal_times_everywhere_the_first_is_kept():
     assert made.candidates == (block(16), block(64))
 
 
-def test_a_short_list_has_at_most_eight_members_and_the_three_best_static_ones():
+def test_a_short_list_has_at_most_eight_members_and_the_three_best_static_ones() -> None:
     """Each of 24 inputs wants its own candidate; of the others, 30, 31 and 32 are the best."""
     inputs = [Input({"n": n}) for n in range(24)]
     known = {
@@ -520,7 +520,7 @@ def _measurement(problem: Input, value: int, time_s: float, stopped: StopReason)
 SOME = {1: {16: 2.0, 32: 1.0, 64: math.inf}, 2: {64: 3.0, 16: 9.0}}
 
 
-def test_times_are_by_input_and_configuration():
+def test_times_are_by_input_and_configuration() -> None:
     found = times({1: {16: 2.0, 32: 1.0, 64: math.inf}, 2: {64: 3.0, 16: 9.0}})
     assert found.inputs == [given(1), given(2)]
     assert found.configs == [block(v) for v in (1, 32, 64, 16)]
@@ -529,7 +529,7 @@ def test_times_are_by_input_and_configuration():
     np.testing.assert_array_equal(found.time_s, wanted)
 
 
-def test_a_tie_is_within_noise_of_the_best():
+def test_a_tie_is_within_noise_of_the_best() -> None:
     found = times({1: {16: 1.0, 32: 1.004, 64: 1.006}, 2: {16: 2.0, 32: math.inf, 64: 1.0}})
     assert found.configs == [block(v) for v in (1, 16, 64, 32)]
     assert found.tied.tolist() == [[False, True, False, True], [False, False, True, False]]
@@ -549,11 +549,13 @@ def test_a_tie_is_within_noise_of_the_best():
         ({}, 9, ()),
     ],
 )
-def test_of_many_configurations_those_of_the_least_mean_slowdown_are_taken(rows, most, wanted):
+def test_of_many_configurations_those_of_the_least_mean_slowdown_are_taken(
+    rows: Mapping[int, Mapping[int, float]], most: int, wanted: tuple[int, ...]
+) -> None:
     assert times(rows, most).configs == [block(v) for v in (1, *wanted)]
 
 
 @pytest.mark.parametrize("stopped", list(StopReason))
-def test_what_was_recorded_is_known_by_why_sampling_stopped(stopped):
+def test_what_was_recorded_is_known_by_why_sampling_stopped(stopped: StopReason) -> None:
     found = times({1: {16: 2.0, 32: math.inf}}, stopped=stopped)
     assert found.are_recorded == (stopped is StopReason.RECORDED)

@@ -7,7 +7,7 @@ import json
 import math
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -59,7 +59,7 @@ def run(database: Path, space: Path, *more: str) -> int:
     return dispatch(asked)
 
 
-def test_no_more_are_written_than_wanted(database, space, capsys):
+def test_no_more_are_written_than_wanted(database: Path, space: Path, capsys: Capture) -> None:
     assert run(database, space) == 0
     assert len(written(space).PORTFOLIO) == 2
     for choice in ("tree", "auto"):
@@ -83,7 +83,7 @@ def written(space: Path) -> ModuleType:
     return imported(space.parent / "out", "small")
 
 
-def test_spaces_may_name_the_devices_numbers(space, database, capsys):
+def test_spaces_may_name_the_devices_numbers(space: Path, database: Path, capsys: Capture) -> None:
     assert run(database, space) == 0
     # What is illegal on one input is a candidate on the others.
     assert re.search(r"oracle +1\.000 .* 1\.00 ", capsys.readouterr().out)
@@ -127,7 +127,9 @@ def compiled(space: Path, inputs: Sequence[int]) -> list[int]:
         ),
     ],
 )
-def test_no_configuration_is_chosen_that_the_device_cannot_launch(tmp_path, launch, legal):
+def test_no_configuration_is_chosen_that_the_device_cannot_launch(
+    tmp_path: Path, launch: str, legal: Mapping[int, set[int]]
+) -> None:
     text = re.sub("launch: .*", f"launch: {launch}", SPACE)
     space = write_space(tmp_path, text)
     assert run(fill(tmp_path / "r.db", load_spec(space)), space) == 0
@@ -151,7 +153,9 @@ def test_no_configuration_is_chosen_that_the_device_cannot_launch(tmp_path, laun
     assert len(first["guards"]) >= 2
 
 
-def test_where_choosing_gains_nothing_one_configuration_is_written(space, static, tmp_path, capsys):
+def test_where_choosing_gains_nothing_one_configuration_is_written(
+    space: Path, static: Path, tmp_path: Path, capsys: Capture
+) -> None:
     required = run(static, space, "--choice", "auto", "--require-choice")
     printed = said(capsys)
     assert required == 1
@@ -168,8 +172,8 @@ def test_where_choosing_gains_nothing_one_configuration_is_written(space, static
 
 
 def test_a_choice_that_is_asked_for_is_written_though_it_gains_nothing(
-    space, static, tmp_path, capsys
-):
+    space: Path, static: Path, tmp_path: Path, capsys: Capture
+) -> None:
     for choice in ("tree", "ensemble"):
         assert run(static, space, "--choice", choice) == 0
         assert f"Choosing by input ({choice}) is no faster than" in capsys.readouterr().out
@@ -187,7 +191,9 @@ def wrong_once(given: Input, config: Config) -> float:
     return 1e-3
 
 
-def test_what_failed_on_an_input_is_not_used_on_every_input(space, tmp_path, capsys):
+def test_what_failed_on_an_input_is_not_used_on_every_input(
+    space: Path, tmp_path: Path, capsys: Capture
+) -> None:
     database = fill(tmp_path / "r.db", load_spec(space), times=wrong_once)
     assert run(database, space, "--choice", "auto") == 0
     (found,) = harness.open_results(database)
@@ -204,8 +210,8 @@ def test_what_failed_on_an_input_is_not_used_on_every_input(space, tmp_path, cap
 
 @pytest.mark.parametrize(("count", "choice"), [(3, "auto"), (5, "tree")])
 def test_where_constraints_rule_the_single_configuration_out_the_default_stands_in(
-    space, tmp_path, count, choice
-):
+    space: Path, tmp_path: Path, count: int, choice: str
+) -> None:
     spec = load_spec(space)
     large = dataclasses.replace(spec, inputs=spec.inputs[-count:])
     assert run(fill(tmp_path / "r.db", large), space, "--choice", choice) == 0
@@ -215,7 +221,7 @@ def test_where_constraints_rule_the_single_configuration_out_the_default_stands_
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_few_inputs_are_answered(space, tmp_path, capsys, count):
+def test_few_inputs_are_answered(space: Path, tmp_path: Path, capsys: Capture, count: int) -> None:
     spec = load_spec(space)
     few = dataclasses.replace(spec, inputs=spec.inputs[-count:])
     database = fill(tmp_path / "r.db", few)
@@ -226,7 +232,7 @@ def test_few_inputs_are_answered(space, tmp_path, capsys, count):
     assert "learnt from 4 inputs, and judged with some 16; there" in said(capsys)
 
 
-def test_gadapts_model_is_judged_and_written(space, database, capsys):
+def test_gadapts_model_is_judged_and_written(space: Path, database: Path, capsys: Capture) -> None:
     assert [learner.name for learner in learners(["gadapt"])].count("gadapt") == 1
     assert run(database, space, "--choice", "gadapt") == 0
     printed = capsys.readouterr().out
@@ -238,7 +244,7 @@ def test_gadapts_model_is_judged_and_written(space, database, capsys):
     assert module.DATA["choice"]["worth_a_try"] is None, "its costs are no times to try by"
 
 
-def test_python_is_told_its_own_arguments(space, static, tmp_path):
+def test_python_is_told_its_own_arguments(space: Path, static: Path, tmp_path: Path) -> None:
     (found,) = harness.open_results(static)
     with pytest.raises(UsageError, match="leave out `require_choice` to write that one"):
         found.dispatcher(tmp_path / "out", space=space, require_choice=True)
@@ -251,7 +257,7 @@ def test_python_is_told_its_own_arguments(space, static, tmp_path):
         found.dispatcher(tmp_path / "out")
 
 
-def test_a_missing_space_is_named_as_tuned(space, tmp_path, capsys):
+def test_a_missing_space_is_named_as_tuned(space: Path, tmp_path: Path, capsys: Capture) -> None:
     measured = load_spec(space)
     for noted, advice in (
         ("there/x.yaml", "there/x.yaml, which was tuned, is not here; go to the folder where"),
@@ -265,8 +271,8 @@ def test_a_missing_space_is_named_as_tuned(space, tmp_path, capsys):
 
 
 def test_a_dispatcher_that_had_learnt_from_more_inputs_is_not_replaced_without_a_word(
-    space, tmp_path, capsys
-):
+    space: Path, tmp_path: Path, capsys: Capture
+) -> None:
     spec = load_spec(space)
     assert run(fill(tmp_path / "all.db", spec), space) == 0
     assert "replaces" not in capsys.readouterr().out
@@ -278,7 +284,7 @@ def test_a_dispatcher_that_had_learnt_from_more_inputs_is_not_replaced_without_a
     assert written(space).PROVENANCE["inputs"] == 7
 
 
-def test_an_edited_space_has_the_last_word(space, database, capsys):
+def test_an_edited_space_has_the_last_word(space: Path, database: Path, capsys: Capture) -> None:
     text = space.read_text()
     space.write_text(text.replace("constraints: [", "constraints: [BLOCK < 64 or n != 4096, "))
     assert run(database, space) == 0
@@ -297,15 +303,15 @@ def test_an_edited_space_has_the_last_word(space, database, capsys):
     assert "not significantly faster" in written(space).PROVENANCE["choice"]
 
 
-def test_results_of_others_are_named(space, database, capsys):
+def test_results_of_others_are_named(space: Path, database: Path, capsys: Capture) -> None:
     space.write_text(space.read_text().replace("name: small", "name: other"))
     assert run(database, space) == 2
     assert "whose name is other; there are results of small" in capsys.readouterr().err
 
 
 def test_results_of_the_kernel_as_it_is_are_taken_and_the_last_of_a_device(
-    space, static, tmp_path, capsys
-):
+    space: Path, static: Path, tmp_path: Path, capsys: Capture
+) -> None:
     with (tmp_path / "kernel.cl").open("a") as kernel:
         kernel.write("\n/* edited */")
     assert run(static, space) == 2
@@ -319,7 +325,7 @@ def test_results_of_the_kernel_as_it_is_are_taken_and_the_last_of_a_device(
     assert printed.count("small on a device (a platform, driver 1.0), program ") == 2
 
 
-def test_one_of_two_devices_is_chosen_by_name(space, database, capsys):
+def test_one_of_two_devices_is_chosen_by_name(space: Path, database: Path, capsys: Capture) -> None:
     fill(database, load_spec(space), dataclasses.replace(DEVICE, device="another"))
     assert run(database, space) == 2
     printed = capsys.readouterr().err
@@ -331,7 +337,7 @@ def test_one_of_two_devices_is_chosen_by_name(space, database, capsys):
     assert "on a device `none`; there are another; a device" in capsys.readouterr().err
 
 
-def test_cold_and_warm_caches_are_two_devices(space, tmp_path, capsys):
+def test_cold_and_warm_caches_are_two_devices(space: Path, tmp_path: Path, capsys: Capture) -> None:
     warm = dataclasses.replace(DEVICE, backend="opencl")
     database = fill(tmp_path / "r.db", load_spec(space), warm)
     fill(database, load_spec(space), dataclasses.replace(warm, cache="cold"))
@@ -343,7 +349,9 @@ def test_cold_and_warm_caches_are_two_devices(space, tmp_path, capsys):
     assert "there are a device, cold caches; a device, warm caches" in capsys.readouterr().err
 
 
-def test_what_cannot_be_written_is_refused_before_anything_is_judged(tmp_path, monkeypatch, capsys):
+def test_what_cannot_be_written_is_refused_before_anything_is_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
     space = write_space(tmp_path, SPACE.replace("ceil_div(n, BLOCK)", "floor(log2(n))"))
     database = fill(tmp_path / "r.db", load_spec(space))
     monkeypatch.delattr(dispatching, "Study")
@@ -359,7 +367,7 @@ def calls(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_verdict_is_weighted(database, space, calls, capsys):
+def test_the_verdict_is_weighted(database: Path, space: Path, calls: Path, capsys: Capture) -> None:
     assert run(database, space, "--weights", str(calls)) == 0
     message = said(capsys)
     assert "on held-out inputs, weighted by calls" in message
@@ -369,7 +377,7 @@ def test_the_verdict_is_weighted(database, space, calls, capsys):
     assert "nowhere.csv cannot be read: No such file" in said(capsys)
 
 
-def test_the_report_shows_the_workload(database, calls, tmp_path):
+def test_the_report_shows_the_workload(database: Path, calls: Path, tmp_path: Path) -> None:
     page = tmp_path / "r.html"
     assert report([str(database), "-o", str(page), "--weights", str(calls)]) == 0
     text = page.read_text()

@@ -8,6 +8,7 @@ import random
 import re
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -48,7 +49,7 @@ NASTY = 'a */ b /* c """ d \\ e ??/ f\n#error g \u202e \u00e9 {{ h }} % " \'\\'
 # --------------------------------------------------------------------------- texts from elsewhere
 
 
-def test_texts_from_elsewhere_stay_in_their_comments_and_literals(tmp_path):
+def test_texts_from_elsewhere_stay_in_their_comments_and_literals(tmp_path: Path) -> None:
     program = DispatchProgram(
         columns=(Column(ColumnKind.EQUALS, ("t",), NASTY),),
         tuned=(TunedRange("t", words=(NASTY, "x")),),
@@ -99,14 +100,14 @@ def scope() -> Translator:
         ("MODE * m < n", "a text can be compared, not calculated with"),
     ],
 )
-def test_guard_that_cannot_be_exact_is_refused_with_its_reason(guard, reason):
+def test_guard_that_cannot_be_exact_is_refused_with_its_reason(guard: str, reason: str) -> None:
     with pytest.raises(ExpressionError) as caught:
         scope().condition(guard)
     assert f"`{guard}` cannot be written as exact code: " in str(caught.value)
     assert reason in str(caught.value)
 
 
-def test_guard_with_an_unknown_name_is_refused():
+def test_guard_with_an_unknown_name_is_refused() -> None:
     with pytest.raises(ExpressionError, match="names k, which is not a feature or a parame"):
         scope().condition("k < m")
 
@@ -117,7 +118,7 @@ def of_mvmul(program: DispatchProgram | None = None, plan: LaunchPlan | None = N
     return Dispatcher("p", "", ("f",), mvmul_features(program), program, PROVENANCE, plan)
 
 
-def test_guards_are_computed_outside_of_the_tuned_range_as_well(tmp_path):
+def test_guards_are_computed_outside_of_the_tuned_range_as_well(tmp_path: Path) -> None:
     """Also where 64 bits would overflow."""
     guards = (("m * n < 10 ** 12",), ("m * n * m * n > 0 and m > 2 ** 52",), ("m < 0 < m",))
     dispatcher = of_mvmul(mvmul_program(guards=guards))
@@ -135,7 +136,7 @@ def test_guards_are_computed_outside_of_the_tuned_range_as_well(tmp_path):
             assert select_index(m, n) == wanted
 
 
-def test_integers_that_c_cannot_hold_are_refused_for_the_tuned_inputs():
+def test_integers_that_c_cannot_hold_are_refused_for_the_tuned_inputs() -> None:
     features = pd.DataFrame({"m": [16, 2**30], "n": [3, 2**25], "t": ["half", "float"]})
     guards = ["m * n > A", 't == "half" or m > 1']
     check_exact(guards, {"A": 4}, features[:1])
@@ -146,7 +147,7 @@ def test_integers_that_c_cannot_hold_are_refused_for_the_tuned_inputs():
 # --------------------------------------------------------------------------------------- the rest
 
 
-def test_names_that_a_language_reserves_are_changed():
+def test_names_that_a_language_reserves_are_changed() -> None:
     leaves = Leaf((1.0, 0.0)), Leaf((0.0, 1.0))
     names = ("class", "double")
     program = DispatchProgram(
@@ -173,7 +174,7 @@ def own_names(dispatcher: Dispatcher) -> set[str]:
     return found - {feature.name for feature in dispatcher.features}
 
 
-def test_no_feature_has_a_name_that_written_code_uses():
+def test_no_feature_has_a_name_that_written_code_uses() -> None:
     rng = random.Random(1)
     inputs = [drawn_input(rng) for _ in range(20)]
     plan = LaunchPlan(group=["A"], grid=["ceil_div(m * n, A)"])
@@ -203,7 +204,7 @@ def test_no_feature_has_a_name_that_written_code_uses():
         "os",
     ],
 )
-def test_module_refuses_what_is_no_expression_of_the_language(tmp_path, text):
+def test_module_refuses_what_is_no_expression_of_the_language(tmp_path: Path, text: str) -> None:
     files = files_of(of_mvmul(mvmul_program(guards=(("m < 9",), (), ()))))
     files["p/p.json"] = files["p/p.json"].replace(b"m < 9", text.encode())
     with pytest.raises(ValueError, match=r"p\.json, configuration 0: .* an expression"):
@@ -211,14 +212,14 @@ def test_module_refuses_what_is_no_expression_of_the_language(tmp_path, text):
 
 
 @pytest.mark.parametrize(("old", "new"), [(b'"format": 2', b'"format": 99'), (b"}", b"")])
-def test_module_names_a_file_that_it_cannot_read(tmp_path, old, new):
+def test_module_names_a_file_that_it_cannot_read(tmp_path: Path, old: bytes, new: bytes) -> None:
     files = files_of(of_mvmul())
     files["p/p.json"] = files["p/p.json"].replace(old, new)
     with pytest.raises(ImportError, match=r"p\.json "):
         imported(write_all(tmp_path, files), "p")
 
 
-def test_module_refuses_other_features():
+def test_module_refuses_other_features() -> None:
     module = python_of(of_mvmul())
     for arguments, features in (
         ((16,), {}),
@@ -235,7 +236,7 @@ def test_module_refuses_other_features():
                 function(m=m, n=16)
 
 
-def test_numbers_of_numpy_are_computed_with_exactly():
+def test_numbers_of_numpy_are_computed_with_exactly() -> None:
     program = dataclasses.replace(
         mvmul_program(guards=(("m * n < 10 ** 9",), (), ())),
         tuned=(TunedRange("m", 16, 10**6), TunedRange("n", 16, 10**6)),
@@ -253,7 +254,9 @@ def test_numbers_of_numpy_are_computed_with_exactly():
         ("carveout", {"n - 17": [15, -1, None], "3 * n + 5": [None, 53, 29]}),
     ],
 )
-def test_bytes_and_percentages_of_a_launch_are_computed_in_all_code(tmp_path, part, cases):
+def test_bytes_and_percentages_of_a_launch_are_computed_in_all_code(
+    tmp_path: Path, part: str, cases: Mapping[str, Sequence[int | None]]
+) -> None:
     """What is none of them is an error in Python, and -1 in C."""
     function = {"shared": "shared_bytes", "carveout": "carveout"}[part]
     why = {"shared": "shared is .* whole numbers from 0", "carveout": "carveout is .* -1 to 100"}
@@ -277,7 +280,7 @@ def test_bytes_and_percentages_of_a_launch_are_computed_in_all_code(tmp_path, pa
         assert [int(word) for word in printed.split()] == [-1 if e is None else e for e in expected]
 
 
-def test_cooperative_launch_is_said_in_all_code():
+def test_cooperative_launch_is_said_in_all_code() -> None:
     for is_cooperative in (False, True):
         plan = LaunchPlan(group=["64"], grid=["m"], cooperative=is_cooperative)
         dispatcher = of_mvmul(plan=plan)
@@ -285,12 +288,12 @@ def test_cooperative_launch_is_said_in_all_code():
         assert ("with cuLaunchCooperativeKernel. */\n" in c_header(dispatcher)) is is_cooperative
 
 
-def test_feature_of_numbers_and_words_is_refused():
+def test_feature_of_numbers_and_words_is_refused() -> None:
     with pytest.raises(UsageError, match="m is a number for some inputs and a word for others"):
         features_of(mvmul_program(), ("m",), ({"m": 1}, {"m": "one"}))
 
 
-def test_code_says_what_a_person_would_of_powers_of_two_and_words():
+def test_code_says_what_a_person_would_of_powers_of_two_and_words() -> None:
     words, twos = COLUMNS[5], COLUMNS[7]
     leaves = Leaf((0.0, 1.0, 2.0), 1), Leaf((1.0, 0.0, 2.0), 2)
     program = dataclasses.replace(
@@ -304,7 +307,7 @@ def test_code_says_what_a_person_would_of_powers_of_two_and_words():
     assert "<= 4.0) { /* m is not divisible by 8 */\n" in header
 
 
-def test_a_device_of_the_tuned_ones_vendor_is_served_by_the_choice():
+def test_a_device_of_the_tuned_ones_vendor_is_served_by_the_choice() -> None:
     where = dataclasses.replace(PROVENANCE.environment, platform="AMD Accelerated")
     provenance = dataclasses.replace(PROVENANCE, environment=where)
     module = python_of(dispatcher_of(mvmul_program(), "p", provenance=provenance))
@@ -312,7 +315,7 @@ def test_a_device_of_the_tuned_ones_vendor_is_served_by_the_choice():
     assert not module.serves("a GPU", "NVIDIA CUDA")
 
 
-def test_files_need_no_harness(tmp_path):
+def test_files_need_no_harness(tmp_path: Path) -> None:
     """They are imported by a Python that finds no other packages than stand-ins for theirs."""
     for name, content in files_of(of_mvmul()).items():
         (tmp_path / name).parent.mkdir(exist_ok=True)

@@ -82,8 +82,8 @@ class FormatContract:
     @example(number=2221176272)  # a logarithm of a size below 0, which once never ended in C
     @given(number=st.integers(0, 2**32))
     def test_code_agrees_with_its_program_on_and_beside_thresholds(
-        self, write, tmp_path_factory, number
-    ):
+        self, write: Write, tmp_path_factory: pytest.TempPathFactory, number: int
+    ) -> None:
         rng = random.Random(number)
         inputs = [drawn_input(rng) for _ in range(60)]
         made = {
@@ -101,7 +101,7 @@ class FormatContract:
                     assert worth[0] == wanted, "the first is what is selected"
                     assert list(choice.select_top(-2, values)) == []
 
-    def test_logarithms_have_the_same_bits(self, write, tmp_path):
+    def test_logarithms_have_the_same_bits(self, write: Write, tmp_path: Path) -> None:
         """A threshold at the number of an input, and the double below it."""
         terms = (LinearTerm("m", -0.1), LinearTerm("m", 0.7, is_log=True))
         column = Column(ColumnKind.LINEAR, ("m",), constant=0.3, terms=terms)
@@ -123,7 +123,7 @@ class FormatContract:
             values, side = inputs[name]
             assert choice.select(values) == side, name
 
-    def test_a_number_without_a_value_is_none(self, write, tmp_path):
+    def test_a_number_without_a_value_is_none(self, write: Write, tmp_path: Path) -> None:
         count = len(UNDEFINED)
         configs = tuple(Config({"A": 2, "B": k}) for k in range(count))
         guards = tuple((guard,) for guard in UNDEFINED)
@@ -143,7 +143,7 @@ class TestPython(FormatContract):
     def write(cls) -> Write:
         return lambda made, _: {name: _of_module(python_of(d)) for name, d in made.items()}
 
-    def test_a_choice_without_times_has_no_shortlist(self):
+    def test_a_choice_without_times_has_no_shortlist(self) -> None:
         rng = random.Random(2)
         program = drawn_program(rng, [drawn_input(rng) for _ in range(9)], "tree", 6)
         with pytest.raises(ValueError, match="predicts no times"):

@@ -82,7 +82,7 @@ def on_every_threshold(program: DispatchProgram, random: np.random.Generator) ->
 
 
 @pytest.mark.parametrize("name", ["tree", "ensemble", "forest", "gadapt", "line"])
-def test_a_program_chooses_as_what_was_learnt(name):
+def test_a_program_chooses_as_what_was_learnt(name: str) -> None:
     matrix, chosen = learnt(name)
     program = chosen.program(matrix.candidates)
     random = np.random.default_rng(1)
@@ -100,7 +100,7 @@ def test_a_program_chooses_as_what_was_learnt(name):
         assert (indices[: len(wanted)] == wanted).mean() > 0.85
 
 
-def test_boosted_trees_predict_what_scikit_learn_predicts(monkeypatch):
+def test_boosted_trees_predict_what_scikit_learn_predicts(monkeypatch: pytest.MonkeyPatch) -> None:
     matrix = planted(300, seed=0)
     values = column_values(derive_columns(matrix.features), matrix.features)
     logs, models = matrix.log_slowdown, list[Any]()
@@ -114,7 +114,7 @@ def test_boosted_trees_predict_what_scikit_learn_predicts(monkeypatch):
 
 
 @pytest.mark.parametrize("number", [0, 1, 12, -12, 2**53 + 2, 3 * 2.0**60, 12.75, -0.5])
-def test_powers_of_two_that_divide_a_number_are_exact(number):
+def test_powers_of_two_that_divide_a_number_are_exact(number: float) -> None:
     column = Column(ColumnKind.TWOS, ("m",))
     (value,) = column_values([column], pd.DataFrame({"m": [number]}))[:, 0]
     whole = int(number)
@@ -122,7 +122,7 @@ def test_powers_of_two_that_divide_a_number_are_exact(number):
     assert whole == 0 or (whole % value == 0 and (whole // int(value)) % 2 == 1)
 
 
-def test_few_inputs_make_a_forest():
+def test_few_inputs_make_a_forest() -> None:
     owners = [
         {tree.candidate for tree in learnt(n)[1].choice.trees} for n in ("forest", "ensemble")
     ]
@@ -130,7 +130,7 @@ def test_few_inputs_make_a_forest():
 
 
 @pytest.mark.parametrize("name", ["tree", "ensemble", "forest"])
-def test_what_does_not_apply_is_never_chosen(name):
+def test_what_does_not_apply_is_never_chosen(name: str) -> None:
     _, chosen = learnt(name)
     fresh = planted(500, seed=4)
     indices = chosen.indices(fresh.features, fresh.applies)
@@ -139,7 +139,7 @@ def test_what_does_not_apply_is_never_chosen(name):
 
 
 @pytest.mark.parametrize(("name", "most"), [("tree", 1.05), ("ensemble", 1.05), ("forest", 1.1)])
-def test_unseen_inputs_come_near_the_oracle(name, most):
+def test_unseen_inputs_come_near_the_oracle(name: str, most: float) -> None:
     _, chosen = learnt(name)
     fresh = planted(500, seed=5)
     assert mean_slowdown(fresh, chosen) < most < 1.3 < static_slowdown(fresh)
@@ -160,14 +160,14 @@ def taken(matrix: Matrix, indices: Array) -> Array:
 
 
 @pytest.mark.parametrize("name", ["tree", "ensemble"])
-def test_outside_the_tuned_range_the_best_single_one_is_taken(name):
+def test_outside_the_tuned_range_the_best_single_one_is_taken(name: str) -> None:
     _, chosen = learnt(name)
     far = pd.DataFrame({"m": [10**7, 100], "n": [10, 100], "kind": ["dense", "sparse"]})
     indices = chosen.indices(far, np.ones((2, 3), dtype=bool))
     assert indices.tolist() == [chosen.portfolio[0]] * 2
 
 
-def test_only_what_is_chosen_is_shipped():
+def test_only_what_is_chosen_is_shipped() -> None:
     """The last candidate is never best, the middle one for wide inputs alone."""
     features = pd.DataFrame({"m": [2**e for e in range(16)], "n": [256] * 16})
     time_s = np.array([[1.0, 2.0, 3.0]] * 8 + [[2.0, 1.0, 3.0]] * 8)
@@ -176,13 +176,13 @@ def test_only_what_is_chosen_is_shipped():
         assert sorted(learner.fit(matrix, seed=0).portfolio) == [0, 1]
 
 
-def test_input_to_which_nothing_that_is_shipped_applies_gets_no_choice():
+def test_input_to_which_nothing_that_is_shipped_applies_gets_no_choice() -> None:
     matrix, chosen = learnt("tree")
     indices = chosen.indices(matrix.features[:1], np.zeros((1, 3), dtype=bool))
     assert indices.tolist() == [-1]
 
 
-def test_one_input_is_answered_with_its_best():
+def test_one_input_is_answered_with_its_best() -> None:
     matrix = planted(1, seed=0)
     chosen = TreeLearner().fit(matrix, seed=0)
     assert taken(matrix, chosen.indices(matrix.features, matrix.applies)).tolist() == [0.0]
@@ -201,12 +201,14 @@ def test_one_input_is_answered_with_its_best():
         (0.1, 0.2, 0.14),
     ],
 )  # fmt: skip
-def test_a_threshold_is_a_round_number_near_the_middle_by_ratio_or_by_difference(low, high, wanted):
+def test_a_threshold_is_a_round_number_near_the_middle_by_ratio_or_by_difference(
+    low: float, high: float, wanted: float
+) -> None:
     assert between(low, high) == wanted
 
 
 @given(st.floats(-1e12, 1e12), st.floats(1e-9, 1e12))
-def test_a_threshold_separates_and_is_whole_between_whole_numbers(low, gap):
+def test_a_threshold_separates_and_is_whole_between_whole_numbers(low: float, gap: float) -> None:
     for least, most in [(low, low + gap), (math.floor(low), math.floor(low) + math.ceil(gap))]:
         threshold = between(float(least), float(most))
         assert least <= threshold < most or least == most
@@ -214,7 +216,7 @@ def test_a_threshold_separates_and_is_whole_between_whole_numbers(low, gap):
 
 
 @pytest.mark.parametrize("low", [1.0, 3.0, 1e300, 1e-300, 0.0, -1.0, math.nextafter(-1.0, -2)])
-def test_a_threshold_separates_neighbouring_numbers(low):
+def test_a_threshold_separates_neighbouring_numbers(low: float) -> None:
     high = math.nextafter(low, math.inf)
     assert between(low, high) == low
 
@@ -228,7 +230,7 @@ def stairs() -> Array:
     return np.column_stack([STEPS[:, 0] >= 4, 0.1 * (STEPS[:, 0] >= 2)]).astype(float)
 
 
-def test_a_tree_has_the_best_splits_first_and_no_more_leaves_than_it_may():
+def test_a_tree_has_the_best_splits_first_and_no_more_leaves_than_it_may() -> None:
     ranks = Ranks.of(STEPS)
     whole = grow(ranks, stairs(), leaves=9, least=2, seed=0)
     assert whole.threshold[whole.low >= 0] == pytest.approx([3, 1])
@@ -237,12 +239,12 @@ def test_a_tree_has_the_best_splits_first_and_no_more_leaves_than_it_may():
     assert (grow(ranks, stairs(), leaves=1, least=2, seed=0).low < 0).sum() == 2
 
 
-def test_a_leaf_has_the_least_number_of_inputs():
+def test_a_leaf_has_the_least_number_of_inputs() -> None:
     tree = grow(Ranks.of(STEPS), stairs(), leaves=9, least=9, seed=0)
     assert tree.passing(tree.paths(STEPS)).min() >= 9
 
 
-def test_a_forest_is_as_large_as_asked_for_and_predicts_means():
+def test_a_forest_is_as_large_as_asked_for_and_predicts_means() -> None:
     values = np.column_stack([STEPS[:, 0], np.arange(32.0) % 5])
     weights = np.ones(len(values))
     trees = grow_forest(Ranks.of(values), stairs(), 4, 3, share=1.0, seed=0, weights=weights)
@@ -266,7 +268,7 @@ def two_sided(inputs: int, members: int = 2) -> Matrix:
 
 
 @pytest.mark.parametrize("members", [2, 4])
-def test_two_halves_have_two_leaves(members):
+def test_two_halves_have_two_leaves(members: int) -> None:
     matrix = two_sided(24, members)
     found = TreeLearner().fit(matrix, seed=0)
     assert found.choice.leaf_count == 2
@@ -274,25 +276,25 @@ def test_two_halves_have_two_leaves(members):
     assert TreeLearner(most_leaves=1).fit(matrix, seed=0).choice.leaf_count == 1
 
 
-def test_many_inputs_are_tried_on_few_folds_and_are_alike(monkeypatch):
+def test_many_inputs_are_tried_on_few_folds_and_are_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_MANY", "_VERY_MANY"):
         monkeypatch.setattr(module, name, 24)
         assert TreeLearner().fit(two_sided(24), seed=0).choice.leaf_count == 2
 
 
-def test_noise_is_not_followed():
+def test_noise_is_not_followed() -> None:
     noise = table(1 + np.random.default_rng(0).random((24, 20)))
     assert TreeLearner().fit(noise, seed=0).choice.leaf_count <= 2
 
 
-def test_one_input_and_inputs_that_look_alike_have_one_leaf():
+def test_one_input_and_inputs_that_look_alike_have_one_leaf() -> None:
     alike = two_sided(24)
     alike.features["n"] = 1
     for matrix in (two_sided(1), alike):
         assert TreeLearner().fit(matrix, seed=0).choice.leaf_count == 1
 
 
-def test_inputs_of_few_groups_are_one_sample_each():
+def test_inputs_of_few_groups_are_one_sample_each() -> None:
     """Half of the inputs gain by a split, but all of them in one group: that may be chance."""
     matrix = two_sided(24)
     grouped = table(matrix.time_s, matrix.features, groups=[0] * 12 + [1] * 12)

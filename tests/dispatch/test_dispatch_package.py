@@ -102,7 +102,7 @@ def out(spec: Spec, tmp_path_factory: pytest.TempPathFactory) -> Path:
 # ------------------------------------------------------------------------------------ the folder
 
 
-def test_folder_of_a_dispatcher_is_replaced(tmp_path):
+def test_folder_of_a_dispatcher_is_replaced(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     write_files(out, {"a.h": b"1", "p/b.py": b"2"}, inputs=12)
@@ -114,7 +114,7 @@ def test_folder_of_a_dispatcher_is_replaced(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["mine.txt", MANIFEST])
-def test_folder_with_anything_else_is_refused(tmp_path, name):
+def test_folder_with_anything_else_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text('{"mine": 1}')
     with pytest.raises(
         UsageError, match=rf"{re.escape(name)} is not part of one, or was changed; move"
@@ -123,20 +123,20 @@ def test_folder_with_anything_else_is_refused(tmp_path, name):
     assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [(name, '{"mine": 1}')]
 
 
-def test_a_folder_within_a_dispatchers_is_refused(tmp_path):
+def test_a_folder_within_a_dispatchers_is_refused(tmp_path: Path) -> None:
     write_files(tmp_path / "out", {"a.h": b"1"}, inputs=12)
     with pytest.raises(UsageError, match="a dispatcher's folder"):
         write_files(tmp_path / "out" / "sub" / "more", {"a.h": b"1"}, inputs=12)
 
 
-def test_file_that_a_person_changed_is_not_replaced(tmp_path):
+def test_file_that_a_person_changed_is_not_replaced(tmp_path: Path) -> None:
     write_files(tmp_path, {"a.h": b"1"}, inputs=12)
     (tmp_path / "a.h").write_text("changed")
     with pytest.raises(UsageError, match=r"a\.h is not part of one, or was changed"):
         write_files(tmp_path, {"a.h": b"1"}, inputs=12)
 
 
-def test_failures_leave_the_folder_alone(tmp_path, monkeypatch):
+def test_failures_leave_the_folder_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "out"
     write_files(out, {"a.h": b"1"}, inputs=12)
     real = os.rename
@@ -162,7 +162,7 @@ def queue() -> Any:
     return cl.CommandQueue(cl.create_some_context(interactive=False))
 
 
-def test_opencl_kernel_is_chosen_built_once_and_right(out, queue):
+def test_opencl_kernel_is_chosen_built_once_and_right(out: Path, queue: Any) -> None:
     module = imported(out)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -173,7 +173,7 @@ def test_opencl_kernel_is_chosen_built_once_and_right(out, queue):
     assert kernel.kernels(2) is kernel.kernels(2)
 
 
-def test_another_device_gets_the_static_one(spec, tmp_path, queue):
+def test_another_device_gets_the_static_one(spec: Spec, tmp_path: Path, queue: Any) -> None:
     program = mvmul_program()
     kernels = opencl_kernels(spec, program)
     write_dispatcher(tmp_path / "out", dispatcher_of(program, spec, PROVENANCE, kernels))
@@ -187,7 +187,7 @@ def test_another_device_gets_the_static_one(spec, tmp_path, queue):
     assert warning.filename == __file__
 
 
-def test_cubins_are_built_with_parameters(spec, monkeypatch):
+def test_cubins_are_built_with_parameters(spec: Spec, monkeypatch: pytest.MonkeyPatch) -> None:
     texts: list[str] = []
 
     def build(source: Any) -> Binary:
@@ -205,7 +205,9 @@ def launches(stub: StubDriver) -> list[str]:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("tuned_on", ["Stand-in GPU", "H200"])
-def test_cuda_loader_launches_the_chosen_cubin(spec, tmp_path, stub, tuned_on):
+def test_cuda_loader_launches_the_chosen_cubin(
+    spec: Spec, tmp_path: Path, stub: StubDriver, tuned_on: str
+) -> None:
     write_for_cuda(tmp_path / "out", spec, mvmul_program(), tuned_on)
     a, x, y = np.ones((50, 300), "f4"), np.full(300, 2, "f4"), np.zeros(50, "f4")
     with memories_of(a, x, y) as memories, warnings.catch_warnings(record=True) as caught:
@@ -225,7 +227,7 @@ def test_cuda_loader_launches_the_chosen_cubin(spec, tmp_path, stub, tuned_on):
 @pytest.mark.gpu
 @pytest.mark.pycuda
 @needs_pycuda
-def test_cuda_loader_takes_what_pycuda_has(spec, tmp_path, stub):
+def test_cuda_loader_takes_what_pycuda_has(spec: Spec, tmp_path: Path, stub: StubDriver) -> None:
     write_for_cuda(tmp_path / "out", spec, mvmul_program())
     y = np.zeros(50, "f4")
     with pycuda_context() as (driver, context):
@@ -251,8 +253,8 @@ def gemm_program() -> tuple[Spec, DispatchProgram]:
 @pytest.mark.gpu
 @pytest.mark.parametrize("is_cooperative", [False, True])
 def test_cuda_loader_finds_a_template_and_gives_it_its_shared_memory(
-    is_cooperative, tmp_path, stub
-):
+    is_cooperative: bool, tmp_path: Path, stub: StubDriver
+) -> None:
     spec, program = gemm_program()
     assert spec.launch is not None
     carveout = None if is_cooperative else Expression("TILE_K")
@@ -271,13 +273,13 @@ def test_cuda_loader_finds_a_template_and_gives_it_its_shared_memory(
     assert call.endswith(f"grid 1 1 1 group 16 32 1 shared 81920 {said}")
 
 
-def test_cuda_loader_without_package_says_what_to_install(monkeypatch):
+def test_cuda_loader_without_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cuda.bindings.driver", None)
     with pytest.raises(ImportError, match="mvmul needs cuda-bindings: pip install cuda-bindings"):
         cuda_loader.Kernel(SimpleNamespace(NAME="mvmul", DATA={"launch": None}))
 
 
-def test_opencl_loader_passes_the_local_memory(tmp_path):
+def test_opencl_loader_passes_the_local_memory(tmp_path: Path) -> None:
     import pyopencl as cl
 
     spec, program = gemm_program()
@@ -296,7 +298,7 @@ def test_opencl_loader_passes_the_local_memory(tmp_path):
 # ----------------------------------------------------------------------------------- the examples
 
 
-def test_c_example_compiles_and_chooses(out, tmp_path):
+def test_c_example_compiles_and_chooses(out: Path, tmp_path: Path) -> None:
     built = tmp_path / "choose"
     source = str(EXAMPLES / "choose_mvmul.c")
     subprocess.run(["cc", "-std=c99", *STRICT, f"-I{out}", source, "-o", built], check=True)
@@ -304,7 +306,7 @@ def test_c_example_compiles_and_chooses(out, tmp_path):
     assert said == "THRD=16 LU=1 X_CACHE=0 group=4x4 grid=13x1\nmvmul/kernels/1.cl \n"
 
 
-def test_python_example_runs_without_harness(out):
+def test_python_example_runs_without_harness(out: Path) -> None:
     code = (
         "import runpy, sys; sys.modules['harness'] = None  # an import of it fails\n"
         "del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
@@ -318,7 +320,7 @@ def test_python_example_runs_without_harness(out):
 
 @pytest.mark.skipif(POCL_REFUSES_CPU, reason="PoCL cannot build for this processor by itself")
 @pytest.mark.skipif(not HAS_OPENCL_HEADERS, reason="OpenCL's C headers (CL/cl.h) are not here")
-def test_c_example_runs_on_opencl(out, tmp_path):
+def test_c_example_runs_on_opencl(out: Path, tmp_path: Path) -> None:
     built = tmp_path / "run"
     source = str(EXAMPLES / "run_mvmul.c")
     command = ["cc", "-std=c99", *STRICT, f"-I{out}", source, "-o", str(built), *_opencl_library()]
@@ -364,7 +366,7 @@ def build(config, features):
 """
 
 
-def test_callable_is_built_once_for_each_input_and_chosen_by_it(tmp_path):
+def test_callable_is_built_once_for_each_input_and_chosen_by_it(tmp_path: Path) -> None:
     (tmp_path / "k.py").write_text(CALLABLE)
     (tmp_path / "k.yaml").write_text(IN_PYTHON)
     spec = load_spec(tmp_path / "k.yaml")

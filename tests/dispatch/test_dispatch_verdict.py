@@ -40,7 +40,7 @@ def printed(logs: list[float], groups: list[int] | None = None) -> Slowdowns:
     return Slowdowns("it", np.array(logs), numbers, np.zeros(len(logs), bool), np.ones(len(logs)))
 
 
-def test_failure_counts_twice_the_largest_slowdown_of_its_input():
+def test_failure_counts_twice_the_largest_slowdown_of_its_input() -> None:
     matrix = table([[1.0, 3.0, INF], [1.0, 1.0, 1.0]])
     np.testing.assert_allclose(np.exp(matrix.log_slowdown[0]), [1.0, 3.0, 6.0])
     found = Slowdowns.of("it", matrix, np.array([2, 0]))
@@ -48,20 +48,20 @@ def test_failure_counts_twice_the_largest_slowdown_of_its_input():
     assert found.worst == pytest.approx(6.0)
 
 
-def test_choice_that_does_not_apply_is_refused():
+def test_choice_that_does_not_apply_is_refused() -> None:
     matrix = table([[1.0, 2.0]], applies=np.array([[True, False]]))
     with pytest.raises(ValueError, match="BLOCK=1, which does not apply"):
         Slowdowns.of("it", matrix, np.array([1]))
 
 
-def test_no_choice_is_one_that_failed():
+def test_no_choice_is_one_that_failed() -> None:
     found = Slowdowns.of("it", table([[1.0, 3.0], [1.0, 2.0]]), np.array([-1, 1]))
     np.testing.assert_allclose(found.slowdown, [6.0, 2.0])
     assert found.failures == 1
 
 
 @pytest.mark.parametrize(("count", "parts"), [(3, 3), (20, 20), (30, 16), (64, 16), (65, 5)])
-def test_groups_are_held_out_whole_and_once(count, parts):
+def test_groups_are_held_out_whole_and_once(count: int, parts: int) -> None:
     groups = np.repeat(np.arange(count), 3)
     folds = grouped_folds(groups, fold_count(groups), seed=0)
     assert len(folds) == parts
@@ -70,7 +70,7 @@ def test_groups_are_held_out_whole_and_once(count, parts):
         assert not set(groups[fold.fit]) & set(groups[fold.test])
 
 
-def test_candidate_that_only_held_out_inputs_know_is_not_learnt_of():
+def test_candidate_that_only_held_out_inputs_know_is_not_learnt_of() -> None:
     matrix = table([[1.0, 2.0, 1.5], [1.0, 2.0, 1.5], [2.0, 1.0, 1.5]], default=2)
     last = next(f for f in grouped_folds(matrix.groups, 3, 0) if f.test.tolist() == [2])
     fit, test = held_out(matrix, last)
@@ -90,7 +90,7 @@ class Peeking:
         return Fixed((0, 1))
 
 
-def test_nothing_is_learnt_of_the_inputs_that_judge():
+def test_nothing_is_learnt_of_the_inputs_that_judge() -> None:
     learner = Peeking([])
     found = held_out_slowdowns(table([[1.0, 2.0], [2.0, 1.0], [1.0, 1.0]]), [learner])
     assert sorted(sorted(seen.tolist()) for seen in learner.seen) == [[1, 2], [1, 3], [2, 3]]
@@ -98,12 +98,12 @@ def test_nothing_is_learnt_of_the_inputs_that_judge():
     assert found["oracle"].worst == 1.0
 
 
-def test_one_group_cannot_be_judged():
+def test_one_group_cannot_be_judged() -> None:
     with pytest.raises(ValueError, match="two groups"):
         held_out_slowdowns(table([[1.0], [1.0]], groups=[0, 0]), [Static()])
 
 
-def test_mean_is_geometric_and_its_interval_draws_groups():
+def test_mean_is_geometric_and_its_interval_draws_groups() -> None:
     logs = [0.0, math.log(4.0)] * 50
     alone = printed(logs).mean
     assert alone.value == pytest.approx(2.0)
@@ -114,7 +114,7 @@ def test_mean_is_geometric_and_its_interval_draws_groups():
 
 
 @pytest.mark.parametrize("groups", [4, 8, 16])
-def test_no_gain_is_seldom_told_as_one(groups):
+def test_no_gain_is_seldom_told_as_one(groups: int) -> None:
     random = np.random.default_rng(0)
     inputs = np.repeat(np.arange(groups), 2)
     alarms = 0
@@ -125,7 +125,7 @@ def test_no_gain_is_seldom_told_as_one(groups):
     assert alarms <= 0.05 * 400
 
 
-def test_better_is_what_the_whole_interval_tells():
+def test_better_is_what_the_whole_interval_tells() -> None:
     slow = printed([0.3, 0.2, 0.4, 0.3])
     assert printed([0.0, 0.0, 0.1, 0.1]).over(slow).is_better
     lucky = printed([0.5, 0.5, 0.5, -1.5]).over(slow)
@@ -134,7 +134,7 @@ def test_better_is_what_the_whole_interval_tells():
     assert (lucky.wins, lucky.losses) == (1, 3)
 
 
-def test_the_interval_of_single_inputs_is_students():
+def test_the_interval_of_single_inputs_is_students() -> None:
     logs = [0.1, 0.4, 0.2, 0.9]
     low, high = stats.ttest_1samp(logs, 0).confidence_interval(0.95)
     found = geometric_mean(np.array(logs), np.array([3, 1, 7, 5]), np.ones(4))
@@ -142,7 +142,7 @@ def test_the_interval_of_single_inputs_is_students():
     assert [found.value, found.low, found.high] == pytest.approx(wanted)
 
 
-def test_the_interval_of_groups_is_that_of_their_sums():
+def test_the_interval_of_groups_is_that_of_their_sums() -> None:
     """The sums of the groups' deviations from the mean 0.3 are -0.4, 0.1 and 0.3."""
     logs, groups = np.array([0.1, 0.1, 0.4, 0.6, 0.3]), np.array([0, 0, 2, 5, 2])
     error = math.sqrt(3 / 2 * (0.4**2 + 0.1**2 + 0.3**2)) / 5
@@ -152,33 +152,33 @@ def test_the_interval_of_groups_is_that_of_their_sums():
     assert (one.low, one.high) == (0.0, INF)
 
 
-def test_a_tie_is_neither_won_nor_lost():
+def test_a_tie_is_neither_won_nor_lost() -> None:
     found = printed([0.1, 0.2 + 1e-12, 0.3, 0.5]).over(printed([0.2, 0.2, 0.2, 0.2 - 1e-12]))
     assert (found.wins, found.losses) == (1, 2)
     equal = printed([0.2 - 1e-12]).over(printed([0.2]))
     assert (equal.wins, equal.losses) == (0, 0)
 
 
-def test_the_least_gain_is_that_whose_interval_reaches_highest():
+def test_the_least_gain_is_that_whose_interval_reaches_highest() -> None:
     one = printed([0.0, 0.0, 0.1, 0.1])
     far, near = printed([0.9, 1.0, 0.9, 1.0]), printed([0.1, 0.2, 0.1, 0.2])
     assert one.least_gain([far, near, far]) == one.over(near)
 
 
-def test_worst_and_near_are_of_the_inputs():
+def test_worst_and_near_are_of_the_inputs() -> None:
     found = printed([0.0, math.log(1.05), math.log(1.051), math.log(3.0)])
     assert found.near == 0.5
     assert found.worst == pytest.approx(3.0)
 
 
-def test_a_percentile_is_the_first_that_99_of_100_do_not_exceed():
+def test_a_percentile_is_the_first_that_99_of_100_do_not_exceed() -> None:
     assert printed([0.1 * index for index in range(100)]).percentile_99 == pytest.approx(
         math.exp(9.8)
     )
     assert printed([0.3, 0.1, 0.2]).percentile_99 == pytest.approx(math.exp(0.3))
 
 
-def test_in_hindsight_a_learner_is_judged_on_what_it_learnt_from():
+def test_in_hindsight_a_learner_is_judged_on_what_it_learnt_from() -> None:
     matrix = table([[1.0, 2.0], [2.0, 1.0], [1.0, NAN]])
     learner = Peeking([])
     found = in_hindsight(matrix, learner, "it")
@@ -202,7 +202,7 @@ def workload(calls: dict[int, int]) -> Workload:
     return Workload(Path("calls.csv"), {Input({"n": n}): k for n, k in calls.items()})
 
 
-def test_calls_count_for_the_nearest_measured_input():
+def test_calls_count_for_the_nearest_measured_input() -> None:
     weighed, coverage = weigh(matrix(), workload({16: 3, 17: 1, 30: 2, 2**20: 4}))
     np.testing.assert_allclose(weighed.weights / len(SIZES), [4 / 6, 2 / 6, *[0] * 14])
     shares = [coverage.measured, coverage.near, coverage.outside]
@@ -211,13 +211,13 @@ def test_calls_count_for_the_nearest_measured_input():
     assert list(coverage.beyond) == ["40% with n up to 1048576 (tuned to 524288)"]
 
 
-def test_where_no_input_was_measured_the_error_says_so():
+def test_where_no_input_was_measured_the_error_says_so() -> None:
     nothing = table(np.ones((0, 1)))
     with pytest.raises(UsageError, match="no configuration was measured"):
         weigh(nothing, workload({16: 3}))
 
 
-def test_words_and_both_ends_outside_of_the_tuned_range_are_named():
+def test_words_and_both_ends_outside_of_the_tuned_range_are_named() -> None:
     features = pd.DataFrame({"n": [16.0, 64.0], "t": ["half", "float"]})
     small = table(np.ones((2, 1)), features)
     calls = [("half", 32.0), ("half", 8.0), ("int", 16.0), ("half", 99.5)]
@@ -229,12 +229,12 @@ def test_words_and_both_ends_outside_of_the_tuned_range_are_named():
     ]
 
 
-def test_calls_outside_of_the_tuned_range_alone_are_one_error():
+def test_calls_outside_of_the_tuned_range_alone_are_one_error() -> None:
     with pytest.raises(UsageError, match=r"none of the 7 calls of calls.csv lies in the tuned"):
         weigh(matrix(), workload({8: 7}))
 
 
-def test_calls_of_an_input_that_cannot_be_judged_count_for_the_nearest():
+def test_calls_of_an_input_that_cannot_be_judged_count_for_the_nearest() -> None:
     """Nothing was measured on the first input."""
     whole = matrix()
     lacking = replace(whole, time_s=whole.time_s.copy(), applies=whole.applies.copy())
@@ -249,7 +249,7 @@ def test_calls_of_an_input_that_cannot_be_judged_count_for_the_nearest():
         weigh(lacking, workload({32: 1}))
 
 
-def test_learning_follows_the_calls():
+def test_learning_follows_the_calls() -> None:
     assert static_order(matrix())[0] == 0
     large, _ = weigh(matrix(), workload({2**18: 5, 2**17: 5}))
     assert static_order(large)[0] == greedy_portfolio(large, 1)[0] == 1
@@ -257,14 +257,14 @@ def test_learning_follows_the_calls():
     assert both.portfolio[0] == 1
 
 
-def test_boosted_trees_follow_the_calls():
+def test_boosted_trees_follow_the_calls() -> None:
     values = np.repeat([[0.0], [1.0]], 40, axis=0)
     logs = np.tile([[0.0], [1.0]], (40, 1))
     rare = np.where(logs[:, 0] == 1, 0.25, 1.0)
     assert fit_boosted(values, logs, 0, rare).offsets[0] == pytest.approx(0.2)
 
 
-def test_the_weighted_mean_is_that_of_inputs_that_come_so_often():
+def test_the_weighted_mean_is_that_of_inputs_that_come_so_often() -> None:
     logs, often = np.array([0.1, 0.5, 0.2]), np.array([3, 1, 2])
     found = geometric_mean(logs, np.arange(3), often / 2)
     assert found.value == pytest.approx(np.exp(np.repeat(logs, often).mean()))
@@ -275,7 +275,7 @@ def test_the_weighted_mean_is_that_of_inputs_that_come_so_often():
     assert ratio_text(lone) == "1.105x (one input gives no interval)"
 
 
-def test_the_tail_and_the_worst_are_of_inputs_that_come():
+def test_the_tail_and_the_worst_are_of_inputs_that_come() -> None:
     logs, weights = np.log([1.0, 2.0, 9.0]), np.array([1.0, 1.0, 0.0])
     judged = Slowdowns("it", logs, np.arange(3), np.zeros(3, dtype=bool), weights)
     assert (judged.worst, judged.near) == (pytest.approx(2), 0.5)

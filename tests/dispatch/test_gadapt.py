@@ -9,7 +9,7 @@ import pytest
 from harness.core.errors import UsageError
 from harness.core.records import Config
 from harness.dispatch.gadapt import GAdapt
-from harness.dispatch.learners import Starchart, candidate_table
+from harness.dispatch.learners import Learner, Starchart, candidate_table
 from harness.dispatch.matrix import Matrix, make_matrix
 from harness.models import gadapt
 
@@ -51,7 +51,7 @@ def times(features: pd.DataFrame) -> np.ndarray:
 # ----------------------------------------------------------------------------- the model
 
 
-def test_planted_rules_are_found():
+def test_planted_rules_are_found() -> None:
     known, unseen = inputs(), inputs(seed=1)
     predicted = gadapt.fit(known, best_of(known)).predict(unseen)
     hits = (predicted == best_of(unseen)).mean()
@@ -59,7 +59,7 @@ def test_planted_rules_are_found():
     assert hits.min() >= 0.9
 
 
-def test_leaves_reach_legal_values_that_no_known_input_had():
+def test_leaves_reach_legal_values_that_no_known_input_had() -> None:
     known = inputs()
     known = known[known["n"] != 2048]
     unseen = pd.DataFrame({"m": [64, 4096], "n": [2048, 2048]})
@@ -69,7 +69,7 @@ def test_leaves_reach_legal_values_that_no_known_input_had():
     assert set(gadapt.fit(known, best_of(known)).predict(unseen)["LU"]) <= {3, 5}
 
 
-def test_predicted_values_are_legal_far_outside_of_what_was_learnt():
+def test_predicted_values_are_legal_far_outside_of_what_was_learnt() -> None:
     known = inputs()
     model = gadapt.fit(known, best_of(known))
     far = pd.DataFrame({"m": [1, 2**40, 0], "n": [2**40, 1, 0]})
@@ -78,7 +78,7 @@ def test_predicted_values_are_legal_far_outside_of_what_was_learnt():
         assert set(predicted[name]) <= set(best_of(known)[name])
 
 
-def test_booleans_and_absent_flags_are_classes():
+def test_booleans_and_absent_flags_are_classes() -> None:
     known = inputs()
     wide = known["n"] > 2048
     best = pd.DataFrame({"fmad": wide, "dlcm": pd.Series(["ca" if w else None for w in wide])})
@@ -87,14 +87,14 @@ def test_booleans_and_absent_flags_are_classes():
     assert predicted["dlcm"].isna().tolist() == (~wide).tolist()
 
 
-def test_features_of_words_are_learnt_from():
+def test_features_of_words_are_learnt_from() -> None:
     table = pd.DataFrame({"dtype": ["half", "float"] * 10, "n": range(1, 21)})
     best = pd.DataFrame({"TILE": np.where(table["dtype"] == "half", 8, 4)})
     unseen = pd.DataFrame({"dtype": ["float", "half"], "n": [40, 40]})
     assert gadapt.fit(table, best).predict(unseen)["TILE"].tolist() == [4, 8]
 
 
-def test_tables_that_do_not_fit_are_refused():
+def test_tables_that_do_not_fit_are_refused() -> None:
     with pytest.raises(UsageError, match="the same inputs, one or more, but got 40 and 39 rows"):
         gadapt.fit(inputs(), best_of(inputs()).iloc[1:])
     with pytest.raises(UsageError, match=r"no column `n`"):
@@ -104,7 +104,7 @@ def test_tables_that_do_not_fit_are_refused():
 # ---------------------------------------------------------------------------- candidates
 
 
-def test_nearest_candidate_is_taken_of_those_that_apply():
+def test_nearest_candidate_is_taken_of_those_that_apply() -> None:
     candidates = pd.DataFrame({"BLOCK": [64, 256, 1024], "IMPL": ["a", "a", "b"]})
     predicted = pd.DataFrame({"BLOCK": [256, 512, 64], "IMPL": ["a", "b", "a"]})
     indices, exact = gadapt.nearest(predicted, candidates)
@@ -119,7 +119,7 @@ def test_nearest_candidate_is_taken_of_those_that_apply():
 # ------------------------------------------------------------------------------- judging
 
 
-def test_accuracy_is_the_share_of_exact_hits_on_left_out_inputs():
+def test_accuracy_is_the_share_of_exact_hits_on_left_out_inputs() -> None:
     features = inputs(15)
     found = gadapt.judge(features, CANDIDATES, times(features))
     rows = np.arange(15)
@@ -132,7 +132,7 @@ def test_accuracy_is_the_share_of_exact_hits_on_left_out_inputs():
     assert f"{found.accuracy:.1%} of 15 inputs" in str(found)
 
 
-def test_left_out_inputs_teach_nothing():
+def test_left_out_inputs_teach_nothing() -> None:
     """Each of two groups wants what the other has never seen."""
     features = pd.DataFrame({"n": [1, 2, 3, 4, 101, 102, 103, 104]})
     candidates = pd.DataFrame({"IMPL": ["low", "high"]})
@@ -142,7 +142,7 @@ def test_left_out_inputs_teach_nothing():
     assert set(model.predict(features[4:])["IMPL"]) == {"low"}
 
 
-def test_a_choice_that_fails_reaches_nothing():
+def test_a_choice_that_fails_reaches_nothing() -> None:
     features = pd.DataFrame({"n": [1, 2, 3, 4]})
     candidates = pd.DataFrame({"IMPL": ["a", "b"]})
     time_s = np.array([[1.0, 2.0], [1.0, 2.0], [1.0, 2.0], [np.inf, 1.0]])
@@ -162,7 +162,7 @@ def matrix(features: pd.DataFrame, applies: np.ndarray | None = None) -> Matrix:
     return make_matrix(features, configs, times(features), applies=applies)
 
 
-def test_choices_that_are_numbers_have_nothing_between_them():
+def test_choices_that_are_numbers_have_nothing_between_them() -> None:
     """Small inputs want 0 and large ones 2, with a noisy border; none wants 1."""
     rng = np.random.default_rng(0)
     size = 2 ** rng.uniform(4, 14, 60)
@@ -179,7 +179,7 @@ def test_choices_that_are_numbers_have_nothing_between_them():
 
 
 @pytest.mark.parametrize("learner", [GAdapt(), Starchart()], ids=["gadapt", "starchart"])
-def test_published_models_choose_well_and_only_what_applies(learner):
+def test_published_models_choose_well_and_only_what_applies(learner: Learner) -> None:
     known, unseen = matrix(inputs()), matrix(inputs(seed=1))
     chosen = learner.fit(known, 0)
     everything = chosen.indices(unseen.features, unseen.applies)
@@ -193,7 +193,7 @@ def test_published_models_choose_well_and_only_what_applies(learner):
     assert (learner.fit(known, 0).indices(unseen.features, applies) == masked).all()
 
 
-def test_a_word_that_no_known_input_had_is_chosen_for():
+def test_a_word_that_no_known_input_had_is_chosen_for() -> None:
     features = pd.DataFrame({"n": range(12), "kind": ["dense", "sparse"] * 6})
     time_s = np.where(features[["n"]] < 6, [[1.0, 2.0]], [[20.0, 10.0]])
     configs = [Config({"BLOCK": block}) for block in (16, 64)]
@@ -203,7 +203,7 @@ def test_a_word_that_no_known_input_had_is_chosen_for():
 
 
 @pytest.mark.parametrize("learner", [GAdapt(), Starchart()], ids=["gadapt", "starchart"])
-def test_failures_and_what_was_not_measured_are_no_hindrance(learner):
+def test_failures_and_what_was_not_measured_are_no_hindrance(learner: Learner) -> None:
     features = inputs(12)
     time_s = times(features)
     time_s[::2, 3], time_s[1::2, 5] = np.inf, np.nan

@@ -32,6 +32,8 @@ from tests.helpers.dispatch_examples import PROVENANCE, imported
 from tests.helpers.dispatch_results import fill
 from tests.helpers.fakes import HereChild
 
+Capture = pytest.CaptureFixture[str]
+
 # ------------------------------------------------------------- every source of a feature
 
 DATA = Path(__file__).parents[1] / "data" / "launcher"
@@ -122,7 +124,7 @@ def run(every: Path) -> Run:
 GOOD = ["20", "--scale=0.5", "--file", "5 bytes"]
 
 
-def test_all_features_are_read_and_the_words_of_the_configuration_inserted(run):
+def test_all_features_are_read_and_the_words_of_the_configuration_inserted(run: Run) -> None:
     found = run(GOOD, HARNESS_VERBOSE="1")
     words = "3 20 -t 3 --scale=0.5 --file 5 bytes\n"
     assert found.stdout == f"{words}THREADS=3 N=20 FIXED=as measured\n"
@@ -130,7 +132,7 @@ def test_all_features_are_read_and_the_words_of_the_configuration_inserted(run):
     assert found.stderr == f"counted\n{shown}"
 
 
-def test_variables_of_the_configuration_replace_the_users_and_others_do_not(run):
+def test_variables_of_the_configuration_replace_the_users_and_others_do_not(run: Run) -> None:
     found = run(GOOD, THREADS="9", N="9", FIXED="mine")
     assert found.stdout.splitlines()[1] == "THREADS=3 N=20 FIXED=mine"
 
@@ -147,7 +149,7 @@ def test_variables_of_the_configuration_replace_the_users_and_others_do_not(run)
         ([str(-(2**63)), *GOOD[1:]], 1),
     ],
 )
-def test_the_choice_is_that_of_the_features(run, arguments, threads):
+def test_the_choice_is_that_of_the_features(run: Run, arguments: list[str], threads: int) -> None:
     assert run(arguments).stdout.split()[0] == str(threads)
 
 
@@ -169,7 +171,7 @@ def test_the_choice_is_that_of_the_features(run, arguments, threads):
         (["5", "--scale=1", "--file", "."], "but `.` is no file\n"),
     ],
 )  # fmt: skip
-def test_a_wrong_feature_is_one_message(run, arguments, message):
+def test_a_wrong_feature_is_one_message(run: Run, arguments: list[str], message: str) -> None:
     found = run(arguments)
     assert (found.status, found.stdout) == (125, "")
     assert found.stderr.startswith("every: ")
@@ -177,7 +179,7 @@ def test_a_wrong_feature_is_one_message(run, arguments, message):
     assert found.stderr.count("\n") == 1
 
 
-def test_an_option_chooses_without_features_or_by_number(run):
+def test_an_option_chooses_without_features_or_by_number(run: Run) -> None:
     assert run(["20", "x"], HARNESS_CHOICE="static").stdout.startswith("1 20 -t 1 x\n")
     assert run(["20", "x"], HARNESS_CHOICE="2").stdout.startswith("3 20 -t 3 x\n")
     assert run(GOOD, HARNESS_CHOICE="tuned").stdout.startswith("3 20")
@@ -189,7 +191,7 @@ def test_an_option_chooses_without_features_or_by_number(run):
         assert wrong.status == 125
 
 
-def test_on_another_device_the_best_single_configuration_runs(every, run):
+def test_on_another_device_the_best_single_configuration_runs(every: Path, run: Run) -> None:
     device = every / "device"
     was = device.read_text()
     warning = (
@@ -210,7 +212,7 @@ def test_on_another_device_the_best_single_configuration_runs(every, run):
         device.write_text(was)
 
 
-def test_a_command_that_fails_or_prints_too_little_is_named(every, run):
+def test_a_command_that_fails_or_prints_too_little_is_named(every: Path, run: Run) -> None:
     count = every / "moved" / "every" / "features" / "count"
     was = count.read_text()
     try:
@@ -237,7 +239,7 @@ def test_a_command_that_fails_or_prints_too_little_is_named(every, run):
         count.chmod(0o755)
 
 
-def test_a_space_may_be_called_like_a_module_of_python(every, tmp_path):
+def test_a_space_may_be_called_like_a_module_of_python(every: Path, tmp_path: Path) -> None:
     shutil.copytree(every / "moved" / "every", tmp_path / "json")
     words = [sys.executable, str(tmp_path / "json"), *GOOD]
     found = launched(words, every, {"KIND": "double"})
@@ -282,7 +284,7 @@ def dispatched(database: Path, folder: Path) -> int:
     return dispatch([*arguments, "--spec", str(folder / "work.yaml")])
 
 
-def test_each_input_runs_its_chosen_program(tmp_path, here, capsys):
+def test_each_input_runs_its_chosen_program(tmp_path: Path, here: None, capsys: Capture) -> None:
     database, _ = tuned_work(tmp_path)
     assert dispatched(database, tmp_path) == 0
     assert f"python {tmp_path}/out/work N\n" in capsys.readouterr().out
@@ -318,7 +320,7 @@ def program_of(spec: Spec) -> DispatchProgram:
     return DispatchProgram((), (), configs, Choice.in_order(4), ((),) * len(configs))
 
 
-def test_native_build_for_another_device_is_not_cached(tmp_path, here):
+def test_native_build_for_another_device_is_not_cached(tmp_path: Path, here: None) -> None:
     device = tmp_path / "device"
     build = f'sh, -c, "cat {device} > {{output}}", "{{TILE}}", -arch=native'
     text = "\n".join(
@@ -331,7 +333,7 @@ def test_native_build_for_another_device_is_not_cached(tmp_path, here):
         assert {file.content for file in program_files(spec, program_of(spec))} == {name}
 
 
-def test_configurations_of_one_build_share_its_file(tmp_path, here):
+def test_configurations_of_one_build_share_its_file(tmp_path: Path, here: None) -> None:
     text = COPIED.replace("{source}", str(tmp_path / "work.c"))
     spec = space_of(tmp_path, text, work_c="TILE")
     files = program_files(spec, program_of(spec))
@@ -343,7 +345,7 @@ def test_configurations_of_one_build_share_its_file(tmp_path, here):
     ]
 
 
-def test_a_source_that_is_not_built_is_copied(tmp_path):
+def test_a_source_that_is_not_built_is_copied(tmp_path: Path) -> None:
     text = COPIED.replace("work.c", "work.py").replace('["{output}"', '[python3, "{source}"')
     lines = [line for line in text.splitlines() if "build:" not in line and "version:" not in line]
     text = "\n".join(lines).replace('"{T}"]', '"{T}", "{TILE}"]')
@@ -355,7 +357,7 @@ def test_a_source_that_is_not_built_is_copied(tmp_path):
     assert [template.text for template in before] == ["python3", "{source}"]
 
 
-def test_names_of_programs_are_readable_and_short():
+def test_names_of_programs_are_readable_and_short() -> None:
     defaults = {f"flag_{k}": False for k in range(20)}
     assert file_name(3, Config({"a": "x/../y z"}), {"a": "b"}) == "3-a=x-..-y-z"
     assert file_name(3, Config({"a": "b", "other": 1}), {"a": "b"}) == "3-default"
@@ -365,7 +367,7 @@ def test_names_of_programs_are_readable_and_short():
     assert name.endswith("=true")
 
 
-def test_commands_of_one_name_stay_apart(tmp_path):
+def test_commands_of_one_name_stay_apart(tmp_path: Path) -> None:
     text = EVERY.replace("DEVICE", "device").replace("./count", "./a/count", 1)
     (tmp_path / "a").mkdir()
     for path, content in ((tmp_path / "a" / "count", "a"), (tmp_path / "count", "b")):
@@ -384,7 +386,7 @@ def test_commands_of_one_name_stay_apart(tmp_path):
         ("TILE={TILE}", "TILE={TILE}+{n}", "no programs: `build` names `{n}`, so that each input"),
     ],
 )
-def test_what_is_not_written_is_said(tmp_path, old, new, notice):
+def test_what_is_not_written_is_said(tmp_path: Path, old: str, new: str, notice: str) -> None:
     spec = space_of(tmp_path, WORK.replace(old, new, 1), work_c=SOURCE)
     environment = Environment("command", "a device", "", "", "another compiler")
     _, notices = dispatching.program_launcher(spec, facts(environment))

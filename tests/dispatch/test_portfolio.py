@@ -25,7 +25,7 @@ from harness.models.regression import NodeArrays
 from tests.helpers.matrices import table
 
 
-def test_what_does_not_apply_costs_more_than_the_worst_that_does():
+def test_what_does_not_apply_costs_more_than_the_worst_that_does() -> None:
     applies = np.array([[True, False], [True, True]])
     found = table([[1.0, 1.0], [1.0, 2.0]], applies=applies).costs
     assert found == pytest.approx(np.array([[0, 2 * math.log(2) + 1], [0, math.log(2)]]))
@@ -34,7 +34,7 @@ def test_what_does_not_apply_costs_more_than_the_worst_that_does():
 
 
 @pytest.mark.parametrize(("gain", "count"), [(0.0009, 1), (0.0011, 2)])
-def test_a_member_is_worth_a_thousandth(gain, count):
+def test_a_member_is_worth_a_thousandth(gain: float, count: int) -> None:
     # The second is 2 * gain better on the second input alone, and as much worse on the others.
     logs = np.array([[0.0, 1.0], [2 * gain, 0.0]])
     matrix = table(np.exp(logs))
@@ -43,21 +43,21 @@ def test_a_member_is_worth_a_thousandth(gain, count):
     assert greedy_portfolio(far_from_the_best) == [0, 1][:count]
 
 
-def test_a_portfolio_has_16_members_at_most():
+def test_a_portfolio_has_16_members_at_most() -> None:
     wanted = np.where(np.eye(20, dtype=bool), 1.0, 2.0)
     assert greedy_portfolio(table(wanted)) == list(range(16))
     assert greedy_portfolio(table(wanted), most=3) == [0, 1, 2]
 
 
 @pytest.mark.parametrize(("default", "first"), [(None, 2), (0, 0)])
-def test_of_ties_the_default_is_first_else_the_least_time(default, first):
+def test_of_ties_the_default_is_first_else_the_least_time(default: int | None, first: int) -> None:
     times = np.array([[1.2, 1.1, 1.0, 3.0], [1.2, 1.1, 1.0, 3.0]])
     tied = np.array([[True, True, True, False]] * 2)
     made = dataclasses.replace(table(times), tied=tied, default=default)
     assert static_order(made)[0] == first
 
 
-def test_what_is_not_significantly_slower_gives_way_to_the_first_candidate():
+def test_what_is_not_significantly_slower_gives_way_to_the_first_candidate() -> None:
     """Over both inputs 1 is 2 % faster than 0. Half widths of 2 % each on two inputs show 2 %: the
     mean of two has half of sqrt(2 + 2) times that."""
     times = np.array([[1.02, 1.0, 3.0], [1.02, 1.0, 3.0]])
@@ -68,20 +68,20 @@ def test_what_is_not_significantly_slower_gives_way_to_the_first_candidate():
     assert static_order(negligible)[0] == 0
 
 
-def test_what_does_not_apply_wherever_the_fastest_does_is_no_tie():
+def test_what_does_not_apply_wherever_the_fastest_does_is_no_tie() -> None:
     applies = np.array([[True, True], [False, True]])
     slower = table([[1.01, 1.0], [1.0, 1.0]], applies=applies)
     assert static_order(dataclasses.replace(slower, half_log=np.full((2, 2), 0.1)))[0] == 1
 
 
-def test_the_static_order_is_that_of_the_means_and_what_applies_nowhere_comes_last():
+def test_the_static_order_is_that_of_the_means_and_what_applies_nowhere_comes_last() -> None:
     assert static_order(table(np.array([[3.0, 1.0, 2.0], [2.0, 4.0, 1.0]]))) == (2, 1, 0)
     applies = np.array([[False, True, True], [False, True, True]])
     times = np.array([[1.0, 3.0, 1.0], [1.0, 3.0, 1.0]])
     assert static_order(table(times, applies=applies)) == (2, 1, 0)
 
 
-def test_a_candidate_moves_to_the_front_while_that_gains():
+def test_a_candidate_moves_to_the_front_while_that_gains() -> None:
     # By their means 1 comes first; but 0 and then 2 are better on all inputs where they apply.
     applies = np.array([[True, True, False], [False, True, True], [False, True, True]])
     times = np.array([[1.0, 1.1, 1.0], [9.0, 1.0, 1.2], [9.0, 2.0, 1.0]])
@@ -101,7 +101,7 @@ def brute_force_cost(matrix: Matrix, order: tuple[int, ...]) -> float:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_no_move_to_the_front_lowers_the_cost_of_a_static_order(seed):
+def test_no_move_to_the_front_lowers_the_cost_of_a_static_order(seed: int) -> None:
     rng = np.random.default_rng(seed)
     applies = rng.random((6, 5)) < 0.6
     applies[:, 2] = True
@@ -113,7 +113,7 @@ def test_no_move_to_the_front_lowers_the_cost_of_a_static_order(seed):
         assert brute_force_cost(matrix, moved) >= brute_force_cost(matrix, order) - 1e-12
 
 
-def test_an_input_without_any_candidate_has_no_static_choice():
+def test_an_input_without_any_candidate_has_no_static_choice() -> None:
     made = dataclasses.replace(table(np.ones((2, 1))), applies=np.array([[True], [False]]))
     with pytest.raises(ValueError, match="no candidate that applies"):
         static_order(made)
@@ -135,7 +135,7 @@ def orders(logs: Array, static: Array, groups: Indices) -> list[list[int]]:
     return node_orders(TREE, paths, logs, static, groups, np.ones(len(logs))).tolist()
 
 
-def test_a_gain_of_one_group_is_not_clear_and_one_of_two_may_be():
+def test_a_gain_of_one_group_is_not_clear_and_one_of_two_may_be() -> None:
     logs = np.tile([1.0, 0.0], (9, 1))
     static = np.ones(9)
     assert orders(logs, static, np.zeros(9, dtype=np.intp)) == [[0, 1]] * 5
@@ -171,14 +171,14 @@ def single(in_finals: dict[Config, float], other_s: float) -> Single:
     return found
 
 
-def test_what_the_finals_timed_on_every_input_is_advised_with_its_speed_up():
+def test_what_the_finals_timed_on_every_input_is_advised_with_its_speed_up() -> None:
     found = single({DEFAULT: 2.0, CHOSEN: 1.0}, other_s=0.9)
     assert (found.config, found.inputs) == (CHOSEN, 4)
     assert found.speedup is not None
     assert found.speedup.value == pytest.approx(2.0)
 
 
-def test_without_finals_the_candidates_rounds_choose():
+def test_without_finals_the_candidates_rounds_choose() -> None:
     assert (single({}, other_s=0.9).config, single({}, other_s=1.1).config) == (OTHER, CHOSEN)
     assert single({DEFAULT: 2.0}, other_s=0.9).config == OTHER
 
@@ -194,7 +194,7 @@ def matrix(time_s: list[list[float]], **known: object) -> Matrix:
     return table(time_s, pd.DataFrame(features, index=range(5, 5 + len(time_s))), **known)
 
 
-def test_slowdowns_are_logarithms_where_a_candidate_applies():
+def test_slowdowns_are_logarithms_where_a_candidate_applies() -> None:
     made = matrix(
         [[2.0, 6.0, INF, NAN], [1.0, 9.0, INF, 1.0]],
         applies=np.array([[True, True, True, True], [True, False, True, True]]),
@@ -205,13 +205,13 @@ def test_slowdowns_are_logarithms_where_a_candidate_applies():
     assert made.best.tolist() == [0, 0]
 
 
-def test_slowdown_is_over_the_best_known_and_a_tie_is_none():
+def test_slowdown_is_over_the_best_known_and_a_tie_is_none() -> None:
     tied = np.array([[False, True, False]])
     made = matrix([[2.0, 2.02, 6.0]], best_s=np.array([1.0]), tied=tied)
     assert made.slowdown.tolist() == [[2.0, 1.0, 6.0]]
 
 
-def test_rows_keep_all_that_belongs_to_an_input():
+def test_rows_keep_all_that_belongs_to_an_input() -> None:
     made = matrix([[1.0, 2.0], [3.0, 4.0], [6.0, 5.0]], groups=[7, 8, 7], default=1, note="it")
     kept = made.rows(np.array([2, 0]))
     assert kept.features.to_dict("list") == {"n": [12, 10]}
@@ -221,7 +221,7 @@ def test_rows_keep_all_that_belongs_to_an_input():
     assert (kept.candidates, kept.default, kept.note) == (made.candidates, 1, "it")
 
 
-def test_what_lacks_a_measurement_where_it_applies_cannot_be_judged():
+def test_what_lacks_a_measurement_where_it_applies_cannot_be_judged() -> None:
     made = matrix(
         [[1.0, NAN, NAN], [NAN, 2.0, 1.0], [NAN, NAN, NAN]],
         applies=np.array([[True, False, True], [True, True, True], [True, False, False]]),
@@ -252,7 +252,7 @@ def mean_log(matrix: Matrix, portfolio: tuple[int, ...]) -> float:
 
 
 @pytest.mark.parametrize("most", [1, 2, 3])
-def test_portfolio_is_the_best_of_its_size(most, monkeypatch):
+def test_portfolio_is_the_best_of_its_size(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     matrix = drawn(most)
     best = min(itertools.combinations(range(9), most), key=lambda p: mean_log(matrix, p))
     assert sorted(best_portfolio(matrix, most)) == sorted(best)
@@ -261,7 +261,7 @@ def test_portfolio_is_the_best_of_its_size(most, monkeypatch):
     assert mean_log(matrix, exchanged) <= mean_log(matrix, best) * 1.05, "and by exchanges nearly"
 
 
-def test_dispatcher_has_no_more_configurations():
+def test_dispatcher_has_no_more_configurations() -> None:
     matrix = drawn(0)
     for learner in (TreeLearner(), EnsembleLearner()):
         assert len(learner.fit(matrix, 0).portfolio) > 2
@@ -270,7 +270,7 @@ def test_dispatcher_has_no_more_configurations():
         assert set(learnt.indices(matrix.features, matrix.applies)) == set(learnt.portfolio)
 
 
-def test_inputs_that_nothing_serves_are_left_to_the_caller():
+def test_inputs_that_nothing_serves_are_left_to_the_caller() -> None:
     matrix = drawn(0)
     matrix.applies[0, 1:] = False
     matrix.applies[1:, 0] = False
@@ -279,7 +279,7 @@ def test_inputs_that_nothing_serves_are_left_to_the_caller():
     assert found.tolist() == [-1, *[one] * 23]
 
 
-def test_each_more_gains_on_held_out_inputs_until_it_gains_nothing():
+def test_each_more_gains_on_held_out_inputs_until_it_gains_nothing() -> None:
     matrix = drawn(1)
     found = list(portfolios(matrix))
     means = [one.slowdowns.mean.value for one in found]
@@ -293,7 +293,7 @@ def test_each_more_gains_on_held_out_inputs_until_it_gains_nothing():
     assert len(list(portfolios(two))) == 1
 
 
-def test_study_limits_its_dispatchers_alone():
+def test_study_limits_its_dispatchers_alone() -> None:
     matrix = drawn(2)
     found, limited = Study.of(matrix, QUICK), Study.of(matrix, QUICK, most=1)
     assert limited.slowdowns["tree"].mean.value == pytest.approx(

@@ -56,12 +56,12 @@ def inputs(m: int, n: int) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.ones(m, n), torch.ones(n)
 
 
-def test_each_shape_runs_the_configuration_that_is_chosen_for_it(product):
+def test_each_shape_runs_the_configuration_that_is_chosen_for_it(product: Any) -> None:
     for (m, n), factor in SHAPES.items():
         assert product(*inputs(m, n)).tolist() == [n * factor] * m
 
 
-def test_compiled_code_has_the_operator_and_chooses_at_run_time(product):
+def test_compiled_code_has_the_operator_and_chooses_at_run_time(product: Any) -> None:
     @torch.compile(backend="aot_eager", fullgraph=True, dynamic=True)
     def compiled(matrix: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
         return product(matrix + 1, vector) - 1
@@ -71,7 +71,7 @@ def test_compiled_code_has_the_operator_and_chooses_at_run_time(product):
             assert compiled(*inputs(m, n)).tolist() == [2 * n * factor - 1] * m
 
 
-def test_operators_follow_the_rules_of_pytorch(written, product):
+def test_operators_follow_the_rules_of_pytorch(written: Any, product: Any) -> None:
     torch.library.opcheck(product, inputs(64, 32))
 
     @written.operator("harness_test::scaled", mutates_args=("y",))
@@ -83,7 +83,7 @@ def test_operators_follow_the_rules_of_pytorch(written, product):
         assert product(*inputs(64, 32)).shape == (64,)
 
 
-def test_kernel_of_the_dispatcher_runs_on_tensors(written):
+def test_kernel_of_the_dispatcher_runs_on_tensors(written: Any) -> None:
     @written.operator("harness_test::mvmul", mutates_args=("y",))
     def mvmul(
         chosen: Any, matrix: torch.Tensor, vector: torch.Tensor, y: torch.Tensor, m: int, n: int
@@ -104,7 +104,9 @@ def test_kernel_of_the_dispatcher_runs_on_tensors(written):
         mvmul(matrix[:, ::2], vector, torch.ones(64), 64, 32)
 
 
-def test_a_python_callable_takes_no_arguments_by_place(written, monkeypatch):
+def test_a_python_callable_takes_no_arguments_by_place(
+    written: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     provenance = {**sys.modules["mvmul"].PROVENANCE, "backend": "python"}
     monkeypatch.setattr(sys.modules["mvmul"], "PROVENANCE", provenance)
     written._launcher.cache_clear()
@@ -117,7 +119,7 @@ def test_a_python_callable_takes_no_arguments_by_place(written, monkeypatch):
         by_place(torch.ones(64), 64, 32)
 
 
-def test_each_call_of_an_operator_is_counted_once(written, tmp_path):
+def test_each_call_of_an_operator_is_counted_once(written: Any, tmp_path: Path) -> None:
     @written.operator("harness_test::counted", mutates_args=("y",))
     def counted(
         chosen: Any, matrix: torch.Tensor, x: torch.Tensor, y: torch.Tensor, m: int, n: int
@@ -136,7 +138,7 @@ def test_each_call_of_an_operator_is_counted_once(written, tmp_path):
     assert [line.split(",")[:3] for line in lines] == [["64", "32", "1"], ["8", "8", "1"]]
 
 
-def test_features_that_no_argument_names_must_be_computed(written):
+def test_features_that_no_argument_names_must_be_computed(written: Any) -> None:
     with pytest.raises(TypeError, match="mvmul chooses by m, n, but a::b has no argument n; comp"):
 
         @written.operator("a::b")

@@ -59,7 +59,7 @@ def message(matrix: Matrix) -> list[str]:
     return lines
 
 
-def test_few_inputs_are_told_as_too_few():
+def test_few_inputs_are_told_as_too_few() -> None:
     assert message(shapes(3)) == [
         "A choice by input can be learnt from 4 inputs, and judged with some 16; there are 3."
     ]
@@ -81,8 +81,8 @@ NOW, LATER = "2026-01-01T00:00:00+00:00", "2026-01-01T00:01:00+00:00"
     ],
 )
 def test_what_lacks_measurements_is_measured_by_what_the_last_command_left_out(
-    ended_at, stages, advice
-):
+    ended_at: str | None, stages: dict[str, str], advice: str
+) -> None:
     """Each input has another winner, and only the default was measured on all."""
     command = Command("b", (), LATER, ended_at, {}, stages)
     earlier = Command("a", (), NOW, LATER, {}, {"cross": ""})
@@ -98,7 +98,7 @@ def test_what_lacks_measurements_is_measured_by_what_the_last_command_left_out(
     assert single.lacking == f"Only one configuration was measured on all inputs: default. {remedy}"
 
 
-def test_where_choosing_by_input_does_not_pay_only_a_sentence_says_so():
+def test_where_choosing_by_input_does_not_pay_only_a_sentence_says_so() -> None:
     (line,) = message(shapes(8, slow=1.0))
     assert line == (
         "Choosing by input (tree) is no faster than one configuration for all: 1.000x [1.000, "
@@ -107,7 +107,7 @@ def test_where_choosing_by_input_does_not_pay_only_a_sentence_says_so():
     )
 
 
-def test_the_best_static_choice_in_hindsight_has_a_row():
+def test_the_best_static_choice_in_hindsight_has_a_row() -> None:
     """Holding an input out takes away the vote for the configuration that is the best on it."""
     features = pd.DataFrame({"m": [7] * 16})
     time_s = np.array([[1.0, 2.0, 9.0]] * 8 + [[2.0, 1.0, 9.0]] * 8)
@@ -119,7 +119,7 @@ def test_the_best_static_choice_in_hindsight_has_a_row():
     assert not found.gain("tree").is_better
 
 
-def test_default_without_a_time_on_every_input_has_no_row():
+def test_default_without_a_time_on_every_input_has_no_row() -> None:
     matrix = shapes(16)
     time_s = matrix.time_s.copy()
     time_s[3, 0] = np.nan
@@ -129,7 +129,7 @@ def test_default_without_a_time_on_every_input_has_no_row():
     assert not any(line.startswith("default ") for line in stripped)
 
 
-def test_default_that_does_not_apply_everywhere_is_told_as_that():
+def test_default_that_does_not_apply_everywhere_is_told_as_that() -> None:
     matrix = shapes(16)
     applies = np.ones((16, 3), dtype=bool)
     applies[:2, 0] = False
@@ -141,7 +141,7 @@ def test_default_that_does_not_apply_everywhere_is_told_as_that():
     )
 
 
-def test_the_dispatcher_that_is_shipped_is_shown_where_it_is_a_tree():
+def test_the_dispatcher_that_is_shipped_is_shown_where_it_is_a_tree() -> None:
     """Where it is none, the heading says that it chooses otherwise."""
     found = Study.of(shapes(16), WITHOUT_ENSEMBLE)
     for best, shown, heading in (
@@ -153,7 +153,7 @@ def test_the_dispatcher_that_is_shipped_is_shown_where_it_is_a_tree():
         assert (name, told_heading.endswith(heading)) == (shown, True)
 
 
-def test_inputs_that_share_no_configuration_are_told_as_that():
+def test_inputs_that_share_no_configuration_are_told_as_that() -> None:
     """As after an interruption: nothing was measured across inputs."""
     features = pd.DataFrame({"m": range(5)})
     time_s = np.where(np.eye(5, dtype=bool), 1.0, np.nan)
@@ -161,7 +161,7 @@ def test_inputs_that_share_no_configuration_are_told_as_that():
     assert line.endswith("and there are 0. Let the run finish.")
 
 
-def test_progress_is_counted_and_published_models_are_not_chosen_among():
+def test_progress_is_counted_and_published_models_are_not_chosen_among() -> None:
     steps: list[str] = []
     automatic = (DISPATCHERS[name] for name in AUTOMATIC)
     found = Study.of(shapes(16), [STATIC, *automatic], step=steps.append)
@@ -177,13 +177,13 @@ def slowdowns(name: str, log: float) -> Slowdowns:
 
 
 @pytest.mark.parametrize(("tree", "best"), [(0.05, "ensemble"), (0.005, "tree")])
-def test_an_ensemble_is_shipped_where_it_gains_1_percent(tree, best):
+def test_an_ensemble_is_shipped_where_it_gains_1_percent(tree: float, best: str) -> None:
     known = (STATIC.name, 0.5), (HINDSIGHT, 0.5), ("tree", tree), ("ensemble", 0.0)
     found = Study(shapes(16), {name: slowdowns(name, log) for name, log in known}, seed=0)
     assert found.best == best
 
 
-def test_a_summary_shows_the_first_lines_of_a_large_tree(monkeypatch):
+def test_a_summary_shows_the_first_lines_of_a_large_tree(monkeypatch: pytest.MonkeyPatch) -> None:
     leaves = Leaf((1.0, 0.0, 1.0)), Leaf((1.0, 1.0, 0.0))
     root: Node = Leaf((0.0, 1.0, 1.0))
     for exponent in range(30):
@@ -208,7 +208,7 @@ def test_a_summary_shows_the_first_lines_of_a_large_tree(monkeypatch):
 @pytest.mark.parametrize(
     ("ratio", "text"), [(1.25, "1.250"), (1.00004, "1.00004"), (0.99996, "0.99996"), (1.0, "1.000")]
 )
-def test_a_bound_tells_on_which_side_of_1_it_lies(ratio, text):
+def test_a_bound_tells_on_which_side_of_1_it_lies(ratio: float, text: str) -> None:
     assert ratio_text(Estimate(ratio, ratio, ratio)).endswith(f"[{text}, {text}]")
 
 
@@ -222,7 +222,7 @@ class First:
         return Fixed((0, 1))
 
 
-def test_a_dispatcher_gains_nothing_over_a_static_choice_that_held_out_inputs_mislead():
+def test_a_dispatcher_gains_nothing_over_a_static_choice_that_held_out_inputs_mislead() -> None:
     """Six inputs want one configuration, six the other, and no feature says which. Whichever input
     is held out, the others vote for the configuration that is slow on it."""
     random = np.random.default_rng(0)
@@ -236,7 +236,7 @@ def test_a_dispatcher_gains_nothing_over_a_static_choice_that_held_out_inputs_mi
     assert "slower on 0, within noise" in found.sentence("tree")
 
 
-def test_a_tree_that_follows_noise_is_not_told_as_a_gain():
+def test_a_tree_that_follows_noise_is_not_told_as_a_gain() -> None:
     random = np.random.default_rng(0)
     features = pd.DataFrame({"m": random.integers(1, 10**6, 24)})
     time_s = np.exp(0.2 * random.standard_normal((24, 5)))
@@ -255,7 +255,7 @@ def test_a_tree_that_follows_noise_is_not_told_as_a_gain():
         (Column(ColumnKind.RATIO, ("m", "n")), 0.75, "m / n <= 0.75", "m / n > 0.75"),
     ],
 )
-def test_conditions_read_as_spoken(column, threshold, low, high):
+def test_conditions_read_as_spoken(column: Column, threshold: float, low: str, high: str) -> None:
     program = DispatchProgram(
         columns=(column,),
         tuned=(TunedRange("n", 1, 64), TunedRange("pad", 0, 3)),

@@ -40,7 +40,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     return results_of(tmp_path_factory.mktemp("by_input"), SPACE, FormulaMeasurer(time_s))
 
 
-def test_slowdowns_are_over_the_best_and_predictions_are_held_out(results):
+def test_slowdowns_are_over_the_best_and_predictions_are_held_out(results: Results) -> None:
     wanted = [Default(), Static(), DISPATCHERS[TREE]]
     found = Study.of(Findings(results).matrix, wanted)
     rows = slowdowns_by_input(results, found)
@@ -58,7 +58,7 @@ def test_slowdowns_are_over_the_best_and_predictions_are_held_out(results):
     assert all(math.isnan(row.default) for row in slowdowns_by_input(results, unknown))
 
 
-def test_failures_and_what_does_not_apply_have_no_number():
+def test_failures_and_what_does_not_apply_have_no_number() -> None:
     one = InputSlowdowns(Input({"n": 8}), 4.0, math.nan, math.inf)
     other = InputSlowdowns(Input({"n": 9}), 1.0, 2.0, 1.0)
     table = by_input_section([one, other], "tree").table
@@ -71,7 +71,9 @@ def test_failures_and_what_does_not_apply_have_no_number():
     assert geometric_means([other]) == (1.0, 2.0, 1.0)
 
 
-def test_the_name_of_what_predicts_must_be_one(results, capsys):
+def test_the_name_of_what_predicts_must_be_one(
+    results: Results, capsys: pytest.CaptureFixture[str]
+) -> None:
     (database,) = results.databases
     assert main([database, "--by-input", "gadapt"]) == 0
     assert "Predicted: what `gadapt` chooses, learnt without the input." in capsys.readouterr().out

@@ -75,7 +75,7 @@ def baselines_of(*reports: InputReport) -> tuple[Sequence[str], Sequence[Sequenc
     return section.table.head, section.table.rows
 
 
-def test_noisy_times_are_counted_in_a_warning_that_says_what_helps():
+def test_noisy_times_are_counted_in_a_warning_that_says_what_helps() -> None:
     quiet = dataclasses.replace(report(), baseline=ok(DEFAULT, 2e-3, 2.01e-3, 2.02e-3))
     noisy = dataclasses.replace(quiet, best=ok(BEST, 1e-3, 5e-3, 1e-3, 9e-3))
     assert "Timings are noisy" not in printed(quiet)
@@ -96,7 +96,7 @@ def test_noisy_times_are_counted_in_a_warning_that_says_what_helps():
         (0.42e-9, "0.42 ns"), (0.0, "0 s"), (math.inf, "inf s"),
     ],
 )  # fmt: skip
-def test_times_have_three_digits_and_the_unit_that_people_read(seconds, text):
+def test_times_have_three_digits_and_the_unit_that_people_read(seconds: float, text: str) -> None:
     assert format_time(seconds) == text
 
 
@@ -123,14 +123,14 @@ def test_times_have_three_digits_and_the_unit_that_people_read(seconds, text):
         (format_outcomes({}), ""),
     ],
 )  # fmt: skip
-def test_numbers_are_shown_as_people_read_them(shown, text):
+def test_numbers_are_shown_as_people_read_them(shown: str, text: str) -> None:
     assert shown == text
 
 
 # --------------------------------------------------------------------------------- table
 
 
-def test_shared_measurements_are_counted():
+def test_shared_measurements_are_counted() -> None:
     text = " ".join(printed(report(shared=12), report(shared=5)).split())
     assert "Shared: 17 configurations with the machine code of another." in text
     text = " ".join(printed(report(shared=1)).split())
@@ -138,7 +138,7 @@ def test_shared_measurements_are_counted():
     assert "hared" not in printed(report())
 
 
-def test_a_line_says_how_healthy_the_winner_is():
+def test_a_line_says_how_healthy_the_winner_is() -> None:
     spills = dataclasses.replace(ok(BEST, 1e-3), observed={"spill_bytes": 192.0})
     outcomes = {Outcome.OK: 92, Outcome.TIMEOUT: 4}
     healthy = dataclasses.replace(report(outcomes=outcomes), worst=23.04)
@@ -157,7 +157,7 @@ def test_a_line_says_how_healthy_the_winner_is():
     assert not health_line([report()]), "nothing is known of other configurations"
 
 
-def test_an_input_on_which_nothing_worked_says_so():
+def test_an_input_on_which_nothing_worked_says_so() -> None:
     nothing = InputReport(GIVEN, None, None, None, 0, {Outcome.CRASHED: 4}, 100)
     for width in (80, 140):
         text = printed(nothing, width=width)
@@ -165,14 +165,14 @@ def test_an_input_on_which_nothing_worked_says_so():
         assert "Failed: 4 crashed" in " ".join(text.split())
 
 
-def test_a_default_that_is_best_has_no_speed_up():
+def test_a_default_that_is_best_has_no_speed_up() -> None:
     same = ok(DEFAULT, 2e-3, 2.1e-3)
     text = printed(report(best=same, speedup=TimeRatio(1.0, 1.0, 1.0, 2)))
     assert "default is best" in text
     assert "1.00x" not in text
 
 
-def test_a_best_that_may_be_as_fast_as_the_default_is_the_default():
+def test_a_best_that_may_be_as_fast_as_the_default_is_the_default() -> None:
     row = next(line for line in printed(report(CHANCE)).splitlines() if "m=64" in line)
     assert row.split()[-2:] == ["within", "noise"]
     assert row.split()[2] == "default"
@@ -182,7 +182,7 @@ def test_a_best_that_may_be_as_fast_as_the_default_is_the_default():
 
 
 @pytest.mark.parametrize("width", [80, 140])
-def test_brackets_are_no_markup_and_what_could_control_a_terminal_is_escaped(width):
+def test_brackets_are_no_markup_and_what_could_control_a_terminal_is_escaped(width: int) -> None:
     odd = Config({"LAYOUT": "[red]", "OTHER": "[/]"})
     best = ok(Config({"LAYOUT": "[bold]\x1b[31m", "OTHER": "[/]"}), 1e-3)
     text = printed(report(best=best), width=width, default=odd)
@@ -191,14 +191,14 @@ def test_brackets_are_no_markup_and_what_could_control_a_terminal_is_escaped(wid
     assert "\x1b" not in text
 
 
-def test_no_other_module_makes_text_for_a_console():
+def test_no_other_module_makes_text_for_a_console() -> None:
     folder = Path(harness.__file__).parent
     importing = [path for path in folder.rglob("*.py") if "rich.text" in path.read_text()]
     assert {path.relative_to(folder).as_posix() for path in importing} == {"display/text.py"}
 
 
 @pytest.mark.parametrize("width", [80, 140])
-def test_configurations_list_only_changes_from_the_default(width):
+def test_configurations_list_only_changes_from_the_default(width: int) -> None:
     flags = {f"f{number}": None for number in range(33)}
     default = Config({**DEFAULT, **flags})
     best = ok(Config({**default, "f7": True}), 1e-3)
@@ -217,7 +217,7 @@ def beside(*reports: InputReport) -> str:
     return stream.getvalue()
 
 
-def test_a_failed_baseline_is_listed_with_its_reason():
+def test_a_failed_baseline_is_listed_with_its_reason() -> None:
     wrong = Measurement(BEST, GIVEN, Outcome.WRONG_RESULT, message="y[3] is 7\nand more")
     refused = dataclasses.replace(
         report(), failed_baselines={"-O3": wrong}, baseline_speedups={"-O1": CLEAR}
@@ -239,7 +239,7 @@ def test_a_failed_baseline_is_listed_with_its_reason():
     )
 
 
-def test_speedups_over_many_baselines_wrap_and_lose_nothing():
+def test_speedups_over_many_baselines_wrap_and_lose_nothing() -> None:
     names = [f"-O{level}" for level in range(6)]
     unsure = TimeRatio(1.0, 0.9, 1.1, 20)
     one = dataclasses.replace(report(), baseline_speedups=dict.fromkeys(names, unsure))
@@ -248,7 +248,7 @@ def test_speedups_over_many_baselines_wrap_and_lose_nothing():
 
 
 @pytest.mark.parametrize("width", [80, 140])
-def test_a_failed_default_has_its_outcome_in_the_table(width):
+def test_a_failed_default_has_its_outcome_in_the_table(width: int) -> None:
     refused = dataclasses.replace(
         report(None), baseline=None, failed_baselines={"default": failed(DEFAULT)}
     )
@@ -258,7 +258,7 @@ def test_a_failed_default_has_its_outcome_in_the_table(width):
     assert " failed on " not in beside(report())
 
 
-def test_names_of_baselines_are_no_markup_and_what_was_not_measured_is_said():
+def test_names_of_baselines_are_no_markup_and_what_was_not_measured_is_said() -> None:
     name = "[/] [bold]O2[/bold]"
     one = dataclasses.replace(report(), baseline_speedups={name: CLEAR})
     assert name in beside(one)
@@ -271,7 +271,7 @@ MANY = Config({f"PARAMETER_{number}": 1024 for number in range(8)})
 
 @pytest.mark.parametrize("width", [60, 80, 100, 140, 200])
 @pytest.mark.parametrize("config", [BEST, MANY])
-def test_nothing_is_cut_at_any_width(width, config):
+def test_nothing_is_cut_at_any_width(width: int, config: Config) -> None:
     text = printed(report(best=ok(config, 1e-3, 1.1e-3)), report(CHANCE), width=width)
     assert "…" not in text
     assert max(map(len, text.splitlines())) <= width
@@ -282,7 +282,7 @@ def test_nothing_is_cut_at_any_width(width, config):
 
 
 @pytest.mark.parametrize("inputs", [24, 48])
-def test_a_table_stays_a_table_at_80_columns(inputs):
+def test_a_table_stays_a_table_at_80_columns(inputs: int) -> None:
     lines = printed(*[report()] * inputs, width=80).splitlines()
     assert len([line for line in lines if "m=64, n=4096" in line]) == inputs
     assert all("BLOCK=64, TILE=4" in line for line in lines if "m=64" in line)
@@ -330,7 +330,7 @@ def shown(
 FOUND = (failed(DEFAULT), ok(BEST, 1e-3), ok(DEFAULT, 2e-3, 2.1e-3))
 
 
-def test_without_a_terminal_progress_is_plain_lines(tmp_path):
+def test_without_a_terminal_progress_is_plain_lines(tmp_path: Path) -> None:
     assert shown(tmp_path, *FOUND, terminal=False).splitlines() == [
         "[1/2] m=64, n=4096: 3 to do",
         "[1/2] m=64, n=4096: test 3 of 3, best 1.00 ms (BLOCK=64, TILE=4); 2 ok, 1 build_failed",
@@ -338,7 +338,7 @@ def test_without_a_terminal_progress_is_plain_lines(tmp_path):
     ]
 
 
-def test_a_stage_says_how_many_of_its_steps_the_database_may_answer():
+def test_a_stage_says_how_many_of_its_steps_the_database_may_answer() -> None:
     stream = io.StringIO()
     with ProgressDisplay(Console(file=stream, width=100, highlight=False)) as display:
         display.begin_stage("[1/2] n=1", 75, stored=25)
@@ -346,7 +346,7 @@ def test_a_stage_says_how_many_of_its_steps_the_database_may_answer():
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_progress_escapes_what_could_control_a_terminal(terminal):
+def test_progress_escapes_what_could_control_a_terminal(terminal: bool) -> None:
     stream = io.StringIO()
     console = Console(file=stream, force_terminal=terminal, width=100, highlight=False)
     with ProgressDisplay(console) as display:
@@ -358,7 +358,7 @@ def test_progress_escapes_what_could_control_a_terminal(terminal):
     assert "\x1b[31mred" not in text
 
 
-def test_progress_lists_changes_from_the_default_and_counts_shared(tmp_path):
+def test_progress_lists_changes_from_the_default_and_counts_shared(tmp_path: Path) -> None:
     half = Config({"BLOCK": 64, "TILE": 1})
     shared = dataclasses.replace(ok(DEFAULT, 1e-3), shared_with=half.digest)
     found = ok(half, 1e-3), shared
@@ -367,7 +367,7 @@ def test_progress_lists_changes_from_the_default_and_counts_shared(tmp_path):
     assert lines[1].endswith("; 2 ok, 1 shared")
 
 
-def test_long_searches_print_seldom(tmp_path, monkeypatch):
+def test_long_searches_print_seldom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(0, 1000, 3))
     # Not the function of the module `time`: threads of other tests would read this clock as well.
     scripted = SimpleNamespace(monotonic=lambda: float(next(clock)))
@@ -378,7 +378,7 @@ def test_long_searches_print_seldom(tmp_path, monkeypatch):
     assert tests[0].endswith("none worked yet; 2 build_failed")
 
 
-def test_many_short_stages_print_one_line_when_each_ends(tmp_path):
+def test_many_short_stages_print_one_line_when_each_ends(tmp_path: Path) -> None:
     stream = io.StringIO()
     with ProgressDisplay(Console(file=stream, width=100)) as display:
         for number in range(3):
@@ -405,7 +405,7 @@ def show_two_devices(folder: Path, terminal: bool) -> list[str]:
     return stream.getvalue().splitlines()
 
 
-def test_several_devices_have_lines_or_live_lines_with_their_names(tmp_path):
+def test_several_devices_have_lines_or_live_lines_with_their_names(tmp_path: Path) -> None:
     best = "test 3 of 3, best 1.00 ms (BLOCK=64, TILE=4); 2 ok, 1 build_failed"
     assert show_two_devices(tmp_path, terminal=False) == [
         "device 0 [1/2] n=1: 3 to do",
@@ -418,7 +418,7 @@ def test_several_devices_have_lines_or_live_lines_with_their_names(tmp_path):
         assert part in text
 
 
-def test_on_a_terminal_progress_is_a_live_line_and_each_best_stays(tmp_path):
+def test_on_a_terminal_progress_is_a_live_line_and_each_best_stays(tmp_path: Path) -> None:
     text = shown(tmp_path, *FOUND, terminal=True)
     for part in ("\x1b[", "[1/2] m=64, n=4096", "2/2", "two [red]"):
         assert part in text
@@ -429,19 +429,19 @@ def test_on_a_terminal_progress_is_a_live_line_and_each_best_stays(tmp_path):
     assert text.count(": test ") == 1, "other tests are on the live line only"
 
 
-def test_quiet_says_nothing(tmp_path):
+def test_quiet_says_nothing(tmp_path: Path) -> None:
     assert shown(tmp_path, *FOUND, terminal=False, quiet=True) == ""
     assert shown(tmp_path, *FOUND, terminal=True, quiet=True) == ""
 
 
-def test_a_dumb_terminal_has_lines(tmp_path, monkeypatch):
+def test_a_dumb_terminal_has_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "dumb")
     text = shown(tmp_path, *FOUND, terminal=True)
     assert "\x1b" not in text
     assert "3 to do" in text
 
 
-def test_a_file_is_wide_unless_columns_says_otherwise(monkeypatch):
+def test_a_file_is_wide_unless_columns_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdout", io.StringIO())
     for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
@@ -450,7 +450,7 @@ def test_a_file_is_wide_unless_columns_says_otherwise(monkeypatch):
     assert make_console().width == 90
 
 
-def test_a_table_of_very_many_inputs_shows_the_first(monkeypatch):
+def test_a_table_of_very_many_inputs_shows_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "harness.export" not in printed(report(), report())
     monkeypatch.setattr(inputs_table, "MOST_SHOWN", 2)
     for width in (140, 60):
@@ -459,7 +459,7 @@ def test_a_table_of_very_many_inputs_shows_the_first(monkeypatch):
         assert text.count("m=64, n=4096") == 2
 
 
-def test_no_line_of_a_table_ends_in_spaces(capsys):
+def test_no_line_of_a_table_ends_in_spaces(capsys: pytest.CaptureFixture[str]) -> None:
     make_console().print(
         make_table(("input", "time"), [("n=1", "1 ms"), ("n=100", "20 ms")], left=(0, 1))
     )

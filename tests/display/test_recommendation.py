@@ -60,7 +60,7 @@ def four(config: Config = SMALL) -> list[InputReport]:
     return [report(n, CLEAR, config) for n in range(4)]
 
 
-def test_a_choice_that_pays_is_a_rule_with_both_speed_ups():
+def test_a_choice_that_pays_is_a_rule_with_both_speed_ups() -> None:
     found = Study.of(matrix(3.0, 3.0), LEARNERS)
     text = recommendation([report(1, CLEAR)], found, Single(SMALL), DEFAULT)
     assert text is not None
@@ -69,7 +69,7 @@ def test_a_choice_that_pays_is_a_rule_with_both_speed_ups():
     assert text.endswith("] over one configuration for all, on 16 held-out inputs.")
 
 
-def test_where_choosing_does_not_pay_one_configuration_is_named():
+def test_where_choosing_does_not_pay_one_configuration_is_named() -> None:
     found = Study.of(matrix(1.0, 1.5), LEARNERS)
     lost = Single(SMALL, speedup=MEAN, loss=(report(3, CLEAR, LARGE), LOSS), inputs=4)
     assert recommendation(four(), found, lost, DEFAULT) == (
@@ -100,7 +100,7 @@ def test_where_choosing_does_not_pay_one_configuration_is_named():
          "configuration was measured on all inputs: default."),
     ],
 )  # fmt: skip
-def test_one_sentence_says_what_to_use_on_several_inputs(single, text):
+def test_one_sentence_says_what_to_use_on_several_inputs(single: Single, text: str) -> None:
     assert recommendation(four(), None, single, DEFAULT) == text
 
 
@@ -112,11 +112,11 @@ def test_one_sentence_says_what_to_use_on_several_inputs(single, text):
         (Single(DEFAULT, inputs=1), "Keep the default: nothing faster was found."),
     ],
 )  # fmt: skip
-def test_one_input_has_its_own_sentence(single, text):
+def test_one_input_has_its_own_sentence(single: Single, text: str) -> None:
     assert recommendation([report(1, CLEAR)], None, single, DEFAULT) == text
 
 
-def test_an_input_on_which_nothing_works_is_named():
+def test_an_input_on_which_nothing_works_is_named() -> None:
     nothing = InputReport(Input({"n": 9}), None, None, None, 0, {Outcome.CRASHED: 4}, 100)
     single = Single(DEFAULT, inputs=1)
     assert recommendation([report(1, CLEAR), nothing], None, single, DEFAULT) == (
@@ -124,12 +124,12 @@ def test_an_input_on_which_nothing_works_is_named():
     )
 
 
-def test_nothing_is_recommended_where_nothing_worked():
+def test_nothing_is_recommended_where_nothing_worked() -> None:
     nothing = InputReport(Input({"n": 1}), None, None, None, 0, {Outcome.CRASHED: 4}, 100)
     assert recommendation([nothing], None, None, DEFAULT) is None
 
 
-def test_a_rule_names_whole_numbers_as_a_person_does():
+def test_a_rule_names_whole_numbers_as_a_person_does() -> None:
     root = Split(
         0,
         139.025,
@@ -144,7 +144,7 @@ def test_a_rule_names_whole_numbers_as_a_person_does():
     assert "n <= 139.025" in fractions
 
 
-def test_a_rule_that_nests_is_no_line():
+def test_a_rule_that_nests_is_no_line() -> None:
     pair = Split(1, 2.0, Leaf((0.0, 1.0, 1.0)), Leaf((1.0, 0.0, 1.0)))
     assert rule(program(Split(0, 8.0, pair, pair), whole=True), DEFAULT) is None
     same = Split(1, 2.0, Leaf((0.0, 1.0, 1.0)), Leaf((0.0, 1.0, 1.0)))

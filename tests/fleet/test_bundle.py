@@ -49,7 +49,7 @@ def _names(bundle: Bundle) -> set[str]:
     return {Path(name).name for name in bundle.files}
 
 
-def test_a_kernels_space_is_read_from_what_travelled(kernel, tmp_path):
+def test_a_kernels_space_is_read_from_what_travelled(kernel: Spec, tmp_path: Path) -> None:
     bundle = pack(kernel)
     assert {"faults.cl", "helper.py", "deep.py", kernel.host.name} <= _names(bundle)
     assert "unused.py" not in _names(bundle)
@@ -67,7 +67,7 @@ def test_a_kernels_space_is_read_from_what_travelled(kernel, tmp_path):
     assert (there.host.parent / "helper.py").read_text() == "from more import deep\n"
 
 
-def test_files_of_flags_travel(kernel, tmp_path):
+def test_files_of_flags_travel(kernel: Spec, tmp_path: Path) -> None:
     copy = tmp_path / "cache" / "1a2b.acf"
     copy.parent.mkdir(exist_ok=True)
     copy.write_text("fast")
@@ -79,7 +79,7 @@ def test_files_of_flags_travel(kernel, tmp_path):
     assert there.copy != copy
 
 
-def test_all_files_that_a_program_names_travel(tmp_path):
+def test_all_files_that_a_program_names_travel(tmp_path: Path) -> None:
     spec = write_program(tmp_path / "user")
     bundle = pack(spec)
     sources = {"check.py", "sums_of_fleet.py", "script.sh", "make.sh", "space.yaml"}
@@ -92,7 +92,7 @@ def test_all_files_that_a_program_names_travel(tmp_path):
     assert not os.access(plan.folder / "../source/script.sh", os.X_OK)
 
 
-def test_files_of_the_inputs_of_a_workload_travel(tmp_path):
+def test_files_of_the_inputs_of_a_workload_travel(tmp_path: Path) -> None:
     spec = write_program(tmp_path / "user")
     other = dataclasses.replace(spec, inputs=(*spec.inputs, Input({"n": 5})))
     with pytest.raises(UsageError, match=r"data_5.txt: no such file, and \S+space.yaml names it"):
@@ -101,7 +101,7 @@ def test_files_of_the_inputs_of_a_workload_travel(tmp_path):
     assert {f"data_{n}.txt" for n in (3, 4, 5)} <= _names(pack(other))
 
 
-def test_a_program_whose_space_is_in_python_travels(tmp_path):
+def test_a_program_whose_space_is_in_python_travels(tmp_path: Path) -> None:
     folder = write_program(tmp_path / "user").path.parent
     bundle = pack(make_spec(PYTHON, folder))
     shutil.rmtree(tmp_path / "user")
@@ -110,7 +110,7 @@ def test_a_program_whose_space_is_in_python_travels(tmp_path):
     assert Path(plan.run_words({"A": 1, "n": 1})[1]).read_text().endswith('us"\n')
 
 
-def test_a_file_with_an_absolute_path_must_be_equal_on_the_worker(tmp_path):
+def test_a_file_with_an_absolute_path_must_be_equal_on_the_worker(tmp_path: Path) -> None:
     data = tmp_path / "data_3.txt"
     data.write_text("sum3")
     text = SPACE.replace('"data_{n}.txt"', str(data))
@@ -122,7 +122,7 @@ def test_a_file_with_an_absolute_path_must_be_equal_on_the_worker(tmp_path):
         bundle.unpacked()
 
 
-def test_files_that_are_too_large_are_named(kernel, monkeypatch):
+def test_files_that_are_too_large_are_named(kernel: Spec, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.fleet.bundle.MOST_BYTES", 100)
     paths = kernel.sources["opencl"].path, kernel.host
     largest = max(paths, key=lambda path: path.stat().st_size)

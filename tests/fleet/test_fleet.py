@@ -26,7 +26,7 @@ from tests.helpers.planted import until
 
 
 @pytest.mark.parametrize("address", ["tls://10.0.0.1:8786", "tcp://127.0.0.1:1", "tcp://[::1]:1"])
-def test_encrypted_or_own_schedulers_are_used_and_open_ones_insisted_on(address):
+def test_encrypted_or_own_schedulers_are_used_and_open_ones_insisted_on(address: str) -> None:
     check_address(address)
     check_address("tcp://10.0.0.1:8786", insecure=True)
 
@@ -43,12 +43,12 @@ def test_encrypted_or_own_schedulers_are_used_and_open_ones_insisted_on(address)
         ("local:2", "for the devices of this machine alone, write --device all"),
     ],
 )
-def test_any_other_is_refused(address, reason):
+def test_any_other_is_refused(address: str, reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
         check_address(address)
 
 
-def test_insisting_needs_a_cluster():
+def test_insisting_needs_a_cluster() -> None:
     with pytest.raises(UsageError, match="--insecure needs --cluster ADDRESS"):
         TuneOptions(space=Path("spaces/mvmul.yaml"), insecure=True).check()
 
@@ -123,7 +123,7 @@ def fleet_of(tmp_path: Path) -> Join:
     return opened
 
 
-def test_devices_of_workers_that_join_are_opened_once(fleet_of):
+def test_devices_of_workers_that_join_are_opened_once(fleet_of: Join) -> None:
     cluster = FakeCluster(one=("a",))
     fleet, look = fleet_of(cluster)
     assert list(fleet.measurers) == ["a"]
@@ -135,7 +135,7 @@ def test_devices_of_workers_that_join_are_opened_once(fleet_of):
     assert look() == {"a"}, "its worker has left, and another one offers it"
 
 
-def test_a_worker_that_was_silent_and_goes_on_is_used_again(fleet_of):
+def test_a_worker_that_was_silent_and_goes_on_is_used_again(fleet_of: Join) -> None:
     cluster = FakeCluster(one=("a",))
     _, look = fleet_of(cluster)
     cluster.workers["two"] = ("b",)
@@ -151,7 +151,9 @@ def test_a_worker_that_was_silent_and_goes_on_is_used_again(fleet_of):
 
 
 @pytest.mark.parametrize("error", [BackendUnavailable("used by another driver"), UsageError("no")])
-def test_unopened_device_is_retried(monkeypatch, fleet_of, error):
+def test_unopened_device_is_retried(
+    monkeypatch: pytest.MonkeyPatch, fleet_of: Join, error: HarnessError
+) -> None:
     cluster = FakeCluster(one=("a",))
     _, look = fleet_of(cluster)
     cluster.workers["two"] = ("b", "c")
@@ -163,7 +165,7 @@ def test_unopened_device_is_retried(monkeypatch, fleet_of, error):
     assert look() == {"b"}
 
 
-def test_devices_that_join_and_cannot_be_used_are_reported(fleet_of):
+def test_devices_that_join_and_cannot_be_used_are_reported(fleet_of: Join) -> None:
     cluster = FakeCluster(one=("a", "T4-there"))
     fleet, look = fleet_of(cluster, names=("a", "b", "late"))
     cluster.workers |= {"two": ("b", "T4-late", "d"), "older": ()}
@@ -177,7 +179,7 @@ def test_devices_that_join_and_cannot_be_used_are_reported(fleet_of):
     assert fleet.unused() == [], "each once"
 
 
-def test_no_more_devices_are_used_than_there_are_inputs(fleet_of):
+def test_no_more_devices_are_used_than_there_are_inputs(fleet_of: Join) -> None:
     cluster = FakeCluster(one=("a", "e"))
     fleet, look = fleet_of(cluster, most=1)
     assert list(fleet.measurers) == ["a"]
@@ -186,7 +188,7 @@ def test_no_more_devices_are_used_than_there_are_inputs(fleet_of):
     assert len(look()) == 1
 
 
-def test_a_device_that_is_busy_is_left_out(fleet_of):
+def test_a_device_that_is_busy_is_left_out(fleet_of: Join) -> None:
     cluster = FakeCluster(one=("a", "b"))
     cluster.busy["a"] = DeviceBusy("another campaign measures on a")
     fleet, _ = fleet_of(cluster)
@@ -194,7 +196,7 @@ def test_a_device_that_is_busy_is_left_out(fleet_of):
     assert fleet.skipped == ["a is not used: another campaign measures on a"]
 
 
-def test_busy_devices_are_opened_later(tmp_path, monkeypatch):
+def test_busy_devices_are_opened_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.fleet.measurers._SAY_S", 0.0)
     cluster, said = FakeCluster(one=("a", "b")), list[str]()
     cluster.busy = dict.fromkeys("ab", DeviceBusy("another campaign measures on it"))
@@ -210,7 +212,7 @@ def test_busy_devices_are_opened_later(tmp_path, monkeypatch):
     assert said == ["waiting for up to 60 s: another campaign measures on it"]
 
 
-def test_devices_of_several_models_are_no_fleet(fleet_of):
+def test_devices_of_several_models_are_no_fleet(fleet_of: Join) -> None:
     with pytest.raises(UsageError, match=r"several models.* choose one with --device.*: GPU, T4"):
         fleet_of(FakeCluster(one=("a", "T4-there")), names=())
     with pytest.raises(BackendUnavailable, match=r"programs and has that name; 1 device:\n  a"):
@@ -281,7 +283,7 @@ async def _unreachable(*_: object) -> None:
 
 
 @pytest.mark.parametrize("reaches", [True, False])
-def test_calls_of_many_threads(two, monkeypatch, reaches):
+def test_calls_of_many_threads(two: Two, monkeypatch: pytest.MonkeyPatch, reaches: bool) -> None:
     local, cluster, said = two
     assert not any("profile" in worker.periodic_callbacks for worker in local.workers.values())
     through_scheduler: list[str] = []
@@ -317,7 +319,7 @@ def test_calls_of_many_threads(two, monkeypatch, reaches):
     )
 
 
-def test_errors_of_a_worker_are_raised_here_and_any_other_fault_counts_as_lost(two):
+def test_errors_of_a_worker_are_raised_here_and_any_other_fault_counts_as_lost(two: Two) -> None:
     _, cluster, _ = two
     (address, _) = sorted(cluster.alive())
     echo = cluster.start(address, Echo)
@@ -330,7 +332,7 @@ def test_errors_of_a_worker_are_raised_here_and_any_other_fault_counts_as_lost(t
     assert len(echo.call("echo", bytes(20_000_000))) == 20_000_000
 
 
-def test_a_call_of_a_worker_that_leaves_ends(two):
+def test_a_call_of_a_worker_that_leaves_ends(two: Two) -> None:
     local, cluster, _ = two
     gone, left = sorted(cluster.alive())
     actors = {address: cluster.start(address, Echo) for address in (gone, left)}
@@ -347,7 +349,7 @@ def test_a_call_of_a_worker_that_leaves_ends(two):
     assert actors[left].call("echo", 1) == 1
 
 
-def test_a_worker_that_never_serves_is_lost(two, monkeypatch):
+def test_a_worker_that_never_serves_is_lost(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
     _, cluster, _ = two
     monkeypatch.setattr("harness.fleet.cluster._TASK_S", 0.1)
     (address, _) = sorted(cluster.alive())
@@ -381,7 +383,7 @@ class SilentScheduler:
         return {"workers": workers}
 
 
-def test_workers_that_are_silent_are_lost_even_if_all_are(monkeypatch):
+def test_workers_that_are_silent_are_lost_even_if_all_are(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 1000.0
     monkeypatch.setattr("harness.fleet.cluster.time.monotonic", lambda: now_s)
     scheduler = SilentScheduler(one=5e9, two=5e9)  # its clock is another one
@@ -414,7 +416,7 @@ class StoppedScheduler(SilentScheduler):
         raise asyncio.TimeoutError
 
 
-def test_a_scheduler_that_hangs_is_lost():
+def test_a_scheduler_that_hangs_is_lost() -> None:
     stopped = StoppedScheduler(one=5e9)
     cluster = Cluster(stopped, "tcp://127.0.0.1:9", print)
     for _ in range(2):
@@ -425,13 +427,13 @@ def test_a_scheduler_that_hangs_is_lost():
 
 
 @pytest.mark.parametrize("offer", [Offer("0.0.1", ()), {"version": 2}])
-def test_another_version_is_refused(two, monkeypatch, offer):
+def test_another_version_is_refused(two: Two, monkeypatch: pytest.MonkeyPatch, offer: Any) -> None:
     monkeypatch.setattr(agent, "_offers", [offer])
     with pytest.raises(UsageError, match=r"has harness .*install the same version"):
         two[1].devices()
 
 
-def test_a_cluster_without_workers_says_how_to_start_one():
+def test_a_cluster_without_workers_says_how_to_start_one() -> None:
     with (
         local_workers(0) as local,
         contextlib.closing(Cluster.connect(local.scheduler_address, print)) as cluster,
@@ -440,18 +442,18 @@ def test_a_cluster_without_workers_says_how_to_start_one():
         cluster.devices()
 
 
-def test_no_scheduler_is_an_error(monkeypatch):
+def test_no_scheduler_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.fleet.cluster._CONNECT_S", 0.2)
     with pytest.raises(BackendUnavailable, match="no scheduler answers at tcp"):
         Cluster.connect("tcp://127.0.0.1:9", print)
 
 
-def test_an_encrypted_scheduler_needs_a_certificate():
+def test_an_encrypted_scheduler_needs_a_certificate() -> None:
     with pytest.raises(UsageError, match=r"tls\.ca-file` of Dask's settings is not set"):
         Cluster.connect("tls://127.0.0.1:9", print)
 
 
-def test_a_worker_under_a_nanny_is_refused(two, monkeypatch):
+def test_a_worker_under_a_nanny_is_refused(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)  # type: ignore[attr-defined]
     with pytest.raises(BackendUnavailable, match=r"start it with `harness\.worker ADDRESS`"):
         two[1].devices()

@@ -93,7 +93,9 @@ def remote(faults: Spec, scheduler: str) -> Iterator[Measurer]:
         ("build_error", Outcome.BUILD_FAILED, "faults.cl"),
     ],
 )
-def test_worker_measures_alike(faults, remote, name, outcome, message):
+def test_worker_measures_alike(
+    faults: Spec, remote: Measurer, name: str, outcome: Outcome, message: str
+) -> None:
     space = space_of(faults, remote)
     remote.expect(space, [fault(name)])
     found = remote.measure(space, GIVEN, fault(name), None)
@@ -101,7 +103,9 @@ def test_worker_measures_alike(faults, remote, name, outcome, message):
     assert message in found.message
 
 
-def test_the_environment_and_notices_are_the_workers(faults, remote, module_opencl, monkeypatch):
+def test_the_environment_and_notices_are_the_workers(
+    faults: Spec, remote: Measurer, module_opencl: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert remote.measure(space_of(faults, remote), GIVEN, fault("none"), None).timing
     lock = "harness.measure.kernels.device_process.device_locked"
     monkeypatch.setattr(lock, lambda _: contextlib.nullcontext())
@@ -132,7 +136,9 @@ def _raise(error: Exception) -> Garble:
         (_raise(ValueError("unheard of")), "RuntimeError: ValueError: unheard of"),
     ],
 )
-def test_garbage_is_a_fault_of_the_worker(faults, remote, monkeypatch, garble, message):
+def test_garbage_is_a_fault_of_the_worker(
+    faults: Spec, remote: Measurer, monkeypatch: pytest.MonkeyPatch, garble: Garble, message: str
+) -> None:
     space, configs = space_of(faults, remote), [fault("none", 8), fault("none", 16)]
     with monkeypatch.context() as patch:
         patch.setattr(Garbled, "garble", staticmethod(garble))
@@ -141,7 +147,9 @@ def test_garbage_is_a_fault_of_the_worker(faults, remote, monkeypatch, garble, m
     assert remote.measure(space, GIVEN, fault("none"), None).outcome is Outcome.OK
 
 
-def test_two_campaigns_do_not_use_a_device_at_once(faults, remote, scheduler, monkeypatch):
+def test_two_campaigns_do_not_use_a_device_at_once(
+    faults: Spec, remote: Measurer, scheduler: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert remote.measure(space_of(faults, remote), GIVEN, fault("none"), None).timing
     monkeypatch.setattr("harness.fleet.measurers._WAIT_S", 2.0)
     said: list[str] = []
@@ -154,8 +162,8 @@ def test_two_campaigns_do_not_use_a_device_at_once(faults, remote, scheduler, mo
 
 
 def test_a_campaign_that_begins_again_takes_its_devices_back_and_leaves_them_to_others(
-    faults, remote, scheduler
-):
+    faults: Spec, remote: Measurer, scheduler: str
+) -> None:
     space = space_of(faults, remote)
     with _fleet(faults, scheduler) as again:
         (mine,) = again.measurers.values()
@@ -192,8 +200,8 @@ def machines(monkeypatch: pytest.MonkeyPatch, own_cache: None) -> Iterator[str]:
 
 @pytest.mark.slow
 def test_a_worker_builds_runs_and_verifies_a_program_without_the_users_files(
-    machines, tmp_path, monkeypatch
-):
+    machines: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("harness.fleet.measurers._WAIT_S", 1.0)
     spec = write_program(tmp_path / "user")
     with contextlib.closing(ProgramMeasurer(spec)) as local:
@@ -226,7 +234,9 @@ def test_a_worker_builds_runs_and_verifies_a_program_without_the_users_files(
 
 
 @pytest.mark.slow
-def test_a_worker_builds_and_verifies_a_callable_without_the_users_files(machines, tmp_path):
+def test_a_worker_builds_and_verifies_a_callable_without_the_users_files(
+    machines: str, tmp_path: Path
+) -> None:
     shutil.copytree(FAULTS.with_name("callables"), tmp_path / "user")
     spec = load_spec(tmp_path / "user/faults.yaml")
     with _fleet(spec, machines) as fleet:
@@ -241,7 +251,9 @@ def test_a_worker_builds_and_verifies_a_callable_without_the_users_files(machine
         measurer.close()
 
 
-def test_an_agent_takes_over_the_devices_that_it_opens_alone(monkeypatch, own_cache, tmp_path):
+def test_an_agent_takes_over_the_devices_that_it_opens_alone(
+    monkeypatch: pytest.MonkeyPatch, own_cache: None, tmp_path: Path
+) -> None:
     measure_programs_here(monkeypatch)
     devices = tuple(FleetDevice(uuid, "a CPU", uuid, None) for uuid in ("one", "two"))
     monkeypatch.setattr(agent, "_offers", [Offer(harness.__version__, devices, 1)])
@@ -258,7 +270,7 @@ def test_an_agent_takes_over_the_devices_that_it_opens_alone(monkeypatch, own_ca
     assert [each.in_use for each in agents] == [set()] * 3
 
 
-def test_a_machine_without_a_device_offers_programs(monkeypatch):
+def test_a_machine_without_a_device_offers_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing(*_: object) -> None:
         raise BackendUnavailable("no OpenCL here")
 
@@ -274,7 +286,7 @@ def test_a_machine_without_a_device_offers_programs(monkeypatch):
 
 
 @pytest.mark.slow
-def test_tuning_survives_a_killed_worker_and_a_killed_driver(tmp_path):
+def test_tuning_survives_a_killed_worker_and_a_killed_driver(tmp_path: Path) -> None:
     with (
         local_workers(0) as local,
         worker_process(local.scheduler_address, "0:0", tmp_path) as first,

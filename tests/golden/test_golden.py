@@ -14,7 +14,7 @@ What users see has changed. If that is intended:
 Read the difference, and commit it with the reason."""
 
 
-def test_outputs_are_the_committed_ones(tmp_path):
+def test_outputs_are_the_committed_ones(tmp_path: Path) -> None:
     make(tmp_path)
     names = sorted({path.name for folder in (OUTPUTS, tmp_path) for path in folder.glob("*.txt")})
     lines = [line for name in names for line in _difference(OUTPUTS / name, tmp_path / name)]

@@ -22,7 +22,7 @@ from harness.measure.kernels.measurer import KernelMeasurer
 from harness.space import ConstrainedSpace
 from harness.space.constrained import make_program
 from harness.space_file import load_spec
-from tests.helpers.fake_kernels import FIVE, FOUR, write_fake
+from tests.helpers.fake_kernels import FIVE, FOUR, OpenFake, write_fake
 from tests.helpers.fakes import FakeBackend, read_journal
 from tests.helpers.planted import FAULTS, GIVEN, space_of
 
@@ -36,7 +36,9 @@ def measured_anew(folder: Path, opencl: Backend) -> tuple[Measurement, bool]:
     return found, not found.build.cached
 
 
-def test_second_run_compiles_nothing_until_something_changes(tmp_path, opencl):
+def test_second_run_compiles_nothing_until_something_changes(
+    tmp_path: Path, opencl: Backend
+) -> None:
     edited = Path(shutil.copytree(FAULTS, tmp_path / "faults"))
 
     def change(name: str, old: str, new: str) -> None:
@@ -78,8 +80,8 @@ def overlaps(journal: Path) -> int:
 
 @pytest.mark.parametrize(("shares_cpu", "spare"), [(False, 1), (True, 1), (False, 0)])
 def test_builds_overlap_measurements_but_where_they_share_its_core(
-    fake, tmp_path, monkeypatch, shares_cpu, spare
-):
+    fake: OpenFake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shares_cpu: bool, spare: int
+) -> None:
     monkeypatch.setattr("harness.measure.kernels.measurer.spare_cores", lambda *, devices: spare)
     measurer, space = fake(shares_cpu=shares_cpu, compile_s=0.15, launch_s=0.04)
     configs = list(space)[:4]
@@ -94,8 +96,8 @@ def test_builds_overlap_measurements_but_where_they_share_its_core(
     ("limit", "spare"), [(None, 15), ("max 9", 15), ("40 10", 3), ("15 10", 0)]
 )
 def test_builds_leave_a_core_to_the_device_of_those_that_a_container_gets(
-    tmp_path, monkeypatch, limit, spare
-):
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str | None, spare: int
+) -> None:
     monkeypatch.setattr("harness.core.machine.usable_cores", lambda: 16)
     file = tmp_path / "cpu.max"
     if limit is not None:
@@ -103,7 +105,7 @@ def test_builds_leave_a_core_to_the_device_of_those_that_a_container_gets(
     assert spare_cores(file) == spare
 
 
-def test_failed_build_is_not_repeated_in_a_run(fake_here, tmp_path):
+def test_failed_build_is_not_repeated_in_a_run(fake_here: OpenFake, tmp_path: Path) -> None:
     measurer, space = fake_here(write_fake(tmp_path, "V\nkernel twice\n#error it is broken"))
     found = []
     for given in (FOUR, FIVE):
@@ -116,7 +118,7 @@ def test_failed_build_is_not_repeated_in_a_run(fake_here, tmp_path):
 
 
 @pytest.mark.slow
-def test_right_kernel_is_not_blamed_for_a_process_that_others_spoilt(fake):
+def test_right_kernel_is_not_blamed_for_a_process_that_others_spoilt(fake: OpenFake) -> None:
     # Four launches a configuration: each second one dies in the process of the one before.
     measurer, space = fake(lives=6)
     outcomes = [measurer.measure(space, FOUR, config, None).outcome for config in list(space)[:3]]
@@ -124,7 +126,7 @@ def test_right_kernel_is_not_blamed_for_a_process_that_others_spoilt(fake):
 
 
 @pytest.mark.usefixtures("fake_processes")
-def test_device_that_cannot_be_opened_is_unavailable(tmp_path):
+def test_device_that_cannot_be_opened_is_unavailable(tmp_path: Path) -> None:
     with pytest.raises(BackendUnavailable, match=r"the opencl device died of SIGABRT.*clinfo"):
         KernelMeasurer(write_fake(tmp_path), _Aborting("opencl", "opencl", "a fake"))
 
@@ -138,7 +140,7 @@ class _Aborting(FakeBackend):
 
 
 @pytest.mark.usefixtures("fake_processes")
-def test_compiler_that_dies_is_a_failed_build(tmp_path):
+def test_compiler_that_dies_is_a_failed_build(tmp_path: Path) -> None:
     spec = write_fake(tmp_path)
     space = ConstrainedSpace.of(spec, FOUR, None, "opencl")
     program = make_program(spec, space, space.default, "opencl")
@@ -169,7 +171,7 @@ def entry(folder: Path) -> Path:
     return path
 
 
-def test_entry_counts_while_what_it_read_is_the_same(cache, tmp_path):
+def test_entry_counts_while_what_it_read_is_the_same(cache: BuildCache, tmp_path: Path) -> None:
     header = tmp_path / "a header.h"
     header.write_text("int b;")
     cache.put(Binary(BUILD, b"x", digests([str(header)])))
@@ -181,7 +183,7 @@ def test_entry_counts_while_what_it_read_is_the_same(cache, tmp_path):
     assert cache.get(KEY) is None
 
 
-def test_entry_cut_short_or_changed_anywhere_is_no_entry(cache, tmp_path):
+def test_entry_cut_short_or_changed_anywhere_is_no_entry(cache: BuildCache, tmp_path: Path) -> None:
     cache.put(BINARY)
     whole = entry(tmp_path).read_bytes()
     for place in range(0, len(whole), 5):
@@ -195,7 +197,9 @@ def test_entry_cut_short_or_changed_anywhere_is_no_entry(cache, tmp_path):
 
 
 @pytest.mark.parametrize("record", [b"{", b"[]", b"3", b"\xff"])
-def test_entry_with_a_right_digest_and_no_build_is_no_entry(cache, tmp_path, record):
+def test_entry_with_a_right_digest_and_no_build_is_no_entry(
+    cache: BuildCache, tmp_path: Path, record: bytes
+) -> None:
     cache.put(BINARY)
     other = f"{KEY[:-1]}x"
     shutil.copy(entry(tmp_path), tmp_path / KEY[:2] / f"{other}.bin")
@@ -209,13 +213,15 @@ def test_entry_with_a_right_digest_and_no_build_is_no_entry(cache, tmp_path, rec
 @pytest.mark.parametrize(
     "change", [{"text": "c"}, {"options": ("-O2",)}, {"options": ()}, {"includes": ("d",)}]
 )
-def test_key_changes_with_what_decides_the_build(change):
+def test_key_changes_with_what_decides_the_build(change: dict[str, object]) -> None:
     changed = dataclasses.replace(PROGRAM, **change)  # type: ignore[arg-type]
     assert changed.key("compiler 1") != KEY
     assert PROGRAM.key("compiler 2") != KEY
 
 
-def test_folder_or_entry_that_cannot_be_written_says_what_to_set(cache, tmp_path, monkeypatch):
+def test_folder_or_entry_that_cannot_be_written_says_what_to_set(
+    cache: BuildCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / KEY[:2]).write_text("a file where a folder belongs")
     with pytest.raises(UsageError, match="cannot be written"):
         cache.put(BINARY)
@@ -224,7 +230,7 @@ def test_folder_or_entry_that_cannot_be_written_says_what_to_set(cache, tmp_path
         cache_folder("builds")
 
 
-def test_the_binaries_unused_longest_are_removed_first(cache, tmp_path):
+def test_the_binaries_unused_longest_are_removed_first(cache: BuildCache, tmp_path: Path) -> None:
     keys = [f"{number}{KEY[1:]}" for number in range(4)]
     for age, key in enumerate(keys):
         build = dataclasses.replace(BUILD, key=key)

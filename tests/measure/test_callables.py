@@ -59,13 +59,13 @@ def measure(local: KernelMeasurer, space: ConstrainedSpace) -> Measure:
 
 
 @pytest.mark.parametrize("fault", ["none", "returns_arrays", "other_bits"])
-def test_right_callable_is_timed(measure, fault):
+def test_right_callable_is_timed(measure: Measure, fault: str) -> None:
     found = measure(fault)
     assert found.outcome is Outcome.OK, found.message
     assert 0 < found.time_s < 0.1
 
 
-def test_bits_of_the_default_may_be_demanded(spec, local):
+def test_bits_of_the_default_may_be_demanded(spec: Spec, local: KernelMeasurer) -> None:
     exact = dataclasses.replace(spec, verify=PythonVerify(bits="default"))
     measurer, _ = open_measurer(exact, "auto", owner=local)
     with contextlib.closing(measurer):
@@ -77,7 +77,7 @@ def test_bits_of_the_default_may_be_demanded(spec, local):
     assert "compared with the default: y[0] is" in other.message
 
 
-def test_first_call_counts_as_build(measure):
+def test_first_call_counts_as_build(measure: Measure) -> None:
     found = measure("none", pause=1)
     assert found.build is not None
     assert found.build.compile_s > 0.2
@@ -112,13 +112,17 @@ def test_first_call_counts_as_build(measure):
         ("kept_result", Outcome.WRONG_RESULT, "100 of 100 elements are wrong"),
     ],
 )
-def test_fault_is_refused_and_the_message_names_it(measure, fault, outcome, message):
+def test_fault_is_refused_and_the_message_names_it(
+    measure: Measure, fault: str, outcome: Outcome, message: str
+) -> None:
     found = measure(fault)
     assert found.outcome is outcome, found.message
     assert message in found.message
 
 
-def test_result_kept_by_the_identity_of_an_array_has_no_claim(local, space):
+def test_result_kept_by_the_identity_of_an_array_has_no_claim(
+    local: KernelMeasurer, space: ConstrainedSpace
+) -> None:
     configs = [space.default, Config({"FAULT": "kept_by_id_of_array", "PAUSE": 0})]
     default, found = (local.measure(space, LONG, config, None) for config in configs)
     assert default.outcome is Outcome.OK
@@ -135,7 +139,9 @@ def test_result_kept_by_the_identity_of_an_array_has_no_claim(local, space):
         ("hangs_later", Outcome.TIMEOUT, "it did not end within 1 s"),
     ],
 )
-def test_callable_that_hangs_is_killed(spec, local, fault, outcome, message):
+def test_callable_that_hangs_is_killed(
+    spec: Spec, local: KernelMeasurer, fault: str, outcome: Outcome, message: str
+) -> None:
     hasty_spec = spec.with_measure({"timeout_s": 1})
     hasty, _ = open_measurer(hasty_spec, "python", owner=local)
     with contextlib.closing(hasty):
@@ -145,7 +151,9 @@ def test_callable_that_hangs_is_killed(spec, local, fault, outcome, message):
     assert message in found.message
 
 
-def test_interleaved_callables_run_on_new_data_and_compile_before(local, space):
+def test_interleaved_callables_run_on_new_data_and_compile_before(
+    local: KernelMeasurer, space: ConstrainedSpace
+) -> None:
     faults = [("none", 0), ("none", 1), ("wrong_element", 0)]
     configs = [Config({"FAULT": fault, "PAUSE": pause}) for fault, pause in faults]
     found = local.measure_interleaved(space, GIVEN, configs, 8, (new_seed(), new_seed()))
@@ -154,12 +162,14 @@ def test_interleaved_callables_run_on_new_data_and_compile_before(local, space):
     assert max(*found[1].warmup_s, found[1].time_s) < 0.1
 
 
-def test_module_that_makes_no_data_ends_its_input(local, space):
+def test_module_that_makes_no_data_ends_its_input(
+    local: KernelMeasurer, space: ConstrainedSpace
+) -> None:
     with pytest.raises(HostModuleError, match=r"arguments\(\) raised ArithmeticError: no data"):
         local.measure(space, Input({"n": 1, "work_ms": 0}), space.default, None)
 
 
-def test_environment_names_framework_and_versions(local):
+def test_environment_names_framework_and_versions(local: KernelMeasurer) -> None:
     environment = local.environment
     assert environment.backend == "python"
     assert environment.platform.startswith("numpy, wall time of the call")
@@ -167,7 +177,7 @@ def test_environment_names_framework_and_versions(local):
     assert "Python 3" in environment.compiler
 
 
-def test_other_backend_and_devices_are_refused(spec, faults):
+def test_other_backend_and_devices_are_refused(spec: Spec, faults: Spec) -> None:
     with pytest.raises(UsageError, match="tunes a Python callable, which --backend cuda cannot"):
         open_measurer(spec, "cuda")
     with pytest.raises(UsageError, match="whose framework chooses the device; leave --device out"):
@@ -181,7 +191,9 @@ def faults() -> Spec:
     return load_spec(FAULTS.parents[1] / "faults/faults.yaml")
 
 
-def test_missing_framework_says_what_to_install(spec, monkeypatch):
+def test_missing_framework_says_what_to_install(
+    spec: Spec, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from importlib import metadata
 
     def missing(name: str) -> str:
@@ -199,7 +211,9 @@ def test_missing_framework_says_what_to_install(spec, monkeypatch):
         ("import os; os.abort()", "opens the python device died of SIGABRT.* See whether Python"),
     ],
 )
-def test_framework_that_cannot_be_imported_is_named(tmp_path, monkeypatch, module, message):
+def test_framework_that_cannot_be_imported_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, message: str
+) -> None:
     (tmp_path / "warp_lang-9.9.dist-info").mkdir()
     metadata = "Metadata-Version: 2.1\nName: warp-lang\nVersion: 9.9\n"
     (tmp_path / "warp_lang-9.9.dist-info/METADATA").write_text(metadata)

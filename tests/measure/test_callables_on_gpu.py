@@ -106,7 +106,9 @@ def measured(measurer: KernelMeasurer, spec: Spec, how: str) -> Measurement:
 
 
 @pytest.mark.gpu
-def test_time_is_that_between_events_and_the_share_of_the_host_stands_beside_it(measurer, spec):
+def test_time_is_that_between_events_and_the_share_of_the_host_stands_beside_it(
+    measurer: KernelMeasurer, spec: Spec
+) -> None:
     environment = measurer.environment
     assert (environment.backend, environment.device) == ("python", "Stand-in GPU")
     assert environment.platform.startswith("cupy, CUDA events, CUDA 1")
@@ -119,14 +121,16 @@ def test_time_is_that_between_events_and_the_share_of_the_host_stands_beside_it(
 
 
 @pytest.mark.gpu
-def test_callable_that_waits_for_the_device_is_not_held_back(measurer, spec):
+def test_callable_that_waits_for_the_device_is_not_held_back(
+    measurer: KernelMeasurer, spec: Spec
+) -> None:
     for how in ("waits", "returns"):
         found = measured(measurer, spec, how)
         assert found.outcome is Outcome.OK, found.message
 
 
 @pytest.mark.gpu
-def test_faults_of_callables_are_refused_on_a_gpu(measurer, spec):
+def test_faults_of_callables_are_refused_on_a_gpu(measurer: KernelMeasurer, spec: Spec) -> None:
     behind = measured(measurer, spec, "behind")
     assert behind.outcome is Outcome.BUILD_FAILED
     assert "writes outside of the argument y (1 element behind its end)" in behind.message
@@ -142,7 +146,7 @@ def test_faults_of_callables_are_refused_on_a_gpu(measurer, spec):
 
 @pytest.mark.gpu
 @pytest.mark.torch
-def test_framework_that_cannot_use_the_gpu_says_what_to_do(stub, spec):
+def test_framework_that_cannot_use_the_gpu_says_what_to_do(stub: StubDriver, spec: Spec) -> None:
     torch = pytest.importorskip("torch")
     kernel = spec.path.with_name("copy.py")
     kernel.write_text(kernel.read_text().replace('"cupy"', '"torch"'))
@@ -151,7 +155,9 @@ def test_framework_that_cannot_use_the_gpu_says_what_to_do(stub, spec):
         open_measurer(load_spec(spec.path), "auto")
 
 
-def test_framework_that_needs_a_gpu_says_why_there_is_none(spec, monkeypatch):
+def test_framework_that_needs_a_gpu_says_why_there_is_none(
+    spec: Spec, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def missing() -> None:
         raise BackendUnavailable("no NVIDIA driver: install it")
 

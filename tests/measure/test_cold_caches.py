@@ -20,11 +20,12 @@ from harness.measure.cuda.gpus import list_gpus
 from harness.measure.cuda.nvcc import Nvcc
 from harness.measure.opencl import device as opencl_device
 from harness.measure.opencl.device import OpenClDevice, last_cache_bytes
-from harness.measure.opencl.driver import OpenClCompiler, usable_devices
+from harness.measure.opencl.driver import DeviceName, OpenClCompiler, usable_devices
 from harness.space_file import Spec
 from tests.helpers.fake_kernels import write_fake
 from tests.helpers.fakes import FAKE_SPACE
 from tests.helpers.listed_devices import AMD, CPU, backend_of
+from tests.helpers.stub_driver import StubDriver
 
 L2_BYTES = 50 << 20  # of the stand-in
 
@@ -45,7 +46,9 @@ def spec_of(folder: Path, measure: str) -> Spec:
         ("{cache: warm}", AMD, WARM),
     ],
 )
-def test_gpus_are_cold_and_cpus_warm(tmp_path, measure, device, cache):
+def test_gpus_are_cold_and_cpus_warm(
+    tmp_path: Path, measure: str, device: DeviceName | None, cache: str
+) -> None:
     assert with_cache(spec_of(tmp_path, measure), backend_of(device)).cache == cache
 
 
@@ -70,7 +73,7 @@ def runs_noted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
     return sizes
 
 
-def test_caches_are_emptied_before_runs(twice, monkeypatch):
+def test_caches_are_emptied_before_runs(twice: Binary, monkeypatch: pytest.MonkeyPatch) -> None:
     cache_bytes = 1 << 20  # a server has hundreds of MiB, which take seconds
     monkeypatch.setattr(opencl_device, "last_cache_bytes", lambda *_: cache_bytes)
     sizes = runs_noted(monkeypatch)
@@ -86,7 +89,7 @@ def test_caches_are_emptied_before_runs(twice, monkeypatch):
 
 
 @pytest.mark.gpu
-def test_a_gpus_caches_are_emptied_first(stub, monkeypatch):
+def test_a_gpus_caches_are_emptied_first(stub: StubDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_STUB_KERNEL_NS", "1500")
     before = stub.allocated_bytes
     device = CudaDevice(COLD)
@@ -116,14 +119,14 @@ def test_a_gpus_caches_are_emptied_first(stub, monkeypatch):
     assert stub.allocated_bytes - before == 2 * L2_BYTES
 
 
-def test_no_room_for_it_is_found_first(stub, monkeypatch):
+def test_no_room_for_it_is_found_first(stub: StubDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     device = CudaDevice(COLD)
     monkeypatch.setenv("CUDA_STUB_FAIL", "cuMemAlloc@2+:2")
     with pytest.raises(LaunchFailed, match=r"to empty the caches with: .*out of memory"):
         device.bind({"z": np.ones(4, np.float32)})
 
 
-def test_warm_caches_are_left_alone(twice, monkeypatch):
+def test_warm_caches_are_left_alone(twice: Binary, monkeypatch: pytest.MonkeyPatch) -> None:
     device, sizes = OpenClDevice(usable_devices()[0]), runs_noted(monkeypatch)
     device.bind({"x": np.ones(4, np.float32)})
     device.restore({})
@@ -132,7 +135,7 @@ def test_warm_caches_are_left_alone(twice, monkeypatch):
     assert device.environment("a compiler").cache == WARM
 
 
-def test_a_gpus_last_cache_is_not_believed_to_be_small():
+def test_a_gpus_last_cache_is_not_believed_to_be_small() -> None:
     device = dataclasses.make_dataclass("OneDevice", ["global_mem_cache_size"])
     assert last_cache_bytes(device(1 << 20), is_cpu=True) == 1 << 20
     assert last_cache_bytes(device(1 << 20), is_cpu=False) == 1 << 27
@@ -146,20 +149,20 @@ def environment(cache: str) -> Environment:
     return Environment("opencl", "a device", "a platform", "1", "a compiler", cache)
 
 
-def test_times_of_cold_and_of_warm_caches_are_of_two_environments():
+def test_times_of_cold_and_of_warm_caches_are_of_two_environments() -> None:
     assert environment(COLD).fingerprint != environment(WARM).fingerprint
     assert str(environment(COLD)) == "a device (a platform, driver 1, cold caches)"
     assert str(environment(WARM)) == "a device (a platform, driver 1, warm caches)"
 
 
-def test_compare_refuses_to_mix_them():
+def test_compare_refuses_to_mix_them() -> None:
     warm, cold = (KernelResults("k", environment(cache), "p", {}) for cache in (WARM, COLD))
     with pytest.raises(UsageError, match="cache: warm -> cold") as refused:
         list(match([warm], [cold], across_environments=False))
     assert "Tune BASE again with `measure: {cache: cold}` in its space" in str(refused.value)
 
 
-def test_one_process_measures_either_cold_or_warm(tmp_path):
+def test_one_process_measures_either_cold_or_warm(tmp_path: Path) -> None:
     warm = spec_of(tmp_path, "{cache: warm}")
     owner, _ = open_measurer(warm, "opencl")
     try:

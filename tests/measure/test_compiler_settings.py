@@ -68,7 +68,7 @@ def program(spec: Spec, language: str) -> Program:
     return make_program(spec, space, Config({"BLOCK": 32}), language)
 
 
-def test_each_compiler_gets_its_own_settings(folder):
+def test_each_compiler_gets_its_own_settings(folder: Path) -> None:
     spec = loaded(folder)
     cuda, opencl = program(spec, "cuda"), program(spec, "opencl")
     assert cuda.options == ("-std=c++20", "-DFACTOR=3", "--expt-relaxed-constexpr")
@@ -78,7 +78,7 @@ def test_each_compiler_gets_its_own_settings(folder):
     assert len(cuda.includes) == len(opencl.includes) == 2
 
 
-def test_options_and_included_files_are_in_the_identity_not_the_deadline(folder):
+def test_options_and_included_files_are_in_the_identity_not_the_deadline(folder: Path) -> None:
     def identity(**changes: str) -> tuple[str, str]:
         text = SETTINGS
         for old, new in changes.items():
@@ -100,13 +100,13 @@ def test_options_and_included_files_are_in_the_identity_not_the_deadline(folder)
     assert loaded(folder, "{nvcc: {build_timeout_s: 9}, opencl: {}}").program_sha256 == plain
 
 
-def test_opencl_builds_with_them(folder):
+def test_opencl_builds_with_them(folder: Path) -> None:
     binary = OpenClCompiler(usable_devices()[0]).compile(program(loaded(folder), "opencl"))
     assert "HELPER 7" in binary.data.decode()
 
 
 @needs_nvcc
-def test_nvcc_builds_with_them_for_the_architecture_with_its_own_features(folder):
+def test_nvcc_builds_with_them_for_the_architecture_with_its_own_features(folder: Path) -> None:
     spec = loaded(folder)
     backend = Backend("cuda", "nvcc", "a test", arch="sm_90")
     compiler = fitted_backend(spec, backend).open_compiler()
@@ -128,11 +128,11 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("option", "reason"), REFUSED.items())
-def test_option_that_another_key_sets_is_refused(folder, option, reason):
+def test_option_that_another_key_sets_is_refused(folder: Path, option: str, reason: str) -> None:
     with pytest.raises(SpecError, match=f"options.1: {re.escape(f'`{option}`')} .*{reason[-20:]}"):
         loaded(folder, f"{{nvcc: {{options: [-G, {option}]}}}}")
 
 
-def test_folder_that_is_not_there_is_reported_with_its_place(folder):
+def test_folder_that_is_not_there_is_reported_with_its_place(folder: Path) -> None:
     with pytest.raises(SpecError, match=r"compiler\.nvcc\.include\.0: .*libs is not a folder"):
         loaded(folder, "{nvcc: {include: [libs]}}")

@@ -37,7 +37,7 @@ def driver(nvidia: None, package: str) -> CudaDriver:
     return driver
 
 
-def test_function_keeps_its_module(stub, driver):
+def test_function_keeps_its_module(stub: StubDriver, driver: CudaDriver) -> None:
     cubin = Nvcc(list_gpus()[0].arch).compile(Program(NOTHING, (), ())).data
     function = driver.function(driver.load(cubin), "nothing")
     gc.collect()
@@ -49,7 +49,7 @@ def test_function_keeps_its_module(stub, driver):
     assert "cuModuleUnload" in stub.calls()
 
 
-def test_shared_words_are_zeros_that_outlive_their_tuple(driver):
+def test_shared_words_are_zeros_that_outlive_their_tuple(driver: CudaDriver) -> None:
     words = driver.share_words(3).words.reshape(3, 1)[1:]
     gc.collect()
     assert words.tolist() == [[0], [0]]
@@ -57,7 +57,7 @@ def test_shared_words_are_zeros_that_outlive_their_tuple(driver):
     assert words.sum() == 14
 
 
-def test_error_unknown_to_the_bindings(stub, monkeypatch):
+def test_error_unknown_to_the_bindings(stub: StubDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("cuda.bindings")
     driver = BindingsDriver()
     monkeypatch.setenv("CUDA_STUB_FAIL", "cuInit@1:12345")
@@ -65,7 +65,7 @@ def test_error_unknown_to_the_bindings(stub, monkeypatch):
         driver.open(0)
 
 
-def test_bindings_of_a_later_cuda_name_the_cure(monkeypatch):
+def test_bindings_of_a_later_cuda_name_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("cuda.bindings")
     driver = BindingsDriver()
 
@@ -164,7 +164,9 @@ TWICE = Launch("twice", (256,), (X.size // 256,), ("x", "y"))
         ([(0, 0, 10**9, 100), (10**9, 100, 0, 0), (0, 0, 0, 0)], None),  # none was read twice
     ],
 )
-def test_clock_is_the_highest_of_one_multiprocessor(rows, mhz):
+def test_clock_is_the_highest_of_one_multiprocessor(
+    rows: list[tuple[int, int, int, int]], mhz: float | None
+) -> None:
     assert clock_of(np.array(rows, np.uint64)) == mhz
 
 
@@ -176,7 +178,7 @@ def binary(nvidia: None) -> Binary:
     return Nvcc(list_gpus()[0].arch).compile(Program(CUDA_TWICE, (), ()))
 
 
-def test_clock_of_a_device_is_plausible(binary):
+def test_clock_of_a_device_is_plausible(binary: Binary) -> None:
     device = CudaDevice()
     device.bind(DATA.arguments)
     device.launch(device.load(binary), [TWICE])
@@ -204,8 +206,8 @@ def clocks_of_launches(device: CudaDevice, binary: Binary, count: int) -> list[f
 
 @pytest.mark.parametrize("tick_ns", [1, 32, 1024, 1_000_000])
 def test_clock_of_each_launch_is_known_whatever_the_steps_of_the_time(
-    tick_ns, device, binary, monkeypatch
-):
+    tick_ns: int, device: CudaDevice, binary: Binary, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CUDA_STUB_TICK_NS", str(tick_ns))
     monkeypatch.setenv("CUDA_STUB_SM_MHZ", "1980,1980,1500,990")
     first, *later = clocks_of_launches(device, binary, 4)[1:]
@@ -216,7 +218,9 @@ def test_clock_of_each_launch_is_known_whatever_the_steps_of_the_time(
     assert first == pytest.approx(1980, rel=0.001)
 
 
-def test_clock_is_unknown_and_not_read_where_the_time_stands_still(stub, binary, monkeypatch):
+def test_clock_is_unknown_and_not_read_where_the_time_stands_still(
+    stub: StubDriver, binary: Binary, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CUDA_STUB_TICK_NS", "100000000000")
     device = CudaDevice()
     device.bind(DATA.arguments)
@@ -225,7 +229,9 @@ def test_clock_is_unknown_and_not_read_where_the_time_stands_still(stub, binary,
     assert not [call for call in stub.calls() if "_clock" in call]
 
 
-def test_launches_begin_out_of_step(device, binary, monkeypatch):
+def test_launches_begin_out_of_step(
+    device: CudaDevice, binary: Binary, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In step, all of them would take one tick, or all two."""
     monkeypatch.setenv("CUDA_STUB_TICK_NS", "1024")
     module = device.load(binary)

@@ -19,7 +19,8 @@ from harness.results.view import read_results, the_one
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
 from tests.helpers.commands import tune
-from tests.helpers.stub_driver import PYCUDA
+from tests.helpers.stub_driver import PYCUDA, StubDriver
+from tests.helpers.stub_nvml import Script
 
 pytestmark = pytest.mark.gpu
 
@@ -28,7 +29,9 @@ QUICK = ("--inputs", "m * n == 48000", "--no-cross", "--no-reduce", "--repeats",
 
 
 @pytest.mark.slow
-def test_small_campaign_measures_every_configuration(nvidia, package, tmp_path, capfd):
+def test_small_campaign_measures_every_configuration(
+    nvidia: None, package: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     database = tmp_path / "results.db"
     options = ["--backend", "cuda", "--test-limit", "3", "--finalists", "2", "--json"]
     assert tune([str(MVMUL), *QUICK, *options, "--database", str(database)]) == 0
@@ -44,7 +47,7 @@ def test_small_campaign_measures_every_configuration(nvidia, package, tmp_path, 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("kernels_here")
-def test_two_gpus_share(stub, tmp_path, monkeypatch):
+def test_two_gpus_share(stub: StubDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_STUB_DEVICES", "2")
     monkeypatch.setenv("CUDA_STUB_UUIDS", "ab,cd")
     database = tmp_path / "results.db"
@@ -90,8 +93,8 @@ def reference(arguments):
 )
 @pytest.mark.usefixtures("kernels_here")
 def test_space_says_how_its_kernels_are_launched_and_what_the_driver_refuses(
-    stub, package, tmp_path, launch, passed
-):
+    stub: StubDriver, package: str, tmp_path: Path, launch: str, passed: dict[int, str]
+) -> None:
     for file, text in (("s.yaml", TWICE.replace("LAUNCH", launch)), ("twice.cu", SOURCE)):
         (tmp_path / file).write_text(text)
     (tmp_path / "twice.py").write_text(HOST)
@@ -116,7 +119,9 @@ def test_space_says_how_its_kernels_are_launched_and_what_the_driver_refuses(
             assert all(call.endswith(f" group 1024 1 1 {passed[blocks]}") for call in launches)
 
 
-def test_named_gpu_is_opened_and_others_that_use_it_are_noted(stub, nvml, monkeypatch):
+def test_named_gpu_is_opened_and_others_that_use_it_are_noted(
+    stub: StubDriver, nvml: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
     nvml(
         gpus=["0000:1C:00.0"],
         names={"4711": "trainer"},
@@ -136,8 +141,8 @@ GIVEN = Input({"n": 256, "k": 2048})
 
 @pytest.mark.slow
 def test_device_that_holds_one_set_of_data_gets_the_other_between_launches_and_says_so(
-    stub, monkeypatch
-):
+    stub: StubDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CUDA_STUB_MEMORY", str(6 << 20))  # a set and its zones have 4 MiB
     spec = load_spec(ZOO)
     with contextlib.closing(KernelMeasurer(spec, choose_one("cuda"))) as measurer:

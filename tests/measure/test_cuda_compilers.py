@@ -517,7 +517,7 @@ def named(request: pytest.FixtureRequest) -> bytes:
     return request.param("sm_90").compile(Program("\n".join([NAMED_KERNELS, *lines]), (), ())).data
 
 
-def test_kernels_are_found_by_the_names_that_a_person_writes(named):
+def test_kernels_are_found_by_the_names_that_a_person_writes(named: bytes) -> None:
     assert {name: kernel_symbol(named, name) for name in SYMBOLS} == SYMBOLS
     assert readable(kernel_symbol(named, "hidden")) == "(anonymous namespace)::hidden(int*)"
 
@@ -531,7 +531,7 @@ def test_kernels_are_found_by_the_names_that_a_person_writes(named):
         ("huge<int>", "Entry function 'huge<int>(int*)' uses too much shared data"),
     ],
 )
-def test_a_log_shows_kernels_as_a_person_names_them(name, shown):
+def test_a_log_shows_kernels_as_a_person_names_them(name: str, shown: str) -> None:
     text = '#line 1 "k.cu"\n' + NAMED_KERNELS + "template <typename T> __global__ void huge(T *z)"
     text += " { __shared__ T all[1 << 20]; all[z[1]] = z[2]; __syncthreads(); z[0] = all[z[3]]; }"
     with pytest.raises(BuildFailed) as failure:
@@ -551,7 +551,7 @@ def test_a_log_shows_kernels_as_a_person_names_them(name, shown):
         ("lib::scale(int *)", "does not say which kernel `lib::scale.* Declare it `__global__`"),
     ],
 )
-def test_wrong_name_of_a_kernel_lists_those_there(named, name, reason):
+def test_wrong_name_of_a_kernel_lists_those_there(named: bytes, name: str, reason: str) -> None:
     with pytest.raises(LookupError, match=reason):
         kernel_symbol(named, name)
 
@@ -570,7 +570,7 @@ PAIR = np.dtype({"names": ["a", "b", "c"], "formats": ["f4", "f8", "i4"],
 
 
 @needs_nvcc
-def test_vectors_and_structures_lie_where_the_kernel_has_them():
+def test_vectors_and_structures_lie_where_the_kernel_has_them() -> None:
     named = Nvcc("sm_90").compile(Program(WITH_PARAMETERS, (), ())).data
     places = parameter_places(named, "f")
     assert places == ((0, 8), (8, 1), (16, 16), (32, 32), (64, 2))

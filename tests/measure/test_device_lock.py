@@ -16,6 +16,7 @@ import pytest
 
 from harness.commands.check.default_run import run_default
 from harness.core.errors import DeviceBusy, UsageError
+from harness.measure.devices import Backend
 from harness.measure.kernels.device_process import DeviceClient, device_locked
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.opencl.driver import DeviceName
@@ -53,7 +54,7 @@ def another_process() -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
-def test_second_process_learns_who_measures_until_that_is_killed(locks):
+def test_second_process_learns_who_measures_until_that_is_killed(locks: Path) -> None:
     with (
         another_process() as process,
         pytest.raises(DeviceBusy) as busy,
@@ -71,7 +72,7 @@ def test_second_process_learns_who_measures_until_that_is_killed(locks):
     assert list(locks.iterdir()) == []
 
 
-def test_a_device_has_one_lock_for_cuda_and_opencl():
+def test_a_device_has_one_lock_for_cuda_and_opencl() -> None:
     with device_locked(backend_of(H100)):
         with pytest.raises(DeviceBusy, match="this process already measures on this device: NVI"):
             device_locked(backend_of(SAME)).__enter__()
@@ -81,7 +82,7 @@ def test_a_device_has_one_lock_for_cuda_and_opencl():
         pass
 
 
-def test_instances_of_a_divided_gpu_have_locks_of_their_own():
+def test_instances_of_a_divided_gpu_have_locks_of_their_own() -> None:
     one, other = (replace(H100, uuid=uuid) for uuid in ("MIG-1", "MIG-2"))
     with (
         device_locked(backend_of(one)),
@@ -91,7 +92,7 @@ def test_instances_of_a_divided_gpu_have_locks_of_their_own():
         device_locked(backend_of(one)).__enter__()
 
 
-def test_lock_that_one_thread_took_is_freed_by_another():
+def test_lock_that_one_thread_took_is_freed_by_another() -> None:
     with ExitStack() as held:
         with ThreadPoolExecutor(1) as thread:
             thread.submit(held.enter_context, device_locked(backend_of(CPU))).result()
@@ -101,7 +102,7 @@ def test_lock_that_one_thread_took_is_freed_by_another():
         pass
 
 
-def test_holder_that_has_not_said_who_it_is_is_another_process(locks):
+def test_holder_that_has_not_said_who_it_is_is_another_process(locks: Path) -> None:
     with device_locked(backend_of(CPU)):
         (holder,) = locks.glob("*.json")
         for text in ("", "[]", '{"pid": 1}'):
@@ -110,7 +111,7 @@ def test_holder_that_has_not_said_who_it_is_is_another_process(locks):
                 device_locked(backend_of(CPU)).__enter__()
 
 
-def test_unwritable_folder_is_refused(locks, monkeypatch):
+def test_unwritable_folder_is_refused(locks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **more: object) -> None:
         raise OSError(30, "Read-only file system")
 
@@ -119,7 +120,7 @@ def test_unwritable_folder_is_refused(locks, monkeypatch):
         device_locked(backend_of(CPU)).__enter__()
 
 
-def test_a_device_is_in_use_while_its_lock_is_held(locks):
+def test_a_device_is_in_use_while_its_lock_is_held(locks: Path) -> None:
     identity = CPU.identity
     with device_locked(backend_of(CPU)):
         assert holder_of(identity) == "this process already"
@@ -132,13 +133,13 @@ def test_a_device_is_in_use_while_its_lock_is_held(locks):
         assert f"process {process.pid} (" in holder_of(identity)
 
 
-def test_an_architecture_without_a_device_needs_no_lock():
+def test_an_architecture_without_a_device_needs_no_lock() -> None:
     backend = backend_of(None, "sm_90")
     with device_locked(backend), device_locked(backend):
         pass
 
 
-def test_measurer_holds_its_device_until_it_is_closed(opencl):
+def test_measurer_holds_its_device_until_it_is_closed(opencl: Backend) -> None:
     spec = load_spec(ROOT / "spaces" / "mvmul.yaml")
     with closing(KernelMeasurer(spec, opencl)) as owner:
         with pytest.raises(DeviceBusy):
@@ -149,7 +150,7 @@ def test_measurer_holds_its_device_until_it_is_closed(opencl):
     KernelMeasurer(spec, opencl).close()
 
 
-def test_lock_is_free_where_no_cache_is(opencl, monkeypatch):
+def test_lock_is_free_where_no_cache_is(opencl: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     def full() -> None:
         raise UsageError("the cache cannot be written")
 
@@ -161,7 +162,7 @@ def test_lock_is_free_where_no_cache_is(opencl, monkeypatch):
     assert kept.tb is not None
 
 
-def test_lock_is_free_after_ctrl_c_as_its_process_starts(monkeypatch):
+def test_lock_is_free_after_ctrl_c_as_its_process_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -173,7 +174,7 @@ def test_lock_is_free_after_ctrl_c_as_its_process_starts(monkeypatch):
     assert kept.tb is not None
 
 
-def test_check_runs_no_default_on_a_device_that_is_measured_on(opencl):
+def test_check_runs_no_default_on_a_device_that_is_measured_on(opencl: Backend) -> None:
     spec = load_spec(ROOT / "spaces" / "mvmul.yaml")
     with device_locked(opencl):
         ended = run_default(spec, "opencl", (), spec.inputs)

@@ -35,7 +35,7 @@ from harness.space_file import Parameter, Spec, load_spec
 from harness.space_file import flags as space_flags
 from tests.helpers.compilers import fake_nvcc, needs_gcc, needs_nvcc
 from tests.helpers.dispatch_examples import PROVENANCE
-from tests.helpers.fake_kernels import write_fake
+from tests.helpers.fake_kernels import OpenFake, write_fake
 from tests.helpers.fakes import FAKE_SPACE, read_journal
 
 FILES = Path(__file__).parents[1] / "data" / "bad_specs" / "files"
@@ -82,7 +82,7 @@ def flags_of(spec: Spec, compiler: str) -> dict[str, Parameter]:
     return {p.name: p for p in spec.tuned_for(compiler) if p.role == "flag"}
 
 
-def test_named_flags_are_those_of_the_catalogue_with_its_constraints(load):
+def test_named_flags_are_those_of_the_catalogue_with_its_constraints(load) -> None:
     spec = load(KERNEL, "flags: {nvcc: [use_fast_math, ftz, {maxrregcount: {max: 32}}]}")
     flags = flags_of(spec, "nvcc")
     assert flags["use_fast_math"].options(True) == ("--use_fast_math",)
@@ -96,7 +96,7 @@ def test_named_flags_are_those_of_the_catalogue_with_its_constraints(load):
     assert {c.line for c in spec.constraints} == {5}
 
 
-def test_named_flags_are_the_space_that_declares_them(load):
+def test_named_flags_are_the_space_that_declares_them(load) -> None:
     named = load(KERNEL, "flags: {nvcc: [fmad, restrict, def_store_cache]}")
     cache = '{values: [wb, cg, cs, wt], option: "-Xptxas --def-store-cache={value}"}'
     restrict = "{type: boolean, option: --restrict}"
@@ -107,14 +107,14 @@ def test_named_flags_are_the_space_that_declares_them(load):
     assert named.space_sha256 == declared.space_sha256
 
 
-def test_flag_of_its_own_stands_beside_those_of_the_catalogue(load):
+def test_flag_of_its_own_stands_beside_those_of_the_catalogue(load) -> None:
     own = 'mine: {values: [1, 2], option: "-DMINE={value}"}'
     spec = load(KERNEL, f"flags:\n  nvcc:\n    - restrict\n    - {own}")
     assert flags_of(spec, "nvcc")["mine"].options(2) == ("-DMINE=2",)
     assert spec.selected_flags["nvcc"].changes_values, "nothing is known of a flag of one's own"
 
 
-def test_constraints_of_the_space_may_name_the_catalogue_s_flags(load):
+def test_constraints_of_the_space_may_name_the_catalogue_s_flags(load) -> None:
     limit = "constraints: [maxrregcount == absent or maxrregcount * BLOCK <= 4096]"
     spec = load(KERNEL, f"flags: {{nvcc: exact}}\n{limit}")
     assert not spec.selected_flags["nvcc"].changes_values
@@ -137,7 +137,7 @@ def test_constraints_of_the_space_may_name_the_catalogue_s_flags(load):
         ("clang++", "levels", [f"-O{level}" for level in range(4)]),
     ],
 )
-def test_levels_that_a_catalogue_names_are_baselines(load, compiler, flags, levels):
+def test_levels_that_a_catalogue_names_are_baselines(load, compiler, flags, levels) -> None:
     kernel = compiler in ("nvcc", "opencl")
     space = KERNEL if kernel else PROGRAM.replace("gcc", compiler)
     spec = load(space, f"flags: {{{compiler}: {flags}}}")
@@ -147,7 +147,7 @@ def test_levels_that_a_catalogue_names_are_baselines(load, compiler, flags, leve
     assert all(there.is_legal(there.canonical(config)) for config in found.values())
 
 
-def test_level_that_the_compiler_refuses_is_no_baseline(load):
+def test_level_that_the_compiler_refuses_is_no_baseline(load) -> None:
     spec = load(KERNEL, "flags: {opencl: [cl_nv_opt_level, cl_opt_disable]}")
     left = fitted_to_backend(spec, "opencl", None, "fake", building(["-cl-nv-opt-level"]))
     assert list(left.baselines_for("opencl")) == ["-cl-opt-disable"]
@@ -165,7 +165,7 @@ def building(refused: Sequence[str]) -> Callable[[Program], Binary]:
     return build
 
 
-def test_what_the_compiler_does_not_know_is_absent_and_not_tuned(load):
+def test_what_the_compiler_does_not_know_is_absent_and_not_tuned(load) -> None:
     fast = "cl_fast_relaxed_math"
     limit = f"constraints: [not {fast} or cl_mad_enable]"
     spec = load(KERNEL, f"flags: {{opencl: [{fast}, cl_mad_enable]}}\n{limit}")
@@ -182,7 +182,7 @@ def test_what_the_compiler_does_not_know_is_absent_and_not_tuned(load):
     assert fitted_to_backend(spec, "nvcc", "sm_90", "", refused) is spec
 
 
-def test_refused_value_is_left_out_and_a_refused_end_takes_its_whole_range(load):
+def test_refused_value_is_left_out_and_a_refused_end_takes_its_whole_range(load) -> None:
     spec = load(KERNEL, "flags: {opencl: [cl_nv_opt_level, cl_nv_maxrregcount]}")
     refused = building(["-cl-nv-opt-level 2", "-cl-nv-maxrregcount 248"])
     left = fitted_to_backend(spec, "opencl", None, "fake", refused)
@@ -200,7 +200,7 @@ def test_refused_value_is_left_out_and_a_refused_end_takes_its_whole_range(load)
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not on PATH")
-def test_the_compiler_of_a_program_is_asked(load):
+def test_the_compiler_of_a_program_is_asked(load) -> None:
     spec = load(PROGRAM, "flags: {gcc: levels}")
     assert [n.text for n in spec.notices] == ["no compiler was asked which of these flags it knows"]
     left = fitted_to_program(spec)
@@ -208,7 +208,7 @@ def test_the_compiler_of_a_program_is_asked(load):
     assert left.notices == ()
 
 
-def test_program_that_is_built_by_something_else_cannot_be_asked(load):
+def test_program_that_is_built_by_something_else_cannot_be_asked(load) -> None:
     spec = load(PROGRAM.replace("[gcc,", "[ccache, gcc,"), "flags: {gcc: levels}")
     assert fitted_to_program(spec) == spec
 
@@ -222,19 +222,19 @@ def test_program_that_is_built_by_something_else_cannot_be_asked(load):
         ("default", "{against: baseline}", True),
     ],
 )
-def test_flags_that_change_no_values_must_give_the_same_bits(load, flags, verify, is_exact):
+def test_flags_that_change_no_values_must_give_the_same_bits(load, flags, verify, is_exact) -> None:
     spec = load(KERNEL, f"flags: {{nvcc: {flags}}}\nverify: {verify}")
     assert spec.is_bit_exact("nvcc") is is_exact
     assert spec.must_be_bit_exact is (verify == "{against: baseline}")
 
 
-def test_verification_bit_for_bit_is_another_measurement(load):
+def test_verification_bit_for_bit_is_another_measurement(load) -> None:
     flags = "flags: {nvcc: exact}"
     loose, exact = load(KERNEL, f"{flags}\nverify: {{against: reference}}"), load(KERNEL, flags)
     assert loose.program_sha256 != exact.program_sha256
 
 
-def test_flags_are_verified_and_too_fast_ones_repeated(tmp_path, fake_here):
+def test_flags_are_verified_and_too_fast_ones_repeated(tmp_path: Path, fake_here: OpenFake) -> None:
     flags = "flags: {opencl: {cl-mad-enable: boolean}}\nverify: {against: baseline}\n"
     spec = write_fake(tmp_path, space=FAKE_SPACE + flags)
     given = spec.inputs[0]
@@ -307,14 +307,14 @@ def program_of(spec: Spec, value: object) -> Program:
         ('[{mine: {files: packs/*.acf, option: "-X {value}"}}]', "-X {value}"),
     ],
 )
-def test_option_is_that_of_the_catalogue_name_or_space(loaded, flags, option):
+def test_option_is_that_of_the_catalogue_name_or_space(loaded, flags: str, option: str) -> None:
     spec = loaded(f"flags: {{nvcc: {flags}}}")
     flag = next(p for p in spec.parameters if p.role == "flag" and None in p.values)
     assert (flag.option, flag.default) == (option, None)
     assert flag.values == (None, "fast.acf", "slow.acf")
 
 
-def test_files_of_a_catalogue_exclude_each_other(loaded):
+def test_files_of_a_catalogue_exclude_each_other(loaded) -> None:
     files = "{files: packs/*.acf}"
     spec = loaded(f"flags: {{nvcc: [{{controls: {files}}}, {{ptxas_controls: {files}}}]}}")
     space = ConstrainedSpace.of(spec, spec.inputs[0], None, "nvcc")
@@ -333,14 +333,14 @@ def test_files_of_a_catalogue_exclude_each_other(loaded):
         ("packs/*", ["fast.acf", "link", "slow.acf"]),
     ],
 )
-def test_matching_files_are_values(loaded, packs, tmp_path, patterns, names):
+def test_matching_files_are_values(loaded, packs: Path, tmp_path: Path, patterns, names) -> None:
     (packs / "folder").mkdir()
     (tmp_path / "away").write_text("elsewhere")
     (packs / "link").symlink_to(tmp_path / "away")  # followed out of the tree
     assert names_of(loaded(f"flags: {{nvcc: {{controls: {{files: {patterns}}}}}}}"))[1:] == names
 
 
-def test_files_of_one_content_are_one_value_with_a_notice(loaded, packs):
+def test_files_of_one_content_are_one_value_with_a_notice(loaded, packs: Path) -> None:
     shutil.copy(packs / "fast.acf", packs / "z.acf")
     spec = loaded()
     assert names_of(spec) == [None, "fast.acf", "slow.acf"]
@@ -376,7 +376,9 @@ def test_files_of_one_content_are_one_value_with_a_notice(loaded, packs):
         ("[{contrls: {files: packs/*.acf}}]", r"did you mean `controls`\?"),
     ],
 )
-def test_what_cannot_be_is_one_error_at_its_line(loaded, packs, monkeypatch, flags, message):
+def test_what_cannot_be_is_one_error_at_its_line(
+    loaded, packs: Path, monkeypatch: pytest.MonkeyPatch, flags: str, message: str
+) -> None:
     (packs / "folder").mkdir()
     (packs / "gone.lnk").symlink_to("nothing")
     os.mkfifo(packs / "pipe")
@@ -393,18 +395,18 @@ def test_what_cannot_be_is_one_error_at_its_line(loaded, packs, monkeypatch, fla
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
-def test_file_that_cannot_be_read_is_an_error(loaded, packs):
+def test_file_that_cannot_be_read_is_an_error(loaded, packs: Path) -> None:
     (packs / "fast.acf").chmod(0)
     with pytest.raises(SpecError, match=r"fast.acf cannot be read: Permission denied"):
         loaded()
 
 
-def test_opencl_has_no_files(loaded):
+def test_opencl_has_no_files(loaded) -> None:
     with pytest.raises(SpecError, match=r"flags.opencl.cl-x: OpenCL's compiler reads no files"):
         loaded("flags: {opencl: {cl-x: {files: packs/*.acf}}}")
 
 
-def test_expressions_and_baselines_name_a_file(loaded, packs):
+def test_expressions_and_baselines_name_a_file(loaded, packs: Path) -> None:
     rest = """\
 constraints: ["controls != 'slow.acf' or BLOCK in [64, 128]"]
 baselines: {nvidia: {controls: fast.acf}}
@@ -419,7 +421,7 @@ baselines: {nvidia: {controls: fast.acf}}
 # ------------------------------------------------------------------------------- the identity
 
 
-def test_content_of_the_files_counts_in_the_digest_of_the_program(loaded, packs):
+def test_content_of_the_files_counts_in_the_digest_of_the_program(loaded, packs: Path) -> None:
     before = loaded()
     (packs / "fast.acf").write_text("faster")
     after = loaded()
@@ -430,7 +432,7 @@ def test_content_of_the_files_counts_in_the_digest_of_the_program(loaded, packs)
     assert program_of(before, None).key("nvcc") == program_of(after, None).key("nvcc")
 
 
-def test_digest_of_the_whole_content_is_in_the_key_of_a_build(loaded):
+def test_digest_of_the_whole_content_is_in_the_key_of_a_build(loaded) -> None:
     spec = loaded()
     program = program_of(spec, flag_of(spec).values[1])
     (file,) = program.files
@@ -442,7 +444,7 @@ def test_digest_of_the_whole_content_is_in_the_key_of_a_build(loaded):
     assert replace(program, files=(other,)).key("") != program.key("")
 
 
-def test_edit_does_not_reach_a_run_under_way_and_a_damaged_copy_is_mended(loaded, packs):
+def test_edit_does_not_reach_a_run_under_way_and_a_damaged_copy_is_mended(loaded, packs) -> None:
     copy = flag_of(loaded()).files["fast.acf"].copy
     (packs / "fast.acf").write_text("faster")
     assert copy.read_text() == "fast"
@@ -451,7 +453,7 @@ def test_edit_does_not_reach_a_run_under_way_and_a_damaged_copy_is_mended(loaded
     assert flag_of(loaded()).files["fast.acf"].copy.read_text() == "fast"
 
 
-def test_copy_is_made_again_in_an_emptied_cache_for_the_same_file(loaded, packs):
+def test_copy_is_made_again_in_an_emptied_cache_for_the_same_file(loaded, packs: Path) -> None:
     spec = loaded()
     config = Config({"controls": "fast.acf"})
     (file,) = spec.files_of(config)
@@ -463,7 +465,7 @@ def test_copy_is_made_again_in_an_emptied_cache_for_the_same_file(loaded, packs)
         spec.files_of(config)
 
 
-def test_runs_note_the_files_and_a_person_reads_how_to_pass_them(loaded, packs):
+def test_runs_note_the_files_and_a_person_reads_how_to_pass_them(loaded, packs: Path) -> None:
     before = loaded()
     note: Notes = {"flag_files": files_of_flags(before)}
     assert TypeAdapter(Notes).validate_python(note) == note
@@ -475,12 +477,12 @@ def test_runs_note_the_files_and_a_person_reads_how_to_pass_them(loaded, packs):
 
 
 @pytest.mark.parametrize("damage", [[], {"controls": []}, {"controls": {"x": {"option": "x"}}}])
-def test_damaged_note_of_files_is_refused(damage):
+def test_damaged_note_of_files_is_refused(damage: object) -> None:
     with pytest.raises(ValueError, match="flag_files"):
         TypeAdapter(Notes).validate_python({"flag_files": damage})
 
 
-def test_dispatcher_has_the_files_of_its_configurations(loaded, tmp_path):
+def test_dispatcher_has_the_files_of_its_configurations(loaded, tmp_path: Path) -> None:
     spec = loaded()
     values = flag_of(spec).values[:2]
     portfolio = tuple(Config({"BLOCK": 64, "controls": value}) for value in values)
@@ -499,7 +501,7 @@ def test_dispatcher_has_the_files_of_its_configurations(loaded, tmp_path):
 
 
 @needs_nvcc
-def test_nvcc_that_does_not_know_controls_leaves_them_out_with_a_notice(loaded):
+def test_nvcc_that_does_not_know_controls_leaves_them_out_with_a_notice(loaded) -> None:
     spec = loaded()
     left = fitted_to_backend(spec, "nvcc", "sm_90", "", _unused)
     assert flag_of(left).values == (None,)
@@ -516,7 +518,7 @@ def _unused(program: object) -> object:
 
 
 @needs_gcc
-def test_compiler_that_reads_a_file_knows_the_option_whatever_it_says_of_the_file():
+def test_compiler_that_reads_a_file_knows_the_option_whatever_it_says_of_the_file() -> None:
     gcc = ProbedCommand("gcc", Path(shutil.which("gcc") or ""))
     for option in ("-fplugin=", "-fprofile-use=", "@", "-include "):
         words = tuple(f"{option}{ANY_FILE}".split())
@@ -534,7 +536,7 @@ def test_compiler_that_reads_a_file_knows_the_option_whatever_it_says_of_the_fil
         ("$file: $(cat $file) is not valid", False),
     ],
 )
-def test_compiler_refuses_what_it_names(tmp_path, said, is_refused):
+def test_compiler_refuses_what_it_names(tmp_path: Path, said: str, is_refused: bool) -> None:
     """The first three are what nvcc 13.0, nvcc 13.5 for sm_90 and nvcc 13.5 say."""
     text = f'case $1 in --controls=*) file=${{1#*=}}; echo "{said}"; exit 1;; esac'
     (gcc := tmp_path / "gcc").write_text(f"#!/bin/sh\n{text}\n")
@@ -544,7 +546,7 @@ def test_compiler_refuses_what_it_names(tmp_path, said, is_refused):
     assert refusal == (said.replace("$file", "FILE") if is_refused else None)
 
 
-def test_nvcc_gets_the_copy_and_messages_name_the_file(loaded, tmp_path):
+def test_nvcc_gets_the_copy_and_messages_name_the_file(loaded, tmp_path: Path) -> None:
     spec = loaded()
     program = program_of(spec, flag_of(spec).values[1])
     says = 'echo "invalid compiler controls file ${1#--apply-controls=}: $(cat ${1#*=})"; exit 1'

@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from pathlib import Path
 from unittest import mock
 
 import pytest
@@ -16,7 +17,7 @@ from harness.measure.devices import Backend
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.space import Space
 from harness.space_file import Spec, load_spec
-from tests.helpers.fake_kernels import FIVE, FOUR, write_fake
+from tests.helpers.fake_kernels import FIVE, FOUR, OpenFake, write_fake
 from tests.helpers.fakes import FAKE_HOST, FakeBackend, FakeDevice, read_journal
 from tests.helpers.planted import FAULTS, GIVEN, SOON_S, fault, space_of
 
@@ -69,7 +70,9 @@ BAD_LINE = (FAULTS / "faults.cl").read_text().splitlines().index("    y[i] = und
         ("group_size", Outcome.LAUNCH_FAILED, ["groups of (16, 1, 1), but the launch's are (8, 1"]),
     ],
 )
-def test_each_fault_is_its_outcome_and_the_message_names_it(measure, name, outcome, messages):
+def test_each_fault_is_its_outcome_and_the_message_names_it(
+    measure: Measure, name: str, outcome: Outcome, messages: list[str]
+) -> None:
     found = measure(name)
     assert found.outcome is outcome
     for message in messages:
@@ -79,7 +82,7 @@ def test_each_fault_is_its_outcome_and_the_message_names_it(measure, name, outco
         assert (worst.argument, worst.index, worst.wrong_count) == ("y", (5,), 1)
 
 
-def test_hang(faults, opencl, local, measure):
+def test_hang(faults: Spec, opencl: Backend, local: KernelMeasurer, measure: Measure) -> None:
     begin = time.monotonic()
     spec = faults.with_measure({"timeout_s": 1})
     with contextlib.closing(KernelMeasurer(spec, opencl, local)) as hasty:
@@ -90,7 +93,7 @@ def test_hang(faults, opencl, local, measure):
     assert measure("none").outcome is Outcome.OK
 
 
-def test_process_that_a_kernel_wrote_over_is_replaced(faults, local):
+def test_process_that_a_kernel_wrote_over_is_replaced(faults: Spec, local: KernelMeasurer) -> None:
     space, names = space_of(faults, local), ("none", "overrun_far", "none", "none")
     found = [local.measure(space, GIVEN, fault(name), None) for name in names]
     assert found[-1].outcome is Outcome.OK, found[-1].message
@@ -106,7 +109,9 @@ def test_process_that_a_kernel_wrote_over_is_replaced(faults, local):
         (3, r"data of \(n=3\) died of SIGKILL, as when memory runs out.*enough memory"),
     ],
 )
-def test_host_module_that_fails_ends_its_input_and_nothing_else(faults, local, n, reason):
+def test_host_module_that_fails_ends_its_input_and_nothing_else(
+    faults: Spec, local: KernelMeasurer, n: int, reason: str
+) -> None:
     given = Input({"n": n})
     with pytest.raises(HostModuleError, match=reason):
         local.measure(space_of(faults, local, given), given, fault("none"), None)
@@ -115,7 +120,7 @@ def test_host_module_that_fails_ends_its_input_and_nothing_else(faults, local, n
 
 
 @pytest.mark.slow
-def test_interleaved_crash_is_the_failure_of_one(faults, local):
+def test_interleaved_crash_is_the_failure_of_one(faults: Spec, local: KernelMeasurer) -> None:
     names = ("none", "trap", "build_error", "wrong_element", "read_spare")
     configs = [fault(name) for name in names]
     found = local.measure_interleaved(space_of(faults, local), GIVEN, configs, rounds=4)
@@ -129,7 +134,7 @@ def test_interleaved_crash_is_the_failure_of_one(faults, local):
 
 
 @pytest.mark.slow
-def test_interleaved_hang_leaves_the_other_one_measured(fake, tmp_path):
+def test_interleaved_hang_leaves_the_other_one_measured(fake: OpenFake, tmp_path: Path) -> None:
     hangs = """
 import time
 def observe(config):
@@ -143,7 +148,7 @@ def observe(config):
     assert [m.outcome for m in found] == [Outcome.TIMEOUT, Outcome.OK]
 
 
-def test_only_interleaved_one_may_crash(faults, local):
+def test_only_interleaved_one_may_crash(faults: Spec, local: KernelMeasurer) -> None:
     space = space_of(faults, local)
     (found,) = local.measure_interleaved(space, GIVEN, [fault("trap")], rounds=2)
     assert found.outcome is Outcome.CRASHED
@@ -157,7 +162,7 @@ def outcomes(local: KernelMeasurer, space: Space, *inputs: Input) -> list[Outcom
     return [local.measure(space, given, space.default, None).outcome for given in inputs]
 
 
-def test_device_that_runs_not_even_an_empty_kernel_is_broken(fake):
+def test_device_that_runs_not_even_an_empty_kernel_is_broken(fake: OpenFake) -> None:
     local, space = fake(lives=0)
     with pytest.raises(BackendUnavailable, match=r"an empty kernel does not run on the opencl"):
         local.measure(space, FOUR, space.default, None)
@@ -167,7 +172,7 @@ def fails(*_: object) -> None:
     raise LaunchFailed("no")
 
 
-def test_empty_kernel_runs_after_the_first_failure_alone(fake_here):
+def test_empty_kernel_runs_after_the_first_failure_alone(fake_here: OpenFake) -> None:
     local, space = fake_here(opened=FakeDevice(kernels={"twice": fails}))
     with mock.patch.object(FakeBackend, "run_empty_kernel") as asked:
         for value in (1, 2):
@@ -175,19 +180,19 @@ def test_empty_kernel_runs_after_the_first_failure_alone(fake_here):
         asked.assert_called_once()
 
 
-def test_no_energy_is_a_notice(fake_here, tmp_path):
+def test_no_energy_is_a_notice(fake_here: OpenFake, tmp_path: Path) -> None:
     assert fake_here()[0].notices == ()
     (notice,) = fake_here(write_fake(tmp_path).with_measure({"energy": True}))[0].notices
     assert notice.startswith("energy is not measured: harness reads it from GPUs with --backend")
 
 
-def test_data_that_does_not_fit_again_is_tried_in_a_new_process(fake_here):
+def test_data_that_does_not_fit_again_is_tried_in_a_new_process(fake_here: OpenFake) -> None:
     # FOUR, FIVE, and FOUR again, which fails once.
     local, space = fake_here(refused_binds=(2,))
     assert outcomes(local, space, FOUR, FIVE, FOUR) == [Outcome.OK] * 3
 
 
-def test_data_that_does_not_fit_is_no_configurations_fault(fake_here):
+def test_data_that_does_not_fit_is_no_configurations_fault(fake_here: OpenFake) -> None:
     local, space = fake_here(refused_binds=(2, 3))
     assert outcomes(local, space, FOUR, FIVE) == [Outcome.OK] * 2
     with pytest.raises(DataDoesNotFit, match=r"64 bytes do not fit\. Run the same command"):
@@ -195,7 +200,7 @@ def test_data_that_does_not_fit_is_no_configurations_fault(fake_here):
     assert local.measure(space, FOUR, space.default, None).outcome is Outcome.OK
 
 
-def test_driver_that_refuses_data_is_asked_again_in_a_new_process(fake_here):
+def test_driver_that_refuses_data_is_asked_again_in_a_new_process(fake_here: OpenFake) -> None:
     local, space = fake_here(broken_binds=(0, 2, 3))
     assert local.measure(space, FOUR, space.default, None).outcome is Outcome.OK
     with pytest.raises(HostModuleError, match="cannot be copied to the device: the driver") as e:
@@ -205,7 +210,9 @@ def test_driver_that_refuses_data_is_asked_again_in_a_new_process(fake_here):
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_nothing_interleaved_runs_on_data_that_could_not_be_copied(fake_here, tmp_path, count):
+def test_nothing_interleaved_runs_on_data_that_could_not_be_copied(
+    fake_here: OpenFake, tmp_path: Path, count: int
+) -> None:
     local, space = fake_here(refused_binds=(1,))
     assert local.measure(space, FOUR, space.default, None).outcome is Outcome.OK
     found = local.measure_interleaved(space, FOUR, list(space)[:count], rounds=2)
@@ -215,7 +222,7 @@ def test_nothing_interleaved_runs_on_data_that_could_not_be_copied(fake_here, tm
     assert binds[2] == binds[1] + 1, "nothing is launched between"
 
 
-def test_interleaved_configurations_survive_one_that_breaks_the_device(fake_here):
+def test_interleaved_configurations_survive_one_that_breaks_the_device(fake_here: OpenFake) -> None:
     local, space = fake_here(spoilt_by="#define V 2")
     configs = [Config({"V": value}) for value in (1, 2, 3)]
     found = local.measure_interleaved(space, FOUR, configs, rounds=2)
@@ -225,7 +232,9 @@ def test_interleaved_configurations_survive_one_that_breaks_the_device(fake_here
 
 
 @pytest.mark.parametrize(("refused", "fits"), [((2,), True), (tuple(range(2, 20)), False)])
-def test_interleaved_data_that_does_not_fit_again_is_nobodys_failure(fake_here, refused, fits):
+def test_interleaved_data_that_does_not_fit_again_is_nobodys_failure(
+    fake_here: OpenFake, refused: tuple[int, ...], fits: bool
+) -> None:
     local, space = fake_here(refused_binds=refused)
     assert outcomes(local, space, FOUR, FIVE) == [Outcome.OK] * 2
     with nullcontext() if fits else pytest.raises(DataDoesNotFit, match="64 bytes do not fit"):
@@ -234,14 +243,14 @@ def test_interleaved_data_that_does_not_fit_again_is_nobodys_failure(fake_here, 
 
 
 @pytest.mark.slow
-def test_survivors_that_are_lost_together_again_have_that_outcome(fake):
+def test_survivors_that_are_lost_together_again_have_that_outcome(fake: OpenFake) -> None:
     # One takes three launches, of which none hurts; two take six.
     local, space = fake(lives=5)
     found = local.measure_interleaved(space, FOUR, list(space)[:2], rounds=2)
     assert [m.outcome for m in found] == [Outcome.CRASHED] * 2
 
 
-def test_the_first_configuration_is_built_alone(fake_here, tmp_path):
+def test_the_first_configuration_is_built_alone(fake_here: OpenFake, tmp_path: Path) -> None:
     local, space = fake_here(shares_cpu=True)
     configs = list(space)[:3]
     for config in configs:

@@ -100,7 +100,7 @@ def kill_all(run: Run) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def test_processes_killed_between_measurements_are_no_outcome(run):
+def test_processes_killed_between_measurements_are_no_outcome(run: Callable[..., Run]) -> None:
     begun = run()
     for number in range(3):
         found = begun.measure(number)
@@ -110,7 +110,7 @@ def test_processes_killed_between_measurements_are_no_outcome(run):
 
 
 @pytest.mark.parametrize("event", ["compile", "launch"])
-def test_killed_at_work_is_no_outcome(run, tmp_path, event):
+def test_killed_at_work_is_no_outcome(run: Callable[..., Run], tmp_path: Path, event: str) -> None:
     begun = run(**{f"{event}_s": 0.4})
     begun.measure(0)
     seen = (tmp_path / "journal").read_text().count(event)
@@ -138,7 +138,7 @@ def observe(config):
 """
 
 
-def test_configuration_whose_process_is_killed_again_has_crashed(run):
+def test_configuration_whose_process_is_killed_again_has_crashed(run: Callable[..., Run]) -> None:
     begun = run(DEADLY_HOST)
     found = begun.measure(1)
     assert found.outcome is Outcome.CRASHED
@@ -147,7 +147,7 @@ def test_configuration_whose_process_is_killed_again_has_crashed(run):
 
 
 @pytest.mark.parametrize("event", ["compile", "launch"])
-def test_ctrl_c_ends_all_processes(run, tmp_path, event):
+def test_ctrl_c_ends_all_processes(run: Callable[..., Run], tmp_path: Path, event: str) -> None:
     begun = run(**{f"{event}_s": 5.0})
     main = threading.get_ident()
 
@@ -167,7 +167,7 @@ def test_ctrl_c_ends_all_processes(run, tmp_path, event):
     assert not any(map(is_running, pids))
 
 
-def test_measurement_of_a_thread_ends_when_the_measurer_closes(run):
+def test_measurement_of_a_thread_ends_when_the_measurer_closes(run: Callable[..., Run]) -> None:
     begun = run(launch_s=5.0)
     raised: list[BaseException] = []
 
@@ -202,14 +202,14 @@ class _Unwritable(FakeCompiler):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/tmp/some")
 
 
-def test_full_disk_ends_the_run_with_one_clear_error(run):
+def test_full_disk_ends_the_run_with_one_clear_error(run: Callable[..., Run]) -> None:
     begun = run(kind=FullDisk)
     for _ in range(2):
         with pytest.raises(UsageError, match=r"/some cannot be written: No space left .*TMPDIR"):
             begun.measure()
 
 
-def test_no_process_can_start(run, monkeypatch):
+def test_no_process_can_start(run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object, **more: object) -> None:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
@@ -257,7 +257,7 @@ def tuned(
     return the_one(read_results([str(database)]))
 
 
-def test_nothing_compiles_while_a_device_measures_and_nothing_twice(tmp_path):
+def test_nothing_compiles_while_a_device_measures_and_nothing_twice(tmp_path: Path) -> None:
     """A device that shares the processor is disturbed by every build, also those of others. One
     process is killed in the middle, which is no configuration's fault."""
     spec, journal = write_spec(tmp_path), tmp_path / "journal"
@@ -280,7 +280,7 @@ def test_nothing_compiles_while_a_device_measures_and_nothing_twice(tmp_path):
     assert not [None for a, b in compiled for c, d in launched if a < d and c < b]
 
 
-def test_ctrl_c_ends_the_processes_of_all_devices_at_once(tmp_path):
+def test_ctrl_c_ends_the_processes_of_all_devices_at_once(tmp_path: Path) -> None:
     spec = write_spec(tmp_path)
     database, before = tmp_path / "r.db", processes()
     with two_devices(spec, tmp_path / "journal", launch_s=0.01) as devices:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -43,7 +44,9 @@ JOB = fake_job()
 
 
 @pytest.mark.parametrize("kind", ["beside", "module", "package", "namespace", "in path"])
-def test_host_modules_find_their_own_helpers(tmp_path, kind, monkeypatch):
+def test_host_modules_find_their_own_helpers(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
     hosts = [tmp_path / f"{value}" / "host.py" for value in (1, 3)]
     lib = "." if kind == "beside" else "lib"
@@ -77,7 +80,7 @@ NOTED = f"\n    open(os.path.dirname(__file__) + '/../{PIDS}', 'a').write(f'{{os
 
 
 @pytest.mark.usefixtures("fake_processes")
-def test_a_measurer_beside_another_one_uses_its_process(tmp_path):
+def test_a_measurer_beside_another_one_uses_its_process(tmp_path: Path) -> None:
     backend, specs = FakeBackend("opencl", "opencl", "a fake", journal=tmp_path / "journal"), []
     for name, data in (("old", "rng.random("), ("new", "1 + rng.random(")):
         (tmp_path / name).mkdir()

@@ -89,7 +89,7 @@ kernel void f(global int *y) { y[0] = 1; }
 """
 
 
-def test_macro_that_no_live_line_names_leaves_the_code_what_it_is(compiler):
+def test_macro_that_no_live_line_names_leaves_the_code_what_it_is(compiler: OpenClCompiler) -> None:
     def sha256(tiled: int, tile: int, *options: str) -> str | None:
         text = f"#define TILED {tiled}\n#define TILE {tile}\n{BRANCHES}"
         return compiler.compile(Program(text, options, ())).build.binary_sha256
@@ -127,18 +127,20 @@ def write(tmp_path: Path) -> Write:
         ),
     ],
 )
-def test_messages_name_the_line_in_and_after_an_include(write, compiler, text, headers, place):
+def test_messages_name_the_line_in_and_after_an_include(
+    write: Write, compiler: OpenClCompiler, text: str, headers: dict[str, str], place: str
+) -> None:
     with pytest.raises(BuildFailed, match=rf"{place}: .*'wrong'"):
         compiler.compile(write(f'#line 1 "source.cl"\n{text}', **headers))
 
 
-def test_include_is_looked_for_beside_the_including_file_first(write):
+def test_include_is_looked_for_beside_the_including_file_first(write: Write) -> None:
     program = write('#include "deep/k.h"', deep__k='#include "m.h"', deep__m="near", m="far")
     assert "near" in inlined(program)
     assert "far" not in inlined(program)
 
 
-def test_include_in_brackets_is_in_those_folders(write, compiler):
+def test_include_in_brackets_is_in_those_folders(write: Write, compiler: OpenClCompiler) -> None:
     text = "#include <deep/k.h>\n#include <not_there.h>"
     program = write(text, deep__k="#include <m.h>", deep__m="near", m="far")
     lines = inlined(program).split("\n")
@@ -148,7 +150,7 @@ def test_include_in_brackets_is_in_those_folders(write, compiler):
     compiler.compile(write("#include <k.h>\nkernel void f() { int i = K; }", k="#define K 1\n"))
 
 
-def test_include_within_a_comment_stays_one_and_a_file_is_written_in_once(write):
+def test_include_within_a_comment_stays_one_and_a_file_is_written_in_once(write: Write) -> None:
     text = '/* "quoted\n#include "k.h"\n// */ int a; // /*\n#include "k.h"\n'
     lines = inlined(write(text, k="included")).split("\n")
     assert lines.count("included") == 1
@@ -157,7 +159,7 @@ def test_include_within_a_comment_stays_one_and_a_file_is_written_in_once(write)
     assert inlined(itself).count("#define K") == 1
 
 
-def test_pragma_once_holds(write, compiler):
+def test_pragma_once_holds(write: Write, compiler: OpenClCompiler) -> None:
     once = "#pragma once\nconstant int k = 1;\n"
     compiler.compile(write('#include "k.h"\n#include "k.h"\nkernel void f() {}', k=once))
     twice = "constant int k = 1;\n"
@@ -165,12 +167,12 @@ def test_pragma_once_holds(write, compiler):
         compiler.compile(write('#include "k.h"\n#include "k.h"\nkernel void f() {}', k=twice))
 
 
-def test_missing_include_is_the_compilers_affair(write, compiler):
+def test_missing_include_is_the_compilers_affair(write: Write, compiler: OpenClCompiler) -> None:
     with pytest.raises(BuildFailed, match=r"'not_there.h' file not found"):
         compiler.compile(write('#include "not_there.h"\n', k=""))
 
 
-def test_include_that_changed_meanwhile_is_refused(write, compiler):
+def test_include_that_changed_meanwhile_is_refused(write: Write, compiler: OpenClCompiler) -> None:
     program = write('#include "k.h"\n', k="#define K 1\n")
     write("", k="#define K 2\n")
     with pytest.raises(BuildFailed, match=r"k\.h has changed since the run began"):
@@ -214,15 +216,15 @@ NO_VECTOR = r"c, is float2, .* passes {}; .* np\.void\("
     ],
 )
 def test_launch_that_does_not_fit_the_kernel_fails_and_the_next_one_works(
-    device, run, launch, arguments, reason
-):
+    device: OpenClDevice, run: Run, launch: Launch, arguments: dict[str, Argument], reason: str
+) -> None:
     with pytest.raises(LaunchFailed, match=reason):
         run(launch, arguments)
     run(F, FITTING)
     assert (device.read("y")[:8] == 6).all()
 
 
-def test_a_launch_is_checked_again_with_other_arguments(device, run):
+def test_a_launch_is_checked_again_with_other_arguments(device: OpenClDevice, run: Run) -> None:
     launch = dataclasses.replace(F, arguments=("y", np.int32(3), np.float32(2)))
     for _ in range(2):
         run(launch, {"y": Y.copy()})
@@ -231,13 +233,13 @@ def test_a_launch_is_checked_again_with_other_arguments(device, run):
         run(launch, {"y": Y.astype(np.int32)})
 
 
-def test_vectors_complex_and_booleans_fit_their_elements(device, run):
+def test_vectors_complex_and_booleans_fit_their_elements(device: OpenClDevice, run: Run) -> None:
     for number in (np.complex64(1 + 2j), np.void((1, 2), "f4, f4")):
         run(VECTORS, COMPLEX | {"c": number})
         np.testing.assert_array_equal(device.read("y").reshape(4, 4), [[1, 2, 1, 4]] * 4)
 
 
-def test_local_pointer_gets_the_launchs_shared_memory(device, run):
+def test_local_pointer_gets_the_launchs_shared_memory(device: OpenClDevice, run: Run) -> None:
     for shared_bytes in (64, device.limits.max_local_bytes - 4):
         run(launch_of("neighbours", 16, shared_bytes=shared_bytes), WITH_N)
         np.testing.assert_array_equal(device.read("y"), np.roll(np.arange(16), -1) + 10)
@@ -248,12 +250,12 @@ def test_local_pointer_gets_the_launchs_shared_memory(device, run):
 # ------------------------------------------------------------------------------ logs and caches
 
 
-def test_build_reports_the_local_memory_of_its_kernels(compiler):
+def test_build_reports_the_local_memory_of_its_kernels(compiler: OpenClCompiler) -> None:
     text = "kernel void f(global int *y) { local int a[64]; a[y[0]] = 1; y[1] = a[y[2]]; }"
     assert compiler.compile(Program(text, (), ())).build.shared_bytes == 256
 
 
-def test_log_of_a_failed_build_holds_the_compilers_words_alone(compiler):
+def test_log_of_a_failed_build_holds_the_compilers_words_alone(compiler: OpenClCompiler) -> None:
     with pytest.raises(BuildFailed) as caught:
         compiler.compile(Program("kernel void f() { int a = b; }", ("-DX=1",), ()))
     lines = str(caught.value).splitlines()
@@ -261,7 +263,9 @@ def test_log_of_a_failed_build_holds_the_compilers_words_alone(compiler):
     assert not [line for line in lines if "clBuildProgram" in line or "options" in line]
 
 
-def test_options_of_the_environment_are_part_of_the_identity(compiler, monkeypatch):
+def test_options_of_the_environment_are_part_of_the_identity(
+    compiler: OpenClCompiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("PYOPENCL_BUILD_OPTIONS", raising=False)
     before = compiler.identity
     monkeypatch.setenv("PYOPENCL_BUILD_OPTIONS", "-cl-fast-relaxed-math")
@@ -279,7 +283,7 @@ OpenClDevice(name).load(OpenClCompiler(name).compile(Program(text, (), ())))
 
 
 @pytest.mark.slow
-def test_pocl_keeps_its_code_in_our_cache(tmp_path):
+def test_pocl_keeps_its_code_in_our_cache(tmp_path: Path) -> None:
     # PoCL looks for its folder once a process.
     environment = {name: v for name, v in os.environ.items() if name != "POCL_CACHE_DIR"}
     environment["HARNESS_CACHE_DIR"] = str(tmp_path)
@@ -288,7 +292,7 @@ def test_pocl_keeps_its_code_in_our_cache(tmp_path):
 
 
 @pytest.mark.parametrize("missing", ["PyOpenCL is missing", "no OpenCL device"])
-def test_what_is_missing_says_the_install(monkeypatch, missing):
+def test_what_is_missing_says_the_install(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
     if "PyOpenCL" in missing:
         monkeypatch.setitem(sys.modules, "pyopencl", None)
     else:
@@ -298,7 +302,7 @@ def test_what_is_missing_says_the_install(monkeypatch, missing):
         usable_devices()[0]
 
 
-def test_unpinned_threads_are_another_environment(monkeypatch):
+def test_unpinned_threads_are_another_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     name = usable_devices()[0]
     if name.is_gpu:
         pytest.skip("a GPU's driver has no threads to pin")
@@ -311,7 +315,7 @@ def test_unpinned_threads_are_another_environment(monkeypatch):
 
 
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="a CPU with one core has no parts")
-def test_parts_of_a_cpu_are_equal_devices_side_by_side(monkeypatch):
+def test_parts_of_a_cpu_are_equal_devices_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     if usable_devices()[0].is_gpu:
         pytest.skip("there is a GPU")
     whole = usable_devices()[0].units
@@ -360,7 +364,7 @@ class Record(ctypes.Structure):
         (b"znver3", "generic", b"znver3"),  # the record is without the name
     ],
 )
-def test_refused_name_becomes_a_level_of_x86_64(recorded, device, named):
+def test_refused_name_becomes_a_level_of_x86_64(recorded: bytes, device: str, named: bytes) -> None:
     record = Record(name=recorded)
     name_processor(f"{VERSION}{device}", ctypes.addressof(record))
     assert record.name.startswith(named)

@@ -42,7 +42,7 @@ def peaked(
     return opened
 
 
-def test_a_time_has_its_rates_and_the_fraction_of_the_peak(peaked):
+def test_a_time_has_its_rates_and_the_fraction_of_the_peak(peaked: Any) -> None:
     measurer, space = peaked(*[2e-3] * 50)
     found = measurer.measure(space, FOUR, space.default, None)
     assert {
@@ -60,7 +60,7 @@ def test_a_time_has_its_rates_and_the_fraction_of_the_peak(peaked):
     assert final.observed["peak_fraction"] == pytest.approx(0.5)
 
 
-def test_a_time_below_the_floor_is_measured_again_and_stays_if_it_is_true(peaked):
+def test_a_time_below_the_floor_is_measured_again_and_stays_if_it_is_true(peaked: Any) -> None:
     slow, fast = [4e-3] * 5, [5e-4] * 200
     measurer, space = peaked(*slow, *fast)
     default = measurer.measure(space, FOUR, space.default, None)
@@ -73,7 +73,7 @@ def test_a_time_below_the_floor_is_measured_again_and_stays_if_it_is_true(peaked
     )
 
 
-def test_data_in_a_cache_are_no_reason_to_measure_again(peaked):
+def test_data_in_a_cache_are_no_reason_to_measure_again(peaked: Any) -> None:
     measurer, space = peaked(*[6e-4] * 5, *[5e-4] * 200)
     default = measurer.measure(space, FOUR, space.default, None)
     found = measurer.measure(space, FOUR, OTHER, default.time_s)
@@ -82,8 +82,8 @@ def test_data_in_a_cache_are_no_reason_to_measure_again(peaked):
 
 
 def test_a_device_that_does_not_run_the_peaks_kernel_has_rates_alone(
-    fake_here, tmp_path, own_cache, monkeypatch
-):
+    fake_here: OpenFake, tmp_path: Path, own_cache: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(measurers, "measure_peak", measure_peak)
     measurer, space = fake_here(write_fake(tmp_path, space=FAKE_SPACE + WORK))
     found = measurer.measure(space, FOUR, space.default, None)
@@ -94,7 +94,7 @@ def test_a_device_that_does_not_run_the_peaks_kernel_has_rates_alone(
     assert notice == "The device's peak is not known: peak is not there."
 
 
-def test_registers_that_spill_are_observed():
+def test_registers_that_spill_are_observed() -> None:
     job = fake_job()
     assert "spill_bytes" not in job.observed()
     build = dataclasses.replace(job.binary.build, spill_bytes=192)
@@ -102,7 +102,7 @@ def test_registers_that_spill_are_observed():
     assert spilling.observed()["spill_bytes"] == 192
 
 
-def test_work_that_cannot_be_computed_on_an_input_makes_it_illegal(peaked):
+def test_work_that_cannot_be_computed_on_an_input_makes_it_illegal(peaked: Any) -> None:
     measurer, space = peaked()
     work = load_spec_with_work(measurer, "64 // (n - 4)")
     with contextlib.closing(KernelMeasurer(work, measurer._backend, measurer)) as other:
@@ -120,7 +120,9 @@ def load_spec_with_work(measurer: KernelMeasurer, text: str) -> Any:
 
 
 @pytest.mark.slow
-def test_pocls_peak_is_measured_once_and_kept(tmp_path, own_cache, monkeypatch):
+def test_pocls_peak_is_measured_once_and_kept(
+    tmp_path: Path, own_cache: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("pyopencl")
     monkeypatch.setattr(measurers, "measure_peak", measure_peak)
     monkeypatch.delenv("PYOPENCL_BUILD_OPTIONS")  # which tests set: no optimisation
@@ -153,7 +155,9 @@ def measured_callable() -> tuple[Measurement, tuple[str, ...]]:
 
 
 @pytest.mark.slow
-def test_a_python_callable_has_the_peak_of_opencl_on_its_cpu(own_cache, monkeypatch):
+def test_a_python_callable_has_the_peak_of_opencl_on_its_cpu(
+    own_cache: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("pyopencl")
     monkeypatch.setattr(measurers, "measure_peak", measure_peak)
     monkeypatch.delenv("PYOPENCL_BUILD_OPTIONS")
@@ -164,7 +168,9 @@ def test_a_python_callable_has_the_peak_of_opencl_on_its_cpu(own_cache, monkeypa
     assert notices == ()
 
 
-def test_a_python_callable_has_rates_alone_where_nothing_measures_the_peak(own_cache, monkeypatch):
+def test_a_python_callable_has_rates_alone_where_nothing_measures_the_peak(
+    own_cache: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def missing(*_: object) -> None:
         raise BackendUnavailable("PyOpenCL is not installed")
 

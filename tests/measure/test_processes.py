@@ -43,7 +43,7 @@ def run(
     return child.call(Worker.run, function, *args, timeout_s=timeout_s)
 
 
-def test_child_makes_one_worker_and_passes_it_to_every_function():
+def test_child_makes_one_worker_and_passes_it_to_every_function() -> None:
     with closing(Child(Worker)) as child:
         for number in (1, 2):
             child.call(Worker.append, number, timeout_s=SOON_S)
@@ -59,7 +59,7 @@ def test_child_makes_one_worker_and_passes_it_to_every_function():
         child.call(list, timeout_s=SOON_S)
 
 
-def test_new_processes_have_the_present_environment(monkeypatch):
+def test_new_processes_have_the_present_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     with closing(Child(Worker)) as child:
         for value in ("1", "2"):
             monkeypatch.setenv("HARNESS_SOME", value)
@@ -67,14 +67,16 @@ def test_new_processes_have_the_present_environment(monkeypatch):
             assert run(child, os.getenv, "HARNESS_SOME") == value
 
 
-def test_what_a_process_prints_is_no_output_of_its_parent(capfd):
+def test_what_a_process_prints_is_no_output_of_its_parent(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     with closing(Child(Worker)) as child:
         run(child, os.write, 1, b"compiling")
     assert capfd.readouterr() == ("", "compiling")
 
 
 @pytest.mark.parametrize("handler", [signal.SIG_DFL, signal.SIG_IGN])
-def test_function_past_its_deadline_is_killed(child, handler):
+def test_function_past_its_deadline_is_killed(child: Child, handler: signal.Handlers) -> None:
     """Also one that ignores SIGTERM."""
     pid = run(child, os.getpid)
     run(child, signal.signal, signal.SIGTERM, handler)
@@ -98,7 +100,9 @@ def test_function_past_its_deadline_is_killed(child, handler):
         (signal.raise_signal, (signal.SIGKILL,), "died of SIGKILL, as when memory runs out"),
     ],
 )
-def test_process_that_dies_says_how_and_is_replaced(child, function, arguments, message):
+def test_process_that_dies_says_how_and_is_replaced(
+    child: Child, function: Callable[..., object], arguments: tuple[int, ...], message: str
+) -> None:
     with pytest.raises(ChildLost, match=message) as caught:
         run(child, function, *arguments)
     assert not caught.value.hung
@@ -109,8 +113,8 @@ def test_process_that_dies_says_how_and_is_replaced(child, function, arguments, 
     ("number", "calls"), [(signal.SIGKILL, 2), (signal.SIGTERM, 2), (signal.SIGSEGV, 1)]
 )
 def test_call_whose_process_was_killed_from_outside_is_repeated_once(
-    child, tmp_path, number, calls
-):
+    child: Child, tmp_path: Path, number: signal.Signals, calls: int
+) -> None:
     journal = tmp_path / "journal"
     call = partial(child.call_again, Worker.run, end_once, journal, number, timeout_s=SOON_S)
     if calls == 1:
@@ -121,7 +125,7 @@ def test_call_whose_process_was_killed_from_outside_is_repeated_once(
     assert journal.read_text().count("called") == calls
 
 
-def test_standard_error_of_a_process_is_quoted_once(child):
+def test_standard_error_of_a_process_is_quoted_once(child: Child) -> None:
     run(child, os.write, 2, b"free(): invalid pointer\n")
     with pytest.raises(ChildLost, match=r"SIGABRT, with stderr: free\(\): invalid pointer$"):
         run(child, os.abort)
@@ -129,18 +133,18 @@ def test_standard_error_of_a_process_is_quoted_once(child):
         run(child, os.abort)
 
 
-def test_process_ends_at_sigterm_without_python_being_asked(child):
+def test_process_ends_at_sigterm_without_python_being_asked(child: Child) -> None:
     assert run(child, signal.getsignal, signal.SIGTERM) == signal.SIG_DFL
 
 
-def test_interrupt_is_left_to_the_parent(child):
+def test_interrupt_is_left_to_the_parent(child: Child) -> None:
     pid = run(child, os.getpid)
     assert os.getsid(pid) != os.getsid(0)
     os.kill(pid, signal.SIGINT)
     assert run(child, os.getpid) == pid
 
 
-def test_process_outlives_the_thread_that_began_it():
+def test_process_outlives_the_thread_that_began_it() -> None:
     with closing(Child(Worker)) as child:
         pids: list[int] = []
         thread = threading.Thread(target=lambda: pids.append(run(child, os.getpid)))
@@ -151,7 +155,7 @@ def test_process_outlives_the_thread_that_began_it():
     assert not is_running(pids[0])
 
 
-def test_deadline_waits_for_sleepers(child, monkeypatch):
+def test_deadline_waits_for_sleepers(child: Child, monkeypatch: pytest.MonkeyPatch) -> None:
     run(child, abs, -1)  # so that it has started
     clock = itertools.chain([0.0], itertools.repeat(3600.0))
     monkeypatch.setattr("harness.measure.process.child.time.time", lambda: next(clock))
@@ -160,7 +164,7 @@ def test_deadline_waits_for_sleepers(child, monkeypatch):
         run(child, time.sleep, SOON_S, timeout_s=0.2)
 
 
-def test_what_cannot_be_sent_is_an_error_of_the_call_alone(child):
+def test_what_cannot_be_sent_is_an_error_of_the_call_alone(child: Child) -> None:
     for function, arguments, message in (
         (raise_unreadable, (), "Unreadable: 3"),
         (open, (os.devnull,), "cannot pickle"),
@@ -170,12 +174,12 @@ def test_what_cannot_be_sent_is_an_error_of_the_call_alone(child):
     assert run(child, abs, -1) == 1
 
 
-def test_worker_that_cannot_be_made_is_the_error_of_the_call():
+def test_worker_that_cannot_be_made_is_the_error_of_the_call() -> None:
     with closing(Child(refuse)) as child, pytest.raises(ValueError, match="no worker"):
         child.call(abs, timeout_s=SOON_S)
 
 
-def test_failure_in_a_full_temporary_folder_is_no_outcome(monkeypatch):
+def test_failure_in_a_full_temporary_folder_is_no_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
     class Compiler:
         def compile(self, program: object) -> Binary:
             raise BuildFailed("as: cannot write")
@@ -213,7 +217,7 @@ def abandoned(tmp_path: Path) -> Path:
     return folder
 
 
-def test_next_run_removes_folders(tmp_path, monkeypatch):
+def test_next_run_removes_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     link = tmp_path / "link"  # as /tmp may be
     link.symlink_to(tmp_path)
     monkeypatch.setattr(tempfile, "tempdir", str(link))
@@ -229,7 +233,7 @@ def test_next_run_removes_folders(tmp_path, monkeypatch):
     assert not mine.exists()
 
 
-def test_next_run_ends_what_one_left(tmp_path, monkeypatch):
+def test_next_run_ends_what_one_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     (inside := abandoned(tmp_path) / "program").mkdir()
     with subprocess.Popen(["sleep", "60"], cwd=inside) as program, temporary_folder():
@@ -240,8 +244,8 @@ def test_next_run_ends_what_one_left(tmp_path, monkeypatch):
     ("is_set", "reason"), [(True, "it is full, or no folder"), (False, "No such file")]
 )
 def test_folder_that_cannot_be_made_is_one_clear_error_and_not_replaced(
-    tmp_path, monkeypatch, is_set, reason
-):
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_set: bool, reason: str
+) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path / "none"))
     if not is_set:
         monkeypatch.delenv("TMPDIR")
@@ -277,7 +281,7 @@ def main():
         ("sum(itertools.repeat(0))", 1),  # never back in Python, as a kernel that hangs
     ],
 )
-def test_killed_parent_leaves_nothing_behind(tmp_path, work, count):
+def test_killed_parent_leaves_nothing_behind(tmp_path: Path, work: str, count: int) -> None:
     (tmp_path / "driver.py").write_text(DRIVER.format(work=work))
     environment = os.environ | {"PYTHONPATH": f"{ROOT}:{tmp_path}", "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-c", "import driver; driver.main()"]
@@ -296,12 +300,12 @@ def test_killed_parent_leaves_nothing_behind(tmp_path, work, count):
 # --------------------------------------------------------------------------- copies of this process
 
 
-def test_result_of_any_size_comes_back():
+def test_result_of_any_size_comes_back() -> None:
     content = os.urandom(3 << 20)
     assert run_forked(lambda: content, 60.0) == content
 
 
-def test_child_without_a_result_is_lost_and_was_waited_for(monkeypatch):
+def test_child_without_a_result_is_lost_and_was_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     fork, forked = os.fork, list[int]()
 
     def noting() -> int:
@@ -323,7 +327,7 @@ def test_child_without_a_result_is_lost_and_was_waited_for(monkeypatch):
             os.waitpid(forked[-1], os.WNOHANG)
 
 
-def test_result_comes_back_where_ended_children_are_not_kept():
+def test_result_comes_back_where_ended_children_are_not_kept() -> None:
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
         assert run_forked(lambda: b"result", 60.0) == b"result"
@@ -333,7 +337,7 @@ def test_result_comes_back_where_ended_children_are_not_kept():
         signal.signal(signal.SIGCHLD, before)
 
 
-def test_no_process_left_is_an_error_and_no_pipe_open(monkeypatch):
+def test_no_process_left_is_an_error_and_no_pipe_open(monkeypatch: pytest.MonkeyPatch) -> None:
     def fork() -> int:
         raise BlockingIOError(11, "Resource temporarily unavailable")
 

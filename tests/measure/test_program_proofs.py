@@ -65,7 +65,7 @@ def final(mode: str, burden: str, seed: int) -> tuple[Measurement, Measurement]:
 
 @pytest.mark.parametrize("burden", BURDENS)
 @pytest.mark.parametrize("mode", ["fake_1.8", "fake_2.5", "fake_5", "fake_20"])
-def test_made_up_times_are_no_claim_on_busy_machines(mode, burden):
+def test_made_up_times_are_no_claim_on_busy_machines(mode: str, burden: str) -> None:
     for seed in range(3):
         found, default = final(mode, burden, seed)
         if is_shown(found):
@@ -76,7 +76,7 @@ def test_made_up_times_are_no_claim_on_busy_machines(mode, burden):
 
 @pytest.mark.parametrize("burden", BURDENS)
 @pytest.mark.parametrize("mode", ["honest_1.5", "honest_2.5", "honest_15"])
-def test_honest_times_survive_also_on_a_busy_machine(mode, burden):
+def test_honest_times_survive_also_on_a_busy_machine(mode: str, burden: str) -> None:
     for seed in range(3):
         found, _ = final(mode, burden, seed)
         assert is_shown(found), f"with seed {seed}: {found.message}"
@@ -102,13 +102,15 @@ def beside(time_s: float, process_s: float, *, scatter: float = 0.01) -> Measure
         (1.2, 2.0, True),
     ],
 )
-def test_process_must_save_half_of_the_seconds_that_are_reported(time_s, process_s, is_claimed):
+def test_process_must_save_half_of_the_seconds_that_are_reported(
+    time_s: float, process_s: float, is_claimed: bool
+) -> None:
     found = beside(time_s, process_s)
     assert is_shown(found) == is_claimed, found.message
     assert found.timing is not None, "it may be chance"
 
 
-def test_the_message_says_what_was_reported_and_what_was_seen():
+def test_the_message_says_what_was_reported_and_what_was_seen() -> None:
     assert beside(0.2, 1.61).message.startswith(
         "the program reports that it saves 800 ms a run, but its process "
         "ends 390 ms sooner than the default's"
@@ -116,13 +118,13 @@ def test_the_message_says_what_was_reported_and_what_was_seen():
     assert "its process ends no sooner than the default's" in beside(0.2, 2.1).message
 
 
-def test_a_gain_that_may_be_chance_is_not_refused():
+def test_a_gain_that_may_be_chance_is_not_refused() -> None:
     found = measured(Config({"N": 1}), [0.9, 1.1, 0.8, 1.15], [2.5] * 4)
     default = measured(Config({"N": 0}), [1.0] * 4, [2.0] * 4)
     assert without_unshown_gain(found, default) is found
 
 
-def test_a_process_that_is_timed_itself_needs_no_other_clock():
+def test_a_process_that_is_timed_itself_needs_no_other_clock() -> None:
     found = Measurement(Config({"N": 1}), GIVEN, Outcome.OK, Timing((0.1,) * 4))
     default = Measurement(Config({"N": 0}), GIVEN, Outcome.OK, Timing((1.0,) * 4))
     assert without_unshown_gain(found, default) is found

@@ -152,25 +152,25 @@ HOST_CHECK, NOTHING = verifying("against: {host: check.py}"), verifying("against
 # ------------------------------------------------------------------------------- placeholders
 
 
-def test_placeholders_are_filled_with_any_text():
+def test_placeholders_are_filled_with_any_text() -> None:
     values = {"A": "a b", "B": "$(touch x)"}
     filled = [Template(text).filled(values) for text in ("-D{A}={B}", "{{x}}", "{A}")]
     assert filled == ["-Da b=$(touch x)", "{x}", "a b"]
 
 
 @pytest.mark.parametrize("text", ["{A", "A}", "{A{B}}", "{{A}"])
-def test_brace_without_its_pair_is_refused(text):
+def test_brace_without_its_pair_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="belongs to no pair"):
         Template(text)
 
 
-def test_no_shell_sees_the_words(tmp_path):
+def test_no_shell_sees_the_words(tmp_path: Path) -> None:
     run_command(["echo", "$(touch made); *"], tmp_path, tmp_path, BOUNDS)
     assert (tmp_path / STDOUT).read_text() == "$(touch made); *\n"
     assert not (tmp_path / "made").exists()
 
 
-def test_a_requested_shell_gets_values_in_quotes(here, load, tmp_path):
+def test_a_requested_shell_gets_values_in_quotes(here: None, load: Load, tmp_path: Path) -> None:
     changes = [
         ("  environment:", "  shell: true\n  environment:"),
         ("[sh, ", "'echo took 1 us; echo {MODE} '"),
@@ -198,7 +198,7 @@ def test_a_requested_shell_gets_values_in_quotes(here, load, tmp_path):
         ("exec head -c 3000000 /dev/zero > big", "died of SIGXFSZ: a file that it wrote exceeded"),
     ],
 )
-def test_end_of_a_command_is_reported(tmp_path, script, message):
+def test_end_of_a_command_is_reported(tmp_path: Path, script: str, message: str) -> None:
     result = run_command(["sh", "-c", script], tmp_path, tmp_path, BOUNDS)
     assert result.description.startswith(message)
 
@@ -208,7 +208,7 @@ def is_gone(file: Path) -> bool:
     return not Path(f"/proc/{file.read_text().strip()}").exists()
 
 
-def test_deadline_kills_children_and_what_has_left_the_group(tmp_path):
+def test_deadline_kills_children_and_what_has_left_the_group(tmp_path: Path) -> None:
     script = "setsid sh -c 'echo $$ > one; exec sleep 60' & sh -c 'echo $$ > two; exec sleep 60'"
     began = time.monotonic()
     bounds = dataclasses.replace(BOUNDS, deadline_s=0.5)
@@ -232,7 +232,7 @@ SLEEP = HIDE + "open('one', 'w').write(str(os.getpid())); os.execve('/bin/sleep'
 
 
 @pytest.mark.parametrize("hidden", [SLEEP, CHAIN])
-def test_what_hides_in_a_new_session_is_killed(tmp_path, hidden):
+def test_what_hides_in_a_new_session_is_killed(tmp_path: Path, hidden: str) -> None:
     words = ["sh", "-c", 'env -i "$0" -S -c "$1" & while ! [ -s one ]; do :; done']
     ended = run_command([*words, sys.executable, hidden], tmp_path, tmp_path, BOUNDS)
     assert (ended.status, ended.unended) == (0, 0)
@@ -242,7 +242,7 @@ def test_what_hides_in_a_new_session_is_killed(tmp_path, hidden):
     assert (tmp_path / "one").read_text() == last, "the chain goes on"
 
 
-def test_children_of_this_process_in_its_own_session_are_spared(tmp_path):
+def test_children_of_this_process_in_its_own_session_are_spared(tmp_path: Path) -> None:
     ours = subprocess.Popen(["sleep", "60"])
     hers = subprocess.Popen(["sleep", "60"], start_new_session=True)
     with ours, hers:
@@ -252,7 +252,7 @@ def test_children_of_this_process_in_its_own_session_are_spared(tmp_path):
         hers.kill()
 
 
-def test_process_that_is_terminated_takes_its_command_along(tmp_path):
+def test_process_that_is_terminated_takes_its_command_along(tmp_path: Path) -> None:
     pid = os.fork()
     if pid == 0:
         end_programs_when_terminated()
@@ -270,7 +270,7 @@ def test_process_that_is_terminated_takes_its_command_along(tmp_path):
         time.sleep(0.01)
 
 
-def test_memory_beyond_the_limit_is_refused(tmp_path):
+def test_memory_beyond_the_limit_is_refused(tmp_path: Path) -> None:
     words = ["dd", "if=/dev/zero", "of=/dev/null", "bs=200M", "count=1"]
     assert run_command(words, tmp_path, tmp_path, BOUNDS).status == 0
     bounds = dataclasses.replace(BOUNDS, memory_bytes=100 << 20)
@@ -278,13 +278,13 @@ def test_memory_beyond_the_limit_is_refused(tmp_path):
     assert "memory" in (tmp_path / STDERR).read_text()
 
 
-def test_all_cores_may_be_used_in_time(tmp_path, monkeypatch):
+def test_all_cores_may_be_used_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 3)
     run_command(["sh", "-c", "ulimit -t; ulimit -c"], tmp_path, tmp_path, BOUNDS)
     assert (tmp_path / STDOUT).read_text().split() == ["61", "0"]
 
 
-def test_what_is_no_program_cannot_start(tmp_path):
+def test_what_is_no_program_cannot_start(tmp_path: Path) -> None:
     with pytest.raises(CannotStart, match="`no-such-program` not found"):
         run_command(["no-such-program"], tmp_path, tmp_path, BOUNDS)
     with pytest.raises(CannotStart, match=r"`.*/none` not found"):
@@ -307,7 +307,7 @@ def read_s(folder: Path, text: str, how: TimePattern | TimeField) -> float:
         ('{"t":\n "4"}', TimeField(json_field="t", unit="ns"), 4e-9),
     ],
 )
-def test_time_read(tmp_path, text, how, seconds):
+def test_time_read(tmp_path: Path, text: str, how: TimePattern | TimeField, seconds: float) -> None:
     assert read_s(tmp_path, text, how) == pytest.approx(seconds, rel=1e-12)
 
 
@@ -324,7 +324,7 @@ def test_time_read(tmp_path, text, how, seconds):
         ("", TimePattern(pattern="(1)", unit="s", read="f"), "did not write the file `f`"),
     ],
 )
-def test_wrong_times(tmp_path, text, how, message):
+def test_wrong_times(tmp_path: Path, text: str, how: TimePattern | TimeField, message: str) -> None:
     with pytest.raises(LaunchFailed, match=message):
         read_s(tmp_path, text, how)
 
@@ -372,7 +372,7 @@ def why_wrong(found: str, expected: str, **verify: Any) -> str:
         ("", "sum 3", {}, "has 0 words, expected 2"),
     ],
 )
-def test_outputs(found, expected, verify, message):
+def test_outputs(found: str, expected: str, verify: dict[str, Any], message: str) -> None:
     wrong = why_wrong(found, expected, **verify)
     assert re.search(message, wrong) if message else not wrong
 
@@ -386,14 +386,14 @@ def test_outputs(found, expected, verify, message):
         ('result 42\n{"t": 2, "n": 5, "id": 7}\n', r"line \d, word \d of stdout is 5, expected 1"),
     ],
 )
-def test_all_beside_the_time_of_a_json_object_is_compared(found, message):
+def test_all_beside_the_time_of_a_json_object_is_compared(found: str, message: str) -> None:
     verify, time = ProgramVerify(ignore='"id"'), TimeField(json_field="t", unit="s")
     expected = Expected(b'result 42\n{"t": 1, "n": 1, "id": 6}\n', verify, time)
     with pytest.raises(WrongOutput, match=message) if message else contextlib.nullcontext():
         expected.check(found.encode())
 
 
-def test_bare_numbers_are_compared_by_their_type():
+def test_bare_numbers_are_compared_by_their_type() -> None:
     verify = ProgramVerify(output="out.bin", dtype="int16")
     expected = Expected(b"\1\0\2\0", verify, None)
     expected.check(b"\1\0\2\0")
@@ -406,7 +406,7 @@ def test_bare_numbers_are_compared_by_their_type():
 # ---------------------------------------------------------------------------------- measuring
 
 
-def test_right_program_is_timed_by_what_it_reports(measure, tmp_path):
+def test_right_program_is_timed_by_what_it_reports(measure: Measure, tmp_path: Path) -> None:
     found = measure("other")
     assert found.outcome is Outcome.OK, found.message
     assert found.timing == Timing((1e-3,) * 2, StopReason.PRECISE)
@@ -426,7 +426,7 @@ def test_right_program_is_timed_by_what_it_reports(measure, tmp_path):
         ("hang", Outcome.TIMEOUT, "did not end within 1 s (program.limits.deadline_s)"),
     ],
 )
-def test_failures_are_outcomes(measure, mode, outcome, message):
+def test_failures_are_outcomes(measure: Measure, mode: str, outcome: Outcome, message: str) -> None:
     found = measure(mode)
     assert found.outcome is outcome
     assert message in found.message
@@ -436,7 +436,9 @@ def test_failures_are_outcomes(measure, mode, outcome, message):
     ("number", "times", "outcome"),
     [("KILL", 1, Outcome.OK), ("KILL", 9, Outcome.CRASHED), ("SEGV", 1, Outcome.CRASHED)],
 )
-def test_run_that_somebody_killed_is_repeated_once(measure, tmp_path, number, times, outcome):
+def test_run_that_somebody_killed_is_repeated_once(
+    measure: Measure, tmp_path: Path, number: str, times: int, outcome: Outcome
+) -> None:
     killed = tmp_path / "killed"
     killed.touch()
     dies = f"[ $(wc -l < {killed}) -lt {times} ] && echo >> {killed} && kill -{number} $$"
@@ -446,7 +448,7 @@ def test_run_that_somebody_killed_is_repeated_once(measure, tmp_path, number, ti
     assert killed.read_text().count("\n") == (2 if times > 1 else 1)
 
 
-def test_time_beyond_that_of_the_process_is_a_failed_launch(measure):
+def test_time_beyond_that_of_the_process_is_a_failed_launch(measure: Measure) -> None:
     with pytest.raises(HostModuleError, match=r"reports 1e\+03 s, but ended after .* is `unit: s`"):
         measure("right", ("unit: us", "unit: s"))
 
@@ -454,7 +456,7 @@ def test_time_beyond_that_of_the_process_is_a_failed_launch(measure):
 ENERGY = ("precision: 0}", "precision: 0, energy: true}")
 
 
-def test_energy_is_of_the_samples(measure, monkeypatch):
+def test_energy_is_of_the_samples(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
     # A processor that takes 3 J between two readings.
     readings = SimpleNamespace(read_j=itertools.count(3.0, 3.0).__next__)
     monkeypatch.setattr(runner, "RaplCounter", lambda: readings)
@@ -462,7 +464,9 @@ def test_energy_is_of_the_samples(measure, monkeypatch):
     assert "energy_j" not in measure("slow").observed, "nobody asked"
 
 
-def test_no_energy_is_a_notice(here, load, monkeypatch, tmp_path):
+def test_no_energy_is_a_notice(
+    here: None, load: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(rapl, "FOLDER", tmp_path)
     for spec, count in ((load(ENERGY), 1), (load(), 0)):
         with closing(ProgramMeasurer(spec)) as local:
@@ -470,7 +474,7 @@ def test_no_energy_is_a_notice(here, load, monkeypatch, tmp_path):
             assert all("energy is not measured: " in notice for notice in local.notices)
 
 
-def test_tolerance_and_an_empty_folder_are_those_of_every_run(measure):
+def test_tolerance_and_an_empty_folder_are_those_of_every_run(measure: Measure) -> None:
     assert measure("near").outcome is Outcome.WRONG_RESULT
     assert measure("near", verifying("rtol: 1e-3")).outcome is Outcome.OK
     assert measure("leaves", ("default: right", "default: leaves")).outcome is Outcome.OK
@@ -485,8 +489,8 @@ def test_tolerance_and_an_empty_folder_are_those_of_every_run(measure):
     ids=repr,
 )
 def test_what_a_program_leaves_and_nobody_can_remove_is_its_failure(
-    measure, tmp_path, monkeypatch, error
-):
+    measure: Measure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     unlink, rglob = os.unlink, Path.rglob
 
     def refused(path: Any, *, dir_fd: int | None = None) -> None:
@@ -511,7 +515,7 @@ def test_what_a_program_leaves_and_nobody_can_remove_is_its_failure(
     assert measure("other", script=script).outcome is Outcome.OK
 
 
-def test_unreadable_output_is_wrong(measure, monkeypatch):
+def test_unreadable_output_is_wrong(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
     read = Path.read_bytes
 
     def refused(path: Path) -> bytes:
@@ -526,7 +530,7 @@ def test_unreadable_output_is_wrong(measure, monkeypatch):
     assert found.message == "the file `stdout` of the run cannot be read: Permission denied"
 
 
-def test_files_are_in_the_folder_of_every_run(measure, tmp_path):
+def test_files_are_in_the_folder_of_every_run(measure: Measure, tmp_path: Path) -> None:
     (tmp_path / "data_3.txt").write_text("1\n")
     (tmp_path / "data_4.txt").write_text("2\n")
     script = 'cat "data_$3.txt"; echo > "data_$3.txt"; echo "took 900 us"'
@@ -534,7 +538,7 @@ def test_files_are_in_the_folder_of_every_run(measure, tmp_path):
     assert measure("right", files, script=script).outcome is Outcome.OK
 
 
-def test_output_is_compared_with_the_file_of_its_input(measure, tmp_path):
+def test_output_is_compared_with_the_file_of_its_input(measure: Measure, tmp_path: Path) -> None:
     (tmp_path / "expected_3.txt").write_text("sum 3\ntook 1 us\n")
     (tmp_path / "expected_4.txt").write_text("sum 4\ntook 1 us\n")
     against = verifying('against: {file: "expected_{n}.txt"}')
@@ -560,7 +564,7 @@ def check(run):
         ("early", "check() of check.py raised AssertionError: no time"),
     ],
 )
-def test_function_may_verify(measure, tmp_path, mode, message):
+def test_function_may_verify(measure: Measure, tmp_path: Path, mode: str, message: str) -> None:
     (tmp_path / "check.py").write_text(CHECK)
     found = measure(mode, HOST_CHECK)
     assert (message in found.message) if message else (found.outcome is Outcome.OK)
@@ -569,7 +573,7 @@ def test_function_may_verify(measure, tmp_path, mode, message):
         measure("fast", HOST_CHECK)
 
 
-def test_default_that_fails_or_changes_its_output_is_reported(measure):
+def test_default_that_fails_or_changes_its_output_is_reported(measure: Measure) -> None:
     script = 'echo "id $$"; echo "took 900 us"'
     with pytest.raises(HostModuleError, match=r"does not write the same twice: .*verify\.ignore"):
         measure("right", script=script)
@@ -578,19 +582,19 @@ def test_default_that_fails_or_changes_its_output_is_reported(measure):
         measure("right", ("default: right", "default: crash"))
 
 
-def test_finalists_are_interleaved_and_one_that_fails_drops_out(here, load):
+def test_finalists_are_interleaved_and_one_that_fails_drops_out(here: None, load: Load) -> None:
     right, wrong, other = measure_finalists(load(), ["right", "wrong", "other"], 4)
     assert wrong.outcome is Outcome.WRONG_RESULT
     for found in (right, other):
         assert found.timing == Timing((1e-3,) * 4, StopReason.INTERLEAVED)
 
 
-def test_later_occasions_are_not_warmed_up_again(here, load):
+def test_later_occasions_are_not_warmed_up_again(here: None, load: Load) -> None:
     (found,) = measure_finalists(load(), ["right"], 6, (2, 2, 3))
     assert (found.timing.occasions, found.warmup_s) == ((2, 2, 2), (1e-3,))
 
 
-def test_finalist_that_hangs_spends_its_own_time_alone(here, load):
+def test_finalist_that_hangs_spends_its_own_time_alone(here: None, load: Load) -> None:
     spec = load(("  limits: {deadline_s: 1}\n", ""), ("precision: 0", "precision: 0, timeout_s: 1"))
     hung, right, other = measure_finalists(spec, ["hang", "right", "other"], 2)
     assert hung.outcome is Outcome.TIMEOUT
@@ -599,7 +603,7 @@ def test_finalist_that_hangs_spends_its_own_time_alone(here, load):
     assert right.wall_s < hung.wall_s, "its own seconds"
 
 
-def test_hanging_check_spends_its_own_time(here, load, tmp_path):
+def test_hanging_check_spends_its_own_time(here: None, load: Load, tmp_path: Path) -> None:
     hangs = """\
         import time
 
@@ -621,7 +625,7 @@ def test_hanging_check_spends_its_own_time(here, load, tmp_path):
 # --------------------------------------------------------------------------- too good to be true
 
 
-def test_program_that_ends_early_does_not_win(here, load, measure):
+def test_program_that_ends_early_does_not_win(here: None, load: Load, measure: Measure) -> None:
     script = SCRIPT.replace("early) ;;", 'early) echo "took 999 us";;')
     right, early = measure_finalists(load(NOTHING, script=script), ["right", "early"], 2)
     assert right.outcome is Outcome.OK
@@ -631,7 +635,7 @@ def test_program_that_ends_early_does_not_win(here, load, measure):
 
 
 @pytest.mark.parametrize(("time", "is_ok"), [("0.0011", True), ("0.00099", False), ("1e-320", 0)])
-def test_no_time_is_below_the_tick_of_clocks(measure, time, is_ok):
+def test_no_time_is_below_the_tick_of_clocks(measure: Measure, time: str, is_ok: bool) -> None:
     script = SCRIPT.replace("took 20 us", f"took {time} us")
     found = measure("fast", ("(\\d+)", "(\\S+)"), script=script)
     assert found.outcome is (Outcome.OK if is_ok else Outcome.LAUNCH_FAILED), found.message
@@ -640,7 +644,7 @@ def test_no_time_is_below_the_tick_of_clocks(measure, time, is_ok):
         assert found.message.endswith("less than a nanosecond, which no clock resolves")
 
 
-def test_each_run_gets_a_seed_in_words_and_variables(measure, tmp_path):
+def test_each_run_gets_a_seed_in_words_and_variables(measure: Measure, tmp_path: Path) -> None:
     check = """\
         def check(run):
             assert run.stdout.split()[:2] == [str(run.seed)] * 2, (run.seed, run.stdout)
@@ -658,7 +662,7 @@ def test_each_run_gets_a_seed_in_words_and_variables(measure, tmp_path):
     assert len({*seeds}) == len(seeds) > 2
 
 
-def test_program_that_writes_nothing_is_not_ten_times_as_fast(measure):
+def test_program_that_writes_nothing_is_not_ten_times_as_fast(measure: Measure) -> None:
     script = "case $1 in right) echo took 1000 us;; *) echo took 9 us;; esac"
     found = measure("early", verifying("against: nothing, ignore: took"), script=script)
     assert found.outcome is Outcome.IMPLAUSIBLE
@@ -709,7 +713,7 @@ def c_spec(tmp_path: Path) -> Spec:
 
 
 @needs_gcc
-def test_programs_are_built_verified_and_equal_ones_run_once(here, c_spec):
+def test_programs_are_built_verified_and_equal_ones_run_once(here: None, c_spec: Spec) -> None:
     given = c_spec.inputs[0]
     with closing(ProgramMeasurer(c_spec)) as measurer:
         space = ConstrainedSpace.of(c_spec, given, measurer.limits, measurer.compiler)
@@ -739,7 +743,7 @@ def key(spec: Spec, compiler: str = "gcc 1", device: str = "", **changes: Any) -
     return command_build(spec, space, config, spec.inputs[0], device).key(compiler)
 
 
-def test_key_of_a_build_knows_words_sources_and_includes(c_spec, tmp_path):
+def test_key_of_a_build_knows_words_sources_and_includes(c_spec: Spec, tmp_path: Path) -> None:
     (tmp_path / "c.h").write_text('#define TEXT "other"\n')
     edited = load_spec(tmp_path / "c.yaml")
     assert key(c_spec) == key(c_spec, B=1)
@@ -748,7 +752,7 @@ def test_key_of_a_build_knows_words_sources_and_includes(c_spec, tmp_path):
     assert c_spec.program_sha256 != edited.program_sha256
 
 
-def test_native_build_of_another_device_is_another_build(c_spec, tmp_path):
+def test_native_build_of_another_device_is_another_build(c_spec: Spec, tmp_path: Path) -> None:
     for words in ("-arch=native", "-arch, native", "-O3 -arch native"):
         (tmp_path / "c.yaml").write_text(C_SPACE.replace("[gcc,", f"[gcc, {words},"))
         native = load_spec(tmp_path / "c.yaml")
@@ -757,7 +761,9 @@ def test_native_build_of_another_device_is_another_build(c_spec, tmp_path):
 
 
 @needs_gcc
-def test_program_is_compiled_without_its_device_and_not_run(here, c_spec, tmp_path, capsys):
+def test_program_is_compiled_without_its_device_and_not_run(
+    here: None, c_spec: Spec, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "c.yaml"
     text = C_SPACE.replace("[0, 1, 2, 3], default", "[0, 2], default")
     text = text.replace(", 1, 2, 3, fast", "")
@@ -783,13 +789,15 @@ def test_program_is_compiled_without_its_device_and_not_run(here, c_spec, tmp_pa
     assert "default FAILED: program.build begins with `no-such-gcc`" in capsys.readouterr().out
 
 
-def test_compiler_that_is_not_here_is_named(here, tmp_path):
+def test_compiler_that_is_not_here_is_named(here: None, tmp_path: Path) -> None:
     path = write_c(tmp_path, C_SPACE.replace("[gcc,", "[no-such-gcc,"))
     with pytest.raises(BackendUnavailable, match="`no-such-gcc`, which is not found"):
         ProgramMeasurer(load_spec(path))
 
 
-def test_compiler_in_the_space_s_folder_is_not_that_of_the_path(here, tmp_path, monkeypatch):
+def test_compiler_in_the_space_s_folder_is_not_that_of_the_path(
+    here: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_c(tmp_path, C_SPACE.replace("[gcc,", "[./gcc,"))
     (tmp_path / "gcc").write_text("#!/bin/sh\n")
     (tmp_path / "gcc").chmod(0o755)
@@ -799,7 +807,7 @@ def test_compiler_in_the_space_s_folder_is_not_that_of_the_path(here, tmp_path, 
     assert named.startswith(f"gcc {hashlib.sha256(b'#!/bin/sh' + bytes([10])).hexdigest()[:12]} on")
 
 
-def test_device_is_named_by_a_command_or_refused(here, load):
+def test_device_is_named_by_a_command_or_refused(here: None, load: Load) -> None:
     def device(words: str) -> str:
         spec = load(("  environment:", f"  device: {words}\n  environment:"))
         with closing(ProgramMeasurer(spec)) as measurer:
@@ -813,7 +821,7 @@ def test_device_is_named_by_a_command_or_refused(here, load):
 # ------------------------------------------------------------------------------------ baselines
 
 
-def test_levels_of_optimisation_are_baselines_and_a_space_names_more(tmp_path):
+def test_levels_of_optimisation_are_baselines_and_a_space_names_more(tmp_path: Path) -> None:
     named = C_SPACE + "baselines: {plain: {level: 0}, debug: {g: true, A: 1}}\n"
     spec = load_spec(write_c(tmp_path, named))
     found = spec.baselines_for("gcc")
@@ -838,7 +846,7 @@ def test_levels_of_optimisation_are_baselines_and_a_space_names_more(tmp_path):
         ('level: {values: [0, 1], option: "-fNO{value}"}', []),
     ],
 )
-def test_level_is_recognised_by_its_spelling(tmp_path, flag, levels):
+def test_level_is_recognised_by_its_spelling(tmp_path: Path, flag: str, levels: list[str]) -> None:
     line = 'level: {values: [0, 1, 2, 3, fast], option: "-O{value}"}'
     found = load_spec(write_c(tmp_path, C_SPACE.replace(line, flag))).baselines_for("gcc")
     assert len(found) == len(levels)
@@ -848,7 +856,7 @@ def test_level_is_recognised_by_its_spelling(tmp_path, flag, levels):
 # ------------------------------------------------------------------------------------- commands
 
 
-def test_measurer_is_that_of_the_space(load):
+def test_measurer_is_that_of_the_space(load: Load) -> None:
     spec = load()
     with pytest.raises(UsageError, match="tunes a program, which --backend opencl cannot run"):
         open_measurer(spec, "opencl")
@@ -858,7 +866,9 @@ def test_measurer_is_that_of_the_space(load):
 
 @needs_gcc
 @pytest.mark.parametrize("default", [0, 2])
-def test_check_counts_the_builds_of_a_program_by_their_results(here, c_spec, capsys, default):
+def test_check_counts_the_builds_of_a_program_by_their_results(
+    here: None, c_spec: Spec, capsys: pytest.CaptureFixture[str], default: int
+) -> None:
     text = f"{C_SPACE.partition('flags:')[0]}inputs: {{features: [n], values: [{{n: 1}}]}}\n"
     text = text.replace('"{flags}", ', "").replace("2, 3], default: 0", f"2], default: {default}")
     c_spec.path.write_text(text.replace("B: {values: [0, 1]", "B: {values: [0]"))
@@ -876,7 +886,7 @@ def test_check_counts_the_builds_of_a_program_by_their_results(here, c_spec, cap
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
-def test_matrix_product_program_verifies_itself(tmp_path):
+def test_matrix_product_program_verifies_itself(tmp_path: Path) -> None:
     """A fake of CUDA's runtime runs it on the CPU. Its fourth kernel needs barriers; 37 is no
     multiple of the block."""
     source = ROOT / "examples" / "matmul.cu"

@@ -39,7 +39,7 @@ def measured_configs(spec: Spec, changes: list[dict[str, Value]]) -> list[Measur
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", PARAMS)
-def test_corners_of_a_committed_space_are_right(path):
+def test_corners_of_a_committed_space_are_right(path: Path) -> None:
     spec = load_spec(path)
     pytest.importorskip(str(spec.framework), reason=f"{spec.framework} is not installed")
     for found in measured(spec, (0, -1)):
@@ -85,7 +85,9 @@ inputs: {features: [n], values: [{n: 100}]}
 
 @pytest.mark.slow
 @pytest.mark.torch
-def test_kernel_of_triton_is_verified_in_its_interpreter(tmp_path, monkeypatch):
+def test_kernel_of_triton_is_verified_in_its_interpreter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed")
     pytest.importorskip("triton", reason="Triton is not installed")
     monkeypatch.setenv("TRITON_INTERPRET", "1")
@@ -146,7 +148,7 @@ inputs: {features: [n], values: [{n: 102}]}
 
 
 @pytest.mark.slow
-def test_kernel_of_warp_is_verified_and_timed(tmp_path):
+def test_kernel_of_warp_is_verified_and_timed(tmp_path: Path) -> None:
     pytest.importorskip("warp", reason="Warp is not installed (pip install warp-lang)")
     (tmp_path / "double.py").write_text(WARP)
     (tmp_path / "double.yaml").write_text(WARP_SPACE)

@@ -34,7 +34,7 @@ from harness.measure.nvml import Sensors, of_both, open_sensors, other_processes
 from harness.stats.timing import Sampling
 from tests.helpers.fake_kernels import DATA, bound_device, fake_job
 from tests.helpers.fakes import Array, FakeDevice
-from tests.helpers.stub_nvml import BUS
+from tests.helpers.stub_nvml import BUS, Script
 
 GPU = Environment("cuda", "a GPU", "CUDA", "1", "nvcc", notes={"pci_bus_id": BUS})
 
@@ -47,7 +47,7 @@ def gpu() -> Sensors:
 # ------------------------------------------------------------------------------------- NVML
 
 
-def test_state_of_a_gpu_has_units_and_whether_it_was_throttled(nvml):
+def test_state_of_a_gpu_has_units_and_whether_it_was_throttled(nvml: Script) -> None:
     nvml()
     assert gpu().state() == {"temperature_c": 64, "memory_clock_mhz": 2619, "throttled": 0}
     nvml(nvmlDeviceGetCurrentClocksThrottleReasons=[0x04 | 0x40])
@@ -57,13 +57,13 @@ def test_state_of_a_gpu_has_units_and_whether_it_was_throttled(nvml):
     assert gpu().state()["throttled"] == 0, "it is idle, and somebody set its clocks"
 
 
-def test_what_throttled_a_gpu_before_the_samples_counts_though_it_has_passed():
+def test_what_throttled_a_gpu_before_the_samples_counts_though_it_has_passed() -> None:
     before = {"temperature_c": 80.0, "throttled": 1.0, "throttled_by_sw_thermal": 1.0}
     after = {"temperature_c": 70.0, "throttled": 0.0}
     assert of_both(before, after) == {**after, "throttled": 1.0, "throttled_by_sw_thermal": 1.0}
 
 
-def test_what_nvml_refuses_is_left_out_and_asked_for_once(nvml):
+def test_what_nvml_refuses_is_left_out_and_asked_for_once(nvml: Script) -> None:
     library = nvml(nvmlDeviceGetTemperature="NotSupported", nvmlDeviceGetClockInfo="NoPermission")
     found = gpu()
     assert [set(found.state()) for _ in range(2)] == [{"throttled"}] * 2
@@ -72,7 +72,7 @@ def test_what_nvml_refuses_is_left_out_and_asked_for_once(nvml):
     assert denied.startswith("NVML refuses nvmlDeviceGetClockInfo (NoPermission): ")
 
 
-def test_an_earlier_library_without_a_call_is_no_error(nvml):
+def test_an_earlier_library_without_a_call_is_no_error(nvml: Script) -> None:
     del nvml().nvmlDeviceGetCurrentClocksThrottleReasons
     assert "throttled" not in gpu().state()
 
@@ -90,14 +90,14 @@ def test_an_earlier_library_without_a_call_is_no_error(nvml):
         ({"power_w": None}, "neither energy nor power: this GPU does not measure it"),
     ],
 )
-def test_no_counter_has_a_reason(nvml, changes, message):
+def test_no_counter_has_a_reason(nvml: Script, changes: dict[str, object], message: str) -> None:
     nvml(**changes)
     sensors = gpu()
     assert sensors.counter is None
     assert message in str(sensors.no_energy)
 
 
-def test_missing_library_names_what_installs_it(monkeypatch):
+def test_missing_library_names_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     sensors = gpu()
     assert "Run `pip install nvidia-ml-py`" in str(sensors.no_energy)
@@ -106,7 +106,7 @@ def test_missing_library_names_what_installs_it(monkeypatch):
     assert "from GPUs with --backend cuda" in str(other.no_energy)
 
 
-def test_power_of_an_earlier_gpu_is_summed_up(nvml):
+def test_power_of_an_earlier_gpu_is_summed_up(nvml: Script) -> None:
     nvml(power_w=None, nvmlDeviceGetPowerUsage=[80_000])
     counter = gpu().counter
     began_s, began_j = time.perf_counter(), counter()
@@ -129,7 +129,7 @@ def rapl(folder: Path, **counters: tuple[str, int]) -> Path:
     return folder
 
 
-def test_packages_count_and_neither_their_parts_nor_the_whole_machine(tmp_path):
+def test_packages_count_and_neither_their_parts_nor_the_whole_machine(tmp_path: Path) -> None:
     rapl(tmp_path, rapl_0=("package-0", 10), rapl_0_0=("core", 5), rapl_2=("psys", 7))
     rapl(tmp_path, rapl_1=("package-1", 999_000))
     counter = RaplCounter(tmp_path)
@@ -139,12 +139,12 @@ def test_packages_count_and_neither_their_parts_nor_the_whole_machine(tmp_path):
     assert counter.read_j() == pytest.approx(0.3 + 0.1)
 
 
-def test_a_machine_without_counters_says_where_they_should_be(tmp_path):
+def test_a_machine_without_counters_says_where_they_should_be(tmp_path: Path) -> None:
     with pytest.raises(SensorUnavailable, match=rf"{tmp_path} has no energy of a processor"):
         RaplCounter(tmp_path)
 
 
-def test_a_counter_for_root_alone(tmp_path, monkeypatch):
+def test_a_counter_for_root_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rapl(tmp_path, rapl_0=("package-0", 10))
     read = Path.read_text
 
@@ -161,14 +161,14 @@ def test_a_counter_for_root_alone(tmp_path, monkeypatch):
 # ---------------------------------------------------------------------------- energy and power
 
 
-def test_power_is_known_between_the_updates_of_a_slow_counter():
+def test_power_is_known_between_the_updates_of_a_slow_counter() -> None:
     updates = [CounterUpdate(0.1 * n, 25.0 * n) for n in range(20)]
     assert mean_power(updates, 0.15, 1.05) == pytest.approx((250, 0))
     assert mean_power(updates, 0.15, 0.75) == pytest.approx((250, 0)), "six updates"
     assert mean_power(updates, 0.15, 0.65) is None, "five are too few"
 
 
-def test_spread_of_a_power_is_that_of_its_five_parts():
+def test_spread_of_a_power_is_that_of_its_five_parts() -> None:
     powers_w = [200, 220, 180, 210, 190]
     joules = [0.0, *itertools.accumulate(0.1 * power_w for power_w in powers_w)]
     updates = [CounterUpdate(0.1 * n, energy_j) for n, energy_j in enumerate(joules)]
@@ -209,7 +209,7 @@ def meter(monkeypatch: pytest.MonkeyPatch) -> Meter:
     return meter
 
 
-def test_power_of_the_runs_is_that_of_launches_which_take_nearly_all_of_them(meter):
+def test_power_of_the_runs_is_that_of_launches_which_take_nearly_all_of_them(meter: Meter) -> None:
     done: list[str] = []
 
     def run() -> float:
@@ -225,7 +225,7 @@ def test_power_of_the_runs_is_that_of_launches_which_take_nearly_all_of_them(met
     assert len(done) == pytest.approx(63, abs=2), "0.125 s of 2 ms, and the check"
 
 
-def test_short_launches_give_no_energy(meter):
+def test_short_launches_give_no_energy(meter: Meter) -> None:
     def short() -> float:
         meter.spend(2e-3, 100)
         return 1.7e-3
@@ -234,7 +234,7 @@ def test_short_launches_give_no_energy(meter):
     assert found == {"launch_share": pytest.approx(0.85)}
 
 
-def test_a_thread_sees_a_counter_move_until_it_is_left():
+def test_a_thread_sees_a_counter_move_until_it_is_left() -> None:
     values = count()
     threads = threading.active_count()
     with counter_updates(lambda: next(values) // 2, poll_s=1e-4) as updates:
@@ -246,7 +246,7 @@ def test_a_thread_sees_a_counter_move_until_it_is_left():
     assert times == sorted(times)
 
 
-def test_a_counter_that_fails_gives_what_it_gave_until_then():
+def test_a_counter_that_fails_gives_what_it_gave_until_then() -> None:
     values = iter(range(3))
     failed = threading.Event()
 
@@ -263,7 +263,7 @@ def test_a_counter_that_fails_gives_what_it_gave_until_then():
     assert joules(failing) is None
 
 
-def test_energy_of_a_program_is_the_mean_of_runs_that_are_long_enough():
+def test_energy_of_a_program_is_the_mean_of_runs_that_are_long_enough() -> None:
     found = energy_of_runs([(0.1, 5.0), (0.3, 15.0)])
     assert found.pop("energy_spread_j") == pytest.approx(63.5, rel=1e-3)
     assert found == {"energy_j": 10, "power_w": 50}
@@ -291,7 +291,7 @@ def measured(sensors: Sensors, meter: Meter, **changes: Any) -> tuple[FakeDevice
     return device, dict(found.observed)
 
 
-def test_measurement_observes_the_state_and_the_energy(nvml, meter):
+def test_measurement_observes_the_state_and_the_energy(nvml: Script, meter: Meter) -> None:
     nvml()
     sensors = dataclasses.replace(gpu(), counter=meter)
     _, found = measured(sensors, meter)
@@ -301,13 +301,13 @@ def test_measurement_observes_the_state_and_the_energy(nvml, meter):
 
 
 @pytest.mark.parametrize("energy_s", [0.0, 5e-4])
-def test_energy_costs_launches_only_where_it_is_measured(meter, energy_s):
+def test_energy_costs_launches_only_where_it_is_measured(meter: Meter, energy_s: float) -> None:
     device, found = measured(Sensors(counter=meter), meter, energy_s=energy_s)
     assert "energy_j" not in found
     assert len(device.launched) == 5, "one to warm up, and four samples"
 
 
-def test_too_slow_a_host_costs_energy(meter, monkeypatch):
+def test_too_slow_a_host_costs_energy(meter: Meter, monkeypatch: pytest.MonkeyPatch) -> None:
     def too_slow(*_: object) -> None:
         raise HostTooSlow("the device waited in vain")
 
@@ -316,7 +316,7 @@ def test_too_slow_a_host_costs_energy(meter, monkeypatch):
     assert "energy_j" not in found
 
 
-def test_interleaved_measurements_have_a_state_and_no_energy(nvml):
+def test_interleaved_measurements_have_a_state_and_no_energy(nvml: Script) -> None:
     nvml(nvmlDeviceGetCurrentClocksThrottleReasons=[0, 0x20, 0])
     device = bound_device()
     sensors = gpu()
@@ -326,7 +326,7 @@ def test_interleaved_measurements_have_a_state_and_no_energy(nvml):
     assert "energy_j" not in found.observed
 
 
-def test_wrong_result_among_the_launches_for_energy_is_found():
+def test_wrong_result_among_the_launches_for_energy_is_found() -> None:
     runs = count(1)
 
     def tires(x: Array, y: Array) -> None:
@@ -341,7 +341,7 @@ def test_wrong_result_among_the_launches_for_energy_is_found():
 # -------------------------------------------------------------------------- who else uses a GPU
 
 
-def test_processes_of_others_are_named(nvml, monkeypatch):
+def test_processes_of_others_are_named(nvml: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getppid", lambda: 77)
     listed = [[4711, 3 << 29], [12, None], [os.getpid(), 1], [77, 1]]
     nvml(nvmlDeviceGetComputeRunningProcesses=[listed], names={"4711": "/usr/bin/py\x1bthon"})
@@ -351,13 +351,13 @@ def test_processes_of_others_are_named(nvml, monkeypatch):
     assert notice.startswith("other processes use this GPU and may disturb its times: /usr/bin/py")
 
 
-def test_processes_are_those_of_an_instance_of_a_divided_gpu(nvml):
+def test_processes_are_those_of_an_instance_of_a_divided_gpu(nvml: Script) -> None:
     nvml(nvmlDeviceGetComputeRunningProcesses=[[[7, None]]], instances=["MIG-1"], gpus=[])
     assert other_processes(BUS, "MIG-1") == ("unknown (process 7)",)
     assert other_processes(BUS, "MIG-2") == ()
 
 
-def test_without_nvml_or_a_bus_id_nobody_else_is_known(nvml):
+def test_without_nvml_or_a_bus_id_nobody_else_is_known(nvml: Script) -> None:
     nvml()
     assert other_processes(BUS) == ()  # this NVML does not list them
     nvml(nvmlInit="LibraryNotFound", nvmlDeviceGetComputeRunningProcesses=[[[7, None]]])

@@ -26,6 +26,8 @@ from harness.core.program import Launch
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.cuda.cubin import kernel_symbol, parameter_places
 from harness.measure.cuda.device import CudaDevice
+from harness.measure.cuda.nvcc import Nvcc
+from harness.measure.cuda.nvrtc import Nvrtc
 from harness.measure.cuda.occupancy import occupancy
 from harness.measure.devices import Backend
 from harness.measure.kernels.data import make_kernel_data
@@ -97,7 +99,7 @@ def measured(
             yield measurer.measure(space, problem, config, None)
 
 
-def test_every_kernel_has_its_case():
+def test_every_kernel_has_its_case() -> None:
     """One of the spaces of each kernel has a case; program spaces have their own tests."""
     specs = {p.stem: load_spec(p) for p in (ROOT / "spaces").glob("*.yaml")}
     cases = {path.stem for path in CASES}
@@ -106,7 +108,7 @@ def test_every_kernel_has_its_case():
     assert kernels == {specs[name].functions for name in cases}
 
 
-def test_table_of_the_page_has_each_kernel_with_the_number_of_its_inputs():
+def test_table_of_the_page_has_each_kernel_with_the_number_of_its_inputs() -> None:
     page = (ROOT / "spaces/README.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (\w+) ?\** \| [\d,]+ \| (\d+) \|", page, re.MULTILINE)
     assert {name for name, _ in rows} == {path.stem for path in CASES}
@@ -114,20 +116,20 @@ def test_table_of_the_page_has_each_kernel_with_the_number_of_its_inputs():
         assert int(inputs) == len(load_spec(ROOT / "spaces" / f"{name}.yaml").inputs), name
 
 
-def test_case_has_three_corners_and_three_inputs(case):
+def test_case_has_three_corners_and_three_inputs(case: SuiteCase) -> None:
     assert len(case.configs) >= 3
     assert len(case.inputs) >= 3
     assert {name for c in case.configs for name in c} <= {p.name for p in spec_of(case).parameters}
 
 
-def test_corners_verify_on_inputs_that_no_block_divides(case, opencl):
+def test_corners_verify_on_inputs_that_no_block_divides(case: SuiteCase, opencl: Backend) -> None:
     points = itertools.product(case.inputs, case.configs)
     found = list(measured(case, spec_of(case), opencl, points))
     lines = [f"{m.config} on ({m.input}): {m.outcome}: {m.message}" for m in found]
     assert [m.outcome for m in found] == [Outcome.OK] * len(found), "\n".join(lines)
 
 
-def test_planted_fault_is_caught(case, opencl, tmp_path):
+def test_planted_fault_is_caught(case: SuiteCase, opencl: Backend, tmp_path: Path) -> None:
     for folder in ("kernels", "spaces"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__py*"))
     source = tmp_path / "kernels" / case.mutation["file"]
@@ -144,7 +146,9 @@ def smallest_input(spec: Spec) -> Input:
     return min(spec.inputs, key=lambda problem: math.prod(map(float, problem.values())))
 
 
-def test_default_verifies_on_the_smallest_input_with_all_optimisations(case, optimising_opencl):
+def test_default_verifies_on_the_smallest_input_with_all_optimisations(
+    case: SuiteCase, optimising_opencl: Backend
+) -> None:
     spec = spec_of(case)
     (found,) = measured(case, spec, optimising_opencl, [(smallest_input(spec), DEFAULT)])
     assert found.outcome is Outcome.OK, found.message
@@ -152,7 +156,7 @@ def test_default_verifies_on_the_smallest_input_with_all_optimisations(case, opt
 
 @pytest.mark.usefixtures("optimising_opencl")
 @pytest.mark.parametrize("case", TUNED, indirect=True)
-def test_space_tunes_with_a_small_budget(case, tmp_path):
+def test_space_tunes_with_a_small_budget(case: SuiteCase, tmp_path: Path) -> None:
     problem = smallest_input(spec_of(case))
     condition = " and ".join(f"{name} == {value}" for name, value in problem.items())
     database = tmp_path / "results.db"
@@ -167,7 +171,7 @@ def test_space_tunes_with_a_small_budget(case, tmp_path):
 
 
 @needs_nvcc
-def test_corners_compile_without_a_warning(case):
+def test_corners_compile_without_a_warning(case: SuiteCase) -> None:
     """Compile two corners, each for another architecture; all run on OpenCL.
 
     To compile one takes as long as to verify it there on all inputs. Over all kernels, each
@@ -206,7 +210,7 @@ both_compilers = pytest.mark.parametrize("compiler", BOTH)
 
 
 @pytest.mark.parametrize("name", MODERN)
-def test_twin_verifies_on_opencl(name, opencl):
+def test_twin_verifies_on_opencl(name: str, opencl: Backend) -> None:
     problem, changes = Input(MODERN[name][0]), MODERN[name][1]
     spec = load_spec(MODERN_SPACES / f"{name}.yaml").with_measure(SHORT)
     for found in measured_changes(spec, opencl, problem, *changes):
@@ -216,7 +220,7 @@ def test_twin_verifies_on_opencl(name, opencl):
 @pytest.mark.parametrize("arch", ["sm_80", "sm_120"])
 @pytest.mark.parametrize("name", MODERN)
 @both_compilers
-def test_template_compiles_elsewhere(compiler, name, arch):
+def test_template_compiles_elsewhere(compiler: type[Nvcc | Nvrtc], name: str, arch: str) -> None:
     spec = load_spec(MODERN_SPACES / f"{name}.yaml")
     space = ConstrainedSpace.of(spec, spec.inputs[0], None)
     found = compiler(arch).compile(make_program(spec, space, space.default, "cuda"))
@@ -235,7 +239,7 @@ def device(stub_of_module: StubDriver) -> CudaDevice:
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", MODERN)
 @both_compilers
-def test_template_is_launched(compiler, name, device):
+def test_template_is_launched(compiler: type[Nvcc | Nvrtc], name: str, device: CudaDevice) -> None:
     """The stand-in computes the result: this shows that arguments and launches arrive."""
     problem, changes = Input(MODERN[name][0]), MODERN[name][1]
     spec = load_spec(MODERN_SPACES / f"{name}.yaml")

@@ -38,7 +38,7 @@ def array(dtype: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("dtype", NUMBERS)
-def test_one_wrong_element_is_found_where_it_is(dtype):
+def test_one_wrong_element_is_found_where_it_is(dtype: str) -> None:
     found = array(dtype)
     assert compare(array(dtype), found, EXACT) is None
     found[1, 2, 0] = not found[1, 2, 0] if dtype == "bool" else 99
@@ -49,7 +49,7 @@ def test_one_wrong_element_is_found_where_it_is(dtype):
 
 
 @pytest.mark.parametrize("dtype", [*NUMBERS, "bfloat16"])
-def test_no_number_is_right_where_two_fills_were_left(dtype):
+def test_no_number_is_right_where_two_fills_were_left(dtype: str) -> None:
     kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
     left = [fill.array((1,), kind) for fill in FILLS]
     for expected in (*left, np.zeros(1, kind), np.ones(1, kind), np.full(1, -1).astype(kind)):
@@ -61,7 +61,7 @@ def test_no_number_is_right_where_two_fills_were_left(dtype):
 
 @pytest.mark.parametrize("dtype", [*NUMBERS, "bfloat16"])
 @pytest.mark.parametrize("number", range(len(FILLS)))
-def test_elements_that_were_never_written_are_named_as_such(dtype, number):
+def test_elements_that_were_never_written_are_named_as_such(dtype: str, number: int) -> None:
     kind, fill = np.dtype(getattr(ml_dtypes, dtype, dtype)), FILLS[number]
     expected = np.ones((3, 4), kind)
     found = fill.array((3, 4), kind)
@@ -72,14 +72,14 @@ def test_elements_that_were_never_written_are_named_as_such(dtype, number):
     assert 'INOUT = ("y",)' in text
 
 
-def test_wrong_elements_are_not_taken_for_unwritten_ones():
+def test_wrong_elements_are_not_taken_for_unwritten_ones() -> None:
     (fill, *_), expected = FILLS, np.arange(256, dtype=np.uint8)
     worst = compare(expected[::-1].copy(), expected)
     assert describe_wrong(worst, expected[::-1].copy(), expected, fill) == str(worst)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_what_is_no_number_is_worse_than_any_error(bad):
+def test_what_is_no_number_is_worse_than_any_error(bad: float) -> None:
     found = np.ones(5, np.float32)
     found[1], found[3] = 1e30, bad
     worst = compare(found, np.ones(5))
@@ -88,14 +88,14 @@ def test_what_is_no_number_is_worse_than_any_error(bad):
     assert str(bad) in str(worst)
 
 
-def test_worst_is_the_worst_of_all_outputs():
+def test_worst_is_the_worst_of_all_outputs() -> None:
     right, off, far = np.zeros(2), np.array([0.0, 1.0]), np.array([5.0, 0.0])
     found = {"a": off, "b": far, "c": right}
     worst = verify(found, {"a": right, "b": right, "c": right}, Tolerance())
     assert (worst.argument, worst.index) == ("b", (0,))
 
 
-def test_bfloat16_is_compared_with_its_own_tolerance():
+def test_bfloat16_is_compared_with_its_own_tolerance() -> None:
     dtype = np.dtype(ml_dtypes.bfloat16)
     expected = np.linspace(0.5, 100, 64, dtype=np.float32).reshape(8, 8)
     assert is_comparable(dtype)
@@ -109,14 +109,14 @@ def test_bfloat16_is_compared_with_its_own_tolerance():
     np.testing.assert_array_equal(device.read("x"), (2 * expected).astype(dtype))
 
 
-def test_tolerances_replace_the_defaults_each_by_itself():
+def test_tolerances_replace_the_defaults_each_by_itself() -> None:
     assert Tolerance(rtol=0.5).of(np.dtype("float32"), 2.0) == (0.5, 2e-5)
     assert Tolerance(atol=0.5).of(np.dtype("float32"), 2.0) == (1e-5, 0.5)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64", "complex128"])
 @pytest.mark.parametrize("size", [1e-7, 1.0, 1e4])
-def test_zeros_are_wrong_for_numbers_of_every_size(dtype, size):
+def test_zeros_are_wrong_for_numbers_of_every_size(dtype: str, size: float) -> None:
     expected = size * np.linspace(0.1, 1, 64)
     found = np.zeros(64, dtype)
     worst = compare(found, expected)
@@ -126,7 +126,7 @@ def test_zeros_are_wrong_for_numbers_of_every_size(dtype, size):
     assert compare(found, expected, Tolerance(atol=size)) is None
 
 
-def test_small_numbers_may_have_the_rounding_errors_of_the_others():
+def test_small_numbers_may_have_the_rounding_errors_of_the_others() -> None:
     expected, error = np.array([3e4, -3e4, 1e-3]), np.array([0, 0, 0.1])
     assert compare(expected + error, expected, Tolerance(rtol=0.0, atol=0.01)) is not None
     assert compare((expected + error).astype(np.float32), expected) is None
@@ -134,7 +134,7 @@ def test_small_numbers_may_have_the_rounding_errors_of_the_others():
 
 
 @pytest.mark.parametrize("one", [1e-300, 1.0, 1e300])
-def test_size_is_the_root_mean_square_of_the_finite_numbers(one):
+def test_size_is_the_root_mean_square_of_the_finite_numbers(one: float) -> None:
     assert size_of(one * np.array([1.0, -7.0])) == pytest.approx(5 * one)
     assert size_of(np.array([one, np.nan, np.inf])) == pytest.approx(one)
     assert size_of(np.full(100_000, 3j * one)) == pytest.approx(3 * one)
@@ -142,7 +142,7 @@ def test_size_is_the_root_mean_square_of_the_finite_numbers(one):
 
 
 @pytest.mark.parametrize("values", [[], [0.0, 0.0], [np.nan, np.inf]])
-def test_size_of_numbers_that_have_none_is_1(values):
+def test_size_of_numbers_that_have_none_is_1(values: list[float]) -> None:
     assert size_of(np.array(values)) == 1.0
     assert size_of(np.array(True)) == 1.0
 
@@ -162,8 +162,8 @@ def test_size_of_numbers_that_have_none_is_1(values):
     ],
 )
 def test_element_is_right_where_its_type_allows_the_difference(
-    found, expected, tolerance, is_right
-):
+    found: np.ndarray, expected: np.ndarray, tolerance: Tolerance | None, is_right: bool
+) -> None:
     worst = compare(found, expected, tolerance)
     assert (worst is None) is is_right
     if worst is not None:
@@ -173,7 +173,7 @@ def test_element_is_right_where_its_type_allows_the_difference(
 
 
 @pytest.mark.parametrize("dtype", ["int64", "uint64"])
-def test_integers_beyond_2_to_the_53_are_compared_exactly(dtype):
+def test_integers_beyond_2_to_the_53_are_compared_exactly(dtype: str) -> None:
     expected = np.array([2**53, 2**62], dtype)
     found = expected + np.array([1, 0], dtype)
     worst = compare(found, expected)
@@ -181,7 +181,7 @@ def test_integers_beyond_2_to_the_53_are_compared_exactly(dtype):
     assert "9007199254740993, expected 9007199254740992" in str(worst)
 
 
-def test_complex_element_is_reported_by_its_farther_part():
+def test_complex_element_is_reported_by_its_farther_part() -> None:
     expected = np.array([1 + 2j, 3 + 4j], np.complex64)
     worst = compare(expected + np.array([0, 1j], np.complex64), expected)
     assert (worst.argument, worst.index) == ("y.imag", (1,))
@@ -189,7 +189,7 @@ def test_complex_element_is_reported_by_its_farther_part():
     assert compare(np.array([complex(np.nan, 9)]), np.array([0j])).argument == "y.real"
 
 
-def test_element_beyond_the_first_chunk_is_found():
+def test_element_beyond_the_first_chunk_is_found() -> None:
     expected = np.zeros((3, 100_000), np.float32)
     found = expected.copy()
     found[1, 7], found[2, 99_999] = 1.0, 3.0
@@ -203,7 +203,7 @@ def test_element_beyond_the_first_chunk_is_found():
     st.sampled_from([0.0, 1e-3, 0.5]),
     st.sampled_from([0.0, 1e-2, 3.0]),
 )
-def test_verdict_is_that_of_numpys_isclose(found, expected, rtol, atol):
+def test_verdict_is_that_of_numpys_isclose(found, expected, rtol, atol) -> None:
     # numpy lets infinities through that are equal, and compares NaN likewise when asked.
     right = np.isclose(found, expected, rtol, atol, equal_nan=True)
     worst = compare(found, expected, Tolerance(rtol, atol))
@@ -213,7 +213,7 @@ def test_verdict_is_that_of_numpys_isclose(found, expected, rtol, atol):
         assert not right[worst.index]
 
 
-def test_ten_million_elements_are_compared_without_copies_of_them():
+def test_ten_million_elements_are_compared_without_copies_of_them() -> None:
     found = np.ones(10_000_000, np.float32)
     expected = np.ones(10_000_000)
     tracemalloc.start()
@@ -238,7 +238,7 @@ def test_ten_million_elements_are_compared_without_copies_of_them():
         ("clongdouble", (0.0, 0.0)),  # it has no tolerance of its own
     ],
 )
-def test_every_format_has_its_own_tolerances(dtype, tolerances):
+def test_every_format_has_its_own_tolerances(dtype: str, tolerances: tuple[float, float]) -> None:
     assert Tolerance().of(np.dtype(dtype), 1.0) == tolerances
 
 
@@ -250,13 +250,15 @@ def test_every_format_has_its_own_tolerances(dtype, tolerances):
         ([3.0, 103.5], [1.0, 100.0], 0.01, 1.0),  # by 0.99 and 1.5
     ],
 )
-def test_the_worst_is_farthest_beyond_both_tolerances(found, expected, rtol, atol):
+def test_the_worst_is_farthest_beyond_both_tolerances(
+    found: list[float], expected: list[float], rtol: float, atol: float
+) -> None:
     worst = compare(np.array(found), np.array(expected), Tolerance(rtol, atol))
     assert (worst.index, worst.wrong_count) == ((1,), 2)
     assert worst.tolerance == pytest.approx(atol + rtol * expected[1])
 
 
-def test_of_equally_wrong_elements_and_outputs_the_first_is_the_worst():
+def test_of_equally_wrong_elements_and_outputs_the_first_is_the_worst() -> None:
     expected = np.zeros(100_000, np.float32)
     found = expected.copy()
     found[[5, 99_999]] = 2.0
@@ -264,7 +266,7 @@ def test_of_equally_wrong_elements_and_outputs_the_first_is_the_worst():
     assert (worst.argument, worst.index, worst.wrong_count) == ("a", (5,), 2)
 
 
-def test_complex_number_where_a_real_one_is_expected_is_reported_by_its_part():
+def test_complex_number_where_a_real_one_is_expected_is_reported_by_its_part() -> None:
     worst = compare(np.array([1 + 2j]), np.array([1.0]))
     assert (worst.argument, worst.found, worst.expected) == ("y.imag", 2.0, 0.0)
     both = compare(np.array([2 + 2j]), np.array([1 + 1j]))

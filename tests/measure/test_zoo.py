@@ -109,21 +109,21 @@ def final(local: KernelMeasurer) -> Final:
     return of
 
 
-def test_every_kernel_of_the_zoo_is_tested():
+def test_every_kernel_of_the_zoo_is_tested() -> None:
     cheats = next(p for p in load_spec(ZOO).parameters if p.name == "CHEAT")
     names = {name for name, _ in CLAIMS_LOST} | {*WRONG_IN_THE_FINALS, "writes_far_behind"}
     assert {*REFUSED, *HARMLESS, *HONEST, *CALLS_OUT} | names == set(cheats.values)
 
 
 @pytest.mark.parametrize("name", HONEST)
-def test_honest_kernel_is_accepted(measure, name):
+def test_honest_kernel_is_accepted(measure: Measure, name: str) -> None:
     found = measure(name)
     assert found.outcome is Outcome.OK, found.message
     assert found.timing.count == 15
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_kernel_that_fakes_speed_is_refused_for_what_it_does(measure, name):
+def test_kernel_that_fakes_speed_is_refused_for_what_it_does(measure: Measure, name: str) -> None:
     found = measure(name)
     assert found.outcome is Outcome.WRONG_RESULT
     assert found.timing is None
@@ -131,13 +131,13 @@ def test_kernel_that_fakes_speed_is_refused_for_what_it_does(measure, name):
 
 
 @pytest.mark.parametrize("name", HARMLESS)
-def test_kernel_that_uses_an_earlier_run_works_in_each(measure, name):
+def test_kernel_that_uses_an_earlier_run_works_in_each(measure: Measure, name: str) -> None:
     found = measure(name)
     assert found.outcome is Outcome.OK, found.message
 
 
 @pytest.mark.parametrize("name", CALLS_OUT)
-def test_kernel_cannot_call_the_system(measure, name):
+def test_kernel_cannot_call_the_system(measure: Measure, name: str) -> None:
     found = measure(name)
     assert found.outcome is Outcome.BUILD_FAILED
     assert re.search(CALLS_OUT[name], found.message), found.message
@@ -145,14 +145,14 @@ def test_kernel_cannot_call_the_system(measure, name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", HONEST)
-def test_honest_kernel_works_in_the_finals(final, name):
+def test_honest_kernel_works_in_the_finals(final: Final, name: str) -> None:
     found, _ = final(name, 50)
     assert found.outcome is Outcome.OK, found.message
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WRONG_IN_THE_FINALS)
-def test_what_an_earlier_launch_left_is_wrong_in_the_finals(final, name):
+def test_what_an_earlier_launch_left_is_wrong_in_the_finals(final: Final, name: str) -> None:
     found, default = final(name, 50)
     assert default.outcome is Outcome.OK
     if name != "result_kept_by_address" or is_shown(found):  # new data may lie elsewhere
@@ -161,7 +161,7 @@ def test_what_an_earlier_launch_left_is_wrong_in_the_finals(final, name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "share"), CLAIMS_LOST)
-def test_kernel_that_recognises_the_data_has_no_claim(final, name, share):
+def test_kernel_that_recognises_the_data_has_no_claim(final: Final, name: str, share: int) -> None:
     # Other work hides slow first runs in one final of 24 on an idle machine.
     for _ in range(3):
         found, default = final(name, share)
@@ -171,7 +171,7 @@ def test_kernel_that_recognises_the_data_has_no_claim(final, name, share):
     pytest.fail("it kept its claim three times")
 
 
-def test_write_farther_than_the_least_zone_is_found_behind_a_large_array(measure):
+def test_write_farther_than_the_least_zone_is_found_behind_a_large_array(measure: Measure) -> None:
     found = measure("writes_far_behind", Input({"n": 8192, "k": 64}))
     assert found.outcome is Outcome.WRONG_RESULT
     assert "writes outside of the argument y (5,001 elements behind its end)" in found.message
@@ -196,7 +196,9 @@ FILLS_REFUSED = {
 }
 
 
-def test_result_made_of_what_an_output_holds_is_refused(local, module_opencl):
+def test_result_made_of_what_an_output_holds_is_refused(
+    local: KernelMeasurer, module_opencl: Backend
+) -> None:
     spec = load_spec(FILLS)
     (names,) = (p.values for p in spec.parameters if p.name == "CHEAT")
     assert set(names) == {"honest", *FILLS_REFUSED}

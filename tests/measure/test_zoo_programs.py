@@ -103,13 +103,13 @@ AT_HOME = ("cheating_default", "copies_default", "slows_default")
 """Programs that leave files in the home folder of the user, for one another."""
 
 
-def test_every_program_of_the_zoo_is_tried():
+def test_every_program_of_the_zoo_is_tried() -> None:
     honest = {name for name in NAMES if name.startswith("honest")}
     assert {*REFUSED, *MADE_UP, *REMEMBERED, "replaces_programs", *AT_HOME, *honest} == set(NAMES)
 
 
 @pytest.mark.parametrize("who", REFUSED)
-def test_cheat_is_refused_with_its_reason(open_zoo, who):
+def test_cheat_is_refused_with_its_reason(open_zoo: Open, who: str) -> None:
     with open_zoo(SPACE) as opened:
         found = measure_in(*opened)(who)
     is_wrong = who != "two_times"
@@ -118,7 +118,7 @@ def test_cheat_is_refused_with_its_reason(open_zoo, who):
 
 
 @pytest.mark.parametrize("who", MADE_UP)
-def test_made_up_times_are_no_claim_beside_the_default(open_zoo, who):
+def test_made_up_times_are_no_claim_beside_the_default(open_zoo: Open, who: str) -> None:
     with open_zoo(SPACE) as opened:
         found, default = beside_default(*opened, who)
     assert (is_shown(found), is_shown(default)) == (False, True)
@@ -131,7 +131,7 @@ def beside_default(measurer: ProgramMeasurer, space: Space, who: str) -> list[Me
 
 
 @pytest.mark.parametrize("who", REMEMBERED)
-def test_a_seed_finds_what_a_program_remembers(open_zoo, who):
+def test_a_seed_finds_what_a_program_remembers(open_zoo: Open, who: str) -> None:
     text = SPACE.replace('.sh"]', '.sh", "{seed}"]').replace(
         "inputs:", f"verify: {{against: {{host: {ZOO}/check.py}}}}\ninputs:"
     )
@@ -156,7 +156,7 @@ def test_a_seed_finds_what_a_program_remembers(open_zoo, who):
         ("honest_disturbed", 1.77),
     ],
 )
-def test_honest_twin_is_as_fast_as_it_says(open_zoo, who, speedup):
+def test_honest_twin_is_as_fast_as_it_says(open_zoo: Open, who: str, speedup: float) -> None:
     with open_zoo(SPACE) as opened:
         measure = measure_in(*opened)
         alone, (beside, _) = measure(who), beside_default(*opened, who)
@@ -165,7 +165,7 @@ def test_honest_twin_is_as_fast_as_it_says(open_zoo, who, speedup):
         assert is_shown(beside)
 
 
-def test_a_program_finds_no_reference_and_no_other_program_to_replace(open_zoo):
+def test_a_program_finds_no_reference_and_no_other_program_to_replace(open_zoo: Open) -> None:
     with open_zoo(SPACE) as opened:
         measure_in(*opened)("replaces_reference")
         found, default = beside_default(*opened, "replaces_programs")
@@ -174,8 +174,8 @@ def test_a_program_finds_no_reference_and_no_other_program_to_replace(open_zoo):
 
 
 def test_program_finds_nothing_at_home_that_an_earlier_run_has_left(
-    open_zoo, tmp_path, monkeypatch
-):
+    open_zoo: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home = tmp_path / "home"
     monkeypatch.setenv("HOME", str(home))
     text = SPACE.replace("default: honest", "default: cheating_default")
@@ -187,7 +187,7 @@ def test_program_finds_nothing_at_home_that_an_earlier_run_has_left(
     assert [path.name for path in home.iterdir()] == ["settings_of_user"]
 
 
-def test_default_without_its_home_folder(open_zoo, monkeypatch):
+def test_default_without_its_home_folder(open_zoo: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/user")
     text = SPACE.replace("default: honest", "default: honest_home")
     with (
@@ -197,7 +197,7 @@ def test_default_without_its_home_folder(open_zoo, monkeypatch):
         measure_in(*opened)("honest")
 
 
-def test_home_folder_is_of_desktops(tmp_path, monkeypatch):
+def test_home_folder_is_of_desktops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", "/home/user/.cache")
     found = building.home_variables(tmp_path)

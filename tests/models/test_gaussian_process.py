@@ -55,7 +55,7 @@ def printed(surrogate: Surrogate) -> tuple[Array, float, float]:
 # -------------------------------------------------------------------------- learning
 
 
-def test_gradient_of_the_posterior_is_that_of_finite_differences():
+def test_gradient_of_the_posterior_is_that_of_finite_differences() -> None:
     found = model()
     logs = found._logs + RNG.normal(size=len(found._logs)) / 3
     given = found._squares(POINTS), outputs_of(POINTS)
@@ -63,7 +63,7 @@ def test_gradient_of_the_posterior_is_that_of_finite_differences():
     np.testing.assert_allclose(found._loss(logs, *given)[1], numeric, rtol=1e-4, atol=1e-4)
 
 
-def test_evidence_is_the_density_of_the_outputs_under_the_prior_and_what_was_learnt():
+def test_evidence_is_the_density_of_the_outputs_under_the_prior_and_what_was_learnt() -> None:
     """Two learnt models differ by as much as their densities do."""
     outputs = outputs_of(POINTS)
     evidence, expected = [], []
@@ -79,7 +79,7 @@ def test_evidence_is_the_density_of_the_outputs_under_the_prior_and_what_was_lea
     assert evidence[0] - evidence[1] == pytest.approx(expected[0] - expected[1], rel=1e-6)
 
 
-def test_learning_finds_which_axes_say_nothing_and_which_values_are_noise():
+def test_learning_finds_which_axes_say_nothing_and_which_values_are_noise() -> None:
     found = fitted()
     assert np.exp(found._logs[2]) > 1.5 * np.exp(found._logs[0])
     noisy = model()
@@ -87,7 +87,7 @@ def test_learning_finds_which_axes_say_nothing_and_which_values_are_noise():
     assert noisy._logs[-1] > found._logs[-1] + 2
 
 
-def test_without_learning_hyper_parameters_and_evidence_stay():
+def test_without_learning_hyper_parameters_and_evidence_stay() -> None:
     found = fitted()
     logs, evidence = found._logs.copy(), found.evidence
     found.fit(POINTS[:9], -outputs_of(POINTS[:9]), learn=False)
@@ -98,7 +98,7 @@ def test_without_learning_hyper_parameters_and_evidence_stay():
 # ------------------------------------------------------------------------ predicting
 
 
-def test_predictions_are_those_of_the_textbook():
+def test_predictions_are_those_of_the_textbook() -> None:
     """Near what was measured, at it, and far from everything."""
     found, unseen = fitted(), np.vstack([RNG.random((50, 4)), POINTS, np.full((1, 4), 100.0)])
     lengths, variance, noise = printed(found)
@@ -110,7 +110,7 @@ def test_predictions_are_those_of_the_textbook():
     np.testing.assert_allclose(deviation, np.sqrt(variance - explained), atol=2e-2)
 
 
-def test_points_believed_are_as_if_measured_with_the_predicted_means():
+def test_points_believed_are_as_if_measured_with_the_predicted_means() -> None:
     pending, unseen = RNG.random((3, 4)), RNG.random((50, 4))
     found, anew = fitted(), fitted()
     believed, _ = anew.predict(pending)
@@ -124,7 +124,7 @@ def test_points_believed_are_as_if_measured_with_the_predicted_means():
 
 @pytest.mark.parametrize("count", [1, 64, 500])
 @pytest.mark.parametrize("best", [-30.0, -1.0, 0.5, 30.0])
-def test_the_most_promising_point_has_the_greatest_improvement(count, best):
+def test_the_most_promising_point_has_the_greatest_improvement(count: int, best: float) -> None:
     found, unseen, shifts = fitted(), RNG.random((count, 4)), RNG.normal(size=count) / 3
     mean, deviation = found.predict(unseen)
     gains = expected_improvement(mean + shifts, deviation, best)
@@ -134,7 +134,7 @@ def test_the_most_promising_point_has_the_greatest_improvement(count, best):
     assert found.means(unseen).tolist() == mean.tolist()
 
 
-def test_points_without_axes_are_all_alike():
+def test_points_without_axes_are_all_alike() -> None:
     found = Surrogate(np.zeros(0, dtype=np.intp), np.zeros(0))
     found.fit(np.empty((3, 0)), np.array([-1.0, 0.0, 1.0]))
     mean, deviation = found.predict(np.empty((2, 0)))
@@ -143,7 +143,7 @@ def test_points_without_axes_are_all_alike():
 
 
 @pytest.mark.parametrize("outputs", [outputs_of(POINTS), np.zeros(len(POINTS))])
-def test_points_that_were_measured_twice_and_equal_outputs_do_no_harm(outputs):
+def test_points_that_were_measured_twice_and_equal_outputs_do_no_harm(outputs: Array) -> None:
     found = model()
     found.fit(np.vstack([POINTS, POINTS]), np.tile(outputs, 2))
     mean, deviation = found.predict(POINTS)
@@ -154,7 +154,7 @@ def test_points_that_were_measured_twice_and_equal_outputs_do_no_harm(outputs):
 # --------------------------------------------------------------------------- outputs
 
 
-def test_failures_count_as_the_slowest_that_worked():
+def test_failures_count_as_the_slowest_that_worked() -> None:
     times_s = np.array([1.0, np.inf, 30.0, 2.0])
     assert logs_of(times_s).tolist() == np.log([1, 30, 30, 2]).tolist()
     outputs = standardised(times_s)
@@ -164,13 +164,13 @@ def test_failures_count_as_the_slowest_that_worked():
 
 
 @pytest.mark.parametrize("times_s", [[2.0, 2.0], [np.inf, np.inf], [3.0, np.inf], [5.0]])
-def test_where_nothing_differs_all_outputs_are_zero(times_s):
+def test_where_nothing_differs_all_outputs_are_zero(times_s: list[float]) -> None:
     assert standardised(np.array(times_s)).tolist() == [0.0] * len(times_s)
 
 
 @pytest.mark.parametrize("best", [0.0, 0.7])
 @pytest.mark.parametrize(("mean", "deviation"), [(0.0, 1.0), (1.5, 0.5), (-1.0, 0.1)])
-def test_expected_improvement_is_an_integral(mean, deviation, best):
+def test_expected_improvement_is_an_integral(mean: float, deviation: float, best: float) -> None:
     def below(output: float) -> float:
         return max(0.0, best - output) * float(norm.pdf(output, mean, deviation))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -76,7 +76,7 @@ def partition(table: pd.DataFrame, target: str, least_gain: float) -> set[frozen
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_partition_is_the_published_one(seed):
+def test_partition_is_the_published_one(seed: int) -> None:
     table = samples(60, seed)
     sse = float(((table["time_s"] - table["time_s"].mean()) ** 2).sum())
     tree = grow(table, "time_s", ["TILE", "n", "CACHE"], Growth(threshold=1e-3))
@@ -86,7 +86,7 @@ def test_partition_is_the_published_one(seed):
     assert found == expected
 
 
-def test_nodes_are_their_samples_with_a_large_offset():
+def test_nodes_are_their_samples_with_a_large_offset() -> None:
     table = samples().assign(time_s=lambda rows: rows["time_s"] + 1e9)
     tree = grow(table, "time_s", ["TILE", "n", "CACHE"], Growth(threshold=1e-2))
     nodes = list(tree.root.nodes())
@@ -101,7 +101,7 @@ def test_nodes_are_their_samples_with_a_large_offset():
         assert np.allclose(tree.predict(table[leaf.box.holds(table)]), leaf.mean, rtol=1e-12)
 
 
-def test_one_full_tree_predicts_as_all_its_pruned_ones():
+def test_one_full_tree_predicts_as_all_its_pruned_ones() -> None:
     """scikit-learn prunes the expected trees one by one."""
     rng = np.random.default_rng(5)
     columns, values = rng.normal(size=(300, 4)), rng.normal(size=300)
@@ -123,7 +123,7 @@ def test_one_full_tree_predicts_as_all_its_pruned_ones():
 @pytest.mark.parametrize(
     ("target", "least_r2", "most_error"), [("runtime", 0.995, 0.08), ("wattage", 0.91, 0.04)]
 )
-def test_predicted_as_published(target, least_r2, most_error):
+def test_predicted_as_published(target: str, least_r2: float, most_error: float) -> None:
     def learn(rows: pd.DataFrame) -> Callable[[pd.DataFrame], pd.Series[float]]:
         return grow(rows, target, KMEANS_PARAMETERS, Growth(folds=5)).predict
 
@@ -133,7 +133,7 @@ def test_predicted_as_published(target, least_r2, most_error):
     assert kmeans(target, threshold=1e-2).root.parameter == "tpp"
 
 
-def test_size_is_chosen_by_validation():
+def test_size_is_chosen_by_validation() -> None:
     rng = np.random.default_rng(1)
     table = pd.DataFrame({"A": rng.integers(0, 100, 200), "time_s": rng.normal(5, 1, 200)})
     step = table.assign(time_s=table["time_s"] + 10 * (table["A"] > 40))
@@ -142,13 +142,13 @@ def test_size_is_chosen_by_validation():
 
 
 @pytest.mark.parametrize("actual", [0.0, 1.0])
-def test_a_target_that_is_the_same_everywhere_cannot_be_judged(actual):
+def test_a_target_that_is_the_same_everywhere_cannot_be_judged(actual: float) -> None:
     table = pd.DataFrame({"A": range(9), "occupancy": actual})
     with pytest.raises(UsageError, match=f"column occupancy is {actual:g} in every row"):
         cross_validate(lambda part: grow(part, "occupancy", ["A"]).predict, table, "occupancy")
 
 
-def test_samples_that_are_0_have_no_relative_error():
+def test_samples_that_are_0_have_no_relative_error() -> None:
     table = pd.DataFrame({"A": [0, 1] * 20, "spilled": [0.0, 64.0] * 20})
     found = cross_validate(lambda part: grow(part, "spilled", ["A"]).predict, table, "spilled")
     assert (found.r2, found.error.ninth_decile, found.error.count) == (1.0, 0.0, 20)
@@ -157,7 +157,7 @@ def test_samples_that_are_0_have_no_relative_error():
 # ---------------------------------------------------------------------------- targets
 
 
-def test_time_by_input_size_is_predicted_in_seconds():
+def test_time_by_input_size_is_predicted_in_seconds() -> None:
     table = pd.DataFrame({"BLOCK": [1, 1, 2, 2], "m": [1, 10, 1, 10], "n": [2, 2, 2, 2]})
     table["time_s"] = table["m"] * table["n"] * table["BLOCK"] * 1e-3
     target = TreeTarget("time_s", per=("m", "n"))
@@ -167,13 +167,13 @@ def test_time_by_input_size_is_predicted_in_seconds():
     assert str(target) == "time_s / (m * n)"
 
 
-def test_leaves_of_a_logarithm_hold_the_geometric_mean():
+def test_leaves_of_a_logarithm_hold_the_geometric_mean() -> None:
     table = pd.DataFrame({"A": [1, 1, 2, 2], "time_s": [1.0, 100.0, 1e6, 1e6]})
     tree = grow(table, TreeTarget("time_s", log=True), ["A"], Growth(threshold=0.1))
     assert [leaf.mean for leaf in tree.root.leaves()] == pytest.approx([10, 1e6])
 
 
-def test_failures_are_left_out_and_counted():
+def test_failures_are_left_out_and_counted() -> None:
     table = samples(50)
     table.loc[[3, 7], "time_s"] = [np.inf, np.nan]
     tree = grow(table, "time_s", ["TILE"], Growth(threshold=0.01))
@@ -182,7 +182,7 @@ def test_failures_are_left_out_and_counted():
     assert not grow(table.assign(time_s=3.0), "time_s", ["TILE"], Growth(0.0)).root.sides
 
 
-def test_the_published_rule_gives_the_published_size():
+def test_the_published_rule_gives_the_published_size() -> None:
     tree = grow(KMEANS.sample(200, random_state=0), "runtime", KMEANS_PARAMETERS, Growth(1e-6))
     assert 34 <= len(boxes(tree)) <= 50
     assert "leaves, no split removes less than 1e-06" in next(describe(tree))
@@ -191,7 +191,7 @@ def test_the_published_rule_gives_the_published_size():
 # -------------------------------------------------------------------------- boxes, text
 
 
-def test_text_has_counts_and_means_with_the_most_important_split_first():
+def test_text_has_counts_and_means_with_the_most_important_split_first() -> None:
     lines = list(describe(kmeans("runtime", threshold=1e-3), depth=1))
     assert lines[1:] == [
         "all: 1.993 (max 6.309; 500, 100%; split on tpp: 92.6%)",
@@ -201,7 +201,7 @@ def test_text_has_counts_and_means_with_the_most_important_split_first():
     ]
 
 
-def test_shares_have_three_digits_and_no_exponent():
+def test_shares_have_three_digits_and_no_exponent() -> None:
     printed = {0.93: "93%", 1.0: "100%", 9.1e-6: "0.00091%", 1.234e-10: "0.0000000123%", 0.0: "0%"}
     nodes = [TreeNode(Region(), 1, 0.0, 0.0, 0.0, "T", share) for share in printed]
     assert [node.split for node in nodes] == [f"T: {text}" for text in printed.values()]
@@ -212,12 +212,12 @@ def test_shares_have_three_digits_and_no_exponent():
     [((1, 2), "T <= 2"), ((4, 8, 16, 32), "T >= 4"), ((2,), "T = 2"), ((1,), "T = 1"),
      ((2, 4, 8), "T in {2, 4, 8}"), ((2, 4, 8, 16), "T in {2..16}")],
 )  # fmt: skip
-def test_ranges_are_told_by_the_values_they_hold(values, text):
+def test_ranges_are_told_by_the_values_they_hold(values: tuple[int, ...], text: str) -> None:
     axis = Axis("T", (1, 2, 4, 8, 16, 32), is_number=True)
     assert str(AxisPart(axis, np.isin(axis.values, values))) == text
 
 
-def test_a_value_between_two_known_ones_falls_where_its_box_says():
+def test_a_value_between_two_known_ones_falls_where_its_box_says() -> None:
     table = pd.DataFrame({"n": [2**40, 2**40 + 4] * 2, "time_s": [1.0, 3.0] * 2})
     tree = grow(table, "time_s", ["n"], Growth(threshold=0.1))
     unseen = pd.DataFrame({"n": [2**40 + 1, 2**40 + 3, 0, 2**50]})
@@ -228,7 +228,7 @@ def test_a_value_between_two_known_ones_falls_where_its_box_says():
     assert low.box.holds(unseen).tolist() == [True, False, True, False]
 
 
-def test_picture_has_the_nodes_of_the_text_and_the_conditions():
+def test_picture_has_the_nodes_of_the_text_and_the_conditions() -> None:
     tree = kmeans("wattage", threshold=1e-3)
     texts = [text.get_text() for text in draw(tree, depth=2).axes[0].texts]
     assert len(texts) == 7 + 6  # nodes, and conditions on the lines between them
@@ -239,7 +239,7 @@ def test_picture_has_the_nodes_of_the_text_and_the_conditions():
 # -------------------------------------------------------------------------- importance
 
 
-def test_importance_is_what_the_splits_explain_of_all_samples_or_of_a_part():
+def test_importance_is_what_the_splits_explain_of_all_samples_or_of_a_part() -> None:
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"A": rng.integers(0, 4, 200), "B": rng.integers(0, 4, 200)})
     table["time_s"] = np.where(table["A"] > 2, 100.0, table["B"]) + rng.normal(0, 0.1, 200)
@@ -259,7 +259,7 @@ def test_importance_is_what_the_splits_explain_of_all_samples_or_of_a_part():
         ("tpp >", r"tpp >"),
     ],
 )
-def test_part_of_the_space_that_cannot_be_is_told(inside, message):
+def test_part_of_the_space_that_cannot_be_is_told(inside: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         importance(kmeans("runtime", threshold=0.1), inside)
 
@@ -267,7 +267,7 @@ def test_part_of_the_space_that_cannot_be_is_told(inside, message):
 # ------------------------------------------------------------------- several trees at once
 
 
-def test_settings_below_are_the_samples_that_both_trees_allow():
+def test_settings_below_are_the_samples_that_both_trees_allow() -> None:
     time, power = (kmeans(name, threshold=1e-3) for name in ("runtime", "wattage"))
     found = settings_below([(time, 0.15), (power, 205.0)])
     allowed = (time.predict(KMEANS) <= 0.15) & (power.predict(KMEANS) <= 205)
@@ -283,7 +283,7 @@ def test_settings_below_are_the_samples_that_both_trees_allow():
     assert found["runtime"].is_monotonic_increasing
 
 
-def test_nothing_is_found_below_what_no_leaf_predicts():
+def test_nothing_is_found_below_what_no_leaf_predicts() -> None:
     tree = kmeans("runtime", threshold=1e-2)
     assert settings_below([(tree, 0.0)]).empty
     with pytest.raises(UsageError, match="a target of its own"):
@@ -306,14 +306,14 @@ def platforms() -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def test_platforms_are_parted_into_the_best_two_sets():
+def test_platforms_are_parted_into_the_best_two_sets() -> None:
     tree = grow(platforms(), "time_s", ["platform", "TILE"], Growth(threshold=1e-3))
     found = [str(side.box) for side in tree.root.sides]
     assert found == ["platform in {A, C}", "platform in {B, D}"]
     assert tree.predict(platforms()).tolist() == pytest.approx(platforms()["time_s"].tolist())
 
 
-def test_an_absent_flag_is_a_word_of_its_own():
+def test_an_absent_flag_is_a_word_of_its_own() -> None:
     table = pd.DataFrame({"dlcm": ["ca", None, "cg", None], "time_s": [1.0, 5, 1, 5]})
     tree = grow(table, "time_s", ["dlcm"], Growth(threshold=0.1))
     assert [str(leaf.box) for leaf in tree.root.leaves()] == ["dlcm in {ca, cg}", "dlcm = absent"]
@@ -324,7 +324,7 @@ def test_an_absent_flag_is_a_word_of_its_own():
     ("absent_s", "low", "high"),
     [(1.0, "8..64, absent", "128..256"), (5.0, "8..64", "128..256, absent")],
 )
-def test_flag_of_numbers_keeps_order_beside_absent(absent_s, low, high):
+def test_flag_of_numbers_keeps_order_beside_absent(absent_s: float, low: str, high: str) -> None:
     values = [8, 16, 32, 64, 128, 160, 192, 256]
     rows = [(value, 1.0 if value <= 64 else 5.0) for value in values] + [(None, absent_s)]
     table = pd.DataFrame(rows * 4, columns=["maxrregcount", "time_s"])
@@ -335,7 +335,7 @@ def test_flag_of_numbers_keeps_order_beside_absent(absent_s, low, high):
     assert found == pytest.approx(expected)
 
 
-def test_words_of_a_larger_table_are_predicted_by_the_mean():
+def test_words_of_a_larger_table_are_predicted_by_the_mean() -> None:
     table, rule = platforms(), Growth(threshold=0.1)
     with pytest.raises(UsageError, match="`D` was not among the samples; known are A, B, C"):
         grow(table[table["platform"] != "D"], "time_s", ["platform"], rule).predict(table)
@@ -363,7 +363,7 @@ def test_words_of_a_larger_table_are_predicted_by_the_mean():
         (lambda: Growth(threshold=float("nan")), "must be 0 or more"),
     ],
 )
-def test_what_cannot_be_grown_is_told(growing, message):
+def test_what_cannot_be_grown_is_told(growing: Callable[[], object], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         growing()
 
@@ -380,13 +380,15 @@ def test_what_cannot_be_grown_is_told(growing, message):
         ([4.0], (4.0, 4.0, 4.0), 4.0),
     ],
 )
-def test_the_interval_of_a_median_is_of_order_statistics(errors, median, ninth_decile):
+def test_the_interval_of_a_median_is_of_order_statistics(
+    errors: Sequence[float], median: tuple[float, float, float], ninth_decile: float
+) -> None:
     found = relative_errors(1 + np.asarray(errors), np.ones(len(errors)))
     assert found.median == Estimate(*median)
     assert (found.ninth_decile, found.count) == (pytest.approx(ninth_decile), len(errors))
 
 
-def test_errors_are_relative_and_those_of_a_group_count_once():
+def test_errors_are_relative_and_those_of_a_group_count_once() -> None:
     predicted, actual = np.array([1.5, 1.0, -3.0, 9.0]), np.array([1.0, 2.0, -2.0, 0.0])
     assert relative_errors(predicted, actual).median.value == 0.5
     assert relative_errors(predicted, actual).count == 3

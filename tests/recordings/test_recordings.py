@@ -76,7 +76,7 @@ def values(recorded: Recording) -> dict[str, tuple[str, list[Value]]]:
 # ---------------------------------------------------------------- Kernel Tuner
 
 
-def test_cache_gives_parameters_inputs_and_raw_samples_in_seconds(path):
+def test_cache_gives_parameters_inputs_and_raw_samples_in_seconds(path: Path) -> None:
     recorded = read(path, cache_of([entry(16, 2, 2.0, times=[1.0, 3.0]), entry(32, 1, 8.0)]))
     assert values(recorded) == {
         "BX": ("ordered", [16, 32]),
@@ -104,13 +104,15 @@ def test_cache_gives_parameters_inputs_and_raw_samples_in_seconds(path):
     ],
     ids=str,
 )
-def test_failed_entry_is_an_outcome_with_a_message(path, time, outcome, message):
+def test_failed_entry_is_an_outcome_with_a_message(
+    path: Path, time: Any, outcome: Outcome, message: str
+) -> None:
     # Samples of a failed entry are of no use: Kernel Tuner leaves some behind.
     found = only(read(path, cache_of([entry(16, 1, time, times=[1.0])])))
     assert found == Measurement(config(16, 1), GIVEN, outcome, message=message)
 
 
-def test_samples_count_where_the_time_is_their_mean_or_median(path):
+def test_samples_count_where_the_time_is_their_mean_or_median(path: Path) -> None:
     recorded = read(path, cache_of([entry(16, 1, 50.0, times=[1.0, 1.0])]))
     assert only(recorded).time_s == 50e-3
     assert recorded.notes == (
@@ -121,7 +123,7 @@ def test_samples_count_where_the_time_is_their_mean_or_median(path):
     assert timing.samples_s == (1e-3, 2e-3, 9e-3)
 
 
-def test_cache_without_keys_takes_the_order_of_the_parameters(path):
+def test_cache_without_keys_takes_the_order_of_the_parameters(path: Path) -> None:
     recorded = read(path, cache_of([entry(16, 1, 1.0)], tune_params_keys=None))
     assert [p.name for p in recorded.parameters] == ["BX", "TILE", "FIXED"]
 
@@ -136,13 +138,13 @@ def test_cache_without_keys_takes_the_order_of_the_parameters(path):
     ],
     ids=str,
 )
-def test_problem_size_is_the_input(path, size, problem):
+def test_problem_size_is_the_input(path: Path, size: Any, problem: dict[str, Value]) -> None:
     recorded = read(path, cache_of([entry(16, 1, 1.0)], problem_size=size))
     assert list(recorded.tables) == [Input(problem)]
     assert recorded.features == tuple(problem)
 
 
-def test_values_that_are_no_scale_keep_the_order_that_is_listed(path):
+def test_values_that_are_no_scale_keep_the_order_that_is_listed(path: Path) -> None:
     listed = {"BX": ["row", "block", "tile"], "TILE": [True, False], "FIXED": [15]}
     entries = [entry("tile", True, 1.0), entry("row", False, 2.0)]
     recorded = read(path, cache_of(entries, tune_params=listed))
@@ -150,7 +152,7 @@ def test_values_that_are_no_scale_keep_the_order_that_is_listed(path):
     assert values(recorded)["TILE"] == ("boolean", [False, True])
 
 
-def test_gzip_is_unpacked(tmp_path):
+def test_gzip_is_unpacked(tmp_path: Path) -> None:
     packed = tmp_path / "kept.json.gz"
     packed.write_bytes(gzip.compress(json.dumps(cache_of([entry(16, 1, 1.0)])).encode()))
     recorded = read_recording(packed)
@@ -178,13 +180,13 @@ def t4_of(*results: Any, **more: Any) -> dict[str, Any]:
     return {"results": list(results), "schema_version": "1.0.0", **more}
 
 
-def test_t4_of_kernel_tuner_is_in_milliseconds(path):
+def test_t4_of_kernel_tuner_is_in_milliseconds(path: Path) -> None:
     found = only(read(path, t4_of(result())))
     assert found.timing == Timing((2e-3, 4e-3), StopReason.RECORDED)
 
 
 @pytest.mark.parametrize("unit", ["seconds", "milliseconds", "microseconds", "nanoseconds"])
-def test_t4_states_its_unit_of_time(path, unit):
+def test_t4_states_its_unit_of_time(path: Path, unit: str) -> None:
     per_s = {"seconds": 1, "milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}[unit]
     found = only(read(path, t4_of(result(measurements=[]), metadata={"timeunit": unit})))
     assert found.time_s == pytest.approx(3 / per_s)
@@ -200,12 +202,12 @@ def test_t4_states_its_unit_of_time(path, unit):
         ("timeout", Outcome.TIMEOUT),
     ],
 )
-def test_t4_states_what_failed(path, invalidity, outcome):
+def test_t4_states_what_failed(path: Path, invalidity: str, outcome: Outcome) -> None:
     found = only(read(path, t4_of(result(invalidity=invalidity))))
     assert (found.outcome, found.message) == (outcome, f"{invalidity}, as recorded")
 
 
-def test_t4_result_that_is_not_correct_is_wrong(path):
+def test_t4_result_that_is_not_correct_is_wrong(path: Path) -> None:
     assert only(read(path, t4_of(result(correctness=0)))).outcome is Outcome.WRONG_RESULT
 
 
@@ -229,7 +231,7 @@ def read_rows(folder: Path, *rows: str, mapping: str = MAPPING, header: str = HE
     return read_recording(path)
 
 
-def test_a_column_that_the_mapping_does_not_name_is_refused(tmp_path):
+def test_a_column_that_the_mapping_does_not_name_is_refused(tmp_path: Path) -> None:
     row, header = "64,16,row,1.5,2.5,passed,,NCHW", f"{HEADER},layout"
     with pytest.raises(RecordingError, match=r"does not say what the column layout of .*`ignore`"):
         read_rows(tmp_path, row, header=header)
@@ -237,7 +239,7 @@ def test_a_column_that_the_mapping_does_not_name_is_refused(tmp_path):
     assert len(read_rows(tmp_path, row, header=header, mapping=mapping).measurements) == 1
 
 
-def test_mapping_names_the_columns(tmp_path):
+def test_mapping_names_the_columns(tmp_path: Path) -> None:
     recorded = read_rows(tmp_path, "64,16,row,1.5,2.5,passed,", "64,8,tile,,,no build,line 3")
     problem = Input({"n": 64})
     timing = Timing((1.5e-3, 2.5e-3), StopReason.RECORDED)
@@ -250,7 +252,7 @@ def test_mapping_names_the_columns(tmp_path):
     assert (recorded.device, recorded.features) == ("GTX 680", ("n",))
 
 
-def test_rows_of_one_configuration_are_samples_and_one_failure_is_all(tmp_path):
+def test_rows_of_one_configuration_are_samples_and_one_failure_is_all(tmp_path: Path) -> None:
     same, failed = "64,16,row,1,2,passed,", "64,16,row,,,,"
     assert only(read_rows(tmp_path, same, same)).timing == Timing(
         (1e-3, 2e-3, 1e-3, 2e-3), StopReason.RECORDED
@@ -259,18 +261,18 @@ def test_rows_of_one_configuration_are_samples_and_one_failure_is_all(tmp_path):
         assert only(read_rows(tmp_path, *rows)).outcome is Outcome.CRASHED
 
 
-def test_column_is_numbers_only_where_all_of_it_is(tmp_path):
+def test_column_is_numbers_only_where_all_of_it_is(tmp_path: Path) -> None:
     recorded = read_rows(tmp_path, "64,12e4,row,1,1,passed,", "64,9f0c,row,1,1,passed,")
     assert values(recorded)["BX"] == ("enum", ["12e4", "9f0c"])
 
 
-def test_listed_values_say_what_cells_mean(tmp_path):
+def test_listed_values_say_what_cells_mean(tmp_path: Path) -> None:
     mapping = MAPPING.replace("[BX, KIND]", '{BX: ["1", null], KIND: [2.0, 4.0]}')
     recorded = read_rows(tmp_path, "64,1,2,1,1,passed,", "64,absent,4,1,1,passed,", mapping=mapping)
     assert values(recorded) == {"BX": ("enum", ["1", None]), "KIND": ("ordered", [2.0, 4.0])}
 
 
-def test_listed_value_may_be_written_in_several_ways(tmp_path):
+def test_listed_value_may_be_written_in_several_ways(tmp_path: Path) -> None:
     mapping = MAPPING.replace("[BX, KIND]", "{BX: [16], KIND: [row]}")
     rows = ["64,16,row,1,1,passed,", "64,16.0,row,2,2,passed,"]
     found = only(read_rows(tmp_path, *rows, mapping=mapping))
@@ -278,7 +280,7 @@ def test_listed_value_may_be_written_in_several_ways(tmp_path):
 
 
 @pytest.mark.parametrize("cell", ["", "nan", "0", "200000", "-1"])
-def test_time_that_is_missing_or_out_of_bounds_is_a_failure(tmp_path, cell):
+def test_time_that_is_missing_or_out_of_bounds_is_a_failure(tmp_path: Path, cell: str) -> None:
     mapping = MAPPING.replace("unit: ms", "unit: ms, least: 1.0e-9, most: 1.0e+5")
     found = only(read_rows(tmp_path, f"64,16,row,1,{cell},passed,", mapping=mapping))
     assert found.outcome is Outcome.LAUNCH_FAILED
@@ -294,7 +296,7 @@ def test_time_that_is_missing_or_out_of_bounds_is_a_failure(tmp_path, cell):
         ("64,16,row,1", ":2: has 4 cells, the header has 7"),
     ],
 )
-def test_row_that_does_not_fit_says_where(tmp_path, row, message):
+def test_row_that_does_not_fit_says_where(tmp_path: Path, row: str, message: str) -> None:
     with pytest.raises(RecordingError) as error:
         read_rows(tmp_path, row)
     assert message in str(error.value)
@@ -311,13 +313,13 @@ def test_row_that_does_not_fit_says_where(tmp_path, row, message):
     ],
     ids=str,
 )  # fmt: skip
-def test_a_mappings_fault_says_where(tmp_path, change, message):
+def test_a_mappings_fault_says_where(tmp_path: Path, change: tuple[str, str], message: str) -> None:
     with pytest.raises(SpecError) as error:
         read_rows(tmp_path, "64,16,row,1,1,passed,", mapping=MAPPING.replace(*change))
     assert message in str(error.value)
 
 
-def test_csv_without_a_mapping_says_what_to_write(tmp_path):
+def test_csv_without_a_mapping_says_what_to_write(tmp_path: Path) -> None:
     path, header = tmp_path / "recording.csv.gz", "WIDTH,true,time 1 (us),outcome"
     path.write_bytes(gzip.compress(f"{header}\n16,row,1.5,ok\n16,tile,,crashed\n".encode()))
     with pytest.raises(UsageError) as error:
@@ -338,7 +340,7 @@ def test_csv_without_a_mapping_says_what_to_write(tmp_path):
     assert (other.outcome, other.message) == (Outcome.CRASHED, "crashed, as recorded")
 
 
-def test_a_file_that_is_no_mapping_is_named_by_its_kind(tmp_path):
+def test_a_file_that_is_no_mapping_is_named_by_its_kind(tmp_path: Path) -> None:
     path, other = tmp_path / "recording.csv", tmp_path / "other"
     path.write_text(f"{HEADER}\n")
     for content, kind in ((b"SQLite format 3\0", "a results database"), (b"{}", "JSON")):
@@ -347,7 +349,7 @@ def test_a_file_that_is_no_mapping_is_named_by_its_kind(tmp_path):
             read_recording(path, other)
 
 
-def test_yaml_is_no_recording(tmp_path):
+def test_yaml_is_no_recording(tmp_path: Path) -> None:
     path = tmp_path / "space.yaml"
     path.write_text(MAPPING)
     with pytest.raises(
@@ -409,7 +411,7 @@ def t4_with(**changes: Any) -> dict[str, Any]:
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else "",
 )  # fmt: skip
-def test_data_of_another_shape_is_one_clear_error(path, data, message):
+def test_data_of_another_shape_is_one_clear_error(path: Path, data: Any, message: str) -> None:
     with pytest.raises(RecordingError) as error:
         read(path, data)
     assert message in str(error.value)
@@ -433,7 +435,7 @@ def test_data_of_another_shape_is_one_clear_error(path, data, message):
     ],
     ids=lambda text: text[:20],
 )
-def test_text_that_is_no_recording_is_one_clear_error(path, text, message):
+def test_text_that_is_no_recording_is_one_clear_error(path: Path, text: str, message: str) -> None:
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(RecordingError) as error:
         read_recording(path)
@@ -441,7 +443,7 @@ def test_text_that_is_no_recording_is_one_clear_error(path, text, message):
     assert len(str(error.value)) < 600
 
 
-def test_every_cut_of_a_cache_is_one_error(path):
+def test_every_cut_of_a_cache_is_one_error(path: Path) -> None:
     whole = json.dumps(cache_of([entry(16, 1, 1.0), entry(32, 1, "InvalidConfig")]))
     for end in range(len(whole)):
         with pytest.raises(RecordingError, match=re.escape(str(path))):
@@ -461,39 +463,39 @@ PACKED = gzip.compress(json.dumps(cache_of(ONE)).encode())
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_gzip_that_is_cut_short_damaged_or_a_bomb_is_one_clear_error(
-    path, monkeypatch, packed, message
-):
+    path: Path, monkeypatch: pytest.MonkeyPatch, packed: bytes, message: str
+) -> None:
     monkeypatch.setattr(files, "MAX_BYTES", 1000)
     path.write_bytes(packed)
     with pytest.raises(RecordingError, match=message):
         read_recording(path)
 
 
-def test_many_small_objects_are_refused(path, monkeypatch):
+def test_many_small_objects_are_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "MAX_NESTED", 3)
     with pytest.raises(RecordingError, match="holds more than 3 objects and lists"):
         read(path, [[], [], []])
 
 
 @pytest.mark.parametrize("kind", ["missing", "folder"])
-def test_missing_file_says_so(tmp_path, kind):
+def test_missing_file_says_so(tmp_path: Path, kind: str) -> None:
     with pytest.raises(RecordingError, match=r"does not exist|is not a file"):
         read_recording(tmp_path if kind == "folder" else tmp_path / "none.json")
 
 
-def test_database_is_sent_elsewhere(path):
+def test_database_is_sent_elsewhere(path: Path) -> None:
     path.write_bytes(b"SQLite format 3\0")
     with pytest.raises(RecordingError, match="is a results database; replay it with its space"):
         read_recording(path)
 
 
-def test_mapping_of_json_is_refused(path):
+def test_mapping_of_json_is_refused(path: Path) -> None:
     path.write_text(json.dumps(cache_of([entry(16, 1, 1.0)])))
     with pytest.raises(UsageError, match="--mapping is for CSV files"):
         read_recording(path, path)
 
 
-def test_nothing_of_a_file_commands_the_terminal(tmp_path, path):
+def test_nothing_of_a_file_commands_the_terminal(tmp_path: Path, path: Path) -> None:
     failed = result(invalidity="compile", message="\x1b[2Jone\ntwo")
     found = only(read(path, t4_of(failed, metadata={"device": "\x1b[2J"})))
     assert found.message == "\\x1b[2Jone\ntwo"
@@ -529,7 +531,7 @@ def space(recorded: Recording) -> ListedSpace:
 LEGAL = [(16, 1), (16, 2), (32, 1), (64, 1), (64, 4)]
 
 
-def test_space_is_what_was_recorded_failed_or_not(space):
+def test_space_is_what_was_recorded_failed_or_not(space: ListedSpace) -> None:
     assert list(space) == [config(*point) for point in LEGAL]
     assert (space.count, space.budget(100), space[4]) == (5, 5, config(64, 4))
     assert [p.name for p in space.parameters] == ["BX", "TILE"]
@@ -537,7 +539,7 @@ def test_space_is_what_was_recorded_failed_or_not(space):
         space[5]
 
 
-def test_what_a_file_calls_illegal_itself_is_never_proposed(path):
+def test_what_a_file_calls_illegal_itself_is_never_proposed(path: Path) -> None:
     refused = result(32, invalidity="constraints", outcome="illegal", message="too large")
     recorded = read(path, t4_of(result(16), refused))
     (problem,) = recorded.tables
@@ -547,7 +549,7 @@ def test_what_a_file_calls_illegal_itself_is_never_proposed(path):
     assert space.why_illegal(Config({"BX": 32})) == why
 
 
-def test_space_says_why_a_configuration_is_not_of_it(space):
+def test_space_says_why_a_configuration_is_not_of_it(space: ListedSpace) -> None:
     message = {
         config(16, 4): "it is not in the recording",
         config(16, 3): "TILE=3 is not one of its values",
@@ -558,7 +560,7 @@ def test_space_says_why_a_configuration_is_not_of_it(space):
     assert all(space.is_legal(config(*point)) for point in LEGAL)
 
 
-def test_space_is_drawn_from_evenly_and_without_repeats(space):
+def test_space_is_drawn_from_evenly_and_without_repeats(space: ListedSpace) -> None:
     rng = random.Random(0)
     drawn = [space.sample(rng)[0] for _ in range(2000)]
     assert set(drawn) == {config(*point) for point in LEGAL}
@@ -568,12 +570,12 @@ def test_space_is_drawn_from_evenly_and_without_repeats(space):
     assert taken | {rest} == set(space)
 
 
-def test_positions_and_configurations_are_inverse(space):
+def test_positions_and_configurations_are_inverse(space: ListedSpace) -> None:
     assert [space.decode(space.encode(c)) for c in space] == list(space)
     assert space.decode([0, 2]) == config(16, 4)
 
 
-def test_neighbours_are_recorded_and_differ_in_one_parameter(space):
+def test_neighbours_are_recorded_and_differ_in_one_parameter(space: ListedSpace) -> None:
     near = space.neighbour_points(space.encode_all([config(16, 1)])[0])
     assert {space.decode(row) for row in near.tolist()} == {
         config(16, 2), config(32, 1), config(64, 1),
@@ -589,12 +591,14 @@ def test_neighbours_are_recorded_and_differ_in_one_parameter(space):
         ((16, 1), {(16, 1)}),
     ],
 )
-def test_illegal_proposal_becomes_the_nearest_recorded(space, illegal, nearest):
+def test_illegal_proposal_becomes_the_nearest_recorded(
+    space: ListedSpace, illegal: tuple[int, int], nearest: set[tuple[int, int]]
+) -> None:
     found = {space.nearest_legal(config(*illegal), random.Random(seed)) for seed in range(20)}
     assert found == {config(*point) for point in nearest}
 
 
-def test_nearest_of_all_where_no_single_change_is_recorded(path):
+def test_nearest_of_all_where_no_single_change_is_recorded(path: Path) -> None:
     diagonal = [(16, 1, 7), (32, 2, 8), (64, 4, 9)]
     entries = [entry(bx, tile, 1.0, FIXED=third) for bx, tile, third in diagonal]
     space = ListedSpace(read(path, cache_of(entries)), GIVEN)
@@ -604,12 +608,12 @@ def test_nearest_of_all_where_no_single_change_is_recorded(path):
     assert space.distance(near, off) == 1.0
 
 
-def test_default_is_the_first_that_worked(path):
+def test_default_is_the_first_that_worked(path: Path) -> None:
     recorded = read(path, cache_of([entry(64, 1, "InvalidConfig"), entry(32, 2, 1.0)]))
     assert ListedSpace(recorded, GIVEN).default == config(32, 2)
 
 
-def test_other_content_is_another_program(path):
+def test_other_content_is_another_program(path: Path) -> None:
     one = recording_spec(read(path, cache_of([entry(16, 1, 1.0)])))
     same = recording_spec(read(path, cache_of([entry(16, 1, 1.0)])))
     other = recording_spec(read(path, cache_of([entry(16, 1, 2.0)])))
@@ -652,7 +656,7 @@ def line_with(text: str, part: str) -> str:
     return line
 
 
-def test_exhausted_recording_has_reached_its_optimum(path, replay):
+def test_exhausted_recording_has_reached_its_optimum(path: Path, replay: Replay) -> None:
     landscape(path)
     message = replay("--test-limit", "99", "--quiet")
     assert " 1.000 " in line_with(message, "64 of 64")
@@ -665,18 +669,18 @@ def test_exhausted_recording_has_reached_its_optimum(path, replay):
     assert " 1.000" not in line_with(message, " 1 of 64")
 
 
-def test_recording_of_one_configuration_is_done_after_one_test(path, replay):
+def test_recording_of_one_configuration_is_done_after_one_test(path: Path, replay: Replay) -> None:
     read(path, cache_of(ONE))
     assert "1.000   1 of 1" in replay("--quiet")
 
 
-def test_recording_in_which_nothing_worked_says_so(path, replay):
+def test_recording_in_which_nothing_worked_says_so(path: Path, replay: Replay) -> None:
     failures = ("InvalidConfig", "RuntimeFailedConfig", "CompilationFailedConfig")
     read(path, cache_of([entry(16, tile, word) for tile, word in enumerate(failures)]))
     assert "nothing worked" in line_with(replay("--quiet", status=1), "3 of 3")
 
 
-def test_a_wrong_option_is_refused_before_a_recording_is_read(path, capsys):
+def test_a_wrong_option_is_refused_before_a_recording_is_read(path: Path, capsys: Capture) -> None:
     path.write_text('{"cache": x')  # which cannot be read
     for option, message in (
         (["--technique", "PureRandm"], "did you mean `PureRandom`?"),
@@ -690,7 +694,7 @@ def test_a_wrong_option_is_refused_before_a_recording_is_read(path, capsys):
     assert "is not JSON, or cut short" in capsys.readouterr().err
 
 
-def test_inputs_choose_among_those_recorded(tmp_path, capsys):
+def test_inputs_choose_among_those_recorded(tmp_path: Path, capsys: Capture) -> None:
     read_rows(tmp_path, "64,16,row,1,1,passed,", "32,16,row,1,1,passed,", "32,8,row,2,1,passed,")
     command = ["--replay", str(tmp_path / "recording.csv"), "--inputs", "n < 64", "--quiet"]
     assert tune([*command, "--database", str(tmp_path / "r.db")]) == 0
@@ -710,8 +714,8 @@ def test_inputs_choose_among_those_recorded(tmp_path, capsys):
     ],
 )
 def test_options_that_do_not_go_together_are_refused(
-    tmp_path, monkeypatch, capsys, options, message
-):
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture, options: str, message: str
+) -> None:
     monkeypatch.chdir(tmp_path)
     landscape(Path("r.json"))
     assert tune(options.split()) == 2

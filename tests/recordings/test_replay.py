@@ -62,7 +62,7 @@ def only(recording: ReplayMeasurer) -> Measurement:
 # ------------------------------------------------------------------------ CSV
 
 
-def test_columns_may_stand_in_any_order_with_others_between(path, spec):
+def test_columns_may_stand_in_any_order_with_others_between(path: Path, spec: Spec) -> None:
     cells = {"remark": "x", **dict(reversed(CELLS.items()))}
     write_csv(path, [cells])
     assert only(open_replay(path, spec)).config == CONFIG
@@ -75,7 +75,7 @@ def test_columns_may_stand_in_any_order_with_others_between(path, spec):
         ("CACHE", "False"), ("m", "64.0"), ("n", "4.096e3"),
     ],
 )  # fmt: skip
-def test_values_may_be_as_spreadsheets_write(path, spec, name, text):
+def test_values_may_be_as_spreadsheets_write(path: Path, spec: Spec, name: str, text: str) -> None:
     write_csv(path, [{**CELLS, name: text}])
     measurement = only(open_replay(path, spec))
     assert (measurement.config, measurement.input) == (CONFIG, Input(FEATURES))
@@ -87,7 +87,7 @@ WORDS = SPACE.replace("features: [m, n]", "features: [m, n, matrix]").replace(
 )
 
 
-def test_feature_may_be_a_word(tmp_path, capsys):
+def test_feature_may_be_a_word(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     space, recording = write_recording(tmp_path, WORDS.replace("max: 64,", "max: 8,"))
     command = [str(space), "--replay", str(recording), "--test-limit", "3", "--quiet"]
     assert tune([*command, "--database", str(tmp_path / "results.db")]) == 0
@@ -96,7 +96,7 @@ def test_feature_may_be_a_word(tmp_path, capsys):
     assert "matrix=dense" in output
 
 
-def test_word_of_another_input_is_read_and_escapes_are_refused(path, tmp_path):
+def test_word_of_another_input_is_read_and_escapes_are_refused(path: Path, tmp_path: Path) -> None:
     spec = make_spec(tmp_path, WORDS)
     write_csv(path, [{**CELLS, "matrix": "sparse"}])
     assert only(open_replay(path, spec)).input == Input({**FEATURES, "matrix": "sparse"})
@@ -106,13 +106,13 @@ def test_word_of_another_input_is_read_and_escapes_are_refused(path, tmp_path):
     assert str(error.value).isprintable()
 
 
-def test_byte_order_mark_and_empty_lines_are_passed_over(path, spec):
+def test_byte_order_mark_and_empty_lines_are_passed_over(path: Path, spec: Spec) -> None:
     write_csv(path, [CELLS])
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\r\n", b"\r\n\r\n"))
     assert only(open_replay(path, spec)).config == CONFIG
 
 
-def test_recorded_failure_keeps_its_reason(path, spec):
+def test_recorded_failure_keeps_its_reason(path: Path, spec: Spec) -> None:
     failed = {**CELLS, "time_s": "", "outcome": "timeout", "message": "after 30 s"}
     write_csv(path, [failed])
     measurement = only(open_replay(path, spec))
@@ -121,7 +121,7 @@ def test_recorded_failure_keeps_its_reason(path, spec):
     )
 
 
-def test_number_that_is_no_number_says_where(path, spec):
+def test_number_that_is_no_number_says_where(path: Path, spec: Spec) -> None:
     for text in ("", "fast", "-1", "0", "nan", "inf", "1e999"):
         write_csv(path, [CELLS, {**CELLS, "time_s": text}])
         with pytest.raises(RecordingError) as error:
@@ -143,7 +143,9 @@ def test_number_that_is_no_number_says_where(path, spec):
     ],
     ids=str,
 )
-def test_cell_that_does_not_fit_says_where(path, spec, changes, message):
+def test_cell_that_does_not_fit_says_where(
+    path: Path, spec: Spec, changes: dict[str, object], message: str
+) -> None:
     write_csv(path, [{**CELLS, **changes}])
     with pytest.raises(RecordingError) as error:
         open_replay(path, spec)
@@ -164,7 +166,9 @@ def test_cell_that_does_not_fit_says_where(path, spec, changes, message):
     ],
     ids=["empty", "JSON", "semicolons", "columns", "binary", "unclosed"],
 )
-def test_text_that_is_no_recording_is_one_clear_error(path, spec, text, message):
+def test_text_that_is_no_recording_is_one_clear_error(
+    path: Path, spec: Spec, text: bytes, message: str
+) -> None:
     path.write_bytes(text)
     with pytest.raises(RecordingError) as error:
         open_replay(path, spec)
@@ -172,7 +176,7 @@ def test_text_that_is_no_recording_is_one_clear_error(path, spec, text, message)
     assert len(str(error.value)) < 600
 
 
-def test_truncated_row_says_where(path, spec):
+def test_truncated_row_says_where(path: Path, spec: Spec) -> None:
     write_csv(path, [CELLS, CELLS])
     path.write_bytes(path.read_bytes()[:-20])
     message = r"csv:3: has \d cells, the header has 9; is the file cut short\?"
@@ -180,19 +184,19 @@ def test_truncated_row_says_where(path, spec):
         open_replay(path, spec)
 
 
-def test_column_that_is_there_twice_is_refused(path, spec):
+def test_column_that_is_there_twice_is_refused(path: Path, spec: Spec) -> None:
     path.write_text(",".join([*CELLS, "time_s"]) + "\n")
     with pytest.raises(RecordingError, match="has the column time_s twice"):
         open_replay(path, spec)
 
 
-def test_header_alone_is_no_recording(path, spec):
+def test_header_alone_is_no_recording(path: Path, spec: Spec) -> None:
     write_csv(path, [], names=CELLS)
     with pytest.raises(RecordingError, match="holds no measurement"):
         open_replay(path, spec)
 
 
-def test_huge_recording_is_refused(path, spec, monkeypatch):
+def test_huge_recording_is_refused(path: Path, spec: Spec, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(csv_file, "MAX_ROWS", 3)
     write_csv(path, [CELLS] * 3)
     assert open_replay(path, spec)
@@ -205,7 +209,7 @@ def test_huge_recording_is_refused(path, spec, monkeypatch):
 
 
 @pytest.mark.parametrize("text", ["", "absent", "Absent"])
-def test_flag_columns_show_the_compiler(path, flag_spec, text):
+def test_flag_columns_show_the_compiler(path: Path, flag_spec: Spec, text: str) -> None:
     write_csv(path, [{**CELLS, "maxrregcount": text, "use_fast_math": "True"}])
     recording = open_replay(path, flag_spec)
     assert recording.compiler == "nvcc"
@@ -215,7 +219,7 @@ def test_flag_columns_show_the_compiler(path, flag_spec, text):
     assert space.is_legal(config)
 
 
-def test_recording_without_flags_has_no_compiler(path, flag_spec):
+def test_recording_without_flags_has_no_compiler(path: Path, flag_spec: Spec) -> None:
     write_csv(path, [CELLS])
     recording = open_replay(path, flag_spec)
     assert recording.compiler is None
@@ -230,7 +234,9 @@ def test_recording_without_flags_has_no_compiler(path, flag_spec):
         ({"use_fast_math": "true"}, "lacks maxrregcount"),
     ],
 )  # fmt: skip
-def test_flags_are_all_those_of_one_compiler(path, flag_spec, flags, message):
+def test_flags_are_all_those_of_one_compiler(
+    path: Path, flag_spec: Spec, flags: dict[str, object], message: str
+) -> None:
     write_csv(path, [{**CELLS, **flags}])
     with pytest.raises(RecordingError, match=message):
         open_replay(path, flag_spec)
@@ -259,7 +265,7 @@ def database(tmp_path: Path) -> Path:
     return tmp_path / "recorded.db"
 
 
-def test_database_is_replayed_as_it_was_measured(database, spec):
+def test_database_is_replayed_as_it_was_measured(database: Path, spec: Spec) -> None:
     failed = Measurement(
         Config({**VALUES, "TILE": 1}), Input(FEATURES), Outcome.TIMEOUT, message="after 30 s"
     )
@@ -270,14 +276,14 @@ def test_database_is_replayed_as_it_was_measured(database, spec):
     assert recording.environment.device == "a GPU"
 
 
-def test_last_campaign_is_replayed(database, spec):
+def test_last_campaign_is_replayed(database: Path, spec: Spec) -> None:
     record(database, spec, timed(CONFIG, 1e-3), campaign=1)
     record(database, spec, timed(CONFIG, 5e-3), campaign=2)
     tamper(database, "UPDATE runs SET started_at = '2001' WHERE campaign = 1")
     assert only(open_replay(database, spec)).time_s == 5e-3
 
 
-def test_recorded_flags_show_the_compiler(database, flag_spec):
+def test_recorded_flags_show_the_compiler(database: Path, flag_spec: Spec) -> None:
     config = Config({**VALUES, "maxrregcount": 32, "use_fast_math": False})
     record(database, flag_spec, timed(config, 1e-3))
     recording = open_replay(database, flag_spec)
@@ -288,7 +294,7 @@ def test_recorded_flags_show_the_compiler(database, flag_spec):
     assert recording.measure(space, problem, config, None).time_s == 1e-3
 
 
-def test_a_database_of_something_else_is_refused(database, spec):
+def test_a_database_of_something_else_is_refused(database: Path, spec: Spec) -> None:
     record(database, spec)
     with pytest.raises(RecordingError, match="holds no measurement of formula"):
         open_replay(database, spec)
@@ -301,7 +307,7 @@ def test_a_database_of_something_else_is_refused(database, spec):
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
-def test_truncated_database_is_one_clear_error(database, spec, share):
+def test_truncated_database_is_one_clear_error(database: Path, spec: Spec, share: float) -> None:
     configs = [Config({**VALUES, "DEPTH": depth}) for depth in range(1, 65)]
     record(database, spec, *(timed(config, *[1e-3] * 50) for config in configs))
     data = database.read_bytes()
@@ -310,7 +316,7 @@ def test_truncated_database_is_one_clear_error(database, spec, share):
         open_replay(database, spec)
 
 
-def test_mistyped_database_is_one_clear_error(database, spec):
+def test_mistyped_database_is_one_clear_error(database: Path, spec: Spec) -> None:
     record(database, spec, timed(CONFIG, 1e-3))
     tamper(database, "UPDATE measurements SET samples_s = '[\"fast\"]'")
     with pytest.raises(ResultsError, match="measurements 1"):
@@ -320,7 +326,7 @@ def test_mistyped_database_is_one_clear_error(database, spec):
 # ------------------------------------------------------------------- replaying
 
 
-def test_a_configuration_that_was_not_recorded_fails_and_says_so(path, spec):
+def test_a_configuration_that_was_not_recorded_fails_and_says_so(path: Path, spec: Spec) -> None:
     write_csv(path, [CELLS])
     measurer = open_replay(path, spec)
     problem = Input(FEATURES)
@@ -331,7 +337,7 @@ def test_a_configuration_that_was_not_recorded_fails_and_says_so(path, spec):
     assert "the recording has no measurement of (BLOCK=64, TILE=1" in found[1].message
 
 
-def test_recording_with_other_content_is_another_environment(path, spec):
+def test_recording_with_other_content_is_another_environment(path: Path, spec: Spec) -> None:
     write_csv(path, [CELLS])
     first = open_replay(path, spec).environment
     assert open_replay(path, spec).environment == first

@@ -45,7 +45,7 @@ def results(sized: Results) -> Results:
     return sized
 
 
-def test_search_curves_end_at_the_best_and_have_a_point_per_improvement(results):
+def test_search_curves_end_at_the_best_and_have_a_point_per_improvement(results: Results) -> None:
     found = figures.search_curves(results)
     assert [curve.label for curve in found] == [f"n={n}" for n in (8, 16, 32, 64, 128, 256)]
     for curve in found:
@@ -54,7 +54,7 @@ def test_search_curves_end_at_the_best_and_have_a_point_per_improvement(results)
         assert list(curve.reached[:-1]) == sorted(set(curve.reached[:-1]))
 
 
-def test_heat_map_keeps_what_is_best_or_chosen():
+def test_heat_map_keeps_what_is_best_or_chosen() -> None:
     time = np.full((3, 50), 5.0)
     time[[0, 1, 2], [40, 41, 42]] = 1.0
     found = figures.heat_map(table(time), np.array([40, 41, 7]), Config({"BLOCK": 7}))
@@ -68,7 +68,7 @@ def test_heat_map_keeps_what_is_best_or_chosen():
     assert found.labels[kept.index(40)] == "BLOCK=40"
 
 
-def test_labels_that_do_not_fit_are_numbers():
+def test_labels_that_do_not_fit_are_numbers() -> None:
     import pandas as pd
 
     names = [f"parameter_{number}" for number in range(9)]
@@ -79,7 +79,7 @@ def test_labels_that_do_not_fit_are_numbers():
     assert found.changes == ("default", ", ".join(f"{name}=2" for name in names))
 
 
-def test_one_point_of_a_search_is_drawn_as_a_dot_and_one_input_as_a_line():
+def test_one_point_of_a_search_is_drawn_as_a_dot_and_one_input_as_a_line() -> None:
     for tests, reached in (((1,), (1.0,)), ((1, 9), (0.5, 1.0))):
         svg = plots.best_over_time([figures.SearchCurve("n=1", tests, reached)])
         assert "stroke-width: 2" in svg
@@ -87,7 +87,9 @@ def test_one_point_of_a_search_is_drawn_as_a_dot_and_one_input_as_a_line():
         assert "stroke-opacity: 0.35" not in svg
 
 
-def test_pictures_are_drawn_once(results, tmp_path, monkeypatch):
+def test_pictures_are_drawn_once(
+    results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def pictures() -> list[str]:
         found = Findings(results, kept=Kept(tmp_path))
         return [section.picture for section in sections(found) if section is not None]
@@ -98,7 +100,7 @@ def test_pictures_are_drawn_once(results, tmp_path, monkeypatch):
     assert pictures() == drawn
 
 
-def test_a_picture_of_other_data_is_another_one(results, tmp_path):
+def test_a_picture_of_other_data_is_another_one(results: Results, tmp_path: Path) -> None:
     found = Findings(results, kept=Kept(tmp_path))
     one, other = (
         found.picture(plots.best_over_time, [figures.SearchCurve("n=1", (1, 9), (reached, 1.0))])
@@ -107,7 +109,7 @@ def test_a_picture_of_other_data_is_another_one(results, tmp_path):
     assert one != other
 
 
-def test_the_page_warns_of_noise_as_the_console_does(results):
+def test_the_page_warns_of_noise_as_the_console_does(results: Results) -> None:
     assert list(warnings_of(Findings(results))) == []
     rows = tuple(
         dataclasses.replace(row, measurement=noisy(row.measurement)) for row in results.rows
@@ -126,7 +128,9 @@ def noisy(measurement: Measurement) -> Measurement:
 
 
 @pytest.mark.parametrize("pays", [True, False])
-def test_tree_and_verdict_are_shown_only_where_choosing_by_input_pays(tmp_path, monkeypatch, pays):
+def test_tree_and_verdict_are_shown_only_where_choosing_by_input_pays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pays: bool
+) -> None:
     monkeypatch.setattr(Findings, "picture", lambda *_: "")  # drawing takes seconds
 
     def formula_s(problem: Input, config: Config) -> float:
@@ -143,17 +147,17 @@ def test_tree_and_verdict_are_shown_only_where_choosing_by_input_pays(tmp_path, 
     assert text.startswith("Which configuration" if pays else "Choosing by input (")
 
 
-def test_a_program_has_no_backend(results):
+def test_a_program_has_no_backend(results: Results) -> None:
     assert ("device", "formula") in facts_of(replayed_as("command", results))
     assert ("device", "formula (opencl)") in facts_of(replayed_as("opencl", results))
 
 
-def test_a_page_that_cannot_be_written_is_an_error(results, tmp_path):
+def test_a_page_that_cannot_be_written_is_an_error(results: Results, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"x.html cannot be written: the folder .*/none does"):
         write_report(tmp_path / "none" / "x.html", [results])
 
 
-def test_the_commands_are_as_they_were_typed(results):
+def test_the_commands_are_as_they_were_typed(results: Results) -> None:
     """The fixture tuned from Python, where nobody typed a command."""
     assert [line.split()[2] for line in commands(results)] == [
         "harness.analyse",
@@ -182,7 +186,7 @@ def replayed_as(backend: str, results: Results) -> Results:
     return dataclasses.replace(results, campaign=campaign)
 
 
-def test_when_is_from_the_first_begin_to_the_last_end(results):
+def test_when_is_from_the_first_begin_to_the_last_end(results: Results) -> None:
     first, *others, last = results.runs
     first = dataclasses.replace(first, started_at="2026-03-01T22:10:00.000+00:00")
     last = dataclasses.replace(last, last_at="2126-03-02T01:20:59.999+00:00")
@@ -192,7 +196,7 @@ def test_when_is_from_the_first_begin_to_the_last_end(results):
     assert dict(facts_of(dataclasses.replace(results, runs=())))["measured"] == "unknown"
 
 
-def test_only_builds_have_machine_code_and_shared_samples_count_once(results):
+def test_only_builds_have_machine_code_and_shared_samples_count_once(results: Results) -> None:
     assert figures.distinct_code(results).startswith("42 of 42 builds; no two")
     row = next(row for row in results.rows if row.measurement.timing)
     copy = dataclasses.replace(row.measurement, shared_with=row.measurement.config.digest)
@@ -225,7 +229,7 @@ def report(sized: Results) -> Path:
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1000), ("dark", 390)])
-def test_the_page_shows_every_section(report, browser, scheme, width):
+def test_the_page_shows_every_section(report: Path, browser: Any, scheme: str, width: int) -> None:
     opened_page = browser.new_page(
         viewport={"width": width, "height": 800}, color_scheme=scheme, device_scale_factor=1
     )
@@ -269,7 +273,7 @@ inputs:
 """
 
 
-def test_long_names_fit_the_page_and_no_label_is_cut(tmp_path, browser):
+def test_long_names_fit_the_page_and_no_label_is_cut(tmp_path: Path, browser: Any) -> None:
     names = [f"ELEMENTS_PER_THREAD_{letter}" for letter in "ABCDEFG"]
     parameters = "\n".join(f"  {name}: {{values: [1, 16], default: 1}}" for name in names)
     text = LONG.replace("PARAMETERS", parameters).replace("SIZES", " * ".join(names))
@@ -315,7 +319,7 @@ def _has_colours(png: bytes) -> bool:
 @pytest.mark.parametrize(
     ("low", "high"), [(0.95, 1.06), (0.7, 1.3), (0.55, 8), (0.16, 11), (1, 1.02), (1, 500)]
 )
-def test_ticks_of_logarithms_are_several_and_have_room(low, high):
+def test_ticks_of_logarithms_are_several_and_have_room(low: float, high: float) -> None:
     axes = Figure(figsize=(4, 1)).subplots()
     axes.set_xscale("log")
     axes.set_xlim(low, high)

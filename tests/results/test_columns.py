@@ -64,13 +64,13 @@ def assorted() -> list[MeasurementRow]:
     ]
 
 
-def test_records_come_back_from_columns():
+def test_records_come_back_from_columns() -> None:
     rows = assorted()
     assert list(as_rows(rows)) == rows
     assert list(as_rows([])) == []
 
 
-def test_statistics_of_all_samples_are_those_of_each_timing():
+def test_statistics_of_all_samples_are_those_of_each_timing() -> None:
     rows = as_rows(assorted())
     found = rows.columns.statistics
     for index, m in enumerate(rows.measurements()):
@@ -82,7 +82,7 @@ def test_statistics_of_all_samples_are_those_of_each_timing():
             assert np.isnan(found.median[index])
 
 
-def test_counts_over_columns_are_those_over_records():
+def test_counts_over_columns_are_those_over_records() -> None:
     rows = [row for row in assorted() if row.measurement.input == FIRST]
     measured = {row.measurement.config: row.measurement for row in rows}
     counts, records = MeasuredConfigs.of(measured), list(measured.values())
@@ -99,7 +99,7 @@ def test_counts_over_columns_are_those_over_records():
     assert sum(counts.ties(m.config, 0.95) for m in records) > 0
 
 
-def test_the_last_measurement_of_a_configuration_counts():
+def test_the_last_measurement_of_a_configuration_counts() -> None:
     expected: dict[Input, dict[Config, Measurement]] = {}
     for row in assorted():
         expected.setdefault(row.measurement.input, {})[row.measurement.config] = row.measurement
@@ -112,7 +112,7 @@ def test_the_last_measurement_of_a_configuration_counts():
     assert MeasuredConfigs.of(known) is known
 
 
-def test_values_that_python_calls_equal_are_different_in_a_table():
+def test_values_that_python_calls_equal_are_different_in_a_table() -> None:
     configs: list[Config] = [Config({"A": value}) for value in (1, 1.0, True, None, "1", 0.0, -0.0)]
     table = ConfigTable.of([*configs, Config({"B": 1})])
     assert list(table) == [*configs, Config({"B": 1})]
@@ -122,7 +122,7 @@ def test_values_that_python_calls_equal_are_different_in_a_table():
     assert table.find(Config({"A": 1, "B": 1})) is None
 
 
-def test_reads_of_any_size_are_the_same(tmp_path, monkeypatch):
+def test_reads_of_any_size_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path / "r.db"
     write(place, *(row.measurement for row in assorted()))
 
@@ -146,7 +146,7 @@ def results(tmp_path: Path) -> Results:
     return results_of(tmp_path, SPACE)
 
 
-def test_a_sample_of_many_is_announced(results, monkeypatch):
+def test_a_sample_of_many_is_announced(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not any("random samples" in line for line in reservations(results))
     monkeypatch.setattr(coverage, "MOST_ROWS", 30)
     count = len(results.searched)
@@ -154,7 +154,7 @@ def test_a_sample_of_many_is_announced(results, monkeypatch):
     assert f"random samples of 30 of the {count} measurements (seed 0)" in line
 
 
-def test_a_sample_keeps_the_slowdowns(results, monkeypatch):
+def test_a_sample_keeps_the_slowdowns(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
     def known(table: object) -> set[tuple[float, float]]:
         return set(zip(table["time_s"], table["slowdown"], strict=True))  # type: ignore[index]
 
@@ -188,7 +188,7 @@ def rows_of(*found: tuple[Input, dict[str, int]]) -> MeasurementRows:
     )
 
 
-def test_rows_with_other_parameters_than_the_space_are_left_out_and_named():
+def test_rows_with_other_parameters_than_the_space_are_left_out_and_named() -> None:
     rows = rows_of(
         (SMALL, {"BLOCK": 16, "TILE": 1}),
         (LARGE, {"BLOCK": 16}),
@@ -203,7 +203,7 @@ def test_rows_with_other_parameters_than_the_space_are_left_out_and_named():
     assert found.differing == ("OLD", "TILE")
 
 
-def test_flags_of_a_compiler_that_was_not_used_leave_no_row_out():
+def test_flags_of_a_compiler_that_was_not_used_leave_no_row_out() -> None:
     rows = rows_of((SMALL, {"BLOCK": 16}), (SMALL, {"BLOCK": 32}))
     found = compatible(rows, ["BLOCK", "maxrregcount"])
     assert found.names == {"BLOCK"}
@@ -221,7 +221,7 @@ def measured(n: int, block: int, *, time_s: float = 1e-3) -> Measurement:
     return Measurement(Config({"BLOCK": block}), Input({"n": n}), Outcome.OK, timing, BUILD)
 
 
-def test_measurements_have_their_builds_unless_these_are_left_out(tmp_path):
+def test_measurements_have_their_builds_unless_these_are_left_out(tmp_path: Path) -> None:
     place = tmp_path / "r.db"
     write(place, make_ok(1), dataclasses.replace(make_ok(2), build=BUILD))
     with reading(str(place)) as engine, engine.connect() as connection:
@@ -237,7 +237,7 @@ def stored(number: int, block: int, moment: str, group: str | None = None) -> Me
     return MeasurementRow(number, "final", found, group, f"{number:032x}", None, moment)
 
 
-def test_interleaved_measurements_are_grouped_and_the_group_that_ended_first_comes_first():
+def test_interleaved_measurements_are_grouped_and_the_group_that_ended_first_comes_first() -> None:
     rows = [
         stored(1, 16, "2026-01-03", "late"),
         stored(2, 16, "2026-01-01", "early"),

@@ -37,6 +37,8 @@ from tests.helpers.results_examples import (
     write_many,
 )
 
+Capture = pytest.CaptureFixture[str]
+
 
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
@@ -80,7 +82,7 @@ def content(database: Path) -> list[str]:
 # --------------------------------------------------------------- merging
 
 
-def test_merged_database_has_the_measurements_of_all(out, one, two):
+def test_merged_database_has_the_measurements_of_all(out: Path, one: Path, two: Path) -> None:
     worst = WorstElement("y", (3,), float("nan"), 1.0, 1e-5, 2, 100)
     write(one, make_ok(1), make_failed(Outcome.TIMEOUT, 2))
     write(two, make_ok(3, given=SPEC.inputs[1]), plan=make_plan(SPEC.inputs[1]))
@@ -93,14 +95,14 @@ def test_merged_database_has_the_measurements_of_all(out, one, two):
     assert query(out, "PRAGMA foreign_key_check") == []
 
 
-def test_spaces_of_other_names_stay_apart(out, one, two):
+def test_spaces_of_other_names_stay_apart(out: Path, one: Path, two: Path) -> None:
     write(one, make_ok(0))
     write(two, make_ok(1), plan=make_plan(spec=dataclasses.replace(SPEC, name="other")))
     merge(out, one, two)
     assert {r.campaign.space_name for r in read_results(str(out))} == {SPEC.name, "other"}
 
 
-def test_merging_twice_and_back_changes_nothing(target, one):
+def test_merging_twice_and_back_changes_nothing(target: str, one: Path) -> None:
     seen = dataclasses.replace(make_ok(1), observed={"occupancy": 0.5})
     write(one, seen)
     before = content(one)
@@ -110,7 +112,7 @@ def test_merging_twice_and_back_changes_nothing(target, one):
     assert content(one) == before
 
 
-def test_order_does_not_matter(tmp_path, one, two):
+def test_order_does_not_matter(tmp_path: Path, one: Path, two: Path) -> None:
     write(one, make_ok(1), make_ok(2))
     write(two, make_ok(2), make_ok(3))
     sql = (
@@ -126,7 +128,7 @@ def test_order_does_not_matter(tmp_path, one, two):
     assert query(tmp_path / "a.db", sql) == query(tmp_path / "b.db", sql)
 
 
-def test_what_databases_share_is_there_once(target, one, two):
+def test_what_databases_share_is_there_once(target: str, one: Path, two: Path) -> None:
     write(one, make_ok(1), make_ok(2))
     other = dataclasses.replace(ENVIRONMENT, device="another device")
     write(two, make_ok(1), plan=make_plan(environment=other))
@@ -140,7 +142,7 @@ def test_what_databases_share_is_there_once(target, one, two):
     assert measurements(target) == [make_ok(1), make_ok(2), make_ok(2)]
 
 
-def test_database_that_has_grown_adds_what_is_new(target, one):
+def test_database_that_has_grown_adds_what_is_new(target: str, one: Path) -> None:
     with opened(one) as store:
         begin_search(store).test(make_ok(1))
     merge(target, one)
@@ -166,7 +168,7 @@ RECORD = (
 )
 
 
-def test_opentuners_record_is_merged_with_the_tests(out, one, two):
+def test_opentuners_record_is_merged_with_the_tests(out: Path, one: Path, two: Path) -> None:
     write(one, make_ok(1), make_failed(Outcome.CRASHED, 2))
     write(two, make_ok(2), make_ok(1), make_ok(3))
     merge(out, one, two)
@@ -190,7 +192,7 @@ def test_opentuners_record_is_merged_with_the_tests(out, one, two):
     assert (one.read_bytes(), two.read_bytes()) == inputs
 
 
-def test_bandits_and_requests_without_a_result_are_merged_once(out, one):
+def test_bandits_and_requests_without_a_result_are_merged_once(out: Path, one: Path) -> None:
     write(one, make_ok(1))
     tamper(
         one,
@@ -209,7 +211,7 @@ def test_bandits_and_requests_without_a_result_are_merged_once(out, one):
     ]
 
 
-def test_a_merged_run_goes_on(out, one):
+def test_a_merged_run_goes_on(out: Path, one: Path) -> None:
     write(one, make_ok(1))
     merge(out, one)
     with opened(out) as store:
@@ -222,7 +224,7 @@ def test_a_merged_run_goes_on(out, one):
     assert query(one, RECORD) == query(out, RECORD)
 
 
-def test_more_rows_than_are_looked_up_at_once_are_merged_once(target, one):
+def test_more_rows_than_are_looked_up_at_once_are_merged_once(target: str, one: Path) -> None:
     write_many(one, 1250, samples=20)
     (added,) = merge(target, one)
     assert added.samples == 1249 * 20 + 3
@@ -259,7 +261,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda sql: sql[:60])
-def test_damaged_database_adds_nothing(sound, out, one, damage):
+def test_damaged_database_adds_nothing(sound: Path, out: Path, one: Path, damage: str) -> None:
     shutil.copy(sound / "out.db", out)
     shutil.copy(sound / "one.db", one)
     before = content(out)
@@ -272,7 +274,7 @@ def test_damaged_database_adds_nothing(sound, out, one, damage):
     assert content(out) == before
 
 
-def test_rows_that_are_there_twice_are_added_once(target, one):
+def test_rows_that_are_there_twice_are_added_once(target: str, one: Path) -> None:
     write(one, make_ok(1))
     tamper(
         one,
@@ -285,7 +287,7 @@ def test_rows_that_are_there_twice_are_added_once(target, one):
     assert count(target, "configurations") == 1
 
 
-def test_file_that_was_cut_adds_nothing(out, one):
+def test_file_that_was_cut_adds_nothing(out: Path, one: Path) -> None:
     write(out, make_ok(9))
     before = content(out)
     write_many(one, 500)
@@ -296,7 +298,7 @@ def test_file_that_was_cut_adds_nothing(out, one):
     assert content(out) == before
 
 
-def test_good_files_before_a_damaged_one_are_kept(out, one, two):
+def test_good_files_before_a_damaged_one_are_kept(out: Path, one: Path, two: Path) -> None:
     write(one, make_ok(1))
     write(two, make_ok(2))
     tamper(two, "UPDATE tests SET ordinal = 'first'")
@@ -308,7 +310,7 @@ def test_good_files_before_a_damaged_one_are_kept(out, one, two):
 # ------------------------------------------------------------------ the command
 
 
-def test_command_makes_nothing_of_unreadable_files(out, one, capsys):
+def test_command_makes_nothing_of_unreadable_files(out: Path, one: Path, capsys: Capture) -> None:
     one.write_text("not a database, but long enough for one\n" * 50)
     assert main([str(out), str(one)]) == 2
     assert not out.exists()
@@ -316,21 +318,23 @@ def test_command_makes_nothing_of_unreadable_files(out, one, capsys):
     assert message == f"error: {one} is no results database: file is not a database\n"
 
 
-def test_command_refuses_one_file_as_both(out, capsys, monkeypatch):
+def test_command_refuses_one_file_as_both(
+    out: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(out, make_ok(1))
     monkeypatch.chdir(out.parent)
     assert main([str(out), f"sqlite:///{out.name}"]) == 2
     assert "is both OUT and an IN" in capsys.readouterr().err
 
 
-def test_command_waits_for_nobody(out, one, capsys):
+def test_command_waits_for_nobody(out: Path, one: Path, capsys: Capture) -> None:
     write(one, make_ok(1))
     with writing(str(out)):
         assert main([str(out), str(one)]) == 2
     assert "is being written by process" in capsys.readouterr().err
 
 
-def test_database_that_is_being_written_can_be_merged_from(out, one):
+def test_database_that_is_being_written_can_be_merged_from(out: Path, one: Path) -> None:
     with opened(one) as store:
         search = begin_search(store)
         search.test(make_ok(1))
@@ -346,7 +350,7 @@ def test_database_that_is_being_written_can_be_merged_from(out, one):
 OPTIONS = ["--technique", "AUCBanditMetaTechniqueA", "--quiet", "--no-cross"]
 
 
-def test_a_search_goes_on_where_it_was_merged(tmp_path):
+def test_a_search_goes_on_where_it_was_merged(tmp_path: Path) -> None:
     from opentuner.resultsdb.connect import connect
     from opentuner.resultsdb.models import TuningRun
 

@@ -46,7 +46,7 @@ def check(table: Table, **changes: Any) -> None:
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_a_row_of_harness_is_accepted(name):
+def test_a_row_of_harness_is_accepted(name: str) -> None:
     table = schema.metadata.tables[name]
     check(table)
     assert set(GOOD[table.name]) | {"id"} == set(table.c.keys())
@@ -65,7 +65,7 @@ def test_a_row_of_harness_is_accepted(name):
         (schema.spaces, {"name": "n" * 128}),
     ],
 )
-def test_what_harness_may_write_is_accepted(table, changes):
+def test_what_harness_may_write_is_accepted(table: Table, changes: dict[str, Any]) -> None:
     check(table, **changes)
 
 
@@ -98,13 +98,15 @@ def test_what_harness_may_write_is_accepted(table, changes):
         (schema.measurements, {**WRONG, "worst_element": {**WORST, "found": []}}, "worst_elem"),
     ],
 )
-def test_what_harness_cannot_have_written_is_refused(table, changes, reason):
+def test_what_harness_cannot_have_written_is_refused(
+    table: Table, changes: dict[str, Any], reason: str
+) -> None:
     with pytest.raises(ValueError, match=reason):
         check(table, **changes)
 
 
 @pytest.mark.parametrize(("length", "text"), [(58, "x" * 58 + "' "), (59, "x" * 59 + r"\.\.\. ")])
-def test_a_long_value_is_shortened(length, text):
+def test_a_long_value_is_shortened(length: int, text: str) -> None:
     with pytest.raises(ValueError, match=text):
         check(schema.builds, registers="x" * length)
 
@@ -129,10 +131,10 @@ SAMPLES_S = [1.0, 2.0, 4.0]
         ({"observed": {"occupancy": None}}, "occupancy: Input should be a valid number"),
     ],
 )
-def test_numbers_that_make_no_record_are_refused(changes, reason):
+def test_numbers_that_make_no_record_are_refused(changes: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValueError, match=f"measurements 5: .*{reason}"):
         check(schema.measurements, **changes)
 
 
-def test_samples_of_occasions_are_accepted():
+def test_samples_of_occasions_are_accepted() -> None:
     check(schema.measurements, occasions=[1, 2])

@@ -105,7 +105,7 @@ COARSE = Timing((1e-5, 1.1e-5), clock_error_s=2e-8)
     ],
     ids=str,
 )
-def test_measurement_is_read_back_equal(database, measurement):
+def test_measurement_is_read_back_equal(database: str, measurement: Measurement) -> None:
     write(database, measurement)
     rows = read_back(database)
     assert [row.measurement for row in rows] == [measurement]
@@ -114,7 +114,7 @@ def test_measurement_is_read_back_equal(database, measurement):
 
 
 @pytest.mark.parametrize("found", [float("nan"), float("inf"), float("-inf"), 5e-324, 2**63])
-def test_worst_element_that_json_cannot_hold_is_read_back(database, found):
+def test_worst_element_that_json_cannot_hold_is_read_back(database: str, found: float) -> None:
     wrong = dataclasses.replace(
         make_failed(Outcome.WRONG_RESULT), worst_element=worst(found, found)
     )
@@ -123,19 +123,19 @@ def test_worst_element_that_json_cannot_hold_is_read_back(database, found):
 
 
 @pytest.mark.parametrize("value", [1, 1.0, True, "1", None, -(2**53), 0.1, "ü"])
-def test_value_keeps_its_type(database, value):
+def test_value_keeps_its_type(database: str, value: object) -> None:
     config = type(make_config(1))({"P": value})
     write(database, dataclasses.replace(make_ok(1), config=config))
     assert read_back(database)[0].measurement.config == config
 
 
-def test_bytes_that_are_no_text_are_escaped(database):
+def test_bytes_that_are_no_text_are_escaped(database: str) -> None:
     message = b"bad \xff and \0".decode("utf-8", "surrogateescape")
     write(database, dataclasses.replace(make_failed(Outcome.CRASHED), message=message))
     assert read_back(database)[0].measurement.message == r"bad \udcff and \x00"
 
 
-def test_stages_are_read_as_asked_for(database):
+def test_stages_are_read_as_asked_for(database: str) -> None:
     with opened(database) as store:
         search = begin_search(store)
         for number, stage in enumerate(("search", "cross", "final")):
@@ -146,7 +146,7 @@ def test_stages_are_read_as_asked_for(database):
     assert interleaved_groups(finals) == [[make_ok(2)]]
 
 
-def test_known_is_what_shares_program_environment_input_and_campaign(database):
+def test_known_is_what_shares_program_environment_input_and_campaign(database: str) -> None:
     other_environment = dataclasses.replace(ENVIRONMENT, driver="2.0")
     others = [
         make_plan(SPEC.inputs[1]),
@@ -160,7 +160,7 @@ def test_known_is_what_shares_program_environment_input_and_campaign(database):
             assert known_configs(store, plan) == set()
 
 
-def test_a_campaign_is_of_one_program_in_one_environment(database):
+def test_a_campaign_is_of_one_program_in_one_environment(database: str) -> None:
     other_device = dataclasses.replace(ENVIRONMENT, compiler="another")
     with opened(database) as store:
         assert store.choose_campaign(SPEC, ENVIRONMENT, fresh=False) == 1
@@ -171,7 +171,7 @@ def test_a_campaign_is_of_one_program_in_one_environment(database):
         assert store.choose_campaign(SPEC, other_device, fresh=False) == 1
 
 
-def test_an_edited_kernel_begins_a_campaign_of_its_own(database):
+def test_an_edited_kernel_begins_a_campaign_of_its_own(database: str) -> None:
     edited = dataclasses.replace(SPEC, functions=("mvmul_edited",))
     with opened(database) as store:
         begin_search(store, make_plan(campaign=3))
@@ -181,7 +181,7 @@ def test_an_edited_kernel_begins_a_campaign_of_its_own(database):
         assert store.choose_campaign(SPEC, ENVIRONMENT, fresh=False) == 3
 
 
-def test_campaigns_come_last_begun_first(database):
+def test_campaigns_come_last_begun_first(database: str) -> None:
     with opened(database) as store:
         begin_search(store, make_plan(campaign=2))
         begin_search(store, make_plan(campaign=1))
@@ -196,7 +196,7 @@ def test_campaigns_come_last_begun_first(database):
     assert first.roles["THRD"] == "launch"
 
 
-def test_run_with_an_equal_plan_is_continued(database):
+def test_run_with_an_equal_plan_is_continued(database: str) -> None:
     with opened(database) as store:
         search = begin_search(store, tuning_run_id=7)
         search.test(make_ok(1))
@@ -209,7 +209,7 @@ def test_run_with_an_equal_plan_is_continued(database):
     assert query(database, "SELECT state, test_limit, ended_at FROM runs") == [("running", 9, None)]
 
 
-def test_many_measurements_at_once_are_kept_as_one_by_one(database):
+def test_many_measurements_at_once_are_kept_as_one_by_one(database: str) -> None:
     found = [make_ok(3), make_failed(Outcome.TIMEOUT, 1), make_ok(2, [1e-3]), make_ok(3, [5e-3])]
     with opened(database) as store:
         search = begin_search(store)
@@ -228,7 +228,7 @@ def test_many_measurements_at_once_are_kept_as_one_by_one(database):
     ]
 
 
-def test_what_was_rolled_back_is_written_again(database):
+def test_what_was_rolled_back_is_written_again(database: str) -> None:
     with opened(database) as store:
         search = begin_search(store)
         store.add_measurements(search.run_id, search.plan, "search", [make_ok(1)])
@@ -239,7 +239,7 @@ def test_what_was_rolled_back_is_written_again(database):
     assert [row.measurement for row in rows] == [make_failed(Outcome.TIMEOUT, 2), make_ok(1)]
 
 
-def test_dates_are_utc_with_their_offset():
+def test_dates_are_utc_with_their_offset() -> None:
     moment = datetime.fromisoformat(now())
     assert moment.utcoffset() == timedelta(0)
     assert abs(moment.timestamp() - time.time()) < 5
@@ -248,7 +248,7 @@ def test_dates_are_utc_with_their_offset():
 # ------------------------------------------------------------------- durability
 
 
-def test_killed_writer_leaves_just_what_it_committed(place):
+def test_killed_writer_leaves_just_what_it_committed(place: Path) -> None:
     with writer(place, commits=17):
         pass
     assert query(place, "PRAGMA integrity_check") == [("ok",)]
@@ -258,7 +258,7 @@ def test_killed_writer_leaves_just_what_it_committed(place):
     assert count(place, "measurements") == 17
 
 
-def test_second_writer_is_told_who_writes_until_that_is_killed(place):
+def test_second_writer_is_told_who_writes_until_that_is_killed(place: Path) -> None:
     with writer(place, commits=1) as process:
         with pytest.raises(DatabaseBusy) as busy, writing(str(place)):
             pass
@@ -270,7 +270,7 @@ def test_second_writer_is_told_who_writes_until_that_is_killed(place):
         assert len(known_configs(store, make_plan())) == 1
 
 
-def test_link_to_a_database_has_the_same_writer(place):
+def test_link_to_a_database_has_the_same_writer(place: Path) -> None:
     link = place.with_name("link.db")
     with writing(str(place)):
         link.symlink_to(place)
@@ -278,12 +278,12 @@ def test_link_to_a_database_has_the_same_writer(place):
             pass
 
 
-def test_orderly_end_leaves_no_writer(database):
+def test_orderly_end_leaves_no_writer(database: str) -> None:
     write(database)
     assert count(database, "writers") == 0
 
 
-def test_reader_sees_one_moment(database):
+def test_reader_sees_one_moment(database: str) -> None:
     with opened(database) as store:
         search = begin_search(store)
         search.test(make_ok(1))
@@ -295,7 +295,7 @@ def test_reader_sees_one_moment(database):
             assert len(read_measurements(connection, KEY)) == 2
 
 
-def test_database_is_read_where_readonly(place, monkeypatch):
+def test_database_is_read_where_readonly(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(place, make_ok(1))
     monkeypatch.setattr(os, "access", lambda *_: False)
     assert len(read_back(place)) == 1
@@ -354,7 +354,9 @@ NO_DATABASES: list[tuple[Callable[[Path], object], str]] = [
 @pytest.mark.parametrize(
     ("make", "printed"), NO_DATABASES, ids=[printed for _, printed in NO_DATABASES]
 )
-def test_unreadable_database_is_one_clear_error(place, make, printed):
+def test_unreadable_database_is_one_clear_error(
+    place: Path, make: Callable[[Path], object], printed: str
+) -> None:
     make(place)
     with pytest.raises(ResultsError) as error:
         read_back(place)
@@ -363,7 +365,7 @@ def test_unreadable_database_is_one_clear_error(place, make, printed):
 
 
 @pytest.mark.parametrize("make", [text_file, other_version, foreign_tables, Path.mkdir])
-def test_writer_leaves_alone_what_is_not_ours(place, make):
+def test_writer_leaves_alone_what_is_not_ours(place: Path, make: Callable[[Path], None]) -> None:
     make(place)
     before = place.read_bytes() if place.is_file() else None
     with pytest.raises(ResultsError), writing(str(place)):
@@ -372,7 +374,7 @@ def test_writer_leaves_alone_what_is_not_ours(place, make):
 
 
 @pytest.mark.parametrize("folder", ["/proc/nowhere", "/dev/null", "/proc"])
-def test_folder_that_cannot_be_made_or_written_is_no_busy_database(folder):
+def test_folder_that_cannot_be_made_or_written_is_no_busy_database(folder: str) -> None:
     with pytest.raises(ResultsError, match="cannot be written") as error, writing(f"{folder}/x.db"):
         pass
     assert not isinstance(error.value, DatabaseBusy)
@@ -387,7 +389,7 @@ def fill_a_disk_of_one_page(place: Path) -> None:
             search.test(make_ok(number, [1e-3] * 100))
 
 
-def test_full_disk_is_a_results_error_that_keeps_what_was_committed(place):
+def test_full_disk_is_a_results_error_that_keeps_what_was_committed(place: Path) -> None:
     with pytest.raises(ResultsError, match="disk is full"):
         fill_a_disk_of_one_page(place)
     rows = [row.measurement for row in read_back(place)]
@@ -400,7 +402,7 @@ def add_a_test_of_no_measurement(place: str) -> None:
         store.add_tests(begin_search(store).run_id, 0, [1], [99], ["nobody"])
 
 
-def test_fault_of_the_harness_keeps_its_traceback(database):
+def test_fault_of_the_harness_keeps_its_traceback(database: str) -> None:
     with pytest.raises(IntegrityError):
         add_a_test_of_no_measurement(database)
 
@@ -417,7 +419,9 @@ def test_fault_of_the_harness_keeps_its_traceback(database):
     ],
 )
 @pytest.mark.parametrize("door", [reading, writing])
-def test_url_that_does_not_work_is_told_without_its_password(url, door, tmp_path, monkeypatch):
+def test_url_that_does_not_work_is_told_without_its_password(
+    url: str, door: Callable[[str], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ResultsError) as error, door(url):  # type: ignore[attr-defined]
@@ -427,7 +431,7 @@ def test_url_that_does_not_work_is_told_without_its_password(url, door, tmp_path
 
 
 @pytest.mark.parametrize("door", [reading, writing])
-def test_other_kinds_of_databases_are_refused_at_once(door):
+def test_other_kinds_of_databases_are_refused_at_once(door: Callable[[str], object]) -> None:
     with pytest.raises(ResultsError) as error, door("mysql://me:sesame@localhost/x"):  # type: ignore[attr-defined]
         pass
     assert str(error.value) == (
@@ -437,7 +441,7 @@ def test_other_kinds_of_databases_are_refused_at_once(door):
     )
 
 
-def test_passwords_of_commands_are_not_stored(place, monkeypatch):
+def test_passwords_of_commands_are_not_stored(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["python", "-m", "harness.tune", "--database=postgresql://me:sesame@host/x"]
     monkeypatch.setattr(sys, "orig_argv", words)
     with writing(str(place)):
@@ -445,14 +449,14 @@ def test_passwords_of_commands_are_not_stored(place, monkeypatch):
     assert command == "-m harness.tune '--database=postgresql://me:***@host/x'"
 
 
-def test_path_may_hold_what_urls_reserve(tmp_path):
+def test_path_may_hold_what_urls_reserve(tmp_path: Path) -> None:
     place = tmp_path / "50% of #1? ü.db"
     write(place, make_ok(1))
     assert place.is_file()
     assert len(read_back(place)) == 1
 
 
-def test_database_in_memory_is_written():
+def test_database_in_memory_is_written() -> None:
     with opened(":memory:") as store:
         begin_search(store).test(make_ok(1))
         assert known_configs(store, make_plan()) == {make_config(1)}
@@ -461,7 +465,7 @@ def test_database_in_memory_is_written():
 # -------------------------------------------------------------------- plain SQL
 
 
-def test_json_is_text_that_sqlite_understands(place):
+def test_json_is_text_that_sqlite_understands(place: Path) -> None:
     write(place, make_ok(3), make_failed(Outcome.TIMEOUT, 4))
     sql = "SELECT typeof(parameters), json_extract(parameters, '$.LU') FROM configurations"
     assert query(place, sql) == [("text", 3), ("text", 4)]
@@ -471,7 +475,7 @@ def test_json_is_text_that_sqlite_understands(place):
 # ---------------------------------------------------------------------- queries
 
 
-def test_no_query_of_the_store_scans_a_table(place):
+def test_no_query_of_the_store_scans_a_table(place: Path) -> None:
     write_many(place, 100)
     seen: list[tuple[str, tuple[object, ...]]] = []
     with opened(place) as store:
@@ -494,7 +498,7 @@ def test_no_query_of_the_store_scans_a_table(place):
                 assert not step.detail.startswith("SCAN"), f"{step.detail}\n{sql}"
 
 
-def test_timing_columns_are_those_of_the_samples(database):
+def test_timing_columns_are_those_of_the_samples(database: str) -> None:
     timing = Timing((1e-3, 2e-3, 4e-3, 9e-3))
     write(database, dataclasses.replace(make_ok(1), timing=timing))
     sql = "SELECT median_s, mean_s, std_s, sample_count, stopped FROM measurements"
@@ -503,7 +507,7 @@ def test_timing_columns_are_those_of_the_samples(database):
     ]
 
 
-def test_input_of_another_space_is_another_row(database):
+def test_input_of_another_space_is_another_row(database: str) -> None:
     with opened(database) as store:
         given = Input({"n": 1})
         assert store.input_id("one", given) == store.input_id("one", Input({"n": 1}))
@@ -520,7 +524,7 @@ def configuration(number: int) -> dict[str, object]:
     return {"digest": f"{number:064x}", "parameters": {"X": number, "text": "ü\0"}}
 
 
-def test_ids_are_in_the_order_of_their_rows(database):
+def test_ids_are_in_the_order_of_their_rows(database: str) -> None:
     table = schema.configurations
     with writing(database) as engine, engine.begin() as connection:
         ids = insert_returning_ids(connection, table, map(configuration, range(2500)))
@@ -528,7 +532,7 @@ def test_ids_are_in_the_order_of_their_rows(database):
         assert [found[row_id] for row_id in ids] == [f"{number:064x}" for number in range(2500)]
 
 
-def test_rows_that_are_there_are_not_inserted_again(database):
+def test_rows_that_are_there_are_not_inserted_again(database: str) -> None:
     table = schema.configurations
     with writing(database) as engine, engine.begin() as connection:
         first = insert_missing(connection, table, list(map(configuration, (3, 1))))
@@ -537,7 +541,7 @@ def test_rows_that_are_there_are_not_inserted_again(database):
         assert len(connection.execute(select(table)).all()) == len(set(again)) == 4
 
 
-def test_a_transaction_that_fails_leaves_none_open(tmp_path):
+def test_a_transaction_that_fails_leaves_none_open(tmp_path: Path) -> None:
     with writing(str(tmp_path / "x.db")) as engine, Store(engine) as store:
 
         def add() -> None:
@@ -554,7 +558,7 @@ def test_a_transaction_that_fails_leaves_none_open(tmp_path):
         assert len(connection.execute(select(schema.configurations)).all()) == 1
 
 
-def test_a_commit_is_one_also_after_a_read_with_an_earlier_connection(tmp_path):
+def test_a_commit_is_one_also_after_a_read_with_an_earlier_connection(tmp_path: Path) -> None:
     with writing(str(tmp_path / "x.db")) as engine, Store(engine) as store:
         earlier = store.connection
         store.commit()
@@ -566,7 +570,7 @@ def test_a_commit_is_one_also_after_a_read_with_an_earlier_connection(tmp_path):
             assert len(connection.execute(select(schema.configurations)).all()) == 1
 
 
-def test_threads_share_a_database_in_memory():
+def test_threads_share_a_database_in_memory() -> None:
     with writing("sqlite://") as engine, Store(engine) as store:
         add = partial(insert_returning_ids, table=schema.configurations, rows=[CONFIGURATION])
         with ThreadPoolExecutor(1) as threads:

@@ -7,9 +7,12 @@ import json
 import re
 import shlex
 import shutil
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Engine
 
 from harness.core.errors import ResultsError
 from harness.core.records import DEVICE_UUID, OTHER_PROCESSES, Outcome
@@ -49,7 +52,7 @@ def read(place: Path) -> tuple[StoredCampaign, tuple[Command, ...], Notes]:
         return campaign, commands, run.notes
 
 
-def test_measurements_of_two_cards_of_one_name_say_so(place):
+def test_measurements_of_two_cards_of_one_name_say_so(place: Path) -> None:
     def said_after_measuring_on(uuid: str) -> list[str]:
         card = dataclasses.replace(ENVIRONMENT, notes={DEVICE_UUID: uuid})
         with opened(place) as store:
@@ -63,7 +66,7 @@ def test_measurements_of_two_cards_of_one_name_say_so(place):
         assert said.startswith("2 devices of one name measured this: GPU-1, GPU-2. ")
 
 
-def test_others_that_used_the_device_are_noted_of_every_command(place):
+def test_others_that_used_the_device_are_noted_of_every_command(place: Path) -> None:
     def said(others: str) -> list[str]:
         notes = {OTHER_PROCESSES: others} if others else {}
         with opened(place) as store:
@@ -79,7 +82,7 @@ def test_others_that_used_the_device_are_noted_of_every_command(place):
     assert sentence.endswith(": trainer (process 1); viewer (process 2).")
 
 
-def test_what_a_host_module_raised_is_kept_as_a_printable_line(place):
+def test_what_a_host_module_raised_is_kept_as_a_printable_line(place: Path) -> None:
     with opened(place) as store:
         begin_search(store)
         command = store.begin_command(SPEC, ENVIRONMENT, 1)
@@ -92,7 +95,7 @@ def test_what_a_host_module_raised_is_kept_as_a_printable_line(place):
     assert ended.stages == {"cross": "cut"}
 
 
-def test_what_is_known_of_the_device_is_noted_of_a_run(place):
+def test_what_is_known_of_the_device_is_noted_of_a_run(place: Path) -> None:
     device = dataclasses.replace(ENVIRONMENT, notes={"clock_khz": "1980000", "host": "another"})
     with opened(place) as store:
         begin_search(store, make_plan(environment=device))
@@ -100,7 +103,7 @@ def test_what_is_known_of_the_device_is_noted_of_a_run(place):
     assert (notes["facts"]["clock_khz"], notes["facts"]["host"]) == ("1980000", "here")
 
 
-def test_merging_again_brings_runs_up_to_date_and_never_back(tmp_path, place):
+def test_merging_again_brings_runs_up_to_date_and_never_back(tmp_path: Path, place: Path) -> None:
     out, early = tmp_path / "out.db", tmp_path / "early.db"
     with opened(place) as store:
         command = store.begin_command(SPEC, ENVIRONMENT, 1)
@@ -163,7 +166,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda sql: sql[:60])
-def test_a_malformed_note_is_an_error_not_merged(sound, place, damage):
+def test_a_malformed_note_is_an_error_not_merged(sound: Path, place: Path, damage: str) -> None:
     shutil.copy(sound, place)
     tamper(place, damage)
     with pytest.raises(ResultsError) as error:
@@ -192,7 +195,7 @@ def tuned(database: str, noted: tuple[str, ...] = ("x.yaml",)) -> TunedSpace:
     return TunedSpace("x", noted, (database,))
 
 
-def test_the_file_is_found_from_the_databases_folder_and_from_that_above(folder):
+def test_the_file_is_found_from_the_databases_folder_and_from_that_above(folder: Path) -> None:
     for database in ("mine/results/x.db", "mine/x.db", str(folder / "mine" / "x.db")):
         found = tuned(database)
         assert found.path is not None
@@ -200,7 +203,7 @@ def test_the_file_is_found_from_the_databases_folder_and_from_that_above(folder)
         assert found.place == ""
 
 
-def test_a_file_that_is_not_found_is_tuned_where_it_was(folder):
+def test_a_file_that_is_not_found_is_tuned_where_it_was(folder: Path) -> None:
     found = tuned("far/x.db")
     assert (found.path, found.file, found.place) == (
         None,
@@ -209,12 +212,12 @@ def test_a_file_that_is_not_found_is_tuned_where_it_was(folder):
     )
 
 
-def test_a_space_built_in_python_is_tuned_in_python(folder):
+def test_a_space_built_in_python_is_tuned_in_python(folder: Path) -> None:
     found = tuned("x.db", ("<space x>",))
     assert (found.path, found.place) == (None, "in Python")
 
 
-def test_a_note_cannot_control_a_terminal():
+def test_a_note_cannot_control_a_terminal() -> None:
     assert "\x1b" not in tuned("x.db", ("\x1b[2J.yaml",)).file
 
 
@@ -248,19 +251,19 @@ def everything(database: Path) -> str:
          "statistic: Input should be 'median' or 'mean'"),
     ],
 )  # fmt: skip
-def test_a_run_that_was_changed_is_not_continued(database, change, what):
+def test_a_run_that_was_changed_is_not_continued(database: Path, change: str, what: str) -> None:
     tamper(database, f"UPDATE runs SET {change}")
     with pytest.raises(ResultsError, match=re.escape(what)):
         write(database, make_ok(4))
 
 
-def test_a_campaign_that_is_no_number_is_not_counted_on(database):
+def test_a_campaign_that_is_no_number_is_not_counted_on(database: Path) -> None:
     tamper(database, "UPDATE runs SET campaign = 'last'")
     with pytest.raises(ResultsError, match="a campaign is 'last'"), opened(database) as store:
         store.choose_campaign(SPEC, ENVIRONMENT, fresh=False)
 
 
-def test_a_damaged_file_is_not_written_to(database):
+def test_a_damaged_file_is_not_written_to(database: Path) -> None:
     ((page,),) = query(database, "SELECT rootpage FROM sqlite_master WHERE name = 'measurements'")
     damaged = bytearray(database.read_bytes())
     damaged[4096 * (page - 1) + 1 : 4096 * page] = bytes(4095)
@@ -281,7 +284,7 @@ def refusal(database: Path) -> str:
     return str(error.value)
 
 
-def test_the_command_of_the_message_drops_the_trigger(database):
+def test_the_command_of_the_message_drops_the_trigger(database: Path) -> None:
     name = 'it\'s; "x"; DROP TABLE runs; \x1b[31m'
     quoted = name.replace('"', '""')
     tamper(database, f'CREATE TRIGGER "{quoted}" AFTER INSERT ON tests BEGIN SELECT 1; END')
@@ -297,13 +300,15 @@ def test_the_command_of_the_message_drops_the_trigger(database):
     write(database, make_ok(5))
 
 
-def test_a_view_is_refused_by_a_writer_and_left_alone_by_a_reader(database):
+def test_a_view_is_refused_by_a_writer_and_left_alone_by_a_reader(database: Path) -> None:
     tamper(database, "CREATE VIEW best AS SELECT * FROM runs")
     assert "has the view `best`" in refusal(database)
     assert "'DROP VIEW \"best\"'" in refusal(database)
 
 
 @pytest.mark.parametrize("door", [reading, writing])
-def test_a_schema_runs_no_functions_with_side_effects(database, door):
+def test_a_schema_runs_no_functions_with_side_effects(
+    database: Path, door: Callable[[str], AbstractContextManager[Engine]]
+) -> None:
     with door(str(database)) as engine, engine.connect() as connection:
         assert connection.exec_driver_sql("PRAGMA trusted_schema").scalar() == 0

@@ -9,6 +9,7 @@ import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,7 +34,7 @@ from harness.results.server import lock_shared_rows
 from harness.search import SearchOptions, make_opentuner_tables, resolve_techniques
 from harness.space_file import Spec
 from harness.tuning import Campaign, CampaignPlan
-from tests.helpers.postgres_server import execute, running_server
+from tests.helpers.postgres_server import Server, execute, running_server
 from tests.helpers.replays import FormulaMeasurer, make_spec
 from tests.helpers.results_examples import (
     ENVIRONMENT,
@@ -47,6 +48,8 @@ from tests.helpers.results_examples import (
     write,
     writer,
 )
+
+Capture = pytest.CaptureFixture[str]
 
 pytestmark = pytest.mark.postgres
 
@@ -86,7 +89,9 @@ def stored(url: str, number: int = 0) -> list[int]:
 # ------------------------------------------------------------------ many writers
 
 
-def test_a_second_writer_waits_for_the_first_one_and_sees_its_results(postgres, monkeypatch):
+def test_a_second_writer_waits_for_the_first_one_and_sees_its_results(
+    postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("harness.api.session._AGAIN_S", 0.01)
     said: list[str] = []
     with contextlib.ExitStack() as first, opened(postgres) as second:
@@ -112,14 +117,14 @@ def test_a_second_writer_waits_for_the_first_one_and_sees_its_results(postgres, 
     )
 
 
-def test_an_edited_kernel_is_tuned_beside_the_one_before(postgres):
+def test_an_edited_kernel_is_tuned_beside_the_one_before(postgres: str) -> None:
     edited = dataclasses.replace(SPEC, functions=("mvmul_edited",))
     with opened(postgres) as one, opened(postgres) as other:
         assert one.choose_campaign(SPEC, ENVIRONMENT, fresh=False) == 1
         assert other.choose_campaign(edited, ENVIRONMENT, fresh=False) == 1
 
 
-def test_ten_writers_at_once_lose_nothing(postgres):
+def test_ten_writers_at_once_lose_nothing(postgres: str) -> None:
     def work(number: int) -> None:
         order = range(12) if number % 2 else reversed(range(12))
         with opened(postgres) as store:
@@ -143,7 +148,7 @@ def test_ten_writers_at_once_lose_nothing(postgres):
         assert count == (10 if table == "environments" else 1)
 
 
-def test_files_are_merged_into_servers_and_back(postgres, tmp_path):
+def test_files_are_merged_into_servers_and_back(postgres: str, tmp_path: Path) -> None:
     write(tmp_path / "one.db", make_ok(1), make_ok(2))
     write(tmp_path / "two.db", make_ok(2), plan=make_plan(environment=device(2)))
     with opened(postgres) as other:
@@ -161,7 +166,7 @@ def test_files_are_merged_into_servers_and_back(postgres, tmp_path):
     assert here == there
 
 
-def test_a_campaign_that_is_written_is_not_merged_into(postgres, tmp_path):
+def test_a_campaign_that_is_written_is_not_merged_into(postgres: str, tmp_path: Path) -> None:
     write(tmp_path / "one.db", make_ok(1), plan=make_plan(environment=device(1)))
     with opened(postgres) as other:
         claimed(other, 1)
@@ -182,7 +187,7 @@ def test_a_campaign_that_is_written_is_not_merged_into(postgres, tmp_path):
          "the table tests is missing"),
     ],
 )  # fmt: skip
-def test_what_harness_cannot_have_written_is_refused(postgres, sql, printed):
+def test_what_harness_cannot_have_written_is_refused(postgres: str, sql: str, printed: str) -> None:
     write(postgres, make_ok(1))
     execute(postgres, sql)
     key = CampaignKey(SPEC.program_sha256, ENVIRONMENT.fingerprint, campaign=1)
@@ -196,14 +201,14 @@ def test_what_harness_cannot_have_written_is_refused(postgres, sql, printed):
     assert printed in str(error.value)
 
 
-def test_a_view_of_somebody_else_is_left_alone(postgres):
+def test_a_view_of_somebody_else_is_left_alone(postgres: str) -> None:
     write(postgres, make_ok(1))
     execute(postgres, "CREATE VIEW best AS SELECT min(median_s) FROM measurements")
     write(postgres, make_ok(2), plan=make_plan(technique="B"))
     assert execute(postgres, "SELECT count(*) FROM measurements") == [(2,)]
 
 
-def test_a_role_that_only_reads_reads(postgres, postgres_server):
+def test_a_role_that_only_reads_reads(postgres: str, postgres_server: Server) -> None:
     write(postgres, make_ok(1))
     execute(
         postgres,
@@ -224,7 +229,9 @@ def test_a_role_that_only_reads_reads(postgres, postgres_server):
     execute(postgres, "DROP OWNED BY viewer; DROP ROLE viewer")
 
 
-def test_passwords_and_services_come_from_where_psql_looks(postgres, monkeypatch, tmp_path):
+def test_passwords_and_services_come_from_where_psql_looks(
+    postgres: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     host, name = postgres.partition("host=")[2], postgres.partition("@/")[2].partition("?")[0]
     services = tmp_path / "services"
     services.write_text(f"[nightly]\nhost={host}\nuser=harness\ndbname={name}\n")
@@ -254,7 +261,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_session_that_was_ended_is_replaced(postgres, capsys):
+def test_a_session_that_was_ended_is_replaced(postgres: str, capsys: Capture) -> None:
     with opened(postgres) as store, opened(postgres) as other:
         search = claimed(store)
         add(store, search, 1)
@@ -268,7 +275,7 @@ def test_a_session_that_was_ended_is_replaced(postgres, capsys):
     assert f"{postgres}: connected again" in printed
 
 
-def test_an_unanswered_commit_is_kept(postgres, monkeypatch):
+def test_an_unanswered_commit_is_kept(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ResultsError, match=r"lost; .* is kept\. Run the same command again"):
         lose_the_answer_of_a_commit(postgres, monkeypatch)
     assert stored(postgres) == [1]
@@ -288,7 +295,7 @@ def lose_the_answer_of_a_commit(url: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.usefixtures("quick")
-def test_two_writers_that_wait_for_each_other_go_on(postgres):
+def test_two_writers_that_wait_for_each_other_go_on(postgres: str) -> None:
     """The server ends one of two transactions that wait for each other's rows."""
     both = threading.Barrier(2)
 
@@ -313,7 +320,7 @@ def test_two_writers_that_wait_for_each_other_go_on(postgres):
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_server_that_is_away_is_an_error(postgres, monkeypatch):
+def test_a_server_that_is_away_is_an_error(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "WAIT_S", 0.2)
     with pytest.raises(ResultsError, match=r"what was committed before is kept\. Run the same"):
         lose_the_server(postgres, monkeypatch)
@@ -342,7 +349,7 @@ class Refusing:
         raise self._error("connection refused")
 
 
-def test_waiting_for_servers_can_be_ended(postgres, monkeypatch):
+def test_waiting_for_servers_can_be_ended(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(_seconds: float) -> None:
         raise KeyboardInterrupt
 
@@ -353,7 +360,7 @@ def test_waiting_for_servers_can_be_ended(postgres, monkeypatch):
 
 
 @pytest.mark.usefixtures("quick", "can_start_postgres")
-def test_a_server_that_is_killed_and_started_again_lost_nothing(capsys):
+def test_a_server_that_is_killed_and_started_again_lost_nothing(capsys: Capture) -> None:
     with running_server() as own:
         url = own.make_database()
         with opened(url) as store:
@@ -369,7 +376,7 @@ def test_a_server_that_is_killed_and_started_again_lost_nothing(capsys):
 
 
 @pytest.mark.usefixtures("can_start_postgres")
-def test_a_full_disk_is_a_clear_error_that_keeps_what_was_committed():
+def test_a_full_disk_is_a_clear_error_that_keeps_what_was_committed() -> None:
     with running_server(limit_bytes=4 << 20) as small:  # no file of it grows beyond
         url = small.make_database()
         with pytest.raises(ResultsError, match=r"cannot be written: .*; what was committed before"):
@@ -388,7 +395,7 @@ def fill(url: str) -> None:
             search.ordinal += 1
 
 
-def test_a_killed_writer_leaves_what_it_committed_and_no_lock(postgres):
+def test_a_killed_writer_leaves_what_it_committed_and_no_lock(postgres: str) -> None:
     with writer(postgres, commits=5) as process:
         busy = pytest.raises(DatabaseBusy, match=f"process {process.pid} on")
         with opened(postgres) as store, busy:
@@ -465,7 +472,7 @@ class Asking(FormulaMeasurer):
         self.states |= set(execute(self._url, sql))
 
 
-def test_no_transaction_is_open_while_measuring(postgres, tmp_path):
+def test_no_transaction_is_open_while_measuring(postgres: str, tmp_path: Path) -> None:
     measurer = Asking(postgres)
     tune(postgres, make_spec(tmp_path), measurer=measurer)
     assert len(measurer.asked) > 12
@@ -473,7 +480,7 @@ def test_no_transaction_is_open_while_measuring(postgres, tmp_path):
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_campaign_whose_connection_is_often_lost_ends(postgres, tmp_path):
+def test_a_campaign_whose_connection_is_often_lost_ends(postgres: str, tmp_path: Path) -> None:
     spec, undisturbed = make_spec(tmp_path), str(tmp_path / "undisturbed.db")
     asked = tune(undisturbed, spec)
     cut = Cutting(postgres, every=61)

@@ -11,11 +11,13 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 
 import numpy as np
 import pytest
+from sqlalchemy import Engine
 
 import harness
 from harness.core.errors import ResultsError
@@ -35,6 +37,8 @@ from tests.helpers.results_examples import (
     tamper,
     write,
 )
+
+Capture = pytest.CaptureFixture[str]
 
 ROOT = Path(__file__).parents[2]
 STOCK = Path(__file__).parents[1] / "data" / "stock_opentuner.db"
@@ -62,7 +66,7 @@ def results(database: Path) -> Results:
     return found
 
 
-def test_every_result_is_a_measurement_with_one_sample(imported):
+def test_every_result_is_a_measurement_with_one_sample(imported: Path) -> None:
     found = results(imported)
     assert [dict(problem) for problem in found.measured] == [{"size": size} for size in SIZES]
     sql = (
@@ -89,7 +93,7 @@ def test_every_result_is_a_measurement_with_one_sample(imported):
     assert {row.measurement.outcome for row in found.rows} == {Outcome.OK}
 
 
-def test_the_machine_is_the_environment_and_the_first_seed_the_default(imported):
+def test_the_machine_is_the_environment_and_the_first_seed_the_default(imported: Path) -> None:
     campaign = results(imported).campaign
     environment = campaign.environment
     assert environment.backend == "opentuner"
@@ -99,7 +103,7 @@ def test_the_machine_is_the_environment_and_the_first_seed_the_default(imported)
     assert campaign.space_name == "mmm_block"
 
 
-def test_a_tree_is_learnt_from_several_sizes(imported, capsys):
+def test_a_tree_is_learnt_from_several_sizes(imported: Path, capsys: Capture) -> None:
     assert analyse([str(imported)]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert (
@@ -113,7 +117,7 @@ def test_a_tree_is_learnt_from_several_sizes(imported, capsys):
     assert len(opened.table()) == len(SIZES)
 
 
-def test_merged_it_is_there_once_with_opentuners_tables(tmp_path):
+def test_merged_it_is_there_once_with_opentuners_tables(tmp_path: Path) -> None:
     out = tmp_path / "out.db"
     assert merge([str(out), str(STOCK)]) == 0
     assert merge([str(out), str(STOCK)]) == 0
@@ -126,7 +130,7 @@ def test_merged_it_is_there_once_with_opentuners_tables(tmp_path):
     assert results(out).is_recorded
 
 
-def test_a_record_that_has_grown_adds_what_is_new(tmp_path, database):
+def test_a_record_that_has_grown_adds_what_is_new(tmp_path: Path, database: Path) -> None:
     out, last = tmp_path / "out.db", "(SELECT max(id) FROM result)"
     ended = "UPDATE tuning_run SET end_date = '2000-01-01 00:00:00.000000'"
     before = (
@@ -144,7 +148,9 @@ def test_a_record_that_has_grown_adds_what_is_new(tmp_path, database):
 
 
 @pytest.mark.parametrize("door", [reading, writing])
-def test_other_commands_say_how_to_import_it(database, door):
+def test_other_commands_say_how_to_import_it(
+    database: Path, door: Callable[[str], AbstractContextManager[Engine]]
+) -> None:
     before = database.read_bytes()
     why = r"has OpenTuner's tables alone. To import its results: .*merge NEW.db .*stock.db"
     with pytest.raises(ResultsError, match=why), door(str(database)):
@@ -152,7 +158,7 @@ def test_other_commands_say_how_to_import_it(database, door):
     assert database.read_bytes() == before
 
 
-def test_ours_without_our_tables_is_imported_as_far_as_it_goes(tmp_path):
+def test_ours_without_our_tables_is_imported_as_far_as_it_goes(tmp_path: Path) -> None:
     write(tmp_path / "r.db", make_ok(1), make_failed(Outcome.WRONG_RESULT, 2))
     before = results(tmp_path / "r.db")
     drops = "".join(f"DROP TABLE {name};" for name in reversed(list(schema.metadata.tables)))
@@ -173,7 +179,7 @@ def test_ours_without_our_tables_is_imported_as_far_as_it_goes(tmp_path):
 
 
 @pytest.mark.parametrize(("table", "column"), [(t, c) for t, cs in PICKLED.items() for c in cs])
-def test_pickled_code_is_refused(database, capsys, table, column):
+def test_pickled_code_is_refused(database: Path, capsys: Capture, table: str, column: str) -> None:
     planted = database.with_name("planted")
     data = pickle.dumps(Planted(planted)).hex()
     tamper(database, f"UPDATE {table} SET {column} = x'{data}' WHERE id = 1")
@@ -198,7 +204,9 @@ def test_pickled_code_is_refused(database, capsys, table, column):
         "UPDATE configuration SET data = x'5d2e'",  # a list
     ],
 )
-def test_what_opentuner_cannot_have_written_is_damage(database, change, capsys):
+def test_what_opentuner_cannot_have_written_is_damage(
+    database: Path, change: str, capsys: Capture
+) -> None:
     tamper(database, change)
     assert merge([str(database.with_name("all.db")), str(database)]) == 2
     assert "stock.db is damaged: " in capsys.readouterr().err
@@ -216,17 +224,17 @@ def test_what_opentuner_cannot_have_written_is_damage(database, change, capsys):
         ({"flag": None, "size": np.int64(4)}, {"flag": None, "size": 4}),
     ],
 )
-def test_configurations_have_plain_values(data, expected):
+def test_configurations_have_plain_values(data: dict[str, object], expected: object) -> None:
     assert dict(config_of({"id": 1, "data": pickle.dumps(data, 2)})) == expected
 
 
 @pytest.mark.parametrize("data", [[1], {"a-b": 1, "a_b": 2}, {"a": float("nan")}, {1: 2}])
-def test_other_data_are_no_configuration(data):
+def test_other_data_are_no_configuration(data: object) -> None:
     with pytest.raises(ValueError, match="configuration 1"):
         config_of({"id": 1, "data": pickle.dumps(data, 2)})
 
 
-def test_a_dispatcher_is_written_that_only_chooses(imported, tmp_path):
+def test_a_dispatcher_is_written_that_only_chooses(imported: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert dispatch([str(imported), "-o", str(out), "--choice", "tree"]) == 0
     header = (out / "mmm_block.h").read_text()
@@ -255,12 +263,12 @@ def result(**cells: object) -> dict[str, object]:
         ({}, Outcome.CRASHED, "OpenTuner recorded OK with the time None"),
     ],
 )
-def test_states_are_outcomes(cells, outcome, message):
+def test_states_are_outcomes(cells: dict[str, object], outcome: Outcome, message: str) -> None:
     found = measurement_of(Config({}), Input({}), result(**cells))
     assert (found.outcome, found.message) == (outcome, message)
 
 
-def test_other_objectives_are_observations():
+def test_other_objectives_are_observations() -> None:
     found = measurement_of(Config({}), Input({}), result(time=2, accuracy=0.5, size=float("inf")))
     assert (found.time_s, found.observed) == (2.0, {"accuracy": 0.5})
 
@@ -276,7 +284,7 @@ def test_other_objectives_are_observations():
         ({"path": None, "extra": pickle.dumps(7, 2)}, 5, {"size": 5, "extra": 7}),
     ],
 )
-def test_features_of_an_input(row, size, expected):
+def test_features_of_an_input(row: dict[str, object], size: int, expected: object) -> None:
     assert dict(features_of(row, {"name": "fixed", "size": size})) == expected
 
 
@@ -289,14 +297,16 @@ def test_features_of_an_input(row, size, expected):
         ([16, None, 8], "enum", [None, 8, 16]),
     ],
 )
-def test_parameters_are_described_by_their_values(values, kind, ordered):
+def test_parameters_are_described_by_their_values(
+    values: list[object], kind: str, ordered: list[object]
+) -> None:
     found = parameter_of(values, values[0])  # type: ignore[arg-type]
     assert (found["kind"], found["values"]) == (kind, ordered)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
-def test_the_script_makes_such_a_database(tmp_path):
+def test_the_script_makes_such_a_database(tmp_path: Path) -> None:
     made = tmp_path / "made.db"
     options = ["--sizes", "16", "24", "--tests", "7"]
     command = [sys.executable, "-m", "tests.helpers.stock_opentuner", str(made), *options]

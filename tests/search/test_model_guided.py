@@ -123,7 +123,7 @@ def best_after(tests: int, technique: str, seed: int, folder: Path) -> float:
     return report.best.time_s
 
 
-def test_the_model_finds_the_best_of_a_valley_that_draws_miss(tmp_path):
+def test_the_model_finds_the_best_of_a_valley_that_draws_miss(tmp_path: Path) -> None:
     seeds = range(3)
     modelled = [best_after(40, "GaussianProcess", seed, tmp_path) for seed in seeds]
     drawn = [best_after(40, "UniformRandom", seed, tmp_path) for seed in seeds]
@@ -131,7 +131,7 @@ def test_the_model_finds_the_best_of_a_valley_that_draws_miss(tmp_path):
     assert min(drawn) > BEST_S
 
 
-def test_it_learns_from_results_that_others_asked_for(space):
+def test_it_learns_from_results_that_others_asked_for(space: Space) -> None:
     guided = Guided(space)
     for config in space.sample(random.Random(1), 60):
         guided.add_result(config, valley_s(config))
@@ -140,7 +140,7 @@ def test_it_learns_from_results_that_others_asked_for(space):
     assert share_faster(space, proposal) < 0.02
 
 
-def test_a_failure_is_not_proposed_again_and_its_neighbours_are_avoided(space):
+def test_a_failure_is_not_proposed_again_and_its_neighbours_are_avoided(space: Space) -> None:
     def half_fails_s(config: Config) -> float:
         return float("inf") if config["C"] == 3 else valley_s(config)
 
@@ -150,7 +150,7 @@ def test_a_failure_is_not_proposed_again_and_its_neighbours_are_avoided(space):
     assert failures < 20
 
 
-def test_where_next_to_nothing_works_it_goes_on_and_repeats_nothing(space):
+def test_where_next_to_nothing_works_it_goes_on_and_repeats_nothing(space: Space) -> None:
     guided, working = Guided(space), set(space.sample(random.Random(8), 40))
     asked = []
     for _ in range(40):
@@ -165,7 +165,7 @@ def test_where_next_to_nothing_works_it_goes_on_and_repeats_nothing(space):
 
 
 @pytest.mark.parametrize("results", [0, 1, 30])
-def test_proposals_that_wait_for_results_are_not_proposed_again(results, space):
+def test_proposals_that_wait_for_results_are_not_proposed_again(results: int, space: Space) -> None:
     guided = Guided(space)
     known = space.sample(random.Random(2), results)
     for config in known:
@@ -178,7 +178,7 @@ def test_proposals_that_wait_for_results_are_not_proposed_again(results, space):
 # ------------------------------------------------------------------------------- prior
 
 
-def test_the_favourites_of_a_prior_come_first_in_their_order(space):
+def test_the_favourites_of_a_prior_come_first_in_their_order(space: Space) -> None:
     guided = Guided(space, other_device(space, valley_s, device=7.0))
     guided.add_result(space.default, valley_s(space.default))
     asked = guided.generation(3)
@@ -186,7 +186,7 @@ def test_the_favourites_of_a_prior_come_first_in_their_order(space):
     assert [valley_s(config) for config in asked] == fastest
 
 
-def test_favourites_that_fail_are_followed_by_the_next(space):
+def test_favourites_that_fail_are_followed_by_the_next(space: Space) -> None:
     guided = Guided(space, other_device(space, valley_s))
     asked = []
     for _ in range(10):
@@ -198,7 +198,7 @@ def test_favourites_that_fail_are_followed_by_the_next(space):
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_prior_that_misleads_is_dropped_and_the_best_is_found(space, seed):
+def test_a_prior_that_misleads_is_dropped_and_the_best_is_found(space: Space, seed: int) -> None:
     guided = Guided(space, other_device(space, inverse_s), seed)
     found = list(guided.search(valley_s, 60))
     assert found[0] == max(map(valley_s, space))
@@ -206,7 +206,7 @@ def test_a_prior_that_misleads_is_dropped_and_the_best_is_found(space, seed):
     assert guided.technique._likelier == 0
 
 
-def test_a_prior_that_is_right_but_for_its_unit_and_some_noise_is_kept(space):
+def test_a_prior_that_is_right_but_for_its_unit_and_some_noise_is_kept(space: Space) -> None:
     rng = random.Random(5)
     transfer = other_device(space, lambda config: 300 * valley_s(config) * rng.uniform(0.7, 1.4))
     guided = Guided(space, transfer)
@@ -215,14 +215,14 @@ def test_a_prior_that_is_right_but_for_its_unit_and_some_noise_is_kept(space):
     assert guided.technique._likelier == 1
 
 
-def test_an_empty_prior_is_no_hindrance(space):
+def test_an_empty_prior_is_no_hindrance(space: Space) -> None:
     """All source rows are illegal here."""
     positions = np.array([[10, 15, 0, 0], [10, 14, 0, 0]], dtype=np.int32)
     transfer = TransferData(GIVEN, (SourceTask(positions, np.array([1.0, 2.0])),))
     assert min(Guided(space, transfer).search(valley_s, 60)) == BEST_S
 
 
-def test_a_space_of_one_point_and_inputs_of_words_has_no_prior():
+def test_a_space_of_one_point_and_inputs_of_words_has_no_prior() -> None:
     one = ConstrainedSpace([Parameter("BLOCK", "ordered", (64,), "launch", 64)])
     tall = SourceTask(one.encode_all([one.default]), np.array([1.0]), Input({"kind": "tall"}))
     guided = Guided(one, TransferData(Input({"kind": "wide"}), (tall,)))
@@ -237,7 +237,7 @@ def test_a_space_of_one_point_and_inputs_of_words_has_no_prior():
 @pytest.mark.parametrize(
     ("seed", "digest"), [(0, "145af53d7b4d6332"), (1, "97b20606d57cc906"), (2, "2991309b2b161976")]
 )
-def test_auto_proposes_for_a_seed_the_same(seed, digest, tmp_path):
+def test_auto_proposes_for_a_seed_the_same(seed: int, digest: str, tmp_path: Path) -> None:
     """Two inputs, of which the second learns from the first. Where a change of the proposals is
     meant, `python -m benchmarks.search` says what it is worth."""
     asked = FormulaMeasurer()
@@ -252,7 +252,7 @@ def guided_run(folder: Path, **options: object) -> set[object]:
     return {row[0] for row in query(folder / "r.db", "select distinct requestor from tests")}
 
 
-def test_a_uniform_draw_has_another_name(tmp_path, monkeypatch):
+def test_a_uniform_draw_has_another_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "GaussianProcess" in guided_run(tmp_path, test_limit=12)
     monkeypatch.setattr(Memory, "unseen", lambda self, _: self.space.encode_all([]))
     guided_run(tmp_path, test_limit=12, label="drawn")
@@ -273,7 +273,7 @@ def remembered(space: Space, configs: Sequence[Config]) -> Memory:
     return memory
 
 
-def test_a_sample_has_all_results_and_of_too_many_the_fastest_and_others(space):
+def test_a_sample_has_all_results_and_of_too_many_the_fastest_and_others(space: Space) -> None:
     few, many = (space.sample(random.Random(3), count) for count in (200, 1000))
     assert sorted(remembered(space, few).sample().times_s) == sorted(map(valley_s, few))
     times_s = sorted(map(valley_s, many))
@@ -283,7 +283,7 @@ def test_a_sample_has_all_results_and_of_too_many_the_fastest_and_others(space):
     assert max(sample.times_s) > times_s[700]
 
 
-def test_points_of_a_sample_are_those_of_their_times(space):
+def test_points_of_a_sample_are_those_of_their_times(space: Space) -> None:
     configs = space.sample(random.Random(4), 300)
     memory = remembered(space, configs)
     points = memory.encoder.points(space.encode_all(configs))

@@ -43,7 +43,7 @@ def run_python(code: str, cwd: Path) -> str:
 # Techniques that are offered
 
 
-def test_techniques_that_are_offered_are_registered_once():
+def test_techniques_that_are_offered_are_registered_once() -> None:
     names = [t.name for t in technique.all_techniques()[0]]
     assert [names.count(name) for name in techniques()] == [1] * len(techniques())
     assert "AUCBanditMetaTechniqueA" in techniques()
@@ -52,19 +52,19 @@ def test_techniques_that_are_offered_are_registered_once():
 # The process
 
 
-def test_apply_twice_patches_once():
+def test_apply_twice_patches_once() -> None:
     count = opentuner.search.differentialevolution.time
     patches.apply()
     assert opentuner.search.differentialevolution.time is count
 
 
-def test_another_opentuner_version_is_refused(monkeypatch):
+def test_another_opentuner_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.metadata, "version", lambda _: "0.8.9")
     with pytest.raises(HarnessError, match=r"0\.8\.8 is needed, found 0\.8\.9.*pip install"):
         patches.apply.__wrapped__()
 
 
-def test_import_leaves_logging_alone_and_warns_of_nothing(tmp_path):
+def test_import_leaves_logging_alone_and_warns_of_nothing(tmp_path: Path) -> None:
     code = (
         "import logging; before = logging.Formatter\n"
         "from harness.search import patches; patches.apply()\n"
@@ -80,7 +80,7 @@ def test_import_leaves_logging_alone_and_warns_of_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_search_writes_only_its_database(tmp_path, monkeypatch):
+def test_search_writes_only_its_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec, here = make_spec(tmp_path), tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)
@@ -93,7 +93,9 @@ def test_search_writes_only_its_database(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["DifferentialEvolution", "AUCBanditMetaTechniqueA"])
-def test_seed_repeats_under_another_clock(name, tmp_path, monkeypatch):
+def test_seed_repeats_under_another_clock(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = []
     for place in ("one.db", "other.db"):
         measurer = FormulaMeasurer()
@@ -103,5 +105,5 @@ def test_seed_repeats_under_another_clock(name, tmp_path, monkeypatch):
     assert asked[0] == asked[1]
 
 
-def test_requests_are_no_objects_of_the_database():
+def test_requests_are_no_objects_of_the_database() -> None:
     assert technique.DesiredResult is patches.Request

@@ -27,7 +27,7 @@ from tests.helpers.results_examples import query
 ONE_INPUT = SPACE.replace(", {m: 4096, n: 64}", "")
 
 
-def test_a_numeric_flag_is_an_integer_of_opentuner_and_absent_a_value_of_its_own():
+def test_a_numeric_flag_is_an_integer_of_opentuner_and_absent_a_value_of_its_own() -> None:
     flag = Parameter("maxrregcount", "enum", (None, *range(16, 257, 16)), "flag", None, "nvcc")
     parameter = opentuner_parameter(flag)
     assert isinstance(parameter, IntegerParameter)
@@ -51,7 +51,7 @@ def test_a_numeric_flag_is_an_integer_of_opentuner_and_absent_a_value_of_its_own
 
 
 @pytest.mark.parametrize("values", [(None, "ca", "cg"), (None, 3, 1), (None, 16)])
-def test_a_flag_without_an_order_is_an_enumeration(values):
+def test_a_flag_without_an_order_is_an_enumeration(values: tuple[Value, ...]) -> None:
     made = opentuner_parameter(Parameter("F", "enum", values, "flag", None, "nvcc"))
     assert isinstance(made, EnumParameter)
 
@@ -66,7 +66,7 @@ def manipulator(spec: Spec) -> SpaceManipulator:
     return SpaceManipulator(ConstrainedSpace.of(spec, spec.inputs[0], None), random.Random(0))
 
 
-def test_each_kind_of_parameter_has_its_opentuner_parameter(manipulator):
+def test_each_kind_of_parameter_has_its_opentuner_parameter(manipulator: SpaceManipulator) -> None:
     kinds = {parameter.name: type(parameter) for parameter in manipulator.params}
     assert kinds == {
         "BLOCK": OrderedParameter,
@@ -78,14 +78,14 @@ def test_each_kind_of_parameter_has_its_opentuner_parameter(manipulator):
     }
 
 
-def test_ordered_lists_are_searched_by_position_as_values(manipulator):
+def test_ordered_lists_are_searched_by_position_as_values(manipulator: SpaceManipulator) -> None:
     config = manipulator.seed_config()
     tile = manipulator.parameters_dict(config)["TILE"]
     tile.set_value(config, 4)
     assert (config["TILE"], tile.get_value(config)) == (6, 4)
 
 
-def test_every_power_of_two_is_searched_by_its_exponent():
+def test_every_power_of_two_is_searched_by_its_exponent() -> None:
     powers = tuple(2**exponent for exponent in range(32))
     parameter = opentuner_parameter(Parameter("BLOCK", "power_of_two", powers, "launch", 1))
     config: dict[str, Value] = {"BLOCK": 1}
@@ -94,7 +94,7 @@ def test_every_power_of_two_is_searched_by_its_exponent():
     assert parameter.legal_range(config) == (0, 31)
 
 
-def test_an_illegal_proposal_becomes_a_legal_neighbour(spec):
+def test_an_illegal_proposal_becomes_a_legal_neighbour(spec: Spec) -> None:
     space = ConstrainedSpace.of(spec, spec.inputs[0], None)
     proposed = {**space.default, "UNROLL": 3}
     assert space.why_illegal(proposed) == "`UNROLL <= TILE` is false with UNROLL=3, TILE=1"
@@ -103,7 +103,7 @@ def test_an_illegal_proposal_becomes_a_legal_neighbour(spec):
     assert sum(proposed[name] != value for name, value in space.default.items()) <= 2
 
 
-def test_values_of_another_type_are_another_configuration(manipulator):
+def test_values_of_another_type_are_another_configuration(manipulator: SpaceManipulator) -> None:
     config = manipulator.seed_config()
     found = {manipulator.hash_config({**config, "TILE": value}) for value in (1, 1.0, True, "1")}
     assert len(found) == 4
@@ -111,7 +111,7 @@ def test_values_of_another_type_are_another_configuration(manipulator):
     assert manipulator.hash_config(backwards) == manipulator.hash_config(config)
 
 
-def test_each_input_is_a_run_and_starts_from_earlier_winners(spec, tmp_path):
+def test_each_input_is_a_run_and_starts_from_earlier_winners(spec: Spec, tmp_path: Path) -> None:
     found = ran(spec, tmp_path / "r.db")
     winner = found.reports[0].best
     assert winner is not None
@@ -123,7 +123,7 @@ def test_each_input_is_a_run_and_starts_from_earlier_winners(spec, tmp_path):
     assert sorted(paths) == sorted((problem.json,) for problem in spec.inputs)
 
 
-def test_inputs_and_configurations_have_one_row_however_often(spec, tmp_path):
+def test_inputs_and_configurations_have_one_row_however_often(spec: Spec, tmp_path: Path) -> None:
     for name in ("AUCBanditMetaTechniqueA", "PureRandom"):
         ran(spec, tmp_path / "r.db", technique=[name])
     assert query(tmp_path / "r.db", "select count(*) from tuning_run") == [(4,)]
@@ -149,7 +149,7 @@ class Told(FormulaMeasurer):
         self.expected += configs
 
 
-def test_a_measurer_is_told_the_best_time_and_what_is_not_known_yet(tmp_path):
+def test_a_measurer_is_told_the_best_time_and_what_is_not_known_yet(tmp_path: Path) -> None:
     spec, told, again = make_spec(tmp_path, ONE_INPUT), Told(), Told()
     tests = ran(spec, tmp_path / "r.db", told).tests
     bests = [test.best and test.best.time_s for test in tests]
@@ -161,7 +161,7 @@ def test_a_measurer_is_told_the_best_time_and_what_is_not_known_yet(tmp_path):
     assert set(again.expected) >= {config for _, config in again.asked} != set()
 
 
-def test_an_interrupted_run_goes_on_and_repeats_nothing(spec, tmp_path):
+def test_an_interrupted_run_goes_on_and_repeats_nothing(spec: Spec, tmp_path: Path) -> None:
     whole, cut, rest = FormulaMeasurer(), FormulaMeasurer(stop_after=25), FormulaMeasurer()
     database = tmp_path / "r.db"
     expected = ran(spec, tmp_path / "whole.db", whole).reports
@@ -178,7 +178,9 @@ def test_an_interrupted_run_goes_on_and_repeats_nothing(spec, tmp_path):
     assert query(database, "select state from runs") == [("complete",), ("complete",)]
 
 
-def test_a_replay_that_is_written_in_one_go_keeps_what_a_search_keeps(spec, tmp_path, monkeypatch):
+def test_a_replay_that_is_written_in_one_go_keeps_what_a_search_keeps(
+    spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kept = []
     monkeypatch.setattr(driver, "_WRITE_EVERY_S", float("inf"))
     for is_replay in (False, True):
@@ -205,8 +207,8 @@ _KEPT = (
 
 @pytest.mark.parametrize("is_replay", [True, False])
 def test_a_technique_that_fails_ends_the_run_with_its_own_error(
-    is_replay, spec, tmp_path, monkeypatch
-):
+    is_replay: bool, spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from opentuner.search.technique import PureRandom  # patched, since harness.search is here
 
     measurer, database = FormulaMeasurer(), tmp_path / "r.db"
@@ -230,8 +232,8 @@ def test_a_technique_that_fails_ends_the_run_with_its_own_error(
 
 
 def test_a_search_that_has_ended_is_reported_again_without_its_techniques(
-    spec, tmp_path, monkeypatch
-):
+    spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = ran(spec, tmp_path / "r.db")
     asked, again = [], FormulaMeasurer()
     monkeypatch.setattr(Driver, "main", lambda self: asked.append(self))
@@ -250,7 +252,7 @@ def test_a_search_that_has_ended_is_reported_again_without_its_techniques(
         assert (sum(one.outcomes.values()), one.total) == (one.ordinal, other.total)
 
 
-def test_an_ended_search_has_its_tests_after_a_higher_limit(spec, tmp_path):
+def test_an_ended_search_has_its_tests_after_a_higher_limit(spec: Spec, tmp_path: Path) -> None:
     found = []
     for limit in (4, 6, 4, 4):
         searched = ran(spec, tmp_path / "r.db", test_limit=limit).campaign.searched
@@ -259,7 +261,9 @@ def test_an_ended_search_has_its_tests_after_a_higher_limit(spec, tmp_path):
 
 
 @pytest.mark.parametrize("ended", list(EndReason)[:3])
-def test_a_note_that_a_search_has_ended_is_believed_only_with_its_tests(ended, spec, tmp_path):
+def test_a_note_that_a_search_has_ended_is_believed_only_with_its_tests(
+    ended: EndReason, spec: Spec, tmp_path: Path
+) -> None:
     with opened(spec, tmp_path / "r.db", FormulaMeasurer(), test_limit=5) as (campaign, _):
         campaign.run()
         store = campaign.store
@@ -282,8 +286,8 @@ def test_a_note_that_a_search_has_ended_is_believed_only_with_its_tests(ended, s
     ],
 )
 def test_a_larger_budget_goes_on_from_the_tests_that_were_made(
-    technique, first, then, spec, tmp_path
-):
+    technique: str, first: int, then: int, spec: Spec, tmp_path: Path
+) -> None:
     more, options = FormulaMeasurer(), {"technique": [technique]}
     before = ran(spec, tmp_path / "r.db", test_limit=first, **options)
     after = ran(spec, tmp_path / "r.db", more, test_limit=then, **options)
@@ -294,21 +298,21 @@ def test_a_larger_budget_goes_on_from_the_tests_that_were_made(
     assert len(more.asked) <= 2 * (then - first) + winners_elsewhere
 
 
-def test_another_technique_uses_what_was_measured_already(spec, tmp_path):
+def test_another_technique_uses_what_was_measured_already(spec: Spec, tmp_path: Path) -> None:
     measurer, other = FormulaMeasurer(), FormulaMeasurer()
     ran(spec, tmp_path / "r.db", measurer)
     ran(spec, tmp_path / "r.db", other, technique=["PureRandom"])
     assert not set(other.asked) & set(measurer.asked)
 
 
-def test_fresh_measures_everything_anew(spec, tmp_path):
+def test_fresh_measures_everything_anew(spec: Spec, tmp_path: Path) -> None:
     first, again = FormulaMeasurer(), FormulaMeasurer()
     ran(spec, tmp_path / "r.db", first)
     ran(spec, tmp_path / "r.db", again, fresh=True)
     assert again.asked == first.asked
 
 
-def test_a_failed_configuration_never_wins_and_has_its_reason(spec, tmp_path):
+def test_a_failed_configuration_never_wins_and_has_its_reason(spec: Spec, tmp_path: Path) -> None:
     measurer = FormulaMeasurer(lambda problem, config: float("inf") if config["CACHE"] else 1e-3)
     reports = ran(spec, tmp_path / "r.db", measurer).reports
     assert all(report.best and not report.best.config["CACHE"] for report in reports)
@@ -321,21 +325,21 @@ def test_a_failed_configuration_never_wins_and_has_its_reason(spec, tmp_path):
     assert failed == ["as the formula has it", None]
 
 
-def test_a_space_in_which_everything_fails_says_so_and_ends(spec, tmp_path):
+def test_a_space_in_which_everything_fails_says_so_and_ends(spec: Spec, tmp_path: Path) -> None:
     measurer = FormulaMeasurer(lambda *_: float("inf"))
     reports = ran(spec, tmp_path / "r.db", measurer).reports
     assert [report.best for report in reports] == [None, None]
     assert len(measurer.asked) == 80
 
 
-def test_another_parallelism_is_another_run(spec, tmp_path):
+def test_another_parallelism_is_another_run(spec: Spec, tmp_path: Path) -> None:
     for parallelism in (4, 1):
         ran(spec, tmp_path / "r.db", parallelism=parallelism)
     counts = query(tmp_path / "r.db", "select count(*) from tests group by run_id")
     assert counts == [(40,)] * 4
 
 
-def test_what_need_not_end_alike_is_tried_again(spec, tmp_path):
+def test_what_need_not_end_alike_is_tried_again(spec: Spec, tmp_path: Path) -> None:
     """What found no memory on the device is, and what hung, with a later deadline."""
 
     class Hanging(FormulaMeasurer):
@@ -357,7 +361,7 @@ def test_what_need_not_end_alike_is_tried_again(spec, tmp_path):
     assert asked[1]
 
 
-def test_finals_are_measured_again_for_other_repeats(spec, tmp_path):
+def test_finals_are_measured_again_for_other_repeats(spec: Spec, tmp_path: Path) -> None:
     for repeats in (5, 5, 9):
         changed = spec.with_measure({"repeats": repeats})
         ran(changed, tmp_path / "r.db", FormulaMeasurer(interleaves=True))
@@ -365,7 +369,7 @@ def test_finals_are_measured_again_for_other_repeats(spec, tmp_path):
     assert turns == [(2 * 3 * len(spec.inputs),)]  # for 5 and for 9
 
 
-def test_opentuner_reads_the_record_which_has_no_command_line(spec, tmp_path):
+def test_opentuner_reads_the_record_which_has_no_command_line(spec: Spec, tmp_path: Path) -> None:
     from opentuner import resultsdb
     from opentuner.resultsdb.models import Result, TuningRun
 

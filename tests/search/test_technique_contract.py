@@ -191,7 +191,7 @@ def failing_s(*_: object) -> float:
 # --------------------------------------------------------------------------------------------
 
 
-def test_configurations_are_legal_and_repeat_by_seed(searches, technique):
+def test_configurations_are_legal_and_repeat_by_seed(searches: Searches, technique: str) -> None:
     space = searches.space("formula")
     one, other = (searches.search("formula", 25) for _ in range(2))
     assert one.configs == other.configs
@@ -214,7 +214,9 @@ def test_configurations_are_legal_and_repeat_by_seed(searches, technique):
 @pytest.mark.parametrize(
     ("name", "times"), [("small", smooth_s), ("small", failing_s), ("apart", smooth_s)]
 )
-def test_a_small_space_is_measured_whole_and_then_the_run_ends(searches, technique, name, times):
+def test_a_small_space_is_measured_whole_and_then_the_run_ends(
+    searches: Searches, technique: str, name: str, times: Times
+) -> None:
     space, found = searches.space(name), searches.search(name, 1000, times)
     assert len(found.configs) == len(set(found.configs))
     if technique == WALK:
@@ -225,13 +227,13 @@ def test_a_small_space_is_measured_whole_and_then_the_run_ends(searches, techniq
         assert found.ended is EndReason.EXHAUSTED
 
 
-def test_a_space_of_one_point_is_done_after_one_test(searches):
+def test_a_space_of_one_point_is_done_after_one_test(searches: Searches) -> None:
     found = searches.search("one", 10, smooth_s)
     assert found.configs == list(searches.space("one"))
     assert found.ended is EndReason.EXHAUSTED
 
 
-def test_a_hundred_parameters_are_no_burden(searches):
+def test_a_hundred_parameters_are_no_burden(searches: Searches) -> None:
     """15 tests take 0.1 s or so; the bound is for what grows with the space."""
     space, begun_s = searches.space("hundred"), time.process_time()
     found = searches.search("hundred", 15, smooth_s)
@@ -240,7 +242,7 @@ def test_a_hundred_parameters_are_no_burden(searches):
     assert all(space.is_legal(config) for config in found.configs)
 
 
-def test_configurations_that_differ_in_nothing_that_matters_are_one(searches):
+def test_configurations_that_differ_in_nothing_that_matters_are_one(searches: Searches) -> None:
     space, found = searches.space("conditional"), searches.search("conditional", 20, smooth_s)
     assert len(found.configs) == len(set(found.configs)) == 20
     assert all(space.canonical(config) == config for config in found.configs)

@@ -70,7 +70,7 @@ def block_s(problem: Input, config: Config) -> float:
 OWN = ("GaussianProcess", "HillClimb", "UniformRandom")
 
 
-def test_own_techniques_are_listed_beside_those_of_opentuner():
+def test_own_techniques_are_listed_beside_those_of_opentuner() -> None:
     assert {*OWN, "PureRandom"} < set(techniques())
 
 
@@ -83,8 +83,8 @@ def climbed(spec: Spec, folder: Path, measurer: FormulaMeasurer | None = None) -
 
 @pytest.mark.parametrize(("text", "published"), [(TRANSPOSE, 3.0), (REDUCTION, 5.0)])
 def test_hill_climbing_tests_as_many_configurations_an_input_as_published(
-    text, published, tmp_path
-):
+    text: str, published: float, tmp_path: Path
+) -> None:
     found = climbed(make_spec(tmp_path, text), tmp_path, FormulaMeasurer(block_s))
     (message,) = found.campaign.describe_tests()
     counts = Counter(test.plan.problem for test in found.tests)
@@ -97,7 +97,7 @@ def test_hill_climbing_tests_as_many_configurations_an_input_as_published(
     assert all(m and block_s(m.input, m.config) == 1e-3 for m in best)
 
 
-def test_the_climb_goes_to_the_best_step_even_where_that_is_worse(tmp_path):
+def test_the_climb_goes_to_the_best_step_even_where_that_is_worse(tmp_path: Path) -> None:
     times = {(1, 1): 1, (2, 1): 9, (1, 2): 5, (2, 2): 7, (1, 3): 8, (2, 3): 2, (4, 2): 6}
     spec = grid(tmp_path)
     found = climbed(spec, tmp_path, by_table(times))
@@ -106,7 +106,7 @@ def test_the_climb_goes_to_the_best_step_even_where_that_is_worse(tmp_path):
     assert found.campaign.searched[spec.inputs[0]].ended is EndReason.TECHNIQUE
 
 
-def test_the_climb_skips_values_that_are_illegal_where_it_stands(tmp_path):
+def test_the_climb_skips_values_that_are_illegal_where_it_stands(tmp_path: Path) -> None:
     """B = 3 divides no A, and B = 2, 4 only some."""
     spec = grid(tmp_path, "A % B == 0")
     space = ConstrainedSpace.of(spec, spec.inputs[0], None)
@@ -121,7 +121,7 @@ def test_the_climb_skips_values_that_are_illegal_where_it_stands(tmp_path):
     assert steps(4, 4) == []
 
 
-def test_the_climb_begins_beside_a_lowest_corner_that_is_illegal(tmp_path):
+def test_the_climb_begins_beside_a_lowest_corner_that_is_illegal(tmp_path: Path) -> None:
     spec = grid(tmp_path, "A * B >= 2")
     tests = climbed(spec, tmp_path, by_table({})).tests
     space = ConstrainedSpace.of(spec, spec.inputs[0], None)
@@ -131,12 +131,12 @@ def test_the_climb_begins_beside_a_lowest_corner_that_is_illegal(tmp_path):
     assert points(tests)[-1] == (4, 4)
 
 
-def test_the_climb_goes_on_where_everything_fails(tmp_path):
+def test_the_climb_goes_on_where_everything_fails(tmp_path: Path) -> None:
     measurer = FormulaMeasurer(lambda *_: float("inf"))
     assert points(climbed(grid(tmp_path), tmp_path, measurer).tests)[-1] == (4, 4)
 
 
-def test_the_default_and_winners_elsewhere_are_measured_outside_the_climb(tmp_path):
+def test_the_default_and_winners_elsewhere_are_measured_outside_the_climb(tmp_path: Path) -> None:
     spec, options = make_spec(tmp_path), {"technique": ["HillClimb"]}
     with opened(spec, tmp_path / "r.db", FormulaMeasurer(), **options) as (campaign, tests):
         reports = campaign.run()
@@ -147,7 +147,7 @@ def test_the_default_and_winners_elsewhere_are_measured_outside_the_climb(tmp_pa
     assert all(report.best and report.baseline for report in reports)
 
 
-def test_a_climb_beside_another_alternates_and_starts_from_the_default(tmp_path):
+def test_a_climb_beside_another_alternates_and_starts_from_the_default(tmp_path: Path) -> None:
     spec = make_spec(tmp_path)
     found = ran(spec, tmp_path / "r.db", technique=["HillClimb", "PureRandom"])
     assert found.tests[0].measurement.config == found.campaign.space(spec.inputs[0]).default
@@ -156,7 +156,7 @@ def test_a_climb_beside_another_alternates_and_starts_from_the_default(tmp_path)
 
 
 @pytest.mark.parametrize("name", OWN)
-def test_an_own_technique_that_was_killed_goes_on_where_it_was(name, tmp_path):
+def test_an_own_technique_that_was_killed_goes_on_where_it_was(name: str, tmp_path: Path) -> None:
     spec, database = make_spec(tmp_path), tmp_path / "r.db"
     whole, cut, rest = FormulaMeasurer(), FormulaMeasurer(stop_after=27), FormulaMeasurer()
     ran(spec, tmp_path / "whole.db", whole, technique=[name])
@@ -168,7 +168,7 @@ def test_an_own_technique_that_was_killed_goes_on_where_it_was(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["HillClimb", "UniformRandom"])
-def test_a_users_seed_is_refused_by_techniques_with_their_own(name, tmp_path):
+def test_a_users_seed_is_refused_by_techniques_with_their_own(name: str, tmp_path: Path) -> None:
     spec = make_spec(tmp_path)
     seeds = (ConstrainedSpace.of(spec, spec.inputs[0], None).default,)
     options = {"technique": [name], "seeds": seeds}
@@ -198,7 +198,9 @@ class Refusing(FormulaMeasurer):
 
 
 @pytest.mark.parametrize("outcome", [o for o in Outcome if o is not Outcome.OK])
-def test_refusals_are_not_counted_and_failures_are(outcome, tmp_path, monkeypatch):
+def test_refusals_are_not_counted_and_failures_are(
+    outcome: Outcome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("harness.search.driver.MAX_FREE_IN_A_ROW", 15)  # one that counts resets
     spec = make_spec(tmp_path)
     found = ran(spec, tmp_path / "r.db", Refusing(outcome), technique=["UniformRandom"])
@@ -211,7 +213,7 @@ def test_refusals_are_not_counted_and_failures_are(outcome, tmp_path, monkeypatc
     assert found.campaign.searched[spec.inputs[0]].tests == 40
 
 
-def test_a_device_that_refuses_everything_ends_the_sampling(tmp_path):
+def test_a_device_that_refuses_everything_ends_the_sampling(tmp_path: Path) -> None:
     spec, measurer = make_spec(tmp_path), Refusing(Outcome.LAUNCH_FAILED, everything=True)
     found = ran(spec, tmp_path / "r.db", measurer, technique=["UniformRandom"])
     searched = found.campaign.searched[spec.inputs[0]]
@@ -229,7 +231,7 @@ def first_draw(space: Space, seed: int) -> Point:
     return drawn["A"], drawn["B"]
 
 
-def test_uniform_samples_are_spread_evenly_over_the_legal_configurations(tmp_path):
+def test_uniform_samples_are_spread_evenly_over_the_legal_configurations(tmp_path: Path) -> None:
     """Each of 12 points is the first of 200 in 2,400 samples: chi-squared with 11 degrees of
     freedom stays under 31.3 in 999 of 1,000 cases."""
     spec = grid(tmp_path)

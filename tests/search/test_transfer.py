@@ -72,7 +72,7 @@ def seconds(target: Space, task: SourceTask) -> dict[tuple[Value, ...], float]:
 # -------------------------------------------------------------------------- recordings
 
 
-def test_a_recording_is_described_in_a_line():
+def test_a_recording_is_described_in_a_line() -> None:
     target = ConstrainedSpace((BX, TILE), [Expression("BX * TILE <= 32")])
     rows: list[Row] = [((16, 1, 5, 32), 1.0), ((64, 4, 5, 32), 1.0), ((17, 1, 5, 32), 1.0)]
     recording = recorded("BX TILE KIND WARP", {(7, 1): rows, (9, 1): rows}, "n m")
@@ -83,7 +83,7 @@ def test_a_recording_is_described_in_a_line():
     ]
 
 
-def test_rows_that_are_left_aside_are_counted_and_the_recording_itself_fits_whole():
+def test_rows_that_are_left_aside_are_counted_and_the_recording_itself_fits_whole() -> None:
     own = recorded("BX WARP", {(7,): [((16, 1), 1.0), ((32, 1), 1.0)]})
     varied = recorded("BX WARP", {(7,): [((16, 1), 1.0), ((32, 2), 2.0)]})
     one, other = TransferSources([varied, own]).describe(ListedSpace(own, OTHER), OTHER)
@@ -92,7 +92,7 @@ def test_rows_that_are_left_aside_are_counted_and_the_recording_itself_fits_whol
     assert "; 2 configurations, all legal on (n=7); " in other
 
 
-def test_a_recording_is_looked_up_once_for_all_inputs():
+def test_a_recording_is_looked_up_once_for_all_inputs() -> None:
     sources = TransferSources([recorded("BX TILE", {(n,): [((16, 1), 1.0)] for n in range(9)})])
     found = [sources.data_for(space(), Input({"n": n}), {}) for n in range(3)]
     positions = [[id(task.positions) for task in data.sources] for data in found if data]
@@ -100,13 +100,13 @@ def test_a_recording_is_looked_up_once_for_all_inputs():
     assert positions[0] == positions[1] == positions[2]
 
 
-def test_rows_become_positions_by_names_and_values_with_their_median():
+def test_rows_become_positions_by_names_and_values_with_their_median() -> None:
     recording = recorded("TILE BX", {(7,): [((4, 16), 1.0), ((1, 64), 0.5)]})
     found = seconds(space(), one_task(space(), recording))
     assert found == {(16, 4): 2.0, (64, 1): 1.0}
 
 
-def test_numbers_of_two_files_are_equal_by_what_they_are_not_how_they_are_written():
+def test_numbers_of_two_files_are_equal_by_what_they_are_not_how_they_are_written() -> None:
     switch = Parameter("FLAG", "boolean", (False, True), "choice", False)
     target = space(BX, TILE, switch)
     recording = recorded("BX TILE FLAG", {(7,): [((16.0, 4.0, 0), 1.0), ((32.0, 1.0, 1), 2.0)]})
@@ -114,7 +114,7 @@ def test_numbers_of_two_files_are_equal_by_what_they_are_not_how_they_are_writte
     assert found == {(16, 4, False): 2.0, (32, 1, True): 4.0}
 
 
-def test_words_are_equal_as_they_are_and_none_is_a_value():
+def test_words_are_equal_as_they_are_and_none_is_a_value() -> None:
     target = space(BX, Parameter("KIND", "enum", ("16", None, "row"), "choice", None))
     rows: list[Row] = [((16, "16"), 1.0), ((16, None), 2.0), ((32, 16), 3.0), ((32, "Row"), 4.0)]
     found = seconds(target, one_task(target, recorded("BX KIND", {(7,): rows})))
@@ -122,19 +122,19 @@ def test_words_are_equal_as_they_are_and_none_is_a_value():
 
 
 @pytest.mark.parametrize("foreign", [(48, 1), (16, 5), (16, 0), (16, 1.5), (16, "1"), (16, None)])
-def test_rows_with_values_that_the_space_lacks_are_dropped(foreign):
+def test_rows_with_values_that_the_space_lacks_are_dropped(foreign: tuple[Value, ...]) -> None:
     recording = recorded("BX TILE", {(7,): [((16, 1), 1.0), (foreign, 2.0)]})
     assert seconds(space(), one_task(space(), recording)) == {(16, 1): 2.0}
 
 
-def test_a_range_of_a_billion_values_is_never_listed():
+def test_a_range_of_a_billion_values_is_never_listed() -> None:
     wide = Parameter("TILE", "integer", range(3, 3 * 10**9, 3), "source", 3)
     target = space(BX, wide)
     recording = recorded("BX TILE", {(7,): [((16, 2_999_999_997), 1.0), ((16, 4), 1.0)]})
     assert seconds(target, one_task(target, recording)) == {(16, 2_999_999_997): 2.0}
 
 
-def test_failures_are_source_rows_and_illegal_configurations_are_not():
+def test_failures_are_source_rows_and_illegal_configurations_are_not() -> None:
     recording = recorded(
         "BX TILE", {(7,): [((16, 1), 1.0), ((16, 2), Outcome.CRASHED), ((16, 3), Outcome.ILLEGAL)]}
     )
@@ -143,13 +143,13 @@ def test_failures_are_source_rows_and_illegal_configurations_are_not():
     assert task.slowdowns.tolist() == [0.0, 0.0]
 
 
-def test_configurations_that_are_illegal_here_are_source_rows():
+def test_configurations_that_are_illegal_here_are_source_rows() -> None:
     target = ConstrainedSpace((BX, TILE), [Expression("BX * TILE <= 32")])
     recording = recorded("BX TILE", {(7,): [((64, 4), 1.0)]})
     assert seconds(target, one_task(target, recording)) == {(64, 4): 2.0}
 
 
-def test_each_input_of_a_recording_is_a_source_task():
+def test_each_input_of_a_recording_is_a_source_task() -> None:
     recording = recorded("BX TILE", {(7,): [((16, 1), 1.0)], (9,): [((32, 2), 2.0)]})
     found = data_for(space(), HERE, [recording, recording], {})
     assert found is not None
@@ -157,7 +157,7 @@ def test_each_input_of_a_recording_is_a_source_task():
     assert found.problem == HERE
 
 
-def test_inputs_of_which_nothing_worked_or_fits_are_left_out():
+def test_inputs_of_which_nothing_worked_or_fits_are_left_out() -> None:
     recording = recorded(
         "BX TILE",
         {(7,): [((16, 1), Outcome.TIMEOUT)], (8,): [((17, 1), 1.0)], (9,): [((32, 2), 2.0)]},
@@ -168,12 +168,12 @@ def test_inputs_of_which_nothing_worked_or_fits_are_left_out():
 # ------------------------------------------------------- parameters of one side alone
 
 
-def test_what_never_varies_in_the_recording_need_not_vary_here():
+def test_what_never_varies_in_the_recording_need_not_vary_here() -> None:
     recording = recorded("BX TILE WARP", {(7,): [((16, 1, 32), 1.0), ((32, 1, 32), 2.0)]})
     assert seconds(space(), one_task(space(), recording)) == {(16, 1): 2.0, (32, 1): 4.0}
 
 
-def test_what_varies_in_the_recording_alone_is_held_where_this_recording_has_it():
+def test_what_varies_in_the_recording_alone_is_held_where_this_recording_has_it() -> None:
     own = recorded("BX TILE WARP", {(7,): [((16, 1, 32), 1.0), ((32, 2, 32), 2.0)]})
     listed = ListedSpace(own, Input({"n": 7}))
     other = recorded("BX TILE WARP", {(7,): [((16, 1, 32.0), 3.0), ((16, 2, 64), 4.0)]})
@@ -182,7 +182,7 @@ def test_what_varies_in_the_recording_alone_is_held_where_this_recording_has_it(
     assert listed.decode(task.positions[0].tolist())["WARP"] == 32
 
 
-def test_a_recording_that_never_has_a_value_that_is_held_here_says_so():
+def test_a_recording_that_never_has_a_value_that_is_held_here_says_so() -> None:
     own = recorded("BX TILE WARP", {(7,): [((16, 1, 32), 1.0), ((32, 2, 32), 2.0)]})
     other = recorded("BX TILE WARP", {(7,): [((16, 1, 16), 3.0), ((16, 2, 64), 4.0)]})
     with pytest.raises(UsageError, match=r"other\.json: WARP is never 32, its value in this space"):
@@ -203,7 +203,7 @@ def measured(problem: Input, values: Mapping[str, Value], ended: float | Outcome
 OTHER = Input({"n": 7})
 
 
-def test_measurements_of_another_input_are_a_source_task():
+def test_measurements_of_another_input_are_a_source_task() -> None:
     found = data_for(
         space(),
         HERE,
@@ -224,7 +224,7 @@ def test_measurements_of_another_input_are_a_source_task():
     assert task.problem == OTHER
 
 
-def test_parameters_that_matter_only_on_the_other_input_do_not_set_source_rows_apart():
+def test_parameters_that_matter_only_on_the_other_input_do_not_set_source_rows_apart() -> None:
     pad = Parameter("PAD", "ordered", (0, 1, 2), "source", 0, when=Expression("n > 4096"))
     target = ConstrainedSpace((BX, pad), given={"n": 1024})
     rows = [measured(OTHER, {"BX": 16, "PAD": position}, 1.0 + position) for position in range(3)]
@@ -233,7 +233,7 @@ def test_parameters_that_matter_only_on_the_other_input_do_not_set_source_rows_a
     assert found.sources[0].positions.tolist() == [[0, 0]] * 3
 
 
-def test_without_recordings_and_measurements_that_worked_there_is_no_data():
+def test_without_recordings_and_measurements_that_worked_there_is_no_data() -> None:
     assert data_for(space(), HERE, [], {}) is None
     failed = [measured(OTHER, {"BX": 16, "TILE": 2}, Outcome.TIMEOUT)]
     assert data_for(space(), HERE, [], {OTHER: failed, Input({"n": 8}): []}) is None
@@ -248,7 +248,7 @@ def problems(problem: Input, features: str, *others: tuple[Value, ...]) -> list[
     return [task.problem for task in found.sources]
 
 
-def test_features_are_kept_where_all_tasks_and_the_input_have_the_same():
+def test_features_are_kept_where_all_tasks_and_the_input_have_the_same() -> None:
     assert problems(HERE, "n", (9,)) == [Input({"n": 9}), OTHER]
 
 
@@ -262,21 +262,23 @@ def test_features_are_kept_where_all_tasks_and_the_input_have_the_same():
     ],
     ids=["more", "other", "none", "fewer"],
 )
-def test_where_one_task_has_other_features_all_features_are_dropped(problem, features, others):
+def test_where_one_task_has_other_features_all_features_are_dropped(
+    problem: Input, features: str, others: list[tuple[Value, ...]]
+) -> None:
     assert problems(problem, features, *others) == [None, None]
 
 
 # --------------------------------------------------------------------------- and beside
 
 
-def test_a_run_with_a_warm_start_is_another_run():
+def test_a_run_with_a_warm_start_is_another_run() -> None:
     one = recorded("BX", {(7,): [((16,), 1.0)]})
     other = dataclasses.replace(one, sha256="cd" * 32)
     assert TransferSources([]).technique(("A", "B")) == "A,B"
     assert TransferSources([one, other]).technique(["A"]) == "A (with data of abababab, cdcdcdcd)"
 
 
-def test_of_many_rows_the_inputs_most_alike_fill_a_forest():
+def test_of_many_rows_the_inputs_most_alike_fill_a_forest() -> None:
     near, far, other = Input({"n": 1000}), Input({"n": 64}), Input({"n": 2})
     rows = {other: 9, far: 9, near: MOST_ROWS - 1}
     assert most_alike(HERE, rows) == [near, far]

@@ -25,7 +25,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_includes_are_followed_from_file_to_file(folder):
+def test_includes_are_followed_from_file_to_file(folder: Path) -> None:
     source = read_source(folder / "a.cl")
     found = {path.relative_to(folder.resolve()).as_posix() for path in source.includes}
     assert found == {"b.h", "d.h", "deep/c.h", "deep/e.h", "f.h"}
@@ -45,7 +45,7 @@ def test_includes_are_followed_from_file_to_file(folder):
         ('_Pragma("unroll N")\nfor (;;);\n', True),
     ],
 )
-def test_macro_is_used_where_its_value_can_matter(tmp_path, text, is_used):
+def test_macro_is_used_where_its_value_can_matter(tmp_path: Path, text: str, is_used: bool) -> None:
     (tmp_path / "a.cl").write_text(text)
     (tmp_path / "b.cl").write_text('#include "a.cl"\n')
     for name in ("a.cl", "b.cl"):
@@ -54,13 +54,13 @@ def test_macro_is_used_where_its_value_can_matter(tmp_path, text, is_used):
         assert source.uses("N") == is_used
 
 
-def test_words_are_found_in_includes_and_only_whole(folder):
+def test_words_are_found_in_includes_and_only_whole(folder: Path) -> None:
     source = read_source(folder / "a.cl")
     assert all(map(source.mentions, ("TILE", "a", "special")))
     assert not any(map(source.mentions, ("TIL", "elsewhere")))
 
 
-def test_macros_stand_before_the_text_and_line_numbers_stay(folder):
+def test_macros_stand_before_the_text_and_line_numbers_stay(folder: Path) -> None:
     source = read_source(folder / "a.cl")
     text = source.with_macros({"B": True, "C": False, "N": 4, "X": 0.5, "T": "float4"})
     head, rest = text.split("#line 1 ")
@@ -68,29 +68,29 @@ def test_macros_stand_before_the_text_and_line_numbers_stay(folder):
     assert rest == '"a.cl"\n' + source.text
 
 
-def test_a_name_with_quotes_stays_one_name():
+def test_a_name_with_quotes_stays_one_name() -> None:
     source = Source(Path('odd"name\\.cl'), "int a;\n", {})
     assert source.with_macros({}).splitlines()[0] == '#line 1 "odd\\"name\\\\.cl"'
 
 
-def test_include_dirs_are_absolute(folder, monkeypatch):
+def test_include_dirs_are_absolute(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     assert read_source(Path("a.cl")).include_dirs == (str(folder),)
     assert read_source(Path("deep/../a.cl")).include_dirs == (str(folder),)
 
 
-def test_links_that_lead_in_a_circle_are_no_includes(folder):
+def test_links_that_lead_in_a_circle_are_no_includes(folder: Path) -> None:
     (folder / "b.h").unlink()
     (folder / "b.h").symlink_to(folder / "b.h")
     assert (folder / "b.h").name not in {p.name for p in read_source(folder / "a.cl").includes}
 
 
-def test_byte_order_mark_and_foreign_line_ends_are_no_text(tmp_path):
+def test_byte_order_mark_and_foreign_line_ends_are_no_text(tmp_path: Path) -> None:
     (tmp_path / "a.cl").write_bytes(b"\xef\xbb\xbfint a;\r\nint b;\rint c;\n")
     assert read_source(tmp_path / "a.cl").text == "int a;\nint b;\nint c;\n"
 
 
-def test_too_long_a_file_is_not_read_to_its_end(tmp_path):
+def test_too_long_a_file_is_not_read_to_its_end(tmp_path: Path) -> None:
     (tmp_path / "a.cl").write_text("x" * 101)
     assert len(read_text(tmp_path / "a.cl", 101)) == 101
     with pytest.raises(ValueError, match="is longer than 100 bytes"):
@@ -107,7 +107,7 @@ def test_too_long_a_file_is_not_read_to_its_end(tmp_path):
         ("/dev/zero", "is not a regular file"),
     ],
 )
-def test_what_is_no_source_says_why(tmp_path, name, message):
+def test_what_is_no_source_says_why(tmp_path: Path, name: str, message: str) -> None:
     (tmp_path / "latin.cl").write_bytes(b"int a;\n// caf\xe9\n")
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ValueError, match=message):
@@ -117,7 +117,7 @@ def test_what_is_no_source_says_why(tmp_path, name, message):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may read every file")
-def test_unreadable_file_is_an_oserror(tmp_path):
+def test_unreadable_file_is_an_oserror(tmp_path: Path) -> None:
     path = tmp_path / "a.cl"
     path.write_text("int a;")
     path.chmod(0)
@@ -157,7 +157,7 @@ def _body(text: str, macros: dict[str, Value]) -> list[str]:
     return program.split('#line 1 "a.cl"\n')[1].split("\n")
 
 
-def test_values_and_unrolls_stand_in_the_source_on_the_same_lines():
+def test_values_and_unrolls_stand_in_the_source_on_the_same_lines() -> None:
     macros: dict[str, Value] = {"BLOCK": 64, "TILE": 2, "LANES": 8, "UNROLL_1": 4, "INNER": 0}
     changed = dict.fromkeys((1, 3, 4, 6, 14, 16, 17), "")
     changed |= {2: "#define BLOCK 64 // threads", 5: "#define TILE 2\\", 13: "#pragma unroll 4"}
@@ -165,7 +165,7 @@ def test_values_and_unrolls_stand_in_the_source_on_the_same_lines():
     assert _body(PRAGMAS, macros) == [changed.get(n, line) for n, line in enumerate(lines, 1)]
 
 
-def test_every_factor_is_a_text_of_its_own_and_one_forbids():
+def test_every_factor_is_a_text_of_its_own_and_one_forbids() -> None:
     source = Source(Path("a.cl"), PRAGMAS, {})
     texts = {source.with_macros({"UNROLL_1": factor, "INNER": 4}) for factor in range(9)}
     assert len(texts) == 9
@@ -189,7 +189,7 @@ RANGE = "#pragma unroll_range 1,8\n"
          ["#pragma unroll 2", "for (;;);", "", "#pragma unroll 4", "for (;;);"]),
     ],
 )  # fmt: skip
-def test_only_the_lines_of_parameters_change(text, lines):
+def test_only_the_lines_of_parameters_change(text: str, lines: list[str]) -> None:
     assert _body(text, {"FAST": True, "UNROLL_1": 2}) == lines
 
 
@@ -204,12 +204,12 @@ def test_only_the_lines_of_parameters_change(text, lines):
         "#define M 4\n",
     ],
 )
-def test_a_source_that_guards_its_macros_is_compiled_as_it_stands(text):
+def test_a_source_that_guards_its_macros_is_compiled_as_it_stands(text: str) -> None:
     program = Source(Path("a.cl"), text, {}).with_macros({"N": 8})
     assert program == f'#define N 8\n#line 1 "a.cl"\n{text}'
 
 
-def test_an_unrolled_loop_counts_as_the_use_of_its_parameter():
+def test_an_unrolled_loop_counts_as_the_use_of_its_parameter() -> None:
     source = Source(Path("a.cl"), PRAGMAS, {})
     assert source.mentions("UNROLL_1")
     assert source.mentions("INNER")
@@ -230,7 +230,7 @@ def test_an_unrolled_loop_counts_as_the_use_of_its_parameter():
         ("#if WORD == 1\n{}#endif\n", False),
     ],
 )
-def test_include_for_another_value_of_a_parameter_is_left_out(text, is_left_out):
+def test_include_for_another_value_of_a_parameter_is_left_out(text: str, is_left_out: bool) -> None:
     macros: dict[str, Value] = {"P": 0, "WORD": "tiled"}
     lines = _body(text.format('#include "a.h"\n'), macros)
     assert lines == text.format("\n" if is_left_out else '#include "a.h"\n').split("\n")

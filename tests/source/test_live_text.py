@@ -29,7 +29,7 @@ def live(text: str = CODE, **macros: int | str) -> str:
     return live_text(source(text, **macros))
 
 
-def test_macro_that_no_live_line_names_makes_no_difference():
+def test_macro_that_no_live_line_names_makes_no_difference() -> None:
     assert live(CHOICE=0, TILE=1) == live(CHOICE=0, TILE=2)
     assert live(CHOICE=1, TILE=1) != live(CHOICE=1, TILE=2)
     assert live(CHOICE=2, TILE=1) != live(CHOICE=2, TILE=2)  # by another macro
@@ -45,7 +45,7 @@ def test_macro_that_no_live_line_names_makes_no_difference():
         "#if UNKNOWN\n#undef A\n#endif\n#ifndef A\nint b = B;\n#endif\n",
     ],
 )
-def test_branch_that_the_text_does_not_decide_is_kept(text):
+def test_branch_that_the_text_does_not_decide_is_kept(text: str) -> None:
     assert live(text, A=0, B=1) != live(text, A=0, B=2)
 
 
@@ -62,7 +62,7 @@ def test_branch_that_the_text_does_not_decide_is_kept(text):
         "??=if 0\nint b;\n",
     ],
 )
-def test_source_that_hides_what_it_names_counts_as_a_whole(text):
+def test_source_that_hides_what_it_names_counts_as_a_whole(text: str) -> None:
     assert live(text, NAME=1) == source(text, NAME=1)
 
 
@@ -90,5 +90,5 @@ UNNAMED = (
 
 
 @pytest.mark.parametrize("text", NAMED + UNNAMED)
-def test_macro_makes_a_difference_where_something_that_is_compiled_names_it(text):
+def test_macro_makes_a_difference_where_something_that_is_compiled_names_it(text: str) -> None:
     assert (live(text, NAME=1) != live(text, NAME=2)) is (text in NAMED)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
+from harness.core.records import Value
 from harness.source.pragmas import Pragma, is_ours, number, read_pragma, typing_error, unroll_names
 from harness.source.preprocessor import scan, spaced
 
@@ -30,15 +33,15 @@ def _read(operands: str) -> Pragma:
         ("unroll_values 0,2,4", [0, 2, 4]),
     ],
 )
-def test_a_pragma_spans_its_values(operands, values):
+def test_a_pragma_spans_its_values(operands: str, values: Sequence[Value]) -> None:
     assert list(_read(operands).values) == values
 
 
-def test_a_range_of_any_length_is_read_at_once():
+def test_a_range_of_any_length_is_read_at_once() -> None:
     assert len(_read("range 1,9007199254740992").values) == 2**53
 
 
-def test_roles_and_names_stand_beside_the_values():
+def test_roles_and_names_stand_beside_the_values() -> None:
     assert _read("erange 64,512,2 source").role == "source"
     assert _read("select a, b launch").role == "launch"
     assert _read("select launch,source").values == ("launch", "source")
@@ -46,11 +49,11 @@ def test_roles_and_names_stand_beside_the_values():
     assert _read("unroll_values INNER 1,2").values == (1, 2)
 
 
-def test_a_tile_pairs_loops_with_sizes_in_its_order():
+def test_a_tile_pairs_loops_with_sizes_in_its_order() -> None:
     assert _read("tile k : TK,i:TI /* c */, j:TI").tiles == (("k", "TK"), ("i", "TI"), ("j", "TI"))
 
 
-def test_a_constraint_is_read_as_an_expression():
+def test_a_constraint_is_read_as_an_expression() -> None:
     assert _read("constraint A  <= sqrt(B) /* c */ / 4").operands == "A <= sqrt(B) / 4"
 
 
@@ -87,7 +90,7 @@ def test_a_constraint_is_read_as_an_expression():
         ("constraint", "it is empty"),
     ],
 )
-def test_a_fault_says_what_was_found_and_expected(operands, printed):
+def test_a_fault_says_what_was_found_and_expected(operands: str, printed: str) -> None:
     with pytest.raises(ValueError) as fault:  # noqa: PT011
         _read(operands)
     assert printed in str(fault.value)
@@ -103,13 +106,13 @@ def test_a_fault_says_what_was_found_and_expected(operands, printed):
         ("unroll once nounroll OPENCL omp message region nv_diag_suppress", None),
     ],
 )
-def test_slips_are_told_from_other_peoples_pragmas(words, near):
+def test_slips_are_told_from_other_peoples_pragmas(words: str, near: str | None) -> None:
     for directive in scan("".join(f"#pragma {word} x\n" for word in words.split())).directives:
         found = typing_error(directive)
         assert (found and found.split("did you mean ")[1]) == (near and f"`#pragma {near}`?")
 
 
-def test_loops_are_numbered_in_their_order_and_a_name_shifts_no_other():
+def test_loops_are_numbered_in_their_order_and_a_name_shifts_no_other() -> None:
     text = "#pragma unroll_range 1,8\n#pragma unroll_range U 1,8\n#pragma unroll_values 1,2\n"
     assert list(unroll_names(scan(text).directives).values()) == ["UNROLL_1", "U", "UNROLL_3"]
 
@@ -120,7 +123,7 @@ def test_loops_are_numbered_in_their_order_and_a_name_shifts_no_other():
      ("0x10", None), ("010", None), ("(1", None), ("1)", None), ("N", None), ("1 + 2", None),
      ("", None), ("9" * 30, None)],
 )  # fmt: skip
-def test_constants_are_plain_decimal_numbers(text, value):
+def test_constants_are_plain_decimal_numbers(text: str, value: Value) -> None:
     assert number(text) == value
 
 
@@ -144,11 +147,11 @@ def _names(text: str) -> list[tuple[int, str, str]]:
         "#if 0\n#if 1\n#define A 1\n#endif\n#endif",
     ],
 )
-def test_what_only_looks_like_a_directive_is_none(text):
+def test_what_only_looks_like_a_directive_is_none(text: str) -> None:
     assert "define" not in {d.name for d in scan(text).directives}
 
 
-def test_a_directive_ends_where_its_continuations_end():
+def test_a_directive_ends_where_its_continuations_end() -> None:
     text = "int a;\n # define A /* one\ntwo */ 2 \\\n  + 3 // c \\\nc\n#pragma once\n"
     assert _names(text) == [(2, "define", "A 2 + 3"), (6, "pragma", "once")]
     define = scan(text).directives[0]
@@ -156,7 +159,7 @@ def test_a_directive_ends_where_its_continuations_end():
     assert define.has_line_comment
 
 
-def test_quotes_in_comments_digits_and_errors_hide_nothing():
+def test_quotes_in_comments_digits_and_errors_hide_nothing() -> None:
     text = "// don't\nint k = 1'000;\n#error don't\nchar c = '\"';\n#define A 1\n"
     assert _names(text) == [(3, "error", "don't"), (5, "define", "A 1")]
 
@@ -177,17 +180,17 @@ def test_quotes_in_comments_digits_and_errors_hide_nothing():
         ("#ifndef A\n#endif\n#define A 1", set()),
     ],
 )
-def test_conditions_around_a_define_say_what_is_undefined(text, undefined):
+def test_conditions_around_a_define_say_what_is_undefined(text: str, undefined: set[str]) -> None:
     [define] = [d for d in scan(text).directives if d.name == "define"]
     assert define.undefined == undefined
 
 
-def test_macros_with_arguments_are_no_constants():
+def test_macros_with_arguments_are_no_constants() -> None:
     defines = scan("#define A(x) x\n#define B (x)\n#define C\n#define\n#undef D").directives
     assert [d.is_constant for d in defines] == [False, True, True, False, False]
 
 
-def test_what_follows_a_directive_is_code_or_a_directive():
+def test_what_follows_a_directive_is_code_or_a_directive() -> None:
     text = "#pragma a // c\n\n/* c */\n#pragma b\n  for (;;);\n#pragma c"
     one, two, three = scan(text).directives
     assert (one.adjoins, one.next_code) == (False, None)
@@ -195,5 +198,5 @@ def test_what_follows_a_directive_is_code_or_a_directive():
     assert (three.adjoins, three.next_code) == (False, None)
 
 
-def test_code_is_told_without_its_comments():
+def test_code_is_told_without_its_comments() -> None:
     assert spaced(scan("a /* b */ +\n#define C\n 'd' // e").code) == "a + 'd'"

@@ -12,6 +12,7 @@ import pytest
 from harness.core.errors import SpecError
 from harness.core.records import Input, Outcome
 from harness.discover.facts import discover
+from harness.measure.devices import Backend
 from harness.source.kernel_source import Source
 from harness.space_file import Spec, load_spec
 from tests.helpers.planted import measured
@@ -42,7 +43,7 @@ def _body(text: str, sizes: Mapping[str, int]) -> list[str]:
     return _source(text).with_macros(sizes).partition('#line 1 "a.c"\n')[2].split("\n")
 
 
-def test_loops_over_tiles_stand_where_the_pragma_was_and_no_line_moves():
+def test_loops_over_tiles_stand_where_the_pragma_was_and_no_line_moves() -> None:
     changed = {
         1: "#define TI 4",
         3: "for (int harness_k = (1 + LO), harness_k_end; harness_k <= (p - 1); "
@@ -61,7 +62,7 @@ def test_loops_over_tiles_stand_where_the_pragma_was_and_no_line_moves():
 
 
 @pytest.mark.parametrize("sizes", [{"TI": 0, "TK": 0}, {"TI": 1, "TK": 1}, {"TI": 0}])
-def test_sizes_of_0_and_1_leave_the_loops_alone(sizes):
+def test_sizes_of_0_and_1_leave_the_loops_alone(sizes: Mapping[str, int]) -> None:
     changed = {1: f"#define TI {sizes['TI']}", 3: "", 4: ""}
     lines = [changed.get(n, line) for n, line in enumerate(PRODUCT.split("\n"), 1)]
     assert _body(PRODUCT, sizes) == lines
@@ -117,7 +118,7 @@ int main(void) {
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not on PATH")
-def test_every_iteration_runs_once_whatever_the_bounds_and_sizes(tmp_path):
+def test_every_iteration_runs_once_whatever_the_bounds_and_sizes(tmp_path: Path) -> None:
     parts, names = [BEGIN], []
     for number, (pragma, loops) in enumerate(NESTS):
         text = f"static void f(int lo, int hi) {{\n#pragma tile {pragma}\n{loops}\n}}\n"
@@ -152,7 +153,7 @@ def test_every_iteration_runs_once_whatever_the_bounds_and_sizes(tmp_path):
     ["n", "(n + 1) / 2", "s.n - (int)m", "THREAD_X", "(uint)get_global_id(0)", "threadIdx.x",
      "min(n, 16)", "0x10u", "SIZE", "(n > m ? n : m)", "(size_t)(n)", "sizeof(int)"],
 )  # fmt: skip
-def test_plain_bounds_and_bodies_that_stay_in_the_loop_are_tiled(bound, body):
+def test_plain_bounds_and_bodies_that_stay_in_the_loop_are_tiled(bound: str, body: str) -> None:
     text = f"#define SIZE (4 * 8)\n{TWO_LOOPS.replace('; j < m', f'; j < {bound}')}{body} }}"
     source = Source(Path("a.cl"), text, {Path("own.h"): "#define THREAD_X ((int)threadIdx.x)\n"})
     assert source.pragma_faults() == ()
@@ -166,7 +167,7 @@ for (int i = 0; i < n; i++) for (int j = 0; j < m; j++)
 """
 
 
-def test_pragmas_of_the_loop_stay_with_it():
+def test_pragmas_of_the_loop_stay_with_it() -> None:
     text = TWO_LOOPS.replace("for (int i", "#pragma unroll_range 1,4\n#pragma omp simd\nfor (int i")
     body = _body(f"{text}; }}", {"TI": 8, "UNROLL_1": 2})
     assert body[1].startswith("for (int harness_i = 0,")
@@ -174,12 +175,12 @@ def test_pragmas_of_the_loop_stay_with_it():
                          "harness_i_end; i++) for (int j = 0; j < m; j++)"]  # fmt: skip
 
 
-def test_a_name_that_the_source_has_is_not_taken():
+def test_a_name_that_the_source_has_is_not_taken() -> None:
     head = _body(f"int harness_i_end;\n{TWO_LOOPS}; }}", {"TI": 8})[2]
     assert head.startswith("for (int harness_i_ = 0, harness_i__end; harness_i_ < n;")
 
 
-def test_a_nest_in_the_body_of_a_nest_is_tiled_too():
+def test_a_nest_in_the_body_of_a_nest_is_tiled_too() -> None:
     text = TWO_LOOPS + "{\n#pragma tile k:TI\nfor (int k = 0; k < 9; k++) y[k] += i + j; } }\n"
     assert " }" * 3 in "".join(_body(text, {"TI": 8, "TJ": 8}))
     assert "for (int k = harness_k; k < harness_k_end; k++)" in "".join(_body(text, {"TI": 8}))
@@ -188,7 +189,7 @@ def test_a_nest_in_the_body_of_a_nest_is_tiled_too():
 # ------------------------------------------------------------------------------ refusals
 
 
-def test_every_fault_of_a_file_is_reported_once():
+def test_every_fault_of_a_file_is_reported_once() -> None:
     text = TWO_LOOPS + "break;\n#pragma tile i\n#pragma tile j:TI\nwhile (n) n--; }\n"
     text = text.replace("for (int j", "\n#pragma tile j:TI\nfor (int j").replace("break", "")
     found = [(fault.line, fault.text) for fault in _source(text).pragma_faults()]
@@ -262,7 +263,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("text", "line", "message"), CASES)
-def test_untileable_loops_are_refused_at_their_line(text, line, message):
+def test_untileable_loops_are_refused_at_their_line(text: str, line: int, message: str) -> None:
     tiled = "i:TI, j:TJ" if "int j" in text or text.startswith(FOR_I) else "i:TI"
     whole = f"{HEAD}#pragma tile {tiled}\n{text}\n}}\n"
     source = Source(Path("k.cu"), whole, {Path("own.h"): OWN})
@@ -322,20 +323,20 @@ def _load(folder: Path, kernel: str = KERNEL, space: str = SPACE) -> Spec:
         ("values: [0, 8, 16], default: 0", "type: boolean, default: false", "the value false"),
     ],
 )  # fmt: skip
-def test_a_space_with_untileable_loops(tmp_path, old, new, message):
+def test_a_space_with_untileable_loops(tmp_path: Path, old: str, new: str, message: str) -> None:
     assert old in KERNEL + SPACE
     with pytest.raises(SpecError) as caught:
         _load(tmp_path, KERNEL.replace(old, new), SPACE.replace(old, new))
     assert message in str(caught.value)
 
 
-def test_a_space_may_leave_the_tiles_out(tmp_path):
+def test_a_space_may_leave_the_tiles_out(tmp_path: Path) -> None:
     kernel = KERNEL.replace("y[x] = x", "y[x] = x * OTHER")
     [source] = _load(tmp_path, kernel, SPACE.replace("TILE_X", "OTHER")).sources.values()
     assert "harness_x" not in source.with_macros({"OTHER": 8})
 
 
-def test_discover_declares_sizes_as_parameters_of_the_kernels_source(tmp_path):
+def test_discover_declares_sizes_as_parameters_of_the_kernels_source(tmp_path: Path) -> None:
     (tmp_path / "k.cl").write_text(KERNEL + "__kernel void g(__global int *z) { z[0] = 1; }\n")
     [size] = discover(tmp_path / "k.cl", "f").declared.tuned
     assert (size.name, size.role, list(size.pragma.values)) == ("TILE_X", "source", [0, 8, 16])
@@ -343,7 +344,7 @@ def test_discover_declares_sizes_as_parameters_of_the_kernels_source(tmp_path):
     assert (other.tuned, other.left_out) == ((), (size,))
 
 
-def test_discover_refuses_loops_that_cannot_be_tiled(tmp_path):
+def test_discover_refuses_loops_that_cannot_be_tiled(tmp_path: Path) -> None:
     (tmp_path / "k.cl").write_text(KERNEL.replace("int x = 0", "x = 0"))
     with pytest.raises(SpecError, match=r"k\.cl:5: .* on line 4 cannot be carried out"):
         discover(tmp_path / "k.cl", None)
@@ -352,7 +353,7 @@ def test_discover_refuses_loops_that_cannot_be_tiled(tmp_path):
 # ------------------------------------------------------------------------- on the compilers
 
 
-def test_the_example_is_right_with_every_kind_of_tile(opencl):
+def test_the_example_is_right_with_every_kind_of_tile(opencl: Backend) -> None:
     spec = load_spec(EXAMPLES / "transpose_bands.yaml").with_measure({"warmup": 1, "repeats": 2})
     problem = Input({"width": 67, "height": 517})
     tiles = [{"TILE_X": x, "TILE_Y": y} for x, y in ((0, 0), (4, 0), (16, 128))]

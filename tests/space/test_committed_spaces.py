@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.core.records import Input, Outcome
+from harness.measure.devices import Backend
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
 from tests.helpers.commands import check
@@ -36,14 +37,14 @@ def of_gadapt(name: str) -> Spec:
 
 
 @pytest.mark.parametrize("name", GADAPT)
-def test_inputs_and_defaults_are_the_published(name):
+def test_inputs_and_defaults_are_the_published(name: str) -> None:
     spec, (inputs, defaults) = of_gadapt(name), GADAPT[name]
     assert (len(spec.inputs), spec.search.technique) == (inputs, "HillClimb")
     assert {p.name: p.default for p in spec.parameters} == defaults
 
 
 @pytest.mark.slow
-def test_configurations_of_mvmul_and_reduction_verify(opencl):
+def test_configurations_of_mvmul_and_reduction_verify(opencl: Backend) -> None:
     mvmul, small = of_gadapt("mvmul").with_measure(SHORT), Input({"m": 19, "n": 516})
     configs = map(dict, ConstrainedSpace.of(mvmul, small, None, "opencl"))
     reduction = of_gadapt("reduction").with_measure(SHORT)
@@ -85,14 +86,14 @@ def of_starchart(name: str) -> Spec:
 
 
 @pytest.mark.parametrize(("name", "designs"), [("bfs", 98_816), ("kmeans_swap", 1_572)])
-def test_space_has_as_many_designs_as_the_authors_sampled_from(name, designs):
+def test_space_has_as_many_designs_as_the_authors_sampled_from(name: str, designs: int) -> None:
     spec = of_starchart(name)
     assert ConstrainedSpace.of(spec, spec.inputs[0], None, "opencl").count == designs
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CORNERS)
-def test_corner_between_powers_of_two_verifies(name, opencl):
+def test_corner_between_powers_of_two_verifies(name: str, opencl: Backend) -> None:
     corner, problem = CORNERS[name]
     (found,) = measured(of_starchart(name), opencl, problem, corner)
     assert found.outcome is Outcome.OK, found.message
@@ -100,7 +101,7 @@ def test_corner_between_powers_of_two_verifies(name, opencl):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("y", [2, 3, 5, 8])
-def test_sums_of_a_body_are_added_whatever_the_number_of_threads(y, opencl):
+def test_sums_of_a_body_are_added_whatever_the_number_of_threads(y: int, opencl: Backend) -> None:
     (found,) = measured(of_starchart("nbody"), opencl, Input({"n": 100}), {"X": 16, "Y": y})
     assert found.outcome is Outcome.OK, found.message
 
@@ -108,7 +109,7 @@ def test_sums_of_a_body_are_added_whatever_the_number_of_threads(y, opencl):
 # ------------------------------------------------------------------------------------- large inputs
 
 
-def test_check_accepts_the_large_spaces(capsys):
+def test_check_accepts_the_large_spaces(capsys: pytest.CaptureFixture[str]) -> None:
     spaces = sorted(map(str, (SPACES / "large").glob("*.yaml")))
     assert check([*spaces, "--no-compile"]) == 0
     assert f"{len(spaces)} spaces valid" in capsys.readouterr().out

@@ -8,7 +8,7 @@ import random
 import time
 import tracemalloc
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -120,7 +120,7 @@ TIED_COUNT = 64577
 # ------------------------------------------------------------------------------ counting
 
 
-def test_each_legal_configuration_is_counted_listed_and_indexed_once():
+def test_each_legal_configuration_is_counted_listed_and_indexed_once() -> None:
     checked = small()
     assert checked.raw_count == 4 * 6 * 2 * 3 * 2
     assert checked.count == len(list(checked)) == len(brute_force(checked))
@@ -130,13 +130,13 @@ def test_each_legal_configuration_is_counted_listed_and_indexed_once():
         checked[checked.count]
 
 
-def test_a_constraint_that_no_parameter_decides_empties_the_space_or_does_nothing():
+def test_a_constraint_that_no_parameter_decides_empties_the_space_or_does_nothing() -> None:
     assert space({"A": range(5)}, "m > 3", m=4).count == 5
     assert space({"A": range(5)}, "m > 3", m=3).count == 0
     assert space({"A": range(5)}, "m / k", m=0, k=0).count == 0  # NaN is false
 
 
-def test_what_cannot_be_computed_is_not_legal_and_says_with_which_values():
+def test_what_cannot_be_computed_is_not_legal_and_says_with_which_values() -> None:
     checked = space({"F": (None, 1, 2), "A": (1, 2)}, "F * A < 4")
     assert checked.count == len(brute_force(checked)) == 3
     printed = checked.why_illegal({"F": None, "A": 1}) or ""
@@ -147,7 +147,7 @@ def test_what_cannot_be_computed_is_not_legal_and_says_with_which_values():
 
 
 @pytest.mark.parametrize(("excluded", "count"), [(10, 2), (55, 20)])
-def test_samples_are_uniform_among_what_is_not_excluded(excluded, count):
+def test_samples_are_uniform_among_what_is_not_excluded(excluded: int, count: int) -> None:
     checked, rng = small(), random.Random(count)
     legal = list(checked)
     exclude = set(rng.sample(legal, len(legal) * excluded // 60))
@@ -162,7 +162,7 @@ def test_samples_are_uniform_among_what_is_not_excluded(excluded, count):
         assert set(drawn.values()) == {1000}
 
 
-def test_fewer_are_sampled_where_there_are_no_more():
+def test_fewer_are_sampled_where_there_are_no_more() -> None:
     checked, rng = small(), random.Random(0)
     assert set(checked.sample(rng, 1000)) == set(checked)
     assert checked.sample(rng, 3, set(checked)) == []
@@ -170,7 +170,7 @@ def test_fewer_are_sampled_where_there_are_no_more():
     assert checked.sample(rng, 3, set(checked) - set(last)) == last
 
 
-def test_an_empty_space_gives_nothing():
+def test_an_empty_space_gives_nothing() -> None:
     empty = space({"A": range(5)}, "A > 9")
     assert (empty.count, list(empty), empty.sample(random.Random(0))) == (0, [], [])
     with pytest.raises(UsageError, match="no legal configuration was found"):
@@ -181,7 +181,7 @@ def test_an_empty_space_gives_nothing():
 
 
 @pytest.mark.usefixtures("short_of_room")
-def test_a_space_that_is_too_large_to_count_is_estimated_within_its_error():
+def test_a_space_that_is_too_large_to_count_is_estimated_within_its_error() -> None:
     checked, expected = tied(), TIED_COUNT
     assert checked.count is None
     for seed in range(2):
@@ -191,7 +191,7 @@ def test_a_space_that_is_too_large_to_count_is_estimated_within_its_error():
 
 
 @pytest.mark.usefixtures("short_of_room")
-def test_an_estimate_of_nothing_found_still_has_an_error():
+def test_an_estimate_of_nothing_found_still_has_an_error() -> None:
     assert small().estimate_count(random.Random(0)) == (small().count, 0.0), "it is counted"
     domains: dict[str, Sequence[Value]] = {f"P{i}": range(1, 17) for i in range(6)}
     checked = space(domains, " * ".join(domains) + " == 1")
@@ -200,7 +200,7 @@ def test_an_estimate_of_nothing_found_still_has_an_error():
 
 
 @pytest.mark.usefixtures("short_of_room")
-def test_a_space_that_is_too_large_to_count_is_sampled_and_iterated_by_rejection():
+def test_a_space_that_is_too_large_to_count_is_sampled_and_iterated_by_rejection() -> None:
     checked = tied()
     first = checked.sample(random.Random(1), 50)
     rest = checked.sample(random.Random(1), 50, set(first))
@@ -214,14 +214,14 @@ def test_a_space_that_is_too_large_to_count_is_sampled_and_iterated_by_rejection
 # ------------------------------------------------------------------------------- judging
 
 
-def test_a_broken_constraint_is_told_with_its_values():
+def test_a_broken_constraint_is_told_with_its_values() -> None:
     config: dict[str, Value] = {"A": 8, "B": 2, "C": False, "D": "row", "E": 1}
     assert small().why_illegal(config) == "`A * B <= limit` is false with A=8, B=2, limit=12"
     assert not small().is_legal(config)
     assert small().why_illegal({**config, "A": 4}) is None
 
 
-def test_what_is_no_point_is_told_by_its_parameter():
+def test_what_is_no_point_is_told_by_its_parameter() -> None:
     checked = space({"A": (1, 2), "B": ("x", "y")})
     unknown = "`Z` is not a parameter; there are A, B"
     assert checked.why_illegal({"A": 1, "B": "x", "Z": 1}) == unknown
@@ -230,7 +230,7 @@ def test_what_is_no_point_is_told_by_its_parameter():
 
 
 @pytest.mark.parametrize("values", [(1, 2), (True, False), (1.0, 2.0), ("1", "2"), range(1, 3)])
-def test_a_value_of_another_type_is_another_value(values):
+def test_a_value_of_another_type_is_another_value(values: Sequence[Value]) -> None:
     checked = space({"A": values})
     for value in (1, True, 1.0, "1"):
         own = any(type(value) is type(v) and value == v for v in values)
@@ -251,7 +251,7 @@ def places(checked: Space, config: Config) -> PointArray:
 
 
 @pytest.mark.usefixtures("short_of_room")
-def test_where_rejection_finds_nothing_the_default_is_the_nearest_that_is_known():
+def test_where_rejection_finds_nothing_the_default_is_the_nearest_that_is_known() -> None:
     domains: dict[str, Sequence[Value]] = {f"P{i}": range(17) for i in range(6)}
     total = " + ".join(domains)
     checked = space(domains, f"{total} == 0")
@@ -261,7 +261,7 @@ def test_where_rejection_finds_nothing_the_default_is_the_nearest_that_is_known(
         assert checked.nearest_legal(start, random.Random(0)) == checked.default
 
 
-def test_distance_is_the_relative_step_on_scales_and_one_elsewhere():
+def test_distance_is_the_relative_step_on_scales_and_one_elsewhere() -> None:
     checked = small()
     one = Config({"A": 1, "B": 1, "C": False, "D": "row", "E": 1})
     other = Config({"A": 4, "B": 6, "C": False, "D": "block", "E": 1})
@@ -277,7 +277,7 @@ def on_device(spec: Spec, limits: DeviceLimits | None, compiler: str | None = No
     return ConstrainedSpace.of(spec, spec.inputs[0], limits, compiler)
 
 
-def test_flags_of_other_compilers_stay_absent(tmp_path):
+def test_flags_of_other_compilers_stay_absent(tmp_path: Path) -> None:
     spec = make_spec(tmp_path, FLAGGED)
     spaces = {compiler: on_device(spec, None, compiler) for compiler in (None, "nvcc", "opencl")}
     names = {compiler: [p.name for p in each.parameters] for compiler, each in spaces.items()}
@@ -292,7 +292,7 @@ def test_flags_of_other_compilers_stay_absent(tmp_path):
     assert {c["BLOCK"] for c in flagged} == {16, 32, 64}
 
 
-def test_constraints_may_name_the_limits_of_a_device(tmp_path):
+def test_constraints_may_name_the_limits_of_a_device(tmp_path: Path) -> None:
     spec = make_spec(tmp_path, FLAGGED)
     assert on_device(spec, None).is_legal({"BLOCK": 1024, "TILE": 4}), "without a device"
     assert on_device(spec, DEVICE).why_illegal({"BLOCK": 512, "TILE": 4}) == (
@@ -301,7 +301,7 @@ def test_constraints_may_name_the_limits_of_a_device(tmp_path):
     )
 
 
-def test_a_launch_must_fit_the_device_whether_the_space_says_so_or_not(tmp_path):
+def test_a_launch_must_fit_the_device_whether_the_space_says_so_or_not(tmp_path: Path) -> None:
     spec = make_spec(tmp_path, FLAGGED)
     checked = on_device(spec, DEVICE)
     assert checked.why_illegal({"BLOCK": 512, "TILE": 1}) == (
@@ -321,7 +321,7 @@ def test_a_launch_must_fit_the_device_whether_the_space_says_so_or_not(tmp_path)
     assert {c["BLOCK"] * c["TILE"] for c in wide} == {128, 192, 256, 384, 512}  # type: ignore[operator]
 
 
-def test_launch_of_no_group_is_illegal_on_a_device():
+def test_launch_of_no_group_is_illegal_on_a_device() -> None:
     plan = LaunchPlan(group=["X"], grid=["n // X"])
     checked = ConstrainedSpace([parameter("X", (16, 64))], (), {"n": 32}, DEVICE, plan)
     assert checked.why_illegal({"X": 64}) == (
@@ -330,7 +330,7 @@ def test_launch_of_no_group_is_illegal_on_a_device():
     )
 
 
-def test_a_launch_has_the_sizes_of_its_expressions(tmp_path):
+def test_a_launch_has_the_sizes_of_its_expressions(tmp_path: Path) -> None:
     spec = make_spec(tmp_path, FLAGGED)
     launch = on_device(spec, None).launch(Config({"BLOCK": 64, "TILE": 3}), "kernel", ["a", "b"])
     assert (launch.group, launch.grid) == ((64,), (22,))
@@ -340,7 +340,7 @@ def test_a_launch_has_the_sizes_of_its_expressions(tmp_path):
 @pytest.mark.parametrize(
     ("size", "found"), [("n / X", "2.5"), ("X - 2", "0"), ("n / 0", "nan"), ("m", "a")]
 )
-def test_a_launch_size_that_is_no_whole_number_is_refused(size, found):
+def test_a_launch_size_that_is_no_whole_number_is_refused(size: str, found: str) -> None:
     plan = LaunchPlan(group=["X"], grid=[size])
     checked = ConstrainedSpace([parameter("X", (2, 4))], (), {"n": 5, "m": "a"}, None, plan)
     with pytest.raises(ExpressionError) as raised:
@@ -349,7 +349,7 @@ def test_a_launch_size_that_is_no_whole_number_is_refused(size, found):
     assert str(raised.value) == text
 
 
-def test_shared_memory_lies_within_that_of_a_group_that_asks_for_it():
+def test_shared_memory_lies_within_that_of_a_group_that_asks_for_it() -> None:
     plan = LaunchPlan(group=["X"], grid=["1"], shared="X * 1024 - 4096")
     asking = replace(DEVICE, opt_in_local_bytes=8192)
     for limits, legal in ((DEVICE, {4, 8}), (asking, {4, 8, 12})):
@@ -361,7 +361,7 @@ def test_shared_memory_lies_within_that_of_a_group_that_asks_for_it():
         checked.launch(Config({"X": 2}), "f", ())
 
 
-def test_carveout_is_a_percentage_or_the_drivers_choice():
+def test_carveout_is_a_percentage_or_the_drivers_choice() -> None:
     plan = LaunchPlan(group=["1"], grid=["1"], carveout="X * 25")
     parameters = parameter("X", (0, 3, 4, 5)), parameter("Y", (-1,))
     checked = ConstrainedSpace(parameters, (), {}, DEVICE, plan)
@@ -372,7 +372,7 @@ def test_carveout_is_a_percentage_or_the_drivers_choice():
     assert {config["X"] for config in drivers} == {-1}
 
 
-def test_a_whole_number_may_be_a_float():
+def test_a_whole_number_may_be_a_float() -> None:
     plan = LaunchPlan(group=["sqrt(X)"], grid=["X / 2"])
     checked = ConstrainedSpace([parameter("X", (16,))], (), {}, None, plan)
     launch = checked.launch(Config({"X": 16}), "kernel", ())
@@ -395,7 +395,7 @@ def unbounded() -> Space:
 
 
 @pytest.mark.parametrize("made", [billions, tied, unbounded])
-def test_space_of_billions_answers_at_once_in_little_memory(made):
+def test_space_of_billions_answers_at_once_in_little_memory(made: Callable[[], Space]) -> None:
     made().sample(random.Random(0))  # what numpy sets up once is not counted
     began = time.process_time()
     checked, rng = made(), random.Random(0)
@@ -413,7 +413,7 @@ def test_space_of_billions_answers_at_once_in_little_memory(made):
     assert peak_bytes < 40e6
 
 
-def test_drawing_beside_thousands_that_were_measured_stays_quick():
+def test_drawing_beside_thousands_that_were_measured_stays_quick() -> None:
     domains: dict[str, Sequence[Value]] = {name: range(1, 17) for name in "ABC"}
     checked, rng = space(domains, "A * B <= 200"), random.Random(0)
     assert checked.count is not None
@@ -432,7 +432,7 @@ def rows(places: PointArray) -> list[tuple[int, ...]]:
     return [tuple(row) for row in places.tolist()]
 
 
-def test_what_is_no_value_cannot_be_encoded():
+def test_what_is_no_value_cannot_be_encoded() -> None:
     checked = space({"A": (1, 2), "B": range(3)})
     assert checked.encode_all([]).shape == (0, 2)
     for bad in ({"A": 1.0, "B": 0}, {"A": 1, "B": 3}):
@@ -449,7 +449,7 @@ def evenness(drawn: PointArray, legal: int) -> float:
     return float(chisquare(list(counts.values())).pvalue)
 
 
-def test_samples_that_are_left_to_rejection_are_uniform(monkeypatch):
+def test_samples_that_are_left_to_rejection_are_uniform(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.constraints.solutions.MOST_EDGES", (6,))
     checked = small()
     assert checked.count is None
@@ -457,7 +457,7 @@ def test_samples_that_are_left_to_rejection_are_uniform(monkeypatch):
     assert evenness(drawn, len(brute_force(small()))) > 1e-3
 
 
-def test_samples_are_uniform_where_counts_exceed_64_bits():
+def test_samples_are_uniform_where_counts_exceed_64_bits() -> None:
     names = [f"P{i}" for i in range(16)]
     domains: dict[str, Sequence[Value]] = {name: range(1, 33) for name in names}
     checked = space(domains, *(f"{a} <= {b}" for a, b in itertools.pairwise(names[:14])))
@@ -474,7 +474,7 @@ def test_samples_are_uniform_where_counts_exceed_64_bits():
     assert chisquare(first, expected * 4000).pvalue > 1e-3
 
 
-def test_a_search_that_finds_nothing_by_rejection_ends(monkeypatch):
+def test_a_search_that_finds_nothing_by_rejection_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     domains: dict[str, Sequence[Value]] = {f"P{i}": range(1, 18) for i in range(6)}
     checked = space(domains, " * ".join(domains) + " == 1")
     monkeypatch.setattr("harness.constraints.solutions.MOST_EDGES", (10,))
@@ -489,7 +489,7 @@ def near(here: int, extent: int) -> npt.NDArray[Any]:
 
 
 @pytest.mark.parametrize("here", [0, 5, 700, 999])
-def test_of_many_values_the_near_ones_and_some_spread_over_all_are_neighbours(here):
+def test_of_many_values_the_near_ones_and_some_spread_over_all_are_neighbours(here: int) -> None:
     checked = space({"A": range(1000), "B": range(64)}, "A + B < 1040")
     found = checked.neighbour_points(np.array([here, 3], dtype=np.int32))
     changed = found[found[:, 0] != here]
@@ -498,7 +498,7 @@ def test_of_many_values_the_near_ones_and_some_spread_over_all_are_neighbours(he
     assert same[:, 1].tolist() == [n for n in range(64) if n != 3 and here + n < 1040]
 
 
-def test_ranges_of_more_values_than_32_bits_count_are_places_of_64_bits():
+def test_ranges_of_more_values_than_32_bits_count_are_places_of_64_bits() -> None:
     checked = space({"A": range(1, 2**40), "B": (1, 2)}, "A % 2 == 0 or B == 1")
     drawn = checked.sample_points(np.random.default_rng(0), 100)
     assert drawn.dtype == np.int64
@@ -523,7 +523,9 @@ def listed_space(places: set[tuple[int, ...]], extents: Sequence[int]) -> Listed
 
 @settings(max_examples=40, deadline=None)
 @given(st.data(), st.sampled_from([(4, 3, 2), (2000, 5, 3), (2**31 - 1, 2**31 - 1, 2**31 - 1)]))
-def test_neighbours_in_a_recording_are_its_rows_that_differ_in_one_parameter(data, extents):
+def test_neighbours_in_a_recording_are_its_rows_that_differ_in_one_parameter(
+    data: st.DataObject, extents: tuple[int, ...]
+) -> None:
     point = st.tuples(*(st.integers(0, 3).map(lambda n, e=extent: n % e) for extent in extents))
     recorded = data.draw(st.sets(point, min_size=1))
     checked = listed_space(recorded, extents)
@@ -532,7 +534,7 @@ def test_neighbours_in_a_recording_are_its_rows_that_differ_in_one_parameter(dat
     assert set(rows(checked.neighbour_points(here))) == expected
 
 
-def test_samples_of_a_recording_are_its_rows_uniformly():
+def test_samples_of_a_recording_are_its_rows_uniformly() -> None:
     recorded = {(a, b) for a in range(9) for b in range(7) if (a + b) % 3}
     checked = listed_space(recorded, (9, 7))
     drawn = checked.sample_points(np.random.default_rng(2), 4000)
@@ -542,7 +544,7 @@ def test_samples_of_a_recording_are_its_rows_uniformly():
     assert evenness(drawn, len(recorded)) > 1e-3
 
 
-def test_rows_whose_numbers_need_more_than_64_bits_are_told_apart():
+def test_rows_whose_numbers_need_more_than_64_bits_are_told_apart() -> None:
     rng = np.random.default_rng(5)
     recorded = set(map(tuple, rng.integers(30, size=(3000, 20)).tolist()))
     checked = listed_space(recorded, (30,) * 20)
@@ -574,7 +576,7 @@ def tiled(**values: Value) -> Space:
 # ---------------------------------------------------------------------------- counting
 
 
-def test_configurations_that_differ_in_what_does_not_matter_are_one():
+def test_configurations_that_differ_in_what_does_not_matter_are_one() -> None:
     # direct: 3; tiled: (1, 2, 4 with 3 PAD) of 3 BLOCK, and 8 with 3 PAD of 2; packed: 3 of 3
     assert tiled().count == 3 + 2 * 3 + 3 * 3 + 3 * 2 + 3 * 3
     assert tiled(m=4).count == 3 + 2 * 3 + 3 * 3 + 3 * 2 + 3
@@ -582,7 +584,7 @@ def test_configurations_that_differ_in_what_does_not_matter_are_one():
     assert len(list(tiled())) == tiled().count
 
 
-def test_the_one_that_counts_has_the_default():
+def test_the_one_that_counts_has_the_default() -> None:
     config = Config({"IMPL": "packed", "TILE": 8, "PAD": 2, "WORD": 16, "BLOCK": 16})
     printed = tiled().canonical(config)
     assert printed == Config({"IMPL": "packed", "TILE": 2, "PAD": 0, "WORD": 16, "BLOCK": 16})
@@ -591,13 +593,13 @@ def test_the_one_that_counts_has_the_default():
     assert tiled().is_legal(tiled().default)
 
 
-def test_what_is_no_point_stays_as_it_is():
+def test_what_is_no_point_stays_as_it_is() -> None:
     for values in ({"IMPL": "direct"}, {"IMPL": "no", "TILE": 1, "PAD": 0, "WORD": 8, "BLOCK": 1}):
         config = Config(values)
         assert tiled().canonical(config) is config
 
 
-def test_samples_are_uniform_over_what_is_one():
+def test_samples_are_uniform_over_what_is_one() -> None:
     checked = tiled()
     drawn = checked.sample_points(np.random.default_rng(1), 5000)
     counts = Counter(checked.decode(row) for row in drawn.tolist())
@@ -608,7 +610,7 @@ def test_samples_are_uniform_over_what_is_one():
 # ----------------------------------------------------------------------------- judging
 
 
-def test_what_does_not_matter_but_differs_is_told_with_what_decides():
+def test_what_does_not_matter_but_differs_is_told_with_what_decides() -> None:
     config = {"IMPL": "direct", "TILE": 4, "PAD": 0, "WORD": None, "BLOCK": 16}
     assert tiled().why_illegal(config) == (
         "TILE does not matter where IMPL=direct, so it stays at its default 2"
@@ -619,7 +621,7 @@ def test_what_does_not_matter_but_differs_is_told_with_what_decides():
     )
 
 
-def test_a_condition_on_a_device_waits_for_it():
+def test_a_condition_on_a_device_waits_for_it() -> None:
     parameters = space({"A": (1, 2)}, whens={"A": "max_group_size > 512"}).parameters
     assert ConstrainedSpace(parameters).count == 2
     assert ConstrainedSpace(parameters, limits=DEVICE).count == 1
@@ -638,7 +640,7 @@ def steps(checked: Space, start: Config) -> set[Config]:
     return {config for config in changed - {start} if checked.is_legal(config)}
 
 
-def test_steps_up_change_something():
+def test_steps_up_change_something() -> None:
     checked = tiled()
     start = checked.default
     up = {"IMPL": "tiled"}, {"BLOCK": 64}
@@ -689,7 +691,7 @@ def spaces(draw: st.DrawFn) -> Space:
 
 @settings(max_examples=60, deadline=None)
 @given(spaces(), st.integers(0, 99))
-def test_any_space_agrees_with_brute_force(checked, seed):
+def test_any_space_agrees_with_brute_force(checked: Space, seed: int) -> None:
     every, expected = every_point(checked), brute_force(checked)
     assert set(checked) == expected
     assert checked.count == len(expected)
@@ -726,7 +728,7 @@ inputs: {features: [n], values: [{n: 100}, {n: 1000}]}
 """
 
 
-def test_parameters_and_flags_of_a_space_file_have_conditions(tmp_path):
+def test_parameters_and_flags_of_a_space_file_have_conditions(tmp_path: Path) -> None:
     spec = make_spec(tmp_path, FILE)
     small, large = (ConstrainedSpace.of(spec, given, None, "nvcc") for given in spec.inputs)
     assert (small.count, large.count) == (3, 1 + 2 * (2 + 1 + 3))
@@ -737,7 +739,7 @@ def test_parameters_and_flags_of_a_space_file_have_conditions(tmp_path):
     assert spec.parameters[2].options(True) == ("--use_fast_math",)
 
 
-def test_check_lists_every_condition(tmp_path, capsys):
+def test_check_lists_every_condition(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = FILE.replace("TILE == 4}", "TILE * 64 <= max_local_bytes}")
     assert check([str(write_space(tmp_path, text)), "--no-compile"]) == 0
     printed = capsys.readouterr().out
@@ -748,7 +750,7 @@ def test_check_lists_every_condition(tmp_path, capsys):
     )
 
 
-def test_a_condition_is_part_of_what_is_searched(tmp_path):
+def test_a_condition_is_part_of_what_is_searched(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     (tmp_path / "other").mkdir()
     one = make_spec(tmp_path / "one", FILE)
@@ -757,7 +759,7 @@ def test_a_condition_is_part_of_what_is_searched(tmp_path):
     assert one.space_sha256 != other.space_sha256
 
 
-def test_a_long_condition_does_not_get_too_long(tmp_path):
+def test_a_long_condition_does_not_get_too_long(tmp_path: Path) -> None:
     long = "BLOCK > 16 and n > 100" + " and BLOCK < 999" * 61
     assert 990 < len(long) <= 1000
     text = FILE.replace("when: BLOCK > 16 and n > 100", f"when: {long}")
@@ -778,7 +780,7 @@ inputs: {features: [n], values: [{n: 1000}, {n: 10}]}
 """
 
 
-def test_winners_and_seeds_are_tried_on_other_inputs_as_they_are_told_there(tmp_path):
+def test_winners_and_seeds_are_tried_on_other_inputs_as_they_are_told_there(tmp_path: Path) -> None:
     def time_s(on: Input, config: Config) -> float:
         return 1 / (config["BLOCK"] * config["TILE"])  # type: ignore[operator]
 

@@ -51,12 +51,12 @@ def sources(line: CommandLine) -> dict[str, str]:
         ('taskset, "1", "{output}", "{n}", -, "{m}"', "argument 1", "argument 3"),
     ],
 )
-def test_features_are_found_where_run_has_them(tmp_path, words, n, m):
+def test_features_are_found_where_run_has_them(tmp_path: Path, words: str, n: str, m: str) -> None:
     line = command_line(plan_of(tmp_path, words), ("n", "m"))
     assert sources(line) == {"n": n, "m": m}
 
 
-def test_a_seed_is_the_users_to_give(tmp_path):
+def test_a_seed_is_the_users_to_give(tmp_path: Path) -> None:
     (tmp_path / "work.c").write_text("int main(void) { return 0; }\n")
     text = SPACE.replace("WORDS", '"{output}", "--seed={seed}", "{n}", "{m}"')
     text = text.replace("MORE", "environment: {T: '{T}', S: '{seed}'}")
@@ -70,14 +70,14 @@ def test_a_seed_is_the_users_to_give(tmp_path):
     assert line.feature_variables == ()
 
 
-def test_words_that_parameters_set_are_inserted_with_their_options(tmp_path):
+def test_words_that_parameters_set_are_inserted_with_their_options(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, '"{output}", "{T}", "{n}", -t, "{T}", "{m}", "--x={TILE}"')
     line = command_line(plan, ("n", "m"))
     found = [(at, template.text) for at, template in line.inserted]
     assert found == [(0, "{T}"), (1, "-t"), (1, "{T}"), (2, "--x={TILE}")]
 
 
-def test_variables_are_set_by_parameters_features_or_the_space(tmp_path):
+def test_variables_are_set_by_parameters_features_or_the_space(tmp_path: Path) -> None:
     more = "environment: {T: '{T}', A: 'yes', N: '{n}', M: '{m}'}"
     line = command_line(plan_of(tmp_path, '"{output}", "{n}"', more), ("n", "m"))
     assert sources(line) == {"n": "argument 1", "m": "the environment variable M"}
@@ -86,7 +86,7 @@ def test_variables_are_set_by_parameters_features_or_the_space(tmp_path):
     assert line.feature_variables == (("N", "n"),)
 
 
-def test_the_space_may_say_where_a_feature_is(tmp_path):
+def test_the_space_may_say_where_a_feature_is(tmp_path: Path) -> None:
     more = "features: {n: {file_size: 2}, m: {command: [wc, -l, '{--in}'], field: 3}}"
     plan = plan_of(tmp_path, '"{output}", "{T}", "{n}"', more)
     assert sources(command_line(plan, ("n", "m"))) == {
@@ -95,7 +95,7 @@ def test_the_space_may_say_where_a_feature_is(tmp_path):
     }
 
 
-def test_the_sources_of_features_change_no_measurement(tmp_path):
+def test_the_sources_of_features_change_no_measurement(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, '"{output}", "{T}", "{n}"', "")
     other = plan_of(tmp_path, '"{output}", "{T}", "{n}"', "features: {n: {argument: 2}}")
     assert other.model.features
@@ -114,14 +114,14 @@ def test_the_sources_of_features_change_no_measurement(tmp_path):
         ('"{output}", "{n}", "{m}", "{source}"', "within a word, or twice"),
     ],
 )
-def test_what_cannot_be_launched_says_why(tmp_path, words, why):
+def test_what_cannot_be_launched_says_why(tmp_path: Path, words: str, why: str) -> None:
     plan = plan_of(tmp_path, words)
     with pytest.raises(NoLauncher) as raised:
         command_line(plan, ("n", "m"))
     assert why in str(raised.value)
 
 
-def test_a_program_for_each_input_has_no_launcher(tmp_path):
+def test_a_program_for_each_input_has_no_launcher(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, '"{output}", "{n}", "{m}"')
     with pytest.raises(NoLauncher, match=r"`build` names `\{TILE\}`, so that each input"):
         command_line(plan, ("TILE",))
@@ -148,14 +148,14 @@ def test_a_program_for_each_input_has_no_launcher(tmp_path):
         ("{n: {command: [./work.c]}}", "work.c is not executable"),
     ],
 )
-def test_a_wrong_source_is_a_fault_of_its_line(tmp_path, features, fault):
+def test_a_wrong_source_is_a_fault_of_its_line(tmp_path: Path, features: str, fault: str) -> None:
     with pytest.raises(SpecError) as raised:
         plan_of(tmp_path, '"{output}", "{T}", "{n}"', f"features: {features}")
     assert "space.yaml:7: program.features" in str(raised.value)
     assert fault in str(raised.value)
 
 
-def test_booleans_are_words_as_in_the_measured_runs():
+def test_booleans_are_words_as_in_the_measured_runs() -> None:
     assert texts_of({"FAST": True, "T": 4}) == {"FAST": "1", "T": "4"}
 
 
@@ -166,13 +166,15 @@ def test_booleans_are_words_as_in_the_measured_runs():
         ('"{output}", "{n}"', "note: a dispatcher will have no launcher: no argument of `run` is"),
     ],
 )
-def test_check_shows_where_a_launcher_finds_the_features(tmp_path, words, line, capsys):
+def test_check_shows_where_a_launcher_finds_the_features(
+    tmp_path: Path, words: str, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     plan_of(tmp_path, words)
     assert check([str(tmp_path / "space.yaml"), "--no-compile"]) == 0
     assert f"  {line}" in capsys.readouterr().out
 
 
-def test_the_json_of_check_has_the_same(tmp_path, capsys):
+def test_the_json_of_check_has_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def checked(words: str) -> dict[str, Any]:
         plan_of(tmp_path, words)
         assert check([str(tmp_path / "space.yaml"), "--no-compile", "--json"]) == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -87,7 +87,7 @@ def selected(catalogue: Catalogue, names: Iterable[str]) -> list[str | dict[str,
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_every_flag_of_a_shipped_catalogue_can_be_selected(name):
+def test_every_flag_of_a_shipped_catalogue_can_be_selected(name: str) -> None:
     catalogue = catalogue_of(name)
     of_files = {name for name, flag in catalogue.flags.items() if flag.type == "files"}
     found = resolve(catalogue, selected(catalogue, catalogue.flags), linked=True)
@@ -97,7 +97,7 @@ def test_every_flag_of_a_shipped_catalogue_can_be_selected(name):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_exact_flags_change_no_values_and_the_fast_math_family_does(name):
+def test_exact_flags_change_no_values_and_the_fast_math_family_does(name: str) -> None:
     exact, fast = (resolve(catalogue_of(name), which) for which in ("exact", "fast_math"))
     assert not exact.changes_values
     assert fast.changes_values
@@ -108,7 +108,7 @@ NOT = re.compile(r"(^|[-_f])(no|dont|disable)[-_]")
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_boolean_flags_pass_what_their_names_say(name):
+def test_boolean_flags_pass_what_their_names_say(name: str) -> None:
     """`math_errno: true` as the name of `-fno-math-errno` would say the opposite."""
     switches = {n: f for n, f in catalogue_of(name).flags.items() if f.type == "boolean"}
     spelled = {n: re.sub(r"-X\w+ |-mllvm ", "", f.option).split()[0] for n, f in switches.items()}
@@ -117,7 +117,7 @@ def test_boolean_flags_pass_what_their_names_say(name):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_constraints_are_such_that_any_flag_may_be_left_out(name):
+def test_constraints_are_such_that_any_flag_may_be_left_out(name: str) -> None:
     catalogue = catalogue_of(name)
     for written in catalogue.constraints:
         for left_out in written.names:
@@ -127,7 +127,7 @@ def test_constraints_are_such_that_any_flag_may_be_left_out(name):
             assert all(constraint.holds(absent) for constraint in printed)
 
 
-def test_compiler_without_a_catalogue_is_refused_with_the_nearest():
+def test_compiler_without_a_catalogue_is_refused_with_the_nearest() -> None:
     with pytest.raises(UsageError, match=r"no catalogue of flags for 'nvc'.*`nvcc`"):
         catalogue_of("nvc")
 
@@ -135,7 +135,7 @@ def test_compiler_without_a_catalogue_is_refused_with_the_nearest():
 # ------------------------------------------------------------------------- selections
 
 
-def test_set_and_names_are_joined_narrowed_and_taken_out(small):
+def test_set_and_names_are_joined_narrowed_and_taken_out(small: Catalogue) -> None:
     chosen = resolve(small, ["default", "-fast", {"width": {"values": [2]}}], linked=True)
     assert {name: list(values) for name, values in chosen.values.items()} == {
         "width": [2],
@@ -146,7 +146,7 @@ def test_set_and_names_are_joined_narrowed_and_taken_out(small):
     assert not chosen.changes_values
 
 
-def test_exact_leaves_the_values_that_change_results(small):
+def test_exact_leaves_the_values_that_change_results(small: Catalogue) -> None:
     assert resolve(small, "exact").values["width"] == (1, 2)
 
 
@@ -163,13 +163,15 @@ def test_exact_leaves_the_values_that_change_results(small):
         ([{"width": {"min": 2}}], "`width`: has no range; narrow it by `values`"),
     ],
 )
-def test_selection_that_does_not_fit_says_why(small, selection, printed):
+def test_selection_that_does_not_fit_says_why(
+    small: Catalogue, selection: str | list[str | Mapping[str, object]], printed: str
+) -> None:
     with pytest.raises(UsageError) as refused:
         resolve(small, selection)
     assert printed in str(refused.value)
 
 
-def test_constraints_speak_of_the_selected_flags_alone(small):
+def test_constraints_speak_of_the_selected_flags_alone(small: Catalogue) -> None:
     def texts(names: list[str]) -> list[str]:
         return [constraint.text for constraint in resolve(small, names).constraints]
 
@@ -182,13 +184,13 @@ def test_constraints_speak_of_the_selected_flags_alone(small):
 # ------------------------------------------------------------------------- asking a compiler
 
 
-def test_flag_that_acts_on_linked_programs_is_left_out_of_kernels(small):
+def test_flag_that_acts_on_linked_programs_is_left_out_of_kernels(small: Catalogue) -> None:
     found = resolve(small, "default")
     assert list(found.values) == ["fast", "width", "limit", "unroll"]
     assert found.notices == ("`link` acts only on a program that is linked; it is left out",)
 
 
-def test_each_compiler_is_asked_once():
+def test_each_compiler_is_asked_once() -> None:
     first, again, other = Pretended("one", ["--fast"]), Pretended("one"), Pretended("other")
     printed = [answers(compiler, [Setting(("--fast",))]) for compiler in (first, again, other)]
     assert printed[0] == printed[1] != printed[2]
@@ -196,7 +198,7 @@ def test_each_compiler_is_asked_once():
     assert len(other.asked) == len(first.asked) > 0
 
 
-def test_compiler_that_refuses_an_empty_program_is_not_asked_for_flags():
+def test_compiler_that_refuses_an_empty_program_is_not_asked_for_flags() -> None:
     class Broken(Pretended):
         def try_out(self, setting: Setting) -> str | None:
             return "no such target"
@@ -206,7 +208,7 @@ def test_compiler_that_refuses_an_empty_program_is_not_asked_for_flags():
 
 
 @needs_gcc
-def test_gcc_is_asked_and_its_warnings_of_conflict_count():
+def test_gcc_is_asked_and_its_warnings_of_conflict_count() -> None:
     gcc = ProbedCommand("gcc", Path(shutil.which("gcc") or ""))
     words = ("-funroll-loops", "-fno-such-option", "-fassociative-math")
     said = answers(gcc, [Setting((word,)) for word in words])
@@ -216,7 +218,7 @@ def test_gcc_is_asked_and_its_warnings_of_conflict_count():
 
 
 @needs_nvcc
-def test_nvcc_is_asked_and_its_warnings_of_conflict_count():
+def test_nvcc_is_asked_and_its_warnings_of_conflict_count() -> None:
     nvcc = ProbedCommand("nvcc", find_nvcc(), "sm_90")
     known, driver, ptxas, adjusted = (
         Setting(("--ftz=true",)),
@@ -276,7 +278,7 @@ nvcc warning : Support for offline compilation for architectures prior to '<comp
 
 
 @pytest.mark.parametrize("compiler", CONFLICTS)
-def test_warnings_that_flags_are_not_obeyed_are_told_from_others(compiler):
+def test_warnings_that_flags_are_not_obeyed_are_told_from_others(compiler: str) -> None:
     lines = CONFLICTS[compiler].splitlines()
     assert conflicts(compiler, NOISE[compiler] + CONFLICTS[compiler] * 2) == tuple(lines)
 
@@ -299,7 +301,7 @@ def _config(setting: str) -> dict[str, Value] | None:
     return config
 
 
-def test_constraints_rule_out_pairs_that_nvcc_refused_or_warned_of_and_each_some_pair():
+def test_constraints_rule_out_pairs_that_nvcc_refused_or_warned_of_and_each_some_pair() -> None:
     ruled_out: set[str] = set()
     with RECORD.open(encoding="utf-8") as file:
         for row in csv.DictReader(file):
@@ -312,7 +314,7 @@ def test_constraints_rule_out_pairs_that_nvcc_refused_or_warned_of_and_each_some
     assert {c.text for c in CATALOGUE.constraints if not c.names <= of_files} <= ruled_out
 
 
-def test_every_set_stands_on_the_page():
+def test_every_set_stands_on_the_page() -> None:
     page = read_page("docs/reference/flags.md")
     for name in CATALOGUE.sets:
         assert re.search(rf"^- .*`{name}`.*:", page, re.MULTILINE), name

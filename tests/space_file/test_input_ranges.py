@@ -24,20 +24,20 @@ def drawn(count: int, condition: Any = lambda _: True, **given: Any) -> list[Inp
     return draw_inputs(list(given), ranges(**given), count, condition)
 
 
-def test_numbers_are_spread_by_ratio_or_evenly():
+def test_numbers_are_spread_by_ratio_or_evenly() -> None:
     found = [problem["n"] for problem in drawn(5, n={"log": [1, 256]})]
     assert found == [1, 256, 16, 4, 64]
     found = [problem["n"] for problem in drawn(5, n={"linear": [0, 100]})]
     assert found == [0, 100, 50, 25, 75]
 
 
-def test_more_inputs_begin_with_the_same_ones():
+def test_more_inputs_begin_with_the_same_ones() -> None:
     given: dict[str, Any] = {"m": {"log": [1, 65536]}, "n": {"linear": [0.5, 2.5]}}
     assert drawn(20, **given)[:7] == drawn(7, **given)
     assert drawn(20, **given) == drawn(20, **given)
 
 
-def test_the_first_inputs_are_at_the_ends_and_none_is_there_twice():
+def test_the_first_inputs_are_at_the_ends_and_none_is_there_twice() -> None:
     found = drawn(40, m={"log": [1, 65536]}, n={"log": [16, 65536], "multiple_of": 16})
     corners = {(1, 16), (65536, 16), (1, 65536), (65536, 65536)}
     assert {(p["m"], p["n"]) for p in found[:4]} == corners
@@ -46,24 +46,24 @@ def test_the_first_inputs_are_at_the_ends_and_none_is_there_twice():
     assert all(1 <= p["m"] <= 65536 for p in found)  # type: ignore[operator]
 
 
-def test_each_choice_gets_its_share():
+def test_each_choice_gets_its_share() -> None:
     found = drawn(40, layout={"choices": ["a", "b"]}, n={"log": [1, 4096]})
     assert sum(problem["layout"] == "a" for problem in found) == 20
 
 
-def test_thousands_of_choices_need_no_table_of_their_square():
+def test_thousands_of_choices_need_no_table_of_their_square() -> None:
     found = drawn(3, word={"choices": list(range(100_000))}, n={"linear": [0.0, 1.0]})
     assert [problem["n"] for problem in found[:2]] == [0.0, 1.0]
     assert found[0]["word"] != found[1]["word"]
 
 
-def test_a_condition_holds_for_all_inputs():
+def test_a_condition_holds_for_all_inputs() -> None:
     found = drawn(30, lambda p: p["m"] * p["n"] <= 4096, m={"log": [1, 4096]}, n={"log": [1, 4096]})
     assert len(found) == 30
     assert all(p["m"] * p["n"] <= 4096 for p in found)  # type: ignore[operator]
 
 
-def test_a_small_space_is_taken_whole():
+def test_a_small_space_is_taken_whole() -> None:
     found = drawn(100, a={"linear": [1, 3]}, b={"choices": [2, 4.5]}, c={"linear": [7.5, 7.5]})
     assert len(found) == 6
 
@@ -86,7 +86,7 @@ def test_a_small_space_is_taken_whole():
         ({"log": [1, 1e300], "multiple_of": 2}, r"whole numbers lie between -2\*\*53 and 2\*\*53"),
     ],
 )
-def test_a_faulty_range_is_refused(given, reason):
+def test_a_faulty_range_is_refused(given: Any, reason: str) -> None:
     with pytest.raises(ValidationError, match=reason):
         FeatureRange.model_validate(given)
 
@@ -109,7 +109,7 @@ def written(folder: Path, inputs: str) -> Path:
     return path
 
 
-def test_a_space_file_draws_its_inputs(tmp_path):
+def test_a_space_file_draws_its_inputs(tmp_path: Path) -> None:
     text = "ranges: {m: {log: [1, 64]}, n: {log: [1, 64]}}, where: m <= n, count: 6"
     spec = load_spec(written(tmp_path, text))
     assert len(spec.inputs) == 6
@@ -134,7 +134,7 @@ def test_a_space_file_draws_its_inputs(tmp_path):
         ("ranges: {m: {log: [1, 2]}, n: {log: [1, 2]}}, where: mn < 3, count: 2", "did you mean"),
     ],
 )
-def test_faults_name_the_key(tmp_path, inputs, fault):
+def test_faults_name_the_key(tmp_path: Path, inputs: str, fault: str) -> None:
     with pytest.raises(SpecError) as error:
         load_spec(written(tmp_path, inputs))
     assert fault in str(error.value)
@@ -150,7 +150,7 @@ def is_prime(number: int) -> bool:
     return number > 1 and all(number % divisor for divisor in range(2, int(number**0.5) + 1))
 
 
-def test_unseen_inputs_are_new_odd_often_prime_and_not_larger():
+def test_unseen_inputs_are_new_odd_often_prime_and_not_larger() -> None:
     listed = [{"m": 16, "n": 65536}, {"m": 65536, "n": 16}, {"m": 1024, "n": 1024}]
     found = unseen(8, listed)
     assert len(set(found)) == 8
@@ -160,7 +160,7 @@ def test_unseen_inputs_are_new_odd_often_prime_and_not_larger():
     assert max(p["m"] for p in found) > 10_000, "spread over the ranges"
 
 
-def test_unseen_inputs_keep_words_multiples_and_conditions():
+def test_unseen_inputs_keep_words_multiples_and_conditions() -> None:
     listed = [{"order": "row", "n": 64, "k": 0}, {"order": "column", "n": 4096, "k": 1}]
     of_four = {"log": [64, 4096], "multiple_of": 4}
     found = unseen(6, listed, lambda p: p["n"] > 100, n=of_four, order={"choices": ["row"]})
@@ -170,6 +170,6 @@ def test_unseen_inputs_keep_words_multiples_and_conditions():
     assert len(found) == 6
 
 
-def test_there_may_be_no_unseen_input():
+def test_there_may_be_no_unseen_input() -> None:
     assert unseen(4, [{"n": 1024}]) == []
     assert [p["n"] for p in unseen(9, [{"n": 8}, {"n": 12}])] == [11, 9, 10], "odd ones first"

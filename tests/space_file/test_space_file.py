@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +102,7 @@ def faults_of(folder: Path, content: bytes) -> str:
 
 
 @pytest.mark.parametrize("name", BAD_SPECS["cases"])
-def test_bad_space_is_refused(name, tmp_path, monkeypatch):
+def test_bad_space_is_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     case = BAD_SPECS["cases"][name]
     base = BAD_SPECS["bases"][case.get("base", "kernel")]
@@ -130,25 +130,27 @@ def test_bad_space_is_refused(name, tmp_path, monkeypatch):
     ],
     ids=lambda value: repr(value)[:20],
 )
-def test_bad_bytes_are_refused_with_these_words(content, says, tmp_path, monkeypatch):
+def test_bad_bytes_are_refused_with_these_words(
+    content: bytes, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     content = content.replace(b"scale.", b"files/scale.")
     assert faults_of(tmp_path, content) == f"space.yaml{says}"
 
 
-def test_faults_of_a_space_in_json_have_lines(tmp_path):
+def test_faults_of_a_space_in_json_have_lines(tmp_path: Path) -> None:
     path = tmp_path / "space.json"
     path.write_text('{\n  "title": "x",\n  "kernal": {"function": "scale"}\n}\n')
     with pytest.raises(SpecError, match=r"json:3: `kernal` is not a key here; did you mean"):
         load_spec(path)
 
 
-def test_folder_is_no_space(tmp_path):
+def test_folder_is_no_space(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="is a folder; name a file in it"):
         load_spec(tmp_path)
 
 
-def test_faults_of_several_files_are_told_together(folder):
+def test_faults_of_several_files_are_told_together(folder: Path) -> None:
     paths = [folder / name for name in ("c.yaml", "a.yaml", "b.yaml")]
     for path, name in zip(paths, ("[]", "1", "a b"), strict=True):
         path.write_text(WHOLE.replace("name: scale", f"name: {name}"))
@@ -157,13 +159,13 @@ def test_faults_of_several_files_are_told_together(folder):
     assert [fault.path for fault in caught.value.faults] == sorted(map(str, paths))
 
 
-def test_missing_file_names_its_neighbours(folder):
+def test_missing_file_names_its_neighbours(folder: Path) -> None:
     (folder / "other.yaml").touch()
     with pytest.raises(SpecError, match=r"space\.yaml: does not exist; in .* are other\.yaml"):
         load_spec(folder / "space.yaml")
 
 
-def test_pipe_is_read_neither_as_a_space_nor_as_a_source_or_host(folder):
+def test_pipe_is_read_neither_as_a_space_nor_as_a_source_or_host(folder: Path) -> None:
     for name in ("pipe.yaml", "scale.cl", "scale.py"):
         (folder / name).unlink(missing_ok=True)
         os.mkfifo(folder / name)
@@ -178,14 +180,14 @@ def test_pipe_is_read_neither_as_a_space_nor_as_a_source_or_host(folder):
 @pytest.mark.parametrize(
     "text", ["[" * 250_000, "- " * 120_000, "a: 1\n" * 50_000, "9" * 250_000, "'" * 99_999]
 )
-def test_large_nonsense_is_refused_in_seconds(folder, text):
+def test_large_nonsense_is_refused_in_seconds(folder: Path, text: str) -> None:
     began = time.process_time()
     with pytest.raises(SpecError):
         load(folder, text)
     assert time.process_time() - began < 10
 
 
-def test_what_is_over_a_limit_is_unparsed(folder, monkeypatch):
+def test_what_is_over_a_limit_is_unparsed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(document_module, "MAX_NODES", 1000)
     with pytest.raises(SpecError, match=r"space\.yaml:3: .*more than 1,000 values"):
         load(folder, f"a: [1,\n  2,\n  {'3, ' * 1000}]\n")
@@ -194,7 +196,7 @@ def test_what_is_over_a_limit_is_unparsed(folder, monkeypatch):
         load(folder, "# " + "x" * 1000)
 
 
-def test_many_inputs_are_read_by_libyaml(folder, monkeypatch):
+def test_many_inputs_are_read_by_libyaml(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(yaml.scanner.Scanner, "fetch_more_tokens")  # PyYAML's own, which is slow
     listed = "".join(f"    - {{n: {n}}}\n" for n in range(1, 5_001))
     head = WHOLE[: WHOLE.index("inputs:")]
@@ -203,20 +205,22 @@ def test_many_inputs_are_read_by_libyaml(folder, monkeypatch):
 
 
 @pytest.mark.parametrize("with_libyaml", [True, False])
-def test_what_is_no_yaml_is_said_alike_without_libyaml(folder, monkeypatch, with_libyaml):
+def test_what_is_no_yaml_is_said_alike_without_libyaml(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, with_libyaml: bool
+) -> None:
     monkeypatch.setattr(yaml, "__with_libyaml__", with_libyaml)
     assert load(folder, WHOLE).name == "scale"
     with pytest.raises(SpecError, match=r"space\.yaml:2: is not YAML: a tab is used"):
         load(folder, "a:\n\tb: 1\n")
 
 
-def test_constructors_never_run(tmp_path):
+def test_constructors_never_run(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="not allowed"):
         load(tmp_path, f"name: !!python/object/apply:os.mkdir ['{tmp_path}/made']\n")
     assert not (tmp_path / "made").exists()
 
 
-def test_host_module_is_not_run(folder):
+def test_host_module_is_not_run(folder: Path) -> None:
     with (folder / "scale.py").open("a") as host:
         host.write("raise SystemExit('it ran')\n")
     assert load(folder, WHOLE).name == "scale"
@@ -231,19 +235,19 @@ def test_host_module_is_not_run(folder):
         "reference: object = make()",
     ],
 )
-def test_host_function_may_come_from_elsewhere(folder, definition):
+def test_host_function_may_come_from_elsewhere(folder: Path, definition: str) -> None:
     (folder / "scale.py").write_text(f"def arguments(features, rng): ...\n{definition}\n")
     assert load(folder, WHOLE).name == "scale"
 
 
-def test_constraint_on_a_device_waits_for_it_but_not_with_its_types(folder):
+def test_constraint_on_a_device_waits_for_it_but_not_with_its_types(folder: Path) -> None:
     assert load(folder, WHOLE + "constraints: [BLOCK > max_group_size]\n").constraints
     text = WHOLE.replace("[1, 2, 4]", "[1, many]").replace(" * UNROLL", "")
     with pytest.raises(SpecError, match="no order"):
         load(folder, text + "constraints: [UNROLL <= warp_size]\n")
 
 
-def test_space_too_large_to_count_is_judged_by_its_default(folder):
+def test_space_too_large_to_count_is_judged_by_its_default(folder: Path) -> None:
     wide = "{type: integer, min: 1, max: 9007199254740992, default: 1}"
     text = re.sub("UNROLL: .*", f"UNROLL: {wide}", WHOLE)
     assert load(folder, text + "constraints: [UNROLL % BLOCK == 1]\n").name == "scale"
@@ -251,7 +255,7 @@ def test_space_too_large_to_count_is_judged_by_its_default(folder):
         load(folder, text + "constraints: [UNROLL % BLOCK == 2]\n")
 
 
-def test_fault_on_many_inputs_is_told_once(folder):
+def test_fault_on_many_inputs_is_told_once(folder: Path) -> None:
     inputs = ", ".join(f"{{n: {n}}}" for n in range(1, 400))
     text = re.sub("values: .{n.*", f"values: [{inputs}]}}", WHOLE)
     with pytest.raises(SpecError) as caught:
@@ -263,11 +267,11 @@ def test_fault_on_many_inputs_is_told_once(folder):
 
 
 @pytest.mark.parametrize("path", SPACES, ids=lambda path: path.name)
-def test_every_committed_space_loads(path):
+def test_every_committed_space_loads(path: Path) -> None:
     assert load_spec(path).inputs
 
 
-def test_spec_carries_what_the_file_says():
+def test_spec_carries_what_the_file_says() -> None:
     spec = load_spec(ROOT / "spaces" / "mvmul.yaml")
     assert (spec.name, spec.functions, spec.features) == ("mvmul", ("mvmul",), ("m", "n"))
     assert [p.name for p in spec.parameters] == ["THRD", "LU", "X_CACHE"]
@@ -295,13 +299,13 @@ def test_spec_carries_what_the_file_says():
         ("{type: boolean, default: true}", "boolean", [False, True]),
     ],
 )
-def test_kinds_of_parameters(folder, text, kind, values):
+def test_kinds_of_parameters(folder: Path, text: str, kind: str, values: list[object]) -> None:
     found = parameter(folder, text)
     assert (found.kind, found.role) == (kind, "source")
     assert repr(list(found.values)) == repr(values)
 
 
-def test_range_is_not_spread_out(folder):
+def test_range_is_not_spread_out(folder: Path) -> None:
     wide = parameter(folder, "{type: integer, min: 1, max: 9007199254740992, default: 1}")
     assert isinstance(wide.values, range)
 
@@ -320,14 +324,16 @@ def test_range_is_not_spread_out(folder):
         ("opencl", "cl-std: {values: [CL1.2, CL3.0]}", "CL3.0", ("-cl-std=CL3.0",)),
     ],
 )
-def test_flags_are_spelled_for_their_compiler(folder, compiler, text, value, options):
+def test_flags_are_spelled_for_their_compiler(
+    folder: Path, compiler: str, text: str, value: Any, options: tuple[str, ...]
+) -> None:
     found = flag(folder, compiler, text)
     assert (found.role, found.compiler) == ("flag", compiler)
     assert found.options(value) == options
     assert found.options(found.default) == ()
 
 
-def test_flags_meet_only_their_own_compiler(folder):
+def test_flags_meet_only_their_own_compiler(folder: Path) -> None:
     flags = "flags: {nvcc: {fast-math: boolean}, opencl: {fast_math: {values: [1, 2]}}}\n"
     spec = load(folder, WHOLE + flags + "constraints: ['fast_math in [absent, false, 1]']\n")
     assert [p.kind for p in spec.tuned_for("nvcc")][2:] == ["boolean"]
@@ -335,14 +341,14 @@ def test_flags_meet_only_their_own_compiler(folder):
     assert len(spec.tuned_for(None)) == 2
 
 
-def test_numbers_are_read_as_yaml_1_2_reads_them(tmp_path):
+def test_numbers_are_read_as_yaml_1_2_reads_them(tmp_path: Path) -> None:
     path = tmp_path / "numbers.yaml"
     path.write_text("a: [1e-4, 016, 0x10, 0o17, .inf, 1_000, 1:30, yes, True, ~, '1', 2020-01-01]")
     expected = [1e-4, 16, 16, 15, float("inf"), "1_000", "1:30", "yes", True, None, "1"]
     assert read_document(path).data == {"a": [*expected, "2020-01-01"]}
 
 
-def test_lines_are_known_through_aliases(tmp_path):
+def test_lines_are_known_through_aliases(tmp_path: Path) -> None:
     path = tmp_path / "lines.yaml"
     path.write_text("a: &a\n  x: 1\nb:\n  - *a\n  - y: 2\n")
     document = read_document(path)
@@ -352,7 +358,7 @@ def test_lines_are_known_through_aliases(tmp_path):
     assert document.line_of(("b", 1, "z", 3)) == 5
 
 
-def test_programs_differ_where_what_is_measured_differs(folder):
+def test_programs_differ_where_what_is_measured_differs(folder: Path) -> None:
     first = load(folder, WHOLE)
     wider = load(folder, WHOLE.replace("[1, 2, 4]", "[1, 2, 4, 8]"))
     stricter = load(folder, WHOLE + "constraints: [BLOCK > UNROLL]\n")
@@ -363,7 +369,7 @@ def test_programs_differ_where_what_is_measured_differs(folder):
     assert load(folder, WHOLE + "verify: {rtol: 0.1}\n").program_sha256 != first.program_sha256
 
 
-def test_bits_of_another_default_are_another_program(folder):
+def test_bits_of_another_default_are_another_program(folder: Path) -> None:
     text, changed = WHOLE + "verify: {bits: default}\n", ("default: 64", "default: 32")
     assert load(folder, text).program_sha256 != load(folder, WHOLE).program_sha256
     assert load(folder, text).program_sha256 != load(folder, text.replace(*changed)).program_sha256
@@ -371,13 +377,13 @@ def test_bits_of_another_default_are_another_program(folder):
     assert load(folder, WHOLE).program_sha256 == other.program_sha256
 
 
-def test_host_changed_after_loading_does_not_change_the_program(folder):
+def test_host_changed_after_loading_does_not_change_the_program(folder: Path) -> None:
     spec, other = load(folder, WHOLE), load(folder, WHOLE)
     (folder / "scale.py").unlink()
     assert spec.program_sha256 == other.program_sha256
 
 
-def test_measurement_options_may_be_changed_after_loading(folder):
+def test_measurement_options_may_be_changed_after_loading(folder: Path) -> None:
     spec = load(folder, WHOLE + "measure: {warmup: 3}\n")
     assert spec.with_measure({"repeats": 2}).measure == KernelMeasure(warmup=3, repeats=2)
     with pytest.raises(UsageError, match=r"measure\.repeats: must be at least 1, but got 0"):
@@ -386,7 +392,7 @@ def test_measurement_options_may_be_changed_after_loading(folder):
         spec.with_measure({"repeat": 3})
 
 
-def test_options_that_programs_lack_are_described_by_their_own_model(tmp_path):
+def test_options_that_programs_lack_are_described_by_their_own_model(tmp_path: Path) -> None:
     (tmp_path / "run.sh").touch()
     with pytest.raises(UsageError) as error:
         load(tmp_path, SCRIPT).with_measure({"cache": "cold"})
@@ -406,7 +412,7 @@ def extending(folder: Path, text: str, base: str = WHOLE) -> Path:
     return path
 
 
-def test_keys_that_are_not_given_are_those_of_the_extended_file(folder):
+def test_keys_that_are_not_given_are_those_of_the_extended_file(folder: Path) -> None:
     base, inputs = load(folder, WHOLE), "inputs: {features: [n], values: [{n: 7}]}\n"
     spec = load_spec(extending(folder, inputs))
     assert (spec.name, [dict(problem) for problem in spec.inputs]) == ("other", [{"n": 7}])
@@ -416,7 +422,7 @@ def test_keys_that_are_not_given_are_those_of_the_extended_file(folder):
     assert load_spec(spec.path).space_sha256 != base.space_sha256
 
 
-def test_program_and_its_expected_output_may_come_from_two_folders(tmp_path):
+def test_program_and_its_expected_output_may_come_from_two_folders(tmp_path: Path) -> None:
     for name in ("run.sh", "inner.txt"):
         (tmp_path / name).touch()
     path = extending(tmp_path, "verify: {against: {file: out.txt}}\n", SCRIPT)
@@ -428,7 +434,7 @@ def test_program_and_its_expected_output_may_come_from_two_folders(tmp_path):
     assert expected.samefile(path.parent / "out.txt")
 
 
-def test_faults_name_the_file_and_line_that_they_stand_in(folder):
+def test_faults_name_the_file_and_line_that_they_stand_in(folder: Path) -> None:
     base = WHOLE + "constraints: [BLOCK > m]\n"
     path = extending(folder, "measure:\n  warmup: 0\n", base)
     with pytest.raises(SpecError) as caught:
@@ -442,7 +448,7 @@ def test_faults_name_the_file_and_line_that_they_stand_in(folder):
         load_spec(path)
 
 
-def test_program_that_extends_a_kernel_is_told_where_the_kernel_is(folder):
+def test_program_that_extends_a_kernel_is_told_where_the_kernel_is(folder: Path) -> None:
     path = extending(folder, "program: {run: [sh, x.sh], time: wall}\n")
     fault = r"space\.yaml:3: .* remove `program`, or extend .*base\.yaml, with its `kernel`"
     with pytest.raises(SpecError, match=fault):
@@ -457,7 +463,7 @@ def test_program_that_extends_a_kernel_is_told_where_the_kernel_is(folder):
         ("[]", r":1: extends: must be a text"),
     ],
 )
-def test_file_that_cannot_be_extended_is_refused(folder, named, message):
+def test_file_that_cannot_be_extended_is_refused(folder: Path, named: str, message: str) -> None:
     with pytest.raises(SpecError, match=message):
         load(folder, f"extends: {named}\n{WHOLE}")
 
@@ -483,7 +489,7 @@ def load_callable(folder: Path, text: str, module: str) -> Spec:
     return load(folder, text)
 
 
-def test_callable_is_read_without_being_run(tmp_path):
+def test_callable_is_read_without_being_run(tmp_path: Path) -> None:
     spec = load_callable(tmp_path, IN_PYTHON, CALLABLE)
     assert (spec.framework, spec.functions) == ("numba", ("build",))
     assert spec.host == tmp_path / "k.py"
@@ -502,7 +508,7 @@ def test_callable_is_read_without_being_run(tmp_path):
         (IN_PYTHON.replace("k.py}", "k.py, host: k.py}"), CALLABLE, r"`host` is not a key here"),
     ],
 )
-def test_fault_of_a_callable_is_told(tmp_path, space, module, message):
+def test_fault_of_a_callable_is_told(tmp_path: Path, space: str, module: str, message: str) -> None:
     with pytest.raises(SpecError, match=message):
         load_callable(tmp_path, space, module)
 
@@ -516,7 +522,7 @@ def schema_keys(model: type[SpaceModel]) -> Iterator[str]:
         yield from part.get("properties", ())
 
 
-def test_schema_describes_every_key():
+def test_schema_describes_every_key() -> None:
     for part in space_schema()["$defs"].values():
         assert part["description"]
         assert "enum" in part or part["additionalProperties"] is False
@@ -524,7 +530,7 @@ def test_schema_describes_every_key():
             assert name == "type" or field.get("description"), name
 
 
-def test_schema_accepts_the_spaces_and_refuses_a_misspelt_key():
+def test_schema_accepts_the_spaces_and_refuses_a_misspelt_key() -> None:
     jsonschema = pytest.importorskip("jsonschema")
     schema = space_schema()
     jsonschema.Draft202012Validator.check_schema(schema)
@@ -545,7 +551,7 @@ BLOCKS = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.D
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.split(":")[0])
-def test_every_example_of_the_page_fits_the_schema(block):
+def test_every_example_of_the_page_fits_the_schema(block: str) -> None:
     whole: dict[str, Any] = yaml.safe_load(WHOLE) | yaml.safe_load(block)
     jsonschema = pytest.importorskip("jsonschema")
     assert not list(jsonschema.Draft202012Validator(space_schema()).iter_errors(whole))
@@ -560,12 +566,12 @@ KERNEL_KEYS = {*schema_keys(SpaceFile), *LIMIT_NAMES, *FUNCTIONS, *WORDS}
     + [(key, (PAGE,)) for key in sorted(schema_keys(PythonSpaceFile))]
     + [(key, (PAGE, PROGRAMS_PAGE)) for key in sorted(schema_keys(ProgramSpaceFile))],
 )
-def test_pages_teach_every_key_and_word(key, pages):
+def test_pages_teach_every_key_and_word(key: str, pages: Sequence[Path]) -> None:
     text = "".join(page.read_text(encoding="utf-8") for page in pages)
     assert re.search(rf"`[^`]*\b{key}\b[^`]*`", text)
 
 
-def test_words_describe_an_input_and_one_cuda_source_is_no_opencl(folder):
+def test_words_describe_an_input_and_one_cuda_source_is_no_opencl(folder: Path) -> None:
     (folder / "scale.cu").write_text("__global__ void scale(float *x) { x[0] = BLOCK * UNROLL; }")
     text = WHOLE.replace("scale.cl", "scale.cu").replace("[n]", "[n, matrix]")
     text = text.replace("{n: 1024}, {n: 4096}", "{n: 1, matrix: bcsstk17}, {n: 1, matrix: a-b}")

@@ -19,7 +19,9 @@ def timing(seconds: list[float], error_s: float, **changes: object) -> Timing:
 
 @pytest.mark.parametrize("stopped", [StopReason.INTERLEAVED, StopReason.REPEATS])
 @pytest.mark.parametrize("statistic", Statistic)
-def test_ratios_are_wider_by_the_errors_of_both_clocks(stopped, statistic):
+def test_ratios_are_wider_by_the_errors_of_both_clocks(
+    stopped: StopReason, statistic: Statistic
+) -> None:
     one_s, other_s = [1.02, 1.03, 1.01, 1.02], [1.0, 1.01, 0.99, 1.0]
 
     def ratio(error_s: float):
@@ -36,19 +38,19 @@ def test_ratios_are_wider_by_the_errors_of_both_clocks(stopped, statistic):
     assert coarse.p_value > exact.p_value
 
 
-def test_equal_samples_within_the_clocks_errors_are_no_difference():
+def test_equal_samples_within_the_clocks_errors_are_no_difference() -> None:
     ratio = time_ratio(timing([3.0] * 20, 0.5), timing([2.5] * 20, 0.5))
     assert not ratio.is_significant
     assert ratio.p_value == 1.0
     assert time_ratio(timing([3.0] * 20, 0.1), timing([2.5] * 20, 0.1)).is_significant
 
 
-def test_stated_time_is_as_uncertain_as_its_clock():
+def test_stated_time_is_as_uncertain_as_its_clock() -> None:
     one = timing([3.0, 3.1], 0.25)
     assert half_width_of(one) == half_width(one.samples_s) + 0.25
 
 
 @pytest.mark.parametrize("error_s", [-1e-9, math.inf, math.nan])
-def test_error_of_a_clock_is_a_finite_time(error_s):
+def test_error_of_a_clock_is_a_finite_time(error_s: float) -> None:
     with pytest.raises(ValueError, match="clock's error must be finite"):
         timing([1.0], error_s)

@@ -12,14 +12,14 @@ from harness.stats.timing import benjamini_hochberg, holm, holm_levels
 
 @pytest.mark.parametrize("alpha", [0.05, 0.2])
 @pytest.mark.parametrize(("hits", "count"), [(0, 7), (1, 7), (3, 10), (7, 7), (1, 1)])
-def test_the_interval_of_a_share_is_the_exact_one(hits, count, alpha):
+def test_the_interval_of_a_share_is_the_exact_one(hits: int, count: int, alpha: float) -> None:
     wanted = stats.binomtest(hits, count).proportion_ci(1 - alpha, method="exact")
     found = clopper_pearson(hits / count, count, alpha)
     assert found.value == hits / count
     assert (found.low, found.high) == (pytest.approx(wanted.low), pytest.approx(wanted.high))
 
 
-def test_a_share_need_not_be_of_whole_successes():
+def test_a_share_need_not_be_of_whole_successes() -> None:
     found = clopper_pearson(0.25, 10, alpha=0.1)
     assert found.low == pytest.approx(stats.beta(2.5, 8.5).ppf(0.05))
     assert found.high == pytest.approx(stats.beta(3.5, 7.5).ppf(0.95))
@@ -39,7 +39,9 @@ def test_a_share_need_not_be_of_whole_successes():
         ([0.01, 0.9], [0.02, 0.9]),
     ],
 )
-def test_p_values_count_by_how_many_are_not_smaller(p_values, adjusted):
+def test_p_values_count_by_how_many_are_not_smaller(
+    p_values: list[float], adjusted: list[float]
+) -> None:
     assert holm(np.array(p_values)) == pytest.approx(adjusted)
 
 
@@ -51,11 +53,13 @@ def test_p_values_count_by_how_many_are_not_smaller(p_values, adjusted):
         ([0.01, 0.02], 0.05, [0.025, 0.05]),
     ],
 )
-def test_levels_stop_where_the_first_is_not_rejected(p_values, level, levels):
+def test_levels_stop_where_the_first_is_not_rejected(
+    p_values: list[float], level: float, levels: list[float]
+) -> None:
     assert holm_levels(np.array(p_values), level) == pytest.approx(levels)
 
 
-def test_false_discoveries_count_by_how_many_are_not_larger():
+def test_false_discoveries_count_by_how_many_are_not_larger() -> None:
     # 4 x 0.01, 4 / 3 x 0.04, 4 / 2 x 0.03 and no more than the next, 0.2
     found = benjamini_hochberg(np.array([0.01, 0.04, 0.03, 0.2]))
     assert found == pytest.approx([0.04, 0.16 / 3, 0.16 / 3, 0.2])

@@ -34,7 +34,7 @@ def ragged(rows: list[list[float]]) -> Ragged:
     return Ragged(np.array([value for row in rows for value in row]), ends)
 
 
-def test_rows_of_different_lengths_are_found_again():
+def test_rows_of_different_lengths_are_found_again() -> None:
     made = ragged(ROWS)
     assert [list(made.at(row)) for row in range(len(ROWS))] == ROWS
     assert made.counts.tolist() == [3, 0, 1, 4, 2, 3, 2, 2]
@@ -44,7 +44,7 @@ def test_rows_of_different_lengths_are_found_again():
 
 
 @pytest.mark.parametrize("batch", [1, 2, 100_000])
-def test_statistics_are_those_of_each_row(batch, monkeypatch):
+def test_statistics_are_those_of_each_row(batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_BATCH", batch)
     found = SampleStatistics.of(ragged(ROWS))
     assert found.count.tolist() == [len(row) for row in ROWS]
@@ -61,14 +61,14 @@ def test_statistics_are_those_of_each_row(batch, monkeypatch):
         assert own == pytest.approx([*wanted, mean_log(row), variance(logs)])
 
 
-def test_equal_samples_have_no_spread_at_all():
+def test_equal_samples_have_no_spread_at_all() -> None:
     found = SampleStatistics.of(ragged([[0.1, 0.1, 0.1], [0.1]]))
     assert (found.std.tolist(), found.variance_log.tolist()) == ([0.0, 0.0], [0.0, 0.0])
 
 
 @pytest.mark.parametrize("statistic", Statistic)
 @pytest.mark.parametrize("confidence", [0.5, 0.95])
-def test_noise_is_judged_as_for_two_timings(confidence, statistic):
+def test_noise_is_judged_as_for_two_timings(confidence: float, statistic: Statistic) -> None:
     rng = np.random.default_rng(0)
     rows = [row for row in ROWS if row]
     for count in (1, 2, 8):
@@ -89,14 +89,14 @@ def test_noise_is_judged_as_for_two_timings(confidence, statistic):
     assert verdicts == {True, False}
 
 
-def test_noise_is_judged_at_95_percent_and_no_samples_are_near_nothing():
+def test_noise_is_judged_at_95_percent_and_no_samples_are_near_nothing() -> None:
     found = SampleStatistics.of(ragged([[1.0, 1.1, 1.2], [1.15, 1.25, 1.35], [1.6, 1.7, 1.8], []]))
     others = np.arange(4)
     assert within_noise(found, 0, others).tolist() == [True, True, False, False]
     assert within_noise(found, 0, others, confidence=0.7).tolist() == [True, False, False, False]
 
 
-def test_pairs_are_compared_like_each_pair_alone():
+def test_pairs_are_compared_like_each_pair_alone() -> None:
     found = SampleStatistics.of(ragged(ROWS))
     own, others = np.divmod(np.arange(len(ROWS) ** 2), len(ROWS))
     with np.errstate(invalid="ignore"):
@@ -109,13 +109,13 @@ def test_pairs_are_compared_like_each_pair_alone():
 # -------------------------------------------------------------------------------------- estimates
 
 
-def test_an_estimate_holds_its_bounds_and_is_written_with_them():
+def test_an_estimate_holds_its_bounds_and_is_written_with_them() -> None:
     excluded = [Estimate(2.0, 1.0, 3.0).excludes(number) for number in (0.9, 1.0, 3.0, 3.1)]
     assert excluded == [True, False, False, True]
     assert Estimate(1.123, 1.0, 1.5).text(".2f", "x") == "1.12x [1.00, 1.50]"
 
 
-def test_a_ratio_is_e_to_the_power_of_its_logarithm_or_infinite():
+def test_a_ratio_is_e_to_the_power_of_its_logarithm_or_infinite() -> None:
     ratio = Estimate.from_log(0.5, 0.2)
     wanted = [math.exp(0.5), math.exp(0.3), math.exp(0.7)]
     assert [ratio.value, ratio.low, ratio.high] == pytest.approx(wanted)
@@ -124,6 +124,6 @@ def test_a_ratio_is_e_to_the_power_of_its_logarithm_or_infinite():
     assert Estimate.from_log(0.0, math.inf) == Estimate(1.0, 0.0, math.inf)
 
 
-def test_one_over_a_ratio_turns_its_interval_round():
+def test_one_over_a_ratio_turns_its_interval_round() -> None:
     assert Estimate(2.0, 0.5, 4.0).inverse == Estimate(0.5, 0.25, 2.0)
     assert Estimate(2.0, 0.0, 4.0).inverse == Estimate(0.5, 0.25, math.inf)

@@ -54,11 +54,13 @@ NOISY = [1.0, 1.4] * 50
         (Sampling(repeats=3, precision=0.0), [2.0, 2.1, 2.2], 1.0, (3, StopReason.REPEATS)),
     ],
 )
-def test_sampling_stops_at_its_repeats_or_where_it_knows_enough(sampling, samples_s, best_s, stops):
+def test_sampling_stops_at_its_repeats_or_where_it_knows_enough(
+    sampling: Sampling, samples_s: list[float], best_s: float | None, stops: object
+) -> None:
     assert stops_after(sampling, samples_s, best_s) == stops
 
 
-def test_precision_is_the_intervals_half_width_over_the_mean():
+def test_precision_is_the_intervals_half_width_over_the_mean() -> None:
     samples = [1.0, 1.01, 1.02, 0.99, 1.0, 1.01]
     limit = half_width(samples) / np.mean(samples)
     wide, narrow = (Sampling(min_repeats=6, precision=limit * f) for f in (1.001, 0.999))
@@ -67,14 +69,14 @@ def test_precision_is_the_intervals_half_width_over_the_mean():
 
 
 @pytest.mark.parametrize("confidence", [0.8, 0.95, 0.999])
-def test_half_width_is_students_interval(confidence):
+def test_half_width_is_students_interval(confidence: float) -> None:
     samples = [1.0, 1.3, 0.9, 1.1, 1.25]
     low, high = stats.ttest_1samp(samples, 0).confidence_interval(confidence)
     assert half_width(samples, confidence) == pytest.approx((high - low) / 2)
 
 
 @pytest.mark.parametrize("statistic", Statistic)
-def test_a_timing_is_as_long_as_itself(statistic):
+def test_a_timing_is_as_long_as_itself(statistic: Statistic) -> None:
     samples = tuple(lognormal(3, 9))
     for occasions in ((), (4, 5)):
         one = Timing(samples, StopReason.INTERLEAVED, occasions, statistic)
@@ -108,11 +110,13 @@ def two_sided(one: list[float], other: list[float]) -> float:
         ([1.0, 1.4], [1.1, 1.6], True),
     ],
 )
-def test_times_that_are_near_or_not_significantly_different_are_within_noise(one, other, is_noise):
+def test_times_that_are_near_or_not_significantly_different_are_within_noise(
+    one: list[float], other: list[float], is_noise: bool
+) -> None:
     assert is_within_noise(Timing(tuple(one)), Timing(tuple(other))) is is_noise
 
 
-def test_samples_without_spread_differ_exactly_if_they_are_unequal():
+def test_samples_without_spread_differ_exactly_if_they_are_unequal() -> None:
     assert two_sided([1.0, 1.0], [1.0, 1.0]) == 1
     assert two_sided([1.0, 1.0], [1.1, 1.1]) == 0
 
@@ -120,7 +124,9 @@ def test_samples_without_spread_differ_exactly_if_they_are_unequal():
 @pytest.mark.parametrize(
     ("counts", "confidence"), [((12, 7), 0.9), ((20, 3), 0.99), ((2, 40), 0.95)]
 )
-def test_time_ratio_of_separate_samples_is_welchs_test_of_logarithms(counts, confidence):
+def test_time_ratio_of_separate_samples_is_welchs_test_of_logarithms(
+    counts: tuple[int, int], confidence: float
+) -> None:
     one, other = lognormal(3, counts[0], 2.0), lognormal(4, counts[1], 1.9, 0.2)
     test = stats.ttest_ind(np.log(one), np.log(other), equal_var=False, alternative="greater")
     sides = stats.ttest_ind(np.log(one), np.log(other), equal_var=False)
@@ -131,7 +137,7 @@ def test_time_ratio_of_separate_samples_is_welchs_test_of_logarithms(counts, con
     assert (ratio.p_value, ratio.count) == (pytest.approx(test.pvalue), min(counts))
 
 
-def test_time_ratio_of_samples_taken_interleaved_is_paired():
+def test_time_ratio_of_samples_taken_interleaved_is_paired() -> None:
     drift = np.linspace(1, 3, 10)
     one = tuple(drift * lognormal(5, 10, 1.2, 0.01))
     other = tuple(drift * lognormal(6, 10, 1.0, 0.01))
@@ -145,66 +151,66 @@ def test_time_ratio_of_samples_taken_interleaved_is_paired():
     assert not time_ratio(Timing(one), Timing(other)).is_significant, "the drift hides it"
 
 
-def test_time_ratio_of_a_single_sample_has_no_bounds():
+def test_time_ratio_of_a_single_sample_has_no_bounds() -> None:
     ratio = time_ratio(Timing((2.0,)), Timing((1.0, 1.0)))
     assert (ratio.value, ratio.low, ratio.high) == (pytest.approx(2), 0, math.inf)
     assert not ratio.is_significant
 
 
-def test_wild_samples_have_infinite_bounds_and_no_overflow():
+def test_wild_samples_have_infinite_bounds_and_no_overflow() -> None:
     ratio = paired_ratio([1.0, 9.0], [1.0, 1.0], confidence=0.99999)
     assert (ratio.low, ratio.high) == (0, math.inf)
     apart = time_ratio(Timing((1.0, 9.0)), Timing((1.0, 9.0)), confidence=1 - 1e-9)
     assert apart.high == math.inf
 
 
-def test_paired_ratio_needs_two_rounds_of_both():
+def test_paired_ratio_needs_two_rounds_of_both() -> None:
     with pytest.raises(ValueError, match="two rounds"):
         paired_ratio([1.0], [1.0])
     with pytest.raises(ValueError, match="zip"):
         paired_ratio([1.0, 2.0], [1.0])
 
 
-def test_negligible_difference_is_never_significant():
+def test_negligible_difference_is_never_significant() -> None:
     ratio = paired_ratio([1.003] * 50, [1.0] * 50)
     assert ratio.low > 1
     assert not ratio.is_significant
     assert is_within_noise(Timing((1.003,) * 50), Timing((1.0,) * 50))
 
 
-def test_sampling_takes_20_samples_unless_half_a_percent_is_known_sooner():
+def test_sampling_takes_20_samples_unless_half_a_percent_is_known_sooner() -> None:
     assert Sampling() == Sampling(
         warmup=1, repeats=20, min_repeats=5, precision=0.005, confidence=0.95, give_up_at=2.0
     )
 
 
 @pytest.mark.parametrize("best_s", [0.01, 100.0])
-def test_what_is_worse_is_a_multiple_of_the_best(best_s):
+def test_what_is_worse_is_a_multiple_of_the_best(best_s: float) -> None:
     slow, near = ([best_s * (factor + step) for step in (0, 0.1, 0.2)] for factor in (2.1, 1.9))
     assert Sampling().stop(slow, best_s) is StopReason.WORSE
     assert Sampling().stop(near, best_s) is None
 
 
-def test_of_many_samples_only_some_counts_are_looked_at():
+def test_of_many_samples_only_some_counts_are_looked_at() -> None:
     sampling = Sampling(repeats=1000)
     looked = [count for count in (99, 100, 101, 102, 150, 151, 152) if
               sampling.stop([1.0] * count, None)]  # fmt: skip
     assert looked == [99, 100, 102, 150]
 
 
-def test_two_samples_have_an_interval():
+def test_two_samples_have_an_interval() -> None:
     assert half_width([1.0, 3.0]) == pytest.approx(12.7062, rel=1e-5)  # t of 1 degree of freedom
     assert half_width([1.0]) == math.inf
     samples = Timing((1.0, 1.2), StopReason.INTERLEAVED), Timing((2.0, 2.1), StopReason.INTERLEAVED)
     assert time_ratio(*samples) == paired_ratio(samples[0].samples_s, samples[1].samples_s)
 
 
-def test_what_has_a_single_sample_differs_by_an_unknown_error():
+def test_what_has_a_single_sample_differs_by_an_unknown_error() -> None:
     difference = log_difference([2.0], [1.0, 1.0])
     assert (difference.mean, difference.error) == (math.log(2), math.inf)
 
 
-def test_a_difference_is_noise_where_its_p_value_is_above_the_rest_of_the_confidence():
+def test_a_difference_is_noise_where_its_p_value_is_above_the_rest_of_the_confidence() -> None:
     one, other = (1.0, 1.1, 1.2), (1.15, 1.25, 1.35)
     p_value = stats.ttest_ind(np.log(one), np.log(other), equal_var=False).pvalue
     timings = Timing(one), Timing(other)
@@ -215,14 +221,14 @@ def test_a_difference_is_noise_where_its_p_value_is_above_the_rest_of_the_confid
 
 
 @pytest.mark.parametrize("factor", [0.9, 1.02, 1.3])
-def test_the_p_value_of_a_ratio_is_that_of_a_larger_one_by_chance(factor):
+def test_the_p_value_of_a_ratio_is_that_of_a_larger_one_by_chance(factor: float) -> None:
     one, other = lognormal(20, 8, factor), lognormal(21, 8)
     logs = np.log(one) - np.log(other)
     found = paired_ratio(one, other).p_value
     assert found == pytest.approx(stats.ttest_1samp(logs, 0, alternative="greater").pvalue)
 
 
-def test_a_speed_up_is_significant_and_above_1_and_not_perhaps_by_chance():
+def test_a_speed_up_is_significant_and_above_1_and_not_perhaps_by_chance() -> None:
     assert TimeRatio(1.2, 1.1, 1.3, 5).is_faster
     assert not TimeRatio(0.8, 0.7, 0.9, 5).is_faster
     assert TimeRatio(0.8, 0.7, 0.9, 5).is_significant
@@ -232,7 +238,7 @@ def test_a_speed_up_is_significant_and_above_1_and_not_perhaps_by_chance():
     assert TimeRatio(1.2, 1.1, 1.3, 5) == TimeRatio(1.2, 1.1, 1.3, 5, 1.0, may_be_chance=False)
 
 
-def test_samples_of_the_same_occasions_are_paired_by_occasion():
+def test_samples_of_the_same_occasions_are_paired_by_occasion() -> None:
     one, other = (tuple(lognormal(seed, 6, 1.1, 0.2)) for seed in (22, 23))
 
     def timed(samples_s: tuple[float, ...], *occasions: int) -> Timing:
@@ -255,7 +261,7 @@ def rounds(*samples_s: float) -> Timing:
     return Timing(samples_s, StopReason.INTERLEAVED)
 
 
-def test_disturbed_rounds_do_not_decide_a_choice():
+def test_disturbed_rounds_do_not_decide_a_choice() -> None:
     """The numerator takes 2 % longer in each round, and a hundred times as long in one of ten."""
     drift = [1 + 0.1 * (k % 7) for k in range(20)]
     one = rounds(*(1.02 * s * (100 if k % 10 == 0 else 1) for k, s in enumerate(drift)))
@@ -267,7 +273,7 @@ def test_disturbed_rounds_do_not_decide_a_choice():
     assert (found.low, found.high) == (pytest.approx(1.019, abs=0.002),) * 2
 
 
-def test_a_trimmed_ratio_has_yuens_interval():
+def test_a_trimmed_ratio_has_yuens_interval() -> None:
     logs = [0.01 * k for k in range(9)] + [9.0]
     found = trimmed_ratio(rounds(*map(math.exp, logs)), rounds(*[1.0] * 10))
     winsorized = [0.02, 0.02, *logs[2:8], 0.07, 0.07]
@@ -286,5 +292,5 @@ def test_a_trimmed_ratio_has_yuens_interval():
         ),
     ],
 )
-def test_few_rounds_and_means_are_not_trimmed(one, other):
+def test_few_rounds_and_means_are_not_trimmed(one: Timing, other: Timing) -> None:
     assert trimmed_ratio(one, other) == time_ratio(one, other)

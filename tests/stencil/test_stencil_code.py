@@ -4,7 +4,7 @@ that is made of it: style, barriers, guards and padding; PoCL runs it, nvcc comp
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -49,7 +49,15 @@ from harness.stencil.explore import explore
 from harness.stencil.lower import lower
 from harness.stencil.nest import NdRange
 from harness.stencil.types import INT, StencilError
-from tests.helpers.stencil_kernels import DEPTH, PROGRAMS, definition_of, inputs_of, together, wrong
+from tests.helpers.stencil_kernels import (
+    DEPTH,
+    PROGRAMS,
+    Pocl,
+    definition_of,
+    inputs_of,
+    together,
+    wrong,
+)
 
 add = user_fun("add", "x y", "x + y")
 LINE = grid("x", 64)
@@ -71,7 +79,7 @@ def tiled(size: int) -> Node:
     return join(map_workgroup(0, one, tiles))
 
 
-def test_generated_code_is_readable():
+def test_generated_code_is_readable() -> None:
     kernel = lower("sums", tiled(16), NdRange((16, 1, 1), (2, 1, 1)))
     assert (
         emit(kernel, OPENCL)
@@ -102,7 +110,7 @@ void sums(__global const float *restrict x, __global float *restrict result) {
     )
 
 
-def test_cuda_differs_only_in_its_keywords():
+def test_cuda_differs_only_in_its_keywords() -> None:
     text = emit(lower("sums", tiled(16), NdRange((16, 1, 1), (4, 1, 1))), CUDA)
     assert 'extern "C" __global__ void __launch_bounds__(LOCAL_X * LOCAL_Y * LOCAL_Z)\n' in text
     assert "__shared__ float tile[18];" in text
@@ -118,13 +126,13 @@ def test_cuda_differs_only_in_its_keywords():
         (32, 1, "    for (int i = global_x; i < 64; i += get_global_size(0)) {"),
     ],
 )
-def test_loops_and_guards_stand_where_needed(threads, groups, line):
+def test_loops_and_guards_stand_where_needed(threads: int, groups: int, line: str) -> None:
     doubled = map_global(0, lambda e: add(e, e), LINE)
     ndrange = NdRange((threads, 1, 1), (groups, 1, 1))
     assert line in emit(lower("doubled", doubled, ndrange), OPENCL)
 
 
-def test_independent_accesses_need_no_barrier():
+def test_independent_accesses_need_no_barrier() -> None:
     """Two copies share one barrier; private memory needs none."""
     halves = map_(lambda tile: split(16, tile), split(32, LINE))
 
@@ -159,7 +167,7 @@ def _added(a: Node, b: Node) -> Node:
          "the name x is used twice; rename one"),
     ],
 )  # fmt: skip
-def test_an_impossible_kernel_is_an_error(make, message):
+def test_an_impossible_kernel_is_an_error(make: Callable[[], Node], message: str) -> None:
     with pytest.raises(StencilError, match=message):
         emit(lower("k", make(), NdRange((8, 1, 1), (8, 1, 1))), OPENCL)
 
@@ -171,7 +179,7 @@ def _own(row: Node) -> Node:
 # ----------------------------------------------------------------------------------------- runs
 
 
-def test_padding_agrees_with_numpy(pocl):
+def test_padding_agrees_with_numpy(pocl: Pocl) -> None:
     """Pad five points more than the window needs, on grids with prime sides."""
     image = grid("image", 11, 13)
     modes = {"clamp": "edge", "mirror": "symmetric", "wrap": "wrap", "constant": "constant"}
@@ -190,7 +198,7 @@ def test_padding_agrees_with_numpy(pocl):
         assert not wrong(found, windows_.sum(axis=(2, 3))), mode
 
 
-def test_sums_inside_a_constant_border_read_no_element_outside(pocl):
+def test_sums_inside_a_constant_border_read_no_element_outside(pocl: Pocl) -> None:
     """A sum is computed before the test that may replace it by the constant."""
     image = grid("image", 11, 13)
 
@@ -226,7 +234,7 @@ def _unguarded(block: list[nest.Statement]) -> Iterator[nest.Load]:
             yield from (x for x in loads if id(x) not in within)
 
 
-def test_the_other_words_compute_their_definitions(pocl):
+def test_the_other_words_compute_their_definitions(pocl: Pocl) -> None:
     ramp = user_fun("ramp", "i n", "(float)i / n", (INT, INT))
     twice = user_fun("twice", "x", "2.0f * x")
     larger = user_fun("larger", "x y", "fmax(x, y)")
@@ -280,7 +288,7 @@ def _three(x: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.slow
-def test_variants_of_all_stencils_compile_for_sm_90_without_a_warning():
+def test_variants_of_all_stencils_compile_for_sm_90_without_a_warning() -> None:
     try:
         nvcc = Nvcc("sm_90")
     except BackendUnavailable as reason:
@@ -322,7 +330,7 @@ IMAGE = grid("image", 8, 6)
         (array(4, user_fun("ramp", "i n", "i", (INT, INT))), "[float]4"),
     ],
 )
-def test_types_have_lengths(expression, kind):
+def test_types_have_lengths(expression: Node, kind: str) -> None:
     assert str(expression.type) == kind
 
 
@@ -350,13 +358,13 @@ def test_types_have_lengths(expression, kind):
         (lambda: user_fun("f", "x x", "x"), "parameters must have different names"),
     ],
 )
-def test_an_error_names_the_expression(make, message):
+def test_an_error_names_the_expression(make: Callable[[], object], message: str) -> None:
     with pytest.raises(StencilError) as error:
         make()
     assert message in str(error.value)
 
 
-def test_expressions_are_equal_up_to_the_names_of_variables():
+def test_expressions_are_equal_up_to_the_names_of_variables() -> None:
     def twice(name: str) -> Node:
         other = user_fun(name, "x y", "x + y")
         return map_(lambda a: map_(lambda b: other(b, b), a), pad2d(1, 1, "clamp", IMAGE))
@@ -395,7 +403,7 @@ def indices(draw: st.DrawFn, depth: int = 3) -> Index:
 
 @settings(max_examples=50, deadline=None)
 @given(indices())
-def test_text_in_c_range_and_value_agree(index):
+def test_text_in_c_range_and_value_agree(index: Index) -> None:
     """C's division is Python's, since nothing is negative."""
     names = {"min": min, "max": max}
     text = index.text.replace("/", "//")
@@ -406,7 +414,7 @@ def test_text_in_c_range_and_value_agree(index):
             assert index.low <= value <= index.high, text
 
 
-def test_indices_are_simplified_by_their_ranges():
+def test_indices_are_simplified_by_their_ranges() -> None:
     x, y = (v.index for v in VARIABLES)
     assert ((y * 7 + x) // 7, (y * 7 + x) % 7) == (y, x)
     assert (x * 8) // 4 == x * 2

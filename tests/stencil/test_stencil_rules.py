@@ -48,6 +48,7 @@ from harness.stencil.nest import LoopNest, NdRange
 from tests.helpers.stencil_kernels import (
     DEPTH,
     PROGRAMS,
+    Pocl,
     definition_of,
     drawn_range,
     inputs_of,
@@ -101,7 +102,7 @@ RULES = {
 }
 
 
-def test_each_rule_preserves_the_result_wherever_it_applies(pocl):
+def test_each_rule_preserves_the_result_wherever_it_applies(pocl: Pocl) -> None:
     applied = set()
     for make in (line, plane):
         kernels, names = [], []
@@ -118,7 +119,7 @@ def test_each_rule_preserves_the_result_wherever_it_applies(pocl):
 
 
 @pytest.mark.parametrize("copied", [["0"], ["2"], ["0", "2"]])
-def test_any_subset_of_reused_arrays_goes_to_local_memory(pocl, copied):
+def test_any_subset_of_reused_arrays_goes_to_local_memory(pocl: Pocl, copied: list[str]) -> None:
     tiled = next(rules.everywhere(rules.tile2d(4, 6), plane()))
     kinds = [("workgroup", 1), ("workgroup", 0), ("local", 1), ("local", 0)]
     mapped = rules.mapped(kinds, tiled)
@@ -141,7 +142,7 @@ def has_room(kernel: LoopNest) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_random_compositions_of_rules_preserve_the_result(pocl, program):
+def test_random_compositions_of_rules_preserve_the_result(pocl: Pocl, program: str) -> None:
     rng = random.Random(f"{program} {DEPTH}")
     definition = definition_of(program)
     sizes = 45, 56  # programs take turns, unless asked for more
@@ -167,7 +168,7 @@ def test_random_compositions_of_rules_preserve_the_result(pocl, program):
 # ------------------------------------------------------------------------------- exploration
 
 
-def test_mappings_nest_groups_outside_threads():
+def test_mappings_nest_groups_outside_threads() -> None:
     rng = random.Random(1)
     drawn = {tuple(draw_mapping(4, 2, rng)) for _ in range(1000)}
     assert len(drawn) > 30
@@ -178,7 +179,7 @@ def test_mappings_nest_groups_outside_threads():
         assert set(names) == {"global"} or names == sorted(names, reverse=True)  # groups outside
 
 
-def test_points_are_distinct_within_every_devices_limits_and_repeat_with_their_seed():
+def test_points_are_distinct_within_every_devices_limits_and_repeat_with_their_seed() -> None:
     expression = definition_of("stencil2d").expression(128)
     variants = explore("k", expression, 100, "3")
     again = explore("k", expression, 100, "3")
@@ -194,21 +195,21 @@ def test_points_are_distinct_within_every_devices_limits_and_repeat_with_their_s
     assert any(kernel.locals for v in variants for kernel in v.kernels.values())
 
 
-def test_tiles_and_local_memory_are_drawn_often():
+def test_tiles_and_local_memory_are_drawn_often() -> None:
     rng, whole = random.Random(5), definition_of("hotspot2d").expression(48)
     drawn = [derive(whole, rng) for _ in range(80)]
     assert sum(len(rules.spine(x)) >= 2 * len(rules.spine(whole)) for x in drawn) > 80 / 4
     assert sum("to_local(" in str(x) for x in drawn) > 80 / 20
 
 
-def test_configurations_leave_no_thread_dimension_without_work():
+def test_configurations_leave_no_thread_dimension_without_work() -> None:
     tiled = next(rules.everywhere(rules.tile2d(4, 6), plane()))
     mapped = rules.mapped([("workgroup", 0), ("seq", 0), ("local", 1), ("local", 0)], tiled)
     found = {threads.local for threads in configurations(mapped)}
     assert found == {(8, 4, 1)}
 
 
-def test_equal_decisions_on_different_stencils_have_equal_designs():
+def test_equal_decisions_on_different_stencils_have_equal_designs() -> None:
     numbers = []
     for program in ("jacobi2d_5pt", "gradient", "gaussian"):
         (tiled,) = rules.everywhere(rules.tile2d(16, 16), definition_of(program).expression(64))
@@ -273,7 +274,7 @@ def constant_borders(size: int) -> Node:
     )
 
 
-def test_counts_are_those_of_threads_that_run_one_after_the_other():
+def test_counts_are_those_of_threads_that_run_one_after_the_other() -> None:
     rng = random.Random(11)
     expressions = [(constant_borders(21), NdRange((8, 4, 1), (3, 4, 1)))]
     for program in ("srad1", "srad2", "stencil2d", "hotspot2d"):
@@ -287,7 +288,7 @@ def test_counts_are_those_of_threads_that_run_one_after_the_other():
         assert {name: found[name] for name in COUNTS} == means, str(expression)
 
 
-def test_features_of_a_large_grid_need_little_memory():
+def test_features_of_a_large_grid_need_little_memory() -> None:
     """Nothing enumerates rows times columns."""
     kernel = lower("k", constant_borders(8192), NdRange((32, 8, 1), (256, 1024, 1)))
     tracemalloc.start()
@@ -297,7 +298,7 @@ def test_features_of_a_large_grid_need_little_memory():
     assert peak < 1 << 20
 
 
-def test_sizes_and_local_memory_are_those_of_the_launch():
+def test_sizes_and_local_memory_are_those_of_the_launch() -> None:
     tiles = split(32, grid("x", 256))
     copied = map_workgroup(
         0, lambda t: map_local(0, square, to_local(map_local(0, lambda e: e, t))), tiles
@@ -316,7 +317,7 @@ def test_sizes_and_local_memory_are_those_of_the_launch():
     assert [found[f"local_size_{axis}"] for axis in "xyz"] == [32, 2, 2]
 
 
-def test_the_paper_has_fifteen_features_without_private_memory():
+def test_the_paper_has_fifteen_features_without_private_memory() -> None:
     assert len(PUBLISHED) == 15
     assert not [name for name in PUBLISHED if "private" in name]
     found = features(lower("k", map_global(0, square, grid("x", 64)), NdRange((64, 1, 1))))
@@ -354,12 +355,14 @@ IDLE = join(map_global(0, lambda part: map_seq(square, part), split(32, grid("x"
         (IDLE, (32, 1, 1), (1, 1, 1), 20),  # of the 32 threads 20 have work
     ],
 )
-def test_cache_lines_are_the_distances_in_a_warp(expression, local, groups, lines):
+def test_cache_lines_are_the_distances_in_a_warp(
+    expression: Node, local: Sequence[int], groups: Sequence[int], lines: int
+) -> None:
     assert feature("cache_lines", expression, local, groups) == lines
 
 
 @pytest.mark.parametrize(("size", "expected"), [(1, 1), (2, 2), (4, 4), (32, 32), (64, 32)])
-def test_strided_threads_touch_a_line_for_each_32_words(size, expected):
+def test_strided_threads_touch_a_line_for_each_32_words(size: int, expected: int) -> None:
     """Section 4.2.3 of the paper: split 4 with lines of 32 words touches 4 in a warp, not 8."""
     parts, launch = split(size, grid("x", 64 * size)), ((32, 1, 1), (2, 1, 1))
     squares = join(map_global(0, lambda part: map_seq(square, part), parts))
@@ -383,7 +386,7 @@ def test_strided_threads_touch_a_line_for_each_32_words(size, expected):
     ],
 )  # fmt: skip
 def test_the_working_set_is_what_a_multiprocessor_touches_over_its_cache(
-    expression, local, groups, size_bytes
-):
+    expression: Node, local: Sequence[int], groups: Sequence[int], size_bytes: int
+) -> None:
     """Its 2,048 threads are 2,048 / n groups of n; its cache has 128 KiB."""
     assert feature("working_set", expression, local, groups) == size_bytes / (128 << 10)

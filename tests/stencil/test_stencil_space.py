@@ -13,6 +13,7 @@ import pytest
 
 from harness.commands import stencil as explorer
 from harness.core.errors import HostModuleError, UsageError
+from harness.measure.devices import Backend
 from harness.measure.kernels.data import make_kernel_data
 from harness.measure.trial.host_module import TrackedConfig
 from harness.results.view import read_results
@@ -64,7 +65,9 @@ def explored(stencil: Path, folder: Path, size: int, count: int, *more: str) -> 
 
 
 @pytest.mark.slow
-def test_the_documented_stencil_is_explored_tuned_and_analysed(own, tmp_path, opencl, capsys):
+def test_the_documented_stencil_is_explored_tuned_and_analysed(
+    own: Path, tmp_path: Path, opencl: Backend, capsys: pytest.CaptureFixture[str]
+) -> None:
     documented = tmp_path / "smooth.py"
     page = read_page("docs/howto/tune_a_stencil.md")
     documented.write_text(blocks(page, "python")[0].text)
@@ -95,7 +98,7 @@ def test_the_documented_stencil_is_explored_tuned_and_analysed(own, tmp_path, op
     assert len(measured) == 4
 
 
-def test_every_point_is_legal_and_has_its_features_and_launch(tmp_path):
+def test_every_point_is_legal_and_has_its_features_and_launch(tmp_path: Path) -> None:
     """Ten thousand points fit into the thousand constraints of a space."""
     spec = explored(path_of("srad1"), folder := tmp_path / "many", 96, 60, "--threads", "2")
     assert len(spec.constraints) < 30 / 3
@@ -116,7 +119,9 @@ def test_every_point_is_legal_and_has_its_features_and_launch(tmp_path):
         assert case.observed(config) == {name: float(row[name]) for name in observed}
 
 
-def test_more_points_than_a_file_takes_are_refused(tmp_path, monkeypatch, capsys):
+def test_more_points_than_a_file_takes_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(explorer, "MAX_BYTES", 1000)
     command = ["explore", SRAD1, "--size", "96", "--count", "20", "-o", str(tmp_path / "more")]
     assert main(command) == 2
@@ -136,9 +141,9 @@ def test_more_points_than_a_file_takes_are_refused(tmp_path, monkeypatch, capsys
     ],
 )
 def test_a_mistake_in_the_command_is_reported(
-    command, message, capsys, tmp_path,
-    monkeypatch,
-):  # fmt: skip
+    command: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
     try:
         code = main(["explore", *command])
@@ -160,9 +165,9 @@ def test_a_mistake_in_the_command_is_reported(
     ],
 )
 def test_a_mistake_in_a_stencil_is_reported_with_its_line(
-    own, old, new, message, capsys,
-    tmp_path, monkeypatch,
-):  # fmt: skip
+    own: Path, old: str, new: str, message: str, capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     own.write_text(OWN.replace(old, new))
     monkeypatch.chdir(own.parent)
     code = main(["explore", own.name, "--size", "64", "--count", "5", "-o", str(tmp_path / "x")])
@@ -170,7 +175,7 @@ def test_a_mistake_in_a_stencil_is_reported_with_its_line(
     assert message in capsys.readouterr().err
 
 
-def test_a_stencils_own_inputs_are_used(own, tmp_path):
+def test_a_stencils_own_inputs_are_used(own: Path, tmp_path: Path) -> None:
     spec = explored(own, tmp_path / "ring", 64, 5)
     case = make_kernel_data(spec.host, spec.inputs[0])
     assert (case.arguments["x"] == np.arange(64, dtype=np.float32)).all()
@@ -184,14 +189,14 @@ def test_a_stencils_own_inputs_are_used(own, tmp_path):
         ('{"y": np.arange(size)}', "inputs() must return `x`, an array of (64,), not none"),
     ],
 )
-def test_inputs_of_another_shape(own, tmp_path, inputs, message):
+def test_inputs_of_another_shape(own: Path, tmp_path: Path, inputs: str, message: str) -> None:
     own.write_text(OWN.replace('{"x": np.arange(size)}', inputs))
     spec = explored(own, tmp_path / "ring", 64, 1)
     with pytest.raises(HostModuleError, match=re.escape(message)):
         make_kernel_data(spec.host, spec.inputs[0])
 
 
-def test_a_folder_names_its_stencil_and_the_command_that_wrote_it(tmp_path):
+def test_a_folder_names_its_stencil_and_the_command_that_wrote_it(tmp_path: Path) -> None:
     folders = [tmp_path / "first", tmp_path / "again"]
     command = [SRAD1, "--size", "32", "--count", "12", "--seed", "5"]
     assert main(["explore", *command, "-o", str(folders[0])]) == 0
@@ -205,7 +210,7 @@ def test_a_folder_names_its_stencil_and_the_command_that_wrote_it(tmp_path):
     assert first == again
 
 
-def test_programs_of_one_structure_share_designs_where_asked(tmp_path):
+def test_programs_of_one_structure_share_designs_where_asked(tmp_path: Path) -> None:
     """Else a predictor would look better than it is: it would know the designs that it predicts."""
 
     def designs(program: str, *more: str) -> set[float]:
@@ -221,7 +226,7 @@ def test_programs_of_one_structure_share_designs_where_asked(tmp_path):
     assert len(shared) == 20
 
 
-def test_points_of_another_version_cannot_be_predicted(own, tmp_path):
+def test_points_of_another_version_cannot_be_predicted(own: Path, tmp_path: Path) -> None:
     folder = tmp_path / "ring"
     explored(own, folder, 64, 3)
     path = folder / "ring.features.csv"

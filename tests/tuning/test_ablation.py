@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -67,7 +68,7 @@ class OpenCl(FormulaMeasurer):
         return dataclasses.replace(measured, timing=in_occasions(of_turn, seeds))
 
 
-def test_flags_that_do_nothing_are_found_and_the_answer_is_kept(tmp_path):
+def test_flags_that_do_nothing_are_found_and_the_answer_is_kept(tmp_path: Path) -> None:
     spec, measurer = make_spec(tmp_path, SPACE), OpenCl()
     first = ran(spec, tmp_path / "r.db", measurer)
     (report,), (ablation,) = first.reports, first.campaign.ablations.values()
@@ -111,8 +112,8 @@ UNTRIED = SPACE.replace("fast: {cl-fast-relaxed-math: true}", "wide: {BLOCK: 64}
     ],
 )
 def test_final_that_failed_stands_unless_it_may_be_chance(
-    tmp_path, space, tests, outcome, first, again
-):
+    tmp_path: Path, space: str, tests: int, outcome: Outcome, first: int, again: int
+) -> None:
     spec, measurer = make_spec(tmp_path, space), OpenCl({64: outcome})
     finals = []
     for _ in range(2):
@@ -123,7 +124,7 @@ def test_final_that_failed_stands_unless_it_may_be_chance(
     assert finals == [first, again]
 
 
-def test_a_stage_warns_of_what_it_skips(tmp_path, monkeypatch):
+def test_a_stage_warns_of_what_it_skips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = make_spec(tmp_path, SPACE.replace("{n: 8}", "{n: 8}, {n: 9}"))
     measurer = OpenCl(times=lambda i, c: time_s(i, c) * (0.8 if c["cl_mad_enable"] else 1))
     monkeypatch.setattr(State, "is_time_up", lambda _: True)
@@ -138,7 +139,7 @@ def test_a_stage_warns_of_what_it_skips(tmp_path, monkeypatch):
 # ----------------------------------------------------------------------------------- other inputs
 
 
-def test_winners_and_the_default_are_measured_on_the_other_inputs(tmp_path):
+def test_winners_and_the_default_are_measured_on_the_other_inputs(tmp_path: Path) -> None:
     spec = make_spec(tmp_path)
     state = ran(spec, tmp_path / "r.db", test_limit=3).campaign
     winners = {best.config for best in map(state.best, spec.inputs) if best}
@@ -147,7 +148,7 @@ def test_winners_and_the_default_are_measured_on_the_other_inputs(tmp_path):
         assert winners | {state.space(spec.inputs[0]).default} <= set(state.known(problem))
 
 
-def test_an_input_that_was_not_searched_is_not_measured_for_others(tmp_path):
+def test_an_input_that_was_not_searched_is_not_measured_for_others(tmp_path: Path) -> None:
     spec = make_spec(tmp_path)
     _, lacking = spec.inputs
     measurer = FormulaMeasurer(broken={lacking: 0})
@@ -158,7 +159,7 @@ def test_an_input_that_was_not_searched_is_not_measured_for_others(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["UniformRandom", "HillClimb"])
-def test_the_default_is_beside_each_winner_without_crossing(name, tmp_path):
+def test_the_default_is_beside_each_winner_without_crossing(name: str, tmp_path: Path) -> None:
     """These techniques do not start from the default."""
     spec = make_spec(tmp_path)
     options: dict[str, Any] = {"technique": [name], "cross": False, "test_limit": 4}

@@ -41,7 +41,7 @@ def chosen(folder: Path, more: str) -> list[dict[str, int]]:
     return [configuration["parameters"] for configuration in document["configurations"]]
 
 
-def test_dispatch_keeps_the_value_that_suits_all_inputs_best(tmp_path):
+def test_dispatch_keeps_the_value_that_suits_all_inputs_best(tmp_path: Path) -> None:
     (tmp_path / "each").mkdir()
     assert len({config["BLOCK"] for config in chosen(tmp_path / "each", "")}) > 1
     kept = chosen(tmp_path, SAME)
@@ -49,7 +49,7 @@ def test_dispatch_keeps_the_value_that_suits_all_inputs_best(tmp_path):
     assert {config["TILE"] for config in kept} == {1, 2}
 
 
-def test_no_input_keeps_a_default_of_another_value(tmp_path):
+def test_no_input_keeps_a_default_of_another_value(tmp_path: Path) -> None:
     """The default's BLOCK is the fastest on small inputs."""
     parameters = BLOCKS_AND_TILES.replace("default: 256", "default: 16")
     spec = make_spec(tmp_path, small_space(parameters, *INPUTS, more=SAME))
@@ -65,6 +65,6 @@ def test_no_input_keeps_a_default_of_another_value(tmp_path):
         assert {best.config["BLOCK"] for best in used if best} == {32}
 
 
-def test_only_parameters_may_be_the_same(tmp_path):
+def test_only_parameters_may_be_the_same(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"`BLOK` is not a parameter; .*BLOCK"):
         make_spec(tmp_path, small_space(BLOCKS_AND_TILES, 8, more=SAME.replace("BLOCK", "BLOK")))

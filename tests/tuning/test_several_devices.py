@@ -131,7 +131,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
     return verdicts(reports), stored(results)
 
 
-def test_devices_together_measure_all_that_one_does(tmp_path, alone):
+def test_devices_together_measure_all_that_one_does(tmp_path: Path, alone: tuple[Any, Any]) -> None:
     spec, devices = make_spec(tmp_path, SMALL), [Scripted(), Scripted(), Scripted()]
     reports, results, warnings = tuned(spec, tmp_path / "r.db", devices, test_limit=1000)
     assert (verdicts(reports), stored(results)) == alone
@@ -142,8 +142,8 @@ def test_devices_together_measure_all_that_one_does(tmp_path, alone):
 @pytest.mark.slow
 @pytest.mark.parametrize("technique", ["UniformRandom", "HillClimb"])
 def test_a_technique_that_learns_from_no_other_input_proposes_the_same_on_several_devices(
-    tmp_path, technique
-):
+    tmp_path: Path, technique: str
+) -> None:
     spec, options = make_spec(tmp_path, MANY), {"test_limit": 15, "technique": [technique]}
     one, one_stored, _ = tuned(spec, tmp_path / "one.db", [Scripted()], **options)
     devices = [Scripted(), Scripted(), Scripted()]
@@ -152,7 +152,7 @@ def test_a_technique_that_learns_from_no_other_input_proposes_the_same_on_severa
     assert verdicts(three) == verdicts(one)
 
 
-def test_what_is_compared_of_an_input_is_measured_on_one_device(tmp_path):
+def test_what_is_compared_of_an_input_is_measured_on_one_device(tmp_path: Path) -> None:
     devices = [Scripted(f"GPU-{number}") for number in range(3)]
     spec = make_spec(tmp_path, MANY)
     _, results, _ = tuned(spec, tmp_path / "r.db", devices, test_limit=10)
@@ -169,7 +169,7 @@ def test_what_is_compared_of_an_input_is_measured_on_one_device(tmp_path):
         assert run.notes["facts"][DEVICE_UUID] == f"GPU-{home}"
 
 
-def test_a_seed_repeats_the_search_of_one_device(tmp_path):
+def test_a_seed_repeats_the_search_of_one_device(tmp_path: Path) -> None:
     """One device takes the way without threads, and the inputs in their order; nor does it matter
     that it could be shared."""
     spec, devices = make_spec(tmp_path, MANY), [Scripted() for _ in range(3)]
@@ -178,7 +178,7 @@ def test_a_seed_repeats_the_search_of_one_device(tmp_path):
     assert devices[0].asked == devices[1].asked == devices[2].asked
 
 
-def test_an_interrupted_campaign_continues_and_measures_nothing_twice(tmp_path):
+def test_an_interrupted_campaign_continues_and_measures_nothing_twice(tmp_path: Path) -> None:
     """Ctrl-C arrives in the main thread, while others measure and one has just measured."""
     spec, database = make_spec(tmp_path, MANY), tmp_path / "r.db"
     options = {"test_limit": 12}
@@ -212,7 +212,7 @@ def test_an_interrupted_campaign_continues_and_measures_nothing_twice(tmp_path):
     assert set(counts.values()) == {12}, "what was measured before counts, and is proposed again"
 
 
-def test_an_error_of_one_device_ends_the_campaign_and_keeps_what_is_stored(tmp_path):
+def test_an_error_of_one_device_ends_the_campaign_and_keeps_what_is_stored(tmp_path: Path) -> None:
     spec, database = make_spec(tmp_path, MANY), tmp_path / "r.db"
 
     def fail(number: int) -> None:
@@ -239,7 +239,7 @@ def fails_after(count: int) -> Callable[[int], None]:
 
 
 @pytest.mark.slow
-def test_a_device_that_often_fails_is_taken_out(tmp_path, alone):
+def test_a_device_that_often_fails_is_taken_out(tmp_path: Path, alone: tuple[Any, Any]) -> None:
     devices = [Scripted("GPU-0"), Scripted("GPU-1", fails_after(20)), Scripted("GPU-2")]
     reports, several, warnings = tuned(
         make_spec(tmp_path, SMALL), tmp_path / "r.db", devices, test_limit=1000
@@ -251,7 +251,7 @@ def test_a_device_that_often_fails_is_taken_out(tmp_path, alone):
 
 
 @pytest.mark.slow
-def test_a_device_that_fails_now_and_then_goes_on(tmp_path):
+def test_a_device_that_fails_now_and_then_goes_on(tmp_path: Path) -> None:
     spec, failures = make_spec(tmp_path, MANY), list[int]()
 
     def fail(number: int) -> None:
@@ -266,13 +266,13 @@ def test_a_device_that_fails_now_and_then_goes_on(tmp_path):
     assert len(reports) == len(spec.inputs)
 
 
-def test_the_last_device_that_fails_ends_the_campaign(tmp_path):
+def test_the_last_device_that_fails_ends_the_campaign(tmp_path: Path) -> None:
     devices = [Scripted(before=fails_after(4)), Scripted(before=fails_after(4))]
     with pytest.raises(BackendUnavailable, match="cannot be opened"):
         tuned(make_spec(tmp_path, MANY), tmp_path / "r.db", devices, test_limit=12)
 
 
-def test_crashes_of_one_device_are_not_the_kernels(tmp_path, alone):
+def test_crashes_of_one_device_are_not_the_kernels(tmp_path: Path, alone: tuple[Any, Any]) -> None:
     """What crashed on a device that is taken out is measured again on others."""
     broken = crashing(lambda device, _: len(device.asked) > 15, "GPU-broken")
     devices = [broken, Scripted("GPU-1")]
@@ -288,7 +288,7 @@ def test_crashes_of_one_device_are_not_the_kernels(tmp_path, alone):
 
 
 @pytest.mark.slow
-def test_crashes_of_kernels_take_no_device_out(tmp_path):
+def test_crashes_of_kernels_take_no_device_out(tmp_path: Path) -> None:
     devices = [crashing(lambda _, config: config["LAYOUT"] != "row") for _ in range(2)]
     spec = make_spec(tmp_path, SMALL)
     reports, _, warnings = tuned(spec, tmp_path / "r.db", devices, test_limit=1000)
@@ -319,7 +319,9 @@ class Late:
         self.is_closed = True
 
 
-def test_a_device_that_joins_takes_inputs_that_nobody_has_begun(tmp_path, alone, monkeypatch):
+def test_a_device_that_joins_takes_inputs_that_nobody_has_begun(
+    tmp_path: Path, alone: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("harness.tuning.sharing._LOOK_S", 0.01)
     joins, differs = Scripted("GPU-late"), Scripted("GPU-other", name="other")
     first = Scripted("GPU-0", lambda number: number == 3 and until(lambda: bool(joins.asked)))
@@ -341,7 +343,7 @@ def test_a_device_that_joins_takes_inputs_that_nobody_has_begun(tmp_path, alone,
     assert searched == set(spec.inputs)
 
 
-def test_devices_that_join_end_with_the_others():
+def test_devices_that_join_end_with_the_others() -> None:
     first = Scripted("GPU-0")
     late = Late(first)
     DevicePool({"first": first}, late).close()
@@ -349,7 +351,7 @@ def test_devices_that_join_end_with_the_others():
     assert first.is_closed
 
 
-def test_an_input_without_data_is_left_out_on_its_device_alone(tmp_path):
+def test_an_input_without_data_is_left_out_on_its_device_alone(tmp_path: Path) -> None:
     spec = make_spec(tmp_path, MANY)
     lacking = spec.inputs[2]
 
@@ -359,7 +361,7 @@ def test_an_input_without_data_is_left_out_on_its_device_alone(tmp_path):
     assert warnings == [f"({lacking}) is left out: {BROKEN}"]
 
 
-def test_devices_share_the_time_of_a_campaign(tmp_path):
+def test_devices_share_the_time_of_a_campaign(tmp_path: Path) -> None:
     """Five inputs on three devices, of which two search two inputs."""
     spec, devices = make_spec(tmp_path, MANY), [Scripted(), Scripted(), Scripted()]
     assert len(spec.inputs) == 5
@@ -370,7 +372,7 @@ def test_devices_share_the_time_of_a_campaign(tmp_path):
     assert all(report.best for report in reports)
 
 
-def test_no_measurement_begins_when_the_time_of_several_devices_is_up(tmp_path):
+def test_no_measurement_begins_when_the_time_of_several_devices_is_up(tmp_path: Path) -> None:
     spec, devices = make_spec(tmp_path, MANY), [Scripted(), Scripted()]
     limits: dict[str, Any] = {"test_limit": 20, "stop_at": time.monotonic() - 1}
     reports = ran(spec, tmp_path / "r.db", equal(*devices), **limits).reports
@@ -378,14 +380,14 @@ def test_no_measurement_begins_when_the_time_of_several_devices_is_up(tmp_path):
     assert {report.note for report in reports} == {"not measured: the time was up"}
 
 
-def test_devices_that_differ_are_refused():
+def test_devices_that_differ_are_refused() -> None:
     with pytest.raises(
         UsageError, match=r"device 1 \(GPU-2\) is not equal to device 0: its device is `two`, not"
     ):
         equal(Scripted(name="one"), Scripted("GPU-2", name="two"))
 
 
-def test_each_thread_finds_its_own_random_numbers():
+def test_each_thread_finds_its_own_random_numbers() -> None:
     def draws(baton: Baton, seed: int, drawn: list[float]) -> None:
         with baton.held():
             random.seed(seed)

@@ -46,7 +46,7 @@ def searched(folder: Path, measurer: Clock, allowed_s: float, **options: Any) ->
     return ran(spec_of(folder), folder / "r.db", measurer, stop_at=stop_at, **options).campaign
 
 
-def test_inputs_have_equal_shares_of_time(tmp_path, monkeypatch):
+def test_inputs_have_equal_shares_of_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A tenth is for the winners on other inputs."""
     measurer = Clock(monkeypatch)
     campaign = searched(tmp_path, measurer, allowed_s=INPUTS * 12 * TEST_S / 0.9)
@@ -57,14 +57,14 @@ def test_inputs_have_equal_shares_of_time(tmp_path, monkeypatch):
     assert campaign.crossed
 
 
-def test_time_that_is_left_is_shared_later(tmp_path, monkeypatch):
+def test_time_that_is_left_is_shared_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     measurer = Clock(monkeypatch)
     campaign = searched(tmp_path, measurer, allowed_s=10_000 * TEST_S, test_limit=12)
     assert {(f.tests, f.ended) for f in campaign.searched.values()} == {(12, EndReason.LIMIT)}
     assert campaign.replayed == 0
 
 
-def test_the_same_command_continues_later(tmp_path, monkeypatch):
+def test_the_same_command_continues_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     measurer = Clock(monkeypatch)
     searched(tmp_path, measurer, allowed_s=INPUTS * 4 * TEST_S, test_limit=12)
     first = len(measurer.asked)
@@ -74,7 +74,7 @@ def test_the_same_command_continues_later(tmp_path, monkeypatch):
     assert {found.tests for found in again.searched.values()} == {12}
 
 
-def test_after_an_interruption_inputs_without_measurements_are_named(tmp_path):
+def test_after_an_interruption_inputs_without_measurements_are_named(tmp_path: Path) -> None:
     spec, measurer = spec_of(tmp_path), FormulaMeasurer(stop_after=15)
     opening = opened(spec, tmp_path / "r.db", measurer, test_limit=12)
     with pytest.raises(KeyboardInterrupt), opening as (campaign, tests):
@@ -83,7 +83,7 @@ def test_after_an_interruption_inputs_without_measurements_are_named(tmp_path):
     assert tests.warnings == [f"nothing is measured yet on 4 of 6 inputs: {missing}"]
 
 
-def test_an_interrupted_stage_knows_what_the_database_answers(tmp_path):
+def test_an_interrupted_stage_knows_what_the_database_answers(tmp_path: Path) -> None:
     spec, database = make_spec(tmp_path), tmp_path / "r.db"
     with pytest.raises(KeyboardInterrupt):
         ran(spec, database, FormulaMeasurer(stop_after=4), test_limit=9)
@@ -95,8 +95,8 @@ def test_an_interrupted_stage_knows_what_the_database_answers(tmp_path):
     ("test_s", "text"), [(3.0, "2 min"), (30.0, "20 min to 22 min"), (600.0, "3.5 h to 7.5 h")]
 )
 def test_the_time_of_a_campaign_is_estimated_from_its_first_tests(
-    tmp_path, monkeypatch, test_s, text
-):
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, test_s: float, text: str
+) -> None:
     """The first input has 20 tests; what is built takes twice the samples and 30 ms."""
 
     class Slow(Clock):

@@ -100,7 +100,7 @@ def few_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("few_reserved")
-def test_a_tree_over_steps_converges_on_them(tmp_path):
+def test_a_tree_over_steps_converges_on_them(tmp_path: Path) -> None:
     found = validation(tmp_path, FormulaMeasurer(steps_s), target=0.01)
     last = found.curve[-1]
     assert last.error.median.high <= 0.01
@@ -109,14 +109,14 @@ def test_a_tree_over_steps_converges_on_them(tmp_path):
     assert [point.samples for point in found.curve] == list(range(20, last.samples + 1, 20))
 
 
-def test_a_dip_of_the_median_below_the_target_is_not_the_end():
+def test_a_dip_of_the_median_below_the_target_is_not_the_end() -> None:
     """Of noise, the interval reaches beyond a target that the median alone has reached."""
     curve = validate(Sampled(configs=500), counts(500), 1e-9, 200).curve
     dip = min(point.error.median.value for point in curve)
     assert validate(Sampled(configs=500), counts(500), dip, 200).curve == curve
 
 
-def test_noise_is_not_claimed_to_be_predicted(of_noise):
+def test_noise_is_not_claimed_to_be_predicted(of_noise: Finished) -> None:
     found = of_noise.found
     assert found.ended == "The limit of 120 samples was spent before the target was reached."
     assert found.may_go_on
@@ -132,17 +132,17 @@ def pair(n: int, layout: str, time_s: float) -> Measurement:
 LAYOUTS = ("row", "column", "block")
 
 
-def test_a_value_in_the_middle_of_an_enumeration_is_split_off_by_itself():
+def test_a_value_in_the_middle_of_an_enumeration_is_split_off_by_itself() -> None:
     pairs = [pair(n, name, 5e-3 if name == "column" else 1e-3) for n in (1, 2) for name in LAYOUTS]
     assert prediction_errors(pairs, pairs).median.value == pytest.approx(0)
 
 
-def test_sizes_that_float32_cannot_hold_are_distinguished():
+def test_sizes_that_float32_cannot_hold_are_distinguished() -> None:
     pairs = [pair(2**40 + step, "row", 1e-3 * (1 + step)) for step in range(2)]
     assert prediction_errors(pairs, pairs).ninth_decile == pytest.approx(0)
 
 
-def test_reserved_samples_may_have_words_that_no_tree_has_seen():
+def test_reserved_samples_may_have_words_that_no_tree_has_seen() -> None:
     """They are predicted by the mean of all."""
     known = [pair(n, name, 1e-3) for n in (1, 2) for name in ("row", "column")]
     assert prediction_errors(known, [pair(1, "block", 2e-3)]).median.value == pytest.approx(0.5)
@@ -151,14 +151,14 @@ def test_reserved_samples_may_have_words_that_no_tree_has_seen():
 # ------------------------------------------------------------------------------ the draws
 
 
-def test_reserved_samples_are_as_many_as_published_and_not_trained(of_noise):
+def test_reserved_samples_are_as_many_as_published_and_not_trained(of_noise: Finished) -> None:
     reserved, training = (of_part(of_noise.folder, part) for part in ("reserved", "training"))
     assert of_noise.found.reserved == RESERVED == len(set(reserved))
     assert len(set(training)) == len(training) == 120
     assert not set(reserved) & set(training)
 
 
-def test_pairs_are_drawn_evenly_over_inputs_by_their_configurations():
+def test_pairs_are_drawn_evenly_over_inputs_by_their_configurations() -> None:
     """3,000 draws of 6,000 pairs, a third of them of the small input: its share is 1,000 +- 18
     (hypergeometric); five standard deviations are allowed."""
     small, large = Input({"n": 1}), Input({"n": 2})
@@ -176,7 +176,7 @@ def test_pairs_are_drawn_evenly_over_inputs_by_their_configurations():
     assert abs(taken[small] - 1000) < 5 * 18
 
 
-def test_draws_do_not_depend_on_how_many_are_taken_at_a_time():
+def test_draws_do_not_depend_on_how_many_are_taken_at_a_time() -> None:
     inputs = [Input({"n": n}) for n in range(5)]
 
     def draw(problem: Input, draws: int) -> list[Measurement]:
@@ -189,7 +189,7 @@ def test_draws_do_not_depend_on_how_many_are_taken_at_a_time():
     assert taken(20, 20, 20) == taken(60) == taken(7, 53)
 
 
-def test_reserved_and_training_samples_are_drawn_with_other_numbers(tmp_path):
+def test_reserved_and_training_samples_are_drawn_with_other_numbers(tmp_path: Path) -> None:
     """With the same numbers each reserved sample could have a training sample near it."""
     spec = make_spec(tmp_path, SPACE)
     with opened(spec, tmp_path / "r.db", FormulaMeasurer(noise_s), technique=["UniformRandom"]) as (
@@ -222,7 +222,7 @@ class Failing(FormulaMeasurer):
 
 
 @pytest.mark.usefixtures("few_reserved")
-def test_failures_count_as_samples_without_a_time_and_refusals_do_not_count(tmp_path):
+def test_failures_count_as_samples_without_a_time_and_refusals_do_not_count(tmp_path: Path) -> None:
     (tmp_path / "wrong").mkdir()
     (tmp_path / "refused").mkdir()
     wrong = validation(tmp_path / "wrong", Failing(Outcome.WRONG_RESULT), test_limit=10)
@@ -235,7 +235,7 @@ def test_failures_count_as_samples_without_a_time_and_refusals_do_not_count(tmp_
     assert len(of_part(tmp_path / "refused", "training")) > 30
 
 
-def test_a_killed_validation_goes_on_where_it_was(of_noise, tmp_path):
+def test_a_killed_validation_goes_on_where_it_was(of_noise: Finished, tmp_path: Path) -> None:
     cut, rest = FormulaMeasurer(noise_s, 270), FormulaMeasurer(noise_s)
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, cut, test_limit=40)
@@ -247,7 +247,7 @@ def test_a_killed_validation_goes_on_where_it_was(of_noise, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("few_reserved")
-def test_a_larger_limit_goes_on_from_the_samples_there_are(tmp_path):
+def test_a_larger_limit_goes_on_from_the_samples_there_are(tmp_path: Path) -> None:
     first, second = FormulaMeasurer(noise_s), FormulaMeasurer(noise_s)
     before = validation(tmp_path, first, test_limit=20)
     after = validation(tmp_path, second, test_limit=40)
@@ -255,7 +255,7 @@ def test_a_larger_limit_goes_on_from_the_samples_there_are(tmp_path):
     assert not set(first.asked) & set(second.asked)
 
 
-def test_a_space_that_is_sampled_to_its_end_says_so(tmp_path):
+def test_a_space_that_is_sampled_to_its_end_says_so(tmp_path: Path) -> None:
     smaller = SPACE.replace("max: 20", "max: 2")
     found = validation(tmp_path, FormulaMeasurer(noise_s), text=smaller, test_limit=10_000)
     assert found.ended == "Every legal pair was sampled before the target was reached."
@@ -263,7 +263,7 @@ def test_a_space_that_is_sampled_to_its_end_says_so(tmp_path):
     assert not found.may_go_on
 
 
-def test_the_end_says_that_the_time_was_up(tmp_path):
+def test_the_end_says_that_the_time_was_up(tmp_path: Path) -> None:
     found = validation(tmp_path, FormulaMeasurer(noise_s), stop_at=0.0)
     assert found.ended == "The time was up before the target was reached."
     assert (found.curve, found.reserved) == ((), 0)
@@ -299,29 +299,29 @@ def counts(each: int) -> Mapping[Input, float]:
     return dict.fromkeys(INPUTS, each)
 
 
-def test_later_more_samples_are_added_at_a_time():
+def test_later_more_samples_are_added_at_a_time() -> None:
     found = validate(Sampled(configs=500), counts(500), 1e-9, 300)
     steps = [20, 40, 60, 80, 100, 120, 140, 160, 200, 240, 300]
     assert [point.samples for point in found.curve] == steps
 
 
-def test_a_small_space_reserves_half_of_its_pairs_and_says_so():
+def test_a_small_space_reserves_half_of_its_pairs_and_says_so() -> None:
     found = validate(Sampled(), counts(100), 1e-9, 1000)
     assert found.reserved == 100
     assert "fewer could be reserved" in list(describe_validation(found))[1]
 
 
-def test_a_space_that_is_too_small_is_refused():
+def test_a_space_that_is_too_small_is_refused() -> None:
     with pytest.raises(UsageError, match=r"needs 40 pairs .* found 38"):
         validate(Sampled(), counts(19), 0.15, 1000)
 
 
-def test_a_device_that_refuses_everything_is_an_error():
+def test_a_device_that_refuses_everything_is_an_error() -> None:
     with pytest.raises(UsageError, match=r"needs 20 reserved samples that work, found 0 among"):
         validate(Sampled(Outcome.BUILD_FAILED), counts(100), 0.15, 1000)
 
 
-def test_the_curve_is_described_as_a_table():
+def test_the_curve_is_described_as_a_table() -> None:
     found = validate(Sampled(), counts(100), 1e-9, 40)
     lines = list(describe_validation(found))
     assert "on 100 reserved samples (target: an interval of the median below 1e-09)" in lines[0]
