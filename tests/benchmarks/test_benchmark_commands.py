@@ -38,11 +38,6 @@ def test_help_and_docstring_say_how_to_run_a_benchmark_and_how_long_it_takes(
     assert capsys.readouterr().out.startswith(f"usage: python -m benchmarks.{name} ")
 
 
-def test_no_text_runs_a_benchmark_as_a_script() -> None:
-    texts = [*FOLDER.rglob("*.py"), *FOLDER.parent.glob("*/*.md"), *FOLDER.rglob("*.md")]
-    assert not [path for path in texts if "python benchmarks/" in path.read_text()]
-
-
 # ---------------------------------- The benchmark of the commands, with commands that cost nothing
 
 
@@ -82,6 +77,7 @@ def test_a_process_is_measured_and_its_failure_is_reported() -> None:
 # ------------------------------- The loop from production back to tuning, in a short form, on PoCL
 
 
+@pytest.mark.slow
 def test_the_loop_covers_the_calls_that_were_outside(capsys: pytest.CaptureFixture[str]) -> None:
     short = ["--inputs", "4", "--calls", "40", "--test-limit", "2", "--repeats", "1"]
     assert loop.main([*short, "--rounds", "1"]) == 0

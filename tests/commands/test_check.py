@@ -648,9 +648,7 @@ def test_parameter_that_matters_seldom_is_found_to_matter(write, capsys):
     assert "changes no build" not in capsys.readouterr().out
 
 
-def test_what_the_module_of_a_callable_prints_is_no_json(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_the_module_of_a_callable_prints_is_no_json(tmp_path, capfd):
     folder = DATA.with_name("callables")
     kernel = (
         (folder / "faults.py")

@@ -96,6 +96,7 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
     return process.returncode, printed
 
 
+@pytest.mark.slow
 def test_the_nightly_compares_with_last_week(tmp_path: Path, postgres_server: Server) -> None:
     night = Night(tmp_path, postgres_server)
     night.tune()

@@ -14,10 +14,8 @@ from harness.analysis.coverage import input_reports
 from harness.core.errors import SpecError
 from harness.core.records import Config, Input, Measurement, Outcome, Statistic, StopReason, Timing
 from harness.results.view import Results
-from harness.stats.samples import Ragged, SampleStatistics, within_noise
 from harness.stats.timing import log_time, time_ratio
 from tests.helpers.commands import analyse, compare
-from tests.helpers.noise import is_within_noise
 from tests.helpers.replays import FormulaMeasurer, make_spec, results_of, small_space
 from tests.helpers.results_examples import query
 
@@ -139,14 +137,3 @@ def test_interval_of_a_ratio_of_means_covers_it_as_it_says(occasions: tuple[int,
     ratios = [time_ratio(*(timing(s.tolist(), occasions) for s in pair)) for pair in pairs]
     covered = np.mean([ratio.low <= 2 <= ratio.high for ratio in ratios])
     assert 0.92 < covered < 0.98
-
-
-def test_many_rows_are_within_noise_as_two_are() -> None:
-    rows = [SKEWED_S, STEADY_S, (2.0, 2.1, 2.0), (2.5, 2.6, 2.4), (2.0,)]
-    flat = [value for row in rows for value in row]
-    found = SampleStatistics.of(Ragged.of(flat, [len(row) for row in rows]), MEAN)
-    assert found.time.tolist() == pytest.approx([np.mean(row) for row in rows])
-    timings = [Timing(row, statistic=MEAN) for row in rows]
-    for own, one in enumerate(timings):
-        flags = within_noise(found, own, np.arange(len(rows))).tolist()
-        assert flags == [is_within_noise(one, other) for other in timings]

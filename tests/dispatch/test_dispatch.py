@@ -241,6 +241,7 @@ def test_gadapts_model_is_judged_and_written(space: Path, database: Path, capsys
     module = written(space)
     assert [module.select(n=n) for n in (64, 8192)] == [{"BLOCK": 16}, {"BLOCK": 64}]
     assert module.PROVENANCE["choice"].startswith("gadapt, seed 0")
+    assert module.DATA["choice"]["worth_a_try"] is None, "its costs are no times to try by"
 
 
 def test_python_is_told_its_own_arguments(space: Path, static: Path, tmp_path: Path) -> None:

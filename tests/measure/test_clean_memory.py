@@ -5,20 +5,21 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from harness.core.errors import LaunchFailed
-from harness.core.program import Argument, Contents, Launch
+from harness.core.program import Argument, Contents, Launch, Program
 from harness.core.records import Outcome
 from harness.measure.bound import ZONE_BYTES, StrayWrite, stray_write, zone_bytes, zone_content
 from harness.measure.kernels.data import KernelJob
 from harness.measure.kernels.device_process import DeviceWorker
 from harness.measure.process.child import ChildLost
 from harness.measure.trial.occasions import Block
-from tests.helpers.fake_kernels import fake_job, fake_worker
-from tests.helpers.fakes import Array, FakeDevice
+from tests.helpers.fake_kernels import DeviceBackend, fake_job, fake_worker
+from tests.helpers.fakes import Array, FakeCompiler, FakeDevice
 
 OVERRUN = StrayWrite("y", 1670, behind=True)
 
@@ -133,7 +134,7 @@ def test_search_runs_on_clean_memory_after_interleaved_kernels(worker: DeviceWor
     assert outcome_of(worker, "right") is Outcome.OK
 
 
-@pytest.mark.parametrize("guilty", ["overruns_far", "overwrites_input"])
+@pytest.mark.parametrize("guilty", ["overruns_far", "overwrites_input", "overruns_once"])
 def test_interleaved_kernels_are_repeated_where_spoilt(worker: DeviceWorker, guilty: str) -> None:
     jobs = [job_of("right"), job_of(guilty), job_of("right")]
     assert not worker.run_interleaved(jobs, Block(rounds=2)).complete
@@ -145,7 +146,23 @@ def test_kernel_that_may_have_overwritten_the_process_spoils_it(worker: DeviceWo
     assert worker.is_spoilt
 
 
-def test_data_are_copied_once_for_right_kernels(device: Spoilable, worker: DeviceWorker) -> None:
+@pytest.mark.parametrize(("overran", "healthy"), [(True, True), (False, False), (False, True)])
+def test_callable_that_may_have_spoilt_the_process_as_it_compiled_does(
+    device: Spoilable,
+    worker: DeviceWorker,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    overran: bool,
+    healthy: bool,
+) -> None:
+    monkeypatch.setattr(DeviceBackend, "open_compiler", lambda _: FakeCompiler())
+    monkeypatch.setattr(device, "load", lambda _: SimpleNamespace(build_s=0.5))
+    device.overran, device.healthy = overran, healthy
+    worker.compile(tmp_path / "twice.py", Program("kernel right", (), ()))
+    assert worker.is_spoilt == (overran or not healthy)
+
+
+def test_data_are_copied_once_for_right_kernels(device, worker):
     assert outcome_of(worker, "right") is Outcome.OK
     refused = worker.run(job_of("right", group=1024))
     assert refused.outcome is Outcome.LAUNCH_FAILED

@@ -75,8 +75,11 @@ def test_what_a_process_prints_is_no_output_of_its_parent(
     assert capfd.readouterr() == ("", "compiling")
 
 
-def test_function_past_its_deadline_is_killed(child: Child) -> None:
+@pytest.mark.parametrize("handler", [signal.SIG_DFL, signal.SIG_IGN])
+def test_function_past_its_deadline_is_killed(child: Child, handler: signal.Handlers) -> None:
+    """Also one that ignores SIGTERM."""
     pid = run(child, os.getpid)
+    run(child, signal.signal, signal.SIGTERM, handler)
     begin = time.monotonic()
     with pytest.raises(ChildLost, match=r"did not end within 0.3 s and was killed") as caught:
         # Never back in Python, as in a driver: a signal handler of Python's would not run.

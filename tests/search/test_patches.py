@@ -92,9 +92,7 @@ def test_search_writes_only_its_database(tmp_path: Path, monkeypatch: pytest.Mon
 # Techniques
 
 
-@pytest.mark.parametrize(
-    "name", ["DifferentialEvolution", "AUCBanditMetaTechniqueA", "AUCBanditMetaTechniqueB"]
-)
+@pytest.mark.parametrize("name", ["DifferentialEvolution", "AUCBanditMetaTechniqueA"])
 def test_seed_repeats_under_another_clock(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -120,7 +120,8 @@ def test_loops_are_numbered_in_their_order_and_a_name_shifts_no_other() -> None:
 @pytest.mark.parametrize(
     ("text", "value"),
     [("256", 256), ("(256)", 256), ("-1", -1), ("0.5", 0.5), ("1e3", 1000.0), ("256u", None),
-     ("0x10", None), ("010", None), ("N", None), ("1 + 2", None), ("", None), ("9" * 30, None)],
+     ("0x10", None), ("010", None), ("(1", None), ("1)", None), ("N", None), ("1 + 2", None),
+     ("", None), ("9" * 30, None)],
 )  # fmt: skip
 def test_constants_are_plain_decimal_numbers(text: str, value: Value) -> None:
     assert number(text) == value

@@ -92,6 +92,8 @@ def test_every_flag_of_a_shipped_catalogue_can_be_selected(name: str) -> None:
     of_files = {name for name, flag in catalogue.flags.items() if flag.type == "files"}
     found = resolve(catalogue, selected(catalogue, catalogue.flags), linked=True)
     assert found.values.keys() == catalogue.flags.keys() - of_files
+    numbers = [flag for flag in catalogue.flags.values() if flag.type == "integer"]
+    assert all(flag.min == flag.values[0] <= flag.values[-1] <= flag.max for flag in numbers)
 
 
 @pytest.mark.parametrize("name", FILES)

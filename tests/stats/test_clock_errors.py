@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 from harness.core.records import Statistic, StopReason, Timing
-from harness.stats.samples import Ragged, SampleStatistics, within_noise
 from harness.stats.timing import half_width, half_width_of, time_ratio
-from tests.helpers.noise import is_within_noise
 
 
 def timing(seconds: list[float], error_s: float, **changes: object) -> Timing:
@@ -50,21 +48,6 @@ def test_equal_samples_within_the_clocks_errors_are_no_difference() -> None:
 def test_stated_time_is_as_uncertain_as_its_clock() -> None:
     one = timing([3.0, 3.1], 0.25)
     assert half_width_of(one) == half_width(one.samples_s) + 0.25
-
-
-def test_ties_within_the_clocks_errors_are_the_same_for_one_and_for_many() -> None:
-    rng = np.random.default_rng(0)
-    timings = [
-        timing((level * rng.normal(1, 0.003, 5)).tolist(), error_s)
-        for level in (1.0, 1.01, 1.02, 1.05)
-        for error_s in (0.0, 0.004, 0.02)
-    ]
-    samples = Ragged.of([s for t in timings for s in t.samples_s], [5] * len(timings))
-    errors_s = np.array([t.clock_error_s for t in timings])
-    found = dataclasses.replace(SampleStatistics.of(samples), clock_error_s=errors_s)
-    for own, one in enumerate(timings):
-        ties = within_noise(found, own, np.arange(len(timings)))
-        assert ties.tolist() == [is_within_noise(one, other) for other in timings]
 
 
 @pytest.mark.parametrize("error_s", [-1e-9, math.inf, math.nan])

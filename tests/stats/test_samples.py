@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import math
 import statistics
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from harness.core.records import Timing
+from harness.core.records import Statistic, Timing
 from harness.stats import Estimate
 from harness.stats import samples as module
 from harness.stats.samples import Ragged, SampleStatistics, within_noise
@@ -65,15 +66,20 @@ def test_equal_samples_have_no_spread_at_all() -> None:
     assert (found.std.tolist(), found.variance_log.tolist()) == ([0.0, 0.0], [0.0, 0.0])
 
 
+@pytest.mark.parametrize("statistic", Statistic)
 @pytest.mark.parametrize("confidence", [0.5, 0.95])
-def test_noise_is_judged_as_for_two_timings(confidence: float) -> None:
+def test_noise_is_judged_as_for_two_timings(confidence: float, statistic: Statistic) -> None:
     rng = np.random.default_rng(0)
     rows = [row for row in ROWS if row]
     for count in (1, 2, 8):
         for middle in (1.0, 1.003, 1.05):
             rows += (middle * np.exp(rng.normal(0, 0.03, (2, count)))).tolist()
-    found = SampleStatistics.of(ragged(rows))
-    timings = [Timing(tuple(row)) for row in rows]
+    errors_s = rng.choice([0.0, 0.004, 0.02], len(rows))
+    found = replace(SampleStatistics.of(ragged(rows), statistic), clock_error_s=errors_s)
+    timings = [
+        Timing(tuple(row), statistic=statistic, clock_error_s=float(error_s))
+        for row, error_s in zip(rows, errors_s, strict=True)
+    ]
     verdicts = set()
     for own, timing in enumerate(timings):
         wanted = [is_within_noise(timing, other, confidence) for other in timings]

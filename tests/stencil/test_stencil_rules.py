@@ -140,6 +140,7 @@ def has_room(kernel: LoopNest) -> bool:
     return sum(np.prod(buffer.shape) for buffer in kernel.locals) < 1 << 14
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_random_compositions_of_rules_preserve_the_result(pocl: Pocl, program: str) -> None:
     rng = random.Random(f"{program} {DEPTH}")

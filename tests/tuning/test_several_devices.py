@@ -139,6 +139,7 @@ def test_devices_together_measure_all_that_one_does(tmp_path: Path, alone: tuple
     assert not warnings
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("technique", ["UniformRandom", "HillClimb"])
 def test_a_technique_that_learns_from_no_other_input_proposes_the_same_on_several_devices(
     tmp_path: Path, technique: str
@@ -237,6 +238,7 @@ def fails_after(count: int) -> Callable[[int], None]:
     return fail
 
 
+@pytest.mark.slow
 def test_a_device_that_often_fails_is_taken_out(tmp_path: Path, alone: tuple[Any, Any]) -> None:
     devices = [Scripted("GPU-0"), Scripted("GPU-1", fails_after(20)), Scripted("GPU-2")]
     reports, several, warnings = tuned(
@@ -248,6 +250,7 @@ def test_a_device_that_often_fails_is_taken_out(tmp_path: Path, alone: tuple[Any
     assert len(devices[1].asked) == 20
 
 
+@pytest.mark.slow
 def test_a_device_that_fails_now_and_then_goes_on(tmp_path: Path) -> None:
     spec, failures = make_spec(tmp_path, MANY), list[int]()
 
@@ -284,6 +287,7 @@ def test_crashes_of_one_device_are_not_the_kernels(tmp_path: Path, alone: tuple[
     assert "fell off the bus" in warning
 
 
+@pytest.mark.slow
 def test_crashes_of_kernels_take_no_device_out(tmp_path: Path) -> None:
     devices = [crashing(lambda _, config: config["LAYOUT"] != "row") for _ in range(2)]
     spec = make_spec(tmp_path, SMALL)

@@ -245,6 +245,7 @@ def test_a_killed_validation_goes_on_where_it_was(of_noise: Finished, tmp_path: 
     assert campaign.replayed == 270
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_reserved")
 def test_a_larger_limit_goes_on_from_the_samples_there_are(tmp_path: Path) -> None:
     first, second = FormulaMeasurer(noise_s), FormulaMeasurer(noise_s)
