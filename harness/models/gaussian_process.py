@@ -37,7 +37,9 @@ _BOUNDS = ((-4.0, 4.0), (-5.0, 3.0), (-9.0, 1.0))
 class Surrogate:
     """A Gaussian process on points of [0, 1]^axes; axes of one group share a length scale.
 
-    `evidence` is the posterior density's logarithm, up to a constant of the points.
+    `logs` are the logarithms of the length scales, by group, of the variance and of the noise.
+    Their priors are normal, around `medians`, with the deviations `widths`. `evidence` is the
+    posterior density's logarithm, up to a constant of the points.
     """
 
     def __init__(self, groups: npt.NDArray[np.intp], relative_lengths: Array) -> None:
@@ -48,10 +50,10 @@ class Surrogate:
         unit = _LENGTH[0] * np.square(1 / relative_lengths).sum() ** 0.5
         lengths = [(unit * relative, _LENGTH[1]) for relative in relative_lengths.tolist()]
         priors = [*lengths, _VARIANCE, _NOISE]
-        self._median = np.log([median for median, _ in priors])
-        self._width = np.array([width for _, width in priors])
+        self.medians = np.log([median for median, _ in priors])
+        self.widths = np.array([width for _, width in priors])
         self._bounds = [_BOUNDS[0]] * count + [_BOUNDS[1], _BOUNDS[2]]
-        self._logs = self._median.copy()
+        self.logs = self.medians.copy()
         self.evidence = 0.0
 
     def fit(self, points: Array, outputs: Array, learn: bool = True) -> None:
@@ -96,7 +98,7 @@ class Surrogate:
         """
         covariance = self._covariance(self._scaled(points), self._points)
         means = self._means(covariance) + shifts
-        variance, noise = np.exp(self._logs[-2:])
+        variance, noise = np.exp(self.logs[-2:])
         nearest = covariance.max(axis=1).astype(np.float64)
         most = np.sqrt(np.maximum(variance - nearest**2 / (variance + noise), _LEAST_VARIANCE))
         bounds = expected_improvement(means, most, best) * (1 + _ROUNDING)
@@ -115,13 +117,13 @@ class Surrogate:
     def _deviations(self, covariance: Singles) -> Array:
         factor = self._factor.astype(np.float32)
         explained, _ = scipy.linalg.lapack.strtrs(factor, covariance.T, lower=True)
-        rest: Singles = float(np.exp(self._logs[-2])) - np.einsum("ij,ij->j", explained, explained)
+        rest: Singles = float(np.exp(self.logs[-2])) - np.einsum("ij,ij->j", explained, explained)
         return np.sqrt(np.maximum(rest, _LEAST_VARIANCE)).astype(np.float64)
 
     def _noisy(self, scaled: Singles) -> Array:
         """Compute the covariance of points with each other, with noise."""
         covariance = self._covariance(scaled, scaled).astype(np.float64)
-        covariance[np.diag_indices_from(covariance)] += np.exp(self._logs[-1]) + _JITTER
+        covariance[np.diag_indices_from(covariance)] += np.exp(self.logs[-1]) + _JITTER
         return covariance
 
     def _scaled(self, points: Array) -> Singles:
@@ -130,7 +132,7 @@ class Surrogate:
         Single precision, whose error is well below the noise: a proposal compares hundreds of
         candidates with hundreds of results.
         """
-        scaled = points * (_ROOT_5 / np.exp(self._logs[self._groups]))
+        scaled = points * (_ROOT_5 / np.exp(self.logs[self._groups]))
         return np.asarray(scaled, dtype=np.float32)
 
     def _covariance(self, scaled: Singles, others: Singles) -> Singles:
@@ -141,7 +143,7 @@ class Surrogate:
         np.sqrt(np.maximum(apart, 0, out=apart), out=apart)
         decay = np.negative(apart)
         np.exp(decay, out=decay)
-        decay *= np.float32(np.exp(self._logs[-2]))
+        decay *= np.float32(np.exp(self.logs[-2]))
         # (1 + r + r^2 / 3) exp(-r), in place.
         polynomial: Singles = apart / np.float32(3)
         polynomial += 1
@@ -153,20 +155,20 @@ class Surrogate:
     def _learn(self, points: Array, outputs: Array) -> None:
         found = scipy.optimize.minimize(
             self._loss,
-            self._logs,
+            self.logs,
             args=(self._squares(points), outputs),
             jac=True,
             method="L-BFGS-B",
             bounds=self._bounds,
             options={"maxiter": _ITERATIONS},
         )
-        self._logs = found.x
+        self.logs = found.x
         self.evidence = -float(found.fun)
 
     def _squares(self, points: Array) -> Array:
         """Compute squared distances by group, shape (groups, pairs); see `_pairs`."""
         one, other = _pairs(len(points))
-        squares = np.zeros((len(self._logs) - 2, len(one)))
+        squares = np.zeros((len(self.logs) - 2, len(one)))
         for axis, group in enumerate(self._groups):
             squares[group] += np.square(points[one, axis] - points[other, axis])
         return squares
@@ -196,9 +198,9 @@ class Surrogate:
         gradient[:-2] = (squares @ weighted) * shrinkage
         gradient[-2] = slope @ covariance + variance * own
         gradient[-1] = noise * own
-        off = (logs - self._median) / self._width
+        off = (logs - self.medians) / self.widths
         fit = 0.5 * outputs @ weights + np.log(np.diag(factor)).sum()
-        return float(fit + 0.5 * off @ off), -0.5 * gradient + off / self._width
+        return float(fit + 0.5 * off @ off), -0.5 * gradient + off / self.widths
 
 
 @lru_cache(maxsize=4)
