@@ -17,7 +17,8 @@ from typing import Any, TypeGuard
 
 from harness.core.errors import UsageError
 from harness.core.files import CACHE_ADVICE, cache_folder, write_file
-from harness.core.text import nearest
+from harness.core.modules import COPIES
+from harness.core.text import kind_of, nearest
 from harness.space_file import Spec, load_spec, make_spec
 
 _CUDA, _OPENCL = re.compile(r"\b__global__\b"), re.compile(r"\b(__)?kernel\b")
@@ -109,6 +110,7 @@ _IN_PYTHON = ("host", "python")
 
 def _host(host: object, key: str) -> object:
     """Return the path of a host module; functions are written to one in the cache."""
+    file = f"{key.removeprefix('kernel.')}.py"
     if isinstance(host, ModuleType):
         if host.__file__ is None:
             raise UsageError(f"{key}: the module {host.__name__} has no file")
@@ -118,23 +120,22 @@ def _host(host: object, key: str) -> object:
             near = nearest(str(name), _HOST_NAMES)
             if name not in _HOST_NAMES and near is not None:
                 raise UsageError(f"{key}: `{name}` is no name here; did you mean `{near}`?")
-        return _kept(host_text(host, key), "host.py")
+        return _kept(host_text(host, key), file)
     if isinstance(host, (list, tuple)):
         for member in host:
             if not inspect.isfunction(member):
                 raise UsageError(
                     f"{key}: lists functions such as [arguments, reference], but holds "
-                    f"an object of the type {type(member).__name__}; to give other names or "
-                    "constants, use a mapping"
+                    f"{kind_of(member)}; to give other names or constants, use a mapping"
                 )
-        return _kept(host_text({member.__name__: member for member in host}, key), "host.py")
+        return _kept(host_text({member.__name__: member for member in host}, key), file)
     return host
 
 
 def _kept(text: str, name: str) -> str:
     """Return the path of a file of the cache with this text, the same for the same text."""
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    path = cache_folder("python") / digest / name
+    path = cache_folder(COPIES) / digest / name
     if not path.is_file():
         write_file(path, text, parents=True, advice=CACHE_ADVICE)
     return str(path.resolve())
@@ -318,6 +319,6 @@ def _literal(name: str, value: object, used_by: str) -> str:
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         pass
     raise UsageError(
-        f"{used_by} uses `{name}`, an object of the type {type(value).__name__}, which cannot be "
+        f"{used_by} uses `{name}`, {kind_of(value)}, which cannot be "
         f"copied to the process that measures; make it inside the function, {_ADVICE}"
     )

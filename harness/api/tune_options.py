@@ -286,6 +286,8 @@ def _check_file(name: str, path: Path) -> None:
     except OSError as error:
         raise UsageError(f"{name}{path} cannot be read: {error.strerror}") from None
     hint = f"; did you mean `{near}`?" if near else ""
+    if name == "--seed-configuration " and "=" in path.name:
+        hint = '; name a file of JSON, such as {"BLOCK": 128}'
     raise UsageError(f"{name}{path} does not exist{hint}")
 
 

@@ -18,7 +18,7 @@ from rich.console import Group, RenderableType
 from harness.compare.comparison import ComparedRow, Comparison, Ending
 from harness.core.files import WRITTEN_BY
 from harness.core.records import Measurement
-from harness.core.text import counted, first_few, format_time
+from harness.core.text import counted, first_few, format_factor, format_time
 from harness.display.text import as_text, make_table
 from harness.stats import Estimate
 
@@ -84,7 +84,7 @@ def _time(measurement: Measurement | None) -> str:
 
 def times(ratio: float) -> str:
     """Format a ratio of times: 1.050x takes 5 % longer."""
-    return f"{ratio:.3f}x" if ratio < _ROUND else f"{ratio:.3g}x"
+    return f"{ratio:.3f}x" if ratio < _ROUND else f"{format_factor(ratio)}x"
 
 
 def _interval(ratio: Estimate) -> str:

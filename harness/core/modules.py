@@ -12,6 +12,11 @@ from pathlib import Path
 from sysconfig import get_path
 from types import ModuleType
 
+from harness.core.files import cache_folder
+
+COPIES = "python"
+"""The folder of the cache where make_space writes texts and copies of functions."""
+
 
 def load_module(path: Path, prefix: str) -> ModuleType | None:
     """Load a Python file as a module named after `prefix` and the file.
@@ -30,6 +35,12 @@ def load_module(path: Path, prefix: str) -> ModuleType | None:
         sys.path.insert(0, folder)
     spec.loader.exec_module(module)
     return module
+
+
+def shown_path(path: Path) -> str:
+    """Return a file's path for messages; of a copy of functions the key that they were given as."""
+    is_copy = path.resolve().parent.parent == cache_folder(COPIES).resolve()
+    return f'kernel["{path.stem}"]' if is_copy else str(path)
 
 
 def with_imports(host: Path) -> list[Path]:

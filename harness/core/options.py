@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from harness.core.errors import HarnessError, SpecError, UsageError
-from harness.core.text import suggestion
+from harness.core.text import kind_of, suggestion
 
 BACKENDS = ("auto", "cuda", "opencl", "command", "python")
 
@@ -361,4 +361,4 @@ def _described(value: object) -> str:
     if isinstance(value, list | tuple) and value:
         kinds = sorted({type(member).__name__ for member in value})
         return f"a {type(value).__name__} of {', '.join(kinds)}"
-    return f"an object of the type {type(value).__name__}"
+    return kind_of(value)

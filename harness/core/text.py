@@ -28,6 +28,17 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
+def kind_of(value: object) -> str:
+    """Say what kind of object a value is, where another was expected."""
+    return "a class" if isinstance(value, type) else f"an object of the type {type(value).__name__}"
+
+
+def format_factor(ratio: float) -> str:
+    """Format a ratio with three significant digits: 1.05, 35,200."""
+    rounded = float(f"{ratio:.3g}")
+    return f"{rounded:,.0f}" if rounded >= 1000 else f"{rounded:.3g}"
+
+
 def format_time(seconds: float, digits: int = 3) -> str:
     """Format seconds in s, ms, us or ns with so many significant digits: 412 us."""
     return _with_unit(seconds, "s", digits)

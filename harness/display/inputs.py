@@ -17,7 +17,7 @@ from harness.analysis.inputs import InputReport
 from harness.core.config_diff import DEFAULT, default_text, difference
 from harness.core.observations import SPILL_BYTES, UNCLAIMED
 from harness.core.records import Config, Input, Measurement, Outcome, Statistic, StopReason
-from harness.core.text import command_line, counted
+from harness.core.text import command_line, counted, format_factor
 from harness.display.text import (
     Section,
     SectionTable,
@@ -180,7 +180,7 @@ def health_line(reports: Sequence[InputReport]) -> str:
         spills = f"{which} {up_to}{max(spilled):.0f} registers. "
     tests = sum(report.measured for report in reports)
     failed = tests - sum(report.outcomes.get(Outcome.OK, 0) for report in reports)
-    ratio = f"{'' if is_one else 'up to '}{max(ratios):.3g}x as long as the best"
+    ratio = f"{'' if is_one else 'up to '}{format_factor(max(ratios))}x as long as the best"
     return f"{spills}The slowest took {ratio}; {failed:,} of {tests:,} failed."
 
 

@@ -11,7 +11,7 @@ from harness.constraints.expression import Expression
 from harness.core.errors import SpecError
 from harness.core.files import nearest_file
 from harness.core.kernel_name import plain_name, words_of
-from harness.core.modules import with_imports
+from harness.core.modules import shown_path, with_imports
 from harness.core.program import PYTHON
 from harness.core.records import shown
 from harness.core.text import suggestion
@@ -75,18 +75,19 @@ def python_parts(document: Document, model: PythonSpaceFile) -> dict[str, Any]:
     if read is None:
         raise SpecError(document.faults)
     text, module = read
+    file = shown_path(path)
     for name in sorted(_defined_in(module) & {"launches", "arrange", "CONSTANT"}):
-        fault = f"{path} defines `{name}`, which is for kernels in CUDA and OpenCL; remove it"
+        fault = f"{file} defines `{name}`, which is for kernels in CUDA and OpenCL; remove it"
         document.fault(location, fault)
     framework = _framework_in(module)
     if framework not in FRAMEWORKS:
-        fault = f"{path} says FRAMEWORK = {framework!r}; expected one of {', '.join(FRAMEWORKS)}"
+        fault = f"{file} says FRAMEWORK = {framework!r}; expected one of {', '.join(FRAMEWORKS)}"
         document.fault(location, fault)
     imports = _imports_of(document, location, path)
     trees = [module, *map(ast.parse, imports.values())]
     words = frozenset[str]().union(*map(_texts_in, trees), *map(_names_in, trees))
     for name in (name for name in model.parameters if name not in words):
-        fault = f"nothing uses it: `{name}` does not stand in {path}; read it in build(), or remove"
+        fault = f"nothing uses it: `{name}` does not stand in {file}; read it in build(), or remove"
         document.fault(("parameters", name), f"{fault} it")
     return {
         "launch": LaunchPlan.model_validate({"group": [1], "grid": [1]}),
@@ -214,8 +215,8 @@ def read_module(
         defined = _defined_in(module)
         for function in (function for function in needed if function not in defined):
             there = ", ".join(sorted(defined)) or "nothing"
-            message = f"{path} must define the function `{function}`, but defines {there}"
-            document.fault(location, message)
+            message = f"must define the function `{function}`, but defines {there}"
+            document.fault(location, f"{shown_path(path)} {message}")
         return text, module
     return None
 
@@ -252,7 +253,7 @@ def _defined_in(module: ast.Module) -> set[str]:
     for node in module.body:
         if isinstance(node, ast.FunctionDef):
             names.add(node.name)
-        elif isinstance(node, ast.ImportFrom):
+        elif isinstance(node, ast.ImportFrom) and node.module != "__future__":
             names |= {alias.asname or alias.name for alias in node.names}
         elif isinstance(node, (ast.Assign, ast.AnnAssign)):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]

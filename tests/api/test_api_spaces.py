@@ -18,7 +18,7 @@ from numpy import float32
 from harness.api.spaces import host_text, load_space, make_space
 from harness.core.errors import SpecError, UsageError
 from harness.core.modules import load_module
-from harness.core.records import Input, Outcome
+from harness.core.records import Input, Measurement, Outcome
 from harness.measure.choose import open_measurer
 from harness.measure.trial.host_module import HostModule
 from harness.space import ConstrainedSpace
@@ -123,6 +123,31 @@ def test_data_of_a_file_as_arguments_is_its_space(name: str) -> None:
 )
 def test_inputs_are_products_or_any_iterable(inputs: Any) -> None:
     assert scale(inputs=inputs).inputs == (Input({"n": 1, "m": 7}), Input({"n": 2, "m": 7}))
+
+
+def build_that_raises(config: Mapping[str, Any], features: Mapping[str, int]) -> Any:
+    step = config["STEP"]
+    raise ValueError(f"no {step}")
+
+
+def build_for_two(config: Mapping[str, Any], features: Mapping[str, int]) -> Any:
+    return lambda x, y: config["STEP"]
+
+
+def test_faults_of_copied_functions_name_their_key_and_the_text_of_the_line() -> None:
+    members = {"arguments": arguments, "reference": reference}
+    with pytest.raises(SpecError) as raised:
+        callable_of(members)
+    assert raised.value.faults[0].text == (
+        'kernel.python: kernel["python"] must define the function `build`, but defines FACTOR, '
+        "FRAMEWORK, arguments, float32, numbers, reference"
+    )
+    raising = measured_once(callable_of({**members, "build": build_that_raises}))
+    assert raising.message == (
+        'kernel["python"]: build() raised ValueError: no 100, at `raise ValueError(f"no {step}")`'
+    )
+    refused = measured_once(callable_of({**members, "build": build_for_two}))
+    assert refused.message.endswith("argument: 'y'; it is called with one dict of all arguments")
 
 
 def test_fault_names_the_keys_where_there_is_no_line() -> None:
@@ -251,17 +276,24 @@ def test_script_without_a_guard_is_not_run_again_by_measuring_processes(tmp_path
     assert done.stdout == "True\n", done.stderr
 
 
-def test_callable_of_functions_is_measured() -> None:
-    members = {"arguments": arguments, "reference": reference, "build": build}
-    spec = make_space(
+def callable_of(members: Mapping[str, Any]) -> Spec:
+    return make_space(
         name="scaled",
         kernel={"python": {**members, "FRAMEWORK": "numpy"}},
         parameters={"STEP": [100, 1000]},
         inputs={"n": [1000, 2000]},
     )
-    assert (spec.framework, spec.functions) == ("numpy", ("build",))
+
+
+def measured_once(spec: Spec) -> Measurement:
     measurer, _ = open_measurer(spec, "auto")
     with contextlib.closing(measurer):
         space = ConstrainedSpace.of(spec, spec.inputs[0], measurer.limits, measurer.compiler)
-        found = measurer.measure(space, spec.inputs[0], space.default, None)
+        return measurer.measure(space, spec.inputs[0], space.default, None)
+
+
+def test_callable_of_functions_is_measured() -> None:
+    spec = callable_of({"arguments": arguments, "reference": reference, "build": build})
+    assert (spec.framework, spec.functions) == ("numpy", ("build",))
+    found = measured_once(spec)
     assert found.outcome is Outcome.OK, found.message

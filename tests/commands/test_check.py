@@ -99,7 +99,7 @@ def test_a_failing_host_module_is_reported_with_its_line_and_input(write, capsys
     (path.parent / "scale.py").write_text(HOST.replace("(4, np", "(features['N'], np"))
     assert main([str(path), "--backend", "opencl"]) == 1
     text = " ".join(capsys.readouterr().out.split())
-    assert "arguments() raised KeyError: 'N' (line 2) on the input (n=16)" in text
+    assert "scale.py:2: arguments() raised KeyError: 'N' on the input (n=16)" in text
 
 
 def test_a_space_without_a_title_is_headed_by_its_name(write, capsys):

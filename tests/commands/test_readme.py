@@ -81,6 +81,13 @@ def test_every_file_that_a_page_links_to_exists(page: str) -> None:
     assert not [link for link in links if not ((ROOT / page).parent / link).exists()]
 
 
+def test_the_contents_list_every_page() -> None:
+    folder = ROOT / "docs"
+    listed = {(folder / file).resolve() for file, _ in _links("docs/README.md")}
+    own = {folder / "README.md", folder / "index.md"}  # the list itself, and Sphinx's root
+    assert not {*folder.glob("**/*.md")} - listed - own
+
+
 def _anchors(page: Path) -> set[str]:
     """Return the anchors of a page's headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)

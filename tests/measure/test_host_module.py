@@ -91,11 +91,11 @@ def test_dataclass_in_a_host_module_works(write: Write) -> None:
     ("text", "reason"),
     [
         ("arguments = 1 +\n", r"SyntaxError"),
-        ("import not_there\n", r"ModuleNotFoundError.*not_there.*\(line 1\)"),
-        ("raise SystemExit(3)\n", r"SystemExit: 3 \(line 1\)"),
+        ("import not_there\n", r":1: ModuleNotFoundError.*not_there"),
+        ("raise SystemExit(3)\n", r":1: SystemExit: 3"),
         ("def arguments(features, rng): ...\n", r"must define the function `reference`"),
-        (replaced('features["n"]', 'features["m"]'), r"arguments\(\).*KeyError: 'm' \(line 4\)"),
-        (replaced('{"y": 2 *', '{"y": 0 / 0 *'), r"reference\(\) raised ZeroDivision.*\(line 8\)"),
+        (replaced('features["n"]', 'features["m"]'), r":4: arguments\(\).*KeyError: 'm' on"),
+        (replaced('{"y": 2 *', '{"y": 0 / 0 *'), r":8: reference\(\) raised ZeroDivision"),
         (replaced('return {"y": 2', 'exit(); return {"y": 2'), r"raised SystemExit"),
         (replaced('{"y": 2 * arguments["x"]}', "None"), r"must return a dict.*got NoneType"),
         (replaced('{"y": 2 * arguments["x"]}', "{}"), r"must return a dict"),
@@ -115,7 +115,7 @@ def test_dataclass_in_a_host_module_works(write: Write) -> None:
         (GOOD + 'CONSTANT = ("y",)\n', r"CONSTANT names `y`, which a run may write"),
         (GOOD + 'CONSTANT = ("n",)\n', r"CONSTANT names `n`, which is no array argument"),
         (GOOD + 'SCRATCH = ("z",)\n', r"SCRATCH names `z`, which is no array argument"),
-        (replaced("rng.random(n)", "np.ones(1 << 50)"), r"raised \w*MemoryError.*\(line 5\)"),
+        (replaced("rng.random(n)", "np.ones(1 << 50)"), r":5: .* raised \w*MemoryError"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_module_is_reported(write: Write, text: str, reason: str) -> None:
@@ -127,7 +127,7 @@ def test_what_is_wrong_with_a_module_is_reported(write: Write, text: str, reason
 
 def test_reference_cannot_change_the_arguments(write: Write) -> None:
     text = replaced('    return {"y"', '    arguments["x"] *= 2\n    return {"y"')
-    with pytest.raises(HostModuleError, match=r"read-only \(line 8\)"):
+    with pytest.raises(HostModuleError, match=r":8: .* read-only"):
         make_kernel_data(write(text), GIVEN)
 
 
@@ -306,7 +306,7 @@ def test_scalar_of_a_launch_needs_no_name(tmp_path: Path) -> None:
         ('Read("most")', 'Read("moss")', "names `moss`, but the arguments are x, y, most"),
         ('("x", "y"))', '("x", "z"))', "names `z`"),
         ('yield Launch("copy"', 'yield ("copy"', "must yield Launch and Read objects, but got"),
-        ("reached = 0\n", "reached = 1 / 0\n", r"ZeroDivisionError.* \(line 15\) with \(STEPS=1\)"),
+        ("reached = 0\n", "reached = 1 / 0\n", r":15: .*ZeroDivisionError.* with \(STEPS=1\)"),
         ("while reached < 16:", "return\n    while True:", "yielded no Launch"),
         ("def launches", "def lunches", "must define the function `launches`"),
         ('yield Launch("copy"', 'yield Launch("coyp"', "launches `coyp`, but kernel.function of"),

@@ -17,9 +17,11 @@ from types import ModuleType
 from typing import Any
 
 from harness.core.errors import HostModuleError, LaunchFailed
+from harness.core.modules import shown_path
 from harness.core.observations import HOST
 from harness.core.program import Argument, Binary, Launch
 from harness.core.records import Input
+from harness.core.text import kind_of
 from harness.measure.bound import BoundArray, BoundSet
 from harness.measure.device import Device
 from harness.measure.kernels.data import make_arguments
@@ -104,10 +106,10 @@ class CallingDevice(Device):
         except HostModuleError as error:
             raise LaunchFailed(str(error)) from None
         except (Exception, SystemExit) as error:
-            raise LaunchFailed(f"build() raised {describe_error(error, path)}") from None
+            raise LaunchFailed(describe_error(error, path, "build() raised ")) from None
         if not callable(function):
-            kind = f"an object of the type {type(function).__name__}"
-            raise LaunchFailed(f"{path}: build() must return a callable, but returned {kind}")
+            returned = f"build() must return a callable, but returned {kind_of(function)}"
+            raise LaunchFailed(f"{shown_path(path)}: {returned}")
         built = BuiltCallable(path, function)
         self._call_first(built, arguments)
         built.build_s = time.perf_counter() - began_s
@@ -162,8 +164,11 @@ class CallingDevice(Device):
             return time.perf_counter() - began_s, returned
         except (Exception, SystemExit) as error:
             self.healthy = self.healthy and self._answers()
-            described = describe_error(error, built.path)
-            raise LaunchFailed(f"the callable raised {described}") from None
+            described = describe_error(error, built.path, "the callable raised ")
+            trace = error.__traceback__
+            if isinstance(error, TypeError) and trace is not None and trace.tb_next is None:
+                described += "; it is called with one dict of all arguments"
+            raise LaunchFailed(described) from None
 
     def _view(self, name: str, bound: BoundArray) -> Any:
         """Return a new array of the framework over a bound array."""
@@ -180,10 +185,9 @@ class CallingDevice(Device):
         if returned is None:
             return
         if not isinstance(returned, Mapping):
-            kind = f"an object of the type {type(returned).__name__}"
             raise LaunchFailed(
-                f"the callable returned {kind}; write the outputs in place and return None, or "
-                "return a dict of arrays by their names"
+                f"the callable returned {kind_of(returned)}; write the outputs in place and "
+                "return None, or return a dict of arrays by their names"
             )
         for name, array in returned.items():
             try:

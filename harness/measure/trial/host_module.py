@@ -26,6 +26,7 @@ records which parameters it reads.
 
 from __future__ import annotations
 
+import linecache
 import math
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -36,7 +37,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.core.errors import HostModuleError
-from harness.core.modules import load_module
+from harness.core.modules import load_module, shown_path
 from harness.core.program import Argument, Read
 from harness.core.program import Launch as Launch
 from harness.core.records import Config, Input, Value
@@ -182,10 +183,11 @@ class HostModule:
         return result
 
     def _raised(self, name: str, error: BaseException, where: str) -> HostModuleError:
-        return self._fault(f"{name}() raised {describe_error(error, self._path)} {where}")
+        described = describe_error(error, self._path, f"{name}() raised ")
+        return HostModuleError(f"{described} {where}")
 
     def _fault(self, text: str) -> HostModuleError:
-        return HostModuleError(f"{self._path}: {text}")
+        return HostModuleError(f"{shown_path(self._path)}: {text}")
 
     # --------------------------------------------------------- checking what it returns
 
@@ -274,23 +276,31 @@ def load_host(path: Path, prefix: str, functions: Sequence[str]) -> ModuleType:
     try:
         module = load_module(path, prefix)
     except (Exception, SystemExit) as error:
-        raise HostModuleError(f"{path}: {describe_error(error, path)}") from error
+        raise HostModuleError(describe_error(error, path)) from error
     if module is None:
         raise HostModuleError(f"{path}: is not a Python file")
     for name in functions:
         if not callable(getattr(module, name, None)):
-            raise HostModuleError(f"{path}: must define the function `{name}`")
+            raise HostModuleError(f"{shown_path(path)}: must define the function `{name}`")
     return module
 
 
-def describe_error(error: BaseException, path: Path) -> str:
-    """Return the error, and the line of the file that raised it."""
+def describe_error(error: BaseException, path: Path, what: str = "") -> str:
+    """Return the error behind the file and the line that raised it, and `what` before the error.
+
+    In a copy of functions the lines have other numbers: the text of the line stands behind.
+    """
     line, trace, own = 0, error.__traceback__, path.resolve()
     while trace is not None:
         if Path(trace.tb_frame.f_code.co_filename).resolve() == own:
             line = trace.tb_lineno
         trace = trace.tb_next
-    return f"{type(error).__name__}: {error}" + (f" (line {line})" if line else "")
+    name, text = shown_path(path), ""
+    if line and name == str(path):
+        name += f":{line}"
+    elif line:
+        text = f", at `{linecache.getline(str(path), line).strip()}`"
+    return f"{name}: {what}{type(error).__name__}: {error}{text}"
 
 
 class TrackedConfig(Mapping[str, Value]):

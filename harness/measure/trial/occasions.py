@@ -24,7 +24,7 @@ from typing import TypeVar
 
 from harness.core.observations import CLOCK_ERROR, COUNTS, UNCLAIMED
 from harness.core.records import Measurement, Outcome, StopReason, Timing
-from harness.core.text import format_time
+from harness.core.text import format_factor, format_time
 from harness.measure.nvml import THROTTLED
 from harness.measure.trial.trial import Job
 
@@ -162,7 +162,8 @@ _LEAST_EXTRA = 0.08  # of a time: the least of a few runs scatters by that
 def why_too_fast(time_s: float, default_s: float) -> str | None:
     """Return why a time is implausible beside the default's; None where it is plausible."""
     ratio = default_s / time_s
-    return f"it is {ratio:.3g} times as fast as the default" if ratio > MAX_SPEEDUP else None
+    times = format_factor(ratio)
+    return f"it is {times} times as fast as the default" if ratio > MAX_SPEEDUP else None
 
 
 def why_too_good(
