@@ -57,7 +57,7 @@ def space_text(facts: Facts, folder: Path, host: Path, has_host: bool = False) -
         active=[(s.line, escaped(s.origin), _entry(s), _mark(s)) for s in active],
         offered=list(map(_entry, offered)),
         left_out=", ".join(left_out),
-        constraints=[f"{_expression(c.operands)}  # line {c.line}" for c in facts.constraints],
+        constraints=[f"{expression_text(c.operands)}  # line {c.line}" for c in facts.constraints],
         group=", ".join(group),
         group_mark=group_mark,
         grid=", ".join(json.dumps(f"ceil_div({name}, {size})") for name, size in along),
@@ -200,7 +200,7 @@ def _quoted(text: str) -> str:
     return text if plain and text.lower() not in _WORDS_OF_YAML else json.dumps(text)
 
 
-def _expression(text: str) -> str:
+def expression_text(text: str) -> str:
     """Write an expression as YAML, without quotes if it has no YAML syntax."""
     plain = re.fullmatch(r"[A-Za-z_(][A-Za-z0-9_ +*/%().<>=-]*[ <>=][A-Za-z0-9_ )<>=]+", text)
     return text if plain else json.dumps(text)
