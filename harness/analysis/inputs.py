@@ -102,7 +102,11 @@ def report_input(
     def speedup_over(config: Config) -> TimeRatio | None:
         of_best, slower = judged.get(best.config) if best else None, judged.get(config)
         ratio = time_ratio(slower, of_best, confidence) if of_best and slower else None
-        if ratio and best and UNCLAIMED in best.observed:  # nothing speaks for its gain
+        if not (ratio and best and of_best and slower):
+            return None
+        # A few rounds that other work disturbed are no speed-up of the typical round.
+        is_typical = ratio.value <= 1 or slower.time_s > of_best.time_s
+        if UNCLAIMED in best.observed or not is_typical:
             return dataclasses.replace(ratio, p_value=1.0, may_be_chance=True)
         return ratio
 

@@ -156,7 +156,8 @@ def claims_lines(reports: Sequence[InputReport]) -> Iterator[str]:
             f"{faster} of {len(judged)} speed-ups are significant; of these, at most {share} are "
             "expected to be chance."
         )
-    unshown = [report for report in reports if report.best and UNCLAIMED in report.best.observed]
+    clear = [report for report in reports if report.speedup and report.speedup.is_clear]
+    unshown = [report for report in clear if report.best and UNCLAIMED in report.best.observed]
     if unshown:
         first = unshown[0]
         reason = headline(first.best.message) if first.best else ""

@@ -62,6 +62,21 @@ def test_the_best_and_the_baseline_are_those_measured_interleaved() -> None:
     assert report.speedup.is_significant
 
 
+def test_disturbed_rounds_of_the_default_are_no_speed_up() -> None:
+    quiet, disturbed = (1.01, 1.03) * 10, (1.0, 1.02, 20.0) * 6 + (1.0, 1.02)
+    finals = [
+        Measurement(config, GIVEN, Outcome.OK, Timing(samples_s, StopReason.INTERLEAVED))
+        for config, samples_s in ((A, quiet), (C, disturbed))
+    ]
+    for stretch, is_faster in ((1, False), (1.2, True)):
+        slower = tuple(stretch * sample_s for sample_s in disturbed)
+        finals[1] = dataclasses.replace(finals[1], timing=Timing(slower, StopReason.INTERLEAVED))
+        report = report_input(GIVEN, by_config(*finals), finals, C, legal=None)
+        assert report.speedup
+        assert report.speedup.is_clear
+        assert report.speedup.is_faster == is_faster, "the median round is slower too"
+
+
 def test_the_last_of_two_finals_counts() -> None:
     finals = [ok(A, 1.0), ok(A, 2.0)]
     report = report_input(GIVEN, by_config(ok(A, 1.0)), finals, A, legal=None)

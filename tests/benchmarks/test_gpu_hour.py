@@ -94,7 +94,7 @@ def test_plan_goes_on_after_a_step_that_fails_and_its_figures_are_on_disk(
     (modules / "good.py").write_text("print('{\"time_s\": 1.23456789}')")
     plan = [Step("bad", 30, "no_such_module"), Step("good", 30, "good")]
     monkeypatch.setattr(gpu_hour, "PLANS", {1: plan})
-    monkeypatch.setattr(gpu_hour, "choose", lambda backend: None)
+    monkeypatch.setattr(gpu_hour, "choose_one", lambda backend: None)
     assert gpu_hour.main(["--out", str(modules)]) == 1
     figures = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert figures == json.loads((modules / "plan_1/figures.json").read_text())
@@ -108,11 +108,11 @@ def test_a_plan_replaces_no_figures_and_needs_a_gpu(
     def choose(backend: str) -> None:
         raise BackendUnavailable("there is no GPU")
 
-    monkeypatch.setattr(gpu_hour, "choose", choose)
+    monkeypatch.setattr(gpu_hour, "choose_one", choose)
     assert gpu_hour.main(["--out", str(tmp_path)]) == 2
     assert "there is no GPU" in capsys.readouterr().err
     (tmp_path / "plan_1").mkdir()
-    monkeypatch.setattr(gpu_hour, "choose", lambda backend: None)
+    monkeypatch.setattr(gpu_hour, "choose_one", lambda backend: None)
     assert gpu_hour.main(["--out", str(tmp_path)]) == 2
     assert "plan_1 is there already" in " ".join(capsys.readouterr().err.split())
 

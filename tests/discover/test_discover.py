@@ -85,7 +85,8 @@ def test_a_macro_that_changes_the_result_is_no_parameter_without_a_word(tmp_path
 
 def test_the_page_names_every_pragma() -> None:
     page = (ROOT / "docs" / "reference" / "pragmas.md").read_text(encoding="utf-8")
-    assert re.findall(r"^\| `(\w+) ", page, re.MULTILINE) == list(EXAMPLES)
+    named = {*re.findall(r"`(\w+) ", page)}
+    assert named >= set(EXAMPLES), set(EXAMPLES) - named
 
 
 DEFINE = '{}\nextern "C" __global__ void f(int *y) {{ y[0] = 1; }}\n'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from abc import ABC, abstractmethod
@@ -252,7 +253,10 @@ class KernelInspection(Inspection):
     @property
     def built_with(self) -> Sequence[Parameter]:
         """The parameters that do not change the launch."""
-        return [p for p in self.space.parameters if p.role != "launch"]
+        sizes = self.spec.launch.sizes if self.spec.launch is not None else ()
+        of_launch = {name for size in itertools.chain(*sizes) for name in size.names}
+        of_launch |= {p.name for p in self.space.parameters if p.role == "launch"}
+        return [p for p in self.space.parameters if p.name not in of_launch]
 
     def _why_default_illegal(self) -> str | None:
         """Return why the target refuses the default on some input; None where it allows it."""
