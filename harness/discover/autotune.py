@@ -73,11 +73,9 @@ def _facts(path: Path, text: str, module: ast.Module, function: str | None) -> d
     alone = _ListedConfig(autotune.lineno, _DEFAULTS, False)  # as Triton does
     configs = reader.listed(given.get("configs", empty), _ListedConfig) or [alone]
     for config in configs:
-        is_plain = all(
-            str(name).isidentifier() and isinstance(value, (bool, int, float, str))
-            for name, value in config.values.items()
-        )
-        if not is_plain or config.values.keys() != configs[0].values.keys():
+        is_named = all(str(name).isidentifier() for name in config.values)
+        is_plain = {*map(type, config.values.values())} <= {bool, int, float, str}
+        if not (is_named and is_plain) or config.values.keys() != configs[0].values.keys():
             said = "all configurations must set the same names, to numbers, texts, True or False"
             raise reader.fault(config.line, said)
     names = ("key", "reset_to_zero", "restore_value")
@@ -218,8 +216,8 @@ class _ListReader:
 
     def _unreadable(self, node: ast.expr | ast.stmt) -> SpecError:
         source = (ast.get_source_segment(self._text, node) or "").partition("\n")[0]
-        text = f"`{printable(source)}` cannot be read without running the file; write in its place"
-        return self.fault(node.lineno, f"{text} a literal list, such as a run prints it")
+        text = f"`{printable(source)}` cannot be read without running the file; print its value in"
+        return self.fault(node.lineno, f"{text} a run, and write it in its place as a literal")
 
     def _value(self, node: ast.expr, names: _Names) -> Any:
         try:

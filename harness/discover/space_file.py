@@ -68,13 +68,13 @@ def space_text(facts: Facts, folder: Path, host: Path, has_host: bool = False) -
 
 
 def to_do(text: str) -> list[str]:
-    """List the marks that are left to a person, with their lines."""
-    return [
-        f"line {number}: {mark.strip('# ')} {line.partition(mark)[2]}"
-        for number, line in enumerate(text.splitlines(), start=1)
-        for mark in (FILL_IN, CONFIRM)
-        if mark in line
-    ]
+    """List the marks that are left to a person, with their lines; equal marks are one item."""
+    lines: dict[str, list[str]] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        for mark in re.findall(f"(?:{FILL_IN}|{CONFIRM}).*", line):
+            lines.setdefault(mark.lstrip("# "), []).append(str(number))
+    ranges = {mark: "-".join(dict.fromkeys((at[0], at[-1]))) for mark, at in lines.items()}
+    return [f"line {numbers}: {mark}" for mark, numbers in ranges.items()]
 
 
 def start_size(features: Sequence[str]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -115,7 +116,7 @@ FILLED = {
         '"a_ptr": None': '"a_ptr": rng.random((features["M"], features["K"]), np.float32)',
         '"b_ptr": None': '"b_ptr": rng.random((features["K"], features["N"]), np.float32)',
         '"c_ptr": None': '"c_ptr": np.zeros((features["M"], features["N"]), np.float32)',
-        '"stride_am": None': '"stride_am": np.int32(features["K"])',
+        '"stride_am": np.int32(1)': '"stride_am": np.int32(features["K"])',
         "raise": 'return {"c_ptr": arguments["a_ptr"] @ arguments["b_ptr"]}  #',
         '# FILL IN: "ACTIVATION": its value': '"ACTIVATION": ""',
         "(1,)": "lambda of: (*(triton.cdiv(of[i], of['BLOCK_' + i]) for i in 'MN'),)",
@@ -150,6 +151,7 @@ def test_filled_in_files_are_verified_in_tritons_interpreter(
     for name, (problem, filled) in FILLED.items():
         space, host = tmp_path / f"{name}.yaml", tmp_path / f"{name}_host.py"
         text, module = triton_texts(DATA / f"triton_{name}.py", None, tmp_path, host)
+        module = re.sub(r".*FILL IN: the arguments below.*\n", "", module)
         for mark, written in filled.items():
             assert module.count(mark) == 1
             module = module.replace(mark, written)
@@ -169,6 +171,29 @@ def test_a_copy_that_its_own_package_would_need_is_made_fit_or_marked(tmp_path: 
     assert "    helper)  # FILL IN: an absolute import\n" in module
     assert "line 10: FILL IN: an absolute import" in marks
     assert "staticmethod" not in module
+
+
+def test_arguments_have_a_mark_by_their_kind(tmp_path: Path) -> None:
+    (tmp_path / "k.py").write_text(
+        "@triton.autotune([], ['n', 'HEAD', 'IS_WIDE'])\n@triton.jit\n"
+        "def f(a, b, stride_a, stride_b, n, HEAD: tl.constexpr, IS_WIDE: tl.constexpr,\n"
+        "      HAS_B: tl.constexpr): pass\n"
+    )
+    spec, module, marks = _discovered(tmp_path, tmp_path / "k.py")
+    assert dict(spec.inputs[0]) == {"n": 64, "HEAD": 64, "IS_WIDE": 1}
+    assert re.search(r"line (\d+)-(?!\1)\d+: FILL IN: its array or number", marks)
+    assert marks.count("its stride, in elements") == 1
+    assert '"stride_b": np.int32(1),' in module
+    assert '# FILL IN: "HAS_B": True,' in module
+
+
+def test_arguments_that_are_not_filled_in_raise_an_error_that_says_so(tmp_path: Path) -> None:
+    _, module, _ = _discovered(tmp_path, DATA / "triton_softmax.py")
+    (tree,) = (n for n in ast.parse(module).body if getattr(n, "name", "") == "arguments")
+    names: dict[str, Callable[..., object]] = {}
+    exec(ast.unparse(tree), names)
+    with pytest.raises(NotImplementedError, match="FILL IN: the arguments below"):
+        names["arguments"]({}, None)
 
 
 # ------------------------------------------------------------------------- how lists are read
