@@ -7,7 +7,8 @@ belong to the kernel as it was measured, and a dispatcher takes it along.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, product
 from pathlib import Path
@@ -15,7 +16,7 @@ from textwrap import dedent
 from typing import Any
 
 from harness.constraints import arithmetic
-from harness.constraints.expression import operands_of
+from harness.constraints.expression import Expression, operands_of
 from harness.core.errors import ExpressionError, Fault, SpecError, UsageError
 from harness.core.records import Value
 from harness.core.text import escaped, printable, template
@@ -30,7 +31,7 @@ _DEFAULTS = {"num_warps": 4, "num_stages": 3}
 _TARGETS = {"is_cuda": True, "is_hip": False}
 """What Triton's examples ask before they list configurations."""
 
-_CALLS: Mapping[str, Any] = {f.__name__: f for f in (product, list, range, tuple, zip)}
+_CALLS: Mapping[str, Any] = {f.__name__: f for f in (dict, product, list, range, tuple, zip)}
 _MOST_STEPS = 1_000_000  # a file may ask for any number of configurations
 
 _Names = dict[str, Any]
@@ -61,20 +62,20 @@ def _facts(path: Path, text: str, module: ast.Module, function: str | None) -> d
         if isinstance(decorator, ast.Call) and _last_name(decorator.func) == "autotune"
     ]
     if not decorated:
-        raise UsageError(f"{path} has no function under @triton.autotune(configs=[...], key=[...])")
+        said = "@triton.autotune(configs=[triton.Config({...}, num_warps=4)], key=[...])"
+        raise UsageError(f"{path} has no function under {said}; write it above @triton.jit")
     kernel, autotune = decorated[choose(path, [(k.name, k.lineno) for k, _ in decorated], function)]
     kernel.decorator_list.remove(autotune)
+    kernel.decorator_list = [d for d in kernel.decorator_list if _last_name(d) != "staticmethod"]
     given = dict(zip(_AUTOTUNE, autotune.args, strict=False))
     given |= {keyword.arg or "": keyword.value for keyword in autotune.keywords}
     reader, empty = _ListReader(path, text, module), ast.List([])
     alone = _ListedConfig(autotune.lineno, _DEFAULTS, False)  # as Triton does
     configs = reader.listed(given.get("configs", empty), _ListedConfig) or [alone]
     for config in configs:
-        is_plain = all(
-            str(name).isidentifier() and isinstance(value, (bool, int, float, str))
-            for name, value in config.values.items()
-        )
-        if not is_plain or config.values.keys() != configs[0].values.keys():
+        is_named = all(str(name).isidentifier() for name in config.values)
+        is_plain = {*map(type, config.values.values())} <= {bool, int, float, str}
+        if not (is_named and is_plain) or config.values.keys() != configs[0].values.keys():
             said = "all configurations must set the same names, to numbers, texts, True or False"
             raise reader.fault(config.line, said)
     names = ("key", "reset_to_zero", "restore_value")
@@ -85,7 +86,9 @@ def _facts(path: Path, text: str, module: ast.Module, function: str | None) -> d
         "file": escaped(path.name),
         "kernel": kernel,
         "configs": configs,
-        "assumes_cuda": "is_cuda(" in text,
+        "assumes_cuda": any(f"{name}(" in text for name in _TARGETS),
+        "doubts": reader.doubts,
+        "conditions": [(*at, _constraint(c, configs)) for at, c in reader.conditions.items()],
         "is_pruned": "prune_configs_by" in given,
         "parameters": {n: _entry([c.values[n] for c in configs]) for n in configs[0].values},
         "options": _OPTIONS,
@@ -112,6 +115,16 @@ def _entry(values: Sequence[Value]) -> str:
     return f"{space_file.values_text(listed)}, default: {space_file.value_text(values[0])}"
 
 
+def _constraint(text: str, configs: Sequence[_ListedConfig]) -> str:
+    """Return a condition as YAML; empty if spaces cannot state it, or a configuration breaks it."""
+    try:
+        condition = Expression(text)
+    except ExpressionError:
+        return ""
+    holds = all(condition.names <= c.values.keys() and condition.allows(c.values) for c in configs)
+    return space_file.expression_text(condition.text) if holds else ""
+
+
 # ---------------------------------------------------------------------- what the kernel uses
 
 
@@ -125,6 +138,7 @@ def _sources(text: str, module: ast.Module, kernel: ast.FunctionDef) -> list[str
     return [
         "".join(f"@{ast.unparse(decorator)}\n" for decorator in getattr(node, "decorator_list", ()))
         + dedent(ast.get_source_segment(text, node, padded=True) or "")
+        + ("  # FILL IN: an absolute import" if getattr(node, "level", 0) else "")
         for node in sorted(taken, key=lambda node: (node is kernel, node.lineno))
     ]
 
@@ -162,17 +176,32 @@ class _ListReader:
     """Read the expressions of a file; raise SpecError for those that would have to run.
 
     What can be read: literals, arithmetic, comprehensions, names that the file sets at its top
-    level, and its functions without parameters that only choose and return.
+    level, and its functions without parameters that only choose, append and return.
+    `conditions` maps the line and text of what leaves configurations out to the same condition with
+    parameters for its names. `doubts` maps names to the line that may change them.
     """
 
     def __init__(self, path: Path, text: str, module: ast.Module) -> None:
         self._path, self._text, self._steps_left = path, text, _MOST_STEPS
         self._defined: dict[str, ast.expr | ast.FunctionDef] = {}
-        for node in module.body:
-            if isinstance(node, ast.FunctionDef):
-                self._defined[node.name] = node
-            elif isinstance(node, ast.Assign):
-                self._defined[_last_name(node.targets[0])] = node.value
+        self._changed: dict[str, int] = {}
+        self.conditions: dict[tuple[int, str], str] = {}
+        self.doubts: dict[str, int] = {}
+        self._define(module.body)
+
+    def _define(self, body: Sequence[ast.stmt]) -> None:
+        """Take the names that statements of the top level set."""
+        for node in body:
+            match node:
+                case ast.FunctionDef():
+                    self._defined[node.name] = node
+                case ast.Assign():
+                    self._defined[_last_name(node.targets[0])] = node.value
+                case ast.If(test=ast.Call(func=ast.Name(id=name))) if name in _TARGETS:
+                    self._define(node.body if _TARGETS[name] else node.orelse)
+                case ast.If() | ast.For() | ast.AugAssign() | ast.Expr():
+                    names = (n.id for n in ast.walk(node) if isinstance(n, ast.Name))
+                    self._changed |= dict.fromkeys(names, node.lineno)
 
     def listed(self, node: ast.expr, kind: type) -> list[Any]:
         """Return a list of texts or configurations."""
@@ -187,10 +216,8 @@ class _ListReader:
 
     def _unreadable(self, node: ast.expr | ast.stmt) -> SpecError:
         source = (ast.get_source_segment(self._text, node) or "").partition("\n")[0]
-        text = f"`{printable(source)}` cannot be read without running the file; write in its place"
-        return self.fault(
-            node.lineno, f"{text} a list or comprehension of triton.Config, or values"
-        )
+        text = f"`{printable(source)}` cannot be read without running the file; print its value in"
+        return self.fault(node.lineno, f"{text} a run, and write it in its place as a literal")
 
     def _value(self, node: ast.expr, names: _Names) -> Any:
         try:
@@ -209,6 +236,8 @@ class _ListReader:
             case ast.Name(id=name) if name in names:
                 return names[name]
             case ast.Name(id=name) if isinstance(assigned := self._defined.get(name), ast.expr):
+                if name in self._changed:
+                    self.doubts[name] = self._changed[name]
                 return self._value(assigned, {})
             case ast.List() | ast.Tuple():
                 return [self._value(element, names) for element in node.elts]
@@ -217,7 +246,10 @@ class _ListReader:
                 return {self._value(key, names): self._value(v, names) for key, v in items}
             case ast.ListComp() | ast.GeneratorExp():
                 inner = self._bound(node.generators, names)
-                return [self._value(node.elt, bound) for bound in inner]
+                made = [self._value(node.elt, bound) for bound in inner]
+                if made and isinstance(made[0], (list, dict, _ListedConfig)):
+                    self._note([test for loop in node.generators for test in loop.ifs], node.elt)
+                return made
             case ast.IfExp():
                 branch = node.body if self._value(node.test, names) else node.orelse
                 return self._value(branch, names)
@@ -241,10 +273,13 @@ class _ListReader:
         if name in _TARGETS:
             return _TARGETS[name]
         if isinstance(defined, ast.FunctionDef) and not (node.args or named):
-            return self._returned(defined.body)
+            return self._returned(defined.body, {})
+        if name == "filter":
+            self._note(node.args[:1], node)
+            return self._value(node.args[1], names)
         positional = [self._value(argument, names) for argument in node.args]
         items = _CALLS[name](*positional, **{k: self._value(v, names) for k, v in named.items()})
-        return list(islice(items, self._steps_left))
+        return items if name == "dict" else list(islice(items, self._steps_left))
 
     def _bound(self, loops: Sequence[ast.comprehension], names: _Names) -> Iterator[_Names]:
         """Yield the names inside the loops of a comprehension."""
@@ -253,23 +288,45 @@ class _ListReader:
             return
         for item in self._value(loops[0].iter, names):
             bound = names | _assigned(loops[0].target, item)
-            if all(self._value(test, bound) for test in loops[0].ifs):
+            # What leaves out configurations is noted; it may need a run.
+            if isinstance(item, _ListedConfig) or all(self._value(t, bound) for t in loops[0].ifs):
                 yield from self._bound(loops[1:], bound)
 
-    def _returned(self, body: Sequence[ast.stmt]) -> Any:
+    def _note(self, tests: Iterable[ast.expr], made: ast.AST) -> None:
+        """Note the conditions under which something is made, with parameters for their names."""
+        settings = re.findall(r"(\w+)(?:': |=)([^\W\d]\w*)(?=[,})])", ast.unparse(made))
+        parameters = {name: parameter for parameter, name in settings}
+        for test in tests:
+            source = printable(ast.unparse(test))
+            condition = re.sub(r"\w+", lambda word: parameters.get(word[0], word[0]), source)
+            self.conditions[test.lineno, source] = condition
+
+    def _returned(self, body: Sequence[ast.stmt], names: _Names) -> Any:
         """Return what the statements of a function return; None where they return nothing."""
         for statement in body:
+            returned = None
             match statement:
                 case ast.Return(value=ast.expr() as value):
-                    return self._value(value, {})
+                    return self._value(value, names)
                 case ast.If():
-                    branch = statement.body if self._value(statement.test, {}) else statement.orelse
-                    if (returned := self._returned(branch)) is not None:
-                        return returned
+                    chosen = self._value(statement.test, names)
+                    returned = self._returned(statement.body if chosen else statement.orelse, names)
+                case ast.Assign(targets=[ast.Name(id=name)]):
+                    names[name] = self._value(statement.value, names)
+                case ast.For(orelse=[]):
+                    inside = ast.walk(statement)
+                    self._note([n.test for n in inside if isinstance(n, ast.If)], statement)
+                    for item in self._value(statement.iter, names):
+                        names.update(_assigned(statement.target, item))
+                        returned = returned or self._returned(statement.body, names)
+                case ast.Expr(ast.Call(ast.Attribute(ast.Name(id=name), "append"), args=[added])):
+                    list.append(names[name], self._value(added, names))
                 case ast.Expr(value=ast.Constant()):  # a docstring
                     pass
                 case _:
                     raise self._unreadable(statement)
+            if returned is not None:
+                return returned
         return None
 
 

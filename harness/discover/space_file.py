@@ -57,7 +57,7 @@ def space_text(facts: Facts, folder: Path, host: Path, has_host: bool = False) -
         active=[(s.line, escaped(s.origin), _entry(s), _mark(s)) for s in active],
         offered=list(map(_entry, offered)),
         left_out=", ".join(left_out),
-        constraints=[f"{_expression(c.operands)}  # line {c.line}" for c in facts.constraints],
+        constraints=[f"{expression_text(c.operands)}  # line {c.line}" for c in facts.constraints],
         group=", ".join(group),
         group_mark=group_mark,
         grid=", ".join(json.dumps(f"ceil_div({name}, {size})") for name, size in along),
@@ -68,13 +68,13 @@ def space_text(facts: Facts, folder: Path, host: Path, has_host: bool = False) -
 
 
 def to_do(text: str) -> list[str]:
-    """List the marks that are left to a person, with their lines."""
-    return [
-        f"line {number}: {mark.strip('# ')} {line.partition(mark)[2]}"
-        for number, line in enumerate(text.splitlines(), start=1)
-        for mark in (FILL_IN, CONFIRM)
-        if mark in line
-    ]
+    """List the marks that are left to a person, with their lines; equal marks are one item."""
+    lines: dict[str, list[str]] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        for mark in re.findall(f"(?:{FILL_IN}|{CONFIRM}).*", line):
+            lines.setdefault(mark.lstrip("# "), []).append(str(number))
+    ranges = {mark: "-".join(dict.fromkeys((at[0], at[-1]))) for mark, at in lines.items()}
+    return [f"line {numbers}: {mark}" for mark, numbers in ranges.items()]
 
 
 def start_size(features: Sequence[str]) -> int:
@@ -200,7 +200,7 @@ def _quoted(text: str) -> str:
     return text if plain and text.lower() not in _WORDS_OF_YAML else json.dumps(text)
 
 
-def _expression(text: str) -> str:
+def expression_text(text: str) -> str:
     """Write an expression as YAML, without quotes if it has no YAML syntax."""
     plain = re.fullmatch(r"[A-Za-z_(][A-Za-z0-9_ +*/%().<>=-]*[ <>=][A-Za-z0-9_ )<>=]+", text)
     return text if plain else json.dumps(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -115,7 +116,7 @@ FILLED = {
         '"a_ptr": None': '"a_ptr": rng.random((features["M"], features["K"]), np.float32)',
         '"b_ptr": None': '"b_ptr": rng.random((features["K"], features["N"]), np.float32)',
         '"c_ptr": None': '"c_ptr": np.zeros((features["M"], features["N"]), np.float32)',
-        '"stride_am": None': '"stride_am": np.int32(features["K"])',
+        '"stride_am": np.int32(1)': '"stride_am": np.int32(features["K"])',
         "raise": 'return {"c_ptr": arguments["a_ptr"] @ arguments["b_ptr"]}  #',
         '# FILL IN: "ACTIVATION": its value': '"ACTIVATION": ""',
         "(1,)": "lambda of: (*(triton.cdiv(of[i], of['BLOCK_' + i]) for i in 'MN'),)",
@@ -150,6 +151,7 @@ def test_filled_in_files_are_verified_in_tritons_interpreter(
     for name, (problem, filled) in FILLED.items():
         space, host = tmp_path / f"{name}.yaml", tmp_path / f"{name}_host.py"
         text, module = triton_texts(DATA / f"triton_{name}.py", None, tmp_path, host)
+        module = re.sub(r".*FILL IN: the arguments below.*\n", "", module)
         for mark, written in filled.items():
             assert module.count(mark) == 1
             module = module.replace(mark, written)
@@ -158,6 +160,40 @@ def test_filled_in_files_are_verified_in_tritons_interpreter(
         spaces.append(str(space))
     assert check([*spaces, "--run"]) == 0
     assert len(re.findall(r"OK, .* verified", capsys.readouterr().out)) == len(spaces)
+
+
+def test_a_copy_that_its_own_package_would_need_is_made_fit_or_marked(tmp_path: Path) -> None:
+    (tmp_path / "k.py").write_text(
+        "import triton\nfrom .common import (\n    helper)\nclass A:\n  @staticmethod\n"
+        "  @triton.autotune([], ['n'])\n  @triton.jit\n  def f(n): helper(n)\n"
+    )
+    _, module, marks = _discovered(tmp_path, tmp_path / "k.py")
+    assert "    helper)  # FILL IN: an absolute import\n" in module
+    assert "line 10: FILL IN: an absolute import" in marks
+    assert "staticmethod" not in module
+
+
+def test_arguments_have_a_mark_by_their_kind(tmp_path: Path) -> None:
+    (tmp_path / "k.py").write_text(
+        "@triton.autotune([], ['n', 'HEAD', 'IS_WIDE'])\n@triton.jit\n"
+        "def f(a, b, stride_a, stride_b, n, HEAD: tl.constexpr, IS_WIDE: tl.constexpr,\n"
+        "      HAS_B: tl.constexpr): pass\n"
+    )
+    spec, module, marks = _discovered(tmp_path, tmp_path / "k.py")
+    assert dict(spec.inputs[0]) == {"n": 64, "HEAD": 64, "IS_WIDE": 1}
+    assert re.search(r"line (\d+)-(?!\1)\d+: FILL IN: its array or number", marks)
+    assert marks.count("its stride, in elements") == 1
+    assert '"stride_b": np.int32(1),' in module
+    assert '# FILL IN: "HAS_B": True,' in module
+
+
+def test_arguments_that_are_not_filled_in_raise_an_error_that_says_so(tmp_path: Path) -> None:
+    _, module, _ = _discovered(tmp_path, DATA / "triton_softmax.py")
+    (tree,) = (n for n in ast.parse(module).body if getattr(n, "name", "") == "arguments")
+    names: dict[str, Callable[..., object]] = {}
+    exec(ast.unparse(tree), names)
+    with pytest.raises(NotImplementedError, match="FILL IN: the arguments below"):
+        names["arguments"]({}, None)
 
 
 # ------------------------------------------------------------------------- how lists are read
@@ -191,6 +227,43 @@ def test_a_list_is_read_without_running_it(
 
 
 @pytest.mark.parametrize(
+    ("before", "configs", "marks"),
+    [
+        ("", "[triton.Config({'BLOCK': b}, num_warps=w) for b in [8, 16] for w in [4, 8] "
+         "if b * w <= 64]",
+         ['- BLOCK * num_warps <= 64  # CONFIRM: from `b * w <= 64` (line 3)']),
+        ("D = 3\n", "[triton.Config({'BLOCK': b}) for b in [8, 16] if b > D]",
+         ["# FILL IN: as a condition, what `b > D` leaves out (line 4)\nconstraints: []"]),
+        ("A = [triton.Config({'BLOCK': 8})]\n", "[c for c in A if keep(c)]",
+         ["what `keep(c)` leaves out (line 4)"]),
+        ("A = [triton.Config(dict(BLOCK=8))]\n", "list(filter(keep, A))",
+         ["what `keep` leaves out (line 4)"]),
+        ("", "[triton.Config({'BLOCK': b}) for b in [8, 16] if b > 8] "
+         "+ [triton.Config({'BLOCK': 4})]",
+         ["what `b > 8` leaves out (line 3)\nconstraints: []"]),
+        ("def f():\n out = []\n for b in [8, 16]:\n  for w in [4, 8]:\n   if b * w < 99:\n"
+         "    out.append(triton.Config({'BLOCK': b}, num_warps=w))\n return out\n", "f()",
+         ["- BLOCK * num_warps < 99  # CONFIRM: from `b * w < 99` (line 7)"]),
+        ("A = [triton.Config({'BLOCK': 8})]\nif 'FAST' in os.environ:\n  A = A[:1]\n", "A",
+         ["# CONFIRM: the values of A here; line 4 may change them"]),
+        ("A = []\nA += [triton.Config({'BLOCK': 8})]\n", "A + [triton.Config({'BLOCK': 8})]",
+         ["# CONFIRM: the values of A here; line 4 may change them"]),
+        ("if is_hip():\n  B = [1]\nelse:\n  B = [8, 32]\n",
+         "[triton.Config({'BLOCK': b}) for b in B]",
+         ["BLOCK: {values: [8, 32]", "# CONFIRM: the list for CUDA"]),
+        ("", "[triton.Config({'BLOCK': b}) for b in range(1, 30)]",
+         ["# CONFIRM: the 28 other configurations are no baselines"]),
+    ],
+)  # fmt: skip
+def test_what_a_space_cannot_take_over_is_marked(
+    tmp_path: Path, before: str, configs: str, marks: list[str]
+) -> None:
+    _spec(tmp_path, before, configs)
+    written = (tmp_path / "k.yaml").read_text()
+    assert [mark for mark in marks if mark not in written] == []
+
+
+@pytest.mark.parametrize(
     ("before", "configs", "said"),
     [
         ("", "make_configs(8)", "k.py:3: `make_configs(8)` cannot be read without running"),
@@ -218,7 +291,7 @@ def test_what_only_a_run_would_show_is_named_with_its_line(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("@triton.jit\ndef f(x): pass\n", "has no function under @triton.autotune(configs="),
+        ("@triton.jit\ndef f(x): pass\n", "key=[...]); write it above @triton.jit"),
         ("@triton.autotune(configs=[\n", "cannot be read: '[' was never closed (k.py, line 1)"),
         ("".join(f"@triton.autotune([], [])\ndef {n}(x): pass\n" for n in "fg"),
          "has 2 kernels: f (line 2), g (line 4); choose with --function"),
