@@ -92,6 +92,17 @@ class SpaceDocument(JsonDocument):
     feature_sources: dict[str, str] = value_of("launcher")
     why_no_launcher: str
 
+    @property
+    def is_ok(self) -> bool:
+        """Whether the default, and the host module, worked in all that was tried."""
+        is_built = all(target.is_default_ok for target in self.targets)
+        return is_built and not self.why_host_failed and not self.why_run_failed
+
+    def __str__(self) -> str:
+        targets = [f"{t.target}: {t.why_failed}" for t in self.targets if not t.is_default_ok]
+        whys = filter(None, [*targets, self.why_host_failed, self.why_run_failed])
+        return "\n".join([f"{self.name}: {'OK' if self.is_ok else 'FAILED'}", *whys])
+
 
 class FaultDocument(JsonDocument):
     """A fault of a space; line 0 is the file as a whole."""

@@ -17,7 +17,6 @@ from typing import Any, TypeGuard
 
 from harness.core.errors import UsageError
 from harness.core.files import CACHE_ADVICE, cache_folder, write_file
-from harness.core.modules import COPIES
 from harness.core.text import kind_of, nearest
 from harness.space_file import Spec, load_spec, make_spec
 
@@ -135,7 +134,7 @@ def _host(host: object, key: str) -> object:
 def _kept(text: str, name: str) -> str:
     """Return the path of a file of the cache with this text, the same for the same text."""
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    path = cache_folder(COPIES) / digest / name
+    path = cache_folder("python") / digest / name
     if not path.is_file():
         write_file(path, text, parents=True, advice=CACHE_ADVICE)
     return str(path.resolve())

@@ -14,9 +14,6 @@ from types import ModuleType
 
 from harness.core.files import cache_folder
 
-COPIES = "python"
-"""The folder of the cache where make_space writes texts and copies of functions."""
-
 
 def load_module(path: Path, prefix: str) -> ModuleType | None:
     """Load a Python file as a module named after `prefix` and the file.
@@ -39,7 +36,7 @@ def load_module(path: Path, prefix: str) -> ModuleType | None:
 
 def shown_path(path: Path) -> str:
     """Return a file's path for messages; of a copy of functions the key that they were given as."""
-    is_copy = path.resolve().parent.parent == cache_folder(COPIES).resolve()
+    is_copy = path.resolve().parent.parent == cache_folder("python").resolve()  # of make_space
     return f'kernel["{path.stem}"]' if is_copy else str(path)
 
 

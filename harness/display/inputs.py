@@ -181,7 +181,7 @@ def health_line(reports: Sequence[InputReport]) -> str:
     tests = sum(report.measured for report in reports)
     failed = tests - sum(report.outcomes.get(Outcome.OK, 0) for report in reports)
     ratio = f"{'' if is_one else 'up to '}{format_factor(max(ratios))}x as long as the best"
-    return f"{spills}The slowest took {ratio}; {failed:,} of {tests:,} failed."
+    return f"{spills}The slowest took {ratio}; {failed:,} of {tests:,} failed in the search."
 
 
 def noise_lines(reports: Sequence[InputReport]) -> Iterator[str]:

@@ -163,6 +163,11 @@ def test_a_space_is_checked_as_by_the_command(
     assert check_command([str(space), "--no-compile", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["spaces"] == [checked.model_dump()]
     assert harness.check(harness.load_space(space), no_compile=True) == checked
+    assert checked.is_ok
+    assert str(checked) == f"{checked.name}: OK"
+    broken = checked.model_copy(update={"why_run_failed": "default FAILED on 1 of 2 inputs"})
+    assert not broken.is_ok
+    assert str(broken) == f"{checked.name}: FAILED\ndefault FAILED on 1 of 2 inputs"
     with pytest.raises(harness.HarnessError, match=r"^`no_compile` does not go with `backend`, "):
         harness.check(space, no_compile=True, run=True)
     with pytest.raises(TypeError, match="no argument `jsn`; "):

@@ -249,7 +249,7 @@ def test_flags_are_verified_and_too_fast_ones_repeated(tmp_path: Path, fake_here
     slow = Measurement(space.default, given, Outcome.OK, timing=Timing((1.0,)))
     measurer.recall(given, [slow])
     found = measurer.measure(space, given, Config({**space.default, "V": 3}), None)
-    assert "it is 1e+03 times as fast as the default" in found.message
+    assert "it is 1,000 times as fast as the default" in found.message
     # The data of the measurements are there again; what does not win is believed.
     assert not measurer.measure(space, given, flagged, 1e-4).message
     happened = [what for what, _, _ in read_journal(tmp_path / "journal")]

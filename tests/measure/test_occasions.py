@@ -394,7 +394,7 @@ def test_kernel_that_copies_an_earlier_result_is_wrong_on_new_data(search: Searc
 
     found, _ = search(copies)
     assert found.outcome is Outcome.WRONG_RESULT
-    assert found.message.startswith("it is 1e+03 times as fast as the default, but on new data: ")
+    assert found.message.startswith("it is 1,000 times as fast as the default, but on new data: ")
 
 
 def test_kernel_that_recognises_data_has_the_time_of_its_first_runs(search: Search) -> None:

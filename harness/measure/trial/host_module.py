@@ -26,8 +26,8 @@ records which parameters it reads.
 
 from __future__ import annotations
 
-import linecache
 import math
+import traceback
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -290,17 +290,15 @@ def describe_error(error: BaseException, path: Path, what: str = "") -> str:
 
     In a copy of functions the lines have other numbers: the text of the line stands behind.
     """
-    line, trace, own = 0, error.__traceback__, path.resolve()
-    while trace is not None:
-        if Path(trace.tb_frame.f_code.co_filename).resolve() == own:
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    name, text = shown_path(path), ""
-    if line and name == str(path):
-        name += f":{line}"
-    elif line:
-        text = f", at `{linecache.getline(str(path), line).strip()}`"
-    return f"{name}: {what}{type(error).__name__}: {error}{text}"
+    name, own = shown_path(path), path.resolve()
+    steps = traceback.extract_tb(error.__traceback__)
+    lines = [step for step in steps if Path(step.filename).resolve() == own]
+    described = f"{what}{type(error).__name__}: {error}"
+    if not lines:
+        return f"{name}: {described}"
+    if name != str(path):
+        return f"{name}: {described}, at `{lines[-1].line}`"
+    return f"{name}:{lines[-1].lineno}: {described}"
 
 
 class TrackedConfig(Mapping[str, Value]):
