@@ -104,7 +104,7 @@ def test_process_that_a_kernel_wrote_over_is_replaced(faults: Spec, local: Kerne
 @pytest.mark.parametrize(
     ("n", "reason"),
     [
-        (1, r"reference\(\) raised ArithmeticError: no reference for one element \(line \d+\)"),
+        (1, r"faults.py:\d+: reference\(\) raised ArithmeticError: no reference for one element"),
         (2, r"arguments\(\) raised \w*MemoryError"),
         (3, r"data of \(n=3\) died of SIGKILL, as when memory runs out.*enough memory"),
     ],
