@@ -41,7 +41,8 @@ REFUSED = {
     "skips_the_tail": r"at the first run: y\[96\] was never written \(4 of 100 elements",
     "low_precision": r"at the first run: y\[\d+\] is \d+(\.\d+)?, expected",
     "some_elements": r"at the first run: y\[1\] was never written \(75 of 100 elements",
-    "rarely_wrong": r"at run 13: y\[0\] is",
+    # It counts its launches in the zone behind an array, which a slow machine may look at before.
+    "rarely_wrong": r"at run 13: y\[0\] is|writes outside of the argument scratch",
     "writes_past_the_end": r"writes outside of the argument y \(63 elements behind its end\)",
     "writes_before_the_start": r"writes outside of the argument y \(2 elements before its start\)",
 }
