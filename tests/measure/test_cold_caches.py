@@ -166,7 +166,7 @@ def test_one_process_measures_either_cold_or_warm(tmp_path: Path) -> None:
     warm = spec_of(tmp_path, "{cache: warm}")
     owner, _ = open_measurer(warm, "opencl")
     try:
-        with pytest.raises(UsageError, match=r"measured with cold caches, and .* warm ones"):
+        with pytest.raises(UsageError, match=r"with the caches cold, and .* with: warm; write"):
             open_measurer(warm.with_measure({"cache": COLD}), "opencl", owner)
     finally:
         owner.close()
