@@ -314,10 +314,6 @@ class ProgramWorker:
         self._imports = ImportsApart()
         end_programs_when_terminated()
 
-    def identity(self, backend: CommandBackend) -> str:
-        """Return the compiler's identity; raises BackendUnavailable where it is missing."""
-        return backend.identity
-
     def describe(self, backend: CommandBackend) -> tuple[Environment, str | None]:
         """Return the environment, and why energy cannot be measured, None where it can; raises
         BackendUnavailable."""
