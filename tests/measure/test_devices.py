@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -94,30 +95,19 @@ def test_list_of_devices_has_gpus_first(monkeypatch: pytest.MonkeyPatch) -> None
     class Broken(Exception):
         pass
 
-    class Device:
-        version, max_compute_units, global_mem_size = "OpenCL 3.0", 2, 1 << 30
-
-        def __init__(self, kind: int) -> None:
-            self.name, self.type = f" {kind} ", kind
-
-    class Platform:
-        def __init__(self, name: str, types: list[int] | None) -> None:
-            self.name, self._types = name, types
-
-        def get_devices(self):
-            if self._types is None:
+    def platform(name: str, types: list[int] | None) -> SimpleNamespace:
+        def get_devices() -> list[SimpleNamespace]:
+            if types is None:
                 raise Broken
-            return [Device(kind) for kind in self._types]
+            facts = {"version": "OpenCL 3.0", "max_compute_units": 2, "global_mem_size": 1 << 30}
+            return [SimpleNamespace(name=f" {kind} ", type=kind, **facts) for kind in types]
 
-    class Cl:
-        Error = Broken
-        device_type = type("T", (), {"GPU": 4, "CPU": 2})
+        return SimpleNamespace(name=name, get_devices=get_devices)
 
-        @staticmethod
-        def get_platforms():
-            return [Platform("broken", None), Platform("cpu", [2]), Platform("gpus", [4, 4])]
-
-    monkeypatch.setattr(opencl, "load_pyopencl", lambda: Cl)
+    listed = [platform("broken", None), platform("cpu", [2]), platform("gpus", [4, 4])]
+    kinds = SimpleNamespace(GPU=4, CPU=2)
+    cl = SimpleNamespace(Error=Broken, device_type=kinds, get_platforms=lambda: listed)
+    monkeypatch.setattr(opencl, "load_pyopencl", lambda: cl)
     found = [(d.platform, d.number, d.is_gpu) for d in opencl.usable_devices()]
     assert found == [("gpus", 0, True), ("gpus", 1, True), ("cpu", 0, False)]
 

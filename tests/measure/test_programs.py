@@ -724,12 +724,6 @@ def test_program_is_compiled_without_its_device_and_not_run(
     assert "c.c:4:2: error: #error two is too many" in message
     assert "note: g changes no build of " in message
     assert "B changes no build" not in message  # the run alone names it
-    assert check([str(path), "--compile", "3", "--json"]) == 0
-    (space,) = json.loads(capsys.readouterr().out)["spaces"]
-    (target,) = space["targets"]
-    assert (target["target"], target["compiled"], target["is_default_ok"]) == ("gcc", 4, True)
-    assert "g" in target["without_effect"]
-
     path.write_text(C_SPACE.replace("[gcc,", "[no-such-gcc,"))
     assert check([str(path), "--compile", "1"]) == 1
     assert "default FAILED: program.build begins with `no-such-gcc`" in capsys.readouterr().out
