@@ -46,7 +46,6 @@ from harness.space_file.program_model import ProgramVerify, Template, TimeField,
 from tests.helpers.commands import check
 from tests.helpers.compilers import needs_gcc
 from tests.helpers.fake_kernels import measure_programs_here
-from tests.helpers.fakes import HereChild
 
 ROOT = Path(__file__).parents[2]
 BOUNDS = Bounds(1 << 30, 1 << 20, 20.0)
@@ -89,7 +88,6 @@ measure: {repeats: 3, min_repeats: 2, warmup: 1, precision: 0}
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measurers run in this process."""
     measure_programs_here(monkeypatch)
-    monkeypatch.setattr("harness.commands.check.inspection.Child", HereChild)
 
 
 Load = Callable[..., Spec]
