@@ -12,7 +12,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 from harness.core.errors import BackendUnavailable, BuildFailed, LaunchFailed, UsageError
@@ -272,7 +272,7 @@ def backend_of(device: ListedDevice, why: str = "") -> Backend:
     if isinstance(device, opencl.DeviceName):
         return Backend("opencl", "opencl", why, device)
     # With its architecture known, no process that compiles asks the driver for it again.
-    why, compiler = f"{why}; through {gpus.describe_package()}", first_usable(device.arch)
+    why, compiler = f"{why}; through {gpus.load_driver().package}", first_usable(device.arch)
     return Backend("cuda", "nvcc", why, device, device.arch, cuda_compiler=compiler)
 
 
@@ -302,8 +302,12 @@ def empty_kernel_advice(language: str) -> str:
 def _compiled(compiler: Compiler, language: str) -> Binary:
     """Return the empty kernel from the build cache, or compile it."""
     program = Program(_EMPTY_KERNELS[language] + _host_compiler(language), (), ())
-    key = program.key(compiler.identity)
-    return BuildCache().get_or_build(key, partial(compiler.compile, program))
+    builds = BuildCache()
+    binary = builds.get(program.key(compiler.identity))
+    if binary is None:
+        binary = compiler.compile(program)
+        builds.put(binary)
+    return binary
 
 
 def _host_compiler(language: str) -> str:

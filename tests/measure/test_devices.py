@@ -50,7 +50,8 @@ def machine(monkeypatch: pytest.MonkeyPatch):
 
         monkeypatch.setattr(cuda_gpus, "usable_gpus", usable_gpus)
         monkeypatch.setattr("harness.measure.devices.first_usable", lambda arch: "nvcc")
-        monkeypatch.setattr(cuda_gpus, "describe_package", lambda: "cuda-bindings 13.0")
+        package = SimpleNamespace(package="cuda-bindings 13.0")
+        monkeypatch.setattr(cuda_gpus, "load_driver", lambda: package)
         monkeypatch.setattr(opencl, "usable_devices", lambda: list(devices) or no_opencl())
 
     return made

@@ -58,14 +58,6 @@ class BuildCache:
         mark_used(self._file(key))
         return Binary(dataclasses.replace(build, cached=True), data, read)
 
-    def get_or_build(self, key: str, build: Callable[[], Binary]) -> Binary:
-        """Return the binary of this key, or build and keep it; raises what `build` raises."""
-        binary = self.get(key)
-        if binary is None:
-            binary = build()
-            self.put(binary)
-        return binary
-
     def put(self, binary: Binary) -> None:
         """Keep a binary under its build's key; raises UsageError where it cannot be written."""
         build = dataclasses.asdict(binary.build)

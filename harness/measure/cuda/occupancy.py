@@ -151,17 +151,14 @@ def observe_occupancy(
     are the most of any function of the source. Where they or the multiprocessor are not known,
     as for OpenCL and for other architectures, the result is empty.
     """
-    if arch is None or build.registers is None:
+    static, registers, sizes = build.shared_bytes or 0, build.registers, set(blocks)
+    if arch is None or registers is None or not sizes:
         return {}
     try:
-        multiprocessor(arch)
+        found = [occupancy(arch, size, registers, static + more) for size, more in sizes]
     except ValueError:
         return {}
-    static, registers = build.shared_bytes or 0, build.registers
-    occupancies = [occupancy(arch, size, registers, static + more) for size, more in set(blocks)]
-    if not occupancies:
-        return {}
-    least = min(occupancies, key=lambda one: one.active_warps)
+    least = min(found, key=lambda each: each.active_warps)
     return {"occupancy": least.fraction, "active_warps": float(least.active_warps)}
 
 
