@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from harness.api.tune_options import COVER, DATABASE, TuneOptions
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError, UsageError
-from harness.core.files import check_output
 from harness.core.records import Config, Input
 from harness.core.text import counted
 from harness.recordings.files import recording_name
@@ -83,8 +82,6 @@ def read_request(options: TuneOptions) -> TuneRequest:
         whole, notices = with_inputs_of(options.inputs_from, whole, options, database)
     spec = whole if options.inputs is None else whole.with_inputs_where(options.inputs)
     search = search_options(spec, options, techniques)
-    for log in search.logs(len(spec.inputs)):
-        check_output(log)
     plan = CampaignPlan(
         spec,
         search,
@@ -175,7 +172,6 @@ def search_options(spec: Spec, options: TuneOptions, techniques: tuple[str, ...]
         seed=options.seed,
         label=options.label,
         parallelism=options.parallelism or parallelism,
-        results_log=options.results_log,
         peak_fraction=spec.search.stop_at,
     )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
@@ -75,8 +74,6 @@ def _print(done: Tuned, console: Console) -> None:
     if learnt is not None:
         _print_choice_by_input(console, done, learnt)
     _write_report(done, console)
-    for log in filter(Path.exists, request.plan.options.logs(len(request.plan.spec.inputs))):
-        print_line(console, f"{log}: the seconds and the time of each new best")
     print_line(console, "\n".join(step.text for step in _next_steps(done)))
 
 

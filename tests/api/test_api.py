@@ -46,7 +46,7 @@ OPTIONS = [
     "space", "inputs", "inputs_from", "cover", "most_inputs", "backend", "device", "cluster",
     "insecure", "replay", "mapping", "technique", "test_limit", "max_time_s", "seed_configurations",
     "warm_start", "validate", "parallelism", "seed", "repeats", "precision", "give_up_at", "cross",
-    "finalists", "reduce", "database", "label", "fresh", "wait", "results_log", "progress",
+    "finalists", "reduce", "database", "label", "fresh", "wait", "progress",
 ]  # fmt: skip
 MEMBERS = [
     "advice", "best", "dispatcher", "findings", "inputs", "measurements", "plot", "report", "rule",

@@ -38,7 +38,7 @@ kernel void kernel_(global float *A, int B) { A[B] = BLOCK * TILE; }
 TUNE = "tune scale.yaml --replay recording.csv"
 
 WRITING = [
-    f"{TUNE} --database new.db --test-limit 2 --no-cross --report page.html --results-log best.log",
+    f"{TUNE} --database new.db --test-limit 2 --no-cross --report page.html",
     "analyse r.db --picture tree.png",
     "analyse r.db --picture tree.svg",
     "analyse r.db --picture tree.pdf",
