@@ -270,7 +270,7 @@ class Driver(SearchDriver):  # type: ignore[misc]
             self.new_results.append(result)
         for result in self.new_results:
             self._results[result.configuration.hash] = result
-            for plugin in self.plugins:
+            for plugin in self.plugins:  # techniques may be some
                 plugin.on_result(result)
             if result.was_new_best:
                 self.best_result = result

@@ -7,7 +7,6 @@ import math
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 
 from harness.analysis.failures import headline
 from harness.commands.check.targets import CompileTarget, checked_spaces
-from harness.core.errors import BackendUnavailable, BuildFailed, ExpressionError
+from harness.core.errors import BuildFailed, ExpressionError
 from harness.core.machine import usable_cores
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import Build, Config, Input
@@ -26,9 +25,7 @@ from harness.measure.cuda.cubin import kernel_symbol, packed_arguments, paramete
 from harness.measure.cuda.occupancy import Occupancy, occupancy
 from harness.measure.flags import fitted_to_backend, fitted_to_program
 from harness.measure.kernels.data import KernelData
-from harness.measure.process.child import Child, ChildLost
-from harness.measure.programs.building import CommandBackend, backend_of, command_build
-from harness.measure.programs.runner import ProgramWorker
+from harness.measure.programs.building import backend_of, command_build
 from harness.space import ConstrainedSpace
 from harness.space.constrained import make_program
 from harness.space_file import Parameter, Spec
@@ -37,7 +34,6 @@ from harness.space_file.program import names_of
 ALIKE = 3
 """So many configurations that fail with one message show that the message is that of all."""
 
-_ASK_TIMEOUT_S = 300.0
 _MOST_TRIED = 12
 _Pair = tuple[Config, Config]
 
@@ -341,7 +337,7 @@ class ProgramInspection(Inspection):
     def __init__(self, spec: Spec, sample: int = 0, seed: int = 0) -> None:
         """Ask the compiler for its identity; raises BackendUnavailable where it is missing."""
         self._backend = backend = backend_of(spec)
-        self.identity = _identity(backend)
+        self.identity = backend.identity
         builds = BuildQueue(backend, self.identity, at_once=usable_cores())
         spec, name = fitted_to_program(spec), backend.compiler or "program.build"
         spaces = checked_spaces(spec, backend.limits, backend.compiler)
@@ -360,15 +356,6 @@ class ProgramInspection(Inspection):
     def close(self) -> None:
         """End the builders."""
         self._builds.close()
-
-
-def _identity(backend: CommandBackend) -> str:
-    """Ask for the compiler's identity in a process of its own, where its commands end with it."""
-    with closing(Child(ProgramWorker)) as child:
-        try:
-            return child.call(ProgramWorker.identity, backend, timeout_s=_ASK_TIMEOUT_S)
-        except ChildLost as lost:
-            raise BackendUnavailable(f"the process that asks the compiler {lost}") from None
 
 
 def _pairs(
