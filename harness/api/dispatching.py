@@ -160,7 +160,7 @@ class LearntDispatcher:
             program, self.spec, _provenance(self), kernels, results.limits, self.launcher
         )
         tables = vllm_files(dispatcher, tuple(results.measured)) if options.format else {}
-        written = package.write_dispatcher(options.output, dispatcher, self.launcher, tables)
+        written = package.write_dispatcher(options.output, dispatcher, tables)
         root = options.output.resolve()
         return [path.relative_to(root).as_posix() for path in written]
 
