@@ -129,9 +129,9 @@ def _predictor(options: TuneOptions, database: str) -> StencilPredictor | None:
         raise UsageError(
             f"--technique {PREDICTED} needs the space of a stencil, and no --replay or --validate"
         )
-    from harness.stencil.predicted import read_predictor  # here: it loads pandas
+    from harness.stencil.predicted import StencilPredictor  # here: it loads pandas
 
-    return read_predictor(database, options.space_path)
+    return StencilPredictor(database, options.space_path)
 
 
 def _check_warm_start(options: TuneOptions, techniques: Sequence[str]) -> None:
