@@ -94,7 +94,7 @@ def write_dispatcher(
     files, name = files_of(dispatcher, launcher), dispatcher.name
     files |= {f"{name}/tables/{file}": content for file, content in tables.items()}
     executables = [f for f in files if f.startswith((f"{name}/programs/", f"{name}/features/"))]
-    return write_files(out, files, dispatcher.provenance.inputs, executables)
+    return write_files(out, files, executables)
 
 
 def check_candidates(
@@ -176,18 +176,17 @@ def _module_files(backend: str) -> dict[str, bytes]:
 
 
 def write_files(
-    out: Path, files: Mapping[str, bytes], inputs: int, executables: Collection[str] = ()
+    out: Path, files: Mapping[str, bytes], executables: Collection[str] = ()
 ) -> list[Path]:
     """Write all files, by their paths in a folder, or none; the folder's old files are removed.
-    `inputs` is the number of inputs that the dispatcher was learnt from; `executables` are the
-    files that may be run.
+    `executables` are the files that may be run.
 
     Raises UsageError if the folder holds anything that was not written so.
     """
     out = Path(os.path.realpath(out))
     check_folder(out)
     digests = {name: _digest(content) for name, content in files.items()}
-    manifest = json.dumps({"dispatcher_files_sha256": digests, "inputs": inputs}, indent=4) + "\n"
+    manifest = json.dumps({"dispatcher_files_sha256": digests}, indent=4) + "\n"
     contents = {**files, MANIFEST: manifest.encode()}
     write_folder(out, contents, executables=executables, advice=_ADVICE)
     return [out / name for name in (*files, MANIFEST)]
@@ -216,12 +215,6 @@ def check_folder(out: Path) -> None:
 
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
-
-
-def earlier_inputs(out: Path) -> int | None:
-    """Return how many inputs the dispatcher in a folder was learnt from; None if unknown."""
-    found = _written(out).get("inputs")
-    return found if isinstance(found, int) else None
 
 
 def _written(out: Path) -> Mapping[str, object]:

@@ -105,10 +105,10 @@ def out(spec: Spec, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_folder_of_a_dispatcher_is_replaced(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
-    write_files(out, {"a.h": b"1", "p/b.py": b"2"}, inputs=12)
+    write_files(out, {"a.h": b"1", "p/b.py": b"2"})
     (out / "p" / "__pycache__").mkdir()
     (out / "p" / "__pycache__" / "b.pyc").write_bytes(b"")
-    assert write_files(out, {"c.h": b"3"}, inputs=12) == [out / "c.h", out / MANIFEST]
+    assert write_files(out, {"c.h": b"3"}) == [out / "c.h", out / MANIFEST]
     assert sorted(p.name for p in out.iterdir()) == ["c.h", MANIFEST]
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
@@ -119,26 +119,26 @@ def test_folder_with_anything_else_is_refused(tmp_path: Path, name: str) -> None
     with pytest.raises(
         UsageError, match=rf"{re.escape(name)} is not part of one, or was changed; move"
     ):
-        write_files(tmp_path, {"a.h": b"1"}, inputs=12)
+        write_files(tmp_path, {"a.h": b"1"})
     assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [(name, '{"mine": 1}')]
 
 
 def test_a_folder_within_a_dispatchers_is_refused(tmp_path: Path) -> None:
-    write_files(tmp_path / "out", {"a.h": b"1"}, inputs=12)
+    write_files(tmp_path / "out", {"a.h": b"1"})
     with pytest.raises(UsageError, match="a dispatcher's folder"):
-        write_files(tmp_path / "out" / "sub" / "more", {"a.h": b"1"}, inputs=12)
+        write_files(tmp_path / "out" / "sub" / "more", {"a.h": b"1"})
 
 
 def test_file_that_a_person_changed_is_not_replaced(tmp_path: Path) -> None:
-    write_files(tmp_path, {"a.h": b"1"}, inputs=12)
+    write_files(tmp_path, {"a.h": b"1"})
     (tmp_path / "a.h").write_text("changed")
     with pytest.raises(UsageError, match=r"a\.h is not part of one, or was changed"):
-        write_files(tmp_path, {"a.h": b"1"}, inputs=12)
+        write_files(tmp_path, {"a.h": b"1"})
 
 
 def test_failures_leave_the_folder_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "out"
-    write_files(out, {"a.h": b"1"}, inputs=12)
+    write_files(out, {"a.h": b"1"})
     real = os.rename
 
     def refuse_the_new(source: Path, target: Path) -> None:
@@ -148,7 +148,7 @@ def test_failures_leave_the_folder_alone(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(os, "rename", refuse_the_new)
     with pytest.raises(UsageError, match="No space left on device"):
-        write_files(out, {"a.h": b"2"}, inputs=12)
+        write_files(out, {"a.h": b"2"})
     assert (out / "a.h").read_bytes() == b"1"
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
