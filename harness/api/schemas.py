@@ -191,12 +191,12 @@ class DispatchDocument(_HeadedDocument):
     device: str = value_of("learnt", "results", "campaign", "environment", "device")
     single: documents.SingleDocument = value_of("learnt", "single")
     choice: documents.ChoiceDocument | None
-    why_no_choice: str = value_of("learnt", "why_no_choice")
+    why_no_choice: str = value_of("learnt", "findings", "why_no_choice")
     notices: list[str]
     folder: Text = value_of("learnt", "options", "output")
     files: list[str]
     why_not_written: str = value_of("learnt", "why_not_written")
-    weights: WeightsDocument | None = value_of("learnt", "coverage")
+    weights: WeightsDocument | None = value_of("learnt", "findings", "coverage")
 
 
 class ReportedDocument(JsonDocument):

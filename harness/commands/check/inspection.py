@@ -31,9 +31,6 @@ from harness.space.constrained import make_program
 from harness.space_file import Parameter, Spec
 from harness.space_file.program import names_of
 
-ALIKE = 3
-"""So many configurations that fail with one message show that the message is that of all."""
-
 _MOST_TRIED = 12
 _Pair = tuple[Config, Config]
 
@@ -77,8 +74,8 @@ class SpaceSize:
 @dataclass(frozen=True)
 class Compiled:
     """The result of compiling one configuration: a build, a failure, or a build that the target
-    cannot launch; it `lacks_kernel` where it has none of the space's name. `group_size`,
-    `occupancy` and `dynamic_bytes`, of CUDA's shared memory, are of the first input."""
+    cannot launch. `group_size`, `occupancy` and `dynamic_bytes`, of CUDA's shared memory, are of
+    the first input."""
 
     config: Config
     build: Build | None = None
@@ -86,18 +83,12 @@ class Compiled:
     occupancy: Occupancy | None = None
     failure: str = ""
     dynamic_bytes: int = 0
-    lacks_kernel: bool = False
 
     @property
     def shared_bytes(self) -> int | None:
         """The static and the dynamic shared memory of a group; None where it is unknown."""
         static_bytes = self.build.shared_bytes if self.build else None
         return None if static_bytes is None else static_bytes + self.dynamic_bytes
-
-    @property
-    def is_refused(self) -> bool:
-        """Whether the compiler refuses it, or has made no kernel of the space's name."""
-        return self.build is None or self.lacks_kernel
 
     @property
     def headline(self) -> str:
@@ -110,10 +101,9 @@ class Inspection(ABC):
     """The builds of a space's default and of a uniform sample of its other configurations, for the
     first input.
 
-    They start at once, with the default and the few others that show whether its failure is that of
-    all. `name` is what they are built for or with, `spec` the space without the flags that the
-    compiler does not know, `size` that within the limits of the target, and `missing` how many
-    configurations the sample lacks.
+    They start at once. `name` is what they are built for or with, `spec` the space without the
+    flags that the compiler does not know, `size` that within the limits of the target, and
+    `missing` how many configurations the sample lacks.
     """
 
     def __init__(
@@ -135,7 +125,7 @@ class Inspection(ABC):
         others = self.space.sample(random.Random(seed), sample, legal) if sample else []
         self.missing = sample - len(others)
         self.configs = (default, *others)
-        self.start(self.configs[:ALIKE])
+        self.start(self.configs)
 
     @property
     def size(self) -> SpaceSize:
@@ -165,23 +155,7 @@ class Inspection(ABC):
 
     def compiled(self) -> Iterator[Compiled]:
         """Wait for each configuration, the default first."""
-        self.start(self.configs)
         return map(self._compiled, self.configs)
-
-    def compiled_until_alike(self) -> Iterator[Compiled]:
-        """Wait for each configuration, the default first; only for the first ALIKE where these
-        are refused with one message, which no configuration is likely to mend."""
-        refusals = set[str | None]()
-        for number, config in enumerate(self.configs, 1):
-            result = self._compiled(config)
-            yield result
-            if number > ALIKE:
-                continue
-            refusals.add(result.headline if result.is_refused else None)
-            if None in refusals or len(refusals) > 1:
-                self.start(self.configs)
-            elif number == ALIKE:
-                return
 
     def without_effect(
         self, results: Sequence[Compiled], seed: int, display: ProgressDisplay
@@ -267,8 +241,8 @@ class KernelInspection(Inspection):
         build, launch = binary.build, self._launch(config)
         failure = self._why_default_illegal() if config == self.space.default else None
         resident = self._occupancy(build, launch)
-        missing = self._why_missing(binary)
-        failure = failure or missing or why_unloadable(build, self.target.limits)
+        failure = failure or self._why_missing(binary)
+        failure = failure or why_unloadable(build, self.target.limits)
         if not failure and resident is not None and resident.active_groups == 0:
             failure = f"no multiprocessor can hold a block of it: {resident.limiter}"
         return Compiled(
@@ -279,7 +253,6 @@ class KernelInspection(Inspection):
             failure or "",
             # An OpenCL kernel may ignore the launch's: only CUDA's is known to count.
             launch.shared_bytes if launch and self.target.arch else 0,
-            missing is not None,
         )
 
     def _why_missing(self, binary: Binary) -> str | None:
