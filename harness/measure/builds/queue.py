@@ -235,7 +235,9 @@ class BuildQueue(Generic[B]):
     def _built(self, program: B) -> Binary:
         """Build in a process of its own; there is one for each thread."""
         child = self._idle.pop()
-        method, limit_s = _BuildWorker.compile, _limit_s(program)
+        method, own_s = _BuildWorker.compile, program.timeout_s
+        # If the compiler has not ended itself, its process is ended.
+        limit_s = BUILD_TIMEOUT_S if own_s is None else own_s + _GRACE_S
         try:
             return child.call_again(method, program, timeout_s=limit_s)
         except ChildLost as lost:
@@ -245,9 +247,3 @@ class BuildQueue(Generic[B]):
             raise BuildFailed(reason) from None
         finally:
             self._idle.append(child)
-
-
-def _limit_s(program: Buildable) -> float:
-    """Return when the process of a build is ended, if the compiler has not ended itself."""
-    own_s = program.timeout_s
-    return BUILD_TIMEOUT_S if own_s is None else own_s + _GRACE_S

@@ -275,7 +275,13 @@ class CudaModule(LoadedModule):
         reason = why_unlaunchable(launch, self._limits, function.static_bytes)
         if reason:
             raise LaunchFailed(reason)
-        _check_group(function, launch)
+        threads, _ = launch.block
+        if threads > function.most_threads:
+            raise LaunchFailed(
+                f"group {launch.group} of {launch.function} has {threads:,} threads, but with its "
+                f"{function.registers} registers and its launch bounds the kernel takes "
+                f"{function.most_threads:,}"
+            )
         self._allow_memory(function, launch)
         values = values_of(launch, bound)
         are_arrays = [isinstance(value, BoundArray) for value in values]
@@ -320,14 +326,3 @@ class CudaModule(LoadedModule):
             places = parameter_places(self._cubin, symbol)
             self._functions[name] = _CudaFunction(handle, most, registers, static_bytes, places)
         return self._functions[name]
-
-
-def _check_group(function: _CudaFunction, launch: Launch) -> None:
-    """Raise LaunchFailed for a group that the registers or launch bounds do not allow."""
-    x, y, z = three(launch.group)
-    if x * y * z > function.most_threads:
-        raise LaunchFailed(
-            f"group {(x, y, z)} of {launch.function} has {x * y * z:,} threads, but with its "
-            f"{function.registers} registers and its launch bounds the kernel takes "
-            f"{function.most_threads:,}"
-        )
