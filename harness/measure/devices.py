@@ -12,7 +12,6 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 from harness.core.errors import BackendUnavailable, BuildFailed, LaunchFailed, UsageError
@@ -343,8 +342,9 @@ def inventory() -> Iterator[str]:
 
 
 def _gpu_lines(there: Sequence[CudaGpu]) -> Iterator[str]:
+    reasons = {arch: _why_unusable(arch) for arch in {gpu.arch for gpu in there}}
     for gpu in there:
-        reason = _why_unusable(gpu.arch)
+        reason = reasons[gpu.arch]
         yield _device_line(gpu) + _use(gpu) + (f"; cannot be used: {reason}" if reason else "")
     hidden = os.environ.get(VISIBLE)
     if hidden is not None:
@@ -364,7 +364,6 @@ def _use(device: ListedDevice) -> str:
     return f"; used by {', '.join(others)}" if others else ""
 
 
-@cache
 def _why_unusable(arch: str) -> str:
     """Return why kernels for an architecture cannot be compiled or run here, else nothing."""
     try:

@@ -298,7 +298,6 @@ def listed(
     monkeypatch.setattr(cuda_gpus, "list_gpus", lambda: (H100, EQUAL, OLD))
     monkeypatch.setattr(devices, "first_usable", first_usable)
     monkeypatch.setattr(opencl, "usable_devices", lambda: [CPU])
-    devices._why_unusable.cache_clear()
 
     def lines() -> list[str]:
         assert list_devices([]) == 0

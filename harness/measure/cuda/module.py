@@ -106,7 +106,9 @@ class TimedStream:
         """
         while len(self._events) < len(launches):
             self._events.append((self._driver.event(), self._driver.event()))
-        self._reset_words()
+        # What a kernel may have written to the words changes no later hold; nothing waits for the
+        # host now.
+        self._words[_RELEASED], self._words[_EXPIRED] = self._holds, 0
         for begin in range(0, len(launches), HELD_AT_ONCE):
             part = slice(begin, begin + HELD_AT_ONCE)
             with self._held() if is_held else contextlib.nullcontext():
@@ -119,11 +121,6 @@ class TimedStream:
                     self._driver.record(stop)
                 if begin + HELD_AT_ONCE >= len(launches):
                     self.clock.queue_stop()
-
-    def _reset_words(self) -> None:
-        """Overwrite what a kernel may have written to the words, so that it changes no later hold.
-        Nothing waits for the host now."""
-        self._words[_RELEASED], self._words[_EXPIRED] = self._holds, 0
 
     @contextlib.contextmanager
     def _held(self) -> Iterator[None]:

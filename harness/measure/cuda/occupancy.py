@@ -129,11 +129,12 @@ def occupancy(arch: str, group_size: int, registers: int, shared_bytes: int) -> 
     """
     sm = multiprocessor(arch)
     warps = -(-group_size // WARP_SIZE)
+    per_group = _round_up(shared_bytes + sm.reserved_bytes, sm.shared_step_bytes)
     bounds = {
         "warps": sm.max_warps // warps if group_size <= MAX_GROUP_SIZE else 0,
         "groups": sm.max_groups,
         "registers": _groups_by_registers(warps, registers),
-        "shared memory": _groups_by_shared(sm, shared_bytes),
+        "shared memory": sm.shared_bytes // per_group if per_group else None,
     }
     groups = min(bound for bound in bounds.values() if bound is not None)
     limiters = tuple(limiter for limiter, bound in bounds.items() if bound == groups)
@@ -171,12 +172,6 @@ def _groups_by_registers(warps: int, registers: int) -> int | None:
     if registers > MAX_REGISTERS or per_warp * _round_up(warps, PARTITIONS) > REGISTERS_PER_SM:
         return 0
     return REGISTERS_PER_SM // PARTITIONS // per_warp * PARTITIONS // warps
-
-
-def _groups_by_shared(sm: _Multiprocessor, shared_bytes: int) -> int | None:
-    """Return how many blocks the shared memory allows; None where none is used."""
-    per_group = _round_up(shared_bytes + sm.reserved_bytes, sm.shared_step_bytes)
-    return sm.shared_bytes // per_group if per_group else None
 
 
 def _round_up(value: int, step: int) -> int:

@@ -325,7 +325,11 @@ class DeviceClient:
                 return
             except OutOfDeviceMemory as error:
                 if is_last or problem not in self._names:
-                    raise _does_not_fit(error) from None
+                    raise DataDoesNotFit(
+                        f"its data does not fit on the device: {error}. Run the same command again "
+                        "when other programs have ended. If the data is too large even then, leave "
+                        "the input out with --inputs"
+                    ) from None
             except (_DataLost, LaunchFailed) as error:
                 if is_last:
                     self._child.replace()  # the next input shall not find it broken
@@ -371,10 +375,3 @@ class DeviceClient:
         with self._lock:
             if self._owner is self:
                 self._child.close()
-
-
-def _does_not_fit(error: OutOfDeviceMemory) -> DataDoesNotFit:
-    return DataDoesNotFit(
-        f"its data does not fit on the device: {error}. Run the same command again when other "
-        "programs have ended. If the data is too large even then, leave the input out with --inputs"
-    )
