@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from harness.core.arrays import Array, Flags, Indices
+from harness.core.arrays import Array, Flags
 from harness.core.errors import UsageError
 from harness.core.records import Input, shown
 from harness.core.text import counted, first_few
@@ -94,6 +94,8 @@ def weigh(matrix: Matrix, workload: Workload) -> tuple[Matrix, Coverage]:
     called = pd.DataFrame([dict(problem) for problem in problems], columns=names)[inside]
     nearest = Nearest().fit(matrix, seed=0).nearest(called)
     np.add.at(weights, nearest, calls[inside])
+    where = "outside of the tuned range", "measured"
+    places = np.select([~inside, exact], where, default="in the tuned range")
     covered, total = float(calls[inside].sum()), workload.total
     measured = float(calls[inside & exact].sum())
     coverage = Coverage(
@@ -102,25 +104,10 @@ def weigh(matrix: Matrix, workload: Workload) -> tuple[Matrix, Coverage]:
         _share(covered - measured, total),
         _share(total - covered, total),
         beyond,
-        dict(zip(problems, _places(matrix, inside, exact, nearest), strict=True)),
+        dict(zip(problems, places.tolist(), strict=True)),
     )
     note = "\n".join(filter(None, [matrix.note, *coverage.lines]))
     return replace(matrix, weights=weights / weights.mean(), note=note), coverage
-
-
-def _places(matrix: Matrix, inside: Flags, exact: Flags, nearest: Indices) -> Iterator[str]:
-    """Say of each input whether it was measured, or for which it counts; `nearest` has those that
-    lie inside."""
-    rows, names = iter(nearest.tolist()), list(map(str, matrix.features.columns))
-    measured = list(matrix.features.itertuples(index=False, name=None))
-    for is_in, is_exact in zip(inside.tolist(), exact.tolist(), strict=True):
-        row = next(rows) if is_in else -1
-        if not is_in:
-            yield "outside of the tuned range"
-        elif is_exact:
-            yield "measured"
-        else:
-            yield f"counts for {Input(dict(zip(names, measured[row], strict=True)))}"
 
 
 def _share(calls: float, total: int) -> Estimate:

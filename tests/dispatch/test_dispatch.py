@@ -381,6 +381,6 @@ def test_the_report_shows_the_workload(database: Path, calls: Path, tmp_path: Pa
     page = tmp_path / "r.html"
     assert report([str(database), "-o", str(page), "--weights", str(calls)]) == 0
     text = page.read_text()
-    for part in ("#workload-1", "The most frequent 5 of 5 inputs:", "30.0%", "counts for n=64",
+    for part in ("#workload-1", "The most frequent 5 of 5 inputs:", "30.0%", "in the tuned range",
                  "outside of the tuned range", "weighted by calls"):  # fmt: skip
         assert part in text
