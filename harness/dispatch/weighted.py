@@ -20,7 +20,6 @@ from harness.dispatch.learners import Nearest
 from harness.dispatch.matrix import Matrix
 from harness.models.columns import TunedRange, tuned_range
 from harness.space_file.workload import Workload
-from harness.stats import Estimate, clopper_pearson
 
 
 @dataclass(frozen=True)
@@ -33,9 +32,9 @@ class Coverage:
     """
 
     workload: Workload
-    measured: Estimate
-    near: Estimate
-    outside: Estimate
+    measured: float
+    near: float
+    outside: float
     beyond: Sequence[str]
     places: Mapping[Input, str]
 
@@ -45,18 +44,14 @@ class Coverage:
         workload = self.workload
         calls = f"{counted(workload.total, 'call')} with {counted(len(workload.calls), 'input')}"
         yield (
-            f"Weighted by {calls} ({workload.path}): {_text(self.measured)} with inputs that were "
-            f"measured, {_text(self.near)} with others in the tuned range, which count for the "
+            f"Weighted by {calls} ({workload.path}): {self.measured:.0%} with inputs that were "
+            f"measured, {self.near:.0%} with others in the tuned range, which count for the "
             f"nearest that was measured."
         )
-        yield f"{_text(self.outside)} of the calls were outside of the tuned range" + (
+        yield f"{self.outside:.0%} of the calls were outside of the tuned range" + (
             f", and count for nothing here: {'; '.join(self.beyond)}." if self.beyond else "."
         )
         yield from workload.notes
-
-
-def _text(share: Estimate) -> str:
-    return f"{share.value:.0%} [{share.low:.0%}, {share.high:.0%}]"
 
 
 def weigh(matrix: Matrix, workload: Workload) -> tuple[Matrix, Coverage]:
@@ -100,19 +95,14 @@ def weigh(matrix: Matrix, workload: Workload) -> tuple[Matrix, Coverage]:
     measured = float(calls[inside & exact].sum())
     coverage = Coverage(
         workload,
-        _share(measured, total),
-        _share(covered - measured, total),
-        _share(total - covered, total),
+        measured / total,
+        (covered - measured) / total,
+        (total - covered) / total,
         beyond,
         dict(zip(problems, places.tolist(), strict=True)),
     )
     note = "\n".join(filter(None, [matrix.note, *coverage.lines]))
     return replace(matrix, weights=weights / weights.mean(), note=note), coverage
-
-
-def _share(calls: float, total: int) -> Estimate:
-    """Estimate a share of the calls with its 95 % interval, as if they came independently."""
-    return clopper_pearson(calls / total, total, 0.05)
 
 
 def _beyond(
