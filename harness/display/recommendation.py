@@ -17,7 +17,7 @@ from harness.dispatch.choice import LearntSelector
 from harness.dispatch.learners import Default
 from harness.dispatch.most import PORTFOLIOS_HEAD, PORTFOLIOS_TITLE, portfolio_rows
 from harness.dispatch.single import Single
-from harness.dispatch.study import Study, ratio_text
+from harness.dispatch.study import Study
 from harness.dispatch.text import (
     VERDICT_HEAD,
     rule,
@@ -69,7 +69,7 @@ def _what_to_use(
 def _by_input(study: Study, default: Config) -> str:
     """Render the choice by input with its speed-ups on held-out inputs."""
     gain, inputs = study.gain(study.best), counted(len(study.matrix.features), "held-out input")
-    over_one = f"{ratio_text(gain.ratio.inverse)} over one configuration for all"
+    over_one = f"{gain.ratio.inverse.text('.3f', 'x')} over one configuration for all"
     over = [text for text in (_over_default(study, study.best), over_one) if text]
     return f"{_choice(study, default)}: {', '.join(over)}, on {inputs}."
 
@@ -106,7 +106,7 @@ def _over_default(study: Study, name: str) -> str | None:
     if default is None:
         return None
     over = study.slowdowns[name].over(default)
-    return f"{ratio_text(over.ratio.inverse)} over the default" if over.is_better else None
+    return f"{over.ratio.inverse.text('.3f', 'x')} over the default" if over.is_better else None
 
 
 def _choice(study: Study, default: Config) -> str:
