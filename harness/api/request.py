@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from harness.api.tune_options import COVER, DATABASE, TuneOptions
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError, UsageError
-from harness.core.files import check_output
 from harness.core.records import Config, Input
 from harness.core.text import counted
 from harness.recordings.files import recording_name
@@ -23,12 +22,11 @@ from harness.recordings.replay import read_recordings, recording_spec
 from harness.results import campaigns, check_database, reading, sqlite_path
 from harness.results.campaigns import read_runs
 from harness.search import SearchOptions, resolve_techniques
-from harness.search.techniques import DEFAULT_TECHNIQUE
+from harness.search.techniques import DEFAULT_TECHNIQUE, sole_technique
 from harness.space_file import Spec, load_spec
 from harness.space_file.model import Search
 from harness.space_file.workload import Workload, read_workload
 from harness.tuning import CampaignPlan
-from harness.tuning.searching import check_seeds_used
 
 if TYPE_CHECKING:
     from harness.stencil.predicted import StencilPredictor
@@ -69,7 +67,11 @@ def read_request(options: TuneOptions) -> TuneRequest:
     alone = options.replays_alone
     loaded = load_spec(options.space) if isinstance(options.space, Path) else options.space
     techniques = _techniques(options, loaded.search if loaded else Search())
-    check_seeds_used(techniques, seeds)
+    if seeds and sole_technique(techniques) is not None:
+        raise UsageError(
+            f"--seed-configuration does not go with {techniques[0]} alone, which tests only its "
+            "own proposals; add another --technique"
+        )
     _check_warm_start(options, techniques)
     database = options.database or _default_database(options, loaded)
     _check_database(options, database)
@@ -83,8 +85,6 @@ def read_request(options: TuneOptions) -> TuneRequest:
         whole, notices = with_inputs_of(options.inputs_from, whole, options, database)
     spec = whole if options.inputs is None else whole.with_inputs_where(options.inputs)
     search = search_options(spec, options, techniques)
-    for log in search.logs(len(spec.inputs)):
-        check_output(log)
     plan = CampaignPlan(
         spec,
         search,
@@ -175,7 +175,6 @@ def search_options(spec: Spec, options: TuneOptions, techniques: tuple[str, ...]
         seed=options.seed,
         label=options.label,
         parallelism=options.parallelism or parallelism,
-        results_log=options.results_log,
         peak_fraction=spec.search.stop_at,
     )
 

@@ -14,8 +14,6 @@ from pydantic import BeforeValidator, TypeAdapter
 from harness import __version__
 from harness.api import documents
 from harness.api.documents import Count, JsonConfig, JsonDocument, Text, perhaps_of, value_of
-from harness.core.errors import UsageError
-from harness.core.text import suggestion
 
 FORMAT = 3
 SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -193,12 +191,12 @@ class DispatchDocument(_HeadedDocument):
     device: str = value_of("learnt", "results", "campaign", "environment", "device")
     single: documents.SingleDocument = value_of("learnt", "single")
     choice: documents.ChoiceDocument | None
-    why_no_choice: str = value_of("learnt", "why_no_choice")
+    why_no_choice: str = value_of("learnt", "findings", "why_no_choice")
     notices: list[str]
     folder: Text = value_of("learnt", "options", "output")
     files: list[str]
     why_not_written: str = value_of("learnt", "why_not_written")
-    weights: WeightsDocument | None = value_of("learnt", "coverage")
+    weights: WeightsDocument | None = value_of("learnt", "findings", "coverage")
 
 
 class ReportedDocument(JsonDocument):
@@ -229,7 +227,5 @@ DOCUMENTS: Mapping[str, type[_HeadedDocument]] = {
 
 def document_schema(command: str) -> dict[str, Any]:
     """Return the JSON Schema of what a command prints with --json: its document, or an error."""
-    if command not in DOCUMENTS:
-        raise UsageError(f"`{command}` prints no JSON; {suggestion(command, DOCUMENTS)}")
     adapter = TypeAdapter[Any](DOCUMENTS[command] | ErrorDocument)  # type: ignore[arg-type]
     return {"$schema": SCHEMA_DIALECT, **adapter.json_schema(mode="serialization")}

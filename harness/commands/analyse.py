@@ -31,7 +31,7 @@ from harness.display.recommendation import choice_sections
 from harness.display.text import make_console, make_table, print_line, print_lines
 from harness.models.starchart import Growth, Tree, TreeTarget, describe, draw, settings_below
 from harness.models.starchart.reading import rows_inside
-from harness.report.sections import by_input as by_input_section
+from harness.report.page import by_input as by_input_section
 from harness.results import without_password
 from harness.results.notes import RERUN
 from harness.results.provenance import NEWEST, set_aside_lines

@@ -112,18 +112,6 @@ def test_a_seed_configuration_is_tested_second(replayed: list[str], tmp_path: Pa
     assert second == {"BLOCK": 16, "TILE": 7, "CACHE": False}
 
 
-def test_results_log_holds_each_new_best_of_each_input(replayed: list[str], tmp_path: Path) -> None:
-    log = tmp_path / "best.log"
-    assert tune([*replayed, "--results-log", str(log), "--test-limit", "9"]) == 0
-    assert tune([*replayed, "--results-log", str(log)]) == 0
-    for number in range(1, 3):
-        head, *lines = (tmp_path / f"best-{number:02d}.log").read_text().split("\n")[:-1]
-        assert head.startswith("# Written by harness: seconds since the start")
-        times = [float(line.split()[1]) for line in lines]
-        assert times == sorted(times, reverse=True)
-        assert len(times) >= 1
-
-
 def test_no_space_is_needed_to_list_what_can_be_asked_for(capsys: Capture) -> None:
     """The command runs as with nohup, which is obeyed."""
     assert tune([]) == 2
@@ -160,9 +148,7 @@ NO_CONDITION = "is a value, not a condition; compare it, such as"
         (["--seed-configuration", "broken.json"], "needs a JSON object"),
         (["--seed-configuration", "name.json"], "`BLOK` is not a parameter; there are BLOCK"),
         (["--seed-configuration", "value.json"], "BLOCK=17 is not one of its values"),
-        (["--results-log", "no/such/best.log"], "the folder no does not exist"),
         (["--validate", "0.2", "-t", "PureRandom"], "alone, got PureRandom"),
-        (["--results-log", "best.log", "--validate"], "does not go with --validate"),
     ],
 )
 def test_a_command_line_that_cannot_be_carried_out_is_one_error(

@@ -231,7 +231,7 @@ def _checked(
 def _built(inspection: Inspection, options: CheckOptions) -> TargetCheck:
     """Wait for the builds; with --compile for all, with progress on standard error."""
     if options.compile is None:
-        return TargetCheck(inspection, list(inspection.compiled_until_alike()), 0.0, None)
+        return TargetCheck(inspection, list(inspection.compiled()), 0.0, None)
     started = time.perf_counter()
     results: list[Compiled] = []
     with ProgressDisplay(make_console(stderr=True)) as display:

@@ -7,7 +7,6 @@ import math
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 
 from harness.analysis.failures import headline
 from harness.commands.check.targets import CompileTarget, checked_spaces
-from harness.core.errors import BackendUnavailable, BuildFailed, ExpressionError
+from harness.core.errors import BuildFailed, ExpressionError
 from harness.core.machine import usable_cores
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import Build, Config, Input
@@ -26,18 +25,12 @@ from harness.measure.cuda.cubin import kernel_symbol, packed_arguments, paramete
 from harness.measure.cuda.occupancy import Occupancy, occupancy
 from harness.measure.flags import fitted_to_backend, fitted_to_program
 from harness.measure.kernels.data import KernelData
-from harness.measure.process.child import Child, ChildLost
-from harness.measure.programs.building import CommandBackend, backend_of, command_build
-from harness.measure.programs.runner import ProgramWorker
+from harness.measure.programs.building import backend_of, command_build
 from harness.space import ConstrainedSpace
 from harness.space.constrained import make_program
 from harness.space_file import Parameter, Spec
 from harness.space_file.program import names_of
 
-ALIKE = 3
-"""So many configurations that fail with one message show that the message is that of all."""
-
-_ASK_TIMEOUT_S = 300.0
 _MOST_TRIED = 12
 _Pair = tuple[Config, Config]
 
@@ -81,8 +74,8 @@ class SpaceSize:
 @dataclass(frozen=True)
 class Compiled:
     """The result of compiling one configuration: a build, a failure, or a build that the target
-    cannot launch; it `lacks_kernel` where it has none of the space's name. `group_size`,
-    `occupancy` and `dynamic_bytes`, of CUDA's shared memory, are of the first input."""
+    cannot launch. `group_size`, `occupancy` and `dynamic_bytes`, of CUDA's shared memory, are of
+    the first input."""
 
     config: Config
     build: Build | None = None
@@ -90,18 +83,12 @@ class Compiled:
     occupancy: Occupancy | None = None
     failure: str = ""
     dynamic_bytes: int = 0
-    lacks_kernel: bool = False
 
     @property
     def shared_bytes(self) -> int | None:
         """The static and the dynamic shared memory of a group; None where it is unknown."""
         static_bytes = self.build.shared_bytes if self.build else None
         return None if static_bytes is None else static_bytes + self.dynamic_bytes
-
-    @property
-    def is_refused(self) -> bool:
-        """Whether the compiler refuses it, or has made no kernel of the space's name."""
-        return self.build is None or self.lacks_kernel
 
     @property
     def headline(self) -> str:
@@ -114,10 +101,9 @@ class Inspection(ABC):
     """The builds of a space's default and of a uniform sample of its other configurations, for the
     first input.
 
-    They start at once, with the default and the few others that show whether its failure is that of
-    all. `name` is what they are built for or with, `spec` the space without the flags that the
-    compiler does not know, `size` that within the limits of the target, and `missing` how many
-    configurations the sample lacks.
+    They start at once. `name` is what they are built for or with, `spec` the space without the
+    flags that the compiler does not know, `size` that within the limits of the target, and
+    `missing` how many configurations the sample lacks.
     """
 
     def __init__(
@@ -139,7 +125,7 @@ class Inspection(ABC):
         others = self.space.sample(random.Random(seed), sample, legal) if sample else []
         self.missing = sample - len(others)
         self.configs = (default, *others)
-        self.start(self.configs[:ALIKE])
+        self.start(self.configs)
 
     @property
     def size(self) -> SpaceSize:
@@ -169,23 +155,7 @@ class Inspection(ABC):
 
     def compiled(self) -> Iterator[Compiled]:
         """Wait for each configuration, the default first."""
-        self.start(self.configs)
         return map(self._compiled, self.configs)
-
-    def compiled_until_alike(self) -> Iterator[Compiled]:
-        """Wait for each configuration, the default first; only for the first ALIKE where these
-        are refused with one message, which no configuration is likely to mend."""
-        refusals = set[str | None]()
-        for number, config in enumerate(self.configs, 1):
-            result = self._compiled(config)
-            yield result
-            if number > ALIKE:
-                continue
-            refusals.add(result.headline if result.is_refused else None)
-            if None in refusals or len(refusals) > 1:
-                self.start(self.configs)
-            elif number == ALIKE:
-                return
 
     def without_effect(
         self, results: Sequence[Compiled], seed: int, display: ProgressDisplay
@@ -271,8 +241,8 @@ class KernelInspection(Inspection):
         build, launch = binary.build, self._launch(config)
         failure = self._why_default_illegal() if config == self.space.default else None
         resident = self._occupancy(build, launch)
-        missing = self._why_missing(binary)
-        failure = failure or missing or why_unloadable(build, self.target.limits)
+        failure = failure or self._why_missing(binary)
+        failure = failure or why_unloadable(build, self.target.limits)
         if not failure and resident is not None and resident.active_groups == 0:
             failure = f"no multiprocessor can hold a block of it: {resident.limiter}"
         return Compiled(
@@ -283,7 +253,6 @@ class KernelInspection(Inspection):
             failure or "",
             # An OpenCL kernel may ignore the launch's: only CUDA's is known to count.
             launch.shared_bytes if launch and self.target.arch else 0,
-            missing is not None,
         )
 
     def _why_missing(self, binary: Binary) -> str | None:
@@ -341,7 +310,7 @@ class ProgramInspection(Inspection):
     def __init__(self, spec: Spec, sample: int = 0, seed: int = 0) -> None:
         """Ask the compiler for its identity; raises BackendUnavailable where it is missing."""
         self._backend = backend = backend_of(spec)
-        self.identity = _identity(backend)
+        self.identity = backend.identity
         builds = BuildQueue(backend, self.identity, at_once=usable_cores())
         spec, name = fitted_to_program(spec), backend.compiler or "program.build"
         spaces = checked_spaces(spec, backend.limits, backend.compiler)
@@ -360,15 +329,6 @@ class ProgramInspection(Inspection):
     def close(self) -> None:
         """End the builders."""
         self._builds.close()
-
-
-def _identity(backend: CommandBackend) -> str:
-    """Ask for the compiler's identity in a process of its own, where its commands end with it."""
-    with closing(Child(ProgramWorker)) as child:
-        try:
-            return child.call(ProgramWorker.identity, backend, timeout_s=_ASK_TIMEOUT_S)
-        except ChildLost as lost:
-            raise BackendUnavailable(f"the process that asks the compiler {lost}") from None
 
 
 def _pairs(

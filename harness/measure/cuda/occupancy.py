@@ -125,15 +125,10 @@ def occupancy(arch: str, group_size: int, registers: int, shared_bytes: int) -> 
     """Compute the occupancy of a kernel with `registers` per thread, `shared_bytes` per block.
 
     `shared_bytes` is static plus dynamic shared memory. Raises ValueError for an unknown
-    architecture, a group size below 1, or a negative resource.
+    architecture.
     """
-    if group_size < 1 or registers < 0 or shared_bytes < 0:
-        raise ValueError(
-            "group_size must be 1 or more, registers and shared_bytes 0 or more, "
-            f"but got {group_size}, {registers} and {shared_bytes}"
-        )
     sm = multiprocessor(arch)
-    warps = _divide_up(group_size, WARP_SIZE)
+    warps = -(-group_size // WARP_SIZE)
     bounds = {
         "warps": sm.max_warps // warps if group_size <= MAX_GROUP_SIZE else 0,
         "groups": sm.max_groups,
@@ -187,9 +182,5 @@ def _groups_by_shared(sm: _Multiprocessor, shared_bytes: int) -> int | None:
     return sm.shared_bytes // per_group if per_group else None
 
 
-def _divide_up(value: int, step: int) -> int:
-    return -(-value // step)
-
-
 def _round_up(value: int, step: int) -> int:
-    return _divide_up(value, step) * step
+    return -(-value // step) * step
