@@ -163,7 +163,7 @@ def files_of(dispatcher: Dispatcher) -> dict[str, bytes]:
     folder = f"{name}/{dispatcher.item}s"
     files |= {f"{folder}/{kernel.name}": kernel.content for kernel in dispatcher.kernels}
     passed = dispatcher.flag_files
-    return files | {f"{name}/flag_files/{file.mark}": file.copy.read_bytes() for file in passed}
+    return files | {f"{name}/flag_files/{file.mark}": file.read() for file in passed}
 
 
 def _module_files(backend: str) -> dict[str, bytes]:
