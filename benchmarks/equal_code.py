@@ -22,7 +22,7 @@ from harness.compare import LEVEL, RUN_NOISE, THRESHOLD
 from harness.compare.comparison import Comparison, Rules, compare
 from harness.compare.reading import read_kernel_results
 from harness.compare.rerun import opened_sides, plan_rerun, rerun_kernel
-from harness.compare.statistics import ChangeVerdict
+from harness.compare.statistics import Verdict
 from harness.core.records import Input
 from harness.dispatch.candidates import matrix_of
 from harness.dispatch.single import single_of
@@ -48,7 +48,7 @@ OLD, NEW = "old", "new"
 
 _BURDEN = 1.3
 _BEGINS = 0.25  # of a campaign or a rerun
-_CLAIMS = (ChangeVerdict.SLOWER, ChangeVerdict.FASTER)
+_CLAIMS = (Verdict.SLOWER, Verdict.FASTER)
 _MEMORY = Path("/dev/shm")  # where a commit does not wait for a disk
 
 

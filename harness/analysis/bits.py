@@ -83,10 +83,12 @@ def _of_input(results: Results, problem: Input, own: MeasuredConfigs) -> _InputB
 def _split_by(inputs: Codes, classes: Codes, values: Mapping[str, Codes]) -> Iterator[str]:
     """Yield parameters that determine the class of each row: first those that agree best with the
     classes, by the adjusted Rand index (Hubert and Arabie, 1985); none that is not needed."""
+    from sklearn.metrics import adjusted_rand_score  # here: it takes a second to load
+
     cells, chosen = inputs, list[str]()
     while not _determines(cells, classes) and len(chosen) < len(values):
         joined = {n: _joined(cells, codes) for n, codes in values.items() if n not in chosen}
-        best = max(joined, key=lambda name: _agreement(classes, joined[name]))
+        best = max(joined, key=lambda name: adjusted_rand_score(classes, joined[name]))
         chosen.append(best)
         cells = joined[best]
     for name in chosen[:-1]:
@@ -94,19 +96,6 @@ def _split_by(inputs: Codes, classes: Codes, values: Mapping[str, Codes]) -> Ite
         if _determines(_joined(inputs, *rest), classes):
             chosen.remove(name)
     return iter(chosen)
-
-
-def _agreement(classes: Codes, cells: Codes) -> float:
-    """Return the adjusted Rand index: 1 where both are the same partition, 0 by chance."""
-
-    def pairs(codes: Codes) -> float:
-        counts = np.unique(codes, return_counts=True)[1].astype(float)
-        return float((counts * (counts - 1)).sum())
-
-    own, other, common = pairs(classes), pairs(cells), pairs(_joined(classes, cells))
-    expected = own * other / max(1, len(classes) * (len(classes) - 1))
-    most = (own + other) / 2
-    return (common - expected) / (most - expected) if most > expected else 1.0
 
 
 def _joined(*columns: Codes) -> Codes:

@@ -6,6 +6,7 @@ OpenTuner" (2015): a row for each program, a column for each GPU.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,19 +24,6 @@ _FIRST = ("-O2", DEFAULT)
 
 
 @dataclass(frozen=True)
-class MeanSpeedup(Estimate):
-    """The geometric mean of the speed-ups on `count` inputs."""
-
-    count: int
-    is_significant: bool
-
-    @property
-    def is_faster(self) -> bool:
-        """Whether it is significant and above 1."""
-        return self.value > 1 and self.is_significant
-
-
-@dataclass(frozen=True)
 class ProgramSummary:
     """One program on one device: its tests, the failures by kind, and the speed-ups by baseline."""
 
@@ -43,7 +31,8 @@ class ProgramSummary:
     device: str
     tests: int
     failures: Mapping[Outcome, int]
-    speedups: Mapping[str, MeanSpeedup]
+    speedups: Mapping[str, TimeRatio]
+    """By baseline, the mean over as many inputs as `count` says."""
     statistic: Statistic
     """Whether configurations were compared by medians or by means."""
 
@@ -124,7 +113,7 @@ def _failures(results: Results) -> tuple[int, Mapping[Outcome, int]]:
     return counts.total(), {o: n for o, n in counts.most_common() if o is not Outcome.OK}
 
 
-def _speedups(reports: Sequence[InputReport]) -> Mapping[str, MeanSpeedup]:
+def _speedups(reports: Sequence[InputReport]) -> Mapping[str, TimeRatio]:
     """Return the mean speed-up over each baseline that was measured; levels of a compiler have
     short names."""
     names = dict.fromkeys(name for report in reports for name in report.baseline_speedups)
@@ -137,16 +126,13 @@ def _speedups(reports: Sequence[InputReport]) -> Mapping[str, MeanSpeedup]:
     return {name: mean_speedup(of_name) for name, of_name in ratios.items() if of_name}
 
 
-def mean_speedup(ratios: Sequence[TimeRatio]) -> MeanSpeedup:
-    """Estimate the geometric mean of independent ratios. Its interval covers the noise of the
-    measurements: the half widths of the logarithms, added as squares."""
-    if len(ratios) == 1:
-        (ratio,) = ratios
-        return MeanSpeedup(ratio.value, ratio.low, ratio.high, 1, ratio.is_significant)
+def mean_speedup(ratios: Sequence[TimeRatio]) -> TimeRatio:
+    """Estimate the geometric mean of independent ratios, which its `count` counts. Its interval
+    covers the noise of the measurements: the half widths of the logarithms, added as squares."""
     count = len(ratios)
+    if count == 1:
+        return dataclasses.replace(ratios[0], count=1)
     mean = sum(math.log(ratio.value) for ratio in ratios) / count
     halves = [math.log(ratio.high / ratio.value) for ratio in ratios]
-    mean_ratio = Estimate.from_log(mean, math.sqrt(sum(half**2 for half in halves)) / count)
-    return MeanSpeedup(
-        mean_ratio.value, mean_ratio.low, mean_ratio.high, count, mean_ratio.is_clear
-    )
+    over_all = Estimate.from_log(mean, math.sqrt(sum(half**2 for half in halves)) / count)
+    return TimeRatio(over_all.value, over_all.low, over_all.high, count)

@@ -11,7 +11,7 @@ from itertools import zip_longest
 from pathlib import Path
 from types import ModuleType
 
-from harness.analysis.summary import MeanSpeedup, mean_speedup
+from harness.analysis.summary import mean_speedup
 from harness.api.dispatched_results import space_of
 from harness.api.options import DispatchOptions
 from harness.core.config_diff import difference
@@ -30,7 +30,7 @@ from harness.results.view import read_results
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec
 from harness.space_file.workload import CALLS
-from harness.stats.timing import time_ratio
+from harness.stats.timing import TimeRatio, time_ratio
 from harness.tuning.finals import FINAL_OCCASIONS, seeds_of
 
 _MOST = 3
@@ -49,7 +49,7 @@ class _CheckedLeaf:
     chosen: Config
     inputs: list[Input] = field(default_factory=list)
     measured: list[Interleaved] = field(default_factory=list)
-    loss: MeanSpeedup | None = None
+    loss: TimeRatio | None = None
     faster: Config | None = None
     failure: Measurement | None = None
 

@@ -125,7 +125,7 @@ def _print(console: Console, results: Results, title: str, options: AnalyseOptio
     for section in filter(None, measured_sections):
         section.print(console)
     with console.status("growing trees"):
-        is_complete = print_tree(console, results, findings.matrix, options, findings.kept)
+        is_complete = _print_tree(console, results, findings.matrix, options, findings.kept)
     console.print()
     for section in choice_sections(findings.across or findings.why_no_choice, default):
         section.print(console)
@@ -176,7 +176,7 @@ def _check_options(found: Sequence[Results], options: AnalyseOptions) -> None:
             rows_inside(drawn, options.inside)
 
 
-def print_tree(
+def _print_tree(
     console: Console, results: Results, matrix: Matrix, options: AnalyseOptions, kept: Kept
 ) -> bool:
     """Print the importance of parameters, the accuracy of models, and what the options ask for;

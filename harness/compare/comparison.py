@@ -6,7 +6,6 @@ import dataclasses
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 from harness.compare.matching import (
@@ -18,31 +17,24 @@ from harness.compare.matching import (
     matching_notes,
 )
 from harness.compare.reading import InputResults, KernelResults, Occasions
-from harness.compare.statistics import Change, ChangeVerdict, Pair, judge, occasion_variance
+from harness.compare.statistics import (
+    Change,
+    OccasionVariance,
+    Pair,
+    Verdict,
+    judge,
+    occasion_variance,
+)
 from harness.core.errors import UsageError
-from harness.core.records import Environment, Input, Measurement, Outcome
+from harness.core.records import Environment, Input, Measurement, Outcome, Timing
 from harness.stats.timing import mean_log, relative_clock_error
-
-
-class Ending(str, Enum):
-    """The verdict of a row that needs no test, or whose difference the machine explains."""
-
-    SAME = "not measured again"
-    BROKEN = "works no more"
-    FIXED = "works now"
-    MISSING = "not compared"
-    MACHINE = "the machine changed"
-
-    def __str__(self) -> str:
-        return self.value
-
 
 BOTH = "the default is the best"
 """The note of a row that stands for both: one measurement on each side, and one test."""
 
 _CHANCE = (Outcome.TIMEOUT, Outcome.CRASHED, Outcome.OUT_OF_MEMORY)
 _MOST_REASON = 600  # characters: a default of many parameters precedes what went wrong
-REGRESSIONS = (ChangeVerdict.SLOWER, Ending.BROKEN)
+_REGRESSIONS = (Verdict.SLOWER, Verdict.BROKEN)
 
 
 @dataclass(frozen=True)
@@ -59,7 +51,7 @@ class ComparedRow:
     subject: str
     base: Measurement | None = None
     candidate: Measurement | None = None
-    verdict: ChangeVerdict | Ending = Ending.MISSING
+    verdict: Verdict = Verdict.MISSING
     change: Change | None = None
     notes: tuple[str, ...] = ()
     pair: Pair | None = None
@@ -73,7 +65,7 @@ class ComparedRow:
     @property
     def is_regression(self) -> bool:
         """Whether this row should fail a build."""
-        return self.verdict in REGRESSIONS
+        return self.verdict in _REGRESSIONS
 
     @property
     def upper_limit(self) -> float | None:
@@ -82,7 +74,7 @@ class ComparedRow:
         It is the largest slowdown that may have been missed; None where the verdict is clear, or
         nothing was tested.
         """
-        unclear = (ChangeVerdict.WITHIN_NOISE, Ending.MACHINE)
+        unclear = (Verdict.WITHIN_NOISE, Verdict.MACHINE)
         if self.change is None or self.verdict not in unclear:
             return None
         return self.change.ratio.high
@@ -154,15 +146,15 @@ def compare(
         for of_machine in [evidence(*pair, rules.threshold)]
         for draft in _drafts(*pair, rules.subjects)
     ]
-    fresh = {row.kernel for row in drafts if row.verdict not in (Ending.SAME, Ending.MISSING)}
+    fresh = {row.kernel for row in drafts if row.verdict not in (Verdict.SAME, Verdict.MISSING)}
     check_last(base, candidate, matched, fresh)
-    if all(row.verdict is Ending.MISSING for row in drafts):
+    if all(row.verdict is Verdict.MISSING for row in drafts):
         raise UsageError(
             "BASE and CANDIDATE have no input in common that works; tune the same inputs in both"
         )
     notes = [*matching_notes(base, candidate, matched), *_assumed_noise(drafts, rules)]
     judged = list(_judged(drafts, rules))
-    if any(row.verdict is Ending.MACHINE for row in judged):
+    if any(row.verdict is Verdict.MACHINE for row in judged):
         notes.append(
             "Where the machine changed, nothing is known of the kernel: --rerun measures both "
             "sides together"
@@ -190,12 +182,12 @@ def _drafts(
         was_broken, is_broken = problem in base.broken, problem in candidate.broken
         if old is not None and is_broken and not was_broken:
             reason = candidate.broken[problem]
-            yield from _of_one_side(row, "base", old, subjects, Ending.BROKEN, reason)
+            yield from _of_one_side(row, "base", old, subjects, Verdict.BROKEN, reason)
         elif old is not None and new is not None:
             yield from _of_input(row, old, new, subjects)
         elif was_broken and new is not None:
             reason = base.broken[problem]
-            yield from _of_one_side(row, "candidate", new, subjects, Ending.FIXED, reason)
+            yield from _of_one_side(row, "candidate", new, subjects, Verdict.FIXED, reason)
         else:
             only = f"measured only in {'BASE' if new is None else 'CANDIDATE'}"
             yield dataclasses.replace(row, notes=(only,))
@@ -206,7 +198,7 @@ def _of_one_side(
     side: str,
     results: InputResults,
     subjects: Sequence[str],
-    verdict: Ending,
+    verdict: Verdict,
     reason: str,
 ) -> Iterator[ComparedRow]:
     """Draft the rows of an input that only one side could measure; `side` is their field of it."""
@@ -215,7 +207,7 @@ def _of_one_side(
     for subject, measured in working:
         fields: dict[str, Any] = {"subject": subject, "verdict": verdict, side: measured}
         yield dataclasses.replace(row, **fields, notes=(_reason(reason),))
-    if not working and verdict is Ending.BROKEN:
+    if not working and verdict is Verdict.BROKEN:
         yield dataclasses.replace(row, notes=("works neither in BASE nor in CANDIDATE",))
 
 
@@ -234,32 +226,32 @@ def _of_input(
     sides = old.measured, new.measured
     is_default_best = all(side.get("best") is side.get("default") for side in sides)
     both = (BOTH,) if len(subjects) > 1 and is_default_best else ()
-    seen: set[tuple[int, int]] = set()
-    for subject in subjects:
+    for subject in subjects[:1] if is_default_best else subjects:
         base, candidate = old.measured.get(subject), new.measured.get(subject)
-        if base is candidate is None or (id(base), id(candidate)) in seen:
-            continue  # OpenTuner's own databases state no default; or the default is the best
-        seen.add((id(base), id(candidate)))
+        if base is candidate is None:
+            continue  # OpenTuner's own databases state no default
         verdict, notes = _untested(base, candidate)
         uuid = old.uuids.get(subject)
-        if verdict is ChangeVerdict.WITHIN_NOISE and uuid and uuid == new.uuids.get(subject):
-            verdict = Ending.SAME
-        is_tested = verdict is ChangeVerdict.WITHIN_NOISE
-        notes = tuple(_notes_on(subject, old, new)) if is_tested else notes
-        drafted = dataclasses.replace(row, subject=subject, base=base, candidate=candidate)
-        drafted = dataclasses.replace(drafted, verdict=verdict, notes=(*both, *notes))
+        if verdict is Verdict.WITHIN_NOISE and uuid and uuid == new.uuids.get(subject):
+            verdict = Verdict.SAME
+        pair = None
         timings = [side.timing for side in (base, candidate) if side and side.timing]
-        if not is_tested or len(timings) < 2:
-            yield drafted
-            continue
-        differences: tuple[float, ...] = ()
-        if old.is_rerun and new.is_rerun:
-            occasions = zip(*(timing.by_occasion for timing in timings), strict=True)
-            differences = tuple(mean_log(after) - mean_log(before) for before, after in occasions)
-        before_s, after_s = (timing.samples_s for timing in timings)
-        clock_error = relative_clock_error(*timings)
-        pair = Pair(before_s, after_s, variance, differences, clock_error)
-        yield dataclasses.replace(drafted, pair=pair)
+        if verdict is Verdict.WITHIN_NOISE:
+            notes = tuple(_notes_on(subject, old, new))
+            pair = _pair(timings, variance, old.is_rerun and new.is_rerun)
+        fields: dict[str, Any] = {"base": base, "candidate": candidate, "notes": (*both, *notes)}
+        yield dataclasses.replace(row, **fields, subject=subject, verdict=verdict, pair=pair)
+
+
+def _pair(timings: Sequence[Timing], variance: OccasionVariance, is_rerun: bool) -> Pair:
+    """Return what is tested of BASE's timing and CANDIDATE's."""
+    base, candidate = timings
+    differences: tuple[float, ...] = ()
+    if is_rerun:
+        occasions = zip(base.by_occasion, candidate.by_occasion, strict=True)
+        differences = tuple(mean_log(after) - mean_log(before) for before, after in occasions)
+    clock_error = relative_clock_error(base, candidate)
+    return Pair(base.samples_s, candidate.samples_s, variance, differences, clock_error)
 
 
 def joined(groups: Sequence[Occasions]) -> list[dict[Hashable, float]]:
@@ -279,18 +271,18 @@ def joined(groups: Sequence[Occasions]) -> list[dict[Hashable, float]]:
 
 def _untested(
     base: Measurement | None, candidate: Measurement | None
-) -> tuple[ChangeVerdict | Ending, tuple[str, ...]]:
+) -> tuple[Verdict, tuple[str, ...]]:
     """Return the verdict that needs no test, and its reason; `within noise` where a test is due."""
     if base is None or candidate is None:
-        return Ending.MISSING, (f"measured only in {'BASE' if base else 'CANDIDATE'}",)
+        return Verdict.MISSING, (f"measured only in {'BASE' if base else 'CANDIDATE'}",)
     if base.timing and candidate.timing:
-        return ChangeVerdict.WITHIN_NOISE, ()
+        return Verdict.WITHIN_NOISE, ()
     failed = candidate if candidate.timing is None else base
     chance = " (may be chance)" if failed.outcome in _CHANCE else ""
     reason = (f"{failed.outcome}{chance}: {' '.join(failed.message.split())[:200]}",)
     if base.timing:
-        return Ending.BROKEN, reason
-    return (Ending.FIXED if candidate.timing else Ending.MISSING), reason
+        return Verdict.BROKEN, reason
+    return (Verdict.FIXED if candidate.timing else Verdict.MISSING), reason
 
 
 def _judged(drafts: Sequence[ComparedRow], rules: Rules) -> Iterator[ComparedRow]:
@@ -309,9 +301,9 @@ def _judged(drafts: Sequence[ComparedRow], rules: Rules) -> Iterator[ComparedRow
             continue
         reference = defaults.get((row.kernel, row.environment, row.problem))
         machine = _machine(row, change, reference, rules)
-        is_clear = change.verdict is not ChangeVerdict.WITHIN_NOISE
+        is_clear = change.verdict is not Verdict.WITHIN_NOISE
         notes = tuple(note for note in row.notes if is_clear or note == BOTH)
-        verdict = Ending.MACHINE if machine else change.verdict
+        verdict = Verdict.MACHINE if machine else change.verdict
         notes = (*notes, machine) if machine else notes
         yield dataclasses.replace(row, verdict=verdict, change=change, notes=notes)
 
@@ -322,7 +314,7 @@ def _machine(row: ComparedRow, change: Change, default: Change | None, rules: Ru
     `default` is the change of the default on the same input, where its code is the same.
     """
     is_rerun = row.pair is not None and bool(row.pair.differences)
-    if change.verdict is ChangeVerdict.WITHIN_NOISE or is_rerun:
+    if change.verdict is Verdict.WITHIN_NOISE or is_rerun:
         return None
     if row.is_same_code:
         return "the same code, in the same environment"

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from harness.compare.reading import KernelResults
-from harness.compare.statistics import Change, ChangeVerdict
+from harness.compare.statistics import Change, Verdict
 from harness.core.errors import UsageError
 from harness.core.records import Environment, Measurement
 
@@ -170,7 +170,7 @@ class MachineEvidence:
 
         `default` is the change of the default, whose code is the same on both sides, if it is.
         """
-        sign = 1 if change.verdict is ChangeVerdict.SLOWER else -1
+        sign = 1 if change.verdict is Verdict.SLOWER else -1
         near = change.ratio.low if sign > 0 else change.ratio.high
         least = sign * math.log(near) - math.log1p(threshold)
         if default and least <= sign * math.log(default.ratio.value):

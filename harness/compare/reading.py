@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -137,9 +136,8 @@ def _of_campaigns(
         of_config[samples_s if is_replayed else row.uuid] = mean_log(samples_s)
     rows_of = by_input(results.rows)
     inputs = {
-        problem: dataclasses.replace(
-            _of_input(results, problem, list(groups.get(problem, {}).values()), rows_of[problem]),
-            default_course=_default_course(rows_of[problem], results.default),
+        problem: _of_input(
+            results, problem, list(groups.get(problem, {}).values()), rows_of[problem]
         )
         for problem in results.measured
     }
@@ -192,7 +190,10 @@ def _of_input(
     of_measured = {subject: _uuid(rows, m) for subject, m in measured.items()}
     # Baselines that the search did not propose have their first measurement in the finals.
     tried = frozenset({*searched, *(final.config for final in finals)})
-    return InputResults(measured, not report.note, groups, tried, of_measured)
+    course = _default_course(rows, results.default)
+    return InputResults(
+        measured, not report.note, groups, tried, of_measured, default_course=course
+    )
 
 
 def _uuid(rows: MeasurementRows, measurement: Measurement) -> str:

@@ -32,8 +32,7 @@ from harness.core.records import Config, Environment, Input, Measurement
 from harness.measure.choose import fitted_to
 from harness.measure.measurer import Measurer
 from harness.measure.trial.occasions import join
-from harness.results import FINAL, RunPlan, Store, campaigns, reading, sqlite_path, without_password
-from harness.results.campaigns import read_runs
+from harness.results import FINAL, RunPlan, Store, sqlite_path, without_password
 from harness.results.notes import RERUN, Notes
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
@@ -156,42 +155,12 @@ def _base_side(base: str, spec: Spec, base_spec: Spec | None) -> _PlannedSide:
     if results[0].program == spec.program_sha256:
         same = [of_base for of_base in results if of_base.program == spec.program_sha256]
         return _PlannedSide("BASE", base, same, spec)
-    raise UsageError(_without_sources(base, results[0], spec))
-
-
-def _without_sources(base: str, results: KernelResults, spec: Spec) -> str:
-    fact = f"{without_password(base)} has {spec.name} of other sources than {spec.path}"
-    digests = f"program {results.program[:8]}, not {spec.program_sha256[:8]}"
-    revision = _revision(base, spec.name, results.program)
-    checked_out = revision.removesuffix("-dirty") or "REVISION"
-    dirty = ", with changes that were not committed" if revision.endswith("-dirty") else ""
-    where = f" It was tuned at revision {checked_out}{dirty}." if revision else ""
-    return (
-        f"{fact} ({digests}), and a database keeps no sources.{where} Check these out next to "
-        f"this folder, for example with `git worktree add ../base {checked_out}`, and name their "
-        f"space: --base-space ../base/{_relative(spec.path)}"
+    raise UsageError(
+        f"{without_password(base)} has {spec.name} of other sources than {spec.path} (program "
+        f"{results[0].program[:8]}, not {spec.program_sha256[:8]}), and a database keeps no "
+        "sources. Check these out in a folder of their own, for example with `git worktree add "
+        "../base REVISION`, and name their space with --base-space"
     )
-
-
-def _relative(path: Path) -> str:
-    """Return a path below the current folder, or its name where it lies elsewhere."""
-    try:
-        return path.resolve().relative_to(Path.cwd()).as_posix()
-    except ValueError:
-        return path.name
-
-
-def _revision(database: str, kernel: str, program: str) -> str:
-    """Return the revision of the folder in which a program was tuned last; empty if unknown."""
-    with reading(database) as engine, engine.connect() as connection:
-        same = [
-            campaign
-            for campaign in campaigns(connection)
-            if campaign.space_name == kernel and campaign.key.program_sha256 == program
-        ]
-        runs = [run for campaign in same[:1] for run in read_runs(connection, campaign)]
-    last = max(runs, key=lambda run: run.last_at, default=None)
-    return last.notes.get("facts", {}).get("revision", "") if last else ""
 
 
 # ------------------------------------------------------------------------ measured again

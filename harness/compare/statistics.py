@@ -84,12 +84,18 @@ class Pair:
     clock_error: float = 0.0
 
 
-class ChangeVerdict(str, Enum):
-    """The result of a test."""
+class Verdict(str, Enum):
+    """What is said of a row. The first three are results of a test; the others need none, or the
+    machine explains the difference."""
 
     SLOWER = "slower"
     FASTER = "faster"
     WITHIN_NOISE = "within noise"
+    SAME = "not measured again"
+    BROKEN = "works no more"
+    FIXED = "works now"
+    MISSING = "not compared"
+    MACHINE = "the machine changed"
 
     def __str__(self) -> str:
         return self.value
@@ -107,7 +113,7 @@ class Change:
 
     ratio: Estimate
     p_value: float
-    verdict: ChangeVerdict
+    verdict: Verdict
 
 
 def occasion_variance(groups: Iterable[Sequence[float]]) -> OccasionVariance:
@@ -194,7 +200,9 @@ class _Test:
 
 def _test(pair: Pair, prior: OccasionVariance, margin: float, run_noise: float) -> _Test:
     if pair.differences:
-        difference, squared, freedom = _of_differences(pair.differences)
+        count = len(pair.differences)
+        difference, freedom = statistics.fmean(pair.differences), float(count - 1)
+        squared = variance(pair.differences) / count
     else:
         difference = mean_log(pair.candidate_s) - mean_log(pair.base_s)
         squared, freedom = _joint_variance(pair, prior, run_noise)
@@ -206,12 +214,6 @@ def _test(pair: Pair, prior: OccasionVariance, margin: float, run_noise: float) 
 
     p_value = min(1.0, 2 * float(stdtr(freedom, -beyond / error)))
     return _Test(difference, blur, error, freedom, p_value)
-
-
-def _of_differences(differences: Sequence[float]) -> tuple[float, float, float]:
-    """Return the mean difference of a rerun's occasions, its variance and degrees of freedom."""
-    count = len(differences)
-    return statistics.fmean(differences), variance(differences) / count, count - 1
 
 
 def _blur(pair: Pair) -> float:
@@ -248,33 +250,19 @@ def _scatter(samples_s: Sequence[float]) -> float:
 
 def _joint_variance(pair: Pair, prior: OccasionVariance, run_noise: float) -> tuple[float, float]:
     """Return the variance of the difference of two occasions, and its degrees of freedom."""
-    within, within_freedom = _welch(pair.base_s, pair.candidate_s)
+    welch = log_difference(pair.base_s, pair.candidate_s)
+    within = welch.error**2 if welch.error < math.inf else 0.0
     own, freedom = pair.occasions, pair.occasions.freedom + prior.freedom
     if not freedom:
         variance = within + 2 * run_noise**2
-        return variance, within_freedom * (variance / within) ** 2 if within else _CERTAIN
+        return variance, welch.freedom * (variance / within) ** 2 if within else _CERTAIN
     weighed = prior.freedom * prior.variance + own.freedom * own.variance
     between = 2 * weighed / freedom
-    if within > between:
-        return within, min(within_freedom, freedom)
-    return between, freedom
+    return (within, min(welch.freedom, freedom)) if within > between else (between, freedom)
 
 
 _CERTAIN = 1e9
 """The degrees of freedom of a known variance."""
-
-
-def _welch(base_s: Sequence[float], candidate_s: Sequence[float]) -> tuple[float, float]:
-    """Return the variance of the difference of two mean logarithms by the samples' own spread.
-
-    It is 0 where either side has one sample, or all samples are equal.
-    """
-    difference = log_difference(base_s, candidate_s)
-    return (
-        (difference.error**2, difference.freedom)
-        if 0 < difference.error < math.inf
-        else (0.0, _CERTAIN)
-    )
 
 
 def _change(test: _Test, p_value: float, own_level: float, level: float) -> Change:
@@ -282,7 +270,7 @@ def _change(test: _Test, p_value: float, own_level: float, level: float) -> Chan
 
     quantile = float(stdtrit(test.freedom, 1 - own_level / 2)) if test.error else 0.0
     half = quantile * test.error + test.blur
-    verdict = ChangeVerdict.WITHIN_NOISE
+    verdict = Verdict.WITHIN_NOISE
     if p_value <= level:
-        verdict = ChangeVerdict.SLOWER if test.difference > 0 else ChangeVerdict.FASTER
+        verdict = Verdict.SLOWER if test.difference > 0 else Verdict.FASTER
     return Change(Estimate.from_log(test.difference, min(half, _LARGEST)), p_value, verdict)

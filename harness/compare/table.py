@@ -15,7 +15,8 @@ from operator import attrgetter
 
 from rich.console import Group, RenderableType
 
-from harness.compare.comparison import ComparedRow, Comparison, Ending
+from harness.compare.comparison import ComparedRow, Comparison
+from harness.compare.statistics import Verdict
 from harness.core.files import WRITTEN_BY
 from harness.core.records import Measurement
 from harness.core.text import counted, first_few, format_factor, format_time
@@ -45,7 +46,7 @@ def comparison_table(comparison: Comparison) -> Group:
     parts: list[RenderableType] = []
     for (kernel, environment), rows in groupby(comparison.rows, key=_kernel_and_environment):
         of_kernel = list(rows)
-        cells = (_cells(row) for row in of_kernel if row.verdict is not Ending.MISSING)
+        cells = (_cells(row) for row in of_kernel if row.verdict is not Verdict.MISSING)
         table = make_table(_HEAD, cells, left=(0, 1, 6), wrap=(0, 6))
         parts += [as_text(f"{kernel} on {environment}", "bold"), table]
         parts += map(as_text, _missing(of_kernel))
@@ -71,11 +72,11 @@ def _missing(rows: Sequence[ComparedRow]) -> Iterator[str]:
     """Yield a line of the inputs that are not in the table, for each reason."""
     reasons: dict[tuple[str, ...], list[str]] = {}
     for row in rows:
-        if row.verdict is Ending.MISSING:
+        if row.verdict is Verdict.MISSING:
             reasons.setdefault(row.notes, []).append(f"({row.problem})")
     for notes, inputs in reasons.items():
         listed = first_few(inputs, ", ", _MOST_LISTED)
-        yield f"{Ending.MISSING}, {'; '.join(notes)}: {listed}"
+        yield f"{Verdict.MISSING}, {'; '.join(notes)}: {listed}"
 
 
 def _time(measurement: Measurement | None) -> str:
@@ -168,7 +169,7 @@ def as_junit(comparison: Comparison) -> str:
             "tests": len(rows),
             "failures": sum(row.is_regression for row in rows),
             "errors": 0,
-            "skipped": sum(row.verdict is Ending.MISSING for row in rows),
+            "skipped": sum(row.verdict is Verdict.MISSING for row in rows),
         }
         attributes = {name: str(number) for name, number in counts.items()}
         attributes["name"] = _clean(f"{kernel} on {environment}")
@@ -198,7 +199,7 @@ def _add_case(suite: ET.Element, row: ComparedRow) -> None:
         case.set("time", f"{row.candidate.time_s:.9f}")
     if row.is_regression:
         ET.SubElement(case, "failure", message=line, type=row.verdict.value).text = line
-    elif row.verdict is Ending.MISSING:
+    elif row.verdict is Verdict.MISSING:
         ET.SubElement(case, "skipped", message=line)
     else:
         ET.SubElement(case, "system-out").text = line

@@ -40,7 +40,7 @@ class AtMost:
 
     def fit(self, matrix: Matrix, seed: int) -> LearntSelector:
         """Choose the configurations for all inputs of a matrix, and learn to choose among them."""
-        return self.learner.fit(_among(matrix, best_portfolio(matrix, self.most)), seed)
+        return self.learner.fit(_among(matrix, _best_portfolio(matrix, self.most)), seed)
 
 
 def limited(learner: Learner, most: int | None) -> Learner:
@@ -57,7 +57,7 @@ def _among(matrix: Matrix, portfolio: Sequence[int]) -> Matrix:
     return replace(matrix, applies=applies).rows(np.flatnonzero(applies.any(axis=1)))
 
 
-def best_portfolio(matrix: Matrix, most: int) -> list[int]:
+def _best_portfolio(matrix: Matrix, most: int) -> list[int]:
     """Return the indices of the candidates whose best has the least mean log slowdown over all
     inputs: of all sets of at most `most`, or of those that exchanges of single candidates reach
     from the greedy one. A candidate counts on inputs to which it does not apply as one that costs
@@ -102,13 +102,13 @@ def portfolios(matrix: Matrix, seed: int = 0) -> Iterator[Portfolio]:
     folds = grouped_folds(matrix.groups, fold_count(matrix.groups), seed)
     parts = [(held_out(matrix, fold), fold.test) for fold in folds]
     for most in range(1, 1 + _MOST_SHOWN):
-        best = best_portfolio(matrix, most)
+        best = _best_portfolio(matrix, most)
         if len(best) == before:
             return
         before = len(best)
         indices = np.empty(len(matrix.features), dtype=np.intp)
         for (fit, test), rows in parts:
-            portfolio = np.array(best_portfolio(fit, most))
+            portfolio = np.array(_best_portfolio(fit, most))
             logs = np.where(test.applies, test.log_slowdown, np.inf)[:, portfolio]
             some = np.isfinite(logs).any(axis=1)
             indices[rows] = np.where(some, portfolio[logs.argmin(axis=1)], -1)

@@ -25,7 +25,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from types import MappingProxyType
@@ -94,7 +94,13 @@ def write_dispatcher(
     files, name = files_of(dispatcher, launcher), dispatcher.name
     files |= {f"{name}/tables/{file}": content for file, content in tables.items()}
     executables = [f for f in files if f.startswith((f"{name}/programs/", f"{name}/features/"))]
-    return write_files(out, files, executables)
+    out = Path(os.path.realpath(out))
+    check_folder(out)
+    digests = {file: _digest(content) for file, content in files.items()}
+    manifest = {"dispatcher_files_sha256": digests}
+    files[MANIFEST] = f"{json.dumps(manifest, indent=4)}\n".encode()
+    write_folder(out, files, executables=executables, advice=_ADVICE)
+    return [out / file for file in files]
 
 
 def check_candidates(
@@ -175,23 +181,6 @@ def _module_files(backend: str) -> dict[str, bytes]:
     return {file: _IMPORT.sub(r"from ._\1 import", text).encode() for file, text in texts.items()}
 
 
-def write_files(
-    out: Path, files: Mapping[str, bytes], executables: Collection[str] = ()
-) -> list[Path]:
-    """Write all files, by their paths in a folder, or none; the folder's old files are removed.
-    `executables` are the files that may be run.
-
-    Raises UsageError if the folder holds anything that was not written so.
-    """
-    out = Path(os.path.realpath(out))
-    check_folder(out)
-    digests = {name: _digest(content) for name, content in files.items()}
-    manifest = json.dumps({"dispatcher_files_sha256": digests}, indent=4) + "\n"
-    contents = {**files, MANIFEST: manifest.encode()}
-    write_folder(out, contents, executables=executables, advice=_ADVICE)
-    return [out / name for name in (*files, MANIFEST)]
-
-
 def check_folder(out: Path) -> None:
     """Raise UsageError if a folder holds anything that a person put there or changed, lies within
     a dispatcher's folder, or cannot be written."""
@@ -200,7 +189,7 @@ def check_folder(out: Path) -> None:
         raise UsageError(f"{out} is inside {outer}, a dispatcher's folder; name another")
     check_writable(out, _ADVICE, parents=True)
     if out.exists() and not out.is_dir():
-        raise UsageError(f"{out} is not a folder; name another with -o")
+        raise UsageError(f"{out} is not a folder; {_ADVICE}")
     digests = _written(out).get("dispatcher_files_sha256")
     known = digests if isinstance(digests, dict) else {}
     for path in out.rglob("*"):
@@ -298,7 +287,7 @@ def program_files(spec: Spec, program: DispatchProgram) -> tuple[KernelFile, ...
         contents: dict[str, bytes] = {}
         for index, (config, build) in enumerate(zip(program.portfolio, builds, strict=True)):
             key = build.key(identity)
-            names.setdefault(key, file_name(index, config, defaults))
+            names.setdefault(key, _file_name(index, config, defaults))
             if key not in contents:
                 try:
                     contents[key] = queue.finish(build).data
@@ -308,7 +297,7 @@ def program_files(spec: Spec, program: DispatchProgram) -> tuple[KernelFile, ...
     return tuple(files)
 
 
-def file_name(index: int, config: Config, defaults: Mapping[str, Value]) -> str:
+def _file_name(index: int, config: Config, defaults: Mapping[str, Value]) -> str:
     """Name a program by its number and its changes from the default: `2-TILE=16-level=3`."""
     own = Config({name: value for name, value in config.items() if name in defaults})
     words = re.sub(r"[^A-Za-z0-9_.=+]+", "-", difference(own, defaults)).strip("-")

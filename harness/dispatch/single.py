@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from harness.analysis.inputs import InputReport
-from harness.analysis.summary import MeanSpeedup, mean_speedup
+from harness.analysis.summary import mean_speedup
 from harness.core.arrays import Flags
 from harness.core.config_diff import difference
 from harness.core.records import Config, Input, Measurement, Timing, Value
@@ -39,7 +39,7 @@ class Single:
 
     config: Config
     others: tuple[Config, ...] = ()
-    speedup: MeanSpeedup | None = None
+    speedup: TimeRatio | None = None
     loss: tuple[InputReport, TimeRatio] | None = None
     inputs: int = 0
     lacking: str = ""

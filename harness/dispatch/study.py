@@ -28,7 +28,6 @@ from harness.dispatch.verdict import (
     in_hindsight,
 )
 from harness.models.folds import ENOUGH_INPUTS, FEWEST_INPUTS, fold_count
-from harness.results.measured import MeasuredConfigs
 from harness.stats import Estimate
 
 if TYPE_CHECKING:
@@ -267,7 +266,7 @@ def slowdowns_by_input(results: Results, found: Study, choice: str = AUTO) -> li
     return [
         InputSlowdowns(
             problem,
-            max(_worst(results.measured[problem]), float(most)),
+            max(results.measured[problem].worst or 1.0, float(most)),
             float(of_default),
             float(chosen),
         )
@@ -279,13 +278,6 @@ def slowdowns_by_input(results: Results, found: Study, choice: str = AUTO) -> li
 
 def _of(judged: Slowdowns) -> Array:
     return np.where(judged.failed, np.inf, judged.slowdown)
-
-
-def _worst(known: MeasuredConfigs) -> float:
-    """Return the greatest time over the least of all that worked, as the search timed them."""
-    times = known.rows.of(known.columns.time_s)
-    times = times[np.isfinite(times)]
-    return float(times.max() / times.min())
 
 
 def geometric_means(rows: Sequence[InputSlowdowns]) -> tuple[float, float, float]:

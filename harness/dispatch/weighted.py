@@ -40,11 +40,8 @@ class Coverage:
     places: Mapping[Input, str]
 
     @property
-    def lines(self) -> list[str]:
+    def lines(self) -> Iterator[str]:
         """Describe the coverage."""
-        return list(self._lines())
-
-    def _lines(self) -> Iterator[str]:
         workload = self.workload
         calls = f"{counted(workload.total, 'call')} with {counted(len(workload.calls), 'input')}"
         yield (

@@ -152,16 +152,12 @@ async def _served(address: str) -> bool:
 # ------------------------------------------------------------------------------- the workers
 
 
-class WorkerLost(BackendUnavailable):
+class _WorkerLost(BackendUnavailable):
     """A worker left the cluster, does not answer any more, or answers with what nobody can read."""
 
 
 class NoWorker(BackendUnavailable):
     """No worker has joined yet."""
-
-
-class SchedulerLost(HarnessError):
-    """The scheduler has ended, or cannot be reached any more: no worker can."""
 
 
 class Cluster:
@@ -224,7 +220,8 @@ class Cluster:
         return [replace(device, address=address) for device in offer.devices]
 
     def start(self, address: str, kind: Callable[..., object], *args: object) -> Actor:
-        """Make an actor on a worker, which lives as long as what is returned; raises WorkerLost."""
+        """Make an actor on a worker, which lives as long as what is returned; raises
+        BackendUnavailable."""
         self._reach(address)
         return Actor(self, address, self._done(address, kind, *args, actor=True))
 
@@ -258,7 +255,7 @@ class Cluster:
     ) -> Any:
         """Wait for a coroutine of Dask's event loop; a worker that dies may never answer it.
 
-        Raises its HarnessError, and WorkerLost for any other.
+        Raises its HarnessError, and BackendUnavailable for any other.
         """
         self._require_alive(address)
         end_s = time.monotonic() + limit_s
@@ -269,14 +266,14 @@ class Cluster:
             while not wait([answer], timeout=_WAIT_S).done:
                 self._require_alive(address)
                 if time.monotonic() > end_s:
-                    raise WorkerLost(f"the worker {address} did not answer within {limit_s:g} s")
+                    raise _WorkerLost(f"the worker {address} did not answer within {limit_s:g} s")
             return answer.result()
         except HarnessError:
             raise
         except Exception as error:  # whatever Dask or the worker raise
             self._require_alive(address)
             reason = f"{type(error).__name__}: {error}"
-            raise WorkerLost(
+            raise _WorkerLost(
                 f"the worker {address} failed: {reason}; what was measured is kept"
             ) from None
         finally:
@@ -288,7 +285,7 @@ class Cluster:
             return
         try:
             self.awaited(address, partial(_connected, self._client.rpc, address))
-        except WorkerLost as error:
+        except _WorkerLost as error:
             self._require_alive(address)
             self._client.direct_to_workers = False
             self._say(f"messages to workers go through the scheduler, which takes longer: {error}")
@@ -329,15 +326,15 @@ class Cluster:
             address for address, (_, since_s) in self._heard.items() if now_s - since_s < _SILENT_S
         )
 
-    def _scheduler_lost(self) -> SchedulerLost:
-        return SchedulerLost(
+    def _scheduler_lost(self) -> HarnessError:
+        return HarnessError(
             f"the scheduler {self._address} does not answer any more. All measurements are "
             "kept: start it and its workers, and run the same command again"
         )
 
     def _require_alive(self, address: str) -> None:
         if address not in self.alive():
-            raise WorkerLost(f"the worker {address} was lost")
+            raise _WorkerLost(f"the worker {address} was lost")
 
     def close(self) -> None:
         """Leave the cluster."""
@@ -355,12 +352,12 @@ class Actor:
         self._actor = actor
 
     def call(self, method: str, *args: object) -> Any:
-        """Call a method. Raises what it raises, and WorkerLost."""
+        """Call a method. Raises what it raises, and BackendUnavailable where the worker is lost."""
         cluster, address = self._cluster, self._address
         try:
             call = partial(cluster.called, address, self._actor.key, method, args)
             return cluster.awaited(address, call)
-        except WorkerLost:
+        except _WorkerLost:
             self.is_lost = True
             raise
 

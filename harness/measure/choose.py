@@ -50,7 +50,7 @@ def open_measurer(
         started = owner if isinstance(owner, ProgramMeasurer) else None
         return ProgramMeasurer(spec, started), "the space tunes a program"
     if _runs_callable(spec, requested):
-        backend: Backend = with_cache(spec, python_backend(spec, requested, devices))
+        backend = with_cache(spec, python_backend(spec, requested, devices))
     else:
         backend = _fitting(spec, choose_one(requested, devices))
     shared = owner if isinstance(owner, KernelMeasurer) else None

@@ -156,48 +156,16 @@ class TimeRatio(Estimate):
         return self.value > 1 and self.is_significant
 
 
-def paired_ratio(
-    numerator_s: Sequence[float],
-    denominator_s: Sequence[float],
-    confidence: float = 0.95,
-    statistic: Statistic = Statistic.MEDIAN,
-    clock_error: float = 0.0,
-) -> TimeRatio:
-    """Estimate the geometric mean of numerator over denominator from interleaved samples, or the
-    ratio of their means.
-
-    The n-th samples share the machine's state, so its drift cancels in their ratio; the interval is
-    that of the mean logarithm, and wider by `clock_error` at each end. Raises ValueError for fewer
-    than two samples or unequal counts.
-    """
-    if statistic is Statistic.MEAN:
-        pairs = zip(_logs(numerator_s, statistic), _logs(denominator_s, statistic), strict=True)
-        logs = [numerator - denominator for numerator, denominator in pairs]
-    else:
-        pairs = zip(numerator_s, denominator_s, strict=True)
-        logs = [math.log(numerator / denominator) for numerator, denominator in pairs]
-    if len(logs) < 2:
-        raise ValueError(f"a ratio with an interval needs two rounds or more, but got {len(logs)}")
-    error = math.sqrt(variance(logs) / len(logs))
-    difference = _LogDifference(statistics.fmean(logs), error, len(logs) - 1, clock_error)
-    return _time_ratio(difference, confidence, len(logs))
-
-
-def _time_ratio(difference: _LogDifference, confidence: float, count: int) -> TimeRatio:
-    ratio = Estimate.from_log(difference.mean, difference.half_width(confidence))
-    p_value = difference.p_value_of_more()
-    return TimeRatio(ratio.value, ratio.low, ratio.high, count, p_value, confidence=confidence)
-
-
 def time_ratio(numerator: Timing, denominator: Timing, confidence: float = 0.95) -> TimeRatio:
     """Estimate how many times longer the numerator takes.
 
-    The ratio is paired where both were sampled interleaved. Where both were sampled on the same
-    occasions, two or more, the mean logarithms of the occasions are the pairs: occasions are a
-    random effect, and Student's t has as many degrees of freedom as there are occasions, less one.
-    So neither an offset of a load, nor dependence inside an occasion, nor drift looks like a
-    difference. Otherwise the interval is Welch's, of the difference of mean logarithms; it is
-    infinite where one of them has a single sample. All are wider by the errors of both clocks.
+    The ratio is paired where both were sampled interleaved: the n-th samples share the machine's
+    state, so its drift cancels in their ratio. Where both were sampled on the same occasions, two
+    or more, the mean logarithms of the occasions are the pairs: occasions are a random effect, and
+    Student's t has as many degrees of freedom as there are occasions, less one. So neither an
+    offset of a load, nor dependence inside an occasion, nor drift looks like a difference.
+    Otherwise the interval is Welch's, of the difference of mean logarithms; it is infinite where
+    one of them has a single sample. All are wider by the errors of both clocks.
 
     Where both timings compare means, it is the ratio of arithmetic means, with the same kinds of
     interval of its logarithm. Raises ValueError where they have different statistics.
@@ -205,23 +173,37 @@ def time_ratio(numerator: Timing, denominator: Timing, confidence: float = 0.95)
     statistic = numerator.statistic
     if denominator.statistic is not statistic:
         raise ValueError("a median is not compared with a mean")
-    clock_error = relative_clock_error(numerator, denominator)
+    count = min(numerator.count, denominator.count)
     interleaved = numerator.stopped is denominator.stopped is StopReason.INTERLEAVED
-    if interleaved and numerator is denominator and numerator.count >= 2:
-        same = _LogDifference(0.0, 0.0, numerator.count - 1)  # of 10^5 winners half are the default
-        return _time_ratio(same, confidence, numerator.count)
+    if interleaved and numerator is denominator and count >= 2:
+        same = _LogDifference(0.0, 0.0, count - 1)  # of 10^5 winners half are the default
+        return _time_ratio(same, confidence, count)
+    clock_error = relative_clock_error(numerator, denominator)
     if interleaved and numerator.count == denominator.count >= 2:
-        pairs_s = numerator.samples_s, denominator.samples_s
-        if numerator.occasions == denominator.occasions and len(numerator.occasions) > 1:
-            pairs_s = _occasion_means_s(numerator), _occasion_means_s(denominator)
-        ratio = paired_ratio(*pairs_s, confidence, statistic, clock_error)
-        if ratio.count == numerator.count:
-            return ratio
-        return dataclasses.replace(ratio, count=numerator.count)
-    difference = _difference(
-        _logs(numerator.samples_s, statistic), _logs(denominator.samples_s, statistic), clock_error
-    )
-    return _time_ratio(difference, confidence, min(numerator.count, denominator.count))
+        logs = _log_ratios(numerator, denominator)
+        error = math.sqrt(variance(logs) / len(logs))
+        difference = _LogDifference(statistics.fmean(logs), error, len(logs) - 1, clock_error)
+    else:
+        one, other = (_logs(timing.samples_s, statistic) for timing in (numerator, denominator))
+        difference = _difference(one, other, clock_error)
+    return _time_ratio(difference, confidence, count)
+
+
+def _log_ratios(numerator: Timing, denominator: Timing) -> list[float]:
+    """Return the logarithm of the ratio of each round or, of several occasions, of each of them."""
+    numerator_s, denominator_s = numerator.samples_s, denominator.samples_s
+    if numerator.occasions == denominator.occasions and len(numerator.occasions) > 1:
+        numerator_s, denominator_s = map(_occasion_means_s, (numerator, denominator))
+    if numerator.statistic is Statistic.MEDIAN:
+        return [math.log(a / b) for a, b in zip(numerator_s, denominator_s, strict=True)]
+    sides = (_logs(values_s, Statistic.MEAN) for values_s in (numerator_s, denominator_s))
+    return [a - b for a, b in zip(*sides, strict=True)]
+
+
+def _time_ratio(difference: _LogDifference, confidence: float, count: int) -> TimeRatio:
+    ratio = Estimate.from_log(difference.mean, difference.half_width(confidence))
+    p_value = difference.p_value_of_more()
+    return TimeRatio(ratio.value, ratio.low, ratio.high, count, p_value, confidence=confidence)
 
 
 def trimmed_ratio(numerator: Timing, denominator: Timing, confidence: float = 0.95) -> TimeRatio:
@@ -235,8 +217,7 @@ def trimmed_ratio(numerator: Timing, denominator: Timing, confidence: float = 0.
     is_trimmed = _is_trimmed(numerator) and _is_trimmed(denominator)
     if not is_trimmed or numerator.count != denominator.count:
         return time_ratio(numerator, denominator, confidence)
-    pairs = zip(numerator.samples_s, denominator.samples_s, strict=True)
-    logs = [math.log(a / b) for a, b in pairs]
+    logs = _log_ratios(numerator, denominator)
     inner = _inner(logs)
     cut = (len(logs) - len(inner)) // 2
     winsorized = [inner[0]] * cut + inner + [inner[-1]] * cut
@@ -325,9 +306,9 @@ def _difference(
 #
 # Of 48 inputs whose winner is as fast as the default, one would be called faster at 2.5 % each in
 # most runs. Benjamini and Hochberg's procedure holds the expected share of such winners among all
-# that are called faster. statsmodels' `multipletests` gives the same numbers as the procedures
-# here, and `scipy.stats.false_discovery_control` those of Benjamini and Hochberg. Either takes a
-# second of processor time to load, and has no level of each step.
+# that are called faster, where the tests are independent or positively dependent. (Benjamini and
+# Hochberg, "Controlling the False Discovery Rate", 1995; Benjamini and Yekutieli, 2001.) SciPy has
+# no procedure of Holm.
 
 FALSE_DISCOVERIES = 0.05
 """The expected share of chance among the ratios that are claimed, at most."""
@@ -339,8 +320,10 @@ def hold_false_discoveries(ratios: Sequence[TimeRatio | None]) -> list[TimeRatio
     A ratio is claimed only if its own interval excludes 1 as well, so with a single one, or where
     most are real, the error of each is that of its interval.
     """
-    present = [ratio for ratio in ratios if ratio is not None]
-    adjusted = iter(benjamini_hochberg(np.array([ratio.p_value for ratio in present])).tolist())
+    from scipy.stats import false_discovery_control  # here: it takes time to load
+
+    p_values = [ratio.p_value for ratio in ratios if ratio is not None]
+    adjusted = iter(false_discovery_control(p_values).tolist())
     return [None if ratio is None else _held(ratio, next(adjusted)) for ratio in ratios]
 
 
@@ -367,18 +350,3 @@ def holm_levels(p_values: Array, level: float) -> Array:
     steps = np.empty(count)
     steps[np.argsort(p_values, kind="stable")] = np.arange(count)
     return level / (count - np.minimum(steps, rejected))
-
-
-def benjamini_hochberg(p_values: Array) -> Array:
-    """Adjust p-values, shape (p-values,), for the rate of false discoveries.
-
-    Of the tests whose adjusted p-value is at most q, a share of at most q is expected to be
-    chance, where the tests are independent or positively dependent (Benjamini and Hochberg,
-    "Controlling the False Discovery Rate", 1995; Benjamini and Yekutieli, 2001).
-    """
-    count = len(p_values)
-    order = np.argsort(p_values, kind="stable")[::-1]
-    scaled = p_values[order] * count / np.arange(count, 0, -1)
-    adjusted = np.empty(count)
-    adjusted[order] = np.minimum.accumulate(scaled)
-    return adjusted

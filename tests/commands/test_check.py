@@ -28,7 +28,7 @@ from harness.measure.devices import Backend
 from harness.space_file import load_spec
 from tests.helpers.commands import check as main
 from tests.helpers.commands import schema as schema_main
-from tests.helpers.compilers import needs_nvcc
+from tests.helpers.compilers import needs_nvcc, needs_nvrtc
 
 MVMUL = Path(__file__).parents[2] / "spaces" / "mvmul.yaml"
 
@@ -558,40 +558,32 @@ DEAD = """\
 #else
 #define READ(i) x[i]
 #endif
-kernel void scale(global float *x, int n) { x[0] = READ(1) * UNROLL; }
+__global__ void scale(float *x, int n) { x[0] = READ(1) * UNROLL; }
 """
 
 
-@pytest.mark.usefixtures("opencl")
+@needs_nvrtc
 def test_parameter_that_changes_no_build_is_named_with_the_number_tried(write, capsys):
-    parameters = blocks(32, 64, 128, default=64)
+    parameters = blocks(32, 64, default=64)
     parameters["PATH"] = {"values": [0, 1], "role": "choice", "default": 0}
-    parameters["BLOCK"] = {"values": [32, 64, 128], "default": 64}
-    kernel = {"function": "scale", "source": {"opencl": "scale.cl"}, "host": "scale.py"}
-    path = write(parameters=parameters, constraints=[], kernel=kernel)
-    (path.parent / "scale.cl").write_text(DEAD)
-    line = [str(path), "--backend", "opencl", "--compile"]
-    assert main([*line, "17"]) == 0
-    text = capsys.readouterr().out
-    assert "note: PATH changes no build of 12 tried for " in text
-    assert "UNROLL changes no build" not in text
-    assert "BLOCK changes no build" not in text, "it is in launch"
-    assert main([*line, "2", "--json"]) == 0
+    parameters["BLOCK"] = {"values": [32, 64], "default": 64}
+    path = write(parameters=parameters, constraints=[], compiler={"cuda": "nvrtc"})
+    (path.parent / "scale.cu").write_text(DEAD)
+    assert main([str(path), "--arch", "sm_90", "--compile", "11", "--json"]) == 0
     (space,) = json.loads(capsys.readouterr().out)["spaces"]
-    assert space["targets"][0]["without_effect"] == {"PATH": 3}
+    assert space["targets"][0]["without_effect"] == {"PATH": 12}  # BLOCK is in launch
 
 
-@pytest.mark.usefixtures("opencl")
+@needs_nvrtc
 def test_parameter_that_matters_seldom_is_found_to_matter(write, capsys):
     parameters = blocks(64, default=64)
     parameters["SHIFT"] = {"values": [0, 1], "role": "source", "default": 0}
-    kernel = {"function": "scale", "source": {"opencl": "scale.cl"}, "host": "scale.py"}
-    path = write(parameters=parameters, constraints=[], kernel=kernel)
+    path = write(parameters=parameters, constraints=[], compiler={"cuda": "nvrtc"})
     # SHIFT is read with UNROLL 4 alone, and there is one such pair among three.
     source = "#if UNROLL == 4\n#define BY SHIFT\n#else\n#define BY 0\n#endif\n"
-    source += "kernel void scale(global float *x, int n) { x[BLOCK] = UNROLL + BY; }\n"
-    (path.parent / "scale.cl").write_text(source)
-    assert main([str(path), "--backend", "opencl", "--compile", "5"]) == 0
+    source += "__global__ void scale(float *x, int n) { x[BLOCK] = UNROLL + BY; }\n"
+    (path.parent / "scale.cu").write_text(source)
+    assert main([str(path), "--arch", "sm_90", "--compile", "5"]) == 0
     assert "changes no build" not in capsys.readouterr().out
 
 

@@ -7,10 +7,10 @@ import dataclasses
 import pytest
 from rich.console import Console
 
-from harness.compare.comparison import ComparedRow, Comparison, Ending, Rules
+from harness.compare.comparison import ComparedRow, Comparison, Rules
 from harness.compare.matching import check_last, match, matching_notes
 from harness.compare.reading import KernelResults
-from harness.compare.statistics import Change, ChangeVerdict
+from harness.compare.statistics import Change, Verdict
 from harness.compare.table import comparison_table, sentence, summary, times
 from harness.core.errors import UsageError
 from harness.core.records import Config, Environment, Input, Measurement, Outcome, Timing
@@ -24,11 +24,9 @@ def measured(time_s: float) -> Measurement:
     return Measurement(Config({"B": 1}), Input({"n": 1}), Outcome.OK, Timing((time_s,) * 3))
 
 
-def row(
-    n: int = 1, verdict: ChangeVerdict | Ending = ChangeVerdict.WITHIN_NOISE, high: float = 1.05
-) -> ComparedRow:
+def row(n: int = 1, verdict: Verdict = Verdict.WITHIN_NOISE, high: float = 1.05) -> ComparedRow:
     """A tested row whose ratio is 1, with this upper bound."""
-    change = Change(Estimate(1.0, 0.9, high), 0.5, ChangeVerdict.WITHIN_NOISE)
+    change = Change(Estimate(1.0, 0.9, high), 0.5, Verdict.WITHIN_NOISE)
     sides = measured(1e-3), measured(2e-3)
     problem = Input({"n": n})
     return ComparedRow("small", ENVIRONMENT, problem, "best", *sides, verdict, change)
@@ -65,13 +63,13 @@ def test_four_inputs_that_are_not_compared_are_listed_and_more_are_counted() -> 
 
 def test_the_legend_of_tests_is_shown_where_there_were_any() -> None:
     assert "Times are medians" in text_of(row())
-    untested = dataclasses.replace(row(), change=None, verdict=Ending.SAME)
+    untested = dataclasses.replace(row(), change=None, verdict=Verdict.SAME)
     assert "Times are medians" not in text_of(untested)
 
 
 def test_summary_counts_regressions_first() -> None:
-    rows = [row(1), row(2, Ending.FIXED), row(3, ChangeVerdict.FASTER), row(4, Ending.BROKEN)]
-    found = summary(comparison(*rows, row(5, ChangeVerdict.SLOWER)))
+    rows = [row(1), row(2, Verdict.FIXED), row(3, Verdict.FASTER), row(4, Verdict.BROKEN)]
+    found = summary(comparison(*rows, row(5, Verdict.SLOWER)))
     assert found.startswith("1 slower, 1 works no more, 1 faster, 1 within noise, 1 works now; ")
 
 
@@ -97,7 +95,7 @@ def test_advice_on_a_rerun_is_about_the_rerun() -> None:
 
 def test_summary_without_tests_says_so() -> None:
     assert summary(comparison(missing(1))) == "1 not compared; nothing was tested"
-    assert summary(comparison(row(verdict=ChangeVerdict.SLOWER))) == "1 slower"
+    assert summary(comparison(row(verdict=Verdict.SLOWER))) == "1 slower"
 
 
 def test_a_sentence_has_the_limit_where_nothing_is_clear() -> None:
@@ -106,7 +104,7 @@ def test_a_sentence_has_the_limit_where_nothing_is_clear() -> None:
         "n=1: best within noise, 1.000x [0.900x, 1.050x], 1.00 ms -> 2.00 ms; "
         "not slower than 1.050x"
     )
-    assert "not slower" not in sentence(row(verdict=ChangeVerdict.SLOWER))
+    assert "not slower" not in sentence(row(verdict=Verdict.SLOWER))
     assert sentence(missing(1)) == "n=1: best not compared; measured only in BASE"
 
 

@@ -15,9 +15,9 @@ from harness.compare.matching import MachineEvidence, drift, evidence
 from harness.compare.reading import InputResults, KernelResults
 from harness.compare.statistics import (
     Change,
-    ChangeVerdict,
     OccasionVariance,
     Pair,
+    Verdict,
     fit_prior,
     judge,
     occasion_variance,
@@ -45,7 +45,7 @@ def families(threshold: float, slower: float = 0.0) -> list[list[Change]]:
 
 def test_occasions_that_differ_are_no_false_alarms() -> None:
     verdicts = [{change.verdict for change in found} for found in families(0)]
-    alarms = sum(found != {ChangeVerdict.WITHIN_NOISE} for found in verdicts)
+    alarms = sum(found != {Verdict.WITHIN_NOISE} for found in verdicts)
     assert alarms <= 5  # 2 of 40 are expected at most; 6 have a chance of 1.4 %
 
 
@@ -60,11 +60,11 @@ def pair(ratio: float, noise: float = 0.002, count: int = 20, seed: int = 0) -> 
 def test_true_changes_are_found_and_small_ones_are_none() -> None:
     pairs = [pair(r, seed=s) for s, r in enumerate((1.0, 1.05, 0.95, 1.004, 1.0))]
     verdicts = [change.verdict for change in judge(pairs)]
-    clear = [ChangeVerdict.SLOWER, ChangeVerdict.FASTER]
-    assert verdicts == [ChangeVerdict.WITHIN_NOISE, *clear, *[ChangeVerdict.WITHIN_NOISE] * 2]
+    clear = [Verdict.SLOWER, Verdict.FASTER]
+    assert verdicts == [Verdict.WITHIN_NOISE, *clear, *[Verdict.WITHIN_NOISE] * 2]
     small = judge([pair(1.009, noise=1e-5)])
-    assert small[0].verdict is ChangeVerdict.WITHIN_NOISE
-    assert judge([pair(1.009, noise=1e-5)], threshold=0)[0].verdict is ChangeVerdict.SLOWER
+    assert small[0].verdict is Verdict.WITHIN_NOISE
+    assert judge([pair(1.009, noise=1e-5)], threshold=0)[0].verdict is Verdict.SLOWER
 
 
 def test_an_interval_is_beyond_the_threshold_exactly_where_the_verdict_is_clear() -> None:
@@ -75,24 +75,24 @@ def test_an_interval_is_beyond_the_threshold_exactly_where_the_verdict_is_clear(
         pairs = [pair(ratio, 0.005, seed=seed) for seed, ratio in enumerate(ratios)]
         for change in judge(pairs, threshold=0.01):
             verdicts.add(change.verdict)
-            assert (change.ratio.low > 1.01) == (change.verdict is ChangeVerdict.SLOWER)
-            assert (change.ratio.high < 1 / 1.01) == (change.verdict is ChangeVerdict.FASTER)
+            assert (change.ratio.low > 1.01) == (change.verdict is Verdict.SLOWER)
+            assert (change.ratio.high < 1 / 1.01) == (change.verdict is Verdict.FASTER)
             assert change.ratio.low <= change.ratio.value <= change.ratio.high
-            assert (change.p_value <= 0.05) == (change.verdict is not ChangeVerdict.WITHIN_NOISE)
-    assert verdicts == set(ChangeVerdict)
+            assert (change.p_value <= 0.05) == (change.verdict is not Verdict.WITHIN_NOISE)
+    assert verdicts == {Verdict.SLOWER, Verdict.FASTER, Verdict.WITHIN_NOISE}
 
 
 def test_a_limit_holds_whatever_the_other_verdicts_are() -> None:
     """Of three comparisons Bonferroni's 0.05 / 3, also beside two that are clear."""
     quiet, *found = (judge([pair(1.0), pair(r, seed=1), pair(r, seed=2)]) for r in (1.0, 1.2))
-    assert [change.verdict for change in found[0][1:]] == [ChangeVerdict.SLOWER] * 2
-    assert found[0][0].verdict is quiet[0].verdict is ChangeVerdict.WITHIN_NOISE
+    assert [change.verdict for change in found[0][1:]] == [Verdict.SLOWER] * 2
+    assert found[0][0].verdict is quiet[0].verdict is Verdict.WITHIN_NOISE
     assert found[0][0].ratio.high == quiet[0].ratio.high
 
 
 def test_slowdowns_that_are_not_found_are_below_their_limits() -> None:
     missed = [
-        [change.ratio.high for change in found if change.verdict is ChangeVerdict.WITHIN_NOISE]
+        [change.ratio.high for change in found if change.verdict is Verdict.WITHIN_NOISE]
         for found in families(THRESHOLD, 0.02)
     ]
     assert sum(min(limits, default=math.inf) < 1.02 for limits in missed) <= 5
@@ -175,10 +175,10 @@ def test_assumed_noise_is_added_to_that_of_the_samples() -> None:
 
 def test_without_repeated_occasions_the_noise_between_runs_is_assumed() -> None:
     single = Pair((1.0,), (1.03,))
-    assert judge([single], run_noise=0.005)[0].verdict is ChangeVerdict.SLOWER
-    assert judge([single], run_noise=0.05)[0].verdict is ChangeVerdict.WITHIN_NOISE
+    assert judge([single], run_noise=0.005)[0].verdict is Verdict.SLOWER
+    assert judge([single], run_noise=0.05)[0].verdict is Verdict.WITHIN_NOISE
     many = Pair((1.0, 1.001) * 10, (1.03, 1.031) * 10)
-    assert judge([many], run_noise=0.05)[0].verdict is ChangeVerdict.WITHIN_NOISE
+    assert judge([many], run_noise=0.05)[0].verdict is Verdict.WITHIN_NOISE
 
 
 @pytest.mark.parametrize("variance", [OccasionVariance(), OccasionVariance(0.0, 2)])
@@ -191,7 +191,7 @@ def test_a_step_of_one_tick_is_no_change(variance: OccasionVariance) -> None:
         ([0.10] * 20, [0.10] * 20),
     ]
     changes = judge([Pair(base, candidate, variance) for base, candidate in ticks])
-    assert [change.verdict for change in changes] == [ChangeVerdict.WITHIN_NOISE] * 4
+    assert [change.verdict for change in changes] == [Verdict.WITHIN_NOISE] * 4
     assert all(change.ratio.low <= change.ratio.value <= change.ratio.high for change in changes)
     assert changes[0].ratio.low < 1.01 < changes[0].ratio.high
 
@@ -204,9 +204,9 @@ def test_a_step_of_many_ticks_is_a_change_and_scattered_samples_average_ticks_ou
         Pair([0.10] * 18 + [0.11] * 2, [0.20] * 20),
         Pair(base, candidate, OccasionVariance(1e-6, 4)),
     ):
-        assert judge([changed])[0].verdict is ChangeVerdict.SLOWER
+        assert judge([changed])[0].verdict is Verdict.SLOWER
     equal_occasions = Pair((0.10,), (0.11,), OccasionVariance(0.0, 3))
-    assert judge([equal_occasions])[0].verdict is ChangeVerdict.WITHIN_NOISE
+    assert judge([equal_occasions])[0].verdict is Verdict.WITHIN_NOISE
 
 
 # ---------- what speaks for the machine as the cause of a difference
@@ -215,12 +215,12 @@ def test_a_step_of_many_ticks_is_a_change_and_scattered_samples_average_ticks_ou
 ENVIRONMENT = Environment("opencl", "a device", "a platform", "1.0", "a compiler")
 PROGRAM = dataclasses.replace(ENVIRONMENT, backend="command")
 
-SLOWER = Change(Estimate(1.10, 1.06, 1.14), 0.001, ChangeVerdict.SLOWER)
-FASTER = Change(Estimate(1 / 1.10, 1 / 1.14, 1 / 1.06), 0.001, ChangeVerdict.FASTER)
+SLOWER = Change(Estimate(1.10, 1.06, 1.14), 0.001, Verdict.SLOWER)
+FASTER = Change(Estimate(1 / 1.10, 1 / 1.14, 1 / 1.06), 0.001, Verdict.FASTER)
 
 
 def changed(ratio: float) -> Change:
-    return Change(Estimate(ratio, ratio, ratio), 1.0, ChangeVerdict.WITHIN_NOISE)
+    return Change(Estimate(ratio, ratio, ratio), 1.0, Verdict.WITHIN_NOISE)
 
 
 def measured(block: int = 16, binary: str | None = None) -> Measurement:
@@ -279,7 +279,7 @@ def test_a_default_or_drift_that_changed_as_much_explains_it(change: Change, sig
 
 
 def test_no_drift_explains_nothing() -> None:
-    at_the_threshold = Change(Estimate(1.05, 1.01, 1.1), 0.05, ChangeVerdict.SLOWER)
+    at_the_threshold = Change(Estimate(1.05, 1.01, 1.1), 0.05, Verdict.SLOWER)
     for threshold in (0.01, 0.011):
         assert MachineEvidence().explanation(at_the_threshold, None, threshold) is None
 

@@ -32,7 +32,7 @@ from tests.helpers.commands import analyse
 from tests.helpers.commands import compare as main
 from tests.helpers.compared import ENVIRONMENT, SPACE, run, tuned
 from tests.helpers.replays import make_spec
-from tests.helpers.results_examples import opened, query
+from tests.helpers.results_examples import query
 
 Capture = pytest.CaptureFixture[str]
 
@@ -264,29 +264,6 @@ def test_sources_that_are_not_at_hand_are_named(folder: Path, tmp_path: Path, op
     assert any("sources differ" in note for note in data["notes"])
     programs = "SELECT count(DISTINCT program_sha256) FROM runs JOIN spaces ON space_id = spaces.id"
     assert query(tmp_path / "rerun.db", programs) == [(2,)]
-
-
-@pytest.mark.parametrize(
-    ("revision", "said", "checked_out"),
-    [
-        ("ab12", "It was tuned at revision ab12. Check these out", "ab12"),
-        ("ab12-dirty", "at revision ab12, with changes that were not committed. Check", "ab12"),
-        (None, "a database keeps no sources. Check these out", "REVISION"),
-    ],
-)
-def test_the_revision_of_sources_that_are_not_at_hand_is_named(
-    tmp_path: Path, revision: str | None, said: str, checked_out: str
-) -> None:
-    base = tuned(tmp_path, "base.db", seed=1, function="edited")
-    candidate = tuned(tmp_path, "candidate.db", seed=2)
-    with opened(base) as store:
-        for run in range(1, 5) if revision else ():
-            store.note_run(run, {"facts": {"revision": str(revision)}})
-        store.commit()
-    with pytest.raises(UsageError) as caught:
-        plan_rerun(base, candidate, [tmp_path / "space.yaml"])
-    assert said in str(caught.value)
-    assert f"../base {checked_out}`" in str(caught.value)
 
 
 def test_a_database_by_url_is_told_from_those_compared() -> None:

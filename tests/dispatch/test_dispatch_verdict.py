@@ -14,7 +14,7 @@ from scipy import stats
 from harness.core.arrays import Array
 from harness.core.errors import UsageError
 from harness.core.records import Input
-from harness.dispatch.ensemble import fit_boosted
+from harness.dispatch.ensemble import EnsembleLearner
 from harness.dispatch.learners import Fixed, Static
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.portfolio import greedy_portfolio, static_order
@@ -258,10 +258,12 @@ def test_learning_follows_the_calls() -> None:
 
 
 def test_boosted_trees_follow_the_calls() -> None:
-    values = np.repeat([[0.0], [1.0]], 40, axis=0)
-    logs = np.tile([[0.0], [1.0]], (40, 1))
-    rare = np.where(logs[:, 0] == 1, 0.25, 1.0)
-    assert fit_boosted(values, logs, 0, rare).offsets[0] == pytest.approx(0.2)
+    """The first half of the inputs comes a quarter as often as the second."""
+    half = np.repeat([True, False], 60)
+    times = np.stack([np.where(half, 4.0, 1.0), np.where(half, 1.0, 4.0)], axis=1)
+    made = replace(table(times), weights=np.where(half, 0.4, 1.6))
+    first, other = EnsembleLearner().fit(made, 0).choice.offsets
+    assert first == -other == pytest.approx(math.log(2) * (0.46 - 1.54) / 2)
 
 
 def test_the_weighted_mean_is_that_of_inputs_that_come_so_often() -> None:

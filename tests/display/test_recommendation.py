@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from harness.analysis.inputs import InputReport
-from harness.analysis.summary import MeanSpeedup
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
 from harness.dispatch.choice import Choice, DispatchProgram, Leaf, Node, Split
 from harness.dispatch.learners import Default
@@ -52,7 +51,7 @@ def program(root: Node, *, whole: bool) -> DispatchProgram:
     )
 
 
-MEAN = MeanSpeedup(1.98, 1.60, 2.40, 4, is_significant=True)
+MEAN = TimeRatio(1.98, 1.60, 2.40, 4)
 LOSS = TimeRatio(1.35, 1.30, 1.41, 20)
 
 
@@ -107,7 +106,7 @@ def test_one_sentence_says_what_to_use_on_several_inputs(single: Single, text: s
 @pytest.mark.parametrize(
     ("single", "text"),
     [
-        (Single(SMALL, speedup=MeanSpeedup(2.0, 1.9, 2.1, 1, is_significant=True), inputs=1),
+        (Single(SMALL, speedup=TimeRatio(2.0, 1.9, 2.1, 1), inputs=1),
          "Use BLOCK=16: 2.00x [1.90, 2.10] over the default."),
         (Single(DEFAULT, inputs=1), "Keep the default: nothing faster was found."),
     ],

@@ -24,7 +24,6 @@ from harness.measure.cuda.gpus import (
     describe_package,
     driver_version,
     first_usable,
-    forbidden_files,
     list_gpus,
     load_driver,
 )
@@ -111,17 +110,12 @@ def test_each_missing_part_is_the_reason(part, all_there, monkeypatch):
 
 
 @needs_nvcc
-@pytest.mark.parametrize(
-    ("arch", "cure"),
-    [("sm_20", "too old for this release: install an older"), ("sm_9999", "too new .* newer")],
-)
-def test_device_unknown_to_the_toolkit_falls_back_to_opencl(arch, cure, all_there, monkeypatch):
+def test_device_unknown_to_the_toolkit_falls_back_to_opencl(all_there, monkeypatch):
     pocl = opencl.DeviceName("Portable Computing Language", 0, "cpu", is_gpu=False)
-    monkeypatch.setattr(cuda, "list_gpus", lambda: (gpu(arch),))
+    monkeypatch.setattr(cuda, "list_gpus", lambda: (gpu("sm_20"),))
     monkeypatch.setattr("harness.measure.devices.first_usable", first_usable)
-    with pytest.raises(BackendUnavailable, match=rf"not compile for {arch}: .* {cure}") as error:
+    with pytest.raises(BackendUnavailable, match=r"not compile for sm_20: .* CUDACXX to its nvcc"):
         choose_one("cuda")
-    assert "did you mean" not in str(error.value)
     monkeypatch.setattr(opencl, "list_devices", lambda: [pocl])
     assert choose_one("auto").device is pocl
 
@@ -166,7 +160,7 @@ NAMED = r", which is not installed (.*): pip install "
     ("named", "pycuda", "message"),
     [
         ("", None, r"pip install -e '\.\[cuda\]'.*no CUDA toolkit"),
-        ("", BROKEN, "cannot be imported: libcurand.*Rebuild"),
+        ("", BROKEN, "cannot be imported: libcurand.*Install it again"),
         ("cupy", None, "HARNESS_CUDA_PACKAGE is 'cupy', but must be pycuda or cuda-bindings, or u"),
         ("cuda-bindings", None, f"cuda-bindings{NAMED}cuda-bindings"),
         ("pycuda", None, f"pycuda{NAMED}pycuda"),
@@ -184,7 +178,7 @@ def test_broken_pycuda_is_replaced_and_the_reason_is_said(imports):
     pytest.importorskip("cuda.bindings")
     imports("pycuda", BROKEN)
     assert load_driver().package.startswith("cuda-bindings ")
-    assert re.search(r"cuda-bindings \S+, since PyCUDA .* cannot be imported", describe_package())
+    assert re.search(r"cuda-bindings \S+, since pycuda .* cannot be imported", describe_package())
 
 
 @pytest.mark.parametrize(
@@ -199,15 +193,6 @@ def test_driver_version_is_read_from_the_kernel(text, version, tmp_path):
     (tmp_path / "version").write_text(text)
     assert driver_version(tmp_path / "version") == version
     assert driver_version(tmp_path / "nowhere") is None
-
-
-def test_device_files_that_the_user_may_not_open_are_named(monkeypatch, tmp_path):
-    (tmp_path / "nvidia-caps").mkdir()
-    for name in ("nvidia0", "nvidiactl", "null"):
-        (tmp_path / name).touch()
-    assert forbidden_files(tmp_path) == []
-    monkeypatch.setattr("os.access", lambda path, _: path.name not in ("nvidia0", "null"))
-    assert forbidden_files(tmp_path) == [str(tmp_path / "nvidia0")]
 
 
 @pytest.mark.gpu
@@ -306,12 +291,6 @@ def test_a_group_gets_the_shared_memory_that_the_driver_leaves(arch, most_kib):
 def test_unknown_architecture_names_the_nearest():
     with pytest.raises(ValueError, match=r"'sm_91' \(did you mean `sm_90`\?\).*known are sm_70"):
         occupancy("sm_91", 128, 32, 0)
-
-
-@pytest.mark.parametrize("wrong", [(0, 32, 0), (128, -1, 0), (128, 32, -1)])
-def test_impossible_resources_are_refused(wrong):
-    with pytest.raises(ValueError, match="must be 1 or more"):
-        occupancy("sm_90", *wrong)
 
 
 @given(st.sampled_from(ARCHS), st.integers(1, 1024), st.integers(0, 255), st.integers(0, 96 * 1024))

@@ -16,15 +16,15 @@ from harness.measure.choose import with_cuda_compiler
 from harness.measure.cuda import gpus as cuda_gpus
 from harness.measure.cuda.gpus import NVCC, NVRTC, CudaGpu
 from harness.measure.devices import Backend, choose_devices, choose_one
-from harness.measure.kernels.device_process import device_locked
 from harness.measure.opencl import driver as opencl
 from harness.measure.opencl.driver import DeviceName
+from harness.measure.process.locks import locked
 from harness.space_file import Spec
 from tests.helpers.commands import compare
 from tests.helpers.commands import devices as list_devices
 from tests.helpers.fake_kernels import write_fake
 from tests.helpers.fakes import FAKE_SPACE
-from tests.helpers.listed_devices import AMD, CPU, EQUAL, H100, backend_of
+from tests.helpers.listed_devices import AMD, CPU, EQUAL, H100
 from tests.helpers.results_examples import SPEC
 from tests.helpers.stub_nvml import Script
 
@@ -336,7 +336,7 @@ def test_who_uses_a_device_is_named(listed: Callable[[], list[str]], nvml: Scrip
         nvmlDeviceGetComputeRunningProcesses=[[[4711, 1 << 30]]],
         names={"4711": "trainer"},
     )
-    with device_locked(backend_of(H100)):
+    with locked(H100.identity, str(H100)):
         lines = listed()
     assert lines[1].endswith("GPU-aa; this process already measures on it")
     assert lines[2].endswith("GPU-ab; used by trainer (process 4711, 1.0 GiB)")

@@ -78,26 +78,6 @@ def run(device: OpenClDevice, compiler: OpenClCompiler) -> Run:
     return launched
 
 
-# ---------------------------------------------------------------------------------- equal code
-
-BRANCHES = """\
-#if TILED
-kernel void f(global int *y) { y[0] = TILE; }
-#else
-kernel void f(global int *y) { y[0] = 1; }
-#endif
-"""
-
-
-def test_macro_that_no_live_line_names_leaves_the_code_what_it_is(compiler: OpenClCompiler) -> None:
-    def sha256(tiled: int, tile: int, *options: str) -> str | None:
-        text = f"#define TILED {tiled}\n#define TILE {tile}\n{BRANCHES}"
-        return compiler.compile(Program(text, options, ())).build.binary_sha256
-
-    assert sha256(0, 1) == sha256(0, 2) is not None
-    assert len({sha256(0, 1), sha256(1, 2), sha256(0, 1, "-cl-mad-enable")}) == 3
-
-
 # ------------------------------------------------------------------------------------ includes
 
 

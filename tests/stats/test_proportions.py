@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from harness.stats import clopper_pearson
-from harness.stats.timing import benjamini_hochberg, holm, holm_levels
+from harness.stats.timing import holm, holm_levels
 
 
 @pytest.mark.parametrize("alpha", [0.05, 0.2])
@@ -57,14 +57,3 @@ def test_levels_stop_where_the_first_is_not_rejected(
     p_values: list[float], level: float, levels: list[float]
 ) -> None:
     assert holm_levels(np.array(p_values), level) == pytest.approx(levels)
-
-
-def test_false_discoveries_count_by_how_many_are_not_larger() -> None:
-    # 4 x 0.01, 4 / 3 x 0.04, 4 / 2 x 0.03 and no more than the next, 0.2
-    found = benjamini_hochberg(np.array([0.01, 0.04, 0.03, 0.2]))
-    assert found == pytest.approx([0.04, 0.16 / 3, 0.16 / 3, 0.2])
-    assert benjamini_hochberg(np.array([0.9, 0.8])) == pytest.approx([0.9, 0.9])
-    assert benjamini_hochberg(np.array([])).tolist() == []
-    p_values = np.random.default_rng(0).random(60) ** 3
-    expected = stats.false_discovery_control(p_values)
-    assert benjamini_hochberg(p_values) == pytest.approx(expected)

@@ -16,7 +16,6 @@ from harness.stats.timing import (
     TimeRatio,
     half_width,
     log_difference,
-    paired_ratio,
     time_ratio,
     trimmed_ratio,
 )
@@ -146,7 +145,6 @@ def test_time_ratio_of_samples_taken_interleaved_is_paired() -> None:
     timings = [Timing(samples, StopReason.INTERLEAVED) for samples in (one, other)]
     ratio = time_ratio(timings[0], timings[1])
     assert (ratio.low, ratio.high) == (pytest.approx(low), pytest.approx(high))
-    assert ratio == paired_ratio(one, other)
     assert ratio.is_significant
     assert not time_ratio(Timing(one), Timing(other)).is_significant, "the drift hides it"
 
@@ -158,21 +156,14 @@ def test_time_ratio_of_a_single_sample_has_no_bounds() -> None:
 
 
 def test_wild_samples_have_infinite_bounds_and_no_overflow() -> None:
-    ratio = paired_ratio([1.0, 9.0], [1.0, 1.0], confidence=0.99999)
+    ratio = time_ratio(rounds(1.0, 9.0), rounds(1.0, 1.0), confidence=0.99999)
     assert (ratio.low, ratio.high) == (0, math.inf)
     apart = time_ratio(Timing((1.0, 9.0)), Timing((1.0, 9.0)), confidence=1 - 1e-9)
     assert apart.high == math.inf
 
 
-def test_paired_ratio_needs_two_rounds_of_both() -> None:
-    with pytest.raises(ValueError, match="two rounds"):
-        paired_ratio([1.0], [1.0])
-    with pytest.raises(ValueError, match="zip"):
-        paired_ratio([1.0, 2.0], [1.0])
-
-
 def test_negligible_difference_is_never_significant() -> None:
-    ratio = paired_ratio([1.003] * 50, [1.0] * 50)
+    ratio = time_ratio(rounds(*[1.003] * 50), rounds(*[1.0] * 50))
     assert ratio.low > 1
     assert not ratio.is_significant
     assert is_within_noise(Timing((1.003,) * 50), Timing((1.0,) * 50))
@@ -201,8 +192,8 @@ def test_of_many_samples_only_some_counts_are_looked_at() -> None:
 def test_two_samples_have_an_interval() -> None:
     assert half_width([1.0, 3.0]) == pytest.approx(12.7062, rel=1e-5)  # t of 1 degree of freedom
     assert half_width([1.0]) == math.inf
-    samples = Timing((1.0, 1.2), StopReason.INTERLEAVED), Timing((2.0, 2.1), StopReason.INTERLEAVED)
-    assert time_ratio(*samples) == paired_ratio(samples[0].samples_s, samples[1].samples_s)
+    ratio = time_ratio(rounds(1.0, 1.2), rounds(2.0, 2.1))
+    assert 0 < ratio.low < ratio.value < ratio.high < math.inf
 
 
 def test_what_has_a_single_sample_differs_by_an_unknown_error() -> None:
@@ -224,7 +215,7 @@ def test_a_difference_is_noise_where_its_p_value_is_above_the_rest_of_the_confid
 def test_the_p_value_of_a_ratio_is_that_of_a_larger_one_by_chance(factor: float) -> None:
     one, other = lognormal(20, 8, factor), lognormal(21, 8)
     logs = np.log(one) - np.log(other)
-    found = paired_ratio(one, other).p_value
+    found = time_ratio(rounds(*one), rounds(*other)).p_value
     assert found == pytest.approx(stats.ttest_1samp(logs, 0, alternative="greater").pvalue)
 
 
@@ -247,10 +238,10 @@ def test_samples_of_the_same_occasions_are_paired_by_occasion() -> None:
     ratio = time_ratio(timed(one, 2, 1, 3), timed(other, 2, 1, 3))
     parts = slice(0, 2), slice(2, 3), slice(3, 6)
     means = [[stats.gmean(samples_s[part]) for part in parts] for samples_s in (one, other)]
-    by_occasion = paired_ratio(*means)
+    by_occasion = time_ratio(*(rounds(*of_side) for of_side in means))
     assert [ratio.low, ratio.high] == pytest.approx([by_occasion.low, by_occasion.high])
     assert (ratio.count, by_occasion.count) == (6, 3)
-    by_round = paired_ratio(one, other)
+    by_round = time_ratio(rounds(*one), rounds(*other))
     assert time_ratio(timed(one, 6), timed(other, 6)) == by_round
     assert time_ratio(timed(one, 2, 4), timed(other, 4, 2)) == by_round
     two = time_ratio(timed(one, 2, 4), timed(other, 2, 4))

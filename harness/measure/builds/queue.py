@@ -122,7 +122,7 @@ class _BackendOf(Protocol[B_contra]):
         """Open the compiler in this process; raises BackendUnavailable."""
 
 
-class BuildWorker(Generic[B]):
+class _BuildWorker(Generic[B]):
     """Compile in a builder process. The compiler is opened at the first build."""
 
     def __init__(self, backend: _BackendOf[B]) -> None:
@@ -159,7 +159,7 @@ class BuildQueue(Generic[B]):
         self._cache.trim()
         count = at_once or max(1, spare_cores())
         self._threads = ThreadPoolExecutor(count, thread_name_prefix="harness-builds")
-        self._children = [Child(partial(BuildWorker, backend)) for _ in range(count)]
+        self._children = [Child(partial(_BuildWorker, backend)) for _ in range(count)]
         self._idle = self._children.copy()
         self._builds: dict[str, Future[Binary]] = {}
         self._changed = threading.Condition()
@@ -243,7 +243,7 @@ class BuildQueue(Generic[B]):
     def _built(self, program: B) -> Binary:
         """Build in a process of its own; there is one for each thread."""
         child = self._idle.pop()
-        method, limit_s = BuildWorker.compile, _limit_s(program)
+        method, limit_s = _BuildWorker.compile, _limit_s(program)
         try:
             return child.call_again(method, program, timeout_s=limit_s)
         except ChildLost as lost:

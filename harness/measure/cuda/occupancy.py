@@ -125,13 +125,8 @@ def occupancy(arch: str, group_size: int, registers: int, shared_bytes: int) -> 
     """Compute the occupancy of a kernel with `registers` per thread, `shared_bytes` per block.
 
     `shared_bytes` is static plus dynamic shared memory. Raises ValueError for an unknown
-    architecture, a group size below 1, or a negative resource.
+    architecture.
     """
-    if group_size < 1 or registers < 0 or shared_bytes < 0:
-        raise ValueError(
-            "group_size must be 1 or more, registers and shared_bytes 0 or more, "
-            f"but got {group_size}, {registers} and {shared_bytes}"
-        )
     sm = multiprocessor(arch)
     warps = _divide_up(group_size, WARP_SIZE)
     bounds = {

@@ -160,7 +160,7 @@ def _writes(name: str, index: tuple[np.intp, ...]) -> str:
 
 def why_added(name: str, found: Array, expected: Array, before: Fill, rtol: float) -> str:
     """Explain an output to which a kernel adds, and which held `before`; empty for others."""
-    if not adds_to_fill(found, expected, before.array(found.shape, found.dtype), rtol):
+    if not _adds(found, expected, before.array(found.shape, found.dtype), rtol):
         return ""
     return (
         f". {name} looks like what was there before plus the expected value: does the kernel "
@@ -169,7 +169,7 @@ def why_added(name: str, found: Array, expected: Array, before: Fill, rtol: floa
     )
 
 
-def adds_to_fill(found: Array, expected: Array, fill: Array, rtol: float) -> bool:
+def _adds(found: Array, expected: Array, fill: Array, rtol: float) -> bool:
     """Whether a wrong output holds what was there before a run plus what is expected, on nearly
     all elements that are wrong."""
     differs = np.flatnonzero(found != expected)[:_COMPARED]

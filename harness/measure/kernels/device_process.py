@@ -5,8 +5,8 @@ them prepared there, and replaces a process that is spoilt.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -116,7 +116,9 @@ class DeviceWorker:
 
     @cached_property
     def _facts(self) -> _DeviceFacts:
-        others = self._other_processes()  # first: this process is not one of them
+        place = self._backend.device
+        # First: this process is not one of them.
+        others = () if place is None else other_processes(place.bus_id, place.instance)
         device, compiler = self._device, self._compiler
         self._backend.require_working(device, compiler)
         environment = device.environment(compiler.identity)
@@ -127,7 +129,7 @@ class DeviceWorker:
             shares_cpu=device.shares_cpu,
             arch=compiler.arch,
             no_energy=self._sensors.no_energy,
-            notices=(*processes_notice(others), *self._sensors.denied),
+            notices=processes_notice(others),
         )
 
     def require_working(self) -> None:
@@ -137,10 +139,6 @@ class DeviceWorker:
     @cached_property
     def _compiler(self) -> Compiler:
         return self._backend.open_compiler()
-
-    def _other_processes(self) -> tuple[str, ...]:
-        device = self._backend.device
-        return () if device is None else other_processes(device.bus_id, device.instance)
 
     def prepare(self, host: Path, problem: Input, seed: int = SEARCH_SEED) -> tuple[str, ...]:
         """Have the data of an input on the device for what runs next, made by a host module unless
@@ -271,16 +269,6 @@ _PREPARE_TIMEOUT_S = 600.0
 T = TypeVar("T")
 
 
-@contextmanager
-def device_locked(backend: Backend) -> Iterator[None]:
-    """Hold the lock of a backend's device, unless it is held already."""
-    if backend.device is None or backend.is_locked:
-        yield
-        return
-    with locked(backend.device.identity, str(backend.device)):
-        yield
-
-
 class DeviceClient:
     """The process that owns the device, and which inputs of one host module it has prepared.
 
@@ -298,7 +286,9 @@ class DeviceClient:
         self._used = 0  # the generation of the process in which a configuration ran last
         if owner is None:
             self._child = Child(partial(DeviceWorker, backend))  # which starts at the first call
-            self._lock.enter_context(device_locked(backend))
+            if backend.device is not None and not backend.is_locked:
+                place = backend.device
+                self._lock.enter_context(locked(place.identity, str(place)))
         else:
             self._child = owner._child
 

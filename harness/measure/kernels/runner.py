@@ -214,15 +214,12 @@ class _KernelRunner:
     def observed(self) -> dict[str, float]:
         """Return the occupancy, the comparison with the twin, what the host module observes, the
         device's clock, and what the sensors say."""
-        exact = {} if self.job.twin is None else {BIT_EXACT: float(self._is_exact)}
+        is_exact = bool(self._twin_outputs) and None not in self._twin_outputs
+        exact = {} if self.job.twin is None else {BIT_EXACT: float(is_exact)}
         of_build = self.job.observed(self._blocks) | self.device.observed(self._module)
         retries = {HOST_RETRIES: float(self._retries)} if self._retries else {}
         of_outputs = {**exact, **self._bits, **self._host_observed}
         return of_build | of_outputs | self._clocks.observed() | self._sensed | retries
-
-    @property
-    def _is_exact(self) -> bool:
-        return bool(self._twin_outputs) and None not in self._twin_outputs
 
     # ---------------------------------------------------------------------------- verifying
 

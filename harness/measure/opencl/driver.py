@@ -22,7 +22,7 @@ from harness.core.records import Build
 from harness.core.text import counted
 from harness.measure.builds import require_obeyed
 from harness.measure.opencl.pocl_cpu import name_processor
-from harness.source.inlining import inlined, live_text
+from harness.source.inlining import inlined
 
 _INSTALL = 'pip install "pyopencl[pocl]" installs PoCL, which runs kernels on the CPU'
 
@@ -198,7 +198,7 @@ class OpenClCompiler:
 
     On PoCL the binary is the source itself: PoCL keeps its code in its own cache, and extracting a
     binary takes a second compilation (0.5 s), since PoCL compiles it for any group size. The hash
-    of the machine code is then that of the options and of the source's live text.
+    of the machine code is then that of the options and of the source.
     """
 
     arch = None
@@ -230,7 +230,7 @@ class OpenClCompiler:
         if self._keeps_source:
             loaded = {"text": text, "options": program.options}
             data = b"S" + json.dumps(loaded).encode()
-            code = json.dumps([live_text(text), *program.options]).encode()
+            code = json.dumps([text, *program.options]).encode()
         else:
             (code,) = built.get_info(self._cl.program_info.BINARIES)
             data = b"B" + code

@@ -78,12 +78,11 @@ class SelectedFlags:
 @dataclass
 class _SpaceFlags:
     """The flags of a space with their places, the constraints between them, the selections from
-    catalogues by compiler, the values of these that are baselines, and notices."""
+    catalogues by compiler, and notices."""
 
     placed: list[Placed] = field(default_factory=list)
     constraints: list[tuple[Location, Expression]] = field(default_factory=list)
     selected: dict[str, SelectedFlags] = field(default_factory=dict)
-    levels: dict[tuple[str | None, str], Sequence[Value]] = field(default_factory=dict)
     notices: list[Notice] = field(default_factory=list)
 
 
@@ -115,9 +114,8 @@ def _select(
         document.fault(location, str(error))
         return
     for name, values in found.values.items():
-        flag = catalogue.flags[name]
-        flags.placed.append((location, flag.parameter(name, compiler, values)))
-        flags.levels[compiler, name] = tuple(v for v in flag.baselines if v in values)
+        parameter = catalogue.flags[name].parameter(name, compiler, values)
+        flags.placed.append((location, parameter))
     flags.constraints += ((location, constraint) for constraint in found.constraints)
     flags.selected[compiler] = found
     flags.notices += (Notice(compiler, text, lasting=True) for text in found.notices)
