@@ -79,9 +79,9 @@ def read_request(options: TuneOptions) -> TuneRequest:
     assert whole is not None  # TuneOptions.check refuses a command line without both
     whole, notices = whole.with_measure(options.measure), list[str]()
     if options.inputs_from is not None:
-        whole, notices = with_inputs_of(options.inputs_from, whole, options, database)
+        whole, notices = _with_inputs_of(options.inputs_from, whole, options, database)
     spec = whole if options.inputs is None else whole.with_inputs_where(options.inputs)
-    search = search_options(spec, options, techniques)
+    search = _search_options(spec, options, techniques)
     plan = CampaignPlan(
         spec,
         search,
@@ -162,7 +162,7 @@ def _check_database(options: TuneOptions, database: str) -> None:
     check_database(database)
 
 
-def search_options(spec: Spec, options: TuneOptions, techniques: tuple[str, ...]) -> SearchOptions:
+def _search_options(spec: Spec, options: TuneOptions, techniques: tuple[str, ...]) -> SearchOptions:
     """Make the options of each input's search, without seeds and without the time when it ends."""
     # Builds run in parallel; where nothing is built, each proposal can know all results.
     parallelism = 1 if options.replay else _PARALLEL_BUILDS
@@ -176,7 +176,7 @@ def search_options(spec: Spec, options: TuneOptions, techniques: tuple[str, ...]
     )
 
 
-def with_inputs_of(
+def _with_inputs_of(
     workload_path: Path, spec: Spec, options: TuneOptions, database: str
 ) -> tuple[Spec, list[str]]:
     """Replace the inputs of a space by those of a workload that are the fewest to make up a share

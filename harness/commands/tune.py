@@ -208,7 +208,7 @@ def _print_choice_by_input(console: Console, done: Tuned, learnt: Findings) -> N
         print_rule(console, learnt.across, learnt.default)
     if learnt.single is not None and path is not None:
         stored = done.store.read(lambda: campaigns(done.store.connection))
-        words = dispatch_words(results.campaign, stored, done.request.database)
+        words = _dispatch_words(results.campaign, stored, done.request.database)
         command = command_line("dispatch", *words, "--spec", str(path))
         print_line(console, f"To write this as code: {command}\n")
 
@@ -281,7 +281,7 @@ def _is_time_up(campaign: Campaign, options: TuneOptions) -> bool:
     return EndReason.TIME in ends if ends else options.max_time_s is not None
 
 
-def dispatch_words(
+def _dispatch_words(
     tuned: StoredCampaign, stored: Iterable[StoredCampaign], database: str
 ) -> list[str]:
     """Return the words after `dispatch` that generate code from a campaign, of all that a
