@@ -193,16 +193,14 @@ def _interleaved_everywhere(
     ]
     names = set(common)
     is_whole = all(
-        any(_working(session, row) <= names for session in sessions[problem])
+        any(
+            {m.config for m in session if m.config in row and row[m.config].timing} <= names
+            for session in sessions[problem]
+        )
         or all(config not in row or not row[config].timing for config in common)
         for problem, row in interleaved.items()
     )
     return common if is_whole else []
-
-
-def _working(session: Interleaved, row: Measured) -> set[Config]:
-    """Return the configurations of a session that are no failures."""
-    return {m.config for m in session if m.config in row and row[m.config].timing}
 
 
 def _note(count: int, inputs: int) -> str:

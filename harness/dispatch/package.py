@@ -80,25 +80,21 @@ _NOWHERE = Provenance(
 
 
 def write_dispatcher(
-    out: Path,
-    dispatcher: Dispatcher,
-    launcher: Launcher | None = None,
-    tables: Mapping[str, bytes] = MappingProxyType({}),
+    out: Path, dispatcher: Dispatcher, tables: Mapping[str, bytes] = MappingProxyType({})
 ) -> list[Path]:
-    """Write a dispatcher into a folder, and return the files. A program also gets a `launcher`;
-    `tables` are those of another format, by their names. A dispatcher's folder is replaced.
+    """Write a dispatcher into a folder, and return the files; `tables` are those of another format,
+    by their names. A dispatcher's folder is replaced.
 
     Raises UsageError if the folder holds anything else, and ExpressionError for a constraint or
     launch size that cannot be written exactly.
     """
-    files, name = files_of(dispatcher, launcher), dispatcher.name
+    files, name = files_of(dispatcher), dispatcher.name
     files |= {f"{name}/tables/{file}": content for file, content in tables.items()}
     executables = [f for f in files if f.startswith((f"{name}/programs/", f"{name}/features/"))]
     out = Path(os.path.realpath(out))
     check_folder(out)
     digests = {file: _digest(content) for file, content in files.items()}
-    manifest = {"dispatcher_files_sha256": digests}
-    files[MANIFEST] = f"{json.dumps(manifest, indent=4)}\n".encode()
+    files[MANIFEST] = f"{json.dumps({'dispatcher_files_sha256': digests}, indent=4)}\n".encode()
     write_folder(out, files, executables=executables, advice=_ADVICE)
     return [out / file for file in files]
 
@@ -149,21 +145,21 @@ def dispatcher_of(
         constants={p.name: p.default for p in spec.parameters} | dict(limits),
         kernels=tuple(kernels),
         flag_files=tuple(dict.fromkeys(f for c in program.portfolio for f in spec.files_of(c))),
-        has_loader=launcher is not None if spec.program is not None else bool(kernels),
+        launcher=launcher,
     )
 
 
-def files_of(dispatcher: Dispatcher, launcher: Launcher | None = None) -> dict[str, bytes]:
+def files_of(dispatcher: Dispatcher) -> dict[str, bytes]:
     """Return the content of each file, by its path in the folder."""
     name, backend = dispatcher.name, dispatcher.provenance.environment.backend
     modules = _module_files(backend if dispatcher.has_loader else "")
     files = {
         f"{name}.h": c_header(dispatcher).encode(),
-        f"{name}/{name}.json": document_text(dispatcher, launcher).encode(),
+        f"{name}/{name}.json": document_text(dispatcher).encode(),
         **{f"{name}/{file}": content for file, content in modules.items()},
     }
-    if launcher is not None:
-        files |= launcher_files(name, launcher)
+    if dispatcher.launcher is not None:
+        files |= launcher_files(name, dispatcher.launcher)
     folder = f"{name}/{dispatcher.item}s"
     files |= {f"{folder}/{kernel.name}": kernel.content for kernel in dispatcher.kernels}
     passed = dispatcher.flag_files

@@ -203,16 +203,10 @@ def geometric_mean(logs: Array, groups: npt.NDArray[np.intp], weights: Array) ->
     number = np.unique(groups, return_inverse=True)[1]
     total = float(weights.sum())
     mean = float(np.average(logs, weights=weights))
-    count = _effective_count(number, weights)
+    count = (int(number.max()) + 1) * total**2 / (len(weights) * float(weights @ weights))
     half = math.inf
     if count > 1:
         strayed = np.bincount(number, weights=weights * (logs - mean))
         error = math.sqrt(count / (count - 1) * float(strayed @ strayed)) / total
         half = float(scipy.special.stdtrit(count - 1, 1 - _TAIL)) * error
     return Estimate.from_log(mean, half)
-
-
-def _effective_count(number: Indices, weights: Array) -> float:
-    """Return the number of groups; with unequal weights, of as many equal ones."""
-    groups = int(number.max()) + 1
-    return groups * float(weights.sum() ** 2 / (len(weights) * (weights @ weights)))

@@ -17,7 +17,6 @@ from itertools import islice
 import numpy as np
 
 from harness.core.arrays import Flags
-from harness.core.errors import UsageError
 from harness.core.records import Config, Input
 from harness.core.text import counted, first_few
 from harness.models.columns import nearest_first
@@ -25,7 +24,6 @@ from harness.models.transfer_prior import TransferData
 from harness.search.driver import MAX_FREE_IN_A_ROW
 from harness.search.options import EndReason, InputSearch, Progress, Searched, SearchOptions
 from harness.search.run import EndedSearch, find_ended, search_input
-from harness.search.techniques import sole_technique
 from harness.tuning.sharing import do_work
 from harness.tuning.state import State
 
@@ -35,15 +33,6 @@ from them."""
 
 _MOST_EARLIER = 500
 """So many inputs a search learns from, the last ones: of more it would read for a long time."""
-
-
-def check_seeds_used(techniques: Sequence[str], seeds: Sequence[object]) -> None:
-    """Raise UsageError for seeds of the user where one technique has the run to itself."""
-    if seeds and sole_technique(techniques) is not None:
-        raise UsageError(
-            f"--seed-configuration does not go with {techniques[0]} alone, which tests only its "
-            "own proposals; add another --technique"
-        )
 
 
 class Searching:

@@ -20,8 +20,7 @@ from harness.core.text import format_energy
 from harness.display.sections import energy_section, front_section
 from harness.models.starchart import TreeTarget, importance
 from harness.report.findings import Findings
-from harness.report.page import facts_of
-from harness.report.sections import sections
+from harness.report.page import facts_of, sections
 from harness.results import Store, writing
 from harness.results.view import Results, read_results, the_one
 from tests.helpers.commands import analyse as main

@@ -91,7 +91,7 @@ def every(tmp_path_factory: pytest.TempPathFactory) -> Path:
     launcher = make_launcher(spec.program, spec.features)
     files = program_files(spec, program)
     dispatcher = dispatcher_of(program, spec, provenance, files, launcher=launcher)
-    write_dispatcher(folder / "out", dispatcher, launcher)
+    write_dispatcher(folder / "out", dispatcher)
     (folder / "out").rename(folder / "moved")  # everything is found next to the launcher
     (folder / "5 bytes").write_text("12345")
     return folder

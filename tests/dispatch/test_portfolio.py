@@ -246,7 +246,7 @@ def drawn(seed: int, inputs: int = 24, candidates: int = 9) -> Matrix:
     sizes = np.sort(rng.uniform(0, 12, inputs))
     logs = 0.1 * np.abs(sizes[:, None] - np.linspace(0, 12, candidates))
     features = pd.DataFrame({"n": (2**sizes).astype(int)})
-    return table(np.exp(logs + rng.normal(0, 0.02, logs.shape)), features, default=4)
+    return table(np.exp(logs + rng.normal(0, 0.02, logs.shape)), features, default=candidates // 2)
 
 
 @pytest.fixture(scope="module")
@@ -263,12 +263,12 @@ def test_portfolio_is_the_best_of_its_size(
 ) -> None:
     matrix = drawn(1)
     monkeypatch.setattr(module, "_MOST_TRIED", 0)
-    for one, exchanged in zip(few, portfolios(matrix), strict=True):
+    for one, greedy in zip(few, portfolios(matrix), strict=True):
         combinations = itertools.combinations(range(9), len(one.configs))
         best = min(combinations, key=lambda p: mean_log(matrix, p))
         assert sorted(map(matrix.candidates.index, one.configs)) == sorted(best)
-        places = list(map(matrix.candidates.index, exchanged.configs))
-        assert mean_log(matrix, places) <= mean_log(matrix, best) * 1.05, "and nearly by exchanges"
+        places = list(map(matrix.candidates.index, greedy.configs))
+        assert mean_log(matrix, places) <= mean_log(matrix, best) * 1.5, "of too many it is greedy"
 
 
 def test_dispatcher_has_no_more_configurations() -> None:
@@ -303,7 +303,7 @@ def test_each_more_gains_on_held_out_inputs_until_it_gains_nothing(few: list[Por
 
 
 def test_study_limits_its_dispatchers_alone() -> None:
-    matrix = drawn(2)
+    matrix = drawn(2, inputs=12, candidates=4)
     learners = (Default(), STATIC, TreeLearner())
     found, limited = Study.of(matrix, learners), Study.of(matrix, learners, most=1)
     assert limited.slowdowns["tree"].mean.value == pytest.approx(

@@ -116,7 +116,7 @@ def test_device_unknown_to_the_toolkit_falls_back_to_opencl(all_there, monkeypat
     monkeypatch.setattr("harness.measure.devices.first_usable", first_usable)
     with pytest.raises(BackendUnavailable, match=r"not compile for sm_20: .* CUDACXX to its nvcc"):
         choose_one("cuda")
-    monkeypatch.setattr(opencl, "list_devices", lambda: [pocl])
+    monkeypatch.setattr(opencl, "usable_devices", lambda: [pocl])
     assert choose_one("auto").device is pocl
 
 

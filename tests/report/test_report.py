@@ -24,9 +24,8 @@ from harness.dispatch.study import QUICK
 from harness.display.inputs import noise_lines
 from harness.report import figures, plots, write_report
 from harness.report.findings import Findings
-from harness.report.page import facts_of, warnings_of
+from harness.report.page import commands, facts_of, sections, warnings_of
 from harness.report.plots import _plain_ticks
-from harness.report.sections import commands, sections
 from harness.results.view import Results
 from tests.helpers.commands import report as main
 from tests.helpers.matrices import table

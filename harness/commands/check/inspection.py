@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,7 +119,8 @@ class Inspection(ABC):
         others = self.space.sample(random.Random(seed), sample, legal) if sample else []
         self.missing = sample - len(others)
         self.configs = (default, *others)
-        self.start(self.configs)
+        for config in self.configs:
+            builds.start(self.program(config))
 
     @property
     def size(self) -> SpaceSize:
@@ -129,11 +130,6 @@ class Inspection(ABC):
     @abstractmethod
     def program(self, config: Config) -> Any:
         """Return what is built of a configuration."""
-
-    def start(self, configs: Iterable[Config]) -> None:
-        """Start the builds of configurations."""
-        for config in configs:
-            self._builds.start(self.program(config))
 
     def compiled(self) -> Iterator[Compiled]:
         """Wait for each configuration, the default first."""
@@ -181,7 +177,9 @@ class KernelInspection(Inspection):
 
     def judged(self, config: Config, binary: Binary) -> Compiled:
         """Describe a build, and say whether the target can launch it."""
-        build, launch = binary.build, self._launch(config)
+        build, launch = binary.build, None
+        if self.spec.launch is not None:  # else the host module makes the launches, from data
+            launch = self.space.launch(config, self.spec.functions[0], ())
         failure = self._why_default_illegal() if config == self.space.default else None
         resident = self._occupancy(build, launch)
         failure = failure or self._why_missing(binary)
@@ -231,20 +229,14 @@ class KernelInspection(Inspection):
         launch = Launch(self.spec.functions[0], (1,), (1,), tuple(passed))
         packed_arguments(launch, values, are_arrays, places)
 
-    def _launch(self, config: Config) -> Launch | None:
-        """Return None where the host module makes the launches, which needs the input's data."""
-        if self.spec.launch is None:
-            return None
-        return self.space.launch(config, self.spec.functions[0], ())
-
     def _occupancy(self, build: Build, launch: Launch | None) -> Occupancy | None:
-        if self.target.arch is None or build.registers is None or self.target.why_no_occupancy:
+        arch = self.target.arch
+        if arch is None or build.registers is None or launch is None:
             return None
-        if launch is None:
+        if self.target.why_no_occupancy:
             return None
-        group_size = math.prod(launch.group)
         shared_bytes = (build.shared_bytes or 0) + launch.shared_bytes
-        return occupancy(self.target.arch, group_size, build.registers, shared_bytes)
+        return occupancy(arch, math.prod(launch.group), build.registers, shared_bytes)
 
 
 class ProgramInspection(Inspection):

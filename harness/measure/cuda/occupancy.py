@@ -128,7 +128,7 @@ def occupancy(arch: str, group_size: int, registers: int, shared_bytes: int) -> 
     architecture.
     """
     sm = multiprocessor(arch)
-    warps = _divide_up(group_size, WARP_SIZE)
+    warps = -(-group_size // WARP_SIZE)
     bounds = {
         "warps": sm.max_warps // warps if group_size <= MAX_GROUP_SIZE else 0,
         "groups": sm.max_groups,
@@ -182,9 +182,5 @@ def _groups_by_shared(sm: _Multiprocessor, shared_bytes: int) -> int | None:
     return sm.shared_bytes // per_group if per_group else None
 
 
-def _divide_up(value: int, step: int) -> int:
-    return -(-value // step)
-
-
 def _round_up(value: int, step: int) -> int:
-    return _divide_up(value, step) * step
+    return -(-value // step) * step

@@ -130,6 +130,11 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         self._energy_s = ENERGY_S * (spec.measure.energy and no_energy is None)
 
     @property
+    def framework(self) -> str | None:
+        """The framework whose arrays a Python callable takes; None for other kernels."""
+        return self._spec.framework
+
+    @property
     def cuda_compiler(self) -> str:
         """What compiles CUDA kernels: nvcc or nvrtc."""
         return self._backend.cuda_compiler

@@ -88,7 +88,7 @@ class _KernelRunner:
     _module: object = None
     _number: int = 0  # of the set of data that the last run had
     _arranged: list[Mapping[str, Array]] = field(default_factory=list)  # by set
-    _blocks: set[tuple[int, int]] = field(default_factory=set)  # that the host module launched
+    _blocks: set[tuple[int, int]] = field(default_factory=set)  # that were launched
     _host_observed: Mapping[str, float] = field(default_factory=dict)
     _twin_outputs: list[Mapping[str, Array] | None] = field(default_factory=list)  # by set
     _time: CheckTime = field(default_factory=CheckTime)
@@ -350,18 +350,16 @@ class _KernelRunner:
             if isinstance(step, Launch):
                 waiting.append(step.filling(self._constants))
                 continue
-            yield self._launch_all(waiting)
+            yield self._launch(waiting)
             waiting = []
             answer = self.device.read(step.name)
-        yield self._launch_all(waiting)
-
-    def _launch_all(self, launches: Sequence[Launch]) -> float:
-        elapsed_s = self._launch(launches) if launches else 0.0
-        self._blocks |= {launch.block for launch in launches}
-        return elapsed_s
+        yield self._launch(waiting)
 
     def _launch(self, launches: Sequence[Launch]) -> float:
         """Launch; what ran is clean again when its writes were checked."""
+        if not launches:
+            return 0.0
+        self._blocks |= {launch.block for launch in launches}
         if len(launches) > 1:
             self._note_clean(is_clean=False)
         try:

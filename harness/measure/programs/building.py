@@ -142,12 +142,10 @@ class CommandBackend:
     @property
     def device_here(self) -> str:
         """The device that program.device names; empty without one, and where the command fails."""
-        try:
-            return (
-                "" if self.plan.model.device is None else self._named_device(self.plan.model.device)
-            )
-        except BackendUnavailable:
-            return ""
+        with contextlib.suppress(BackendUnavailable):
+            if self.plan.model.device is not None:
+                return self._named_device(self.plan.model.device)
+        return ""
 
     def _named_device(self, words: Sequence[str]) -> str:
         try:
