@@ -30,7 +30,6 @@ from harness.models.folds import ENOUGH_INPUTS
 
 _MOST_LINES = 40  # of a tree in a summary; analyse prints it whole
 _CHOICE = "Choice by input"
-_UNCHANGED = "Keep the default: no configuration is significantly faster"
 
 
 def recommendation(
@@ -132,14 +131,11 @@ def _where_illegal(study: Study) -> str:
 def _of_inputs(working: Sequence[InputReport], default: Config) -> str:
     faster = [r.speedup for r in working if r.speedup and r.speedup.is_faster]
     names = {difference(r.recommended.config, default) for r in working if r.recommended}
-    name = names.pop() if len(names) == 1 else None
-    if name == DEFAULT:
-        return f"{_UNCHANGED}." if len(working) == 1 else f"{_UNCHANGED} on any input."
-    subject = "Use the configurations of the table" if name is None else f"Use {name}"
+    if names == {DEFAULT}:
+        return "Keep the default: no configuration is significantly faster on any input."
+    subject = f"Use {names.pop()}" if len(names) == 1 else "Use the configurations of the table"
     if not faster:
         return f"{subject}. No speed-up over the default was measured."
-    if len(working) == 1:
-        return f"{subject}: {faster[0].text('.2f', 'x')} over the default."
     ratios = sorted(ratio.value for ratio in faster)
     span = f"{ratios[0]:.2f}x to {ratios[-1]:.2f}x" if len(ratios) > 1 else f"{ratios[0]:.2f}x"
     return f"{subject}: {span} over the default on {len(faster)} of {len(working)} inputs."
