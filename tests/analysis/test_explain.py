@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from rich.console import Console
 
 from harness.analysis import explain as explanation
 from harness.analysis.explain import Samples, explain, pooled, samples
