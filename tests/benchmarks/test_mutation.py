@@ -57,6 +57,7 @@ def _mutation(project: Path, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=project, capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_where_it_stopped_on_the_same_commit(project: Path) -> None:
     out = project / "found.jsonl"
     assert _mutation(project, "--group", "measuring", "--count", "1").returncode == 0
