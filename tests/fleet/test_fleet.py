@@ -133,6 +133,18 @@ def test_devices_of_workers_that_join_are_opened_once(fleet_of: Join) -> None:
     assert look() == {"a"}, "its worker has left, and another one offers it"
 
 
+def test_devices_join_while_a_campaign_runs(
+    fleet_of: Join, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.fleet.measurers._LOOK_S", 0.01)
+    cluster = FakeCluster(one=("a",))
+    fleet, _ = fleet_of(cluster)
+    cluster.workers["two"] = ("b",)
+    joined: dict[str, object] = {}
+    with contextlib.closing(fleet):
+        assert until(lambda: bool(joined.update(fleet.joined()) or "b" in joined))
+
+
 def test_a_worker_that_was_silent_and_goes_on_is_used_again(fleet_of: Join) -> None:
     cluster = FakeCluster(one=("a",))
     _, look = fleet_of(cluster)
