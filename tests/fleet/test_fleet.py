@@ -296,16 +296,13 @@ async def _unreachable(*_: object) -> None:
 def test_calls_of_many_threads(two: Two, monkeypatch: pytest.MonkeyPatch, reaches: bool) -> None:
     local, cluster, said = two
     assert not any("profile" in worker.periodic_callbacks for worker in local.workers.values())
-    through_scheduler: list[str] = []
+    through_scheduler, proxy = list[str](), distributed.actor.ProxyRPC
 
-    class Noted(distributed.actor.ProxyRPC):  # type: ignore[name-defined,misc]
-        """A way through the scheduler that is noted."""
+    def noted(scheduler: Any, address: str) -> Any:
+        through_scheduler.append(address)
+        return proxy(scheduler, address)
 
-        def __init__(self, scheduler: Any, address: str) -> None:
-            through_scheduler.append(address)
-            super().__init__(scheduler, address)
-
-    monkeypatch.setattr("distributed.actor.ProxyRPC", Noted)
+    monkeypatch.setattr("distributed.actor.ProxyRPC", noted)
     if not reaches:  # the scheduler does
         monkeypatch.setattr("harness.fleet.cluster._connected", _unreachable)
     devices = cluster.devices()
