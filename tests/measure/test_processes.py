@@ -192,7 +192,9 @@ def test_failure_in_a_full_temporary_folder_is_no_outcome(monkeypatch: pytest.Mo
 # ------------------------------------------------------------------------------- folders of runs
 
 OWNER = """
+import sys
 from harness.measure.process.locks import run_folder
+sys.setrecursionlimit(200)  # deeper folders take seconds
 print(run_folder(), flush=True)
 input()
 """
@@ -223,7 +225,7 @@ def test_next_run_removes_folders(tmp_path: Path) -> None:
     link.symlink_to(tmp_path)
     with owner_in(link) as mine:
         folder = abandoned(link)
-        nested = "import os\nfor _ in range(1050): os.mkdir('d'); os.chdir('d')"
+        nested = "import os\nfor _ in range(300): os.mkdir('d'); os.chdir('d')"
         subprocess.run([sys.executable, "-c", nested], cwd=folder, check=True)
         (tmp_path / "harness-run-0-begins").mkdir()  # not locked yet
         with owner_in(link):
