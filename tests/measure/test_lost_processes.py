@@ -167,28 +167,6 @@ def test_ctrl_c_ends_all_processes(run: Callable[..., Run], tmp_path: Path, even
     assert not any(map(is_running, pids))
 
 
-def test_measurement_of_a_thread_ends_when_the_measurer_closes(run: Callable[..., Run]) -> None:
-    begun = run(launch_s=5.0)
-    raised: list[BaseException] = []
-
-    def measure() -> None:
-        try:
-            found = begun.measure()
-        except Exception as error:
-            raised.append(error)
-        else:
-            assert found.outcome is not Outcome.OK
-
-    measuring = in_thread(measure)
-    assert begun.has_begun("compile")
-    time.sleep(0.2)
-    began_s = time.monotonic()
-    begun.close()
-    measuring.join(SOON_S)
-    assert not measuring.is_alive()
-    assert time.monotonic() - began_s < 4.5
-
-
 class FullDisk(FakeBackend):
     """A backend that compiles where the disk is full."""
 
