@@ -258,7 +258,7 @@ def try_mutants(
 
 def show(groups: Sequence[str], lines: Sequence[Line]) -> None:
     """Print the table, the diffs of what nothing noticed, and the JSON line."""
-    from harness.stats import clopper_pearson  # here: the tests import a copy's
+    from benchmarks.frame import rate  # here: the tests import a copy's
 
     figures: dict[str, Line] = {}
     print("\ngroup      mutants  by the command, 95 %    by all steps, 95 %")
@@ -267,7 +267,7 @@ def show(groups: Sequence[str], lines: Sequence[Line]) -> None:
         figures[group] = {"mutants": len(steps)}
         cells = []
         for name, noticed in (("command", steps.count("command")), ("all", sum(map(bool, steps)))):
-            share = clopper_pearson(noticed / len(steps), len(steps), alpha=0.05)
+            share = rate(noticed, len(steps))
             cells.append(f"{noticed:>4}  {share.value:.0%} [{share.low:.0%}, {share.high:.0%}]")
             figures[group][name] = noticed
             figures[group][f"{name}_95"] = [round(share.low, 3), round(share.high, 3)]

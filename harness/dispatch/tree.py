@@ -198,9 +198,9 @@ def _reached_at(paths: Indices, leaves: int) -> Indices:
 
 
 _MOST_COLUMNS = 48
-_MANY = 4000  # inputs; from here on few folds suffice, and leaves of two inputs are not tried
+MANY = 4000  # inputs; from here on few folds suffice, and leaves of two inputs are not tried
 _FEW_FOLDS = 3
-_VERY_MANY = 20_000  # inputs; from here on one fold suffices
+VERY_MANY = 20_000  # inputs; from here on one fold suffices
 _LEAST_IN_LEAF = (2, 5, 20)
 _MEMBERS = (16, 8, 4, 2)
 
@@ -228,8 +228,8 @@ def _choose_shape(training: TrainingSet, most_leaves: int, seed: int) -> _Shape:
     folds = grouped_folds(groups, fold_count(groups), seed)
     if not folds or not training.values.shape[1]:
         return _Shape(1, 1, 1)
-    if len(training.values) >= _MANY:
-        folds = folds[: _FEW_FOLDS if len(training.values) < _VERY_MANY else 1]
+    if len(training.values) >= MANY:
+        folds = folds[: _FEW_FOLDS if len(training.values) < VERY_MANY else 1]
     pairs = [(training.part(fold.fit), training.part(fold.test)) for fold in folds]
     costs_of = dict(_tried(pairs, len(training.portfolio), most_leaves, seed))
     best = min(costs_of, key=lambda shape: (float(costs_of[shape].mean()), shape.leaves))
@@ -258,7 +258,7 @@ def _tried(
         # Fewer candidates cannot do better than the best of them on each input.
         if sum(fit.least_costs(members, test) for fit, test in pairs) >= least_cost:
             return
-        for least in _LEAST_IN_LEAF[int(inputs >= _MANY) :]:
+        for least in _LEAST_IN_LEAF[int(inputs >= MANY) :]:
             shape = _Shape(members, counts[-1], least)
             trials = [fit.trial(shape, counts, seed, test) for fit, test in pairs]
             for leaves, costs in zip(counts, np.concatenate(trials, axis=1), strict=True):

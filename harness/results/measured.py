@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -35,9 +36,13 @@ class MeasuredConfigs(Mapping[Config, Measurement]):
 
     def find(self, config: Config) -> int | None:
         """Return the row of a configuration in the columns; None if it was not measured."""
-        code = self.columns.config_table.find(config)
-        rows = self.rows.selected[self.rows.of(self.columns.configs.codes) == code]
-        return int(rows[0]) if code is not None and len(rows) else None
+        return self._row_of.get(self.columns.config_table.find(config))
+
+    @cached_property
+    def _row_of(self) -> Mapping[int | None, int]:
+        """The rows by the codes of their configurations."""
+        codes = self.rows.of(self.columns.configs.codes).tolist()
+        return dict(zip(codes, self.rows.selected.tolist(), strict=True))
 
     def works(self) -> bool:
         """Whether any configuration worked."""
@@ -104,28 +109,6 @@ class MeasuredConfigs(Mapping[Config, Measurement]):
 
     def __len__(self) -> int:
         return len(self.rows)
-
-    def values(self) -> ValuesView[Measurement]:
-        """The measurements, without a search for each."""
-        return _MeasuredValues(self)
-
-    def items(self) -> ItemsView[Config, Measurement]:
-        """The configurations with their measurements, without a search for each."""
-        return _MeasuredItems(self)
-
-
-class _MeasuredValues(ValuesView[Measurement]):
-    _mapping: MeasuredConfigs
-
-    def __iter__(self) -> Iterator[Measurement]:
-        return self._mapping.rows.measurements()
-
-
-class _MeasuredItems(ItemsView[Config, Measurement]):
-    _mapping: MeasuredConfigs
-
-    def __iter__(self) -> Iterator[tuple[Config, Measurement]]:
-        return ((m.config, m) for m in self._mapping.rows.measurements())
 
 
 def measured_by_input(rows: MeasurementRows) -> dict[Input, MeasuredConfigs]:
