@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rich.console import Console
-from scipy import stats
 
 from harness.commands.run import guarded, parse
 from harness.display.progress import ProgressDisplay
@@ -43,12 +42,6 @@ def count(text: str) -> int:
     if not text.isdigit() or not 1 <= int(text) <= 10**8:
         raise argparse.ArgumentTypeError(f"must be an integer from 1 to 10^8, got {text!r}")
     return int(text)
-
-
-def rate(hits: int, trials: int) -> Estimate:
-    """Estimate a rate with its exact 95 % interval (Clopper and Pearson, 1934)."""
-    found = stats.binomtest(hits, trials).proportion_ci(method="exact")
-    return Estimate(hits / trials, float(found.low), float(found.high))
 
 
 def option(name: str, default: Any = None, what: str = "", **settings: Any) -> Option:
@@ -146,6 +139,14 @@ def show(head: Sequence[str], rows: Iterable[Iterable[Any]], title: str | None =
         print(f"\n{title}")
     console.print(table)
     sys.stdout.flush()
+
+
+def share(hits: int, count: int) -> Estimate:
+    """Estimate the share of hits, with its exact 95 % interval (Clopper and Pearson)."""
+    from scipy.stats import binomtest  # here: it takes time to load
+
+    ends = binomtest(hits, count).proportion_ci()
+    return Estimate(hits / count, float(ends.low), float(ends.high))
 
 
 def _cell(value: Any) -> str:

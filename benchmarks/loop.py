@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.frame import SEED, Figures, benchmark, option, rate, show
+from benchmarks.frame import SEED, Figures, benchmark, option, share, show
 from harness.commands.run import run
 from harness.core.errors import HarnessError
 from harness.core.records import Config
@@ -173,7 +173,7 @@ def coverage(program: Program, workload: Workload) -> Estimate:
     """Estimate the share of calls in the range that a program was tuned for."""
     is_tuned = program.dispatcher.is_tuned
     calls = sum(count for one, count in workload.calls.items() if is_tuned(**one))
-    return rate(calls, workload.total)
+    return share(calls, workload.total)
 
 
 def close_the_loop(folder: Path, args: argparse.Namespace) -> dict[str, Any]:

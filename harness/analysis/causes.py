@@ -74,13 +74,11 @@ def _causes(results: Results) -> list[_Cause]:
 
     rows = sampled(results.searched)
     columns, selected = rows.columns, rows.selected.tolist()
-    settings: dict[str, pd.Series] = {}
-    for column in (columns.inputs, columns.configs):
-        points = list(map(column.at, selected))
-        for name in dict.fromkeys(name for values in points for name in values):
-            settings[name] = pd.Series([values.get(name) for values in points], dtype=object)
+    tests = [{**columns.inputs.at(row), **columns.configs.at(row)} for row in selected]
+    settings = pd.DataFrame(tests, dtype=object)
     outcomes = list(map(columns.outcomes.at, selected))
-    return causes_among(pd.DataFrame(settings), outcomes, rows.of(columns.configs.codes))
+    configurations = rows.of(columns.configs.codes)
+    return causes_among(settings.where(settings.notna(), None), outcomes, configurations)
 
 
 def causes_among(

@@ -94,8 +94,7 @@ def write_dispatcher(
     out = Path(os.path.realpath(out))
     check_folder(out)
     digests = {file: _digest(content) for file, content in files.items()}
-    facts = {"dispatcher_files_sha256": digests, "inputs": dispatcher.provenance.inputs}
-    files[MANIFEST] = f"{json.dumps(facts, indent=4)}\n".encode()
+    files[MANIFEST] = f"{json.dumps({'dispatcher_files_sha256': digests}, indent=4)}\n".encode()
     write_folder(out, files, executables=executables, advice=_ADVICE)
     return [out / file for file in files]
 
@@ -164,7 +163,7 @@ def files_of(dispatcher: Dispatcher) -> dict[str, bytes]:
     folder = f"{name}/{dispatcher.item}s"
     files |= {f"{folder}/{kernel.name}": kernel.content for kernel in dispatcher.kernels}
     passed = dispatcher.flag_files
-    return files | {f"{name}/flag_files/{file.mark}": file.copy.read_bytes() for file in passed}
+    return files | {f"{name}/flag_files/{file.mark}": file.read() for file in passed}
 
 
 def _module_files(backend: str) -> dict[str, bytes]:
@@ -201,12 +200,6 @@ def check_folder(out: Path) -> None:
 
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
-
-
-def earlier_inputs(out: Path) -> int | None:
-    """Return how many inputs the dispatcher in a folder was learnt from; None if unknown."""
-    found = _written(out).get("inputs")
-    return found if isinstance(found, int) else None
 
 
 def _written(out: Path) -> Mapping[str, object]:

@@ -4,11 +4,10 @@ named baselines and the baselines that failed."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console
 from rich.measure import Measurement as Width
 from rich.table import Table
 
@@ -55,7 +54,13 @@ def print_inputs(
 
     `notes` of the runs name the files that flags of winners pass to the compiler.
     """
-    console.print(_InputsTable(reports, default))
+    console.print(
+        _fitting_table(console, [[*input_cells(r, default)] for r in reports[:MOST_SHOWN]])
+    )
+    _print_wrapped(console, not_shown(len(reports)))
+    _print_wrapped(console, [" ".join(_legend(reports, default))], "dim")
+    _print_wrapped(console, [*claims_lines(reports), *filter(None, [health_line(reports)])])
+    _print_wrapped(console, noise_lines(reports), "yellow")
     winners = (m.config for report in reports if (m := report.recommended))
     print_lines(console, [*file_lines(notes, winners), ""])
     baselines = baselines_section(reports, ablations)
@@ -63,56 +68,38 @@ def print_inputs(
         baselines.print(console)
 
 
-@dataclass(frozen=True)
-class _InputsTable:
-    """One row per input: the configuration to use, times and speed-up. Where the console is narrow,
-    times are left out, the default's first, and long inputs and configurations wrap."""
+def _print_wrapped(console: Console, lines: Iterable[str], style: str = "") -> None:
+    for line in lines:
+        console.print(as_text(line, style))
 
-    reports: Sequence[InputReport]
-    default: Config
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        tables = [self._table(left_out) for left_out in _LEFT_OUT]
-        yield next((t for t in tables if self._fits(t, console, options)), tables[-1])
-        yield from map(as_text, not_shown(len(self.reports)))
-        yield as_text(" ".join(self._legend()), "dim")
-        yield from map(as_text, claims_lines(self.reports))
-        yield from map(as_text, filter(None, [health_line(self.reports)]))
-        for warning in noise_lines(self.reports):
-            yield as_text(warning, "yellow")
-
-    @property
-    def _shown(self) -> Sequence[InputReport]:
-        return self.reports[:MOST_SHOWN]
-
-    def _fits(self, table: Table, console: Console, options: ConsoleOptions) -> bool:
-        """Return whether the columns that never wrap leave enough room for those that do."""
-        widest = [max(map(len, texts), default=0) for texts in zip(*self._wrapping, strict=True)]
-        fixed = Width.get(console, options.update_width(10_000), table).maximum - sum(widest)
-        return fixed + sum(map(min, widest, _LEAST_WIDTHS)) <= options.max_width
-
-    @property
-    def _wrapping(self) -> Iterator[tuple[str, str]]:
-        return ((str(r.problem), _best_configuration(r, self.default)) for r in self._shown)
-
-    def _table(self, left_out: Collection[int]) -> Table:
-        rows = (input_cells(report, self.default) for report in self._shown)
+def _fitting_table(console: Console, rows: Sequence[Sequence[str]]) -> Table:
+    """Make a table of the inputs. Where the console is narrow, times are left out, the default's
+    first, and long inputs and configurations wrap."""
+    widest = [max((len(row[column]) for row in rows), default=0) for column in (0, 1)]
+    for left_out in _LEFT_OUT:
         head, *body = (
             [cell for column, cell in enumerate(row) if column not in left_out]
             for row in (INPUTS_HEAD, *rows)
         )
-        return make_table(head, body, left=(0, 1), wrap=(0, 1))
+        table = make_table(head, body, left=(0, 1), wrap=(0, 1))
+        whole = Width.get(console, console.options.update_width(10_000), table).maximum
+        # The columns that never wrap must leave enough room for those that do.
+        if whole - sum(widest) + sum(map(min, widest, _LEAST_WIDTHS)) <= console.width:
+            break
+    return table
 
-    def _legend(self) -> Iterator[str]:
-        yield times_note(self.default, self.reports)
-        failed: Counter[Outcome] = Counter()
-        for report in self.reports:
-            failed.update({o: n for o, n in report.outcomes.items() if o is not Outcome.OK})
-        if failed.total():
-            yield f"Failed: {format_outcomes(failed)}."
-        shared = sum(report.shared for report in self.reports)
-        if shared:
-            yield f"Shared: {counted(shared, 'configuration')} with the machine code of another."
+
+def _legend(reports: Sequence[InputReport], default: Config) -> Iterator[str]:
+    yield times_note(default, reports)
+    failed: Counter[Outcome] = Counter()
+    for report in reports:
+        failed.update({o: n for o, n in report.outcomes.items() if o is not Outcome.OK})
+    if failed.total():
+        yield f"Failed: {format_outcomes(failed)}."
+    shared = sum(report.shared for report in reports)
+    if shared:
+        yield f"Shared: {counted(shared, 'configuration')} with the machine code of another."
 
 
 def not_shown(inputs: int) -> Iterator[str]:

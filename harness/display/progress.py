@@ -55,65 +55,10 @@ class Display:
         """Show a problem that does not end the campaign."""
 
 
-class _Screen:
-    """What the stages of a campaign and of its devices show their progress on."""
-
-    def __init__(self, console: Console, quiet: bool) -> None:
-        self.console = console
-        self.quiet = quiet
-        self.default = Config({})
-        self.live = console.is_terminal and not console.is_dumb_terminal and not quiet
-        # One line at any width: the last column is cut first.
-        plain, status = Column(no_wrap=True), Column(no_wrap=True, overflow="ellipsis", ratio=1)
-        self.bar = Progress(
-            TextColumn("{task.description}", markup=False, table_column=plain),
-            BarColumn(bar_width=10),
-            MofNCompleteColumn(table_column=plain),
-            TimeRemainingColumn(compact=True, table_column=plain),
-            TextColumn("{task.fields[status]}", markup=False, table_column=status),
-            console=console,
-            expand=True,
-            transient=True,
-        )
-        self.bests: dict[Input, Measurement] = {}
-        self.warnings: list[str] = []
-        self.stages: dict[str, _StageProgress] = {}
-        self._last_line_s = -math.inf
-
-    def line(self, text: str) -> None:
-        """Print a line above the live line."""
-        if not self.quiet:
-            print_line(self.console, text)
-
-    def line_when_due(self, text: str, is_last: bool = False) -> None:
-        """Print a line at the end of a stage, and every few seconds before, where none is live."""
-        is_late = time.monotonic() - self._last_line_s > _PLAIN_PERIOD_S
-        if not self.live and (is_late or is_last):
-            self._last_line_s = time.monotonic()
-            self.line(text)
-
-    def describe(self, best: Measurement | None) -> tuple[str, str]:
-        """Return the best time, and its configuration in parentheses."""
-        if best is None or best.timing is None:
-            return _NONE
-        return f"best {format_timing(best.timing)}", f" ({difference(best.config, self.default)})"
-
-    def so_far(self) -> Iterator[str]:
-        """Describe the best of each input so far."""
-        if not self.bests:
-            return
-        yield "Best so far, by the times of the search:"
-        for problem, best in list(self.bests.items())[:_MOST_SO_FAR]:
-            yield f"    {problem}: {''.join(self.describe(best))}"
-        more = len(self.bests) - _MOST_SO_FAR
-        if more > 0:
-            yield f"    and {counted(more, 'input')} more"
-
-
 class _StageProgress(Display):
     """Progress of one stage at a time: of a whole campaign, or of the device of this name."""
 
-    def __init__(self, screen: _Screen, device: str = "") -> None:
+    def __init__(self, screen: ProgressDisplay, device: str = "") -> None:
         self._screen = screen
         self._device = device
         self._task: TaskID | None = None
@@ -167,16 +112,17 @@ class _StageProgress(Display):
         tests = max(1, progress.replayed)
         self._advance(f"{best_time}; {outcomes}{best_config}", text, tests)
         if screen.live and self._done >= self._steps:
-            screen.line(f"{self._title}: {text}")
+            self.note(f"{self._title}: {text}")
 
     def note(self, text: str) -> None:
-        """Print a line."""
-        self._screen.line(text)
+        """Print a line above the live line."""
+        if not self._screen.quiet:
+            self._screen.say(text)
 
     def warn(self, text: str) -> None:
         """Print a warning above the live line, even where quiet."""
         self._screen.warnings.append(text)
-        print_line(self._screen.console, f"warning: {text}")
+        self._screen.say(f"warning: {text}")
 
     def _advance(self, status: str, text: str, steps: int = 1) -> None:
         """Show steps in the live line, or as a plain one."""
@@ -187,33 +133,72 @@ class _StageProgress(Display):
 
 
 class ProgressDisplay(_StageProgress):
-    """Shows on a console what a campaign says, and the progress of its stages."""
+    """Shows on a console what a campaign says, and the progress of its stages and its devices."""
 
     def __init__(self, console: Console, quiet: bool = False) -> None:
-        super().__init__(_Screen(console, quiet))
-
-    @property
-    def warnings(self) -> list[str]:
-        """The warnings so far."""
-        return self._screen.warnings
+        self.console = console
+        self.quiet = quiet
+        self.default = Config({})
+        self.live = console.is_terminal and not console.is_dumb_terminal and not quiet
+        # One line at any width: the last column is cut first.
+        plain, status = Column(no_wrap=True), Column(no_wrap=True, overflow="ellipsis", ratio=1)
+        self.bar = Progress(
+            TextColumn("{task.description}", markup=False, table_column=plain),
+            BarColumn(bar_width=10),
+            MofNCompleteColumn(table_column=plain),
+            TimeRemainingColumn(compact=True, table_column=plain),
+            TextColumn("{task.fields[status]}", markup=False, table_column=status),
+            console=console,
+            expand=True,
+            transient=True,
+        )
+        self.bests: dict[Input, Measurement] = {}
+        self.warnings: list[str] = []
+        self.stages: dict[str, _StageProgress] = {}
+        self._last_line_s = -math.inf
+        super().__init__(self)
 
     def say(self, text: str) -> None:
         """Print a line, even where quiet."""
-        print_line(self._screen.console, text)
+        print_line(self.console, text)
+
+    def line_when_due(self, text: str, is_last: bool = False) -> None:
+        """Print a line at the end of a stage, and every few seconds before, where none is live."""
+        is_late = time.monotonic() - self._last_line_s > _PLAIN_PERIOD_S
+        if not self.live and (is_late or is_last):
+            self._last_line_s = time.monotonic()
+            self.note(text)
+
+    def describe(self, best: Measurement | None) -> tuple[str, str]:
+        """Return the best time, and its configuration in parentheses."""
+        if best is None or best.timing is None:
+            return _NONE
+        return f"best {format_timing(best.timing)}", f" ({difference(best.config, self.default)})"
 
     def running(self, default: Config | None) -> ProgressDisplay:
         """Return this display, to enter while a campaign runs: it shows configurations as changes
         from `default`; without one, whole."""
-        self._screen.default = default or Config({})
+        self.default = default or Config({})
         return self
 
     def __enter__(self) -> ProgressDisplay:
-        if self._screen.live:
-            self._screen.bar.start()
+        if self.live:
+            self.bar.start()
         return self
 
     def __exit__(self, kind: object = None, *_: object) -> None:
-        if self._screen.live:
-            self._screen.bar.stop()
+        if self.live:
+            self.bar.stop()
         if isinstance(kind, type) and issubclass(kind, KeyboardInterrupt):
-            print_lines(self._screen.console, self._screen.so_far())
+            print_lines(self.console, self._so_far())
+
+    def _so_far(self) -> Iterator[str]:
+        """Describe the best of each input so far."""
+        if not self.bests:
+            return
+        yield "Best so far, by the times of the search:"
+        for problem, best in list(self.bests.items())[:_MOST_SO_FAR]:
+            yield f"    {problem}: {''.join(self.describe(best))}"
+        more = len(self.bests) - _MOST_SO_FAR
+        if more > 0:
+            yield f"    and {counted(more, 'input')} more"

@@ -3,8 +3,7 @@ the sections of the choice by input."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from rich.console import Console
@@ -13,7 +12,6 @@ from harness.analysis.inputs import InputReport
 from harness.core.config_diff import DEFAULT, difference
 from harness.core.records import Config
 from harness.core.text import command_line, counted, first_few
-from harness.dispatch.choice import LearntSelector
 from harness.dispatch.learners import Default
 from harness.dispatch.most import PORTFOLIOS_HEAD, PORTFOLIOS_TITLE, portfolio_rows
 from harness.dispatch.single import Single
@@ -32,7 +30,6 @@ from harness.models.folds import ENOUGH_INPUTS
 
 _MOST_LINES = 40  # of a tree in a summary; analyse prints it whole
 _CHOICE = "Choice by input"
-_UNCHANGED = "Keep the default: no configuration is significantly faster"
 
 
 def recommendation(
@@ -134,14 +131,11 @@ def _where_illegal(study: Study) -> str:
 def _of_inputs(working: Sequence[InputReport], default: Config) -> str:
     faster = [r.speedup for r in working if r.speedup and r.speedup.is_faster]
     names = {difference(r.recommended.config, default) for r in working if r.recommended}
-    name = names.pop() if len(names) == 1 else None
-    if name == DEFAULT:
-        return f"{_UNCHANGED}." if len(working) == 1 else f"{_UNCHANGED} on any input."
-    subject = "Use the configurations of the table" if name is None else f"Use {name}"
+    if names == {DEFAULT}:
+        return "Keep the default: no configuration is significantly faster on any input."
+    subject = f"Use {names.pop()}" if len(names) == 1 else "Use the configurations of the table"
     if not faster:
         return f"{subject}. No speed-up over the default was measured."
-    if len(working) == 1:
-        return f"{subject}: {faster[0].text('.2f', 'x')} over the default."
     ratios = sorted(ratio.value for ratio in faster)
     span = f"{ratios[0]:.2f}x to {ratios[-1]:.2f}x" if len(ratios) > 1 else f"{ratios[0]:.2f}x"
     return f"{subject}: {span} over the default on {len(faster)} of {len(working)} inputs."
@@ -162,18 +156,15 @@ def choice_sections(study: Study | str, default: Config) -> Iterator[Section]:
         return
     heading, *lines = rule_lines(study)
     yield Section("choice", _CHOICE, [heading], lines=lines)
-    learnt = {name: study.learnt(name) for name in study.dispatchers}
-    yield verdict_section(study, learnt, summed_up)
+    yield verdict_section(study, summed_up)
     table = SectionTable(PORTFOLIOS_HEAD, portfolio_rows(study.portfolios, default), range(3))
     yield Section("portfolios", "Few configurations", [f"{PORTFOLIOS_TITLE}:"], table=table)
 
 
-def verdict_section(
-    study: Study, learnt: Mapping[str, LearntSelector] = MappingProxyType({}), summed_up: str = ""
-) -> Section:
-    """Show a row for each way to choose; for what was learnt from all inputs also its leaves."""
+def verdict_section(study: Study, summed_up: str = "") -> Section:
+    """Show a row for each way to choose."""
     texts = [*filter(None, [summed_up]), f"{verdict_title(study)}:"]
-    table = SectionTable(VERDICT_HEAD, verdict_rows(study, learnt))
+    table = SectionTable(VERDICT_HEAD, verdict_rows(study))
     return Section("verdict", "Verdict on held-out inputs", texts, table=table, lines=study.notes)
 
 

@@ -1,4 +1,5 @@
-"""Render results as one self-contained HTML page."""
+"""Render results as one self-contained HTML page: its sections, in their order, and what stands
+above them."""
 
 from __future__ import annotations
 
@@ -7,25 +8,52 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import jinja2
-
 from harness import __version__
 from harness.analysis.coverage import NOT_MEASURED, not_measured, reservations
+from harness.analysis.explain import Explanation
 from harness.analysis.sensors import clock_range
 from harness.analysis.summary import summarize
 from harness.core.errors import UsageError
 from harness.core.kept import Kept
 from harness.core.records import Outcome
-from harness.display.inputs import claims_lines, health_line, noise_lines
-from harness.display.sections import summary_sections
-from harness.report import figures
+from harness.core.text import command_line, counted
+from harness.dispatch.study import AUTO, slowdowns_by_input
+from harness.display.inputs import (
+    INPUTS_HEAD,
+    MOST_SHOWN,
+    baselines_section,
+    claims_lines,
+    health_line,
+    input_cells,
+    noise_lines,
+    not_shown,
+    times_note,
+)
+from harness.display.recommendation import choice_sections
+from harness.display.sections import (
+    bits_section,
+    by_input_section,
+    energy_section,
+    failures_section,
+    front_section,
+    roofline_section,
+    summary_sections,
+)
+from harness.display.text import Section, SectionTable
+from harness.models.starchart import describe, importance
+from harness.report import figures, plots
 from harness.report.findings import Findings
-from harness.report.sections import sections
 from harness.results import Run, without_password
 from harness.results.caveats import record_lines
+from harness.results.notes import file_lines
 from harness.results.view import Results
 
 _MOST_NAMED = 5  # inputs in a sentence; the first table lists all
+_TREE_DEPTH = 4
+_FINAL_ROUNDS = (
+    "These times are of the final rounds. The sections below also use earlier rounds; they compare "
+    "each time with the best of the same rounds."
+)
 
 
 def page(
@@ -36,6 +64,8 @@ def page(
 
     Raises UsageError where there is nothing to report.
     """
+    import jinja2  # here: analyse, which prints some sections, needs none
+
     shown = [results for results in all_results if results.measured or not_measured(results)]
     cache = Kept.in_cache()
     all_findings = [Findings(results, cache, weights) for results in shown]
@@ -126,3 +156,166 @@ def _when_measured(runs: Sequence[Run]) -> str:
     ends = (min(run.started_at for run in runs), max(run.last_at for run in runs))
     first, last = (moment[:16].replace("T", " ") for moment in ends)
     return f"{first} UTC" if first == last else f"{first} to {last} UTC"
+
+
+# ------------------------------------------------------------------------------- sections
+
+
+def sections(findings: Findings) -> Iterator[Section | None]:
+    """Make each section; None for a section without content."""
+    yield _winners(findings)
+    if findings.results.measured:
+        yield baselines_section(findings.reports, findings.results.ablations)
+        yield _search(findings)
+        yield _workload(findings)
+        yield _heat_map(findings)
+        yield from choice_sections(findings.across or findings.why_no_choice, findings.default)
+        yield by_input(findings)
+        yield failures_section(findings.results, findings.default)
+        yield bits_section(findings.bits)
+        yield from _explained(findings, findings.explanation, "slowdown")
+        yield _roofline(findings)
+        yield energy_section(findings.energies, findings.default)
+        yield front_section(findings.energies, findings.default)
+        yield from _explained(findings, findings.power, "power")
+    lines = list(commands(findings.results))
+    yield Section("commands", "Commands to reproduce", lines=lines)
+
+
+def by_input(findings: Findings, choice: str = AUTO) -> Section | None:
+    """Show the slowdowns of each input; None where nothing was learnt across inputs."""
+    study = findings.across
+    if study is None:
+        return None
+    slowdowns = slowdowns_by_input(findings.results, study, choice)
+    return by_input_section(slowdowns, study.best if choice == AUTO else choice)
+
+
+def _winners(findings: Findings) -> Section:
+    """Show the table of the inputs and a plot of their speed-ups."""
+    reports, default = findings.reports[:MOST_SHOWN], findings.default
+    gains = figures.speed_ups(reports)
+    winners = [(report.problem, m.config) for report in reports if (m := report.recommended)]
+    finals = [_FINAL_ROUNDS] if any(report.speedup for report in reports) else []
+    rows = []
+    for report in reports:
+        timing = report.recommended.timing if report.recommended else None
+        samples = str(timing.count) if timing else "-"
+        more = samples, str(report.within_noise), f"{report.measured:,}"
+        rows.append((*input_cells(report, default), *more))
+    return Section(
+        "inputs",
+        "Best configuration per input",
+        [times_note(default, findings.reports), *finals, *not_shown(len(findings.reports))],
+        findings.picture(plots.gains, gains) if gains else "",
+        SectionTable((*INPUTS_HEAD, "samples", "ties", "measured"), rows),
+        list(file_lines((run.notes for run in findings.results.runs), (c for _, c in winners))),
+        [f"default: {default}", *(f"({problem}): {config}" for problem, config in winners)],
+    )
+
+
+def _search(findings: Findings) -> Section | None:
+    curves = figures.search_curves(findings.results)
+    if not curves:
+        return None
+    text = "Performance of the best configuration so far, over the best one of the input's search."
+    if len(curves) > 1:
+        text += " Grey lines are inputs; the blue line is their median."
+    picture = findings.picture(plots.best_over_time, curves)
+    return Section("search", "Search progress", [text], picture)
+
+
+def _workload(findings: Findings) -> Section | None:
+    """Show how much of a workload is covered, and its most frequent inputs."""
+    coverage = findings.coverage
+    if coverage is None:
+        return None
+    workload = coverage.workload
+    frequent = workload.most_frequent(1)
+    rows = [
+        (
+            str(problem),
+            f"{workload.calls[problem]:,}",
+            f"{workload.calls[problem] / workload.total:.1%}",
+            coverage.places[problem],
+        )
+        for problem in frequent[:MOST_SHOWN]
+    ]
+    most = f"The most frequent {len(rows):,} of {counted(len(frequent), 'input')}:"
+    table = SectionTable(("input", "calls", "share", "place"), rows)
+    return Section("workload", "Workload", [*coverage.lines, most], table=table)
+
+
+def _heat_map(findings: Findings) -> Section | None:
+    """Show slowdowns of configurations on inputs."""
+    study = findings.across
+    if study is None:
+        return None
+    learnt = study.learnt(study.best)
+    chosen = learnt.indices(study.matrix.features, study.matrix.applies)
+    shown = figures.heat_map(study.matrix, chosen if study.has_choice else None, findings.default)
+    rings = "Rings mark the dispatcher's choices. " if study.has_choice else ""
+    return Section(
+        "heat-map",
+        "Inputs and configurations",
+        [
+            f"Slowdown of each candidate on each input. {rings}Crosses mark failures. "
+            "Configurations list only changes from the default."
+        ],
+        findings.picture(plots.inputs_by_candidates, shown),
+        lines=[
+            f"{label}: {change}"
+            for label, change in zip(shown.labels, shown.changes, strict=True)
+            if label != change
+        ],
+        in_full=[
+            f"{label}: {config}"
+            for label, config in zip(shown.labels, shown.candidates, strict=True)
+        ],
+    )
+
+
+def _roofline(findings: Findings) -> Section | None:
+    """Show the rates of the best configurations, and a picture where the space says bytes and
+    operations."""
+    shown = figures.roofline(findings.reports)
+    picture = findings.picture(plots.roofline, shown) if shown else ""
+    return roofline_section(findings.reports, picture)
+
+
+def _explained(
+    findings: Findings, explanation: Explanation | None, target: str
+) -> Iterator[Section]:
+    """Show the importance of parameters and features for a target, and the tree behind it."""
+    if explanation is None:
+        return
+    anchor, title = f"importance-{target}", f"Importance for the {target}"
+    if explanation.nothing:
+        yield Section(anchor, title, [explanation.nothing])
+        return
+    shares = importance(explanation.tree)
+    picture = findings.picture(plots.importances, shares, dict(shares))
+    text, *lines = explanation.lines()
+    yield Section(anchor, title, [text], picture, lines=lines)
+    about, *lines = describe(explanation.tree, _TREE_DEPTH)
+    picture = findings.picture(plots.tree_picture, explanation.tree, lines)
+    title = f"Tree of the {target}"
+    yield Section(
+        f"tree-{target}", title, [f"{about[0].upper()}{about[1:]}."], picture, lines=lines
+    )
+
+
+def commands(results: Results) -> Iterator[str]:
+    """List the tuning commands as they were typed, then those that analyse and report them."""
+    tuned, of_space = results.tuned_space, [*map(without_password, results.databases)]
+    of_space += ["--space", results.campaign.space_name]
+    typed = dict.fromkeys(c.arguments for c in results.commands if c.arguments)
+    if typed and tuned.place:
+        yield f"# {tuned.place}:"
+    yield from (command_line("tune", *arguments) for arguments in typed)
+    yield command_line("analyse", *of_space)
+    if tuned.is_in_python:
+        yield 'harness.tune(space, ...).dispatcher("out")'
+    else:
+        yield command_line("dispatch", *of_space, "-o", "out/")
+    yield command_line("report", *of_space, "-o", f"{results.campaign.space_name}.html")

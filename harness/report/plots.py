@@ -54,23 +54,13 @@ _SETTINGS = {
 }
 
 
-def _figure(height: float, width: float = _WIDTH) -> tuple[Figure, Axes]:
-    from matplotlib.figure import Figure  # here: it takes half a second to load
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, figure.subplots()
-
-
 def _svg(figure: Figure) -> str:
     """Render as SVG that fills the page's width and stays large enough to read."""
-    from matplotlib import rc_context
-
     text = io.StringIO()
-    with rc_context(_SETTINGS):
-        # Tight: the label of an axis may be wider than the figure.
-        figure.savefig(
-            text, format="svg", transparent=True, metadata={"Date": None}, bbox_inches="tight"
-        )
+    # Tight: the label of an axis may be wider than the figure.
+    figure.savefig(
+        text, format="svg", transparent=True, metadata={"Date": None}, bbox_inches="tight"
+    )
     svg = text.getvalue()
     svg = svg[svg.index("<svg") :].replace(_INK, "currentColor").replace(_PAPER, "var(--paper)")
     points = float(svg.partition(' width="')[2].partition("pt")[0])
@@ -81,11 +71,12 @@ def _svg(figure: Figure) -> str:
 
 def _drawn(height: float, paint: Any, width: float = _WIDTH) -> str:
     """Paint axes and render them, with the settings in force for both."""
-    from matplotlib import rc_context
+    from matplotlib import rc_context  # here: it takes half a second to load
+    from matplotlib.figure import Figure
 
     with rc_context(_SETTINGS):
-        figure, axes = _figure(height, width)
-        paint(axes)
+        figure = Figure(figsize=(width, height), layout="constrained")
+        paint(figure.subplots())
         return _svg(figure)
 
 

@@ -107,24 +107,17 @@ class SampleStatistics:
 
 def _statistics(values: Array) -> Array:
     """Compute the statistics of rows of equal length, shape (5, rows)."""
-    count = values.shape[1]
-    ordered = np.sort(values, axis=1)
-    median = (ordered[:, (count - 1) // 2] + ordered[:, count // 2]) / 2
-    if count % 2:
-        median = ordered[:, count // 2]
     with np.errstate(invalid="ignore", divide="ignore"):  # a reader refuses such samples
         logs = np.log(values)
-    is_equal = ordered[:, 0] == ordered[:, -1]
-    freedom = max(1, count - 1)
-    std = np.sqrt(np.square(values - values.mean(axis=1, keepdims=True)).sum(axis=1) / freedom)
-    variance = np.square(logs - logs.mean(axis=1, keepdims=True)).sum(axis=1) / freedom
+    is_equal = (values == values[:, :1]).all(axis=1)
+    lost = min(1, values.shape[1] - 1)  # degrees of freedom
     return np.stack(
         [
-            median,
+            np.median(values, axis=1),
             values.mean(axis=1),
-            np.where(is_equal, 0.0, std),
+            np.where(is_equal, 0.0, values.std(axis=1, ddof=lost)),
             logs.mean(axis=1),
-            np.where(is_equal, 0.0, variance),
+            np.where(is_equal, 0.0, logs.var(axis=1, ddof=lost)),
         ]
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 
 from harness.analysis.inputs import InputReport
@@ -61,26 +60,21 @@ def _sets(report: InputReport, flags: Sequence[str]) -> bool:
 def _ablated(state: State, report: InputReport, flags: Sequence[str]) -> Ablation:
     problem, space = report.problem, state.space(report.problem)
     rounds = max(_ROUNDS, state.spec.measure.repeats)
-    stored = state.interleaved(problem, ABLATION)
-    by_pair = {
-        pair: [group for group in of_pair if group[0].timing and group[0].timing.count == rounds]
-        for pair, of_pair in by_configs(stored).items()
+    stored = {
+        pair: iter(
+            [group for group in of_pair if group[0].timing and group[0].timing.count == rounds]
+        )
+        for pair, of_pair in by_configs(state.interleaved(problem, ABLATION)).items()
     }
-    used = Counter[tuple[Config, ...]]()
     assert report.best is not None
     seeds = seeds_of(state.data_seed(problem))
 
     def measure(configs: Sequence[Config]) -> Sequence[Measurement]:
-        pair = tuple(configs)
-        of_pair = by_pair.setdefault(pair, [])
-        used[pair] += 1
-        if len(of_pair) < used[pair]:  # a repeated request wants fresh samples
-            of_pair.append(
-                state.measure_interleaved(
-                    problem, configs, stage=ABLATION, rounds=rounds, seeds=seeds
-                )
-            )
-        return of_pair[used[pair] - 1]
+        """Recall what is stored, each once: a repeated request wants fresh samples."""
+        earlier = next(stored.get(tuple(configs), iter(())), None)
+        return earlier or state.measure_interleaved(
+            problem, configs, stage=ABLATION, rounds=rounds, seeds=seeds
+        )
 
     def legal(config: Config) -> Config | None:
         canonical = space.canonical(config)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from harness.analysis.failures import headline, suspects
 from harness.analysis.inputs import InputReport
 from harness.core.errors import UsageError
-from harness.core.records import Config, Input, Measurement, Outcome
+from harness.core.records import Input, Measurement, Outcome
 from harness.core.text import command_line, counted
 from harness.display.progress import Display
 from harness.measure.measurer import Measurer
@@ -22,7 +22,7 @@ from harness.search import EndReason, Progress, Searched
 from harness.tuning.ablation_stage import ablate_winners
 from harness.tuning.devices import DevicePool
 from harness.tuning.finals import choose_same, cross_measure, final_reports, measure_candidates
-from harness.tuning.searching import Searching, check_seeds_used
+from harness.tuning.searching import Searching
 from harness.tuning.state import CampaignPlan, State
 from harness.tuning.validation import UniformSampling, Validation, describe_validation
 
@@ -49,7 +49,7 @@ class Campaign(State):
         self.searching = Searching(self, self.note, is_crossed=is_crossed)
         self.validation: Validation | None = None
         self.ablations: Mapping[Input, Ablation] = {}
-        self.best_after: dict[Input, dict[int, Measurement | None]] = {}  # by tests
+        self.last: dict[Input, Progress] = {}
         self._failed_defaults: dict[Input, Outcome] = {}
         self._first_tests: list[tuple[float, float]] = []  # when each ended, seconds of samples
         self._decides = False  # what is measured; in a session its caller does
@@ -61,7 +61,7 @@ class Campaign(State):
             self._check_default(progress.measurement)
             self._show_notices()
             self._estimate(progress)
-        self.best_after.setdefault(progress.plan.problem, {})[progress.ordinal] = progress.best
+        self.last[progress.plan.problem] = progress
         test = progress.measurement.input, progress.measurement.config
         self.replayed += 0 if test in self.crossed else progress.replayed
         self.display.test(progress)
@@ -109,10 +109,13 @@ class Campaign(State):
             warn(f"({problem}): the default failed, {reason}")
         failed = self._failed_defaults
         if len(failed) == len(self.spec.inputs) and {*failed.values()} == {Outcome.WRONG_RESULT}:
+            check_again = "harness.tune(space, test_limit=1)"
+            if not self.spec.is_in_python:
+                check_again = command_line("check", str(self.spec.path), "--run")
             warn(
                 "even the default is wrong on every input: "
                 f"{suspects(self.spec.program is not None)}. "
-                f"To run the default alone: {self._check_again()}"
+                f"To run the default alone: {check_again}"
             )
 
     def _show_notices(self) -> None:
@@ -121,12 +124,6 @@ class Campaign(State):
             if text not in self._warned:
                 self._warned.add(text)
                 self.display.warn(text)
-
-    def _check_again(self) -> str:
-        """Return what runs the default alone: a command, or a call for a space built in Python."""
-        if self.spec.is_in_python:
-            return "harness.tune(space, test_limit=1)"
-        return command_line("check", str(self.spec.path), "--run")
 
     def set_aside(self) -> Sequence[KernelVersion]:
         """Return the other versions of an edited kernel, whose measurements are not used; none
@@ -154,10 +151,9 @@ class Campaign(State):
         return count, list(gone)
 
     def check_seeds(self) -> None:
-        """Raise UsageError for a seed of the user that is illegal on every input, or unused."""
-        spec, options = self.spec, self.options
-        check_seeds_used(options.techniques, options.seeds)
-        for seed in options.seeds:
+        """Raise UsageError for a seed of the user that is illegal on every input."""
+        spec = self.spec
+        for seed in self.options.seeds:
             reasons = [s.why_illegal(s.canonical(seed)) for s in map(self.space, spec.inputs)]
             if None not in reasons:
                 raise UsageError(
@@ -251,13 +247,6 @@ class Campaign(State):
                 f"an input, {tests:,} in all. The default and the winners of other inputs are not "
                 "counted."
             )
-
-    def times(self) -> dict[Input, dict[Config, float]]:
-        """Return each input's median seconds by configuration; infinity for failures."""
-        return {
-            problem: {config: m.time_s for config, m in self.measured(problem).items()}
-            for problem in self.spec.inputs
-        }
 
 
 def _duration(time_s: float) -> str:

@@ -51,7 +51,7 @@ def choose_same(state: State) -> None:
     if not names:
         return
     best_s: dict[Config, list[float]] = {}
-    searched = [p for p in state.spec.inputs if p in state.runs and state.best(p)]
+    searched = _searched(state)
     for problem in searched:
         own: dict[Config, float] = {}
         for config, measured in state.measured(problem).items():
@@ -70,6 +70,11 @@ def choose_same(state: State) -> None:
     chosen = min(logs, key=lambda values: logs[values])
     state.same = tuple(Expression.equal(name, value) for name, value in chosen.items())
     state.display.note(f"the same on all inputs: {chosen}")
+
+
+def _searched(state: State) -> list[Input]:
+    """Return the inputs that were searched now, and on which something works."""
+    return [p for p in state.spec.inputs if p in state.runs and state.best(p)]
 
 
 def cross_measure(state: State, *, winners: bool) -> None:
@@ -145,8 +150,7 @@ def _wanted(state: State) -> Iterator[tuple[Input, list[Config]]]:
 
 def _searched_inputs(state: State) -> dict[Input, Mapping[Config, Measurement]]:
     """Return the measurements of each input that was searched and on which anything works."""
-    searched = [p for p in state.spec.inputs if p in state.runs and state.best(p)]
-    return {problem: state.eligible(problem) for problem in searched}
+    return {problem: state.eligible(problem) for problem in _searched(state)}
 
 
 def _single_on(state: State) -> dict[Input, Config]:
@@ -230,8 +234,7 @@ def final_reports(state: State, finalists: int | None = None) -> list[InputRepor
     `choose_finalists` decides how many where `finalists` is None. A replay shows no progress,
     since it would answer the same again.
     """
-    inputs = () if state.measurer.is_replay else state.spec.inputs
-    wanted = {problem for problem in inputs if _has_finalists(state, problem)}
+    wanted = set() if state.measurer.is_replay else set(_searched(state))
     display = state.display
     display.begin_stage("finalists and the default", len(wanted))
     reports: dict[Input, InputReport] = {}
@@ -252,11 +255,6 @@ def final_reports(state: State, finalists: int | None = None) -> list[InputRepor
     return hold_discoveries([reports[problem] for problem in state.spec.inputs])
 
 
-def _has_finalists(state: State, problem: Input) -> bool:
-    """Whether an input was searched now, and something works on it."""
-    return problem in state.runs and state.best(problem) is not None
-
-
 def _final(state: State, problem: Input, count: int | None, single: Config | None) -> InputReport:
     """Measure an input's finals, with the `single` configuration that suits all inputs best."""
     measured, space = state.measured(problem), state.space(problem)
@@ -264,7 +262,7 @@ def _final(state: State, problem: Input, count: int | None, single: Config | Non
     confidence = state.spec.measure.confidence
     choices: Interleaved = []
     finals: Interleaved = []
-    if _has_finalists(state, problem):
+    if problem in state.runs and state.best(problem):
         with state.leaving_out(problem):
             beside = [c for c in named.values() if c not in measured or measured[c].timing]
             finalists = _finalists(state, problem, space, count)

@@ -17,15 +17,12 @@ from itertools import islice
 import numpy as np
 
 from harness.core.arrays import Flags
-from harness.core.errors import UsageError
 from harness.core.records import Config, Input
-from harness.core.text import counted, first_few
 from harness.models.columns import nearest_first
 from harness.models.transfer_prior import TransferData
 from harness.search.driver import MAX_FREE_IN_A_ROW
 from harness.search.options import EndReason, InputSearch, Progress, Searched, SearchOptions
 from harness.search.run import EndedSearch, find_ended, search_input
-from harness.search.techniques import sole_technique
 from harness.tuning.sharing import do_work
 from harness.tuning.state import State
 
@@ -35,15 +32,6 @@ from them."""
 
 _MOST_EARLIER = 500
 """So many inputs a search learns from, the last ones: of more it would read for a long time."""
-
-
-def check_seeds_used(techniques: Sequence[str], seeds: Sequence[object]) -> None:
-    """Raise UsageError for seeds of the user where one technique has the run to itself."""
-    if seeds and sole_technique(techniques) is not None:
-        raise UsageError(
-            f"--seed-configuration does not go with {techniques[0]} alone, which tests only its "
-            "own proposals; add another --technique"
-        )
 
 
 class Searching:
@@ -79,27 +67,13 @@ class Searching:
                 self._search(number, problem, others, options)
 
         numbered = enumerate(self.state.spec.inputs, start=1)
-        try:
-            do_work(self.state, [(problem, number) for number, problem in numbered], search)
-        except KeyboardInterrupt:
-            self._say_what_is_missing()
-            raise
+        do_work(self.state, [(problem, number) for number, problem in numbered], search)
 
     def _share_ends_at(self, stop_at: float, waiting: int) -> float:
         """Return when the search of an input ends, which has as much of the time that is left as
         each of those that wait with it."""
         now_s, devices = time.monotonic(), len(self.state.pool.left)
         return now_s + (stop_at - now_s) / math.ceil(waiting / devices)
-
-    def _say_what_is_missing(self) -> None:
-        """Warn of the inputs on which nothing was measured yet."""
-        inputs = self.state.spec.inputs
-        missing = [f"({problem})" for problem in inputs if not self.state.measured(problem)]
-        if missing:
-            self.state.display.warn(
-                f"nothing is measured yet on {len(missing)} of {counted(len(inputs), 'input')}: "
-                f"{first_few(missing, ', ')}"
-            )
 
     def _search(
         self, number: int, problem: Input, before: Sequence[Input], options: SearchOptions

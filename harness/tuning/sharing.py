@@ -40,8 +40,8 @@ def run_stage(
 
     `skipped` describes the rest, from a number such as "3 of 5".
     """
-    state.display.begin_stage(title, len(work))  # of all devices together
-    display = state.display
+    display = state.display  # of all devices together
+    display.begin_stage(title, len(work))
     state.stages[stage] = ""
 
     def do(problem: Input, item: Work) -> None:
@@ -51,7 +51,10 @@ def run_stage(
 
     left = do_work(state, work, do, state.is_time_up)
     if left:
-        state.skip_rest(stage, skipped(f"{left} of {len(work)}"))
+        rest = skipped(f"{left} of {len(work)}")
+        notice = f"the time is up: {rest} skipped; tune again with a longer --max-time"
+        state.stages[stage] = notice
+        state.warn(notice)
 
 
 def do_work(

@@ -154,12 +154,6 @@ class State:
         """Show a problem that does not end the campaign."""
         self.display.warn(text)
 
-    def skip_rest(self, stage: str, skipped: str) -> None:
-        """Warn, and store, that a stage skipped something since the time is up."""
-        notice = f"the time is up: {skipped} skipped; tune again with a longer --max-time"
-        self.stages[stage] = notice
-        self.display.warn(notice)
-
     # ------------------------------------------------------------ measurements
 
     @cached_property

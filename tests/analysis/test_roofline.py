@@ -16,7 +16,7 @@ from harness.display.sections import roofline_section
 from harness.measure.kernels.peak import rates
 from harness.models.starchart import TreeTarget, importance
 from harness.report.findings import Findings
-from harness.report.sections import sections
+from harness.report.page import sections
 from harness.search import EndReason
 from harness.space_file import Spec
 from tests.helpers.commands import tune

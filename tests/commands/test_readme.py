@@ -124,13 +124,15 @@ def test_the_query_answers_with_the_best_of_the_kernel_as_it_is(tmp_path: Path) 
     spec, database = make_spec(tmp_path), tmp_path / "r.db"
     slower = FormulaMeasurer(lambda problem, config: 10 * formula_s(problem, config))
     for kernel, measurer in ((spec, None), (replace(spec, functions=("edited",)), slower)):
-        times = ran(kernel, database, measurer).campaign.times()
+        campaign = ran(kernel, database, measurer).campaign
         rows = _answers(database)
         assert len(rows) == len(spec.inputs)
         for row, problem in zip(rows, spec.inputs, strict=True):
             best = Config(json.loads(row["best"]))
             assert Input(json.loads(row["input"])) == problem
-            assert row["median_s"] == times[problem][best] == min(times[problem].values())
+            fastest = campaign.best(problem)
+            assert fastest is not None
+            assert row["median_s"] == campaign.measured(problem)[best].time_s == fastest.time_s
             samples_s = [float(sample) for sample in row["samples_s"].split(",")]
             assert statistics.median(samples_s) == pytest.approx(row["median_s"])
             assert len(samples_s) == 3

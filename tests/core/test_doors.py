@@ -50,7 +50,12 @@ DOORS = {
         "harness/dispatch/loaders/cuda.py",
     ),
     "pynvml": ("harness/measure/nvml.py",),
-    "sklearn": ("harness/models/", "harness/dispatch/", "harness/stencil/predicted.py"),
+    "sklearn": (
+        "harness/models/",
+        "harness/dispatch/",
+        "harness/stencil/predicted.py",
+        "harness/analysis/bits.py",
+    ),
     "jinja2": ("harness/core/text.py", "harness/dispatch/c_code.py", "harness/report/page.py"),
     "matplotlib": ("harness/models/starchart/reading.py", "harness/report/plots.py"),
     "joblib": ("harness/core/kept.py",),

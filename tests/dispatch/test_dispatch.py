@@ -270,20 +270,6 @@ def test_a_missing_space_is_named_as_tuned(space: Path, tmp_path: Path, capsys: 
         assert advice in said(capsys)
 
 
-def test_a_dispatcher_that_had_learnt_from_more_inputs_is_not_replaced_without_a_word(
-    space: Path, tmp_path: Path, capsys: Capture
-) -> None:
-    spec = load_spec(space)
-    assert run(fill(tmp_path / "all.db", spec), space) == 0
-    assert "replaces" not in capsys.readouterr().out
-    few = dataclasses.replace(spec, inputs=spec.inputs[:7])
-    assert run(fill(tmp_path / "few.db", few), space) == 0
-    printed = said(capsys)
-    assert "This dispatcher was learnt from 7 inputs; the one that it replaces in " in printed
-    assert "was learnt from 12." in printed
-    assert written(space).PROVENANCE["inputs"] == 7
-
-
 def test_an_edited_space_has_the_last_word(space: Path, database: Path, capsys: Capture) -> None:
     text = space.read_text()
     space.write_text(text.replace("constraints: [", "constraints: [BLOCK < 64 or n != 4096, "))

@@ -18,12 +18,11 @@ from harness.commands.check.default_run import run_default
 from harness.core.errors import DeviceBusy, UsageError
 from harness.measure.cuda.gpus import CudaGpu
 from harness.measure.devices import Backend
-from harness.measure.kernels.device_process import DeviceClient
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.opencl.driver import DeviceName
 from harness.measure.process.locks import holder_of, locked
 from harness.space_file import load_spec
-from tests.helpers.listed_devices import CPU, EQUAL, H100, backend_of
+from tests.helpers.listed_devices import CPU, EQUAL, H100
 
 ROOT = Path(__file__).parents[2]
 SAME = DeviceName("NVIDIA CUDA", 0, "NVIDIA H100", is_gpu=True, bus_id="0000:1B:00.0")
@@ -150,18 +149,6 @@ def test_lock_is_free_where_no_cache_is(opencl: Backend, monkeypatch: pytest.Mon
     with pytest.raises(UsageError, match="the cache") as kept:
         KernelMeasurer(load_spec(ROOT / "spaces" / "mvmul.yaml"), opencl)
     with lock(opencl.device):
-        pass
-    assert kept.tb is not None
-
-
-def test_lock_is_free_after_ctrl_c_as_its_process_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("harness.measure.kernels.device_process.Child", interrupted)
-    with pytest.raises(KeyboardInterrupt) as kept:  # as a notebook keeps the last error
-        DeviceClient(Path("host.py"), backend_of(CPU))
-    with lock(CPU):
         pass
     assert kept.tb is not None
 

@@ -46,7 +46,6 @@ from harness.space_file.program_model import ProgramVerify, Template, TimeField,
 from tests.helpers.commands import check
 from tests.helpers.compilers import needs_gcc
 from tests.helpers.fake_kernels import measure_programs_here
-from tests.helpers.fakes import HereChild
 
 ROOT = Path(__file__).parents[2]
 BOUNDS = Bounds(1 << 30, 1 << 20, 20.0)
@@ -89,7 +88,6 @@ measure: {repeats: 3, min_repeats: 2, warmup: 1, precision: 0}
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measurers run in this process."""
     measure_programs_here(monkeypatch)
-    monkeypatch.setattr("harness.commands.check.inspection.Child", HereChild)
 
 
 Load = Callable[..., Spec]
@@ -315,7 +313,7 @@ def test_time_read(tmp_path: Path, text: str, how: TimePattern | TimeField, seco
     [
         ("t 1 t 2", TimePattern(pattern=r"t (\d)", unit="s"), "matches 2 times in stdout"),
         ("nothing", TimePattern(pattern=r"t (\d)", unit="s"), "matches nowhere in stdout"),
-        ("t 0", TimePattern(pattern=r"t (\d)", unit="s"), "expected more than 0"),
+        ("t 0", TimePattern(pattern=r"t (\d)", unit="s"), "finds is '0', expected a number of s"),
         ("t x", TimePattern(pattern=r"t (.)", unit="s"), "finds is 'x', expected a number"),
         ("1", TimeField(json_field="t", unit="s"), "neither the whole nor the last line"),
         ('{"u": 1}', TimeField(json_field="t", unit="s"), "has no `t`; there is u"),
@@ -722,13 +720,6 @@ def test_program_is_compiled_without_its_device_and_not_run(
     message = capsys.readouterr().out
     assert "gcc: 16 configurations with the default: 8 compiled to at most" in message
     assert "c.c:4:2: error: #error two is too many" in message
-    assert "note: g changes no build of " in message
-    assert "B changes no build" not in message  # the run alone names it
-    assert check([str(path), "--compile", "3", "--json"]) == 0
-    (space,) = json.loads(capsys.readouterr().out)["spaces"]
-    (target,) = space["targets"]
-    assert (target["target"], target["compiled"], target["is_default_ok"]) == ("gcc", 4, True)
-    assert "g" in target["without_effect"]
 
     path.write_text(C_SPACE.replace("[gcc,", "[no-such-gcc,"))
     assert check([str(path), "--compile", "1"]) == 1

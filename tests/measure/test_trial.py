@@ -170,20 +170,6 @@ def test_verifications_take_their_share_of_the_time_and_two_are_free() -> None:
     assert time.allowed_s == 7
 
 
-@pytest.mark.parametrize("working", [1, 2])
-def test_kernel_that_stops_writing_is_found_beside_its_first_result(working: int) -> None:
-    launches = iter(range(100))
-
-    def stops(x: Array, y: Array) -> None:
-        if next(launches) < working:
-            y[...] = 2 * x
-
-    found = measure_kernel(bound_device(stops), DATA, JOB)
-    assert found.outcome is Outcome.WRONG_RESULT
-    assert found.timing is None
-    assert f"at run {working + 1}: y[0] was never written" in found.message
-
-
 @pytest.mark.parametrize("elapsed_s", [0.0, -1e-9, math.nan, math.inf])
 @pytest.mark.parametrize("index", [0, 1, 2])
 def test_time_that_is_no_time_is_a_failed_launch(elapsed_s: float, index: int) -> None:

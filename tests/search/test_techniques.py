@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from harness import tune
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.search import EndReason
@@ -134,10 +135,10 @@ def test_the_default_and_winners_elsewhere_are_measured_outside_the_climb(tmp_pa
     spec, options = make_spec(tmp_path), {"technique": ["HillClimb"]}
     with opened(spec, tmp_path / "r.db", FormulaMeasurer(), **options) as (campaign, tests):
         reports = campaign.run()
-        times = campaign.times()
+        measured = list(map(campaign.measured, spec.inputs))
     default = campaign.space(spec.inputs[0]).default
     assert default not in [test.measurement.config for test in tests]
-    assert all(default in times[problem] for problem in spec.inputs)
+    assert all(default in of_input for of_input in measured)
     assert all(report.best and report.baseline for report in reports)
 
 
@@ -163,14 +164,9 @@ def test_an_own_technique_that_was_killed_goes_on_where_it_was(name: str, tmp_pa
 
 @pytest.mark.parametrize("name", ["HillClimb", "UniformRandom"])
 def test_a_users_seed_is_refused_by_techniques_with_their_own(name: str, tmp_path: Path) -> None:
-    spec = make_spec(tmp_path)
-    seeds = (ConstrainedSpace.of(spec, spec.inputs[0], None).default,)
-    options = {"technique": [name], "seeds": seeds}
-    with (
-        opened(spec, tmp_path / "r.db", FormulaMeasurer(), **options) as (campaign, _),
-        pytest.raises(UsageError, match=f"does not go with {name} alone"),
-    ):
-        campaign.check_seeds()
+    spec, seeds = make_spec(tmp_path), {"seed_configurations": [{"BLOCK": 64}]}
+    with pytest.raises(UsageError, match=f"does not go with {name} alone"):
+        tune(spec, database=tmp_path / "r.db", technique=name, **seeds)
 
 
 # -------------------------------------------------------------------------- UniformRandom
