@@ -183,18 +183,11 @@ class TrainingSet:
         rows = np.arange(len(paths))
         logs = []
         for leaves in counts:
-            wanted = members[orders[_reached_at(paths, leaves)]]
+            last = (paths < 2 * leaves - 1).sum(axis=1) - 1  # the first nodes are the small tree
+            wanted = members[orders[paths[rows, last]]]
             chosen = first_applicable(wanted, test.matrix.applies)
             logs.append(test.weighted(test.logs[rows, np.where(chosen >= 0, chosen, static)]))
         return np.stack(logs)
-
-
-def _reached_at(paths: Indices, leaves: int) -> Indices:
-    """Return the node that each input reaches in the tree with this many leaves, shape
-    (inputs,)."""
-    last = (paths < 2 * leaves - 1).sum(axis=1) - 1
-    reached: Indices = paths[np.arange(len(paths)), last]
-    return reached
 
 
 _MOST_COLUMNS = 48

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from operator import itemgetter
 
 import numpy as np
 
@@ -134,12 +135,10 @@ def by_input(rows: MeasurementRows) -> dict[Input, MeasurementRows]:
     order: Indices = np.argsort(codes, kind="stable")
     known, starts = np.unique(codes[order], return_index=True)
     groups = np.split(rows.selected[order], starts[1:])
-    pairs = sorted(zip(order[starts].tolist(), known.tolist(), groups, strict=True), key=_first)
+    pairs = sorted(
+        zip(order[starts].tolist(), known.tolist(), groups, strict=True), key=itemgetter(0)
+    )
     return {inputs.values[code]: rows.take(group) for _, code, group in pairs}
-
-
-def _first(pair: tuple[int, int, Indices]) -> int:
-    return pair[0]
 
 
 def interleaved_groups(rows: Sequence[MeasurementRow]) -> list[Interleaved]:

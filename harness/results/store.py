@@ -288,7 +288,7 @@ class Store(Writer):
                 "run_id": run_id,
                 "input_id": self.input_id(plan.spec.name, m.input),
                 "configuration_id": configuration_id,
-                "build_id": self._build_id(m, plan, configuration_id),
+                "build_id": m.build and self.build_id(m.build, plan.environment, configuration_id),
                 "stage": stage,
                 "measured_at": now(),
                 "group_uuid": group,
@@ -297,11 +297,6 @@ class Store(Writer):
             for m, configuration_id in zip(found, configuration_ids, strict=True)
         ]
         return self._insert(schema.measurements, rows)
-
-    def _build_id(self, m: Measurement, plan: RunPlan, configuration_id: int) -> int | None:
-        if m.build is None:
-            return None
-        return self.build_id(m.build, plan.environment, configuration_id)
 
     def add_tests(
         self,
