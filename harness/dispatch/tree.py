@@ -167,11 +167,7 @@ class TrainingSet:
         logs = np.where(test.matrix.applies, test.logs, np.inf)
         best = logs[:, self.members(members)].min(axis=1)
         costs = np.where(np.isinf(best), test.logs_of(self.static), best)
-        return float(test.weighted(costs).sum())
-
-    def weighted(self, logs: Array) -> Array:
-        """Return log slowdowns, each times its input's weight, shape (inputs,)."""
-        return logs * self.matrix.learning_weights
+        return float((costs * test.matrix.learning_weights).sum())
 
     def trial(self, shape: _Shape, counts: Sequence[int], seed: int, test: TrainingSet) -> Array:
         """Compute the weighted log slowdowns on other inputs for each number of leaves, shape
@@ -181,12 +177,12 @@ class TrainingSet:
         paths = tree.paths(test.values)
         static = first_applicable(np.array([self.static]), test.matrix.applies)
         rows = np.arange(len(paths))
-        logs = []
+        logs, weights = [], test.matrix.learning_weights
         for leaves in counts:
             last = (paths < 2 * leaves - 1).sum(axis=1) - 1  # the first nodes are the small tree
             wanted = members[orders[paths[rows, last]]]
             chosen = first_applicable(wanted, test.matrix.applies)
-            logs.append(test.weighted(test.logs[rows, np.where(chosen >= 0, chosen, static)]))
+            logs.append(weights * test.logs[rows, np.where(chosen >= 0, chosen, static)])
         return np.stack(logs)
 
 
