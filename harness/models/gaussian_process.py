@@ -121,20 +121,13 @@ class Surrogate:
 
     def _covariance(self, scaled: Singles, others: Singles) -> Singles:
         """Compute the covariance of points with others, without noise."""
-        apart: Singles = scaled @ (-2 * others).T
-        apart += np.square(scaled).sum(axis=1)[:, None]
-        apart += np.square(others).sum(axis=1)
-        np.sqrt(np.maximum(apart, 0, out=apart), out=apart)
-        decay = np.negative(apart)
-        np.exp(decay, out=decay)
-        decay *= np.float32(np.exp(self.logs[-2]))
-        # (1 + r + r^2 / 3) exp(-r), in place.
-        polynomial: Singles = apart / np.float32(3)
-        polynomial += 1
-        polynomial *= apart
-        polynomial += 1
-        polynomial *= decay
-        return polynomial
+        squares: Singles = scaled @ (-2 * others).T
+        squares += np.square(scaled).sum(axis=1)[:, None]
+        squares += np.square(others).sum(axis=1)
+        apart: Singles = np.sqrt(np.maximum(squares, 0))
+        decay: Singles = np.exp(-apart) * np.float32(np.exp(self.logs[-2]))
+        covariance: Singles = ((apart / np.float32(3) + 1) * apart + 1) * decay
+        return covariance
 
     def _learn(self, points: Array, outputs: Array) -> None:
         found = scipy.optimize.minimize(
