@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -21,9 +21,9 @@ from harness.core.program import PYTHON
 from harness.core.text import counted, suggestion
 from harness.dispatch import package
 from harness.dispatch.candidates import applies_where
-from harness.dispatch.choice import Choice, DispatchProgram, LearntSelector
+from harness.dispatch.choice import Choice, DispatchProgram
 from harness.dispatch.dispatcher import KernelFile, Provenance
-from harness.dispatch.launcher import Launcher, make_launcher
+from harness.dispatch.launcher import Launcher
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.single import Single
 from harness.dispatch.study import AUTO, AUTOMATIC, CHOICES, Study, fits, learners
@@ -88,12 +88,6 @@ class LearntDispatcher:
         return found is not None and name is not None and found.gain(name).is_better
 
     @cached_property
-    def learnt(self) -> Mapping[str, LearntSelector]:
-        """Each choice by input, learnt from all inputs."""
-        found = self.found
-        return {} if found is None else {name: found.learnt(name) for name in found.dispatchers}
-
-    @cached_property
     def sentence(self) -> str:
         """Say how good the choice by input is, or which configuration is used on every input."""
         if self.found is not None and self.name is not None:
@@ -118,8 +112,8 @@ class LearntDispatcher:
         """What is written: the choice by input, or the single configuration. Where constraints rule
         all candidates out, the default stands in."""
         guards = dict.fromkeys(self.matrix.candidates, self.results.constraints)
-        if self.name is not None:
-            made = self.learnt[self.name].program(self.matrix.candidates, guards)
+        if self.found is not None and self.name is not None:
+            made = self.found.learnt(self.name).program(self.matrix.candidates, guards)
         else:
             order = self.single.order[: self.options.most]
             made = DispatchProgram(
@@ -249,7 +243,7 @@ def program_launcher(spec: Spec, results: Results) -> tuple[Launcher | None, lis
     if why:
         notices.append(f"Only the choice is written, no programs: {why}.")
     try:
-        launcher = make_launcher(spec.program, spec.features)
+        launcher = Launcher.of(spec.program, spec.features)
     except NoLauncher as error:
         if not why:
             notices.append(f"The choice and the programs are written, but no launcher: {error}.")

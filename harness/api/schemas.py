@@ -15,7 +15,7 @@ from harness import __version__
 from harness.api import documents
 from harness.api.documents import Count, JsonConfig, JsonDocument, Text, perhaps_of, value_of
 
-FORMAT = 3
+FORMAT = 4
 SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
@@ -56,8 +56,7 @@ class AnalyseDocument(_HeadedDocument):
 
 class TargetDocument(JsonDocument):
     """The compilation for one device or architecture; `why_failed` is of the default, and empty
-    where it compiles. `without_effect` has the parameters that change no build, each with the
-    number of builds that were tried; null without --compile."""
+    where it compiles."""
 
     target: str = value_of("inspection", "name")
     is_default_ok: Annotated[bool, BeforeValidator(operator.not_)] = value_of(
@@ -67,7 +66,6 @@ class TargetDocument(JsonDocument):
     compiled: Count = value_of("results")
     failed: int
     machine_codes: Count = value_of("codes")
-    without_effect: dict[str, int] | None
 
 
 class SpaceDocument(JsonDocument):
@@ -178,9 +176,9 @@ class WeightsDocument(JsonDocument):
     workload: Text = value_of("workload", "path")
     calls: int = value_of("workload", "total")
     inputs: Count = value_of("workload", "calls")
-    measured: documents.EstimateDocument
-    between: documents.EstimateDocument = value_of("near")
-    outside: documents.EstimateDocument
+    measured: float
+    between: float = value_of("near")
+    outside: float
 
 
 class DispatchDocument(_HeadedDocument):

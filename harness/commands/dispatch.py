@@ -73,7 +73,7 @@ def _recheck(options: DispatchOptions) -> int:
 def _print(console: Console, learnt: LearntDispatcher, files: list[str]) -> None:
     print_lines(console, learnt.notices)
     if learnt.found is not None and learnt.name is not None:
-        verdict_section(learnt.found, learnt.learnt).print(console)
+        verdict_section(learnt.found).print(console)
     print_line(console, learnt.sentence)
     if learnt.why_not_written:
         print_line(console, learnt.why_not_written)

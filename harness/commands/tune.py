@@ -208,7 +208,7 @@ def _print_choice_by_input(console: Console, done: Tuned, learnt: Findings) -> N
         print_rule(console, learnt.across, learnt.default)
     if learnt.single is not None and path is not None:
         stored = done.store.read(lambda: campaigns(done.store.connection))
-        words = dispatch_words(results.campaign, stored, done.request.database)
+        words = _dispatch_words(results.campaign, stored, done.request.database)
         command = command_line("dispatch", *words, "--spec", str(path))
         print_line(console, f"To write this as code: {command}\n")
 
@@ -231,13 +231,16 @@ def _next_steps(done: Tuned) -> Iterator[_NextStep]:
         return
     shown = shown_database(done.request.database)
     look = command_words("analyse", shown)
+    ends = {searched.ended for searched in campaign.searched.values()}
+    # A validation has no searches.
+    is_time_up = EndReason.TIME in ends if ends else options.max_time_s is not None
     stored = f"All samples are in {shown}. To see the results again: {shlex.join(look)}"
     yield _NextStep(stored, look)
     if not any(report.best for report in reports):
         yield _NextStep("Fix what the messages above name, then run the same command again.")
     elif all(report.is_exhausted for report in reports):
         yield _NextStep(f"{_all_measured(reports)} The search is complete.")
-    elif {searched.ended for searched in campaign.searched.values()} == {EndReason.PEAK}:
+    elif ends == {EndReason.PEAK}:
         share = format_share(campaign.spec.search.stop_at or 1)
         yield _NextStep(
             f"The best of each search reached {share} of the device's peak (search.stop_at). "
@@ -249,7 +252,7 @@ def _next_steps(done: Tuned) -> Iterator[_NextStep]:
             "This technique has ended. To continue with another, run the same command with "
             f"--technique auto{place if options.validate or options.technique else ''}."
         )
-    elif _is_time_up(campaign, options):
+    elif is_time_up:
         yield _run_again(options, "To continue the search,")
     else:
         limit = options.test_limit or campaign.spec.search.test_limit
@@ -275,13 +278,7 @@ def _all_measured(reports: Sequence[InputReport]) -> str:
     return f"{all_} legal configurations were measured{where}."
 
 
-def _is_time_up(campaign: Campaign, options: TuneOptions) -> bool:
-    """Whether the time ran out before the tests; for a validation, whether it was limited."""
-    ends = [searched.ended for searched in campaign.searched.values()]
-    return EndReason.TIME in ends if ends else options.max_time_s is not None
-
-
-def dispatch_words(
+def _dispatch_words(
     tuned: StoredCampaign, stored: Iterable[StoredCampaign], database: str
 ) -> list[str]:
     """Return the words after `dispatch` that generate code from a campaign, of all that a

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import re
 from pathlib import Path
 from typing import Any
@@ -11,14 +10,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from rich.console import Console
 
 from harness.analysis import explain as explanation
 from harness.analysis.explain import Samples, explain, pooled, samples
 from harness.api.options import AnalyseOptions
 from harness.commands import analyse as tree
 from harness.core.errors import UsageError
-from harness.core.kept import Kept
 from harness.core.records import Config, Environment
 from harness.dispatch.candidates import matrix_of
 from harness.dispatch.learners import gadapt_judgement
@@ -64,16 +61,16 @@ def test_what_matters_is_important_and_what_does_not_is_not(results: Results) ->
     assert found.accuracy.r2 > 0.7
 
 
-def test_no_tree_that_explains_nothing(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_tree_that_explains_nothing(
+    results: Results, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     explained = explain(samples(results), TreeTarget("slowdown", log=True))
     assert explained.nothing is None
     poor = dataclasses.replace(explained.accuracy, r2=-0.05)
     known = dataclasses.replace(explained, accuracy=poor)
     monkeypatch.setattr(tree, "explain", lambda found, target, *_: known)
-    stream = io.StringIO()
-    console, matrix = Console(file=stream, width=140), matrix_of(results)
-    assert tree.print_tree(console, results, matrix, AnalyseOptions(()), Kept())
-    text = stream.getvalue()
+    assert main([*results.databases]) == 0
+    text = capsys.readouterr().out
     assert "Nothing explains the slowdown: a tree's R2 on held-out samples is -0.050." in text
     assert "Importance" not in text
 
@@ -157,7 +154,7 @@ def test_a_part_that_cannot_be_printed_takes_nothing_else_away(
 
 
 def test_a_tree_for_limits_on_small_times_is_grown_on_their_logarithm(
-    database: str, capsys: Capture, results: Results
+    database: str, capsys: Capture, results: Results, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wide = samples(results)
     table = pd.concat([wide.table] * 20, ignore_index=True)
@@ -165,11 +162,10 @@ def test_a_tree_for_limits_on_small_times_is_grown_on_their_logarithm(
     scale = np.where(table["BLOCK"] == 16, 1e-4, np.where(table["BLOCK"] == 32, 1e-3, 1.0))
     table["time_s"] = scale * np.exp(rng.normal(0, 0.3, len(table)))
     table["measurement"] = range(len(table))
-    console = Console(width=200)
-    skewed = dataclasses.replace(wide, table=table)
-    console.print(*tree._settings(skewed, AnalyseOptions((), limits=(("time_s", 2e-4),))))
-    assert "BLOCK = 16" in capsys.readouterr().out
-    console.print(*tree._settings(skewed, AnalyseOptions((), limits=(("time_s", 5e-5),))))
+    monkeypatch.setattr(tree, "samples", lambda _: dataclasses.replace(wide, table=table))
+    assert main([database, "--below", "time_s=2e-4"]) == 0
+    assert re.search(r"^ +BLOCK = 16 ", capsys.readouterr().out, re.M)
+    assert main([database, "--below", "time_s=5e-5"]) == 0
     out = capsys.readouterr().out
     assert re.search(r"\d+ of 840 samples are within all limits, but the mean of no region is", out)
     assert re.search(r":\s+0\s+regions", out)

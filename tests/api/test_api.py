@@ -182,7 +182,7 @@ def test_a_space_is_checked_as_by_the_command(
 
 
 SEEDS_OF_LISTS = (
-    "^seed_configurations: must be a mapping .*, or a list of them, but is a list of list$"
+    r"^seed_configurations: must be a mapping .*, or a list of them, but is \[\['BLOCK'\]\]$"
 )
 
 

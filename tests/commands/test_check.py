@@ -28,7 +28,7 @@ from harness.measure.devices import Backend
 from harness.space_file import load_spec
 from tests.helpers.commands import check as main
 from tests.helpers.commands import schema as schema_main
-from tests.helpers.compilers import needs_nvcc, needs_nvrtc
+from tests.helpers.compilers import needs_nvcc
 
 MVMUL = Path(__file__).parents[2] / "spaces" / "mvmul.yaml"
 
@@ -526,7 +526,6 @@ def test_sweep_counts_codes_and_failures_and_uses_the_cache(write, capsys, tmp_p
     assert "eight is too many" in text
     assert "registers" in text
     assert re.search(r"shared memory, bytes +320 +320 +320", text), "static and dynamic"
-    assert "note: level changes no build of 2 tried for sm_90" in text
     assert main([*line, "--compile", "9", "--strict"]) == 1
     text = capsys.readouterr().out
     assert "2 compiled now, 2 from the build cache" in text
@@ -548,43 +547,6 @@ def test_a_kernel_that_cannot_be_launched_by_its_name_fails(write, capsys, befor
     assert main([str(path), "--arch", "sm_90", "--sample", "3"]) == 1
     text = " ".join(capsys.readouterr().out.split())
     assert f"`scale` is not in the binary; {there}. A template needs its arguments" in text
-
-
-# -------------------------------------------------------------- parameters without an effect
-
-DEAD = """\
-#if PATH == 1
-#define READ(i) x[i]
-#else
-#define READ(i) x[i]
-#endif
-__global__ void scale(float *x, int n) { x[0] = READ(1) * UNROLL; }
-"""
-
-
-@needs_nvrtc
-def test_parameter_that_changes_no_build_is_named_with_the_number_tried(write, capsys):
-    parameters = blocks(32, 64, default=64)
-    parameters["PATH"] = {"values": [0, 1], "role": "choice", "default": 0}
-    parameters["BLOCK"] = {"values": [32, 64], "default": 64}
-    path = write(parameters=parameters, constraints=[], compiler={"cuda": "nvrtc"})
-    (path.parent / "scale.cu").write_text(DEAD)
-    assert main([str(path), "--arch", "sm_90", "--compile", "11", "--json"]) == 0
-    (space,) = json.loads(capsys.readouterr().out)["spaces"]
-    assert space["targets"][0]["without_effect"] == {"PATH": 12}  # BLOCK is in launch
-
-
-@needs_nvrtc
-def test_parameter_that_matters_seldom_is_found_to_matter(write, capsys):
-    parameters = blocks(64, default=64)
-    parameters["SHIFT"] = {"values": [0, 1], "role": "source", "default": 0}
-    path = write(parameters=parameters, constraints=[], compiler={"cuda": "nvrtc"})
-    # SHIFT is read with UNROLL 4 alone, and there is one such pair among three.
-    source = "#if UNROLL == 4\n#define BY SHIFT\n#else\n#define BY 0\n#endif\n"
-    source += "__global__ void scale(float *x, int n) { x[BLOCK] = UNROLL + BY; }\n"
-    (path.parent / "scale.cu").write_text(source)
-    assert main([str(path), "--arch", "sm_90", "--compile", "5"]) == 0
-    assert "changes no build" not in capsys.readouterr().out
 
 
 def test_what_the_module_of_a_callable_prints_is_no_json(tmp_path, capfd):

@@ -17,10 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.commands.tune import dispatch_words
 from harness.core.errors import UsageError
-from harness.core.records import Config, Environment, Input
-from harness.results import CampaignKey, StoredCampaign
+from harness.core.records import Input
 from harness.search import techniques
 from harness.space_file import load_spec
 from tests.helpers.commands import tune
@@ -362,16 +360,3 @@ def test_words_of_a_feature_are_listed_where_a_condition_selects_no_input() -> N
     inputs = tuple(Input({"m": word, "n": 7}) for word in ("narrow", "wide"))
     with pytest.raises(UsageError, match="m is narrow or wide, n is 7"):
         dataclasses.replace(spec, inputs=inputs).with_inputs_where("n > 90")
-
-
-def test_of_several_devices_the_dispatcher_is_asked_for_the_one_that_was_tuned() -> None:
-    def tuned(device: str, program: str = "a") -> StoredCampaign:
-        environment = Environment("cuda", device, "none", "1", "1")
-        return StoredCampaign(
-            CampaignKey(program, device, 1), "mvmul", "", environment, Config({}), {}
-        )
-
-    one, other = tuned("A100"), tuned("H200")
-    alone = ["r.db", "-o", "out"]
-    assert dispatch_words(one, [one, tuned("H200", program="b")], "r.db") == alone
-    assert dispatch_words(one, [one, other], "r.db") == [*alone, "--device", "A100"]

@@ -313,7 +313,7 @@ def test_time_read(tmp_path: Path, text: str, how: TimePattern | TimeField, seco
     [
         ("t 1 t 2", TimePattern(pattern=r"t (\d)", unit="s"), "matches 2 times in stdout"),
         ("nothing", TimePattern(pattern=r"t (\d)", unit="s"), "matches nowhere in stdout"),
-        ("t 0", TimePattern(pattern=r"t (\d)", unit="s"), "expected more than 0"),
+        ("t 0", TimePattern(pattern=r"t (\d)", unit="s"), "finds is '0', expected a number of s"),
         ("t x", TimePattern(pattern=r"t (.)", unit="s"), "finds is 'x', expected a number"),
         ("1", TimeField(json_field="t", unit="s"), "neither the whole nor the last line"),
         ('{"u": 1}', TimeField(json_field="t", unit="s"), "has no `t`; there is u"),
@@ -720,8 +720,7 @@ def test_program_is_compiled_without_its_device_and_not_run(
     message = capsys.readouterr().out
     assert "gcc: 16 configurations with the default: 8 compiled to at most" in message
     assert "c.c:4:2: error: #error two is too many" in message
-    assert "note: g changes no build of " in message
-    assert "B changes no build" not in message  # the run alone names it
+
     path.write_text(C_SPACE.replace("[gcc,", "[no-such-gcc,"))
     assert check([str(path), "--compile", "1"]) == 1
     assert "default FAILED: program.build begins with `no-such-gcc`" in capsys.readouterr().out

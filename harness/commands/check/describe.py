@@ -282,20 +282,13 @@ def _number(value: int | None, unit: str = "") -> str:
 
 
 def _print_sweep(console: Console, target: TargetCheck) -> None:
-    """Print the number of machine codes, their resources, and parameters that change no build."""
+    """Print the number of machine codes, and their resources."""
     inspection = target.inspection
     print_line(console, f"  {inspection.name}: {_counts(target)}")
     print_line(console, f"  {_times(target)}")
     rows = [row for row in _rows(target.results) if row[1]]
     if rows:
         console.print(Padding(_table(rows), (0, 0, 0, 2), expand=False))
-    unless = ", unless the host module reads it" if inspection.spec.program is None else ""
-    for name, tried in (target.without_effect or {}).items():
-        print_line(
-            console,
-            f"  note: {name} changes no build of {tried} tried for {inspection.name}. "
-            f"Leave it out there{unless}.",
-        )
 
 
 def _counts(target: TargetCheck) -> str:
