@@ -43,8 +43,6 @@ _ALLOCATIONS = 100_000
 """Python looks for unreachable objects after so many, by default after 700. The records of 10^5
 measurements all stay, and it would visit them again and again."""
 
-_AGAIN_S = 0.1  # until a signal is sent again
-
 
 def run(name: str, arguments: Sequence[str] | None = None) -> int:
     """Run a command with the words of a command line, by default those of this process: read its
@@ -139,9 +137,7 @@ def _message(error: Exception) -> str:
 def _ending_in_order() -> Iterator[None]:
     """Raise Terminated at the first signal that asks this process to end; the next one kills it.
 
-    Signals that are handled or ignored already, as with nohup, are left alone. A signal is sent
-    again where Python ignored its exception: it does in the callbacks of weak references, which
-    each import makes.
+    Signals that are handled or ignored already, as with nohup, are left alone.
     """
     wanted = (getattr(signal, name, None) for name in _ENDING)
     numbers = [n for n in wanted if n and signal.getsignal(n) is signal.SIG_DFL]
@@ -153,23 +149,11 @@ def _ending_in_order() -> Iterator[None]:
             signal.signal(each, signal.SIG_DFL)
         raise Terminated(number)
 
-    def send_again(ignored: sys.UnraisableHookArgs) -> None:
-        if not isinstance(ignored.exc_value, Terminated):
-            before(ignored)
-            return
-        number = ignored.exc_value.signal_number
-        signal.signal(number, end)
-        main_thread = threading.main_thread().ident
-        threading.Timer(_AGAIN_S, signal.pthread_kill, (main_thread, number)).start()
-
-    before = sys.unraisablehook
     for number in numbers:
         signal.signal(number, end)
-    sys.unraisablehook = send_again
     try:
         yield
     finally:
-        sys.unraisablehook = before
         for number in numbers:
             signal.signal(number, signal.SIG_DFL)
 

@@ -9,8 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
-import weakref
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -160,25 +158,6 @@ def test_signals_end_commands_like_ctrl_c(sent: signal.Signals, code: int, capsy
     finally:
         signal.signal(sent, before)
     assert capsys.readouterr().err == "interrupted; all is kept\n"
-
-
-def test_a_signal_whose_exception_python_ignored_is_sent_again(capsys: Capture) -> None:
-    class Module:
-        pass
-
-    def command() -> int:
-        module = Module()
-        reference = weakref.ref(module, lambda _: signal.raise_signal(signal.SIGTERM))
-        del module
-        time.sleep(20)
-        return 0 if reference() is None else 1
-
-    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    try:
-        assert guarded(command) == 143
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    assert capsys.readouterr().err == "interrupted\n"
 
 
 def test_a_reader_that_has_gone_ends_a_command_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
