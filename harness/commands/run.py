@@ -17,7 +17,7 @@ from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
-from harness.core.errors import HarnessError, SpecError, Terminated
+from harness.core.errors import HarnessError, SpecError
 from harness.core.options import Options
 from harness.core.text import command_line, counted, escaped, suggestion
 
@@ -42,6 +42,14 @@ _ENDING = ("SIGTERM", "SIGHUP")
 _ALLOCATIONS = 100_000
 """Python looks for unreachable objects after so many, by default after 700. The records of 10^5
 measurements all stay, and it would visit them again and again."""
+
+
+class _Terminated(KeyboardInterrupt):
+    """A signal such as SIGTERM asks the command to end: it ends as at Ctrl-C."""
+
+    def __init__(self, signal_number: int) -> None:
+        super().__init__()
+        self.signal_number = signal_number
 
 
 def run(name: str, arguments: Sequence[str] | None = None) -> int:
@@ -135,7 +143,7 @@ def _message(error: Exception) -> str:
 
 @contextlib.contextmanager
 def _ending_in_order() -> Iterator[None]:
-    """Raise Terminated at the first signal that asks this process to end; the next one kills it.
+    """Raise _Terminated at the first signal that asks this process to end; the next one kills it.
 
     Signals that are handled or ignored already, as with nohup, are left alone.
     """
@@ -147,7 +155,7 @@ def _ending_in_order() -> Iterator[None]:
     def end(number: int, frame: FrameType | None) -> None:
         for each in numbers:
             signal.signal(each, signal.SIG_DFL)
-        raise Terminated(number)
+        raise _Terminated(number)
 
     for number in numbers:
         signal.signal(number, end)
