@@ -51,24 +51,9 @@ def write(tmp_path):
 
     def write_space(name: str = "scale", **sections: object) -> Path:
         shutil.copytree(DATA, tmp_path, dirs_exist_ok=True)
-        space = {
-            "name": name,
-            "title": "Scaling",
-            "kernel": {
-                "function": "scale",
-                "source": {"cuda": "scale.cu", "opencl": "scale.cl"},
-                "host": "scale.py",
-            },
-            "parameters": {
-                "BLOCK": {"values": [32, 64, 128], "role": "launch", "default": 64},
-                "UNROLL": {"values": [1, 2, 4], "role": "source", "default": 1},
-            },
-            "constraints": ["UNROLL * 32 <= BLOCK"],
-            "launch": {"group": ["BLOCK"], "grid": ["n"]},
-            "inputs": {"features": ["n"], "values": [{"n": 16}, {"n": 100}]},
-        }
+        space = yaml.safe_load((DATA / "space.yaml").read_text()) | {"name": name, **sections}
         path = tmp_path / f"{name}.yaml"
-        path.write_text(yaml.safe_dump({**space, **sections}, sort_keys=False))
+        path.write_text(yaml.safe_dump(space, sort_keys=False))
         return path
 
     return write_space
