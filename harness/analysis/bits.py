@@ -67,7 +67,7 @@ def _of_input(results: Results, problem: Input, own: MeasuredConfigs) -> _InputB
     bits, time_s = (
         own.rows.of(column) for column in (own.columns.observed[OUTPUT_BITS], own.columns.time_s)
     )
-    default = None if results.default is None else own.get(results.default)
+    default = own.get(results.default)
     of_default = default.observed[OUTPUT_BITS] if default else VARYING_BITS
     same, is_known = bits == of_default, of_default != VARYING_BITS
     return _InputBits(

@@ -48,9 +48,7 @@ def input_report(results: Results, problem: Input) -> InputReport:
         None,
         baselines=results.baselines,
         has_choice=problem in results.choices,
-        may_use_default=all(
-            Expression(text).allows(results.default or {}) for text in results.same
-        ),
+        may_use_default=all(Expression(text).allows(results.default) for text in results.same),
     )
 
 

@@ -196,14 +196,12 @@ def pooled(all_results: Sequence[Results]) -> Samples:
                 f"--platforms needs the same kernel on each platform, but {results.title} has no "
                 f"parameter {first_few(lacking, ', ')}, which varies on another"
             )
-    common = set.intersection(*(set(of_platform.table.columns) for of_platform in tables.values()))
     parts = []
     for name, of_platform in tables.items():
         numbers = [f"{name}: {number}" for number in of_platform.table[MEASUREMENT]]
-        part = of_platform.table[[column for column in of_platform.table if column in common]]
-        parts.append(part.assign(**{MEASUREMENT: numbers, PLATFORM: name}))
+        parts.append(of_platform.table.assign(**{MEASUREMENT: numbers, PLATFORM: name}))
     features = next(iter(tables.values())).features
-    table: pd.DataFrame = pd.concat(parts, ignore_index=True)
+    table: pd.DataFrame = pd.concat(parts, join="inner", ignore_index=True)
     return Samples(table, (PLATFORM, *parameters), features)
 
 

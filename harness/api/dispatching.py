@@ -23,7 +23,7 @@ from harness.dispatch import package
 from harness.dispatch.candidates import applies_where
 from harness.dispatch.choice import Choice, DispatchProgram
 from harness.dispatch.dispatcher import KernelFile, Provenance
-from harness.dispatch.launcher import Launcher, make_launcher
+from harness.dispatch.launcher import Launcher
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.single import Single
 from harness.dispatch.study import AUTO, AUTOMATIC, CHOICES, Study, fits, learners
@@ -243,7 +243,7 @@ def program_launcher(spec: Spec, results: Results) -> tuple[Launcher | None, lis
     if why:
         notices.append(f"Only the choice is written, no programs: {why}.")
     try:
-        launcher = make_launcher(spec.program, spec.features)
+        launcher = Launcher.of(spec.program, spec.features)
     except NoLauncher as error:
         if not why:
             notices.append(f"The choice and the programs are written, but no launcher: {error}.")

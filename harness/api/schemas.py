@@ -176,9 +176,9 @@ class WeightsDocument(JsonDocument):
     workload: Text = value_of("workload", "path")
     calls: int = value_of("workload", "total")
     inputs: Count = value_of("workload", "calls")
-    measured: documents.EstimateDocument
-    between: documents.EstimateDocument = value_of("near")
-    outside: documents.EstimateDocument
+    measured: float
+    between: float = value_of("near")
+    outside: float
 
 
 class DispatchDocument(_HeadedDocument):

@@ -140,12 +140,7 @@ def compare(
             f"BASE holds {', '.join(names[0])}, and CANDIDATE {', '.join(names[1])}: they have no "
             "kernel in common; tune the same space into both"
         )
-    drafts = [
-        dataclasses.replace(draft, evidence=of_machine)
-        for pair in matched
-        for of_machine in [evidence(*pair, rules.threshold)]
-        for draft in _drafts(*pair, rules.subjects)
-    ]
+    drafts = [draft for pair in matched for draft in _drafts(*pair, rules)]
     fresh = {row.kernel for row in drafts if row.verdict not in (Verdict.SAME, Verdict.MISSING)}
     check_last(base, candidate, matched, fresh)
     if all(row.verdict is Verdict.MISSING for row in drafts):
@@ -172,12 +167,12 @@ def _assumed_noise(drafts: Sequence[ComparedRow], rules: Rules) -> Iterator[str]
         )
 
 
-def _drafts(
-    base: KernelResults, candidate: KernelResults, subjects: Sequence[str]
-) -> Iterator[ComparedRow]:
-    blank = ComparedRow(candidate.kernel, candidate.environment, Input({}), subjects[0])
+def _drafts(base: KernelResults, candidate: KernelResults, rules: Rules) -> Iterator[ComparedRow]:
+    subjects, of_machine = rules.subjects, evidence(base, candidate, rules.threshold)
     for problem in dict.fromkeys([*base.inputs, *candidate.inputs]):
-        row = dataclasses.replace(blank, problem=problem)
+        row = ComparedRow(
+            candidate.kernel, candidate.environment, problem, subjects[0], evidence=of_machine
+        )
         old, new = base.inputs.get(problem), candidate.inputs.get(problem)
         was_broken, is_broken = problem in base.broken, problem in candidate.broken
         if old is not None and is_broken and not was_broken:

@@ -16,14 +16,12 @@ from harness.results.database import reading
 from harness.results.measured import by_input
 from harness.results.read import read_measurements
 from harness.results.schema import FINAL
-from harness.results.url import sqlite_path, without_password
+from harness.results.url import without_password
 from harness.results.view import Results
 from harness.stats.timing import mean_log
 
 Occasions = Mapping[Hashable, float]
 """The mean logarithm of each occasion, by a key that all copies of the occasion share."""
-
-_EXPORTED = (".csv", ".json", ".gz")
 
 
 @dataclass(frozen=True)
@@ -73,12 +71,6 @@ def read_kernel_results(
     tuned last is read. Raises UsageError where there are no results, ResultsError where they cannot
     be read.
     """
-    path = sqlite_path(database)
-    if path is not None and path.suffix in _EXPORTED:
-        raise UsageError(
-            f"{path}: compare reads results databases, not exported files; give the database that "
-            "the file was exported from"
-        )
     with reading(database) as engine, engine.connect() as connection:
         stored = [c for c in campaigns(connection) if kernel in (None, c.space_name)]
         read = partial(read_measurements, connection)

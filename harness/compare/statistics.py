@@ -231,7 +231,8 @@ def _blur(pair: Pair) -> float:
         return 0.0
     steps = (high - low for low, high in pairwise(_distinct([*pair.base_s, *pair.candidate_s])))
     half = min(steps, default=0.0) / 2
-    return sum(half / statistics.fmean(side) for side in sides if _scatter(side) < half)
+    steady = (side for side in sides if len(side) == 1 or math.sqrt(variance(side)) < half)
+    return sum(half / statistics.fmean(side) for side in steady)
 
 
 def _distinct(samples_s: Sequence[float]) -> list[float]:
@@ -241,11 +242,6 @@ def _distinct(samples_s: Sequence[float]) -> list[float]:
         if not distinct or value > distinct[-1] * (1 + _ROUNDING):
             distinct.append(value)
     return distinct
-
-
-def _scatter(samples_s: Sequence[float]) -> float:
-    """Return the standard deviation; 0 for a single sample."""
-    return math.sqrt(variance(samples_s)) if len(samples_s) > 1 else 0.0
 
 
 def _joint_variance(pair: Pair, prior: OccasionVariance, run_noise: float) -> tuple[float, float]:

@@ -111,7 +111,7 @@ def portfolio_rows(found: Sequence[Portfolio], default: Config) -> list[tuple[st
     return [
         (
             str(len(one.configs)),
-            one.slowdowns.mean_text,
+            one.slowdowns.mean.text(".3f"),
             "; ".join(difference(config, default) for config in one.configs),
         )
         for one in found

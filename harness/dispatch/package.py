@@ -43,7 +43,7 @@ from harness.dispatch.dispatcher import Dispatcher, KernelFile, Provenance
 from harness.dispatch.document import document_text
 from harness.dispatch.features import features_of
 from harness.dispatch.guards import check_exact
-from harness.dispatch.launcher import Launcher, launcher_files
+from harness.dispatch.launcher import Launcher
 from harness.dispatch.matrix import Matrix
 from harness.measure.builds.queue import BuildQueue
 from harness.measure.cuda.cubin import kernel_symbol
@@ -159,11 +159,11 @@ def files_of(dispatcher: Dispatcher) -> dict[str, bytes]:
         **{f"{name}/{file}": content for file, content in modules.items()},
     }
     if dispatcher.launcher is not None:
-        files |= launcher_files(name, dispatcher.launcher)
+        files |= dispatcher.launcher.files(name)
     folder = f"{name}/{dispatcher.item}s"
     files |= {f"{folder}/{kernel.name}": kernel.content for kernel in dispatcher.kernels}
     passed = dispatcher.flag_files
-    return files | {f"{name}/flag_files/{file.mark}": file.copy.read_bytes() for file in passed}
+    return files | {f"{name}/flag_files/{file.mark}": file.read() for file in passed}
 
 
 def _module_files(backend: str) -> dict[str, bytes]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -20,15 +19,8 @@ from harness.dispatch.learners import Default, Learner, Nearest, Starchart, Stat
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.most import AtMost, Portfolio, limited, portfolios
 from harness.dispatch.tree import TreeLearner
-from harness.dispatch.verdict import (
-    NO_INTERVAL,
-    PairedComparison,
-    Slowdowns,
-    held_out_slowdowns,
-    in_hindsight,
-)
+from harness.dispatch.verdict import PairedComparison, Slowdowns, held_out_slowdowns, in_hindsight
 from harness.models.folds import ENOUGH_INPUTS, FEWEST_INPUTS, fold_count
-from harness.stats import Estimate
 
 if TYPE_CHECKING:
     from harness.results.view import Results
@@ -155,10 +147,9 @@ class Study:
     def sentence(self, name: str) -> str:
         """Say whether a dispatcher is worth having."""
         gain, count = self.gain(name), len(self.matrix.features)
-        figures = (
-            f"{ratio_text(gain.ratio.inverse)} on {count} held-out inputs, faster on {gain.wins}, "
-            f"slower on {gain.losses}"
-        )
+        ratio = gain.ratio.inverse.text(".3f", "x")
+        inputs = f"{count} held-out inputs, faster on {gain.wins}, slower on {gain.losses}"
+        figures = f"{ratio} on {inputs}"
         subject = f"Choosing by input ({name}) is"
         if gain.is_better:
             return f"{subject} faster than one configuration for all: {figures}."
@@ -219,18 +210,6 @@ def _known(matrix: Matrix, wanted: Sequence[Learner]) -> list[Learner]:
     index = matrix.default
     has_default = index is not None and bool(matrix.applies[:, index].any())
     return [learner for learner in wanted if has_default or not isinstance(learner, Default)]
-
-
-def ratio_text(ratio: Estimate) -> str:
-    """Render a speed-up with its interval; its bounds with three digits, or as many as show on
-    which side of 1 they lie."""
-
-    def bound(number: float) -> str:
-        texts = (f"{number:.{digits}f}" for digits in range(3, 17))
-        return next((text for text in texts if float(text) != 1), "1.000")
-
-    interval = f"[{bound(ratio.low)}, {bound(ratio.high)}]"
-    return f"{ratio.value:.3f}x {interval if math.isfinite(ratio.high) else f'({NO_INTERVAL})'}"
 
 
 # ------------------------------------------------------------------------- each input

@@ -166,7 +166,7 @@ def verdict_rows(study: Study) -> list[tuple[str, ...]]:
     return [
         (
             judged.name,
-            judged.mean_text,
+            judged.mean.text(".3f"),
             f"{judged.percentile_99:.3f}",
             f"{judged.worst:.2f}" + (f" ({judged.failures} failed)" if judged.failures else ""),
             f"{judged.near:.0%}",

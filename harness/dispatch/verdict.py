@@ -25,9 +25,6 @@ from harness.stats import Estimate
 ORACLE = "oracle"
 """The best candidate of each input, which no dispatcher can know."""
 
-NO_INTERVAL = "one input gives no interval"
-"""What is said of a mean over weighted inputs of which only one counts."""
-
 _TAIL = 0.025  # of an interval of 95 %, on each side
 _TIE = 1e-9
 
@@ -94,12 +91,6 @@ class Slowdowns:
         """The geometric mean; nothing is faster than the best known, so its bounds are cut at 1."""
         mean = geometric_mean(self.logs, self.groups, self.weights)
         return replace(mean, low=max(1.0, mean.low))
-
-    @property
-    def mean_text(self) -> str:
-        """The mean with its interval."""
-        mean = self.mean
-        return mean.text(".3f") if math.isfinite(mean.high) else f"{mean.value:.3f} ({NO_INTERVAL})"
 
     @cached_property
     def percentile_99(self) -> float:

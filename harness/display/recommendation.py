@@ -15,7 +15,7 @@ from harness.core.text import command_line, counted, first_few
 from harness.dispatch.learners import Default
 from harness.dispatch.most import PORTFOLIOS_HEAD, PORTFOLIOS_TITLE, portfolio_rows
 from harness.dispatch.single import Single
-from harness.dispatch.study import Study, ratio_text
+from harness.dispatch.study import Study
 from harness.dispatch.text import (
     VERDICT_HEAD,
     rule,
@@ -30,7 +30,6 @@ from harness.models.folds import ENOUGH_INPUTS
 
 _MOST_LINES = 40  # of a tree in a summary; analyse prints it whole
 _CHOICE = "Choice by input"
-_UNCHANGED = "Keep the default: no configuration is significantly faster"
 
 
 def recommendation(
@@ -67,7 +66,7 @@ def _what_to_use(
 def _by_input(study: Study, default: Config) -> str:
     """Render the choice by input with its speed-ups on held-out inputs."""
     gain, inputs = study.gain(study.best), counted(len(study.matrix.features), "held-out input")
-    over_one = f"{ratio_text(gain.ratio.inverse)} over one configuration for all"
+    over_one = f"{gain.ratio.inverse.text('.3f', 'x')} over one configuration for all"
     over = [text for text in (_over_default(study, study.best), over_one) if text]
     return f"{_choice(study, default)}: {', '.join(over)}, on {inputs}."
 
@@ -104,7 +103,7 @@ def _over_default(study: Study, name: str) -> str | None:
     if default is None:
         return None
     over = study.slowdowns[name].over(default)
-    return f"{ratio_text(over.ratio.inverse)} over the default" if over.is_better else None
+    return f"{over.ratio.inverse.text('.3f', 'x')} over the default" if over.is_better else None
 
 
 def _choice(study: Study, default: Config) -> str:
@@ -132,14 +131,11 @@ def _where_illegal(study: Study) -> str:
 def _of_inputs(working: Sequence[InputReport], default: Config) -> str:
     faster = [r.speedup for r in working if r.speedup and r.speedup.is_faster]
     names = {difference(r.recommended.config, default) for r in working if r.recommended}
-    name = names.pop() if len(names) == 1 else None
-    if name == DEFAULT:
-        return f"{_UNCHANGED}." if len(working) == 1 else f"{_UNCHANGED} on any input."
-    subject = "Use the configurations of the table" if name is None else f"Use {name}"
+    if names == {DEFAULT}:
+        return "Keep the default: no configuration is significantly faster on any input."
+    subject = f"Use {names.pop()}" if len(names) == 1 else "Use the configurations of the table"
     if not faster:
         return f"{subject}. No speed-up over the default was measured."
-    if len(working) == 1:
-        return f"{subject}: {faster[0].text('.2f', 'x')} over the default."
     ratios = sorted(ratio.value for ratio in faster)
     span = f"{ratios[0]:.2f}x to {ratios[-1]:.2f}x" if len(ratios) > 1 else f"{ratios[0]:.2f}x"
     return f"{subject}: {span} over the default on {len(faster)} of {len(working)} inputs."

@@ -28,8 +28,7 @@ from harness.fleet import agent
 from harness.fleet.agent import FleetDevice, Offer
 
 _SILENT_S = 30.0
-"""A worker of which the scheduler heard nothing for so long is lost, as one without a network;
-so is a scheduler that does not answer for so long."""
+"""A scheduler that does not answer for so long is lost."""
 
 _MOST_CALLS = 4096
 """A call of a device has a connection of its own until it is answered."""
@@ -170,9 +169,7 @@ class Cluster:
         self._say = say
         self._lock = threading.Lock()
         self._alive: frozenset[str] = frozenset()
-        self._heard: dict[str, tuple[float, float]] = {}  # when last, and since when we know
         self._looked_s = -_LOOK_S
-        self._workers: dict[str, Any] = {}  # what the scheduler last said of each
         self._is_lost = False  # the scheduler
         self._reached: set[str] = set()
 
@@ -292,7 +289,7 @@ class Cluster:
         self._reached.add(address)
 
     def alive(self) -> frozenset[str]:
-        """Return the addresses of the workers from which the scheduler has heard lately."""
+        """Return the addresses of the workers that the scheduler has not lost."""
         with self._lock:
             if time.monotonic() - self._looked_s >= _LOOK_S:
                 self._look()
@@ -305,7 +302,7 @@ class Cluster:
         try:
             if scheduler := self._client.scheduler:
                 ask = partial(self._client.sync, scheduler.identity, n_workers=-1)
-                self._workers = ask(callback_timeout=_SILENT_S)["workers"]
+                self._alive = frozenset(ask(callback_timeout=_SILENT_S)["workers"])
         except asyncio.TimeoutError:  # its machine hangs, or the process is stopped
             self._is_lost = True
             raise self._scheduler_lost() from None
@@ -315,16 +312,6 @@ class Cluster:
             time.sleep(_LOOK_S / 5)
         if self._client.status != "running":
             raise self._scheduler_lost()
-        # By this machine's clock: the scheduler's may differ, and all workers may be silent.
-        now_s = time.monotonic()
-        before, self._heard = self._heard, {}
-        for address, worker in self._workers.items():
-            seen, since_s = before.get(address, (None, now_s))
-            last_seen = worker["last_seen"]
-            self._heard[address] = last_seen, since_s if seen == last_seen else now_s
-        self._alive = frozenset(
-            address for address, (_, since_s) in self._heard.items() if now_s - since_s < _SILENT_S
-        )
 
     def _scheduler_lost(self) -> HarnessError:
         return HarnessError(

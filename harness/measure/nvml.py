@@ -35,10 +35,7 @@ _REASONS = {
 }
 """NVML's bits. Not among them: an idle GPU, and clocks that somebody has set."""
 
-_REASONS_CALLS = (
-    "nvmlDeviceGetCurrentClocksThrottleReasons",
-    "nvmlDeviceGetCurrentClocksEventReasons",  # its later name
-)
+_REASONS_CALL = "nvmlDeviceGetCurrentClocksThrottleReasons"
 _ENERGY_CALL = "nvmlDeviceGetTotalEnergyConsumption"
 _PROCESSES_CALL = "nvmlDeviceGetComputeRunningProcesses"
 
@@ -88,12 +85,11 @@ class _NvmlGpu:
         return known | self._throttling()
 
     def _throttling(self) -> dict[str, float]:
-        for call in _REASONS_CALLS:
-            bits = self.ask(call)
-            if bits is not None:
-                there = [name for name, bit in _REASONS.items() if bits & bit]
-                return {THROTTLED: float(bool(there))} | {f"{THROTTLED_BY}{n}": 1.0 for n in there}
-        return {}
+        bits = self.ask(_REASONS_CALL)
+        if bits is None:
+            return {}
+        there = [name for name, bit in _REASONS.items() if bits & bit]
+        return {THROTTLED: float(bool(there))} | {f"{THROTTLED_BY}{n}": 1.0 for n in there}
 
     def counter(self) -> EnergyCounter:
         """Return a counter of the whole GPU's energy; raises SensorUnavailable."""

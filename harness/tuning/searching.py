@@ -18,7 +18,6 @@ import numpy as np
 
 from harness.core.arrays import Flags
 from harness.core.records import Config, Input
-from harness.core.text import counted, first_few
 from harness.models.columns import nearest_first
 from harness.models.transfer_prior import TransferData
 from harness.search.driver import MAX_FREE_IN_A_ROW
@@ -68,27 +67,13 @@ class Searching:
                 self._search(number, problem, others, options)
 
         numbered = enumerate(self.state.spec.inputs, start=1)
-        try:
-            do_work(self.state, [(problem, number) for number, problem in numbered], search)
-        except KeyboardInterrupt:
-            self._say_what_is_missing()
-            raise
+        do_work(self.state, [(problem, number) for number, problem in numbered], search)
 
     def _share_ends_at(self, stop_at: float, waiting: int) -> float:
         """Return when the search of an input ends, which has as much of the time that is left as
         each of those that wait with it."""
         now_s, devices = time.monotonic(), len(self.state.pool.left)
         return now_s + (stop_at - now_s) / math.ceil(waiting / devices)
-
-    def _say_what_is_missing(self) -> None:
-        """Warn of the inputs on which nothing was measured yet."""
-        inputs = self.state.spec.inputs
-        missing = [f"({problem})" for problem in inputs if not self.state.measured(problem)]
-        if missing:
-            self.state.display.warn(
-                f"nothing is measured yet on {len(missing)} of {counted(len(inputs), 'input')}: "
-                f"{first_few(missing, ', ')}"
-            )
 
     def _search(
         self, number: int, problem: Input, before: Sequence[Input], options: SearchOptions

@@ -135,7 +135,7 @@ class UniformSampling:
         return samples
 
 
-class PairStream:
+class _PairStream:
     """Draws pairs of an input and a configuration uniformly, without replacement."""
 
     def __init__(
@@ -208,7 +208,7 @@ def validate(
             f"--validate needs {FEWEST_PAIRS} pairs of an input and a legal configuration, found "
             f"{pairs:.0f}; leave out --validate to measure them all"
         )
-    stream = PairStream(
+    stream = _PairStream(
         counts,
         partial(sampler.draw_samples, SampleRole.RESERVED, held_out=frozenset()),
         lambda m: m.outcome is Outcome.OK,
@@ -216,7 +216,7 @@ def validate(
     )
     reserved = _reserve(sampler, stream, int(pairs) // 2)
     held_out = {p: frozenset(m.config for m in drawn) for p, drawn in stream.drawn.items()}
-    training = PairStream(
+    training = _PairStream(
         {problem: count - len(held_out[problem]) for problem, count in counts.items()},
         lambda problem, draws: sampler.draw_samples(
             SampleRole.TRAINING, problem, draws, held_out[problem]
@@ -234,7 +234,7 @@ def validate(
         samples += more
         working = [m for m in samples if m.outcome is Outcome.OK]
         if more and len(working) > 1 and reserved:
-            error = prediction_errors(working, reserved, seed)
+            error = _prediction_errors(working, reserved, seed)
             curve.append(CurvePoint(len(samples), len(samples) - len(working), error))
         if curve and curve[-1].error.median.high <= target:
             ended = f"The target of {target:g} is reached with {len(samples)} samples."
@@ -247,7 +247,7 @@ def validate(
     return Validation(target, tuple(curve), len(reserved), may_go_on, ended)
 
 
-def _reserve(sampler: _Sampler, stream: PairStream, most: int) -> list[Measurement]:
+def _reserve(sampler: _Sampler, stream: _PairStream, most: int) -> list[Measurement]:
     """Draw the reserved samples. Raises UsageError where too few of them work."""
     wanted = min(RESERVED, most)
     sampler.begin_samples("reserved samples", wanted)
@@ -267,7 +267,7 @@ def _rng(seed: int, role: SampleRole) -> random.Random:
     return random.Random(f"{seed}:{role.value}")
 
 
-def prediction_errors(
+def _prediction_errors(
     training: Sequence[Measurement], reserved: Sequence[Measurement], seed: int = 0
 ) -> ErrorSummary:
     """Grow a tree on the training measurements, at least two, and summarize its errors on the
@@ -291,7 +291,7 @@ def _next_step(samples: int) -> int:
     return _STEP * max(1, samples // (4 * _STEP))
 
 
-def _shortage(sampler: _Sampler, stream: PairStream) -> str:
+def _shortage(sampler: _Sampler, stream: _PairStream) -> str:
     """Say why there were fewer samples than wanted."""
     if sampler.is_time_up():
         return "The time was up"

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from rich.console import Console
 
 from harness.analysis import explain as explanation
 from harness.analysis.explain import Samples, explain, pooled, samples
@@ -155,7 +154,7 @@ def test_a_part_that_cannot_be_printed_takes_nothing_else_away(
 
 
 def test_a_tree_for_limits_on_small_times_is_grown_on_their_logarithm(
-    database: str, capsys: Capture, results: Results
+    database: str, capsys: Capture, results: Results, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wide = samples(results)
     table = pd.concat([wide.table] * 20, ignore_index=True)
@@ -163,11 +162,10 @@ def test_a_tree_for_limits_on_small_times_is_grown_on_their_logarithm(
     scale = np.where(table["BLOCK"] == 16, 1e-4, np.where(table["BLOCK"] == 32, 1e-3, 1.0))
     table["time_s"] = scale * np.exp(rng.normal(0, 0.3, len(table)))
     table["measurement"] = range(len(table))
-    console = Console(width=200)
-    skewed = dataclasses.replace(wide, table=table)
-    console.print(*tree._settings(skewed, AnalyseOptions((), limits=(("time_s", 2e-4),))))
-    assert "BLOCK = 16" in capsys.readouterr().out
-    console.print(*tree._settings(skewed, AnalyseOptions((), limits=(("time_s", 5e-5),))))
+    monkeypatch.setattr(tree, "samples", lambda _: dataclasses.replace(wide, table=table))
+    assert main([database, "--below", "time_s=2e-4"]) == 0
+    assert re.search(r"^ +BLOCK = 16 ", capsys.readouterr().out, re.M)
+    assert main([database, "--below", "time_s=5e-5"]) == 0
     out = capsys.readouterr().out
     assert re.search(r"\d+ of 840 samples are within all limits, but the mean of no region is", out)
     assert re.search(r":\s+0\s+regions", out)

@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks import commands, first_hour, loop
 from benchmarks.commands import Cost, as_process
-from benchmarks.first_hour import PROGRAMS, TUNERS, code_lines, measure, shows_time
+from benchmarks.first_hour import PROGRAMS, TUNERS, measure
 from harness.core.errors import HarnessError
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
@@ -92,26 +92,6 @@ def test_the_loop_covers_the_calls_that_were_outside(capsys: pytest.CaptureFixtu
 
 
 # --------------- The parts of benchmarks/first_hour.py that need neither a device nor Kernel Tuner
-
-
-def test_lines_with_code_are_counted_and_no_others() -> None:
-    source = '"""A docstring.\n\nOf three lines."""\n\n# a comment\nx = [\n    1,  # one\n\n]\n'
-    assert code_lines(source) == 3
-    assert code_lines("text = '''one\ntwo'''\n") == 2
-    assert code_lines("") == 0
-
-
-@pytest.mark.parametrize(
-    ("text", "is_time"),
-    [
-        ("BLOCK=32, LANES=1, time=1.023ms", True),
-        ("n=4096  best 12.3 us", True),
-        ("57 to do, 3 s left", False),
-        ("spmv.cl: 12 msgs", False),
-    ],
-)
-def test_the_first_result_is_the_first_time_on_the_terminal(text: str, is_time: bool) -> None:
-    assert shows_time(text) == is_time
 
 
 def test_both_programs_tune_the_same_values_and_inputs() -> None:

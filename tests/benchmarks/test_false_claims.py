@@ -14,7 +14,7 @@ from benchmarks import false_claims
 from benchmarks.equal_code import Effect, Tally, trials
 from benchmarks.false_claims import figures
 from benchmarks.frame import rounded
-from benchmarks.noise import MODELS, TIME_S, Burdened, CoarseTicks, LoadOffset, Noise, ProcessOffset
+from benchmarks.noise import MODELS, LoadOffset
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -37,32 +37,10 @@ def test_the_offset_of_a_load_lasts_until_the_next_load() -> None:
     assert abs(means[0] - means[1]) > 5 * 0.003 / math.sqrt(200)
 
 
-def test_each_process_has_an_offset_that_changes_now_and_then() -> None:
-    noise = ProcessOffset(random.Random(0))
-    first, second = noise.start_process(), noise.start_process()
-    offsets = [next(first) for _ in range(5000)]
-    assert 5 <= len(set(offsets)) <= 20
-    assert next(first) != next(second)
-    assert next(Noise(random.Random(0)).start_process()) == 0
-
-
 def test_a_rerun_of_equal_code_claims_nothing_though_processes_differ() -> None:
     tally = trials("offset per process", Effect(), 2, 0, 2, ("compare",))
     assert (tally.trials["rerun"], tally.trials["burden rerun"]) == (2, 2)
     assert tally.claims["rerun"] == tally.claims["burden rerun"] == 0
-
-
-def test_a_coarse_clock_shows_whole_ticks() -> None:
-    noise = CoarseTicks(random.Random(0))
-    assert {round(noise.read(TIME_S * (1 + n / 1000)) / (0.02 * TIME_S), 6) for n in range(40)} == {
-        50, 51, 52
-    }  # fmt: skip
-
-
-def test_a_burden_begins_after_some_launches_and_stays() -> None:
-    noise = Burdened(Noise(random.Random(0)), begins=2, factor=1.3)
-    load = noise.load("code")
-    assert [round(math.exp(noise.launch(load)), 9) for _ in range(4)] == [1, 1, 1.3, 1.3]
 
 
 def test_the_study_counts_the_claims_of_real_campaigns() -> None:

@@ -114,14 +114,6 @@ def test_recorded_figure_is_that_of_the_public_measurements(name: str) -> None:
     assert public_data.COMPUTED[name](folder).items() <= record.items()
 
 
-def test_missing_measurements_are_an_error(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name in ("starchart-recordings", "nvcc-matmul-1"):
-        assert published.main(["--compute", name, "--data", str(tmp_path)]) != 0
-        assert str(tmp_path) in capsys.readouterr().err
-
-
 def test_folder_of_measurements_is_asked_for_before_anything_is_computed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -143,35 +135,3 @@ def test_copies_in_a_log_count_once(tmp_path: Path) -> None:
     )
     found = public_data.failures(tmp_path)["ours"]
     assert found.startswith("50% of 2 tests, 0% to 100% by program and GPU")
-
-
-def test_share_that_is_saved_is_that_of_the_medians() -> None:
-    assert public_data.share_saved([2.0, 2.0, 9.0], [1.0, 1.0, 1.0]).startswith("50.0 % [50.0, ")
-
-
-def rows_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *rows: dict[str, object]) -> None:
-    """Write a benchmark's figures where the claims look for them."""
-    run = {"device": "NVIDIA A, 1", "date": "2026-01-01", "rows": rows}
-    (tmp_path / "runs.jsonl").write_text(json.dumps(run))
-    monkeypatch.setattr(published, "RESULTS", tmp_path)
-
-
-def test_figure_that_a_row_lacks_was_not_measured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows_of(
-        tmp_path, monkeypatch, {"kernel": "a", "n": [0.2, 0.1, 0.3]}, {"kernel": "b", "n": None}
-    )
-    claim = {"file": "runs.jsonl", "rows": "rows", "show": "{n:.0%}; floor {noise:.0%}"}
-    text, _ = published.recorded(claim)
-    assert text == "a 20% [10%, 30%]; floor not measured; b not measured; floor not measured"
-    assert published.recorded(claim | {"kernel": "c"}) == ("not measured", "-")
-
-
-def test_row_without_the_figure_that_a_verdict_needs_has_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows_of(tmp_path, monkeypatch, {"kernel": "a", "n": 1}, {"kernel": "b", "n": 2, "noise": 3})
-    claim = {"file": "runs.jsonl", "rows": "rows", "show": "{n}; {noise:.1f s}"}
-    text, _ = published.recorded(claim | {"needs": "noise", "without": "{n}; no verdict"})
-    assert text == "a 1; no verdict; b 2; 3.0 s"

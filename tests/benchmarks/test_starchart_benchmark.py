@@ -68,14 +68,6 @@ def test_more_draws_keep_the_first_and_repeat_with_the_seed() -> None:
     assert len(set(drawn[0])) == 30
 
 
-def test_training_samples_are_none_of_the_reserved() -> None:
-    one, problem = sampler(Untimed())
-    reserved = {m.config for m in one.draw_samples(SampleRole.RESERVED, problem, 700, NONE)}
-    training = one.draw_samples(SampleRole.TRAINING, problem, 700, frozenset(reserved))
-    assert not reserved & {m.config for m in training}
-    assert len(training) == 700
-
-
 def test_noise_is_the_difference_of_reserved_samples_measured_twice_in_random_order() -> None:
     measurer = Alternating()
     one, problem = sampler(measurer)
@@ -160,11 +152,3 @@ def test_label_of_tied_configurations_is_the_one_that_ties_on_most_inputs() -> N
     assert found.best == {"BLOCK=8": 18}
     assert (found.accuracy, found.frequent) == (1.0, 1.0)
     assert found.exact < 1
-
-
-def test_cross_is_the_worst_time_with_the_best_of_another_input() -> None:
-    spec, spaces = program("transpose")
-    times_s = np.array([[1.0, 2.0, 4.0], [3.0, 1.0, 9.0]] * 9)
-    configs = list(next(iter(spaces.values())))
-    found = figures_of(spec, spaces, configs, Times(times_s, times_s, times_s == 1, np.ones(18)))
-    assert (found.cross, found.spread, found.frequent) == (3.0, 9.0, 0.5)

@@ -16,7 +16,7 @@ import yaml
 from harness.compare.reading import read_kernel_results
 from harness.results import FINAL
 from tests.helpers.commands import compare as main
-from tests.helpers.commands import export, tune
+from tests.helpers.commands import tune
 from tests.helpers.compared import ENVIRONMENT, SPACE, Device, run, tuned
 from tests.helpers.pages import ROOT
 from tests.helpers.replays import make_spec
@@ -258,14 +258,6 @@ def test_replayed_samples_are_one_occasion(tmp_path: Path, backend: str, occasio
     (results,) = read_kernel_results(str(tmp_path / "r.db"))
     (of_default,) = results.inputs[plan.problem].groups
     assert len(of_default) == occasions
-
-
-def test_exported_results_are_refused(base: str, tmp_path: Path, capsys: Capture) -> None:
-    exported = str(tmp_path / "base.t4.json")
-    assert export([base, "--output", exported]) == 0
-    for sides in ([exported, base], [base, exported]):
-        assert main(sides) == 2
-        assert "compare reads results databases, not exported files" in capsys.readouterr().err
 
 
 def test_a_default_that_is_the_best_is_one_row_that_says_so(tmp_path: Path) -> None:

@@ -195,15 +195,6 @@ def test_what_cannot_be_launched_on_one_input_is_a_candidate_on_the_others(tmp_p
 # ----------------------------------------------------------------- one command after another
 
 
-def test_candidates_are_not_measured_interleaved_again(tmp_path: Path) -> None:
-    measurer = Drifting()
-    first = tuned(tmp_path, measurer)
-    count = len(measurer.turns)
-    again = tuned(tmp_path, measurer)
-    assert len(measurer.turns) == count
-    assert again.candidates == first.candidates
-
-
 def test_candidates_of_fewer_rounds_are_measured_interleaved_again(tmp_path: Path) -> None:
     measurer = Drifting()
     for repeats, count in ((1, 2), (3, 3), (3, 3), (4, 4)):  # two rounds at least
@@ -338,11 +329,6 @@ def test_recordings_are_not_measured_interleaved_and_need_no_note(tmp_path: Path
     (tmp_path / "recorded").mkdir()
     recorded = tuned(tmp_path / "recorded", FormulaMeasurer(time_s), cross=False)
     assert matrix_of(recorded).note == ""
-
-
-def test_a_single_input_needs_no_candidates(tmp_path: Path) -> None:
-    alone = SPACE.replace(", {n: 16}, {n: 32}, {n: 64}, {n: 128}", "")
-    assert tuned(tmp_path, Drifting(), alone).candidates == {}
 
 
 def test_where_everything_failed_there_is_no_single_configuration(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ import pytest
 from harness.api import dispatching
 from harness.core.records import Config, Environment, Input
 from harness.dispatch.choice import Choice, DispatchProgram, Leaf, Split
-from harness.dispatch.launcher import make_launcher
+from harness.dispatch.launcher import Launcher
 from harness.dispatch.package import dispatcher_of, program_files, write_dispatcher
 from harness.dispatch.study import DISPATCHERS, STATIC
 from harness.measure.programs import building
@@ -88,7 +88,7 @@ def every(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     environment = Environment("command", "a device", "a platform", "1.0", "a compiler")
     provenance = dataclasses.replace(PROVENANCE, environment=environment)
-    launcher = make_launcher(spec.program, spec.features)
+    launcher = Launcher.of(spec.program, spec.features)
     files = program_files(spec, program)
     dispatcher = dispatcher_of(program, spec, provenance, files, launcher=launcher)
     write_dispatcher(folder / "out", dispatcher)
@@ -355,7 +355,7 @@ def test_a_source_that_is_not_built_is_copied(tmp_path: Path) -> None:
     assert spec.program is not None
     files = program_files(spec, program_of(spec))
     assert {(file.name, file.content) for file in files} == {("work.py", b"print()")}
-    before = make_launcher(spec.program, ("n",)).line.before
+    before = Launcher.of(spec.program, ("n",)).line.before
     assert [template.text for template in before] == ["python3", "{source}"]
 
 
@@ -379,7 +379,7 @@ def test_commands_of_one_name_stay_apart(tmp_path: Path) -> None:
         path.chmod(0o755)
     spec = space_of(tmp_path, text, show_sh=SHOW)
     assert spec.program is not None
-    launcher = make_launcher(spec.program, spec.features)
+    launcher = Launcher.of(spec.program, spec.features)
     assert launcher.contents == {"count": b"a", "1-count": b"b"}
 
 

@@ -214,13 +214,13 @@ def test_slowdown_is_over_the_best_known_and_a_tie_is_none() -> None:
 
 
 def test_rows_keep_all_that_belongs_to_an_input() -> None:
-    made = matrix([[1.0, 2.0], [3.0, 4.0], [6.0, 5.0]], groups=[7, 8, 7], default=1, note="it")
+    made = matrix([[1.0, 2.0], [3.0, 4.0], [6.0, 5.0]], groups=[7, 8, 7], default=1)
     kept = made.rows(np.array([2, 0]))
     assert kept.features.to_dict("list") == {"n": [12, 10]}
     assert kept.features.index.tolist() == [0, 1]
     assert kept.time_s.tolist() == [[6, 5], [1, 2]]
     assert (kept.best_s.tolist(), kept.groups.tolist()) == ([5, 1], [0, 0])
-    assert (kept.candidates, kept.default, kept.note) == (made.candidates, 1, "it")
+    assert (kept.candidates, kept.default) == (made.candidates, 1)
 
 
 def test_what_lacks_a_measurement_where_it_applies_cannot_be_judged() -> None:

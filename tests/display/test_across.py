@@ -18,15 +18,7 @@ from harness.dispatch.choice import Choice, DispatchProgram, Leaf, LearntSelecto
 from harness.dispatch.learners import Fixed
 from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.single import single_of
-from harness.dispatch.study import (
-    AUTOMATIC,
-    DISPATCHERS,
-    HINDSIGHT,
-    QUICK,
-    STATIC,
-    Study,
-    ratio_text,
-)
+from harness.dispatch.study import AUTOMATIC, DISPATCHERS, HINDSIGHT, QUICK, STATIC, Study
 from harness.dispatch.text import shown_tree, tree_lines, why_nothing
 from harness.dispatch.verdict import PairedComparison, Slowdowns
 from harness.display.recommendation import choice_sections, print_rule
@@ -183,13 +175,6 @@ def test_a_summary_shows_the_first_lines_of_a_large_tree(monkeypatch: pytest.Mon
     assert lines[0] == "Which configuration for which input:"
     assert len(lines) == 43
     assert lines[41].strip().startswith(f"{len(whole) - 40} more lines: ")
-
-
-@pytest.mark.parametrize(
-    ("ratio", "text"), [(1.25, "1.250"), (1.00004, "1.00004"), (0.99996, "0.99996"), (1.0, "1.000")]
-)
-def test_a_bound_tells_on_which_side_of_1_it_lies(ratio: float, text: str) -> None:
-    assert ratio_text(Estimate(ratio, ratio, ratio)).endswith(f"[{text}, {text}]")
 
 
 @dataclass(frozen=True)

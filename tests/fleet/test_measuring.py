@@ -190,8 +190,8 @@ def _mode(name: str) -> Config:
 def machines(monkeypatch: pytest.MonkeyPatch, own_cache: None) -> Iterator[str]:
     """The address of a cluster with two workers of this machine."""
     monkeypatch.setattr(sys, "path", [*sys.path])
-    (machine,) = (device for device in make_offer((), None).devices if device.backend is None)
-    with offering(Offer(harness.__version__, (machine,), 1)), local_workers(2) as local:
+    (machine,) = (device for device in make_offer(()).devices if device.backend is None)
+    with offering(Offer(harness.__version__, (machine,))), local_workers(2) as local:
         yield local.scheduler_address
 
 
@@ -257,7 +257,7 @@ def test_an_agent_takes_over_the_devices_that_it_opens_alone(
     first, second, again = agents = [agent.Agent("this") for _ in range(3)]
     for each in agents:
         each.store(bundle)
-    with offering(Offer(harness.__version__, devices, 1)):
+    with offering(Offer(harness.__version__, devices)):
         first.open("one")
         second.open("two")
         again.open("one")
@@ -272,11 +272,11 @@ def test_a_machine_without_a_device_offers_programs(monkeypatch: pytest.MonkeyPa
         raise BackendUnavailable("no OpenCL here")
 
     monkeypatch.setattr("harness.fleet.agent.choose_devices", nothing)
-    offer = make_offer((), 1)
+    offer = make_offer(())
     assert [device.backend for device in offer.devices] == [None]
     assert "no OpenCL here" in offer.unavailable[0]
     with pytest.raises(BackendUnavailable, match="no OpenCL here"):
-        make_offer(("H200",), 1)
+        make_offer(("H200",))
 
 
 # -------------------------------------------------------------------------- processes that fail

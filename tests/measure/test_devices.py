@@ -50,7 +50,8 @@ def machine(monkeypatch: pytest.MonkeyPatch):
 
         monkeypatch.setattr(cuda_gpus, "usable_gpus", usable_gpus)
         monkeypatch.setattr("harness.measure.devices.first_usable", lambda arch: "nvcc")
-        monkeypatch.setattr(cuda_gpus, "describe_package", lambda: "cuda-bindings 13.0")
+        package = SimpleNamespace(package="cuda-bindings 13.0")
+        monkeypatch.setattr(cuda_gpus, "load_driver", lambda: package)
         monkeypatch.setattr(opencl, "usable_devices", lambda: list(devices) or no_opencl())
 
     return made
@@ -297,7 +298,6 @@ def listed(
     monkeypatch.setattr(cuda_gpus, "list_gpus", lambda: (H100, EQUAL, OLD))
     monkeypatch.setattr(devices, "first_usable", first_usable)
     monkeypatch.setattr(opencl, "usable_devices", lambda: [CPU])
-    devices._why_unusable.cache_clear()
 
     def lines() -> list[str]:
         assert list_devices([]) == 0

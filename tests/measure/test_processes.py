@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -183,7 +184,8 @@ def test_failure_in_a_full_temporary_folder_is_no_outcome(monkeypatch: pytest.Mo
     with closing(BuildQueue(Refusing(), "a compiler", at_once=1)) as builds:
         with pytest.raises(BuildFailed):
             builds.finish(Program("first", (), ()))
-        monkeypatch.setattr("harness.measure.process.locks._room_bytes", lambda folder: 0)
+        full = SimpleNamespace(f_bavail=0, f_frsize=4096)
+        monkeypatch.setattr(os, "statvfs", lambda folder: full)
         with pytest.raises(OSError, match="No space left on device"):
             builds.finish(Program("second", (), ()))
 

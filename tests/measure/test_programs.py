@@ -313,7 +313,7 @@ def test_time_read(tmp_path: Path, text: str, how: TimePattern | TimeField, seco
     [
         ("t 1 t 2", TimePattern(pattern=r"t (\d)", unit="s"), "matches 2 times in stdout"),
         ("nothing", TimePattern(pattern=r"t (\d)", unit="s"), "matches nowhere in stdout"),
-        ("t 0", TimePattern(pattern=r"t (\d)", unit="s"), "expected more than 0"),
+        ("t 0", TimePattern(pattern=r"t (\d)", unit="s"), "finds is '0', expected a number of s"),
         ("t x", TimePattern(pattern=r"t (.)", unit="s"), "finds is 'x', expected a number"),
         ("1", TimeField(json_field="t", unit="s"), "neither the whole nor the last line"),
         ('{"u": 1}', TimeField(json_field="t", unit="s"), "has no `t`; there is u"),

@@ -708,7 +708,6 @@ def test_inputs_choose_among_those_recorded(tmp_path: Path, capsys: Capture) -> 
         ("space.yaml --replay r.json", "space.yaml does not exist"),
         ("--replay q.json", "--replay q.json does not exist; did you mean `r.json`?"),
         ("--replay r.json --repeats 3", "--repeats says how launches are timed, but a"),
-        ("--replay r.json --database r.json", "--replay and --database are both"),
         ("", "name a space, for example spaces/mvmul.yaml, or --replay FILE"),
     ],
 )

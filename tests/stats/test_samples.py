@@ -15,7 +15,6 @@ from harness.stats import Estimate
 from harness.stats import samples as module
 from harness.stats.samples import Ragged, SampleStatistics, within_noise
 from harness.stats.timing import mean_log, variance
-from tests.helpers.noise import is_within_noise
 
 ROWS = [
     [2.0, 1.0, 4.0],
@@ -66,27 +65,18 @@ def test_equal_samples_have_no_spread_at_all() -> None:
     assert (found.std.tolist(), found.variance_log.tolist()) == ([0.0, 0.0], [0.0, 0.0])
 
 
-@pytest.mark.parametrize("statistic", Statistic)
-@pytest.mark.parametrize("confidence", [0.5, 0.95])
-def test_noise_is_judged_as_for_two_timings(confidence: float, statistic: Statistic) -> None:
-    rng = np.random.default_rng(0)
-    rows = [row for row in ROWS if row]
-    for count in (1, 2, 8):
-        for middle in (1.0, 1.003, 1.05):
-            rows += (middle * np.exp(rng.normal(0, 0.03, (2, count)))).tolist()
-    errors_s = rng.choice([0.0, 0.004, 0.02], len(rows))
-    found = replace(SampleStatistics.of(ragged(rows), statistic), clock_error_s=errors_s)
-    timings = [
-        Timing(tuple(row), statistic=statistic, clock_error_s=float(error_s))
-        for row, error_s in zip(rows, errors_s, strict=True)
-    ]
-    verdicts = set()
-    for own, timing in enumerate(timings):
-        wanted = [is_within_noise(timing, other, confidence) for other in timings]
-        others = np.arange(len(rows))
-        assert within_noise(found, own, others, confidence).tolist() == wanted
-        verdicts |= set(wanted)
-    assert verdicts == {True, False}
+def test_means_are_compared_where_the_statistic_is_the_mean() -> None:
+    rows = [[1.0] * 110 + [2.0] * 90, [1.0] * 110 + [3.0] * 90]  # of equal medians
+    for statistic, is_noise in ((Statistic.MEDIAN, True), (Statistic.MEAN, False)):
+        found = SampleStatistics.of(ragged(rows), statistic)
+        assert within_noise(found, 0, np.array([1])).tolist() == [is_noise]
+
+
+def test_what_the_clocks_may_hide_is_noise() -> None:
+    found = SampleStatistics.of(ragged([[3.0] * 20, [2.5] * 20]))
+    for error_s, is_noise in ((0.5, True), (0.1, False)):
+        coarse = replace(found, clock_error_s=np.full(2, error_s))
+        assert within_noise(coarse, 0, np.array([1])).tolist() == [is_noise]
 
 
 def test_noise_is_judged_at_95_percent_and_no_samples_are_near_nothing() -> None:

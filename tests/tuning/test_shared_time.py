@@ -14,7 +14,7 @@ from harness.core.records import Config, Input, Outcome, Timing
 from harness.search import EndReason
 from harness.space_file import Spec
 from harness.tuning import Campaign
-from tests.helpers.replays import SPACE, FormulaMeasurer, Times, formula_s, make_spec, opened, ran
+from tests.helpers.replays import SPACE, FormulaMeasurer, Times, formula_s, make_spec, ran
 
 INPUTS = 6
 TEST_S = 1.0
@@ -72,15 +72,6 @@ def test_the_same_command_continues_later(tmp_path: Path, monkeypatch: pytest.Mo
     assert len(set(measurer.asked)) == len(measurer.asked), "nothing is measured twice"
     assert len(measurer.asked) > first
     assert {found.tests for found in again.searched.values()} == {12}
-
-
-def test_after_an_interruption_inputs_without_measurements_are_named(tmp_path: Path) -> None:
-    spec, measurer = spec_of(tmp_path), FormulaMeasurer(stop_after=15)
-    opening = opened(spec, tmp_path / "r.db", measurer, test_limit=12)
-    with pytest.raises(KeyboardInterrupt), opening as (campaign, tests):
-        campaign.run()
-    missing = ", ".join(f"({problem})" for problem in spec.inputs[2:])
-    assert tests.warnings == [f"nothing is measured yet on 4 of 6 inputs: {missing}"]
 
 
 def test_an_interrupted_stage_knows_what_the_database_answers(tmp_path: Path) -> None:

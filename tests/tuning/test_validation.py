@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import random
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,14 +12,12 @@ from typing import Any
 import pytest
 
 from harness.core.errors import UsageError
-from harness.core.records import Config, Input, Measurement, Outcome, SampleRole, Timing
+from harness.core.records import Config, Input, Measurement, Outcome, SampleRole
 from harness.tuning.validation import (
     RESERVED,
-    PairStream,
     UniformSampling,
     Validation,
     describe_validation,
-    prediction_errors,
     validate,
 )
 from tests.helpers.replays import FormulaMeasurer, make_spec, opened, ran, recorded, small_space
@@ -124,30 +121,6 @@ def test_noise_is_not_claimed_to_be_predicted(of_noise: Finished) -> None:
     assert [point.samples for point in found.curve] == [20, 40, 60, 80, 100, 120]
 
 
-def pair(n: int, layout: str, time_s: float) -> Measurement:
-    timing = Timing((time_s,))
-    return Measurement(Config({"LAYOUT": layout}), Input({"n": n}), Outcome.OK, timing)
-
-
-LAYOUTS = ("row", "column", "block")
-
-
-def test_a_value_in_the_middle_of_an_enumeration_is_split_off_by_itself() -> None:
-    pairs = [pair(n, name, 5e-3 if name == "column" else 1e-3) for n in (1, 2) for name in LAYOUTS]
-    assert prediction_errors(pairs, pairs).median.value == pytest.approx(0)
-
-
-def test_sizes_that_float32_cannot_hold_are_distinguished() -> None:
-    pairs = [pair(2**40 + step, "row", 1e-3 * (1 + step)) for step in range(2)]
-    assert prediction_errors(pairs, pairs).ninth_decile == pytest.approx(0)
-
-
-def test_reserved_samples_may_have_words_that_no_tree_has_seen() -> None:
-    """They are predicted by the mean of all."""
-    known = [pair(n, name, 1e-3) for n in (1, 2) for name in ("row", "column")]
-    assert prediction_errors(known, [pair(1, "block", 2e-3)]).median.value == pytest.approx(0.5)
-
-
 # ------------------------------------------------------------------------------ the draws
 
 
@@ -159,34 +132,13 @@ def test_reserved_samples_are_as_many_as_published_and_not_trained(of_noise: Fin
 
 
 def test_pairs_are_drawn_evenly_over_inputs_by_their_configurations() -> None:
-    """3,000 draws of 6,000 pairs, a third of them of the small input: its share is 1,000 +- 18
+    """900 draws of 6,000 pairs, a third of them of the small input: its share is 300 +- 13
     (hypergeometric); five standard deviations are allowed."""
-    small, large = Input({"n": 1}), Input({"n": 2})
-    pairs = {
-        problem: [recorded(noise_s, problem, Config({"A": place})) for place in range(count)]
-        for problem, count in ((small, 2000), (large, 4000))
-    }
-
-    def draw(problem: Input, draws: int) -> list[Measurement]:
-        return pairs[problem][:draws]
-
-    stream = PairStream({small: 2000, large: 4000}, draw, lambda _: True, random.Random(0))
-    taken = Counter(m.input for _ in range(30) for m in stream.take(100))
-    assert sum(taken.values()) == 3000
-    assert abs(taken[small] - 1000) < 5 * 18
-
-
-def test_draws_do_not_depend_on_how_many_are_taken_at_a_time() -> None:
-    inputs = [Input({"n": n}) for n in range(5)]
-
-    def draw(problem: Input, draws: int) -> list[Measurement]:
-        return [recorded(noise_s, problem, Config({"A": place})) for place in range(draws)]
-
-    def taken(*counts: int) -> set[tuple[Input, Config]]:
-        stream = PairStream(dict.fromkeys(inputs, 50), draw, lambda _: True, random.Random(3))
-        return {(m.input, m.config) for count in counts for m in stream.take(count)}
-
-    assert taken(20, 20, 20) == taken(60) == taken(7, 53)
+    sampler, (small, large) = Sampled(configs=4000), INPUTS
+    validate(sampler, {small: 2000, large: 4000}, 1e-9, 700)
+    drawn = {p: sum(sampler.drawn[role, p] for role in SampleRole) for p in INPUTS}
+    assert sum(drawn.values()) == RESERVED + 700
+    assert abs(drawn[small] - 300) < 5 * 13
 
 
 def test_reserved_and_training_samples_are_drawn_with_other_numbers(tmp_path: Path) -> None:
@@ -275,6 +227,7 @@ class Sampled:
     def __init__(self, outcome: Outcome = Outcome.OK, configs: int = 100) -> None:
         self._configs = [Config({"A": a}) for a in range(configs)]
         self._outcome = outcome
+        self.drawn: dict[tuple[SampleRole, Input], int] = {}
 
     def begin_samples(self, title: str, samples: int) -> None:
         """Nothing is shown."""
@@ -283,6 +236,7 @@ class Sampled:
         return False
 
     def draw_samples(self, part: Any, problem: Input, draws: int, held_out: Any) -> Any:
+        self.drawn[part, problem] = draws
         free = [config for config in self._configs if config not in held_out]
         found = [recorded(noise_s, problem, config) for config in free[:draws]]
         if self._outcome is Outcome.OK:

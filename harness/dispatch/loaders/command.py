@@ -25,7 +25,7 @@ class LaunchError(ValueError):
     """The program cannot be chosen: a feature is missing or malformed, or nothing applies."""
 
 
-class _ChosenProgram(NamedTuple):
+class _LaunchCommand(NamedTuple):
     """What to run: the words, the environment variables to set, and the configuration's number."""
 
     words: list[str]
@@ -49,7 +49,7 @@ class LaunchedProgram:
         self._folder = Path(dispatcher.__file__).resolve().parent
         self._data = dispatcher.DATA["launcher"]
 
-    def command(self, arguments: Sequence[str]) -> _ChosenProgram:
+    def command(self, arguments: Sequence[str]) -> _LaunchCommand:
         """Return what to run on an input; raises LaunchError."""
         command, _, warning = self._chosen(arguments)
         if warning:
@@ -93,7 +93,7 @@ class LaunchedProgram:
 
     # ------------------------------------------------------------------------------ the choice
 
-    def _chosen(self, arguments: Sequence[str]) -> tuple[_ChosenProgram, dict[str, str], str]:
+    def _chosen(self, arguments: Sequence[str]) -> tuple[_LaunchCommand, dict[str, str], str]:
         """Return the command, the texts of the features that were read, and a warning."""
         reader = _FeatureReader(list(arguments), self._folder)
         index, warning = self._index(reader)
@@ -110,7 +110,7 @@ class LaunchedProgram:
         by_name = {feature["name"]: feature for feature in self._data["features"]}
         for name, feature in self._data["feature_variables"].items():
             variables[name] = reader.text(by_name[feature])
-        return _ChosenProgram(words, variables, index), reader.texts, warning
+        return _LaunchCommand(words, variables, index), reader.texts, warning
 
     def _index(self, reader: _FeatureReader) -> tuple[int, str]:
         """Return the index of the configuration, and a warning on another device."""

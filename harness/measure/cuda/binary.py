@@ -58,12 +58,6 @@ def parse_resources(report: str) -> _Resources:
     )
 
 
-def _without_resources(report: str) -> str:
-    """Return the report without the lines of resources: only warnings and errors."""
-    lines = (line for line in report.splitlines() if not _ROUTINE.match(line))
-    return "\n".join(lines).strip()
-
-
 SOURCE_NAME = "kernel.cu"
 """The name of the source in messages about what has no `#line`."""
 
@@ -75,7 +69,8 @@ _DYNAMIC = (
 
 def readable_log(report: str) -> str:
     """Return the warnings and errors of a report, with kernels as a person names them."""
-    log = without_references(_without_resources(report))
+    lines = (line for line in report.splitlines() if not _ROUTINE.match(line))
+    log = without_references("\n".join(lines).strip())
     log = re.sub(r"\b_Z\w+", lambda found: readable(found[0]), log)
     if "uses too much shared data" in log:
         log += f"\n{_DYNAMIC}"

@@ -140,17 +140,6 @@ def load_driver() -> CudaDriver:
 
     Both make the same calls. Raises BackendUnavailable, with the next step.
     """
-    return _loaded_driver()[0]
-
-
-def describe_package() -> str:
-    """Return the package that calls the driver, and why it is not PyCUDA where that is broken."""
-    driver, reason = _loaded_driver()
-    return f"{driver.package}, since {reason}" if reason else driver.package
-
-
-def _loaded_driver() -> tuple[CudaDriver, str]:
-    """Return a driver, and why PyCUDA's was not taken where PyCUDA is installed."""
     named, reason = os.environ.get(PACKAGE), ""
     if named and named not in _DRIVERS:
         raise BackendUnavailable(
@@ -158,7 +147,7 @@ def _loaded_driver() -> tuple[CudaDriver, str]:
         )
     for package in [named] if named else _DRIVERS:
         try:
-            return _DRIVERS[package](), reason
+            return _DRIVERS[package]()
         except ModuleNotFoundError as error:
             if named:
                 raise BackendUnavailable(

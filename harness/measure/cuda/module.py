@@ -106,7 +106,9 @@ class TimedStream:
         """
         while len(self._events) < len(launches):
             self._events.append((self._driver.event(), self._driver.event()))
-        self._reset_words()
+        # What a kernel may have written to the words changes no later hold; nothing waits for the
+        # host now.
+        self._words[_RELEASED], self._words[_EXPIRED] = self._holds, 0
         for begin in range(0, len(launches), HELD_AT_ONCE):
             part = slice(begin, begin + HELD_AT_ONCE)
             with self._held() if is_held else contextlib.nullcontext():
@@ -119,11 +121,6 @@ class TimedStream:
                     self._driver.record(stop)
                 if begin + HELD_AT_ONCE >= len(launches):
                     self.clock.queue_stop()
-
-    def _reset_words(self) -> None:
-        """Overwrite what a kernel may have written to the words, so that it changes no later hold.
-        Nothing waits for the host now."""
-        self._words[_RELEASED], self._words[_EXPIRED] = self._holds, 0
 
     @contextlib.contextmanager
     def _held(self) -> Iterator[None]:
@@ -275,7 +272,13 @@ class CudaModule(LoadedModule):
         reason = why_unlaunchable(launch, self._limits, function.static_bytes)
         if reason:
             raise LaunchFailed(reason)
-        _check_group(function, launch)
+        threads, _ = launch.block
+        if threads > function.most_threads:
+            raise LaunchFailed(
+                f"group {launch.group} of {launch.function} has {threads:,} threads, but with its "
+                f"{function.registers} registers and its launch bounds the kernel takes "
+                f"{function.most_threads:,}"
+            )
         self._allow_memory(function, launch)
         values = values_of(launch, bound)
         are_arrays = [isinstance(value, BoundArray) for value in values]
@@ -320,14 +323,3 @@ class CudaModule(LoadedModule):
             places = parameter_places(self._cubin, symbol)
             self._functions[name] = _CudaFunction(handle, most, registers, static_bytes, places)
         return self._functions[name]
-
-
-def _check_group(function: _CudaFunction, launch: Launch) -> None:
-    """Raise LaunchFailed for a group that the registers or launch bounds do not allow."""
-    x, y, z = three(launch.group)
-    if x * y * z > function.most_threads:
-        raise LaunchFailed(
-            f"group {(x, y, z)} of {launch.function} has {x * y * z:,} threads, but with its "
-            f"{function.registers} registers and its launch bounds the kernel takes "
-            f"{function.most_threads:,}"
-        )

@@ -129,11 +129,12 @@ def occupancy(arch: str, group_size: int, registers: int, shared_bytes: int) -> 
     """
     sm = multiprocessor(arch)
     warps = -(-group_size // WARP_SIZE)
+    per_group = _round_up(shared_bytes + sm.reserved_bytes, sm.shared_step_bytes)
     bounds = {
         "warps": sm.max_warps // warps if group_size <= MAX_GROUP_SIZE else 0,
         "groups": sm.max_groups,
         "registers": _groups_by_registers(warps, registers),
-        "shared memory": _groups_by_shared(sm, shared_bytes),
+        "shared memory": sm.shared_bytes // per_group if per_group else None,
     }
     groups = min(bound for bound in bounds.values() if bound is not None)
     limiters = tuple(limiter for limiter, bound in bounds.items() if bound == groups)
@@ -151,17 +152,14 @@ def observe_occupancy(
     are the most of any function of the source. Where they or the multiprocessor are not known,
     as for OpenCL and for other architectures, the result is empty.
     """
-    if arch is None or build.registers is None:
+    static, registers, sizes = build.shared_bytes or 0, build.registers, set(blocks)
+    if arch is None or registers is None or not sizes:
         return {}
     try:
-        multiprocessor(arch)
+        found = [occupancy(arch, size, registers, static + more) for size, more in sizes]
     except ValueError:
         return {}
-    static, registers = build.shared_bytes or 0, build.registers
-    occupancies = [occupancy(arch, size, registers, static + more) for size, more in set(blocks)]
-    if not occupancies:
-        return {}
-    least = min(occupancies, key=lambda one: one.active_warps)
+    least = min(found, key=lambda each: each.active_warps)
     return {"occupancy": least.fraction, "active_warps": float(least.active_warps)}
 
 
@@ -174,12 +172,6 @@ def _groups_by_registers(warps: int, registers: int) -> int | None:
     if registers > MAX_REGISTERS or per_warp * _round_up(warps, PARTITIONS) > REGISTERS_PER_SM:
         return 0
     return REGISTERS_PER_SM // PARTITIONS // per_warp * PARTITIONS // warps
-
-
-def _groups_by_shared(sm: _Multiprocessor, shared_bytes: int) -> int | None:
-    """Return how many blocks the shared memory allows; None where none is used."""
-    per_group = _round_up(shared_bytes + sm.reserved_bytes, sm.shared_step_bytes)
-    return sm.shared_bytes // per_group if per_group else None
 
 
 def _round_up(value: int, step: int) -> int:

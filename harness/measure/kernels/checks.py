@@ -21,8 +21,7 @@ from harness.core.program import Argument, Fill
 from harness.core.records import Input
 from harness.measure.device import Device
 from harness.measure.kernels.data import KernelData, make_arguments
-from harness.measure.trial.host_module import Array
-from harness.measure.trial.verify import Tolerance, verify
+from harness.measure.trial.verify import Array, Tolerance, verify
 
 CHECK_SHARE = 0.05
 """Verifications that a measurement could do without take at most this share of its time; and so

@@ -151,7 +151,8 @@ class DeviceWorker:
         if data is None or (data.problem, data.seed) != (problem, seed):
             data = self._bound = None
             self._data.pop(host, None)  # frees the memory of the input before
-            sets = [make_kernel_data(host, problem, each) for each in _data_seeds(seed)]
+            count = 1 if seed == SEARCH_SEED else DATA_SETS
+            sets = [make_kernel_data(host, problem, seed + number) for number in range(count)]
             self._device.bind(*(each.arguments for each in sets))
             data = self._bound = self._data[host] = _DeviceData(problem, seed, sets)
         elif data is not self._bound:
@@ -162,7 +163,8 @@ class DeviceWorker:
         """Measure one configuration on the prepared data; raises ChildLost."""
         data = self._prepared
         measured = measure_kernel(self._device, data.sets[0], job, self._sensors)
-        if _is_wrong(measured) and not data.fresh and self._is_overwritten(data):
+        may_be_spoilt = _is_wrong(measured) and not data.fresh
+        if may_be_spoilt and why_overwritten(self._device, data.sets[0].read_only()):
             # An earlier one may have overwritten a part that was not checked: measure on new data.
             self._copy(data)
             measured = measure_kernel(self._device, data.sets[0], job, self._sensors)
@@ -219,10 +221,6 @@ class DeviceWorker:
             raise _DataLost("nothing is prepared")
         return self._bound
 
-    def _is_overwritten(self, data: _DeviceData) -> bool:
-        """Whether the device holds other inputs of the search than were copied to it."""
-        return why_overwritten(self._device, data.sets[0].read_only()) is not None
-
     def _clean(self, data: _DeviceData, measured: Sequence[Measurement]) -> None:
         """Copy the data again after a run that may have written elsewhere: the next configuration
         is not blamed for it."""
@@ -252,12 +250,6 @@ class DeviceWorker:
             each.bound_again()
         data.fresh = True
         self._bound = data
-
-
-def _data_seeds(seed: int) -> tuple[int, ...]:
-    """Return the seeds of the sets of data of an occasion with this seed."""
-    count = 1 if seed == SEARCH_SEED else DATA_SETS
-    return tuple(range(seed, seed + count))
 
 
 def _is_wrong(measured: Measurement) -> bool:
@@ -333,7 +325,11 @@ class DeviceClient:
                 return
             except OutOfDeviceMemory as error:
                 if is_last or problem not in self._names:
-                    raise _does_not_fit(error) from None
+                    raise DataDoesNotFit(
+                        f"its data does not fit on the device: {error}. Run the same command again "
+                        "when other programs have ended. If the data is too large even then, leave "
+                        "the input out with --inputs"
+                    ) from None
             except (_DataLost, LaunchFailed) as error:
                 if is_last:
                     self._child.replace()  # the next input shall not find it broken
@@ -379,10 +375,3 @@ class DeviceClient:
         with self._lock:
             if self._owner is self:
                 self._child.close()
-
-
-def _does_not_fit(error: OutOfDeviceMemory) -> DataDoesNotFit:
-    return DataDoesNotFit(
-        f"its data does not fit on the device: {error}. Run the same command again when other "
-        "programs have ended. If the data is too large even then, leave the input out with --inputs"
-    )

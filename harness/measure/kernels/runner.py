@@ -21,9 +21,9 @@ from harness.measure.kernels.checks import CheckTime, bits_of, same_bytes, why_a
 from harness.measure.kernels.data import KernelData, KernelJob, Twin
 from harness.measure.nvml import NO_SENSORS, Sensors, of_both
 from harness.measure.trial import trial
-from harness.measure.trial.host_module import Array, TrackedConfig
+from harness.measure.trial.host_module import TrackedConfig
 from harness.measure.trial.trial import RunFailed
-from harness.measure.trial.verify import FILLS, Tolerance, describe_wrong, verify
+from harness.measure.trial.verify import FILLS, Array, Tolerance, describe_wrong, verify
 
 BIT_EXACT = "bit_exact"
 """The observation of a configuration with a twin: 1 where its output equals the twin's, 0 where

@@ -175,10 +175,6 @@ class OpenClDevice(Device):
             f"may hold the rest, and one array may have {most:,}"
         )
 
-    @property
-    def _is_pocl(self) -> bool:
-        return bool(self._device.platform.name.strip() == POCL)
-
     def load(self, binary: Binary) -> OpenClModule:
         """Load a program, or return one of the last loaded ones.
 
@@ -196,7 +192,7 @@ class OpenClDevice(Device):
         PoCL keeps the machine code of a program mapped where it first loaded it, so a new load
         would move nothing, and building the program again takes 20 ms or more.
         """
-        if not self._is_pocl:
+        if self._device.platform.name.strip() != POCL:
             self._program.cache_clear()
 
     def _make_program(self, content: bytes) -> OpenClModule:

@@ -183,17 +183,12 @@ def _remove(folder: Path) -> None:
         subprocess.run(command, stderr=subprocess.DEVNULL, check=False)
 
 
-def _room_bytes(folder: Path) -> int:
-    """Return how many more bytes the file system of a folder takes."""
-    state = os.statvfs(folder)
-    return state.f_bavail * state.f_frsize
-
-
 def require_room() -> None:
     """Raise OSError where the temporary folder is full: a failure then says nothing else."""
     folder = Path(tempfile.gettempdir())
     folder = folder.parent if folder.name.startswith(_PREFIX) else folder  # a worker has its own
-    if _room_bytes(folder) < _LEAST_ROOM:
+    state = os.statvfs(folder)
+    if state.f_bavail * state.f_frsize < _LEAST_ROOM:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
 
 

@@ -81,26 +81,26 @@ def reported_s(time: TimePattern | TimeField, written: Written) -> float:
         text = written.text(time.read)
     except WrongOutput as error:
         raise LaunchFailed(f"no time can be read: {error}") from None
-    time_s = _time_in(time, text)
-    if time_s < _TICK_S:
+    if isinstance(time, TimeField):
+        where, found = time.json_field, _field(text, time.json_field)
+    else:
+        where, matches = time.pattern, list(re.finditer(time.pattern, text, re.MULTILINE))
+        if len(matches) != 1:
+            often = f"{len(matches)} times" if matches else "nowhere"
+            raise LaunchFailed(
+                f"the time's pattern `{where}` matches {often} in {time.read}, expected once; "
+                f"the text is {_shortened(text) or 'empty'}"
+            )
+        found = matches[0][1]
+    time_s = math.nan
+    with contextlib.suppress(TypeError, ValueError):
+        time_s = math.nan if isinstance(found, bool) else float(found) * SECONDS[time.unit]
+    if not _TICK_S <= time_s < math.inf:
         raise LaunchFailed(
-            f"the program reports {time_s:.3g} s, less than a nanosecond, which no clock resolves"
+            f"the time that `{where}` finds is {found!r}, expected a number of {time.unit}, and no "
+            "less than a nanosecond, which no clock resolves"
         )
     return time_s
-
-
-def _time_in(time: TimePattern | TimeField, text: str) -> float:
-    """Return the seconds in an output; raises LaunchFailed."""
-    if isinstance(time, TimeField):
-        return _number(_field(text, time.json_field), time.json_field) * SECONDS[time.unit]
-    found = list(re.finditer(time.pattern, text, re.MULTILINE))
-    if len(found) != 1:
-        often = f"{len(found)} times" if found else "nowhere"
-        raise LaunchFailed(
-            f"the time's pattern `{time.pattern}` matches {often} in {time.read}, expected once; "
-            f"the text is {_shortened(text) or 'empty'}"
-        )
-    return _number(found[0][1], time.pattern) * SECONDS[time.unit]
 
 
 def _field(text: str, field: str) -> Any:
@@ -128,20 +128,6 @@ def _json(text: str) -> tuple[str, dict[str, Any] | None]:
             if isinstance(value, dict):
                 return whole.removesuffix(part), value
     return text, None
-
-
-def _number(found: Any, where: str) -> float:
-    try:
-        if isinstance(found, bool):
-            raise ValueError
-        number = float(found)
-    except (TypeError, ValueError):
-        raise LaunchFailed(
-            f"the time that `{where}` finds is {found!r}, expected a number"
-        ) from None
-    if not 0 < number < math.inf:
-        raise LaunchFailed(f"the time that `{where}` finds is {number}, expected more than 0")
-    return number
 
 
 def _without_time(text: str, time: TimeFrom, name: str) -> str:

@@ -60,11 +60,6 @@ def _commands_children(apart_from: Set[int] = frozenset()) -> set[int]:
     return {pid for pid in found if _status_field(pid, _SESSION) not in (None, str(own))}
 
 
-def _is_running(pid: int) -> bool:
-    """Say whether a process exists and has not ended."""
-    return _status_field(pid, _STATE) not in (None, "Z", "X")
-
-
 def _end_descendants(before: Set[int]) -> int:
     """Kill and reap the children in other sessions, and then their children, until none is left.
 
@@ -246,7 +241,8 @@ def _wait(process: subprocess.Popen[bytes], bounds: Bounds, before: Set[int]) ->
         # It is not reaped yet: until then no other process can get its number.
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         wall_s = time.perf_counter() - begin_s
-        left = sum(map(_is_running, _commands_children(before | {process.pid})))
+        others = _commands_children(before | {process.pid})
+        left = sum(_status_field(pid, _STATE) not in (None, "Z", "X") for pid in others)
     finally:
         timer.cancel()
         _kill_group(process.pid)

@@ -85,17 +85,17 @@ def over_occasions(
     """
     parts_of: list[list[Measurement]] = [[] for _ in jobs]
     for block in blocks:
-        left = [number for number, parts in enumerate(parts_of) if _works(parts)]
+        left = [
+            number
+            for number, parts in enumerate(parts_of)
+            if all(part.outcome is Outcome.OK for part in parts)
+        ]
         if not left:
             break
         measured = measure([jobs[number] for number in left], block)
         for number, part in zip(left, measured, strict=True):
             parts_of[number].append(part)
     return [join(parts) for parts in parts_of]
-
-
-def _works(parts: Sequence[Measurement]) -> bool:
-    return all(part.outcome is Outcome.OK for part in parts)
 
 
 def join(parts: Sequence[Measurement]) -> Measurement:
