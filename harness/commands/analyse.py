@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from harness.analysis.summary import summarize
 from harness.api.describing import describe_analyses
 from harness.api.options import AnalyseOptions
 from harness.api.results import findings_of
-from harness.commands.run import format_error, print_json
+from harness.commands.run import print_json
 from harness.core.errors import UsageError
 from harness.core.files import WRITTEN_BY, check_output, write_output
 from harness.core.kept import Kept, content_key
@@ -199,21 +200,11 @@ def _print_samples(console: Console, found: Samples, options: AnalyseOptions, ke
         parts.append(_settings(found, options))
     if options.picture:
         parts.append(_picture(tree, options.depth or _DRAWN_DEPTH, options.picture))
-    printed = [_is_printed(console, part) for part in parts]
-    return all(printed)
-
-
-def _is_printed(console: Console, part: Iterator[str | Table]) -> bool:
-    """Print a part, or the reason why it cannot be printed; the other parts still are."""
-    try:
-        for line in part:
-            if isinstance(line, str):
-                print_line(console, line)
-            else:
-                console.print(line)
-    except UsageError as error:
-        print_line(console, format_error(error))
-        return False
+    for line in itertools.chain.from_iterable(parts):
+        if isinstance(line, str):
+            print_line(console, line)
+        else:
+            console.print(line)
     return True
 
 
