@@ -115,27 +115,24 @@ def bits_section(found: EqualBits | None) -> Section | None:
     staying in the default's class costs; None where no bits are known."""
     if found is None:
         return None
-    inputs, slowdown = found.inputs, found.slowdown
-    is_split = max(of.classes for of in inputs) > 1
-    varying = max(of.varying for of in inputs)
-    others = "other measured" if varying else "measured"
-    lines = [f"On each input, all {others} configurations have outputs of equal bits."]
-    if is_split:
-        names = ", ".join(found.split_by)
-        lines = [f"Measured configurations of equal {names} have outputs of equal bits."]
+    inputs, varying = found.inputs, max(of.varying for of in found.inputs)
+    differ = (
+        f"The outputs of up to {counted(varying, 'configuration')} differ from run to run, as with "
+        "atomics on floating-point numbers; these are in no class."
+    )
+    if max(of.classes for of in inputs) < 2:
+        others = "other measured" if varying else "measured"
+        alike = f"On each input, all {others} configurations have outputs of equal bits."
+        return Section("bits", "Equal bits", lines=[differ, alike] if varying else [alike])
+    names = ", ".join(found.split_by)
+    lines = [f"Measured configurations of equal {names} have outputs of equal bits."]
     if varying:
-        differ = (
-            f"The outputs of up to {counted(varying, 'configuration')} differ from run to run, as "
-            "with atomics on floating-point numbers; these are in no class."
-        )
-        lines = [*lines, differ] if is_split else [differ, *lines]
-    if is_split and slowdown is not None:
+        lines.append(differ)
+    if found.slowdown is not None:
         lines.append(
-            f"Staying in the default's class costs {slowdown:.2f}x (geometric mean, by the times "
-            "of the search). `verify: {bits: default}` in the space accepts no other class."
+            f"Staying in the default's class costs {found.slowdown:.2f}x (geometric mean, by the "
+            "times of the search). `verify: {bits: default}` in the space accepts no other class."
         )
-    if not is_split:
-        return Section("bits", "Equal bits", lines=lines)
     lines += not_shown(len(inputs))
     head = ("input", "classes", "configurations", "in the default's class", "slowdown there")
     rows = [

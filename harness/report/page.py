@@ -130,11 +130,7 @@ def facts_of(results: Results) -> list[tuple[str, str]]:
     requested = f" of {len(results.measured) + missing:,} requested"
     # A program has no backend that a reader would know.
     backend = "" if environment.backend == "command" else f" ({environment.backend})"
-    tried = [
-        ("measurements", counts),
-        ("distinct machine codes", figures.distinct_code(results)),
-        ("samples", f"{figures.sample_count(results):,}"),
-    ]
+    tried = [("measurements", counts), ("samples", f"{figures.sample_count(results):,}")]
     return [
         ("space", f"{campaign.space_name} (program {campaign.key.program_sha256[:12]})"),
         ("device", f"{environment.device}{backend}"),
