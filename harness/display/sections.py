@@ -37,36 +37,23 @@ def failures_section(results: Results, default: Config) -> Section:
 # -------------------------------------------------------------------------------- energy
 
 
-def energy_section(energies: Sequence[InputEnergy], default: Config) -> Section | None:
-    """Show the energy of the default, of the best configuration, and the least, on each input on
-    which any is known; None without any."""
+def energy_section(energies: Sequence[InputEnergy]) -> Section | None:
+    """Show the energy of the default and of the configuration to use, on each input on which any
+    is known; None without any."""
     if not energies:
         return None
     texts = [
-        "Energy of the launches of a run, and power of the device meanwhile, with its idle power. "
-        f"It is known of {sum(energy.count for energy in energies):,} measurements. Each was "
-        "measured once, +- half the 95 % confidence interval of its parts, and the least is the "
-        "luckiest of many: a difference of a few percent may be chance.",
+        "Energy of the launches of a run, and power of the device meanwhile, with its idle power, "
+        "+- half the 95 % confidence interval of its parts. It is known of "
+        f"{sum(energy.count for energy in energies):,} measurements.",
         *not_shown(len(energies)),
     ]
-    head = (
-        "input",
-        "default",
-        "best configuration",
-        "least energy",
-        "configuration of the least energy",
-        "its time over the best's",
-    )
     rows = [
-        (
-            str(energy.problem),
-            *map(_energy, (energy.default, energy.best, energy.least)),
-            difference(energy.least.config, default),
-            "-" if energy.slowdown is None else f"{energy.slowdown:.2f}x",
-        )
+        (str(energy.problem), _energy(energy.default), _energy(energy.best))
         for energy in energies[:MOST_SHOWN]
     ]
-    return Section("energy", "Energy", texts, table=SectionTable(head, rows, (0, 4)))
+    head = ("input", "default", "best configuration")
+    return Section("energy", "Energy", texts, table=SectionTable(head, rows))
 
 
 def front_section(energies: Sequence[InputEnergy], default: Config) -> Section | None:
@@ -90,7 +77,8 @@ def front_section(energies: Sequence[InputEnergy], default: Config) -> Section |
     text = (
         f"On {len(energies) - len(traded)} of {counted(len(energies), 'input')} the fastest "
         "configuration takes the least energy. On the others none is faster than one of these and "
-        "takes less. Ratios are to the fastest."
+        "takes less. Ratios are to the fastest. Each was measured once, and the least is the "
+        "luckiest of many: a difference of a few percent may be chance."
     )
     head = ("input", "configuration", "time", "energy", "time ratio", "energy ratio")
     table = SectionTable(head, rows, (0, 1)) if rows else None

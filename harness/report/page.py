@@ -171,7 +171,7 @@ def sections(findings: Findings) -> Iterator[Section | None]:
         yield bits_section(findings.bits)
         yield from _explained(findings, findings.explanation, "slowdown")
         yield _roofline(findings)
-        yield energy_section(findings.energies, findings.default)
+        yield energy_section(findings.energies)
         yield front_section(findings.energies, findings.default)
         yield from _explained(findings, findings.power, "power")
     lines = list(commands(findings.results))
