@@ -44,10 +44,9 @@ from typing import Any
 
 from benchmarks.accusations import collect
 from benchmarks.equal_code import PARTS, POCL, Effect, Tally, trials
-from benchmarks.frame import JOBS, Figures, benchmark, in_processes, option, show
+from benchmarks.frame import JOBS, Figures, benchmark, in_processes, option, share, show
 from benchmarks.noise import MODELS
 from harness.compare import LEVEL
-from harness.stats import clopper_pearson
 
 STATED = {"tune": 0.025, "tune campaigns": 0.05, "dispatch": 0.025, "single": 0.025}
 """The largest rate that is promised; LEVEL for what is not named."""
@@ -68,8 +67,7 @@ def figures(tally: Tally) -> dict[str, dict[str, Any]]:
     found = {}
     for what, count in tally.trials.items():
         claims = tally.claims[what]
-        rate = clopper_pearson(claims / count, count, 0.05)
-        found[what] = {"claims": claims, "trials": count, "rate": rate}
+        found[what] = {"claims": claims, "trials": count, "rate": share(claims, count)}
     return found
 
 
@@ -116,9 +114,7 @@ def _accusations(counts: Mapping[str, int]) -> Figures:
     shares = {"accused": "searched and final", "unclaimed": "final", "lost": "faster"}
     trials = {**counts, "searched and final": counts["searched"] + counts["final"]}
     found = {what: (counts[what], trials[of], of) for what, of in shares.items()}
-    rates = {
-        w: clopper_pearson(n / max(1, of), max(1, of), 0.05) for w, (n, of, _) in found.items()
-    }
+    rates = {what: share(count, max(1, of)) for what, (count, of, _) in found.items()}
     rows = [
         (what, f"{count} of {of} {name}", rates[what].text(".2%"))
         for what, (count, of, name) in found.items()

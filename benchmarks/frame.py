@@ -141,6 +141,14 @@ def show(head: Sequence[str], rows: Iterable[Iterable[Any]], title: str | None =
     sys.stdout.flush()
 
 
+def share(hits: int, count: int) -> Estimate:
+    """Estimate the share of hits, with its exact 95 % interval (Clopper and Pearson)."""
+    from scipy.stats import binomtest  # here: it takes time to load
+
+    ends = binomtest(hits, count).proportion_ci()
+    return Estimate(hits / count, float(ends.low), float(ends.high))
+
+
 def _cell(value: Any) -> str:
     if isinstance(value, Estimate):
         return value.text(".4g")

@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.frame import SEED, Figures, benchmark, option, show
+from benchmarks.frame import SEED, Figures, benchmark, option, share, show
 from harness.commands.run import run
 from harness.core.errors import HarnessError
 from harness.core.records import Config
@@ -40,7 +40,7 @@ from harness.core.text import command_line
 from harness.dispatch.verdict import Slowdowns
 from harness.space_file import load_spec
 from harness.space_file.workload import Workload, read_workload
-from harness.stats import Estimate, clopper_pearson
+from harness.stats import Estimate
 
 SPACE = Path(__file__).resolve().parents[1] / "spaces" / "mvmul.yaml"
 WIDE = [(16 * k, 65536 // (16 * k)) for k in (1, 2, 3, 4, 6, 8, 10, 12, 14, 16)]
@@ -173,7 +173,7 @@ def coverage(program: Program, workload: Workload) -> Estimate:
     """Estimate the share of calls in the range that a program was tuned for."""
     is_tuned = program.dispatcher.is_tuned
     calls = sum(count for one, count in workload.calls.items() if is_tuned(**one))
-    return clopper_pearson(calls / workload.total, workload.total, 0.05)
+    return share(calls, workload.total)
 
 
 def close_the_loop(folder: Path, args: argparse.Namespace) -> dict[str, Any]:

@@ -1,20 +1,20 @@
 """Measure how many small faults the tests notice: mutation testing (DeMillo et al., 1978).
 
 A mutant is a copy of the project in which one comparison, operator, constant or condition of a room
-is changed. All tests of the room, tests/ROOM/, run on it, and those of what users see,
-tests/golden/; it is noticed if one of them fails. The places that change are drawn at random from a
-group of rooms, each with the same probability. Run it where harness is installed:
+is changed. The tests of the README's command run on it, those of the room first, and then the tests
+that are marked slow; it is noticed if one of them fails. The places that change are drawn at random
+from a group of rooms, each with the same probability. Run it where harness is installed:
 
     python -m benchmarks.mutation --out FILE [--group NAME] [--count 60] [--seed 0] [--jobs 1]
 
 It tests the commit that is checked out, without later changes, and without the tests that need
 PostgreSQL, PyCUDA or PyTorch. Where a test fails, this test runs on the unchanged project next: it
 may fail because the machine is busy. Then the mutant is tried once more. So `nice -n 19` does no
-harm. First of all, the unchanged tests of each room must pass.
+harm. First of all, the unchanged tests must pass.
 
-A mutant takes from seconds to ten minutes, so 60 of each group take hours. FILE gets a line of JSON
-for each mutant, and the same command goes on where it was stopped. At the end come a table, the
-mutants that no test noticed, as diffs, and one JSON line: for each of those, either a test is
+A mutant takes from seconds to half an hour, so 60 of each group take hours. FILE gets a line of
+JSON for each mutant, and the same command goes on where it was stopped. At the end come a table,
+the mutants that no test noticed, as diffs, and one JSON line: for each of those, either a test is
 missing, or the mutant does the same as the original.
 """
 
@@ -41,11 +41,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scipy.stats import binomtest
+
 from benchmarks.mutants import GROUPS, Mutant, drawn
 
 ROOT = Path(__file__).resolve().parents[1]
 ORIGINAL = "project"  # the unchanged copy; the others lie beside it
 _LEFT_OUT = "not postgres and not pycuda and not torch"
+_STEPS = {"command": f"not slow and {_LEFT_OUT}", "slow": f"slow and {_LEFT_OUT}"}
+"""Each step's tests, by pytest's markers."""
 _ALL_LEFT_OUT = 5  # pytest's exit code
 _PR_SET_PDEATHSIG = 1
 Line = dict[str, Any]
@@ -59,8 +63,8 @@ _FORKS.set_forkserver_preload(
 
 
 def tests_for(path: str, root: Path) -> list[str]:
-    """Return all tests of a module's room: those named after it, then those that import it, then
-    the others; and last those of what users see."""
+    """Return all tests: of the module's room those named after it, then those that import it, then
+    the others; then those of what users see, and those of the other rooms."""
     module = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
     def rank(test: Path) -> tuple[bool, bool, str]:
@@ -68,13 +72,10 @@ def tests_for(path: str, root: Path) -> list[str]:
         is_named = test.stem.endswith(f"_{module.rpartition('.')[2]}")
         return not is_named, module not in imports, test.stem
 
-    tests, golden = ((root / "tests" / name).rglob("test_*.py") for name in (_room(path), "golden"))
-    ranked = [*sorted(tests, key=rank), *golden]
-    return [test.relative_to(root).as_posix() for test in ranked]
-
-
-def _room(path: str) -> str:
-    return path.split("/")[1]
+    tests = root / "tests"
+    own = sorted((tests / path.split("/")[1]).rglob("test_*.py"), key=rank)
+    ranked = [*own, *(tests / "golden").glob("test_*.py"), *sorted(tests.rglob("test_*.py"))]
+    return [test.relative_to(root).as_posix() for test in dict.fromkeys(ranked)]
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class Ended:
 
 
 def run_tests(tree: Path, arguments: Sequence[str], timeout_s: float) -> Ended:
-    """Run pytest in a copy of the project."""
+    """Run pytest in a copy of the project, with the arguments `-m STEP TEST ...`."""
     failures = tree.with_suffix(".failed")
     failures.write_text("")
     process = _FORKS.Process(target=_be_pytest, args=(tree, failures, arguments))
@@ -129,28 +130,28 @@ def _be_pytest(tree: Path, failures: Path, arguments: Sequence[str]) -> None:
 
         pytest_runtest_logreport = pytest_collectreport
 
-    options = ["-q", "-n", "0", "-p", "no:cacheprovider", "-m", _LEFT_OUT]
+    options = ["-q", "-n", "0", "-p", "no:cacheprovider"]
     options.append(f"--basetemp={tree.with_suffix('.temporary')}")
     sys.exit(pytest.main([*options, *arguments], plugins=[Failures()]))
 
 
-def noticed_by(mutant: Mutant, tree: Path, timeout_s: float) -> str:
-    """Return the test that notices a mutant, or what else it does to the tests; "" for nothing.
+def noticed_by(mutant: Mutant, tree: Path, step: str, timeout_s: float) -> str:
+    """Return the test of a step that notices a mutant, or what else it does to the tests; "" for
+    nothing.
 
     A test notices it if it fails, and passes without the change.
     """
     target = tree / mutant.path
     source = target.read_bytes()
-    tests = ["-x", *tests_for(mutant.path, tree)]
+    markers = ["-m", _STEPS[step]]
+    tests = [*markers, "-x", *tests_for(mutant.path, tree)]
     for _ in range(2):
         target.write_bytes(mutant.applied(source))
         ended = run_tests(tree, tests, timeout_s)
         target.write_bytes(source)
-        if ended.passed:
-            return ""
-        if ended.late:
-            break
-        if ended.failed and run_tests(tree, ended.failed[:1], timeout_s).passed:
+        if ended.passed or ended.late:
+            return ended.how if ended.late else ""
+        if ended.failed and run_tests(tree, [*markers, ended.failed[0]], timeout_s).passed:
             return ended.failed[0]
         shutil.rmtree(tree)
         _copied(tree.with_name(ORIGINAL), tree)  # a mutant may have written there
@@ -212,20 +213,21 @@ def _copy(commit: str, tree: Path) -> Path:
     return tree
 
 
-def check(room: str, journal: Journal, tree: Path, timeout_s: float) -> None:
-    """End the program if a test of a room fails twice without a mutant."""
-    tests, start = tests_for(f"harness/{room}/__init__.py", tree), time.monotonic()
-    if not tests:
-        sys.exit(f"tests/{room} has no tests, so nothing can notice a mutant of harness/{room}")
-    first = run_tests(tree, tests, timeout_s)
-    again = first if first.passed else run_tests(tree, tests, timeout_s)
-    twice = [test for test in first.failed if test in again.failed]
-    if twice or not (again.passed or again.failed):
-        found = "\n".join(twice or [again.how])
-        sys.exit(f"tests/{room} fails without a mutant, so no mutant can be tried there:\n{found}")
-    seconds = round(time.monotonic() - start, 1)
-    journal.add({"room": room, "seconds": seconds})
-    print(f"tests/{room} passes without a mutant, in {seconds:.0f} s", flush=True)
+def check(journal: Journal, tree: Path, timeout_s: float) -> None:
+    """End the program if a test fails twice without a mutant."""
+    for step, marker in _STEPS.items():
+        if journal.find({"step": step}) is not None:
+            continue
+        tests, start = ["-m", marker, "tests"], time.monotonic()
+        first = run_tests(tree, tests, timeout_s)
+        again = first if first.passed else run_tests(tree, tests, timeout_s)
+        twice = [test for test in first.failed if test in again.failed]
+        if twice or not (again.passed or again.failed):
+            found = "\n".join(twice or [again.how])
+            sys.exit(f"these fail without a mutant, so no mutant can be tried:\n{found}")
+        seconds = round(time.monotonic() - start, 1)
+        journal.add({"step": step, "seconds": seconds})
+        print(f"{step}: its tests pass without a mutant, in {seconds:.0f} s", flush=True)
 
 
 def try_mutants(
@@ -234,14 +236,17 @@ def try_mutants(
     """Try mutants and add them to the journal, as many at a time as there are copies."""
 
     def tried(line: Line, mutant: Mutant) -> Line:
-        room = journal.find({"room": _room(mutant.path)})
-        tree, start = trees.pop(), time.monotonic()
+        tree, start, by = trees.pop(), time.monotonic(), ""
         try:
-            by = noticed_by(mutant, tree, max(timeout_s, 3 * room["seconds"] if room else 0.0))
+            for step in _STEPS:
+                passed = journal.find({"step": step})
+                limit_s = max(timeout_s, 3 * passed["seconds"] if passed else 0.0)
+                if by := noticed_by(mutant, tree, step, limit_s):
+                    break
         finally:
             trees.append(tree)
         seconds = round(time.monotonic() - start, 1)
-        return {**line, "noticed": bool(by), "by": by, "seconds": seconds}
+        return {**line, "noticed": step if by else "", "by": by, "seconds": seconds}
 
     pool = ThreadPoolExecutor(len(trees))
     try:
@@ -255,19 +260,19 @@ def try_mutants(
 
 def show(groups: Sequence[str], lines: Sequence[Line]) -> None:
     """Print the table, the diffs of what nothing noticed, and the JSON line."""
-    from harness.stats import clopper_pearson  # here: the tests import a copy's
-
-    figures = {}
-    print("\ngroup      mutants  noticed  share, 95 %")
+    figures: dict[str, Line] = {}
+    print("\ngroup      mutants  by the command, 95 %    by all steps, 95 %")
     for group in groups:
-        outcomes = [line["noticed"] for line in lines if line["group"] == group]
-        mutants, noticed = len(outcomes), sum(outcomes)
-        share = clopper_pearson(noticed / mutants, mutants, alpha=0.05)
-        percent = f"{share.value:.0%} [{share.low:.0%}, {share.high:.0%}]"
-        print(f"{group:<10} {mutants:>7} {noticed:>8}  {percent}")
-        shares = [round(each, 3) for each in (share.value, share.low, share.high)]
-        figures[group] = {"mutants": mutants, "noticed": noticed, "share": shares[0]}
-        figures[group]["share_95"] = shares[1:]
+        steps = [line["noticed"] for line in lines if line["group"] == group]
+        figures[group] = {"mutants": len(steps)}
+        cells = []
+        for name, noticed in (("command", steps.count("command")), ("all", sum(map(bool, steps)))):
+            ends = binomtest(noticed, len(steps)).proportion_ci()
+            share = noticed / len(steps)
+            cells.append(f"{noticed:>4}  {share:.0%} [{ends.low:.0%}, {ends.high:.0%}]")
+            figures[group][name] = noticed
+            figures[group][f"{name}_95"] = [round(ends.low, 3), round(ends.high, 3)]
+        print(f"{group:<10} {len(steps):>7}  {cells[0]:<23} {cells[1]}")
     for line in lines:
         if not line["noticed"]:
             print(f"\nnot noticed: {line['path']}, line {line['line']}\n{line['diff']}")
@@ -305,9 +310,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         ]
         left = [each for each in found if journal.find(each[0]) is None]
         trees = [_copied(original, Path(folder, str(job))) for job in range(args.jobs)]
-        for room in dict.fromkeys(_room(mutant.path) for _, mutant in left):
-            if journal.find({"room": room}) is None:
-                check(room, journal, trees[0], 6 * args.timeout)
+        check(journal, trees[0], 6 * args.timeout)
         try_mutants(left, journal, trees, args.timeout)
     show(groups, [line for each, _ in found if (line := journal.find(each)) is not None])
 

@@ -108,9 +108,12 @@ class Kernels:
     def compiled(self, kernel: str, source: Path, setting: Setting) -> FlagRow:
         """Compile a kernel with a setting."""
         label = " ".join(f"{name}={value}" for name, value in setting)
-        flags = [(CATALOGUE.flags[name], value) for name, value in setting]
-        words = [word for flag, value in flags for word in flag.words(value)]
-        front = [w for flag, value in flags if _reaches_front(flag) for w in flag.words(value)]
+        words, front = list[str](), list[str]()
+        for name, value in setting:
+            flag = CATALOGUE.flags[name]
+            spelled = flag.parameter(name, "nvcc", [value]).options(value)
+            words += spelled
+            front += spelled if _reaches_front(flag) else ()
         ptx, said = self._front(source, tuple(front))
         cubin = self._folder / "kernel.cubin"
         if ptx is not None:

@@ -14,8 +14,7 @@ from pathlib import Path
 from harness.commands.run import EXIT_INTERRUPTED, run
 from harness.core.errors import UsageError
 from harness.core.records import Environment
-from harness.results.view import Results
-from harness.stencil.predicted import read_stencils
+from harness.results.view import Results, read_results
 
 explore_command, tune_command = partial(run, "stencil"), partial(run, "tune")
 
@@ -65,7 +64,7 @@ class Campaign:
 
     def read(self) -> list[Results]:
         """Read the database; raise UsageError if there are no results."""
-        return read_stencils(str(self.database))
+        return read_results([str(self.database)], all_campaigns=True, kernel_version="all")
 
     def _check_backend(self, backend: str) -> None:
         """Refuse to add times of another backend, before hours are spent on them."""

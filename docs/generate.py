@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from harness.__main__ import COMMANDS
 from harness.api import schemas
-from harness.commands.run import make_parser, model_of
+from harness.commands.run import make_parser
 from harness.core.records import Outcome, StopReason
 from harness.dispatch import document as dispatcher
 from harness.results.schema import STAGES, VERSION, metadata
@@ -41,7 +41,7 @@ def commands() -> Iterator[str]:
     """List the commands, with the options that have another name in Python."""
     for command, summary in COMMANDS.items():
         renamed = []
-        for action in make_parser(command, model_of(command))._actions:
+        for action in make_parser(command)._actions:
             long = next((name for name in action.option_strings[::-1] if name[:2] == "--"), "")
             argument = f"{action.dest}{'=False' * (action.const is False)}"
             is_other = long.strip("-").replace("-", "_") not in ("", argument)

@@ -65,7 +65,7 @@ def describe_results(
             *noise_lines(findings.reports),
         ],
         choice=None if study is None else describe_choice(study, study.best),
-        why_no_choice="" if study else findings.why_no_choice,
+        why_no_choice=findings.why_no_choice,
         flag_files=[
             {"flag": flag, "value": value, **file} for (flag, value), file in files.items()
         ],

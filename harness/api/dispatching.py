@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from harness.analysis.coverage import input_reports
 from harness.api.dispatched_results import describe, results_of, space_of
 from harness.api.options import DispatchOptions
 from harness.constraints.expression import Expression
@@ -21,21 +20,20 @@ from harness.core.kept import Kept
 from harness.core.program import PYTHON
 from harness.core.text import counted, suggestion
 from harness.dispatch import package
-from harness.dispatch.candidates import applies_where, matrix_of
-from harness.dispatch.choice import Choice, DispatchProgram, LearntSelector
+from harness.dispatch.candidates import applies_where
+from harness.dispatch.choice import Choice, DispatchProgram
 from harness.dispatch.dispatcher import KernelFile, Provenance
-from harness.dispatch.launcher import Launcher, make_launcher
+from harness.dispatch.launcher import Launcher
 from harness.dispatch.matrix import Matrix
-from harness.dispatch.single import Single, single_of
+from harness.dispatch.single import Single
 from harness.dispatch.study import AUTO, AUTOMATIC, CHOICES, Study, fits, learners
 from harness.dispatch.text import verdict_lines, why_nothing
 from harness.dispatch.vllm import vllm_files
-from harness.dispatch.weighted import Coverage, weigh
 from harness.display.progress import Display
-from harness.display.recommendation import recommendation
 from harness.measure.cuda.gpus import NVCC, name_of, open_cuda_compiler
 from harness.measure.programs.building import backend_of
 from harness.models.columns import tuned_range
+from harness.report.findings import Findings
 from harness.results import MeasurementRows, without_password
 from harness.results.caveats import record_lines
 from harness.results.provenance import EVERY
@@ -43,31 +41,45 @@ from harness.results.read import with_known_values
 from harness.results.view import Results, read_results
 from harness.space_file import Spec
 from harness.space_file.program import NoLauncher, why_not_built_once
-from harness.space_file.workload import read_workload
 
 
 @dataclass(frozen=True)
 class LearntDispatcher:
     """What was learnt from the results of one device, judged on held-out inputs.
 
-    `found` is None where a choice by input cannot be learnt; `why_no_choice` says why. `single` is
-    the configuration to use on every input. `name` is the choice by input to write, None to write
-    the single configuration. `notices` say what was left out of the results. `launcher` is that of
-    a program, None for kernels, replays, and where there can be none.
+    `name` is the choice by input to write, None to write the single configuration. `notices` say
+    what was left out of the results. `launcher` is that of a program, None for kernels, replays,
+    and where there can be none.
     """
 
     options: DispatchOptions
     spec: Spec
-    results: Results
-    matrix: Matrix
-    found: Study | None
-    single: Single
+    findings: Findings
     name: str | None
     arch: str
     notices: Sequence[str]
-    coverage: Coverage | None
-    why_no_choice: str
     launcher: Launcher | None
+
+    @property
+    def results(self) -> Results:
+        """The results that it was learnt from."""
+        return self.findings.results
+
+    @property
+    def found(self) -> Study | None:
+        """The choices by input; None where none can be learnt."""
+        return self.findings.across
+
+    @property
+    def single(self) -> Single:
+        """The configuration to use on every input."""
+        assert self.findings.single is not None  # `learn` refuses results without one
+        return self.findings.single
+
+    @property
+    def matrix(self) -> Matrix:
+        """The times that it was learnt from."""
+        return self.findings.matrix if self.found is None else self.found.matrix
 
     @property
     def is_worth_it(self) -> bool:
@@ -76,18 +88,11 @@ class LearntDispatcher:
         return found is not None and name is not None and found.gain(name).is_better
 
     @cached_property
-    def learnt(self) -> Mapping[str, LearntSelector]:
-        """Each choice by input, learnt from all inputs."""
-        found = self.found
-        return {} if found is None else {name: found.learnt(name) for name in found.dispatchers}
-
-    @cached_property
     def sentence(self) -> str:
         """Say how good the choice by input is, or which configuration is used on every input."""
         if self.found is not None and self.name is not None:
             return self.found.sentence(self.name)
-        reports = input_reports(self.results)
-        return recommendation(reports, self.found, self.single, self.results.default) or ""
+        return self.findings.advice
 
     @property
     def why_not_written(self) -> str:
@@ -107,8 +112,8 @@ class LearntDispatcher:
         """What is written: the choice by input, or the single configuration. Where constraints rule
         all candidates out, the default stands in."""
         guards = dict.fromkeys(self.matrix.candidates, self.results.constraints)
-        if self.name is not None:
-            made = self.learnt[self.name].program(self.matrix.candidates, guards)
+        if self.found is not None and self.name is not None:
+            made = self.found.learnt(self.name).program(self.matrix.candidates, guards)
         else:
             order = self.single.order[: self.options.most]
             made = DispatchProgram(
@@ -134,17 +139,6 @@ class LearntDispatcher:
         )
 
     @property
-    def loss(self) -> str:
-        """Say that the dispatcher that it replaces was learnt from more inputs; empty if not."""
-        earlier, count = package.earlier_inputs(self.options.output) or 0, len(self.matrix.features)
-        if earlier <= count:
-            return ""
-        return (
-            f"This dispatcher was learnt from {counted(count, 'input')}; the one that it replaces "
-            f"in {self.options.output} was learnt from {earlier}."
-        )
-
-    @property
     def how_to_run(self) -> str:
         """Say how to run the launcher, if there is one; empty if not."""
         if self.launcher is None:
@@ -160,7 +154,7 @@ class LearntDispatcher:
             program, self.spec, _provenance(self), kernels, results.limits, self.launcher
         )
         tables = vllm_files(dispatcher, tuple(results.measured)) if options.format else {}
-        written = package.write_dispatcher(options.output, dispatcher, self.launcher, tables)
+        written = package.write_dispatcher(options.output, dispatcher, tables)
         root = options.output.resolve()
         return [path.relative_to(root).as_posix() for path in written]
 
@@ -185,43 +179,24 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
     launcher, of_program = program_launcher(spec, results)
     results, of_space = _in_current_space(results, spec)
     notices += [*of_space, *of_program]
-    matrix = matrix_of(results)
-    reports = input_reports(results)
-    coverage = None
-    if options.weights is not None and len(matrix.comparable().features):
-        matrix, coverage = weigh(
-            matrix, read_workload(options.weights, spec.name, spec.features, spec.inputs)
-        )
-    single = single_of(matrix, reports, results.finals, results.default)
-    if single is None:
-        why = why_nothing(matrix) or "No configuration worked on any input."
-        raise UsageError("\n".join([f"{results.title}: {why}", *notices]))
+    names = AUTOMATIC if options.choice == AUTO else (options.choice,)
+    findings = Findings(
+        *(results, Kept.in_cache(), options.weights, learners(names)),
+        *(options.seed, options.most, display.step),
+    )
+    matrix = findings.matrix
+    if findings.single is None:
+        raise UsageError("\n".join([f"{results.title}: {findings.why_no_choice}", *notices]))
     package.check_candidates(matrix, results.constraints, spec, results.limits)
-    why, found = why_nothing(matrix) or "", None
-    if not why:
-        try:
-            found = _judged(matrix, options, display)
-        except ValueError as error:
-            why = f"No choice by input can be learnt: {error}."
+    if why_nothing(matrix) is None:
+        display.begin_stage("judged on held-out inputs", fits(matrix, findings.learners))
+    found = findings.across
     if found is None and options.choice != AUTO:
-        raise UsageError("\n".join([f"{results.title}: {why}", *notices]))
+        raise UsageError("\n".join([f"{results.title}: {findings.why_no_choice}", *notices]))
     name = _chosen(found, options.choice)
     if found is not None and name is not None:
         notices = [*notices, *_failures(found, name)]
-    return LearntDispatcher(
-        options,
-        spec,
-        results,
-        matrix if found is None else found.matrix,
-        found,
-        single,
-        name,
-        arch,
-        notices,
-        coverage,
-        why,
-        launcher,
-    )
+    return LearntDispatcher(options, spec, findings, name, arch, notices, launcher)
 
 
 def _failures(found: Study, name: str) -> Iterator[str]:
@@ -268,7 +243,7 @@ def program_launcher(spec: Spec, results: Results) -> tuple[Launcher | None, lis
     if why:
         notices.append(f"Only the choice is written, no programs: {why}.")
     try:
-        launcher = make_launcher(spec.program, spec.features)
+        launcher = Launcher.of(spec.program, spec.features)
     except NoLauncher as error:
         if not why:
             notices.append(f"The choice and the programs are written, but no launcher: {error}.")
@@ -290,14 +265,6 @@ def _arch(wanted: str | None, results: Results) -> str:
             "example with --arch sm_90"
         )
     return arch
-
-
-def _judged(matrix: Matrix, options: DispatchOptions, display: Display) -> Study:
-    """Judge the choices by input; raises ValueError where inputs are too few to hold some out."""
-    names = AUTOMATIC if options.choice == AUTO else (options.choice,)
-    wanted = learners(names)
-    display.begin_stage("judged on held-out inputs", fits(matrix, wanted))
-    return Study.of(matrix, wanted, options.seed, display.step, Kept.in_cache(), options.most)
 
 
 def _provenance(learnt: LearntDispatcher) -> Provenance:

@@ -181,8 +181,7 @@ configuration; 2 for a fault in a space or in the command.
         f"(default {DEFAULT_SAMPLE} with --backend, --device or --arch; else 0)",
     )
     compile: int | None = option(Kind.whole(0), "N")
-    """compile N others and print a summary: machine codes, resources, failures, and parameters
-    that change nothing"""
+    """compile N others and print a summary: machine codes, resources and failures"""
     strict: bool = flag(in_python=False)
     """with --compile: exit with 1 if any configuration fails"""
     seed: int = option(SEED, default=0)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from harness.api.tune_options import COVER, DATABASE, TuneOptions
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError, UsageError
-from harness.core.files import check_output
 from harness.core.records import Config, Input
 from harness.core.text import counted
 from harness.recordings.files import recording_name
@@ -73,7 +72,11 @@ def read_request(options: TuneOptions) -> TuneRequest:
             f"--seed-configuration does not go with {techniques[0]} alone, which tests only its "
             "own proposals; add another --technique"
         )
-    _check_warm_start(options, techniques)
+    if options.warm_start and DEFAULT_TECHNIQUE not in techniques:
+        raise UsageError(
+            f"--warm-start needs --technique {DEFAULT_TECHNIQUE}, which learns from it; the "
+            f"technique is {', '.join(techniques)}; add --technique {DEFAULT_TECHNIQUE}"
+        )
     database = options.database or _default_database(options, loaded)
     _check_database(options, database)
     predictor = _predictor(options, database)
@@ -83,11 +86,9 @@ def read_request(options: TuneOptions) -> TuneRequest:
     assert whole is not None  # TuneOptions.check refuses a command line without both
     whole, notices = whole.with_measure(options.measure), list[str]()
     if options.inputs_from is not None:
-        whole, notices = with_inputs_of(options.inputs_from, whole, options, database)
+        whole, notices = _with_inputs_of(options.inputs_from, whole, options, database)
     spec = whole if options.inputs is None else whole.with_inputs_where(options.inputs)
-    search = search_options(spec, options, techniques)
-    for log in search.logs(len(spec.inputs)):
-        check_output(log)
+    search = _search_options(spec, options, techniques)
     plan = CampaignPlan(
         spec,
         search,
@@ -135,18 +136,9 @@ def _predictor(options: TuneOptions, database: str) -> StencilPredictor | None:
         raise UsageError(
             f"--technique {PREDICTED} needs the space of a stencil, and no --replay or --validate"
         )
-    from harness.stencil.predicted import read_predictor  # here: it loads pandas
+    from harness.stencil.predicted import StencilPredictor  # here: it loads pandas
 
-    return read_predictor(database, options.space_path)
-
-
-def _check_warm_start(options: TuneOptions, techniques: Sequence[str]) -> None:
-    learner = DEFAULT_TECHNIQUE
-    if options.warm_start and learner not in techniques:
-        raise UsageError(
-            f"--warm-start needs --technique {learner}, which learns from it; "
-            f"the technique is {', '.join(techniques)}; add --technique {learner}"
-        )
+    return StencilPredictor(database, options.space_path)
 
 
 def _default_database(options: TuneOptions, loaded: Spec | None) -> str:
@@ -168,7 +160,7 @@ def _check_database(options: TuneOptions, database: str) -> None:
     check_database(database)
 
 
-def search_options(spec: Spec, options: TuneOptions, techniques: tuple[str, ...]) -> SearchOptions:
+def _search_options(spec: Spec, options: TuneOptions, techniques: tuple[str, ...]) -> SearchOptions:
     """Make the options of each input's search, without seeds and without the time when it ends."""
     # Builds run in parallel; where nothing is built, each proposal can know all results.
     parallelism = 1 if options.replay else _PARALLEL_BUILDS
@@ -178,12 +170,11 @@ def search_options(spec: Spec, options: TuneOptions, techniques: tuple[str, ...]
         seed=options.seed,
         label=options.label,
         parallelism=options.parallelism or parallelism,
-        results_log=options.results_log,
         peak_fraction=spec.search.stop_at,
     )
 
 
-def with_inputs_of(
+def _with_inputs_of(
     workload_path: Path, spec: Spec, options: TuneOptions, database: str
 ) -> tuple[Spec, list[str]]:
     """Replace the inputs of a space by those of a workload that are the fewest to make up a share

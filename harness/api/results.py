@@ -32,7 +32,7 @@ PLOTS = ("speed-ups", "search", "importance", "tree")
 """The names that `TuneResults.plot` takes."""
 
 
-class TunedInput(InputReport):
+class _TunedInput(InputReport):
     """The report of an input, which prints as a few lines."""
 
     def __repr__(self) -> str:
@@ -57,9 +57,9 @@ class TuneResults:
     # ------------------------------------------------------------------------ each input
 
     @cached_property
-    def inputs(self) -> Sequence[TunedInput]:
+    def inputs(self) -> Sequence[_TunedInput]:
         """The report of each input: best configuration, times in seconds, speed-up, ties."""
-        return [TunedInput(**vars(report)) for report in self.findings.reports]
+        return [_TunedInput(**vars(report)) for report in self.findings.reports]
 
     @property
     def best(self) -> Mapping[Input, Config]:
@@ -116,7 +116,7 @@ class TuneResults:
 
     # --------------------------------------------------------------------------- outputs
 
-    def plot(self, name: str = "speed-ups") -> Picture:
+    def plot(self, name: str = "speed-ups") -> _Picture:
         """Draw `speed-ups`, `search` (best over tests), `importance` or `tree`, as SVG.
 
         Raises UsageError for another name, and where there is nothing to draw.
@@ -128,13 +128,13 @@ class TuneResults:
 
         explanation = self.findings.explanation if name in ("importance", "tree") else None
         if name == "speed-ups" and (gains := figures.speed_ups(self.inputs)):
-            return Picture(plots.gains(gains))
+            return _Picture(plots.gains(gains))
         if name == "search" and (curves := figures.search_curves(self.stored)):
-            return Picture(plots.best_over_time(curves))
+            return _Picture(plots.best_over_time(curves))
         if name == "importance" and explanation:
-            return Picture(plots.importances(importance(explanation.tree)))
+            return _Picture(plots.importances(importance(explanation.tree)))
         if name == "tree" and explanation:
-            return Picture(plots.tree_picture(explanation.tree))
+            return _Picture(plots.tree_picture(explanation.tree))
         has_failed = not any(row.works() for row in self.stored.measured.values())
         why = "every configuration failed" if has_failed else "tune more"
         raise UsageError(f"there is nothing to draw for the plot `{name}`: {why}")
@@ -247,7 +247,7 @@ def open_results(
 
 
 @dataclass(frozen=True)
-class Picture:
+class _Picture:
     """A picture as SVG."""
 
     svg: str

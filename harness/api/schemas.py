@@ -14,10 +14,8 @@ from pydantic import BeforeValidator, TypeAdapter
 from harness import __version__
 from harness.api import documents
 from harness.api.documents import Count, JsonConfig, JsonDocument, Text, perhaps_of, value_of
-from harness.core.errors import UsageError
-from harness.core.text import suggestion
 
-FORMAT = 3
+FORMAT = 4
 SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
@@ -58,8 +56,7 @@ class AnalyseDocument(_HeadedDocument):
 
 class TargetDocument(JsonDocument):
     """The compilation for one device or architecture; `why_failed` is of the default, and empty
-    where it compiles. `without_effect` has the parameters that change no build, each with the
-    number of builds that were tried; null without --compile."""
+    where it compiles."""
 
     target: str = value_of("inspection", "name")
     is_default_ok: Annotated[bool, BeforeValidator(operator.not_)] = value_of(
@@ -69,7 +66,6 @@ class TargetDocument(JsonDocument):
     compiled: Count = value_of("results")
     failed: int
     machine_codes: Count = value_of("codes")
-    without_effect: dict[str, int] | None
 
 
 class SpaceDocument(JsonDocument):
@@ -180,9 +176,9 @@ class WeightsDocument(JsonDocument):
     workload: Text = value_of("workload", "path")
     calls: int = value_of("workload", "total")
     inputs: Count = value_of("workload", "calls")
-    measured: documents.EstimateDocument
-    between: documents.EstimateDocument = value_of("near")
-    outside: documents.EstimateDocument
+    measured: float
+    between: float = value_of("near")
+    outside: float
 
 
 class DispatchDocument(_HeadedDocument):
@@ -193,12 +189,12 @@ class DispatchDocument(_HeadedDocument):
     device: str = value_of("learnt", "results", "campaign", "environment", "device")
     single: documents.SingleDocument = value_of("learnt", "single")
     choice: documents.ChoiceDocument | None
-    why_no_choice: str = value_of("learnt", "why_no_choice")
+    why_no_choice: str = value_of("learnt", "findings", "why_no_choice")
     notices: list[str]
     folder: Text = value_of("learnt", "options", "output")
     files: list[str]
     why_not_written: str = value_of("learnt", "why_not_written")
-    weights: WeightsDocument | None = value_of("learnt", "coverage")
+    weights: WeightsDocument | None = value_of("learnt", "findings", "coverage")
 
 
 class ReportedDocument(JsonDocument):
@@ -229,7 +225,5 @@ DOCUMENTS: Mapping[str, type[_HeadedDocument]] = {
 
 def document_schema(command: str) -> dict[str, Any]:
     """Return the JSON Schema of what a command prints with --json: its document, or an error."""
-    if command not in DOCUMENTS:
-        raise UsageError(f"`{command}` prints no JSON; {suggestion(command, DOCUMENTS)}")
     adapter = TypeAdapter[Any](DOCUMENTS[command] | ErrorDocument)  # type: ignore[arg-type]
     return {"$schema": SCHEMA_DIALECT, **adapter.json_schema(mode="serialization")}

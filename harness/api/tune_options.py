@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from harness.api.options import PAGE, SECONDS, SPACE, WHERE, device_option, json_flag
 from harness.core.errors import UsageError
-from harness.core.files import check_output, check_writable, nearest_file
+from harness.core.files import check_output, nearest_file
 from harness.core.options import BACKENDS, PATH, SEED, TEXT, Kind, Options, argument, flag, option
 from harness.core.text import command_line
 
@@ -153,8 +153,6 @@ class TuneOptions(Options):
     )
     """wait for up to so long for another process that writes the same kernel's results; then
     continue from them (default: end with an error)"""
-    results_log: Path | None = option(PATH, "FILE")
-    """write when each new best was found, and its time; one file per input"""
     report: Path | None = option(PAGE, "FILE", in_python=False)
     """write an HTML report as well"""
     progress: bool = flag(names=("--quiet", "--no-progress"), default=True)
@@ -180,8 +178,6 @@ class TuneOptions(Options):
             _check_file(name, path)
         if isinstance(self.space, Path):
             _check_space(self.space)
-        if self.results_log is not None:
-            check_writable(self.results_log, "name another file with --results-log")
         if self.report is not None:
             check_output(self.report)
 
@@ -210,8 +206,6 @@ class TuneOptions(Options):
                 "--validate samples with --technique UniformRandom alone, got "
                 f"{', '.join(sorted(others))}; leave --technique out"
             )
-        if self.results_log is not None:
-            raise UsageError("--results-log does not go with --validate, which seeks no best")
 
     def _files(self) -> Iterator[tuple[str, Path]]:
         """Yield the files that must exist, with their self.

@@ -258,7 +258,7 @@ class Session:
         steps = prepared.space.budget(prepared.plan.test_limit)
         stored = min(steps, len(prepared.known))
         campaign.display.begin_stage(f"[{number}/{count}] {problem}", steps, stored)
-        options = dataclasses.replace(campaign.options.numbered(number, count), stop_at=None)
+        options = dataclasses.replace(campaign.options, stop_at=None)
         search = self._searches.enter_context(open_search(prepared, options))
         campaign.runs[problem] = search.run_id
         return search

@@ -80,7 +80,8 @@ def run(options: AnalyseOptions) -> int:
         _print_summary(console, found)
     if options.platforms:
         with console.status("growing one tree for all platforms"):
-            complete.append(_print_platforms(console, found, named[-1], Kept.in_cache()))
+            print_line(console, "All platforms together:")
+            complete.append(_print_samples(console, pooled(found), named[-1], Kept.in_cache()))
     return 0 if all(complete) else 2
 
 
@@ -125,7 +126,7 @@ def _print(console: Console, results: Results, title: str, options: AnalyseOptio
     for section in filter(None, measured_sections):
         section.print(console)
     with console.status("growing trees"):
-        is_complete = print_tree(console, results, findings.matrix, options, findings.kept)
+        is_complete = _print_tree(console, results, findings.matrix, options, findings.kept)
     console.print()
     for section in choice_sections(findings.across or findings.why_no_choice, default):
         section.print(console)
@@ -176,7 +177,7 @@ def _check_options(found: Sequence[Results], options: AnalyseOptions) -> None:
             rows_inside(drawn, options.inside)
 
 
-def print_tree(
+def _print_tree(
     console: Console, results: Results, matrix: Matrix, options: AnalyseOptions, kept: Kept
 ) -> bool:
     """Print the importance of parameters, the accuracy of models, and what the options ask for;
@@ -193,14 +194,6 @@ def print_tree(
     if options.target == SLOWDOWN:
         print_lines(console, _gadapt_lines(matrix, kept))
     return is_complete
-
-
-def _print_platforms(
-    console: Console, found: Sequence[Results], options: AnalyseOptions, kept: Kept
-) -> bool:
-    """Print the same for one tree over several platforms."""
-    print_line(console, "All platforms together:")
-    return _print_samples(console, pooled(found), options, kept)
 
 
 def _print_samples(console: Console, found: Samples, options: AnalyseOptions, kept: Kept) -> bool:

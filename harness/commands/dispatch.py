@@ -29,12 +29,11 @@ def run(options: DispatchOptions) -> int:
         return _recheck(options)
     with ProgressDisplay(make_console(stderr=True)) as display:
         learnt = learn(options, display)
-    loss = learnt.loss  # of the folder as it was
     files = [] if learnt.why_not_written else learnt.write()
     if options.json:
-        print_json(_document(learnt, loss, files))
+        print_json(_document(learnt, files))
     else:
-        _print(make_console(), learnt, loss, files)
+        _print(make_console(), learnt, files)
     return 0 if files else NOT_WRITTEN
 
 
@@ -71,26 +70,24 @@ def _recheck(options: DispatchOptions) -> int:
     return FALLEN
 
 
-def _print(console: Console, learnt: LearntDispatcher, loss: str, files: list[str]) -> None:
+def _print(console: Console, learnt: LearntDispatcher, files: list[str]) -> None:
     print_lines(console, learnt.notices)
     if learnt.found is not None and learnt.name is not None:
-        verdict_section(learnt.found, learnt.learnt).print(console)
+        verdict_section(learnt.found).print(console)
     print_line(console, learnt.sentence)
     if learnt.why_not_written:
         print_line(console, learnt.why_not_written)
         return
-    if loss:
-        print_line(console, loss, "yellow")
     print_line(console, f"{learnt.options.output}: {', '.join(files)}")
     if learnt.how_to_run:
         print_line(console, learnt.how_to_run)
 
 
-def _document(learnt: LearntDispatcher, loss: str, files: list[str]) -> DispatchDocument:
+def _document(learnt: LearntDispatcher, files: list[str]) -> DispatchDocument:
     study = learnt.found
     return DispatchDocument.describe(
         learnt=learnt,
         choice=describe_choice(study, learnt.name or study.best) if study else None,
-        notices=[*learnt.notices, *filter(None, [loss])],
+        notices=learnt.notices,
         files=files,
     )

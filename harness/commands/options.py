@@ -277,8 +277,6 @@ class WorkerOptions(Options):
     device: Sequence[str] = option(TEXT, "NAME", several=True)
     """offer this device, as `harness.tune --device` names it; may be repeated (default: all
     equal ones)"""
-    builders: int | None = option(Kind.whole(1), "N")
-    """builds at once (default: as many as there are spare cores)"""
     insecure: bool = flag()
     """allow an address without encryption"""
     quiet: bool = flag()
@@ -291,7 +289,7 @@ class WorkerOptions(Options):
         from harness.fleet.cluster import check_can_serve, serve
 
         check_can_serve(self.address, self.insecure)
-        offer = agent.offer(self.device, self.builders)
+        offer = agent.offer(self.device)
         if not self.quiet:
             for device in offer.devices:
                 what = "device" if device.backend else "programs and Python callables on"

@@ -9,7 +9,6 @@ import importlib
 import inspect
 import os
 import re
-import resource
 import signal
 import sys
 import threading
@@ -18,7 +17,7 @@ from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
-from harness.core.errors import HarnessError, SpecError, Terminated, UsageError
+from harness.core.errors import HarnessError, SpecError, Terminated
 from harness.core.options import Options
 from harness.core.text import command_line, counted, escaped, suggestion
 
@@ -36,10 +35,8 @@ _HOMES = {
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 128 + signal.SIGINT
 
-_ENDING = (
-    "SIGTERM",
-    "SIGHUP",
-)  # a batch system's, or a closed terminal's; not all systems have both
+_ENDING = ("SIGTERM", "SIGHUP")
+"""A batch system's signal, and that of a closed terminal; not all systems have both."""
 
 
 _ALLOCATIONS = 100_000
@@ -48,19 +45,13 @@ measurements all stay, and it would visit them again and again."""
 
 _AGAIN_S = 0.1  # until a signal is sent again
 
-_LEAST_ADDRESSES = 2 << 30  # bytes of a long run, and of each thread of the libraries
-_THREAD_ADDRESSES = 80 << 20
-_MOST_THREADS = 64
-_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
-
 
 def run(name: str, arguments: Sequence[str] | None = None) -> int:
     """Run a command with the words of a command line, by default those of this process: read its
     options, and let them act; or load its module, which may take seconds, and call its `run`.
     Return the exit code."""
-    model = model_of(name)
     words = list(sys.argv[1:] if arguments is None else arguments)
-    options = model.from_command_line(parse(make_parser(name, model), words), words)
+    options = model_of(name).from_command_line(parse(make_parser(name), words), words)
 
     def body() -> int:
         ready = options.ready()
@@ -78,9 +69,10 @@ def model_of(name: str) -> type[Options]:
     return model
 
 
-def make_parser(name: str, model: type[Options]) -> argparse.ArgumentParser:
-    """Make the parser of a command; its docstring is laid out as it is where there is an
-    epilogue."""
+def make_parser(name: str) -> argparse.ArgumentParser:
+    """Make the parser of a command; the docstring of its options is laid out as it is where there
+    is an epilogue."""
+    model = model_of(name)
     text = inspect.cleandoc(model.__doc__ or "")
     parser = argparse.ArgumentParser(
         prog=command_line(name),
@@ -113,7 +105,6 @@ def guarded(body: Callable[[], int], is_json: bool = False, when_interrupted: st
     """
     gc.set_threshold(_ALLOCATIONS)
     try:
-        _check_addresses()
         with _ending_in_order():
             code = body()
         sys.stdout.flush()
@@ -142,26 +133,6 @@ def _message(error: Exception) -> str:
         # No room on a disk, for instance, or a folder that is gone.
         return f"{error.filename or 'standard output or a file'}: {error.strerror or error}"
     return str(error)
-
-
-def _check_addresses() -> None:
-    """Raise UsageError where the limit of addresses is too low for the libraries.
-
-    Some would raise an error when they are loaded; NumPy's and SciPy's OpenBLAS would hang.
-    """
-    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if sys.platform != "linux" or limit == resource.RLIM_INFINITY:
-        return
-    set_to = [int(text) for name in _THREADS if (text := os.environ.get(name, "")).isdecimal()]
-    threads = min(len(os.sched_getaffinity(0)), _MOST_THREADS, *filter(None, set_to[:1]))
-    need = _LEAST_ADDRESSES + threads * _THREAD_ADDRESSES
-    if limit < need:
-        raise UsageError(
-            f"this shell limits the addresses of a process to {limit >> 10:,} KiB, and harness "
-            f"needs {need >> 10:,} KiB with {counted(threads, 'thread')}: raise the limit, for "
-            "example with `ulimit -v unlimited`"
-            + (", or set OPENBLAS_NUM_THREADS=1 to need less" if threads > 1 else "")
-        )
 
 
 @contextlib.contextmanager

@@ -18,7 +18,9 @@ def run(options: StencilOptions) -> int:
     """Write the space; return the exit code."""
     definition = load_definition(options.stencil)
     folder = options.output or Path(f"{definition.name}_{options.size}")
-    _check_is_new(folder)
+    if folder.exists() or folder.is_symlink():
+        raise UsageError(f"{folder} already exists; name a new folder with -o")
+    check_writable(folder, "name another folder with -o", parents=True)
     variants = _variants(definition, options)
     points = sum(len(variant.kernels) for variant in variants)
     space = Path(f"{definition.name}.yaml")
@@ -42,12 +44,6 @@ def _again(options: StencilOptions) -> str:
     words += ["--count", str(options.count), "--threads", str(options.threads)]
     words += ["--designs", options.designs]
     return shlex.join(words)
-
-
-def _check_is_new(folder: Path) -> None:
-    if folder.exists() or folder.is_symlink():
-        raise UsageError(f"{folder} already exists; name a new folder with -o")
-    check_writable(folder, "name another folder with -o", parents=True)
 
 
 def _variants(definition: Definition, options: StencilOptions) -> list[Variant]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
@@ -19,7 +18,7 @@ from harness.api.session import Tuned, tuned
 from harness.api.tune_options import TuneOptions
 from harness.commands.run import format_error, print_json
 from harness.core.errors import HarnessError
-from harness.core.records import Config, Measurement, shown
+from harness.core.records import Config, shown
 from harness.core.text import command_line, command_words, format_time
 from harness.display.inputs import print_inputs
 from harness.display.progress import ProgressDisplay
@@ -38,14 +37,10 @@ if TYPE_CHECKING:
 FAILED = 1
 _LEAST_TIME_S = 60
 
-_MILESTONES = (25, 50, 100, 200, 400)
-"""The numbers of tests after which the table shows how near the optimum a search was."""
-
 _LEGEND = (
     "Times are medians of the recorded samples. The optimum is the fastest recorded configuration. "
     "optimum / best is 1 where the search found it."
 )
-_AFTER = " after N is optimum / best after N tests."
 
 
 def run(options: TuneOptions) -> int:
@@ -75,8 +70,6 @@ def _print(done: Tuned, console: Console) -> None:
     if learnt is not None:
         _print_choice_by_input(console, done, learnt)
     _write_report(done, console)
-    for log in filter(Path.exists, request.plan.options.logs(len(request.plan.spec.inputs))):
-        print_line(console, f"{log}: the seconds and the time of each new best")
     print_line(console, "\n".join(step.text for step in _next_steps(done)))
 
 
@@ -144,47 +137,35 @@ def _print_result(console: Console, done: Tuned, learnt: Findings | None) -> Non
 def _replay_result(campaign: Campaign, recording: Recording) -> Group:
     """Render the searches of a recording for a console: a row for each input with the best
     configuration found and the recorded optimum, and the best configurations."""
-    after, is_sampled = campaign.best_after, campaign.validation is not None
-    reached = [n for n in _MILESTONES if any(n <= max(of_input) for of_input in after.values())]
     rows, lines = [], list[str]()
     names = [p.name for p in recording.parameters if len(p.values) > 1]
     for problem in campaign.spec.inputs:
-        of_input = after.get(problem, {})
-        tests = len(campaign.measured(problem)) if is_sampled else max(of_input, default=0)
+        last = campaign.last.get(problem)
+        tests, best = (last.ordinal, last.best) if last else (0, None)
+        if campaign.validation is not None:
+            tests, best = len(campaign.measured(problem)), campaign.best(problem)
         if not tests:
             continue
-        best = campaign.best(problem) if is_sampled else of_input[tests]
         optimum = recording.optimum(problem)
         rows.append(
             [
                 str(problem),
                 format_time(best.time_s) if best else "nothing worked",
                 format_time(optimum.time_s) if optimum else "-",
-                _fraction(optimum, best),
+                f"{optimum.time_s / best.time_s:.3f}" if optimum and best else "-",
                 f"{tests:,} of {len(recording.tables[problem].legal):,}",
-                *(_fraction(optimum, _best_after(of_input, n)) for n in reached),
             ]
         )
         if best:
             values = (f"{name}={shown(best.config[name])}" for name in names)
             lines.append(f"best on ({problem}): {', '.join(values)}")
-    head = ("input", "best", "optimum", "optimum / best", "tests", *(f"after {n}" for n in reached))
+    head = ("input", "best", "optimum", "optimum / best", "tests")
     return Group(
         as_text(f"{campaign.spec.name}: {recording.title} on {recording.device}", "bold"),
         make_table(head, rows, wrap=(0,)),
         as_text("\n".join(lines)),
-        as_text(_LEGEND + _AFTER * bool(reached), "dim"),
+        as_text(_LEGEND, "dim"),
     )
-
-
-def _best_after(bests: Mapping[int, Measurement | None], tests: int) -> Measurement | None:
-    """Return the best after so many tests; None where nothing worked, or fewer were made."""
-    before = [ordinal for ordinal in bests if ordinal <= tests]
-    return bests[max(before)] if before and tests <= max(bests) else None
-
-
-def _fraction(optimum: Measurement | None, best: Measurement | None) -> str:
-    return f"{optimum.time_s / best.time_s:.3f}" if optimum and best else "-"
 
 
 def _print_inputs(console: Console, done: Tuned, learnt: Findings | None) -> None:
@@ -227,7 +208,7 @@ def _print_choice_by_input(console: Console, done: Tuned, learnt: Findings) -> N
         print_rule(console, learnt.across, learnt.default)
     if learnt.single is not None and path is not None:
         stored = done.store.read(lambda: campaigns(done.store.connection))
-        words = dispatch_words(results.campaign, stored, done.request.database)
+        words = _dispatch_words(results.campaign, stored, done.request.database)
         command = command_line("dispatch", *words, "--spec", str(path))
         print_line(console, f"To write this as code: {command}\n")
 
@@ -250,13 +231,16 @@ def _next_steps(done: Tuned) -> Iterator[_NextStep]:
         return
     shown = shown_database(done.request.database)
     look = command_words("analyse", shown)
+    ends = {searched.ended for searched in campaign.searched.values()}
+    # A validation has no searches.
+    is_time_up = EndReason.TIME in ends if ends else options.max_time_s is not None
     stored = f"All samples are in {shown}. To see the results again: {shlex.join(look)}"
     yield _NextStep(stored, look)
     if not any(report.best for report in reports):
         yield _NextStep("Fix what the messages above name, then run the same command again.")
     elif all(report.is_exhausted for report in reports):
         yield _NextStep(f"{_all_measured(reports)} The search is complete.")
-    elif {searched.ended for searched in campaign.searched.values()} == {EndReason.PEAK}:
+    elif ends == {EndReason.PEAK}:
         share = format_share(campaign.spec.search.stop_at or 1)
         yield _NextStep(
             f"The best of each search reached {share} of the device's peak (search.stop_at). "
@@ -268,7 +252,7 @@ def _next_steps(done: Tuned) -> Iterator[_NextStep]:
             "This technique has ended. To continue with another, run the same command with "
             f"--technique auto{place if options.validate or options.technique else ''}."
         )
-    elif _is_time_up(campaign, options):
+    elif is_time_up:
         yield _run_again(options, "To continue the search,")
     else:
         limit = options.test_limit or campaign.spec.search.test_limit
@@ -294,13 +278,7 @@ def _all_measured(reports: Sequence[InputReport]) -> str:
     return f"{all_} legal configurations were measured{where}."
 
 
-def _is_time_up(campaign: Campaign, options: TuneOptions) -> bool:
-    """Whether the time ran out before the tests; for a validation, whether it was limited."""
-    ends = [searched.ended for searched in campaign.searched.values()]
-    return EndReason.TIME in ends if ends else options.max_time_s is not None
-
-
-def dispatch_words(
+def _dispatch_words(
     tuned: StoredCampaign, stored: Iterable[StoredCampaign], database: str
 ) -> list[str]:
     """Return the words after `dispatch` that generate code from a campaign, of all that a

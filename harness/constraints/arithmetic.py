@@ -115,24 +115,6 @@ def _divided(divide: Callable[..., _Numbers]) -> Callable[..., _Numbers]:
     return lambda left, right: divide(left, np.where(right == 0, np.nan, right))
 
 
-def _floor_divided(left: _Numbers, right: _Numbers) -> _Numbers:
-    return np.floor(left / right) if _are_whole(left, right) else np.floor_divide(left, right)
-
-
-def _modulo(left: _Numbers, right: _Numbers) -> _Numbers:
-    """Return the remainder: of whole numbers by a division, which takes a fifth of the time."""
-    if not _are_whole(left, right):
-        return np.mod(left, right)
-    return left - np.floor(left / right) * right
-
-
-def _are_whole(*operands: _Numbers) -> bool:
-    """Whether all numbers but NaN are whole, and so small that a quotient rounds down exactly."""
-    return all(
-        np.all((np.floor(o) == o) & (np.abs(o) < MAX_EXACT / 2) | (o != o)) for o in operands
-    )
-
-
 def _power(base: _Numbers, exponent: _Numbers) -> _Numbers:
     """Raise to a power; to a small whole one by products, which are exact for whole numbers."""
     is_whole = (np.floor(exponent) == exponent) & (np.abs(exponent) <= _MAX_WHOLE_EXPONENT)
@@ -162,8 +144,8 @@ _BINARY: Mapping[type[ast.operator], Callable[..., _Numbers]] = {
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.Div: _divided(np.divide),
-    ast.FloorDiv: _divided(_floor_divided),
-    ast.Mod: _divided(_modulo),
+    ast.FloorDiv: _divided(np.floor_divide),
+    ast.Mod: _divided(np.mod),
     ast.Pow: _power,
 }
 

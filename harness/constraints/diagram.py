@@ -163,45 +163,16 @@ class _States:
 
 
 def _distinct(columns: Sequence[Table], rows: int) -> tuple[Table, Table]:
-    """Return the index of each row among the distinct rows, and one row for each of these: by a
-    table of all keys where these are few."""
-    key, size = np.zeros(rows, dtype=np.int64), 1
+    """Return the index of each row among the distinct rows, and one row for each of these."""
+    key, count = np.zeros(rows, dtype=np.int64), 1
     for column in columns:
-        codes, extent = _codes(column)
-        if size * extent > MAX_IN_64_BITS:
-            key, size = _codes(_sorted_out(key)[0])
-        key, size = key * extent + codes, size * extent
-    if size > 4 * rows + 1024:
-        return _sorted_out(key)
-    first = np.full(size, -1)
-    first[key] = np.arange(rows)
-    return (np.cumsum(first >= 0) - 1)[key], first[first >= 0]
-
-
-def _codes(column: Table) -> tuple[Table, int]:
-    """Return small integers that are equal where the column's values are, and their number."""
-    if not len(column) or column.dtype.kind == "b":
-        return column.astype(np.int64), 2
-    low, high = column.min(), column.max()
-    if high - low <= 2 * len(column) + 1024:  # NaN is not
-        whole = (column - low).astype(np.int64)
-        if np.array_equal(whole + low, column):
-            return whole, int(high - low) + 1
-    codes, first = _sorted_out(column)
-    return codes, len(first)
-
-
-def _sorted_out(column: Table) -> tuple[Table, Table]:
-    """Return the index of each value among the distinct ones, and one place of each of these; like
-    numpy.unique, in half the time."""
-    order = np.argsort(column)
-    ascending = column[order]
-    is_new = np.ones(len(column), dtype=bool)
-    one, other = ascending[1:], ascending[:-1]
-    is_new[1:] = (one != other) & ((one == one) | (other == other))  # NaN is NaN
-    which = np.empty(len(column), dtype=np.int64)
-    which[order] = np.cumsum(is_new) - 1
-    return which, order[is_new]
+        values, codes = np.unique(column, return_inverse=True)
+        if count * len(values) > MAX_IN_64_BITS:
+            merged, key = np.unique(key, return_inverse=True)
+            count = len(merged)
+        key, count = key * len(values) + codes, count * len(values)
+    _, first, which = np.unique(key, return_index=True, return_inverse=True)
+    return which, first
 
 
 def _bisected(sums: Table, rows: Table, index: Table) -> tuple[Table, Table]:

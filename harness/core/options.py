@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from harness.core.errors import HarnessError, SpecError, UsageError
-from harness.core.text import kind_of, suggestion
+from harness.core.text import printable, suggestion
 
 BACKENDS = ("auto", "cuda", "opencl", "command", "python")
 
@@ -344,21 +344,12 @@ def _taken(member: Field[Any], declared: _Option, value: object) -> Any:
         return tuple(map(kind.accept, value if is_list else [value]))  # type: ignore[call-overload]
     except (ValueError, OverflowError):
         expected = kind.expected + ", or a list of them" * declared.several
-        raise UsageError(f"{member.name}: must be {expected}, but is {_described(value)}") from None
+        raise UsageError(
+            f"{member.name}: must be {expected}, but is {printable(repr(value))}"
+        ) from None
 
 
 def _boolean(value: Any) -> bool:
     if not isinstance(value, bool):
         raise ValueError
     return value
-
-
-def _described(value: object) -> str:
-    if isinstance(value, str) or value is None:
-        return repr(value) if value is None or len(value) < 100 else "a long text"
-    if isinstance(value, float) or (isinstance(value, int) and abs(value) < 10**20):
-        return f"{value}"
-    if isinstance(value, list | tuple) and value:
-        kinds = sorted({type(member).__name__ for member in value})
-        return f"a {type(value).__name__} of {', '.join(kinds)}"
-    return kind_of(value)

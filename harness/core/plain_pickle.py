@@ -1,9 +1,9 @@
 """Read plain data from a pickle that may come from anywhere, without running any of its code.
 
 `pickle.Unpickler` calls what a pickle names, so that here it finds nothing but stand-ins: a class
-that is expected makes a PlainObject, which holds its name and attributes, and the functions that
-make numpy's numbers are replaced. All else is refused by its name. Opcodes that need no name or
-exhaust the process are refused before, and what is no plain data after it was read.
+of OpenTuner's makes a PlainObject, which holds its name and attributes, and the functions that make
+numpy's numbers are replaced. All else is refused by its name. Opcodes that need no name or exhaust
+the process are refused before, and what is no plain data after it was read.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import pickle
 import pickletools
 import re
 import zlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
-OPENTUNER_CLASSES = frozenset(
+_CLASSES = frozenset(
     {
         "argparse.Namespace",
         "opentuner.search.objective.MinimizeTime",
@@ -35,8 +35,8 @@ _MAX_BYTES = 1 << 26  # after decompression
 _MOST_TUPLES = 20_000
 """To hash a tuple in a tuple in a tuple ... overflows the stack of the process."""
 
-_REFUSED = ("EXT1", "EXT2", "EXT4", "INST", "OBJ")
-"""Opcodes that find classes in Python's own register, or call a class."""
+_REFUSED = ("EXT1", "EXT2", "EXT4")
+"""Opcodes that find classes in Python's own register."""
 
 _ATOMS = frozenset((type(None), bool, int, float, str, bytes))
 
@@ -59,10 +59,11 @@ class PlainObject:
         self.attributes.update(state)
 
 
-def load_compressed(data: object, classes: Collection[str] = OPENTUNER_CLASSES) -> Any:
-    """Read a pickle that is compressed with zlib or not, as in OpenTuner's tables.
+def load_compressed(data: object) -> Any:
+    """Read a pickle that is compressed with zlib or not, as in OpenTuner's tables; objects of the
+    classes that OpenTuner stores are read as PlainObject.
 
-    Raises what `_load_plain` does.
+    Raises UnsafePickle, which names what is not plain data.
     """
     if not isinstance(data, bytes):
         raise UnsafePickle(f"{type(data).__name__} in place of a pickle")
@@ -70,21 +71,17 @@ def load_compressed(data: object, classes: Collection[str] = OPENTUNER_CLASSES) 
     try:
         plain = unpacker.decompress(data, _MAX_BYTES)
     except zlib.error:
-        return _load_plain(data, classes)
+        return _load_plain(data)
     if unpacker.unconsumed_tail:
         raise UnsafePickle(f"a pickle of more than {_MAX_BYTES >> 20} MiB")
     # OpenTuner takes the end of a stream that is cut off for a pickle without compression.
-    return _load_plain(plain if unpacker.eof else data, classes)
+    return _load_plain(plain if unpacker.eof else data)
 
 
-def _load_plain(data: bytes, classes: Collection[str] = ()) -> Any:
-    """Return the data of a pickle; objects of `classes`, by their full names, as PlainObject.
-
-    Raises UnsafePickle, which names what is not plain data.
-    """
+def _load_plain(data: bytes) -> Any:
     try:
         _check_opcodes(data)
-        value = _Unpickler(data, classes).load()
+        value = _Unpickler(io.BytesIO(data), encoding="latin1").load()
     except UnsafePickle:
         raise
     except (
@@ -134,30 +131,19 @@ def _check_data(data: object) -> None:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Finds stand-ins in place of classes and functions."""
+    """Finds stand-ins in place of classes and functions.
 
-    def __init__(self, data: bytes, classes: Collection[str]) -> None:
-        super().__init__(io.BytesIO(data), encoding="latin1")
-        self._classes = classes
+    A pickle may also change what it finds, so that it finds another one each time.
+    """
 
     def find_class(self, module: str, name: str) -> Any:
         """Return the stand-in of what a pickle names; nothing is imported."""
         full_name = f"{module}.{name}"
-        if full_name in self._classes:
+        if full_name in _CLASSES:
             return _stand_in(full_name)
         if full_name in _FUNCTIONS:
-            return _FUNCTIONS[full_name]
+            return lambda *arguments: _FUNCTIONS[full_name](*arguments)
         raise UnsafePickle(f"a pickle of {full_name[:200]!r}, which could run code")
-
-
-class _Sealed(type):
-    """The type of classes that pickles can neither call nor change."""
-
-    def __call__(cls, *_: object, **__: object) -> NoReturn:
-        raise UnsafePickle("a pickle that calls a function")
-
-    def __setattr__(cls, name: str, value: object) -> NoReturn:
-        raise UnsafePickle("a pickle that changes a class")
 
 
 def _stand_in(class_name: str) -> type:
@@ -168,22 +154,7 @@ def _stand_in(class_name: str) -> type:
             raise UnsafePickle("a pickle that makes an object from arguments")
         return PlainObject(class_name)
 
-    return _Sealed(class_name, (), {"__new__": make})
-
-
-class _Function:
-    """A function that pickles can call and not change, as they could change one of Python's."""
-
-    __slots__ = ("_call",)
-
-    def __init__(self, call: Callable[..., Any]) -> None:
-        self._call = call
-
-    def __call__(self, *arguments: object) -> Any:
-        return self._call(*arguments)
-
-    def __setstate__(self, _: object) -> NoReturn:
-        raise UnsafePickle("a pickle that changes a function")
+    return type(class_name, (), {"__new__": make})
 
 
 class _NumberType:
@@ -214,11 +185,11 @@ def _encoded(text: object, encoding: object) -> bytes:
     return text.encode("latin1")
 
 
-_FUNCTIONS: Mapping[str, _Function] = {
-    "_codecs.encode": _Function(_encoded),
-    "numpy.dtype": _Function(_NumberType),
-    "numpy.core.multiarray.scalar": _Function(_number),  # before numpy 2
-    "numpy._core.multiarray.scalar": _Function(_number),
+_FUNCTIONS: Mapping[str, Callable[..., object]] = {
+    "_codecs.encode": _encoded,
+    "numpy.dtype": _NumberType,
+    "numpy.core.multiarray.scalar": _number,  # before numpy 2
+    "numpy._core.multiarray.scalar": _number,
 }
 """What stands in for the functions that pickles of numpy's numbers name. OpenTuner's techniques
 leave such numbers in configurations."""

@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.core.errors import UsageError
-from harness.core.files import CACHE_ADVICE, write_file
 from harness.core.records import Build
 
 Argument = npt.NDArray[Any] | np.generic
@@ -46,46 +45,36 @@ class FlagFile:
     """A file that a compiler flag passes to the compiler.
 
     `mark` stands for it in a compiler's options: its name, which is the flag's value in
-    configurations, and the first digits of the `sha256` of its content. `path` is the user's file;
-    the compiler reads `copy`, which nobody edits.
+    configurations, and the first digits of the `sha256` of its content.
     """
 
     mark: str
     path: Path
     sha256: str
-    copy: Path
 
-    def require_copy(self) -> None:
-        """Copy the file again where somebody has emptied the cache.
-
-        Raises UsageError where its content has changed meanwhile.
-        """
-        if self.copy.is_file():
-            return
+    def read(self) -> bytes:
+        """Return the content; raises UsageError where it has changed since the space was read."""
         try:
             content = self.path.read_bytes()
         except OSError:
             content = b""
         if hashlib.sha256(content).hexdigest() != self.sha256:
-            raise UsageError(
-                f"{self.path} has changed since harness read it, and its copy {self.copy} is gone; "
-                "run the command again, and leave the cache as it is meanwhile"
-            )
-        write_file(self.copy, content, advice=CACHE_ADVICE, parents=True)
+            raise UsageError(f"{self.path} has changed since harness read it; start the run again")
+        return content
 
 
-def with_copies(options: Iterable[str], files: Iterable[FlagFile]) -> tuple[str, ...]:
-    """Return options with the path of its copy in place of each file's mark."""
+def with_paths(options: Iterable[str], files: Iterable[FlagFile]) -> tuple[str, ...]:
+    """Return options with its absolute path in place of each file's mark."""
     words = tuple(options)
     for file in files:
-        words = tuple(word.replace(file.mark, str(file.copy)) for word in words)
+        words = tuple(word.replace(file.mark, str(file.path.absolute())) for word in words)
     return words
 
 
 def with_marks(output: str, files: Iterable[FlagFile]) -> str:
-    """Return a compiler's output with each file's mark in place of its copy's path."""
+    """Return a compiler's output with each file's mark in place of its path."""
     for file in files:
-        output = output.replace(str(file.copy), file.mark)
+        output = output.replace(str(file.path.absolute()), file.mark)
     return output
 
 
@@ -121,7 +110,7 @@ class Program:
     @property
     def words(self) -> tuple[str, ...]:
         """The options as the compiler's command line has them, with paths of files."""
-        return with_copies(self.options, self.files)
+        return with_paths(self.options, self.files)
 
     def key(self, compiler: str) -> str:
         """Return the build cache's key for this program under a compiler and its target."""

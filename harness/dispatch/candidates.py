@@ -65,13 +65,13 @@ def matrix_of(results: Results) -> Matrix:
     matrix = interleaved_matrix(known, results.interleaved, sessions, default, applies)
     if matrix is not None:
         return replace(matrix, choices=frozenset(choices))
-    times = searched_times(known, default, _MOST_CANDIDATES)
     count = sum(problem in sessions for problem in known)
+    is_recorded = StopReason.RECORDED in results.searched.columns.stopped.values
     return replace(
-        _matrix(times, applies),
+        searched_matrix(known, default, applies),
         choices=frozenset(choices),
-        note="" if times.are_recorded else _note(count, len(known)),
-        remedy=_SEEDS if results.is_recorded else crossing_advice(results.commands),
+        note="" if is_recorded else _note(count, len(known)),
+        remedy=_SEEDS if results.is_recorded else _crossing_advice(results.commands),
     )
 
 
@@ -120,7 +120,7 @@ def interleaved_matrix(
     return replace(matrix, half_log=_half_log(own, matrix.candidates, reference))
 
 
-def crossing_advice(commands: Sequence[Command]) -> str:
+def _crossing_advice(commands: Sequence[Command]) -> str:
     """Say what measures winners on the inputs on which the last command did not."""
     last = max(commands, key=lambda command: command.started_at, default=None)
     if last is not None and last.ended_at is None:
@@ -160,7 +160,7 @@ def shortlist(known: Mapping[Input, Measured], default: Config, applies: Applies
     """
     if len(known) < 2:
         return []
-    matrix = _matrix(searched_times(known, default, _MOST_CANDIDATES), applies).comparable()
+    matrix = searched_matrix(known, default, applies).comparable()
     if len(matrix.features) == 0:
         return []
     indices = [*greedy_portfolio(matrix, _MOST_MEMBERS), *static_order(matrix)[:_MOST_SINGLE]]
@@ -193,16 +193,14 @@ def _interleaved_everywhere(
     ]
     names = set(common)
     is_whole = all(
-        any(_working(session, row) <= names for session in sessions[problem])
+        any(
+            {m.config for m in session if m.config in row and row[m.config].timing} <= names
+            for session in sessions[problem]
+        )
         or all(config not in row or not row[config].timing for config in common)
         for problem, row in interleaved.items()
     )
     return common if is_whole else []
-
-
-def _working(session: Interleaved, row: Measured) -> set[Config]:
-    """Return the configurations of a session that are no failures."""
-    return {m.config for m in session if m.config in row and row[m.config].timing}
 
 
 def _note(count: int, inputs: int) -> str:
@@ -223,7 +221,7 @@ def _note(count: int, inputs: int) -> str:
 # ------------------------------------------------------------------------------ the matrix
 
 
-def _matrix(times: Times, applies: Applies) -> Matrix:
+def _matrix(times: _Times, applies: Applies) -> Matrix:
     """Make the matrix of distinct times; the default is the first configuration."""
     import pandas as pd  # here: it takes half a second to load
 
@@ -252,22 +250,23 @@ _BATCH = 1000
 
 
 @dataclass(frozen=True)
-class Times:
+class _Times:
     """Seconds of configurations on inputs, shape (inputs, configurations): infinity for a failure,
     NaN where not measured; where one is `tied` with the best; and the least of each input, of any
-    configuration, shape (inputs,). Nothing more can be measured where they `are_recorded`."""
+    configuration, shape (inputs,)."""
 
     inputs: Sequence[Input]
     configs: Sequence[Config]
     time_s: Array
     tied: Flags
     best_s: Array
-    are_recorded: bool = False
 
 
-def searched_times(known: Mapping[Input, Measured], default: Config, most: int) -> Times:
-    """Return the times of the search: of the default, of every winner, and of what was measured on
-    all inputs, at most so many, those of the least mean slowdown."""
+def searched_matrix(
+    known: Mapping[Input, Measured], default: Config, applies: Applies, most: int = _MOST_CANDIDATES
+) -> Matrix:
+    """Make the matrix of the search's times: of the default, of every winner, and of what was
+    measured on all inputs, at most so many, those of the least mean slowdown."""
     columns, rows = _rows_of(known)
     sizes = [len(own) for own in rows.values()]
     every = np.concatenate([np.empty(0, dtype=np.intp), *rows.values()])
@@ -293,9 +292,8 @@ def searched_times(known: Mapping[Input, Measured], default: Config, most: int) 
     found = np.full((len(rows), len(configs)), -1, dtype=np.intp)
     found[owner[is_wanted], column[codes[is_wanted]]] = every[is_wanted]
     time_s: Array = np.where(found >= 0, columns.time_s[found], np.nan)
-    recorded = columns.stopped.codes[every] == columns.stopped.code(StopReason.RECORDED)
-    tied = _tied(columns, found, best)
-    return Times(list(rows), configs, time_s, tied, best_s, bool(recorded.any()))
+    times = _Times(list(rows), configs, time_s, _tied(columns, found, best), best_s)
+    return _matrix(times, applies)
 
 
 def _rows_of(known: Mapping[Input, Measured]) -> tuple[MeasurementColumns, Mapping[Input, Indices]]:
@@ -319,14 +317,14 @@ def _tied(columns: MeasurementColumns, found: Indices, best: Indices) -> Flags:
     return tied
 
 
-def _interleaved_times(rows: Mapping[Input, Measured], configs: Sequence[Config]) -> Times:
+def _interleaved_times(rows: Mapping[Input, Measured], configs: Sequence[Config]) -> _Times:
     """Return the times of interleaved measurements: trimmed geometric means."""
     shape = len(rows), len(configs)
     times = [_mean_s(row[c]) if c in row else math.nan for row in rows.values() for c in configs]
     best = [min(row.values(), key=_mean_s) for row in rows.values()]
     ratios = _ratios(rows, configs, best)
     tied = [not ratio.is_significant if ratio else False for ratio in ratios]
-    return Times(
+    return _Times(
         list(rows),
         configs,
         np.array(times).reshape(shape),

@@ -14,6 +14,7 @@ from harness.core.records import Environment, Value
 from harness.dispatch.choice import DispatchProgram
 from harness.dispatch.features import INT64_MAX, Feature, Type
 from harness.dispatch.guards import FALSE, TRUE, Formula, Translator, conjunction
+from harness.dispatch.launcher import Launcher
 from harness.dispatch.verdict import Slowdowns
 from harness.models.columns import ColumnKind
 from harness.space_file import LaunchPlan
@@ -57,8 +58,7 @@ class Dispatcher:
     `features` are in the order of the functions' arguments. `constants` are what guards and launch
     sizes may name besides features and a candidate's parameters: the device's numbers, and flags of
     another compiler. `kernels` has a file for each candidate, or is empty. `flag_files` are the
-    files that candidates' flags pass to the compiler. `has_loader` says whether there is a load(),
-    which launches the kernels or the program.
+    files that candidates' flags pass to the compiler. `launcher` is that of a program.
     """
 
     name: str
@@ -71,10 +71,15 @@ class Dispatcher:
     constants: Mapping[str, Value] = field(default_factory=dict)
     kernels: tuple[KernelFile, ...] = ()
     flag_files: tuple[FlagFile, ...] = ()
-    has_loader: bool = False
+    launcher: Launcher | None = None
 
     def __post_init__(self) -> None:
         _check(self)
+
+    @property
+    def has_loader(self) -> bool:
+        """Whether there is a load(), which launches the kernels or the program."""
+        return bool(self.kernels) if self.item == "kernel" else self.launcher is not None
 
     @property
     def item(self) -> str:

@@ -27,10 +27,9 @@ _WIDTH = 100
 _DIGITS = 6  # of a figure of the verdict
 
 
-def document_text(dispatcher: Dispatcher, launcher: Launcher | None = None) -> str:
+def document_text(dispatcher: Dispatcher) -> str:
     """Write the file, with a line for each part that fits one, as a person would."""
-    data = None if launcher is None else _launcher(dispatcher, launcher)
-    return _text({**_document(dispatcher), "launcher": data}) + "\n"
+    return _text(_document(dispatcher)) + "\n"
 
 
 def _text(value: Any, indent: str = "") -> str:
@@ -78,6 +77,7 @@ def _document(dispatcher: Dispatcher) -> dict[str, Any]:
             "judged": list(map(_figures, provenance.slowdowns)),
             "text": list(provenance.verdict),
         },
+        "launcher": _launcher(dispatcher, dispatcher.launcher) if dispatcher.launcher else None,
     }
 
 

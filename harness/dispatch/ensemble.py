@@ -64,7 +64,7 @@ def _fit_ensemble(training: TrainingSet, seed: int) -> tuple[tuple[int, ...], Ch
     if len(training.values) < _VERY_FEW and len(known) > 1:
         return known, _fit_forest(training, known, seed)
     logs = _centred(training.logs[:, members])
-    return members, fit_boosted(training.values, logs, seed, training.matrix.learning_weights)
+    return members, _fit_boosted(training.values, logs, seed, training.matrix.learning_weights)
 
 
 def _centred(logs: Array) -> Array:
@@ -81,7 +81,7 @@ def _centred(logs: Array) -> Array:
     return relative
 
 
-def fit_boosted(values: Array, logs: Array, seed: int, weights: Array) -> Choice:
+def _fit_boosted(values: Array, logs: Array, seed: int, weights: Array) -> Choice:
     """Fit boosted trees for each member of a portfolio.
 
     `values` has the shape (inputs, columns); `logs` has the log slowdowns, shape (inputs, members),

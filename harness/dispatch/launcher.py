@@ -44,30 +44,29 @@ class Launcher:
     own: Mapping[str, str]
     contents: Mapping[str, bytes] = field(repr=False)
 
+    @classmethod
+    def of(cls, plan: ProgramPlan, features: Sequence[str]) -> Launcher:
+        """Make the launcher of a program; reads the space's own commands.
 
-def make_launcher(plan: ProgramPlan, features: Sequence[str]) -> Launcher:
-    """Make the launcher of a program; reads the space's own commands.
+        Raises NoLauncher where there can be none, and UsageError where such a command is gone.
+        """
+        line = command_line(plan, features)
+        own: dict[str, str] = {}
+        contents: dict[str, bytes] = {}
+        for source in line.sources.values():
+            first = source.command[0] if source.command else ""
+            if "/" in first and first not in own:
+                name = Path(first).name
+                own[first] = f"{len(own)}-{name}" if name in own.values() else name
+                try:
+                    contents[own[first]] = (plan.folder / first).read_bytes()
+                except OSError as error:
+                    raise UsageError(f"{plan.folder / first}: {error.strerror}") from None
+        return cls(line, plan.model.device, own, contents)
 
-    Raises NoLauncher where there can be none, and UsageError where such a command is gone.
-    """
-    line = command_line(plan, features)
-    own: dict[str, str] = {}
-    contents: dict[str, bytes] = {}
-    for source in line.sources.values():
-        first = source.command[0] if source.command else ""
-        if "/" in first and first not in own:
-            name = Path(first).name
-            own[first] = f"{len(own)}-{name}" if name in own.values() else name
-            try:
-                contents[own[first]] = (plan.folder / first).read_bytes()
-            except OSError as error:
-                raise UsageError(f"{plan.folder / first}: {error.strerror}") from None
-    return Launcher(line, plan.model.device, own, contents)
-
-
-def launcher_files(name: str, launcher: Launcher) -> dict[str, bytes]:
-    """Return the launcher's start and own commands, by their paths in the folder."""
-    return {
-        f"{name}/__main__.py": _MAIN.format(name=name).encode(),
-        **{f"{name}/features/{own}": content for own, content in launcher.contents.items()},
-    }
+    def files(self, name: str) -> dict[str, bytes]:
+        """Return its start and own commands, by their paths in the folder."""
+        return {
+            f"{name}/__main__.py": _MAIN.format(name=name).encode(),
+            **{f"{name}/features/{own}": content for own, content in self.contents.items()},
+        }

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from harness.core.arrays import Array, Flags, Indices
+from harness.core.arrays import Flags, Indices
 from harness.core.records import shown
 from harness.dispatch.matrix import Matrix, first_applicable
 from harness.dispatch.portfolio import static_order
@@ -147,8 +147,7 @@ def candidate_table(matrix: Matrix) -> pd.DataFrame:
 @dataclass(frozen=True)
 class _StarchartSelector:
     """Chooses the candidate with the least predicted time. Candidates of one leaf have the same;
-    among them the one with the least mean slowdown in training comes first: `preference` sorts by
-    that."""
+    among them the best single one in training comes first: `preference` sorts by that."""
 
     tree: Tree
     pairs: _Pairs
@@ -188,7 +187,7 @@ class Starchart:
             pairs.axes(table),
             Growth(folds=_FOLDS, groups=_GROUP, seed=seed),
         )
-        return _StarchartSelector(tree, pairs, _by_mean(logs))
+        return _StarchartSelector(tree, pairs, np.array(static_order(matrix)))
 
 
 @dataclass(frozen=True)
@@ -217,15 +216,6 @@ class _Pairs:
             axis if axis.is_number else replace(axis, values=(*axis.values, _UNSEEN))
             for axis in found
         )
-
-
-def _by_mean(logs: Array) -> Indices:
-    """Sort candidates by their mean log slowdown; those that never applied come last."""
-    known = np.isfinite(logs)
-    sums = np.where(known, logs, 0.0).sum(axis=0)
-    means = np.where(known.any(axis=0), sums / np.maximum(known.sum(axis=0), 1), np.inf)
-    order: Indices = np.argsort(means, kind="stable")
-    return order
 
 
 def gadapt_judgement(matrix: Matrix, folds: int | None = None) -> gadapt.Judgement | None:

@@ -6,7 +6,7 @@ recordings.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -153,8 +153,6 @@ def make_matrix(
     groups: Sequence[Hashable] | None = None,
     tied: Flags | None = None,
     default: int | None = None,
-    choices: Iterable[str] = (),
-    note: str = "",
 ) -> Matrix:
     """Make a matrix. By default everything applies, the best times are those of the matrix, each
     input is its own group, and there are no ties."""
@@ -171,8 +169,6 @@ def make_matrix(
         np.zeros(time_s.shape, dtype=bool) if tied is None else tied,
         np.ones(len(features)),
         default,
-        frozenset(choices),
-        note,
     )
 
 

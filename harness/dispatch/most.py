@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from harness.core.arrays import Array
 from harness.core.config_diff import difference
 from harness.core.records import Config
 from harness.dispatch.choice import LearntSelector
@@ -22,7 +21,7 @@ from harness.dispatch.tree import TreeLearner
 from harness.dispatch.verdict import Slowdowns, held_out
 from harness.models.folds import fold_count, grouped_folds
 
-_MOST_TRIED = 5000  # portfolios; where there are more, greedy with exchanges
+_MOST_TRIED = 5000  # portfolios; where there are more, the greedy one
 _MOST_SHOWN = 5  # configurations of the largest portfolio of the table
 
 
@@ -40,7 +39,7 @@ class AtMost:
 
     def fit(self, matrix: Matrix, seed: int) -> LearntSelector:
         """Choose the configurations for all inputs of a matrix, and learn to choose among them."""
-        return self.learner.fit(_among(matrix, best_portfolio(matrix, self.most)), seed)
+        return self.learner.fit(_among(matrix, _best_portfolio(matrix, self.most)), seed)
 
 
 def limited(learner: Learner, most: int | None) -> Learner:
@@ -57,33 +56,20 @@ def _among(matrix: Matrix, portfolio: Sequence[int]) -> Matrix:
     return replace(matrix, applies=applies).rows(np.flatnonzero(applies.any(axis=1)))
 
 
-def best_portfolio(matrix: Matrix, most: int) -> list[int]:
+def _best_portfolio(matrix: Matrix, most: int) -> list[int]:
     """Return the indices of the candidates whose best has the least mean log slowdown over all
-    inputs: of all sets of at most `most`, or of those that exchanges of single candidates reach
-    from the greedy one. A candidate counts on inputs to which it does not apply as one that costs
-    more than all others."""
+    inputs: of all sets of at most `most`, or the greedy one where there are very many. A candidate
+    counts on inputs to which it does not apply as one that costs more than all others."""
     table, weights = matrix.costs, matrix.learning_weights
     known = np.flatnonzero(matrix.applies.any(axis=0)).tolist()
     greedy = greedy_portfolio(matrix, most)
     if len(greedy) < most:  # more gain almost nothing
         return greedy
-    if math.comb(len(known), most) <= _MOST_TRIED:
-        every = list(itertools.combinations(known, most))
-        means = [_mean(table, portfolio, weights) for portfolio in every]
-        return list(every[int(np.argmin(means))])
-    cost, costs_of = math.inf, {tuple(greedy): _mean(table, greedy, weights)}
-    while min(costs_of.values()) < cost:
-        found = min(costs_of, key=costs_of.__getitem__)
-        cost = costs_of[found]
-        others = [index for index in known if index not in found]
-        for place, other in itertools.product(range(most), others):
-            exchanged = (*found[:place], other, *found[place + 1 :])
-            costs_of[exchanged] = _mean(table, exchanged, weights)
-    return list(found)
-
-
-def _mean(table: Array, portfolio: Collection[int], weights: Array) -> float:
-    return float(np.average(table[:, list(portfolio)].min(axis=1), weights=weights))
+    if math.comb(len(known), most) > _MOST_TRIED:
+        return greedy
+    every = list(itertools.combinations(known, most))
+    means = [np.average(table[:, tried].min(axis=1), weights=weights) for tried in every]
+    return list(every[int(np.argmin(means))])
 
 
 @dataclass(frozen=True)
@@ -102,13 +88,13 @@ def portfolios(matrix: Matrix, seed: int = 0) -> Iterator[Portfolio]:
     folds = grouped_folds(matrix.groups, fold_count(matrix.groups), seed)
     parts = [(held_out(matrix, fold), fold.test) for fold in folds]
     for most in range(1, 1 + _MOST_SHOWN):
-        best = best_portfolio(matrix, most)
+        best = _best_portfolio(matrix, most)
         if len(best) == before:
             return
         before = len(best)
         indices = np.empty(len(matrix.features), dtype=np.intp)
         for (fit, test), rows in parts:
-            portfolio = np.array(best_portfolio(fit, most))
+            portfolio = np.array(_best_portfolio(fit, most))
             logs = np.where(test.applies, test.log_slowdown, np.inf)[:, portfolio]
             some = np.isfinite(logs).any(axis=1)
             indices[rows] = np.where(some, portfolio[logs.argmin(axis=1)], -1)
@@ -125,7 +111,7 @@ def portfolio_rows(found: Sequence[Portfolio], default: Config) -> list[tuple[st
     return [
         (
             str(len(one.configs)),
-            one.slowdowns.mean_text,
+            one.slowdowns.mean.text(".3f"),
             "; ".join(difference(config, default) for config in one.configs),
         )
         for one in found

@@ -25,7 +25,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from types import MappingProxyType
@@ -43,7 +43,7 @@ from harness.dispatch.dispatcher import Dispatcher, KernelFile, Provenance
 from harness.dispatch.document import document_text
 from harness.dispatch.features import features_of
 from harness.dispatch.guards import check_exact
-from harness.dispatch.launcher import Launcher, launcher_files
+from harness.dispatch.launcher import Launcher
 from harness.dispatch.matrix import Matrix
 from harness.measure.builds.queue import BuildQueue
 from harness.measure.cuda.cubin import kernel_symbol
@@ -80,21 +80,23 @@ _NOWHERE = Provenance(
 
 
 def write_dispatcher(
-    out: Path,
-    dispatcher: Dispatcher,
-    launcher: Launcher | None = None,
-    tables: Mapping[str, bytes] = MappingProxyType({}),
+    out: Path, dispatcher: Dispatcher, tables: Mapping[str, bytes] = MappingProxyType({})
 ) -> list[Path]:
-    """Write a dispatcher into a folder, and return the files. A program also gets a `launcher`;
-    `tables` are those of another format, by their names. A dispatcher's folder is replaced.
+    """Write a dispatcher into a folder, and return the files; `tables` are those of another format,
+    by their names. A dispatcher's folder is replaced.
 
     Raises UsageError if the folder holds anything else, and ExpressionError for a constraint or
     launch size that cannot be written exactly.
     """
-    files, name = files_of(dispatcher, launcher), dispatcher.name
+    files, name = files_of(dispatcher), dispatcher.name
     files |= {f"{name}/tables/{file}": content for file, content in tables.items()}
     executables = [f for f in files if f.startswith((f"{name}/programs/", f"{name}/features/"))]
-    return write_files(out, files, dispatcher.provenance.inputs, executables)
+    out = Path(os.path.realpath(out))
+    check_folder(out)
+    digests = {file: _digest(content) for file, content in files.items()}
+    files[MANIFEST] = f"{json.dumps({'dispatcher_files_sha256': digests}, indent=4)}\n".encode()
+    write_folder(out, files, executables=executables, advice=_ADVICE)
+    return [out / file for file in files]
 
 
 def check_candidates(
@@ -143,25 +145,25 @@ def dispatcher_of(
         constants={p.name: p.default for p in spec.parameters} | dict(limits),
         kernels=tuple(kernels),
         flag_files=tuple(dict.fromkeys(f for c in program.portfolio for f in spec.files_of(c))),
-        has_loader=launcher is not None if spec.program is not None else bool(kernels),
+        launcher=launcher,
     )
 
 
-def files_of(dispatcher: Dispatcher, launcher: Launcher | None = None) -> dict[str, bytes]:
+def files_of(dispatcher: Dispatcher) -> dict[str, bytes]:
     """Return the content of each file, by its path in the folder."""
     name, backend = dispatcher.name, dispatcher.provenance.environment.backend
     modules = _module_files(backend if dispatcher.has_loader else "")
     files = {
         f"{name}.h": c_header(dispatcher).encode(),
-        f"{name}/{name}.json": document_text(dispatcher, launcher).encode(),
+        f"{name}/{name}.json": document_text(dispatcher).encode(),
         **{f"{name}/{file}": content for file, content in modules.items()},
     }
-    if launcher is not None:
-        files |= launcher_files(name, launcher)
+    if dispatcher.launcher is not None:
+        files |= dispatcher.launcher.files(name)
     folder = f"{name}/{dispatcher.item}s"
     files |= {f"{folder}/{kernel.name}": kernel.content for kernel in dispatcher.kernels}
     passed = dispatcher.flag_files
-    return files | {f"{name}/flag_files/{file.mark}": file.copy.read_bytes() for file in passed}
+    return files | {f"{name}/flag_files/{file.mark}": file.read() for file in passed}
 
 
 def _module_files(backend: str) -> dict[str, bytes]:
@@ -175,24 +177,6 @@ def _module_files(backend: str) -> dict[str, bytes]:
     return {file: _IMPORT.sub(r"from ._\1 import", text).encode() for file, text in texts.items()}
 
 
-def write_files(
-    out: Path, files: Mapping[str, bytes], inputs: int, executables: Collection[str] = ()
-) -> list[Path]:
-    """Write all files, by their paths in a folder, or none; the folder's old files are removed.
-    `inputs` is the number of inputs that the dispatcher was learnt from; `executables` are the
-    files that may be run.
-
-    Raises UsageError if the folder holds anything that was not written so.
-    """
-    out = Path(os.path.realpath(out))
-    check_folder(out)
-    digests = {name: _digest(content) for name, content in files.items()}
-    manifest = json.dumps({"dispatcher_files_sha256": digests, "inputs": inputs}, indent=4) + "\n"
-    contents = {**files, MANIFEST: manifest.encode()}
-    write_folder(out, contents, executables=executables, advice=_ADVICE)
-    return [out / name for name in (*files, MANIFEST)]
-
-
 def check_folder(out: Path) -> None:
     """Raise UsageError if a folder holds anything that a person put there or changed, lies within
     a dispatcher's folder, or cannot be written."""
@@ -201,7 +185,7 @@ def check_folder(out: Path) -> None:
         raise UsageError(f"{out} is inside {outer}, a dispatcher's folder; name another")
     check_writable(out, _ADVICE, parents=True)
     if out.exists() and not out.is_dir():
-        raise UsageError(f"{out} is not a folder; name another with -o")
+        raise UsageError(f"{out} is not a folder; {_ADVICE}")
     digests = _written(out).get("dispatcher_files_sha256")
     known = digests if isinstance(digests, dict) else {}
     for path in out.rglob("*"):
@@ -216,12 +200,6 @@ def check_folder(out: Path) -> None:
 
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
-
-
-def earlier_inputs(out: Path) -> int | None:
-    """Return how many inputs the dispatcher in a folder was learnt from; None if unknown."""
-    found = _written(out).get("inputs")
-    return found if isinstance(found, int) else None
 
 
 def _written(out: Path) -> Mapping[str, object]:
@@ -305,7 +283,7 @@ def program_files(spec: Spec, program: DispatchProgram) -> tuple[KernelFile, ...
         contents: dict[str, bytes] = {}
         for index, (config, build) in enumerate(zip(program.portfolio, builds, strict=True)):
             key = build.key(identity)
-            names.setdefault(key, file_name(index, config, defaults))
+            names.setdefault(key, _file_name(index, config, defaults))
             if key not in contents:
                 try:
                     contents[key] = queue.finish(build).data
@@ -315,7 +293,7 @@ def program_files(spec: Spec, program: DispatchProgram) -> tuple[KernelFile, ...
     return tuple(files)
 
 
-def file_name(index: int, config: Config, defaults: Mapping[str, Value]) -> str:
+def _file_name(index: int, config: Config, defaults: Mapping[str, Value]) -> str:
     """Name a program by its number and its changes from the default: `2-TILE=16-level=3`."""
     own = Config({name: value for name, value in config.items() if name in defaults})
     words = re.sub(r"[^A-Za-z0-9_.=+]+", "-", difference(own, defaults)).strip("-")

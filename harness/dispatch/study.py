@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -20,16 +19,8 @@ from harness.dispatch.learners import Default, Learner, Nearest, Starchart, Stat
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.most import AtMost, Portfolio, limited, portfolios
 from harness.dispatch.tree import TreeLearner
-from harness.dispatch.verdict import (
-    NO_INTERVAL,
-    PairedComparison,
-    Slowdowns,
-    held_out_slowdowns,
-    in_hindsight,
-)
+from harness.dispatch.verdict import PairedComparison, Slowdowns, held_out_slowdowns, in_hindsight
 from harness.models.folds import ENOUGH_INPUTS, FEWEST_INPUTS, fold_count
-from harness.results.measured import MeasuredConfigs
-from harness.stats import Estimate
 
 if TYPE_CHECKING:
     from harness.results.view import Results
@@ -156,10 +147,9 @@ class Study:
     def sentence(self, name: str) -> str:
         """Say whether a dispatcher is worth having."""
         gain, count = self.gain(name), len(self.matrix.features)
-        figures = (
-            f"{ratio_text(gain.ratio.inverse)} on {count} held-out inputs, faster on {gain.wins}, "
-            f"slower on {gain.losses}"
-        )
+        ratio = gain.ratio.inverse.text(".3f", "x")
+        inputs = f"{count} held-out inputs, faster on {gain.wins}, slower on {gain.losses}"
+        figures = f"{ratio} on {inputs}"
         subject = f"Choosing by input ({name}) is"
         if gain.is_better:
             return f"{subject} faster than one configuration for all: {figures}."
@@ -222,18 +212,6 @@ def _known(matrix: Matrix, wanted: Sequence[Learner]) -> list[Learner]:
     return [learner for learner in wanted if has_default or not isinstance(learner, Default)]
 
 
-def ratio_text(ratio: Estimate) -> str:
-    """Render a speed-up with its interval; its bounds with three digits, or as many as show on
-    which side of 1 they lie."""
-
-    def bound(number: float) -> str:
-        texts = (f"{number:.{digits}f}" for digits in range(3, 17))
-        return next((text for text in texts if float(text) != 1), "1.000")
-
-    interval = f"[{bound(ratio.low)}, {bound(ratio.high)}]"
-    return f"{ratio.value:.3f}x {interval if math.isfinite(ratio.high) else f'({NO_INTERVAL})'}"
-
-
 # ------------------------------------------------------------------------- each input
 
 
@@ -267,7 +245,7 @@ def slowdowns_by_input(results: Results, found: Study, choice: str = AUTO) -> li
     return [
         InputSlowdowns(
             problem,
-            max(_worst(results.measured[problem]), float(most)),
+            max(results.measured[problem].worst or 1.0, float(most)),
             float(of_default),
             float(chosen),
         )
@@ -279,13 +257,6 @@ def slowdowns_by_input(results: Results, found: Study, choice: str = AUTO) -> li
 
 def _of(judged: Slowdowns) -> Array:
     return np.where(judged.failed, np.inf, judged.slowdown)
-
-
-def _worst(known: MeasuredConfigs) -> float:
-    """Return the greatest time over the least of all that worked, as the search timed them."""
-    times = known.rows.of(known.columns.time_s)
-    times = times[np.isfinite(times)]
-    return float(times.max() / times.min())
 
 
 def geometric_means(rows: Sequence[InputSlowdowns]) -> tuple[float, float, float]:

@@ -4,13 +4,12 @@ was."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterator, Sequence
 
 from harness.core.config_diff import difference
 from harness.core.records import Config, shown
 from harness.core.text import counted
-from harness.dispatch.choice import DispatchProgram, LearntSelector, Node, Split
+from harness.dispatch.choice import DispatchProgram, Node, Split
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.study import TREE, Study
 from harness.models.columns import Column, ColumnKind
@@ -160,19 +159,20 @@ def verdict_title(study: Study) -> str:
     return f"{TITLE}, weighted by calls" if (study.matrix.weights != 1).any() else TITLE
 
 
-def verdict_rows(
-    study: Study, learnt: Mapping[str, LearntSelector] = MappingProxyType({})
-) -> list[tuple[str, ...]]:
-    """Make a row under VERDICT_HEAD for each way to choose; for what was learnt from all inputs
-    also its leaves."""
+def verdict_rows(study: Study) -> list[tuple[str, ...]]:
+    """Make a row under VERDICT_HEAD for each way to choose; of a dispatcher also its leaves, learnt
+    from all inputs."""
+    dispatchers = study.dispatchers
     return [
         (
             judged.name,
-            judged.mean_text,
+            judged.mean.text(".3f"),
             f"{judged.percentile_99:.3f}",
             f"{judged.worst:.2f}" + (f" ({judged.failures} failed)" if judged.failures else ""),
             f"{judged.near:.0%}",
-            f"{learnt[judged.name].choice.leaf_count:,}" if judged.name in learnt else "",
+            f"{study.learnt(judged.name).choice.leaf_count:,}"
+            if judged.name in dispatchers
+            else "",
         )
         for judged in study.slowdowns.values()
     ]

@@ -25,9 +25,6 @@ from harness.stats import Estimate
 ORACLE = "oracle"
 """The best candidate of each input, which no dispatcher can know."""
 
-NO_INTERVAL = "one input gives no interval"
-"""What is said of a mean over weighted inputs of which only one counts."""
-
 _TAIL = 0.025  # of an interval of 95 %, on each side
 _TIE = 1e-9
 
@@ -94,12 +91,6 @@ class Slowdowns:
         """The geometric mean; nothing is faster than the best known, so its bounds are cut at 1."""
         mean = geometric_mean(self.logs, self.groups, self.weights)
         return replace(mean, low=max(1.0, mean.low))
-
-    @property
-    def mean_text(self) -> str:
-        """The mean with its interval."""
-        mean = self.mean
-        return mean.text(".3f") if math.isfinite(mean.high) else f"{mean.value:.3f} ({NO_INTERVAL})"
 
     @cached_property
     def percentile_99(self) -> float:
@@ -203,16 +194,10 @@ def geometric_mean(logs: Array, groups: npt.NDArray[np.intp], weights: Array) ->
     number = np.unique(groups, return_inverse=True)[1]
     total = float(weights.sum())
     mean = float(np.average(logs, weights=weights))
-    count = _effective_count(number, weights)
+    count = (int(number.max()) + 1) * total**2 / (len(weights) * float(weights @ weights))
     half = math.inf
     if count > 1:
         strayed = np.bincount(number, weights=weights * (logs - mean))
         error = math.sqrt(count / (count - 1) * float(strayed @ strayed)) / total
         half = float(scipy.special.stdtrit(count - 1, 1 - _TAIL)) * error
     return Estimate.from_log(mean, half)
-
-
-def _effective_count(number: Indices, weights: Array) -> float:
-    """Return the number of groups; with unequal weights, of as many equal ones."""
-    groups = int(number.max()) + 1
-    return groups * float(weights.sum() ** 2 / (len(weights) * (weights @ weights)))

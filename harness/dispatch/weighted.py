@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from harness.core.arrays import Array, Flags, Indices
+from harness.core.arrays import Array, Flags
 from harness.core.errors import UsageError
 from harness.core.records import Input, shown
 from harness.core.text import counted, first_few
@@ -20,7 +20,6 @@ from harness.dispatch.learners import Nearest
 from harness.dispatch.matrix import Matrix
 from harness.models.columns import TunedRange, tuned_range
 from harness.space_file.workload import Workload
-from harness.stats import Estimate, clopper_pearson
 
 
 @dataclass(frozen=True)
@@ -33,33 +32,26 @@ class Coverage:
     """
 
     workload: Workload
-    measured: Estimate
-    near: Estimate
-    outside: Estimate
+    measured: float
+    near: float
+    outside: float
     beyond: Sequence[str]
     places: Mapping[Input, str]
 
     @property
-    def lines(self) -> list[str]:
+    def lines(self) -> Iterator[str]:
         """Describe the coverage."""
-        return list(self._lines())
-
-    def _lines(self) -> Iterator[str]:
         workload = self.workload
         calls = f"{counted(workload.total, 'call')} with {counted(len(workload.calls), 'input')}"
         yield (
-            f"Weighted by {calls} ({workload.path}): {_text(self.measured)} with inputs that were "
-            f"measured, {_text(self.near)} with others in the tuned range, which count for the "
+            f"Weighted by {calls} ({workload.path}): {self.measured:.0%} with inputs that were "
+            f"measured, {self.near:.0%} with others in the tuned range, which count for the "
             f"nearest that was measured."
         )
-        yield f"{_text(self.outside)} of the calls were outside of the tuned range" + (
+        yield f"{self.outside:.0%} of the calls were outside of the tuned range" + (
             f", and count for nothing here: {'; '.join(self.beyond)}." if self.beyond else "."
         )
         yield from workload.notes
-
-
-def _text(share: Estimate) -> str:
-    return f"{share.value:.0%} [{share.low:.0%}, {share.high:.0%}]"
 
 
 def weigh(matrix: Matrix, workload: Workload) -> tuple[Matrix, Coverage]:
@@ -97,38 +89,20 @@ def weigh(matrix: Matrix, workload: Workload) -> tuple[Matrix, Coverage]:
     called = pd.DataFrame([dict(problem) for problem in problems], columns=names)[inside]
     nearest = Nearest().fit(matrix, seed=0).nearest(called)
     np.add.at(weights, nearest, calls[inside])
+    where = "outside of the tuned range", "measured"
+    places = np.select([~inside, exact], where, default="in the tuned range")
     covered, total = float(calls[inside].sum()), workload.total
     measured = float(calls[inside & exact].sum())
     coverage = Coverage(
         workload,
-        _share(measured, total),
-        _share(covered - measured, total),
-        _share(total - covered, total),
+        measured / total,
+        (covered - measured) / total,
+        (total - covered) / total,
         beyond,
-        dict(zip(problems, _places(matrix, inside, exact, nearest), strict=True)),
+        dict(zip(problems, places.tolist(), strict=True)),
     )
     note = "\n".join(filter(None, [matrix.note, *coverage.lines]))
     return replace(matrix, weights=weights / weights.mean(), note=note), coverage
-
-
-def _places(matrix: Matrix, inside: Flags, exact: Flags, nearest: Indices) -> Iterator[str]:
-    """Say of each input whether it was measured, or for which it counts; `nearest` has those that
-    lie inside."""
-    rows, names = iter(nearest.tolist()), list(map(str, matrix.features.columns))
-    measured = list(matrix.features.itertuples(index=False, name=None))
-    for is_in, is_exact in zip(inside.tolist(), exact.tolist(), strict=True):
-        row = next(rows) if is_in else -1
-        if not is_in:
-            yield "outside of the tuned range"
-        elif is_exact:
-            yield "measured"
-        else:
-            yield f"counts for {Input(dict(zip(names, measured[row], strict=True)))}"
-
-
-def _share(calls: float, total: int) -> Estimate:
-    """Estimate a share of the calls with its 95 % interval, as if they came independently."""
-    return clopper_pearson(calls / total, total, 0.05)
 
 
 def _beyond(

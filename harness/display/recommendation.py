@@ -3,8 +3,7 @@ the sections of the choice by input."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from rich.console import Console
@@ -13,11 +12,10 @@ from harness.analysis.inputs import InputReport
 from harness.core.config_diff import DEFAULT, difference
 from harness.core.records import Config
 from harness.core.text import counted, first_few
-from harness.dispatch.choice import LearntSelector
 from harness.dispatch.learners import Default
 from harness.dispatch.most import PORTFOLIOS_HEAD, PORTFOLIOS_TITLE, portfolio_rows
 from harness.dispatch.single import Single
-from harness.dispatch.study import Study, ratio_text
+from harness.dispatch.study import Study
 from harness.dispatch.text import (
     VERDICT_HEAD,
     rule,
@@ -67,7 +65,7 @@ def _what_to_use(
 def _by_input(study: Study, default: Config) -> str:
     """Render the choice by input with its speed-ups on held-out inputs."""
     gain, inputs = study.gain(study.best), counted(len(study.matrix.features), "held-out input")
-    over_one = f"{ratio_text(gain.ratio.inverse)} over one configuration for all"
+    over_one = f"{gain.ratio.inverse.text('.3f', 'x')} over one configuration for all"
     over = [text for text in (_over_default(study, study.best), over_one) if text]
     return f"{_choice(study, default)}: {', '.join(over)}, on {inputs}."
 
@@ -104,7 +102,7 @@ def _over_default(study: Study, name: str) -> str | None:
     if default is None:
         return None
     over = study.slowdowns[name].over(default)
-    return f"{ratio_text(over.ratio.inverse)} over the default" if over.is_better else None
+    return f"{over.ratio.inverse.text('.3f', 'x')} over the default" if over.is_better else None
 
 
 def _choice(study: Study, default: Config) -> str:
@@ -157,18 +155,15 @@ def choice_sections(study: Study | str, default: Config) -> Iterator[Section]:
         return
     heading, *lines = rule_lines(study)
     yield Section("choice", _CHOICE, [heading], lines=lines)
-    learnt = {name: study.learnt(name) for name in study.dispatchers}
-    yield verdict_section(study, learnt, summed_up)
+    yield verdict_section(study, summed_up)
     table = SectionTable(PORTFOLIOS_HEAD, portfolio_rows(study.portfolios, default), range(3))
     yield Section("portfolios", "Few configurations", [f"{PORTFOLIOS_TITLE}:"], table=table)
 
 
-def verdict_section(
-    study: Study, learnt: Mapping[str, LearntSelector] = MappingProxyType({}), summed_up: str = ""
-) -> Section:
-    """Show a row for each way to choose; for what was learnt from all inputs also its leaves."""
+def verdict_section(study: Study, summed_up: str = "") -> Section:
+    """Show a row for each way to choose."""
     texts = [*filter(None, [summed_up]), f"{verdict_title(study)}:"]
-    table = SectionTable(VERDICT_HEAD, verdict_rows(study, learnt))
+    table = SectionTable(VERDICT_HEAD, verdict_rows(study))
     return Section("verdict", "Verdict on held-out inputs", texts, table=table, lines=study.notes)
 
 

@@ -70,18 +70,14 @@ class FleetDevice:
 
 @dataclass(frozen=True)
 class Offer:
-    """What a worker has: its devices, and why it has no others.
-
-    At most `builders` builds run at once; None stands for as many as there are spare cores.
-    """
+    """What a worker has: its devices, and why it has no others."""
 
     harness_version: str
     devices: tuple[FleetDevice, ...]
-    builders: int | None = None
     unavailable: tuple[str, ...] = ()
 
 
-def make_offer(names: Sequence[str], builders: int | None) -> Offer:
+def make_offer(names: Sequence[str]) -> Offer:
     """Offer the devices of this machine with these names, or all equal ones, and the machine.
 
     Raises UsageError for an unknown name, BackendUnavailable where a named device cannot be used.
@@ -106,13 +102,13 @@ def make_offer(names: Sequence[str], builders: int | None) -> Offer:
         unavailable = (f"only programs and Python callables run here: {error}",)
     model = f"{processor() or platform.machine()}, {usable_cores()} cores"
     devices.append(FleetDevice(machine, model, host_name, None))
-    return Offer(harness.__version__, tuple(devices), builders, unavailable)
+    return Offer(harness.__version__, tuple(devices), unavailable)
 
 
 _offers: list[Offer] = []
 
 
-def offer(names: Sequence[str] = (), builders: int | None = None) -> Offer:
+def offer(names: Sequence[str] = ()) -> Offer:
     """Return what this process offers, which the first call decides.
 
     Raises BackendUnavailable under Dask's nanny, and what make_offer raises.
@@ -124,7 +120,7 @@ def offer(names: Sequence[str] = (), builders: int | None = None) -> Offer:
         )
     with _changing:
         if not _offers:
-            _offers.append(make_offer(names, builders))
+            _offers.append(make_offer(names))
         return _offers[0]
 
 
@@ -223,12 +219,11 @@ class Agent:
     def _measurer(self, device: FleetDevice) -> _LocalMeasurer:
         """Open a measurer, which is closed with this agent; those of kernels share their builds."""
         assert self._spec is not None, "it was stored"
-        made = offer()
         measurer: _LocalMeasurer
         if device.backend is None:
             self._open.enter_context(locked(device.uuid, device.model))
             if self._spec.framework is None:
-                measurer = ProgramMeasurer(self._spec, builders=made.builders)
+                measurer = ProgramMeasurer(self._spec)
             else:
                 callable_, _ = open_measurer(self._spec, AUTO)
                 assert isinstance(callable_, KernelMeasurer), "the space tunes a callable"
@@ -239,8 +234,7 @@ class Agent:
                 self._spec,
                 fitted_backend(self._spec, device.backend),
                 equal=equal if isinstance(equal, KernelMeasurer) else None,
-                devices=sum(each.backend is not None for each in made.devices),
-                builders=made.builders,
+                devices=sum(each.backend is not None for each in offer().devices),
             )
         self._open.callback(measurer.close)
         return measurer

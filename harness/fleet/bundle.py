@@ -77,7 +77,7 @@ def _moved(spec: Spec, move: Callable[[Path], Path]) -> Spec:
         sources={language: moved(source) for language, source in spec.sources.items()},
         program=plan,
         parameters=tuple(
-            replace(p, files={n: replace(f, copy=move(f.copy)) for n, f in p.files.items()})
+            replace(p, files={n: replace(f, path=move(f.path)) for n, f in p.files.items()})
             for p in spec.parameters
         ),
     )
@@ -129,8 +129,8 @@ def _sources(spec: Spec) -> Iterator[Path]:
     for source in spec.sources.values() if plan is None else plan.sources:
         yield from (source.path, *source.includes)
     for file in spec.flag_files:
-        file.require_copy()
-        yield file.copy
+        file.read()
+        yield file.path
     host = spec.host if plan is None else plan.host
     if host is not None:
         yield from with_imports(host)

@@ -28,8 +28,7 @@ from harness.fleet import agent
 from harness.fleet.agent import FleetDevice, Offer
 
 _SILENT_S = 30.0
-"""A worker of which the scheduler heard nothing for so long is lost, as one without a network;
-so is a scheduler that does not answer for so long."""
+"""A scheduler that does not answer for so long is lost."""
 
 _MOST_CALLS = 4096
 """A call of a device has a connection of its own until it is answered."""
@@ -152,16 +151,12 @@ async def _served(address: str) -> bool:
 # ------------------------------------------------------------------------------- the workers
 
 
-class WorkerLost(BackendUnavailable):
+class _WorkerLost(BackendUnavailable):
     """A worker left the cluster, does not answer any more, or answers with what nobody can read."""
 
 
 class NoWorker(BackendUnavailable):
     """No worker has joined yet."""
-
-
-class SchedulerLost(HarnessError):
-    """The scheduler has ended, or cannot be reached any more: no worker can."""
 
 
 class Cluster:
@@ -174,9 +169,7 @@ class Cluster:
         self._say = say
         self._lock = threading.Lock()
         self._alive: frozenset[str] = frozenset()
-        self._heard: dict[str, tuple[float, float]] = {}  # when last, and since when we know
         self._looked_s = -_LOOK_S
-        self._workers: dict[str, Any] = {}  # what the scheduler last said of each
         self._is_lost = False  # the scheduler
         self._reached: set[str] = set()
 
@@ -224,7 +217,8 @@ class Cluster:
         return [replace(device, address=address) for device in offer.devices]
 
     def start(self, address: str, kind: Callable[..., object], *args: object) -> Actor:
-        """Make an actor on a worker, which lives as long as what is returned; raises WorkerLost."""
+        """Make an actor on a worker, which lives as long as what is returned; raises
+        BackendUnavailable."""
         self._reach(address)
         return Actor(self, address, self._done(address, kind, *args, actor=True))
 
@@ -258,7 +252,7 @@ class Cluster:
     ) -> Any:
         """Wait for a coroutine of Dask's event loop; a worker that dies may never answer it.
 
-        Raises its HarnessError, and WorkerLost for any other.
+        Raises its HarnessError, and BackendUnavailable for any other.
         """
         self._require_alive(address)
         end_s = time.monotonic() + limit_s
@@ -269,14 +263,14 @@ class Cluster:
             while not wait([answer], timeout=_WAIT_S).done:
                 self._require_alive(address)
                 if time.monotonic() > end_s:
-                    raise WorkerLost(f"the worker {address} did not answer within {limit_s:g} s")
+                    raise _WorkerLost(f"the worker {address} did not answer within {limit_s:g} s")
             return answer.result()
         except HarnessError:
             raise
         except Exception as error:  # whatever Dask or the worker raise
             self._require_alive(address)
             reason = f"{type(error).__name__}: {error}"
-            raise WorkerLost(
+            raise _WorkerLost(
                 f"the worker {address} failed: {reason}; what was measured is kept"
             ) from None
         finally:
@@ -288,14 +282,14 @@ class Cluster:
             return
         try:
             self.awaited(address, partial(_connected, self._client.rpc, address))
-        except WorkerLost as error:
+        except _WorkerLost as error:
             self._require_alive(address)
             self._client.direct_to_workers = False
             self._say(f"messages to workers go through the scheduler, which takes longer: {error}")
         self._reached.add(address)
 
     def alive(self) -> frozenset[str]:
-        """Return the addresses of the workers from which the scheduler has heard lately."""
+        """Return the addresses of the workers that the scheduler has not lost."""
         with self._lock:
             if time.monotonic() - self._looked_s >= _LOOK_S:
                 self._look()
@@ -308,7 +302,7 @@ class Cluster:
         try:
             if scheduler := self._client.scheduler:
                 ask = partial(self._client.sync, scheduler.identity, n_workers=-1)
-                self._workers = ask(callback_timeout=_SILENT_S)["workers"]
+                self._alive = frozenset(ask(callback_timeout=_SILENT_S)["workers"])
         except asyncio.TimeoutError:  # its machine hangs, or the process is stopped
             self._is_lost = True
             raise self._scheduler_lost() from None
@@ -318,26 +312,16 @@ class Cluster:
             time.sleep(_LOOK_S / 5)
         if self._client.status != "running":
             raise self._scheduler_lost()
-        # By this machine's clock: the scheduler's may differ, and all workers may be silent.
-        now_s = time.monotonic()
-        before, self._heard = self._heard, {}
-        for address, worker in self._workers.items():
-            seen, since_s = before.get(address, (None, now_s))
-            last_seen = worker["last_seen"]
-            self._heard[address] = last_seen, since_s if seen == last_seen else now_s
-        self._alive = frozenset(
-            address for address, (_, since_s) in self._heard.items() if now_s - since_s < _SILENT_S
-        )
 
-    def _scheduler_lost(self) -> SchedulerLost:
-        return SchedulerLost(
+    def _scheduler_lost(self) -> HarnessError:
+        return HarnessError(
             f"the scheduler {self._address} does not answer any more. All measurements are "
             "kept: start it and its workers, and run the same command again"
         )
 
     def _require_alive(self, address: str) -> None:
         if address not in self.alive():
-            raise WorkerLost(f"the worker {address} was lost")
+            raise _WorkerLost(f"the worker {address} was lost")
 
     def close(self) -> None:
         """Leave the cluster."""
@@ -355,12 +339,12 @@ class Actor:
         self._actor = actor
 
     def call(self, method: str, *args: object) -> Any:
-        """Call a method. Raises what it raises, and WorkerLost."""
+        """Call a method. Raises what it raises, and BackendUnavailable where the worker is lost."""
         cluster, address = self._cluster, self._address
         try:
             call = partial(cluster.called, address, self._actor.key, method, args)
             return cluster.awaited(address, call)
-        except WorkerLost:
+        except _WorkerLost:
             self.is_lost = True
             raise
 

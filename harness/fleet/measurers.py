@@ -197,11 +197,7 @@ class Fleet:
         if self._looking is None:
             self._looking = threading.Thread(target=self._look, daemon=True)
             self._looking.start()
-        return dict(self._taken())
-
-    def _taken(self) -> Iterator[tuple[str, Measurer]]:
-        while not self._joined.empty():
-            yield self._joined.get()
+        return dict(self._joined.get() for _ in range(self._joined.qsize()))
 
     def unused(self) -> list[str]:
         """Say which devices joined since the last call and are not used, and why."""
@@ -212,20 +208,22 @@ class Fleet:
         self._is_over.set()
         if self._looking is not None:
             self._looking.join(_ENDING_S)
-        for _, measurer in self._taken():
-            measurer.close()
+        while not self._joined.empty():
+            self._joined.get()[1].close()
 
     def _look(self) -> None:
         try:
             while not self._is_over.wait(_LOOK_S):
-                self.open_new()
+                for joined in self.open_new():
+                    self._joined.put(joined)
         except Exception as error:
             # At the end the cluster is closed. Those who measure report a scheduler that is lost.
             if not self._is_over.is_set() and not isinstance(error, HarnessError):
                 raise
 
-    def open_new(self) -> None:
-        """Open the devices of the same model that are not in use, nor tried lately.
+    def open_new(self) -> Iterator[tuple[str, Measurer]]:
+        """Open the devices of the same model that are not in use, nor tried lately; yield their
+        names and measurers.
 
         A device is free again when its worker has left, also if this one comes back: a worker that
         was stopped goes on at the same address.
@@ -242,7 +240,7 @@ class Fleet:
                 and not self._is_over.is_set()
             ):
                 try:
-                    self._joined.put((device.name, self._opened(device)))
+                    yield device.name, self._opened(device)
                 except HarnessError:
                     self._next_s[device.uuid] = time.monotonic() + _AGAIN_S
 

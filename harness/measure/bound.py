@@ -24,6 +24,7 @@ import numpy.typing as npt
 from harness.core.errors import LaunchFailed
 from harness.core.program import Launch
 from harness.core.records import Build, DeviceLimits
+from harness.core.text import counted
 
 ZONE_BYTES = 16384
 """The least size of a zone, a multiple of every alignment that kernels count on: an array behind
@@ -49,9 +50,8 @@ class StrayWrite:
     leaves_zone: bool = False
 
     def __str__(self) -> str:
-        unit = "element" if self.elements == 1 else "elements"
         where = "behind its end" if self.behind else "before its start"
-        return f"{self.name} ({self.elements:,} {unit} {where})"
+        return f"{self.name} ({counted(self.elements, 'element')} {where})"
 
 
 def zone_bytes(array_bytes: int) -> int:
@@ -220,11 +220,11 @@ def why_unlaunchable(launch: Launch, limits: DeviceLimits, static_bytes: int = 0
             f"group {group} of {launch.function} has {size:,} threads, "
             f"but the device takes {limits.max_group_size:,} at most"
         )
-    dynamic_bytes = launch.shared_bytes
-    if dynamic_bytes and static_bytes + dynamic_bytes > limits.max_shared_bytes:
+    shared_bytes = static_bytes + launch.shared_bytes
+    if shared_bytes > limits.max_shared_bytes:
         return (
-            f"{launch.function} needs {static_bytes + dynamic_bytes:,} bytes of shared memory per "
-            f"block ({static_bytes:,} static, {dynamic_bytes:,} dynamic), but the device has "
+            f"{launch.function} needs {shared_bytes:,} bytes of shared memory per block "
+            f"({static_bytes:,} static, {launch.shared_bytes:,} dynamic), but the device has "
             f"{limits.max_shared_bytes:,}"
         )
     if launch.cooperative and not limits.is_cooperative:

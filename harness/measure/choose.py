@@ -50,35 +50,35 @@ def open_measurer(
         started = owner if isinstance(owner, ProgramMeasurer) else None
         return ProgramMeasurer(spec, started), "the space tunes a program"
     if _runs_callable(spec, requested):
-        backend: Backend = with_cache(spec, python_backend(spec, requested, devices))
+        backend = with_cache(spec, python_backend(spec, requested, devices))
     else:
         backend = _fitting(spec, choose_one(requested, devices))
     shared = owner if isinstance(owner, KernelMeasurer) else None
-    framework = shared.framework if isinstance(shared, CallableMeasurer) else None
-    if shared and framework != spec.framework:
-        first, second = (each or "OpenCL or CUDA" for each in (framework, spec.framework))
-        raise UsageError(
-            f"{spec.path} is a kernel of {second}, and the space that it is compared with one of "
-            f"{first}, whose times are measured in another way; compare spaces of one kind"
-        )
-    if shared and shared.environment.cache != backend.cache:
-        raise UsageError(
-            f"{spec.path} is measured with {backend.cache} caches, and the space that it is "
-            f"compared with with {shared.environment.cache} ones; write the same "
-            "`measure: {cache: ...}` in both"
-        )
     if shared is None:
         backend = with_cuda_compiler(spec, backend)
     else:
+        _require_alike(spec, backend, shared)
         backend = dataclasses.replace(backend, cuda_compiler=shared.cuda_compiler)
-        if spec.compilers.cuda not in (AUTO, shared.cuda_compiler):
-            raise UsageError(
-                f"{spec.path} is compiled with {spec.compilers.cuda}, and the space that it is "
-                f"compared with with {shared.cuda_compiler}; write the same `compiler: {{cuda: "
-                "...}` in both"
-            )
     kind = KernelMeasurer if spec.framework is None else CallableMeasurer
     return kind(spec, backend, shared), backend.why
+
+
+def _require_alike(spec: Spec, backend: Backend, shared: KernelMeasurer) -> None:
+    """Raise UsageError where a measurer does not measure as this space says."""
+    named = spec.compilers.cuda
+    compiler = shared.cuda_compiler if named == AUTO else named
+    for what, own, other, advice in (
+        ("is a kernel of", spec.framework, shared.framework, "compare spaces of one kind"),
+        ("is measured with the caches", backend.cache, shared.environment.cache,
+         "write the same `measure: {cache: ...}` in both"),
+        ("is compiled with", compiler, shared.cuda_compiler,
+         "write the same `compiler: {cuda: ...}` in both"),
+    ):  # fmt: skip
+        if own != other:
+            raise UsageError(
+                f"{spec.path} {what} {own or 'OpenCL or CUDA'}, and the space that it is compared "
+                f"with: {other or 'OpenCL or CUDA'}; {advice}"
+            )
 
 
 def open_measurers(
@@ -89,12 +89,9 @@ def open_measurers(
 
     Raises what `open_measurer` raises.
     """
-    if _runs_program(spec, requested):
-        program, why = open_measurer(spec, requested, devices=devices)
-        return {COMMAND: program}, why
-    if _runs_callable(spec, requested):
-        callable_, why = open_measurer(spec, requested, devices=devices)
-        return {PYTHON: callable_}, why
+    if _runs_program(spec, requested) or _runs_callable(spec, requested):
+        measurer, why = open_measurer(spec, requested, devices=devices)
+        return {PYTHON if spec.framework else COMMAND: measurer}, why
     backends, why = _equal_ones(spec, choose_devices(requested, devices), most)
     return _opened(spec, backends), why
 

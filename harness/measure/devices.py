@@ -12,7 +12,6 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
 from pathlib import Path
 
 from harness.core.errors import BackendUnavailable, BuildFailed, LaunchFailed, UsageError
@@ -272,7 +271,7 @@ def backend_of(device: ListedDevice, why: str = "") -> Backend:
     if isinstance(device, opencl.DeviceName):
         return Backend("opencl", "opencl", why, device)
     # With its architecture known, no process that compiles asks the driver for it again.
-    why, compiler = f"{why}; through {gpus.describe_package()}", first_usable(device.arch)
+    why, compiler = f"{why}; through {gpus.load_driver().package}", first_usable(device.arch)
     return Backend("cuda", "nvcc", why, device, device.arch, cuda_compiler=compiler)
 
 
@@ -302,8 +301,12 @@ def empty_kernel_advice(language: str) -> str:
 def _compiled(compiler: Compiler, language: str) -> Binary:
     """Return the empty kernel from the build cache, or compile it."""
     program = Program(_EMPTY_KERNELS[language] + _host_compiler(language), (), ())
-    key = program.key(compiler.identity)
-    return BuildCache().get_or_build(key, partial(compiler.compile, program))
+    builds = BuildCache()
+    binary = builds.get(program.key(compiler.identity))
+    if binary is None:
+        binary = compiler.compile(program)
+        builds.put(binary)
+    return binary
 
 
 def _host_compiler(language: str) -> str:
@@ -339,8 +342,9 @@ def inventory() -> Iterator[str]:
 
 
 def _gpu_lines(there: Sequence[CudaGpu]) -> Iterator[str]:
+    reasons = {arch: _why_unusable(arch) for arch in {gpu.arch for gpu in there}}
     for gpu in there:
-        reason = _why_unusable(gpu.arch)
+        reason = reasons[gpu.arch]
         yield _device_line(gpu) + _use(gpu) + (f"; cannot be used: {reason}" if reason else "")
     hidden = os.environ.get(VISIBLE)
     if hidden is not None:
@@ -360,7 +364,6 @@ def _use(device: ListedDevice) -> str:
     return f"; used by {', '.join(others)}" if others else ""
 
 
-@cache
 def _why_unusable(arch: str) -> str:
     """Return why kernels for an architecture cannot be compiled or run here, else nothing."""
     try:

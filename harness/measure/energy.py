@@ -13,7 +13,6 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from harness.core.observations import ENERGY_SPREAD
@@ -59,35 +58,29 @@ class SensorUnavailable(Exception):
     """A sensor cannot be read here; the message says why, and what to do."""
 
 
-@dataclass(frozen=True)
-class CounterUpdate:
-    """When a counter was first seen with a value."""
-
-    at_s: float
-    energy_j: float
+_Update = tuple[float, float]
+"""When a counter was first seen with a value, in seconds, and this value, in joules."""
 
 
 @contextlib.contextmanager
-def counter_updates(
-    counter: EnergyCounter, poll_s: float = _POLL_S
-) -> Iterator[list[CounterUpdate]]:
+def counter_updates(counter: EnergyCounter) -> Iterator[list[_Update]]:
     """Read a counter in a thread, which adds its updates to the list until the body has ended.
 
     A failure of the counter ends the reading: what it has read until then stays.
     """
-    updates: list[CounterUpdate] = []
+    updates: list[_Update] = []
     ended = threading.Event()
 
     def read() -> None:
         last_j: float | None = None
-        while not ended.wait(poll_s):
+        while not ended.wait(_POLL_S):
             try:
                 energy_j = counter()
             except SensorUnavailable:
                 return
             # The first value may have stood for long, so it dates from no known moment.
             if last_j is not None and energy_j != last_j:
-                updates.append(CounterUpdate(time.perf_counter(), energy_j))
+                updates.append((time.perf_counter(), energy_j))
             last_j = energy_j
 
     thread = threading.Thread(target=read, daemon=True)
@@ -99,12 +92,12 @@ def counter_updates(
         thread.join()
 
 
-def mean_power(
-    updates: Sequence[CounterUpdate], begin_s: float, end_s: float
+def _mean_power(
+    updates: Sequence[_Update], begin_s: float, end_s: float
 ) -> tuple[float, float] | None:
     """Return the mean power between the first and the last update of a period, and half its 95 %
     confidence interval, from five parts; None where there are too few updates."""
-    inside = [update for update in updates if begin_s <= update.at_s <= end_s]
+    inside = [update for update in updates if begin_s <= update[0] <= end_s]
     if len(inside) <= _FEWEST_UPDATES:
         return None
     ends = [inside[part * (len(inside) - 1) // _PARTS] for part in range(_PARTS + 1)]
@@ -112,8 +105,9 @@ def mean_power(
     return _power(inside[0], inside[-1]), half_width(parts_w)
 
 
-def _power(first: CounterUpdate, last: CounterUpdate) -> float:
-    return (last.energy_j - first.energy_j) / (last.at_s - first.at_s)
+def _power(first: _Update, last: _Update) -> float:
+    (begin_s, begin_j), (end_s, end_j) = first, last
+    return (end_j - begin_j) / (end_s - begin_s)
 
 
 def measure_energy(
@@ -132,7 +126,7 @@ def measure_energy(
         end_s = time.perf_counter()
     verify()
     share = sum(launches_s) / (end_s - begin_s)
-    power = mean_power(updates, begin_s, end_s)
+    power = _mean_power(updates, begin_s, end_s)
     if share < LEAST_SHARE or power is None:
         return {LAUNCH_SHARE: share}
     mean_s, (power_w, spread_w) = sum(launches_s) / len(launches_s), power

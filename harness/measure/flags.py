@@ -144,9 +144,10 @@ def _with_known_flags(
     """Keep of the flags that are selected from a catalogue those that the compiler knows; of a
     range, only its ends are tried."""
     flags = catalogue_of(compiler).flags
+    tuned = {p.name: p for p in spec.parameters if p.compiler == compiler}
     asked = {
         name: {
-            value: Setting(flags[name].words(value), flags[name].needs == "linking")
+            value: Setting(tuned[name].options(value), flags[name].needs == "linking")
             for value in ((values[0], values[-1]) if isinstance(values, range) else values)
         }
         for name, values in selected.values.items()
@@ -159,20 +160,15 @@ def _with_known_flags(
             accepted[name] = values
         elif isinstance(values, range) or len(refused) == len(values):
             value, message = next(iter(refused.items()))
-            spelled = " ".join(flags[name].words(value))
+            spelled = " ".join(tuned[name].options(value))
             notices.append(f"`{name}` is left out: the compiler refuses {spelled}: {message}")
         else:
             accepted[name] = tuple(value for value in values if value not in refused)
             for value, message in refused.items():
                 notices.append(f"`{name}` is left without {shown(value)}: {message}")
-    own = [p for p in spec.parameters if p.compiler == compiler and p.name not in asked]
-    if asked and not accepted and not own:
+    if asked and not accepted and tuned.keys() == asked.keys():
         notices.append(NO_FLAG)
-    narrowed = {
-        p.name: _narrowed(p, accepted.get(p.name, ()))
-        for p in spec.parameters
-        if p.compiler == compiler and p.name in asked
-    }
+    narrowed = {name: _narrowed(tuned[name], accepted.get(name, ())) for name in asked}
     others = tuple(n for n in spec.notices if n.lasting or n.compiler != compiler)
     spec = dataclasses.replace(spec, notices=others)
     return _with_flags(spec, compiler, narrowed, notices)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -36,12 +35,8 @@ _REASONS = {
 }
 """NVML's bits. Not among them: an idle GPU, and clocks that somebody has set."""
 
-_REASONS_CALLS = (
-    "nvmlDeviceGetCurrentClocksThrottleReasons",
-    "nvmlDeviceGetCurrentClocksEventReasons",  # its later name
-)
+_REASONS_CALL = "nvmlDeviceGetCurrentClocksThrottleReasons"
 _ENERGY_CALL = "nvmlDeviceGetTotalEnergyConsumption"
-_POWER_CALL = "nvmlDeviceGetPowerUsage"
 _PROCESSES_CALL = "nvmlDeviceGetComputeRunningProcesses"
 
 
@@ -61,7 +56,7 @@ def _load_nvml() -> Any:
 
 
 class _NvmlGpu:
-    """A GPU as NVML sees it. `denied` has what this user may not read, and NVML's reason."""
+    """A GPU as NVML sees it."""
 
     def __init__(self, library: Any, pci_bus_id: str, instance: str = "") -> None:
         """Find a GPU by the bus id that CUDA gives, or the instance of a divided one by its UUID;
@@ -69,10 +64,8 @@ class _NvmlGpu:
 
         NVML's own numbers are not CUDA's, which CUDA_VISIBLE_DEVICES changes.
         """
-        self.denied: dict[str, str] = {}
         self._library = library
-        self._refused: set[str] = set()
-        self._summed_j, self._summed_at_s = 0.0, time.perf_counter()
+        self._refused: dict[str, str] = {}  # NVML's reasons, by calls
         try:
             self._handle = (
                 library.nvmlDeviceGetHandleByUUID(instance)
@@ -91,21 +84,12 @@ class _NvmlGpu:
         known = {name: float(value) for name, value in readings.items() if value is not None}
         return known | self._throttling()
 
-    def refusals(self) -> tuple[str, ...]:
-        """Try everything once; return what this user may not read."""
-        self.state()
-        return tuple(
-            f"NVML refuses {call} ({reason}): its values are left out"
-            for call, reason in self.denied.items()
-        )
-
     def _throttling(self) -> dict[str, float]:
-        for call in _REASONS_CALLS:
-            bits = self.ask(call)
-            if bits is not None:
-                there = [name for name, bit in _REASONS.items() if bits & bit]
-                return {THROTTLED: float(bool(there))} | {f"{THROTTLED_BY}{n}": 1.0 for n in there}
-        return {}
+        bits = self.ask(_REASONS_CALL)
+        if bits is None:
+            return {}
+        there = [name for name, bit in _REASONS.items() if bits & bit]
+        return {THROTTLED: float(bool(there))} | {f"{THROTTLED_BY}{n}": 1.0 for n in there}
 
     def counter(self) -> EnergyCounter:
         """Return a counter of the whole GPU's energy; raises SensorUnavailable."""
@@ -114,29 +98,16 @@ class _NvmlGpu:
             raise SensorUnavailable(
                 "the GPU is divided into MIG instances, and NVML counts the energy of them all"
             )
-        if self.ask(_ENERGY_CALL) is not None:
-            return self._total_j
-        if self.ask(_POWER_CALL) is not None:
-            return self._sum_j
-        reasons = "; ".join(dict.fromkeys(self.denied.values())) or "this GPU does not measure it"
-        raise SensorUnavailable(f"NVML gives neither energy nor power: {reasons}")
+        self._total_j()
+        return self._total_j
 
     def _total_j(self) -> float:
         """Return the joules since the driver was loaded, on Volta and later GPUs."""
-        return self._known(_ENERGY_CALL) * 1e-3
-
-    def _sum_j(self) -> float:
-        """Return the sum of the readings of the power, times the time since the reading before."""
-        power_w = self._known(_POWER_CALL) * 1e-3
-        before_s, self._summed_at_s = self._summed_at_s, time.perf_counter()
-        self._summed_j += power_w * (self._summed_at_s - before_s)
-        return self._summed_j
-
-    def _known(self, call: str) -> int:
-        value: int | None = self.ask(call)
-        if value is None:
-            raise SensorUnavailable("NVML no longer gives the GPU's energy")
-        return value
+        total_mj: int | None = self.ask(_ENERGY_CALL)
+        if total_mj is None:
+            reason = self._refused.get(_ENERGY_CALL, "this nvidia-ml-py has no call for it")
+            raise SensorUnavailable(f"NVML does not give the GPU's energy: {reason}")
+        return total_mj * 1e-3
 
     def processes(self) -> tuple[str, ...]:
         """Describe the processes of others that compute on the GPU."""
@@ -165,9 +136,7 @@ class _NvmlGpu:
         try:
             return function(self._handle, *arguments)
         except library.NVMLError as error:
-            self._refused.add(call)
-            if isinstance(error, library.NVMLError_NoPermission):
-                self.denied[call] = str(error)
+            self._refused[call] = str(error)
         return None
 
 
@@ -212,14 +181,12 @@ def energy_notices(is_wanted: bool, no_energy: str | None) -> tuple[str, ...]:
 class Sensors:
     """The sensors of a device; without a GPU that NVML knows, or a counter, these are None.
 
-    `no_energy` is why energy cannot be measured, None where it can; `denied` what the user may not
-    read.
+    `no_energy` is why energy cannot be measured, None where it can.
     """
 
     gpu: _NvmlGpu | None = None
     counter: EnergyCounter | None = None
     no_energy: str | None = None
-    denied: tuple[str, ...] = ()
 
     def state(self) -> dict[str, float]:
         """Return temperature, memory clock and throttling, as observations."""
@@ -242,4 +209,4 @@ def open_sensors(environment: Environment, shares_cpu: bool) -> Sensors:
             counter = gpu.counter()
     except SensorUnavailable as error:
         no_energy = str(error)
-    return Sensors(gpu, counter, no_energy, () if gpu is None else gpu.refusals())
+    return Sensors(gpu, counter, no_energy)

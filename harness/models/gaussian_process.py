@@ -101,13 +101,13 @@ class Surrogate:
         variance, noise = np.exp(self.logs[-2:])
         nearest = covariance.max(axis=1).astype(np.float64)
         most = np.sqrt(np.maximum(variance - nearest**2 / (variance + noise), _LEAST_VARIANCE))
-        bounds = expected_improvement(means, most, best) * (1 + _ROUNDING)
+        bounds = _expected_improvement(means, most, best) * (1 + _ROUNDING)
         gains = np.full(len(points), -np.inf)
         order = np.argsort(-bounds)
         for rows in (order[:_FIRST_BOUNDS], order[_FIRST_BOUNDS:]):
             left = rows[bounds[rows] >= gains.max()]
             deviations = self._deviations(covariance[left])
-            gains[left] = expected_improvement(means[left], deviations, best)
+            gains[left] = _expected_improvement(means[left], deviations, best)
         return int(gains.argmax()), float(gains.max())
 
     def _means(self, covariance: Singles) -> Array:
@@ -245,7 +245,7 @@ def standardised(times_s: Array) -> Array:
     return centred / spread if spread > 0 else centred
 
 
-def expected_improvement(mean: Array, deviation: Array, best: float) -> Array:
+def _expected_improvement(mean: Array, deviation: Array, best: float) -> Array:
     """Compute how far below the best an output is expected to fall (Jones, Schonlau, Welch,
     "Efficient Global Optimization of Expensive Black-Box Functions", 1998)."""
     gap = (best - mean) / deviation

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -35,12 +36,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Findings:
-    """The findings that the page shows; each is computed when it is first read."""
+    """What is found in results; each is computed when it is first read.
+
+    Inputs are weighed by the workload `weights`. Choices by input are learnt with the `seed`, among
+    at most so many configurations; `step` is called for each that was judged.
+    """
 
     results: Results
     kept: Kept = field(default_factory=Kept)
     weights: Path | None = None
     learners: Sequence[Learner] = field(default_factory=learners)
+    seed: int = 0
+    most: int | None = None
+    step: Callable[[str], None] = lambda name: None
 
     @property
     def default(self) -> Config:
@@ -69,14 +77,14 @@ class Findings:
         if self.weights is None or matrix.comparable().features.empty:
             return matrix, None
         names = tuple(map(str, matrix.features.columns))
-        space = self.results.campaign.space_name
+        space = re.sub(r"\W", "_", self.results.campaign.space_name, flags=re.ASCII)
         return weigh(matrix, read_workload(self.weights, space, names, inputs))
 
     @cached_property
     def across(self) -> Study | None:
         """The choice by input and its verdict; None where there are too few inputs."""
         try:
-            return Study.of(self.matrix, self.learners, kept=self.kept)
+            return Study.of(self.matrix, self.learners, self.seed, self.step, self.kept, self.most)
         except ValueError:
             return None
 
@@ -103,7 +111,9 @@ class Findings:
 
     @property
     def why_no_choice(self) -> str:
-        """Say why nothing was learnt across inputs."""
+        """Say why nothing was learnt across inputs; empty where something was."""
+        if self.across is not None:
+            return ""
         return why_nothing(self.matrix) or "Nothing can be learnt across inputs."
 
     @cached_property

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from harness.core.records import OTHER_PROCESSES
 from harness.core.text import counted, first_few, printable
-from harness.results.notes import LOST, OPENTUNER, devices_of
+from harness.results.notes import OPENTUNER, devices_of
 from harness.results.view import Results
 
 
@@ -16,15 +16,10 @@ def record_lines(results: Results) -> Iterator[str]:
     if results.is_recorded:
         goals = {notes.get("objective", "") for notes in results.notes.values()}
         goal = first_few(map(printable, sorted(goals)), ", ")
-        is_lost = any(notes.get("record") == LOST for notes in results.notes.values())
-        origin = (
-            f"harness's own tables are missing, so these are {OPENTUNER}'s results"
-            if is_lost
-            else f"These are results of {OPENTUNER} alone"
-        )
         yield (
-            f"{origin} (objective {goal}): one time each, without samples, and no word on whether "
-            "outputs were verified. The default is the first seed or test."
+            f"These are results of {OPENTUNER} alone (objective {goal}): one time each, without "
+            "samples, and no word on whether outputs were verified. The default is the first seed "
+            "or test."
         )
     devices = devices_of(run.notes.get("facts", {}) for run in results.runs)
     if len(devices) > 1:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -181,7 +180,7 @@ class _Merge:
     def _add(self, table: Table, rows: Sequence[Row], ids: dict[int, int]) -> list[Row]:
         """Add the rows that are new, and return them; note the ids of all in the target."""
         there = [self._translated(table, row) for row in rows]
-        names = _key_names(table)
+        names = NATURAL_KEYS.get(table) or OPENTUNER_KEYS[table.name]
         keys = [self._key(table, names, row) for row in there]
         known = self._known(table, names, keys)
         if table.name in _CHANGING:
@@ -190,8 +189,13 @@ class _Merge:
             )
         new = {key: index for index, key in enumerate(keys) if key not in known}
         insert = insert_missing if table in SHARED else insert_returning_ids
-        with self._refusing():
+        try:
             added = insert(self._target, table, [there[index] for index in new.values()])
+        except DBAPIError as error:
+            if is_repeatable(error):
+                raise
+            name = shown_name(self._target)
+            raise ResultsError(f"{name} cannot be written: {error.orig}") from None
         known |= zip(new, added, strict=True)
         ids |= {row["id"]: known[key] for row, key in zip(rows, keys, strict=True)}
         return [there[index] for index in new.values()]
@@ -232,26 +236,11 @@ class _Merge:
                 changes = {name: row[name] for name in _CHANGING[table.name]}
                 update_row(self._target, table, there["id"], changes)
 
-    @contextmanager
-    def _refusing(self) -> Iterator[None]:
-        """Turn errors of the target into ResultsError, but those after which it is tried again."""
-        try:
-            yield
-        except DBAPIError as error:
-            if is_repeatable(error):
-                raise
-            name = shown_name(self._target)
-            raise ResultsError(f"{name} cannot be written: {error.orig}") from None
-
 
 def _check(table: Table, rows: Sequence[Row]) -> None:
     """Raise an error for what no record can be made of."""
     if table is schema.measurements:
         check_measurements({name: [row[name] for row in rows] for name in rows[0]})
-
-
-def _key_names(table: Table) -> tuple[str, ...]:
-    return NATURAL_KEYS[table] if table in NATURAL_KEYS else OPENTUNER_KEYS[table.name]
 
 
 def _references(table: Table) -> list[tuple[str, str]]:

@@ -61,9 +61,8 @@ class StoredParameter(TypedDict):
 RERUN = "rerun"
 """The technique of the runs of `harness.compare --rerun`, which searches nothing."""
 
-OPENTUNER, LOST = "OpenTuner", "OpenTuner, of a run by harness"
-"""Who made a run that was imported from OpenTuner's tables: OpenTuner alone, or harness, whose own
-tables of it are lost."""
+OPENTUNER = "OpenTuner"
+"""Who made a run that was imported from OpenTuner's tables."""
 
 
 class _PassedFile(TypedDict):
@@ -102,7 +101,7 @@ class Notes(TypedDict, total=False):
     flag_files: dict[Line, dict[Line, _PassedFile]]  # by flag and value
     compared: dict[str, str]  # the databases that a rerun compares, by their side
     rerun_side: str
-    record: str  # OPENTUNER or LOST
+    record: str  # OPENTUNER
     objective: str  # of a run of OpenTuner's
     warm_start: tuple[DeviceResults, ...]  # the results of other devices that it started from
 

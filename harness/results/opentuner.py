@@ -31,12 +31,11 @@ from harness.core.records import (
     shown,
 )
 from harness.results import schema
-from harness.results.notes import LOST, OPENTUNER
+from harness.results.notes import OPENTUNER
 from harness.results.reader import Row, referred
 from harness.results.writer import measurement_row
 
 _UNKNOWN = "not recorded"
-_OUTCOMES = {"TIMEOUT": Outcome.TIMEOUT, "ERROR": Outcome.CRASHED}
 _OBSERVED = ("accuracy", "energy", "size", "confidence")
 _NO_SIZE = -1
 _MOST_VALUES = 10_000  # of a configuration
@@ -77,7 +76,7 @@ class _RecordedRun:
         text = " ".join(map(str, (self.tuning_run["uuid"], *parts)))
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
-    def row(self, space_id: int, record: str) -> Row:
+    def row(self, space_id: int) -> Row:
         """Return the row of the run."""
         args = _plain(self.tuning_run["args"])
         options = args.attributes if args else {}
@@ -103,7 +102,7 @@ class _RecordedRun:
             "ended_at": _iso(self.dates[1]),
             "harness_version": OPENTUNER,
             "seeds": [],
-            "notes": {"record": record, "objective": goal},
+            "notes": {"record": OPENTUNER, "objective": goal},
         }
 
 
@@ -115,9 +114,9 @@ def _plain(data: bytes | None) -> PlainObject | None:
 class _Import:
     def __init__(self, tables: Mapping[str, _RowsById]) -> None:
         self._tables = tables
-        self._configs = {key: config_of(row) for key, row in tables["configuration"].items()}
+        self._configs = {key: _config_of(row) for key, row in tables["configuration"].items()}
         self._inputs = {
-            key: features_of(row, self._row("input_class", row["input_class_id"]))
+            key: _features_of(row, self._row("input_class", row["input_class_id"]))
             for key, row in tables["input"].items()
         }
         self._requestors: dict[int, str] = {}
@@ -140,9 +139,8 @@ class _Import:
         for space_id, (version_id, searches) in enumerate(self._searches(), 1):
             results = [row for search in searches for row in search.results]
             made["spaces"].append({"id": space_id, **self._space(version_id, results)})
-            is_ours = self._program(version_id)["project"] == "harness"
             for search in searches:
-                made["runs"].append(search.row(space_id, LOST if is_ours else OPENTUNER))
+                made["runs"].append(search.row(space_id))
                 for ordinal, row in enumerate(search.results):
                     made["measurements"].append(self._measurement(search, row))
                     made["tests"].append(self._test(search, ordinal, row["id"]))
@@ -190,7 +188,7 @@ class _Import:
             "name": _name(program),
             "title": f"{_name(program)}, recorded by OpenTuner",
             "parameters": {
-                name: parameter_of([c[name] for c in configs if name in c], value)
+                name: _parameter_of([c[name] for c in configs if name in c], value)
                 for name, value in default.items()
             },
             "constraints": [],
@@ -213,7 +211,7 @@ class _Import:
             "stage": "search",
             "measured_at": _iso(result["collection_date"] or search.dates[0]),
             "group_uuid": None,
-            **measurement_row(measurement_of(self._config(result), problem, result)),
+            **measurement_row(_measurement_of(self._config(result), problem, result)),
         }
 
 
@@ -235,19 +233,16 @@ def _environment_of(machine: Row) -> Environment:
     )
 
 
-def features_of(input_row: Row, input_class: Row) -> Input:
+def _features_of(input_row: Row, input_class: Row) -> Input:
     """Return the features of an input: the size of its class, its path, and what `extra` holds.
 
-    A path that is a JSON object of plain values, as harness writes it, is its features. An input
-    without all of these is known by the name of its class.
+    An input without all of these is known by the name of its class.
     """
     found: dict[str, Value] = {}
     if input_class["size"] not in (None, _NO_SIZE):
         found["size"] = input_class["size"]
-    path = input_row["path"]
-    if path:
-        stored = _object(path)
-        found |= {"path": path} if stored is None else stored
+    if input_row["path"]:
+        found["path"] = input_row["path"]
     extra = load_compressed(input_row["extra"]) if input_row["extra"] else None
     if isinstance(extra, dict):
         found |= {str(name): value for name, value in extra.items() if _is_plain(value)}
@@ -257,36 +252,28 @@ def features_of(input_row: Row, input_class: Row) -> Input:
     return Input(named or {"input": input_class["name"] or "unnamed"})
 
 
-def _object(text: str) -> dict[str, Value] | None:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) and all(map(_is_plain, found.values())) else None
-
-
 def _is_plain(value: object) -> bool:
     return type(value) in (bool, int, str) or (type(value) is float and isfinite(value))
 
 
-def measurement_of(config: Config, problem: Input, result: Row) -> Measurement:
+def _measurement_of(config: Config, problem: Input, result: Row) -> Measurement:
     """Return a result as a measurement with one sample. A failure has no reason; where the state is
     OK but there is no time, the result counts as a crash."""
     state, time_s = result["state"], result["time"]
     numbers = {name: result[name] for name in _OBSERVED if result[name] is not None}
     observed = {name: float(number) for name, number in numbers.items() if isfinite(number)}
-    cost_s = result["collection_cost"] or 0.0
-    wall_s = float(cost_s) if isfinite(cost_s) else 0.0
+    cost_s = result["collection_cost"]
+    wall_s = float(cost_s) if cost_s and isfinite(cost_s) else 0.0
     if state == "OK" and time_s is not None and isfinite(time_s) and time_s > 0:
         timing = Timing((float(time_s),), StopReason.RECORDED)
         return Measurement(config, problem, Outcome.OK, timing, wall_s=wall_s, observed=observed)
-    outcome = _OUTCOMES.get(state, Outcome.CRASHED)
+    outcome = Outcome.TIMEOUT if state == "TIMEOUT" else Outcome.CRASHED
     message = f"OpenTuner recorded {state or 'no state'}"
-    message += f" with the time {time_s}" if outcome.value != "timeout" and state == "OK" else ""
+    message += f" with the time {time_s}" if state == "OK" else ""
     return Measurement(config, problem, outcome, message=message, wall_s=wall_s, observed=observed)
 
 
-def parameter_of(found: Iterable[Value], default: Value) -> dict[str, object]:
+def _parameter_of(found: Iterable[Value], default: Value) -> dict[str, object]:
     """Describe a parameter by the values that were tried: OpenTuner records no ranges."""
     values = list({(type(value), value): value for value in found}.values())
     words = [value for value in values if type(value) not in (int, float)]
@@ -308,7 +295,7 @@ def _iso(date: datetime) -> str:
     return f"{date.isoformat(timespec='milliseconds')}+00:00"
 
 
-def config_of(row: Row) -> Config:
+def _config_of(row: Row) -> Config:
     """Read the configuration of a row of `configuration`. The elements of a list, such as the order
     of a permutation, become parameters of their own: `order_0`. Names are made identifiers, which
     generated code needs: `unroll-loops` becomes `unroll_loops`.

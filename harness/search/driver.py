@@ -21,13 +21,12 @@ from typing import Any
 from opentuner.resultsdb.models import BanditInfo, Configuration, Result
 from opentuner.search.driver import SearchDriver
 from opentuner.search.objective import MinimizeTime
-from opentuner.search.plugin import FileDisplayPlugin
 
 from harness.core.observations import PEAK_FRACTION
 from harness.core.records import Config, Measurement, Outcome
 from harness.results import MeasurementRow
 from harness.search.manipulator import Cfg, SpaceManipulator
-from harness.search.options import LOG_HEAD, EndReason, InputSearch, SearchOptions, Tally
+from harness.search.options import EndReason, InputSearch, SearchOptions, Tally
 from harness.search.patches import Request
 from harness.search.storage import RunTables
 from harness.search.techniques import SelfContained
@@ -121,9 +120,6 @@ class Driver(SearchDriver):  # type: ignore[misc]
             if isinstance(made, BanditInfo):
                 made.tuning_run = None
             self.session.expunge(made)
-        for log in self.plugins:
-            if isinstance(log, FileDisplayPlugin):
-                print(LOG_HEAD, file=log.out)
 
     def propose(self) -> Config | None:
         """Return the next proposal that is not measured yet, the same until it is tested; None
@@ -274,7 +270,7 @@ class Driver(SearchDriver):  # type: ignore[misc]
             self.new_results.append(result)
         for result in self.new_results:
             self._results[result.configuration.hash] = result
-            for plugin in self.plugins:
+            for plugin in self.plugins:  # techniques may be some
                 plugin.on_result(result)
             if result.was_new_best:
                 self.best_result = result

@@ -29,13 +29,10 @@ Cfg = dict[str, Any]
 """A configuration as OpenTuner holds it: a plain dict of values."""
 
 
-_LEAVING = 0.1  # of the mutations of a number draw from all values
-
-
-class OrderedParameter(IntegerParameter):  # type: ignore[misc]
-    """A list of ascending numbers, searched by index. As one of OpenTuner's enumerations it would
-    be categorical, and techniques could only randomise it. OpenTuner's powers of two round 2^29
-    and 2^31 off."""
+class _OrderedParameter(IntegerParameter):  # type: ignore[misc]
+    """A list of ascending numbers, perhaps behind None, searched by index. As one of OpenTuner's
+    enumerations it would be categorical, and techniques could only randomise it. OpenTuner's powers
+    of two round 2^29 and 2^31 off."""
 
     def __init__(self, parameter: Parameter) -> None:
         self._parameter = parameter
@@ -50,18 +47,6 @@ class OrderedParameter(IntegerParameter):  # type: ignore[misc]
         return position
 
 
-class _OptionalNumberParameter(OrderedParameter):
-    """A flag with ascending numbers, or absent: an integer, the index of the number. Absent is the
-    index 0, but resembles no number: mutations reach it, and leave it, by a uniform draw."""
-
-    def op1_normal_mutation(self, config: Cfg, *args: Any, **named: Any) -> None:
-        """Move to a number nearby; now and then, and from absent, to any value."""
-        if self.get_value(config) == 0 or random.random() < _LEAVING:
-            self.op1_randomize(config)
-        else:
-            super().op1_normal_mutation(config, *args, **named)
-
-
 class SpaceManipulator(ConfigurationManipulator):  # type: ignore[misc]
     """OpenTuner's manipulator of a Space; techniques may learn from `transfer`."""
 
@@ -73,7 +58,7 @@ class SpaceManipulator(ConfigurationManipulator):  # type: ignore[misc]
         self.rng = rng
         self.transfer = transfer
         for parameter in space.parameters:
-            self.add_parameter(opentuner_parameter(parameter))
+            self.add_parameter(_opentuner_parameter(parameter))
         self._names = [parameter.name for parameter in space.parameters]
 
     def parameters(self, config: Cfg) -> list[Any]:
@@ -112,16 +97,14 @@ class SpaceManipulator(ConfigurationManipulator):  # type: ignore[misc]
         return repr([config[name] for name in self._names])
 
 
-def opentuner_parameter(parameter: Parameter) -> Any:
+def _opentuner_parameter(parameter: Parameter) -> Any:
     """Make OpenTuner's parameter for one of ours."""
     values = parameter.values
     if parameter.kind == "boolean":
         return BooleanParameter(parameter.name)
-    if parameter.is_optional_number:
-        return _OptionalNumberParameter(parameter)
+    if parameter.kind in ("ordered", "power_of_two") or parameter.is_optional_number:
+        return _OrderedParameter(parameter)
     if parameter.kind == "enum":
         return EnumParameter(parameter.name, list(values))
-    if parameter.kind in ("ordered", "power_of_two"):
-        return OrderedParameter(parameter)
     kind = LogIntegerParameter if parameter.kind == "log_integer" else IntegerParameter
     return kind(parameter.name, values[0], values[-1])

@@ -5,13 +5,11 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
-from pathlib import Path
 
 import opentuner
 
-from harness.core.files import WRITTEN_BY
 from harness.core.records import Config, Measurement, Outcome
 from harness.measure.measurer import Measurer
 from harness.models.transfer_prior import TransferData
@@ -21,10 +19,6 @@ from harness.search.techniques import sole_technique
 from harness.space import Space
 
 _BAIL_GENERATIONS = 20
-
-
-LOG_HEAD = f"# {WRITTEN_BY}: seconds since the start, and the time in seconds, of each new best"
-"""The first line of a results log, which readers of columns skip; OpenTuner writes the others."""
 
 
 @dataclass(frozen=True)
@@ -44,24 +38,11 @@ class SearchOptions:
     label: str
     parallelism: int
     stop_at: float | None = None
-    results_log: Path | None = None
     seeds: tuple[Config, ...] = ()
     counts_all: bool = False
     salt: str = ""
     held_out: frozenset[Config] = frozenset()
     peak_fraction: float | None = None
-
-    def numbered(self, number: int, count: int) -> SearchOptions:
-        """Return the options for one of `count` inputs, each with its own log."""
-        if self.results_log is None or count == 1:
-            return self
-        log = self.results_log
-        return replace(self, results_log=log.with_name(f"{log.stem}-{number:02d}{log.suffix}"))
-
-    def logs(self, count: int) -> list[Path]:
-        """Return the log of each of `count` inputs; empty without logs."""
-        each = (self.numbered(number, count).results_log for number in range(1, count + 1))
-        return [log for log in each if log is not None]
 
     @property
     def is_self_contained(self) -> bool:
@@ -83,7 +64,6 @@ class SearchOptions:
         args.parallelism = self.parallelism
         args.bail_threshold = _BAIL_GENERATIONS
         args.no_dups = args.quiet = True
-        args.results_log = str(self.results_log) if self.results_log else None
         return args
 
 

@@ -106,7 +106,7 @@ def find_ended(
 
     There is where the user adds seeds, where a measurement no longer counts (one that was cut by a
     shorter timeout, for example), and where tests are missing: a run that was merged, or whose
-    database was cut, may have fewer. A log of new bests is written by a search only.
+    database was cut, may have fewer.
     """
     store, plan = search.store, search.plan
     run = store.begun(plan)
@@ -117,7 +117,7 @@ def find_ended(
     answers = known.take(np.array([row_of[i] for i in ids if i in row_of], dtype=np.intp))
     is_whole = len(answers) == len(ids)
     has_all_seeds = _starts(run.seeds, options.seeds, search.space) == list(run.seeds)
-    if not (is_whole and has_all_seeds and why in set(EndReason)) or options.results_log:
+    if not (is_whole and has_all_seeds and why in set(EndReason)):
         return None
     ended = EndReason(why)
     outcomes = known.columns.outcomes

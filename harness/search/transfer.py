@@ -123,7 +123,7 @@ class StoredSources:
         return self._rows[source]
 
 
-def most_alike(problem: Input, rows: Mapping[Input, int]) -> list[Input]:
+def _most_alike(problem: Input, rows: Mapping[Input, int]) -> list[Input]:
     """Choose the inputs most like this one until a forest has enough rows to learn from; all of
     them where their features differ from its own. `rows` counts the measurements of each."""
     if sum(rows.values()) <= MOST_ROWS or any(set(other) != set(problem) for other in rows):
@@ -140,7 +140,7 @@ def _alike(
     problem: Input, rows: Mapping[Input, int], task: Callable[[Input], SourceTask | None]
 ) -> list[SourceTask]:
     """Make the tasks of the most alike inputs on which anything worked."""
-    return [found for found in map(task, most_alike(problem, rows)) if found is not None]
+    return [found for found in map(task, _most_alike(problem, rows)) if found is not None]
 
 
 def _task(space: Space, other: Input, measured: Iterable[Measurement]) -> SourceTask | None:
@@ -214,31 +214,27 @@ class _MatchedRecording:
         else:
             counted = f"{fitting:,} belong to this space, {legal:,} are legal on ({problem})"
         across = f" on {inputs:,} inputs" if inputs > 1 else ""
-        return (
-            f"{recording.path.name}: {recording.kind} of {recording.title} on {recording.device}; "
-            f"{total:,} configurations{across}, {counted}; {self._parameters_line()}; "
-            f"{self._features_line(problem)}"
+        parts = (
+            f"{recording.path.name}: {recording.kind} of {recording.title} on {recording.device}",
+            f"{total:,} configurations{across}, {counted}",
+            *self._differences(problem),
         )
+        return "; ".join(parts)
 
-    def _parameters_line(self) -> str:
-        """List the parameters that are matched by name, fixed at a value, or constant there."""
+    def _differences(self, problem: Input) -> Iterator[str]:
+        """Say what of the recording does not count, since this space lacks it."""
         names, theirs = [p.name for p in self.parameters], self.recording.parameters
         fixed = [
             f"{theirs[column].name}={shown(theirs[column].values[position])}"
             for column, position in self._fixed.items()
         ]
         constant = [p.name for p in theirs if p.name not in names and len(p.values) == 1]
-        parts = [f"matched parameters: {', '.join(names)}"]
-        parts += [f"only rows with {', '.join(fixed)}"] if fixed else []
+        if fixed:
+            yield f"only rows with {', '.join(fixed)}"
         if constant:
-            parts.append(f"ignored parameters (constant there): {', '.join(constant)}")
-        return "; ".join(parts)
-
-    def _features_line(self, problem: Input) -> str:
-        theirs = ", ".join(self.recording.features)
-        if set(self.recording.features) == set(problem):
-            return f"matched features: {theirs}"
-        return f"ignored features: {theirs} (this space has {', '.join(problem)})"
+            yield f"ignored parameters (constant there): {', '.join(constant)}"
+        if set(self.recording.features) != set(problem):
+            yield f"ignored features: {', '.join(self.recording.features)}"
 
 
 def _moves(recording: Recording, parameter: Parameter) -> tuple[int, npt.NDArray[np.int64]]:

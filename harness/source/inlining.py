@@ -1,4 +1,4 @@
-"""Replace the includes of OpenCL source by the files' content, and find equal sources.
+"""Replace the includes of OpenCL source by the files' content.
 
 Drivers split build options at spaces, so `-I` cannot name every folder. A binary that is built
 again when it is loaded, as on PoCL, must not depend on files that may have changed.
@@ -7,8 +7,6 @@ again when it is loaded, as on PoCL, must not depend on files that may have chan
 from __future__ import annotations
 
 import hashlib
-import itertools
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,14 +14,7 @@ from pathlib import Path
 from harness.core.errors import BuildFailed
 from harness.core.program import Program
 from harness.source.kernel_source import INCLUDE, find_include, read_text
-from harness.source.pragmas import number
-from harness.source.preprocessor import scan, spaced, without_decided, words_of
-
-# Other spellings of # and of \, raw strings, joined and cut words, saved macros, what depends on
-# the line: with these, more may be named than is read.
-_UNCLEAR = re.compile(
-    r'%:|\?\?[=/]|##|\w\\\s*\n\w|R"|p(?:ush|op)_macro|__(?:LINE|FILE|COUNTER|DATE|TIME)__'
-)
+from harness.source.preprocessor import scan
 
 
 def inlined(program: Program) -> str:
@@ -85,33 +76,3 @@ class _Inliner:
         if text not in self.program.includes and not self.program.text.endswith(text):
             raise BuildFailed(f"{path} has changed since the run began; start the run again")
         return text
-
-
-def live_text(text: str) -> str:
-    """Reduce a source to the text that matters to the compiler: without comments, branches that its
-    first macros rule out, and the values of macros that nothing uses.
-
-    Sources with equal live text are equal for the compiler; others may be equal, too. Where a hash
-    of the machine code costs a second compilation, as on PoCL, this is the cheap substitute. It is
-    the whole text where something may be named that cannot be read here.
-    """
-    directives = scan(text).directives
-    first = list(itertools.takewhile(lambda directive: directive.is_constant, directives))
-    defined = (d for d in directives[len(first) :] if d.name in ("define", "undef"))
-    again = {directive.word for directive in defined if directive.word not in directive.undefined}
-    values = {d.word: number(spaced(d.operands[1:])) for d in first if d.word not in again}
-    live = scan(text, values)
-    if _UNCLEAR.search(text) or any("include" in d.name for d in live.directives):
-        return text
-    directives = tuple(without_decided(live.directives, values))
-    macros = [d for d in directives if d.name == "define"]
-    used = words_of(live.code)
-    used |= words_of(t for d in directives if d.name != "define" for t in d.valued_operands)
-    while more := words_of(t for d in macros if d.word in used for t in d.operands) - used:
-        used |= more
-    parts = [(token.start, token.text) for token in live.code]
-    for directive in directives:
-        is_unused = directive.name == "define" and directive.word not in used
-        operands = directive.word if is_unused else directive.text
-        parts.append((directive.start, f"\n#{directive.name} {operands}\n"))
-    return " ".join(part for _, part in sorted(parts))

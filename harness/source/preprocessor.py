@@ -12,7 +12,6 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import NamedTuple
 
 _TOKEN = re.compile(
@@ -139,10 +138,10 @@ class Scan:
         return frozenset(line.tokens[0].start for line, _ in _live(self.lines, values))
 
 
-def scan(text: str, values: Mapping[str, object] = MappingProxyType({})) -> Scan:
-    """Scan a whole text. An `#if NAME` or `#if NAME == 2` is decided by the macros' `values`."""
+def scan(text: str) -> Scan:
+    """Scan a whole text."""
     lines = tuple(_lines(text))
-    live = list(_live(lines, values))
+    live = list(_live(lines, {}))
     directives = []
     number, counted = 1, 0
     for index, (line, undefined) in enumerate(live):
@@ -166,25 +165,6 @@ def scan(text: str, values: Mapping[str, object] = MappingProxyType({})) -> Scan
         )
     code = (token for line, _ in live if not line.is_directive for token in line.tokens)
     return Scan(tuple(directives), tuple(code), lines)
-
-
-def without_decided(
-    directives: Iterable[Directive], values: Mapping[str, object]
-) -> Iterator[Directive]:
-    """Yield live directives without the conditions that the macros' values decide, and without the
-    `#else` and `#endif` of these."""
-    open_: list[bool] = []  # whether the directives of each condition are yielded
-    for directive in directives:
-        name = directive.name
-        if name.startswith("if"):
-            open_.append(False)
-        if name.startswith(("if", "elif")) and open_:
-            branches = _branches(name.removeprefix("el"), directive.text, values)
-            open_[-1] |= not any(branch.is_dead for branch in branches)
-        if not (open_ and name.startswith(("if", "el", "endif"))) or open_[-1]:
-            yield directive
-        if name == "endif" and open_:
-            open_.pop()
 
 
 def spaced(tokens: Sequence[Token]) -> str:

@@ -22,7 +22,7 @@ from harness.core.errors import Fault, SpecError
 from harness.core.records import Value
 from harness.core.text import escaped
 from harness.source.pragmas import TILE, is_ours, read_pragma
-from harness.source.preprocessor import WORD, Directive, expanded, macros_of, spaced
+from harness.source.preprocessor import WORD, Directive, expanded, macros_of, scan, spaced
 from harness.source.syntax_tree import Node, ancestors, captured, line_of, matches, prepare, text_of
 
 _LOOP = "a loop such as `for (int i = 0; i < n; i++)`"
@@ -56,16 +56,12 @@ _LOOPS = ("for_statement", "while_statement", "do_statement", "for_range_loop", 
 _CHANGES = """
 [(return_statement) (goto_statement) (co_return_statement) (throw_statement)] @leaves
 (break_statement) @breaks
-[(identifier) (field_identifier)] @named
+(identifier) @named
 [(assignment_expression left: (_) @written)
  (update_expression argument: (_) @written)
  (pointer_expression operator: "&" argument: (_) @written)
  (init_declarator declarator: (reference_declarator) value: (_) @written)
  (gnu_asm_output_operand value: (_) @written)]
-"""
-_FUNCTIONS = """
-(function_definition declarator: (function_declarator declarator: (identifier) @name)
-  body: (_) @body)
 """
 _PURE_FUNCTIONS = frozenset((
     "min", "max", "get_global_id", "get_local_id", "get_group_id", "get_global_size",
@@ -75,10 +71,6 @@ _CALLED = re.compile(r"\b([A-Za-z_]\w*) ?\(")
 _IMPURE = re.compile(r"->|\[|\+ ?\+|- ?-|(?<![=!<>])=(?! ?=)|(?:^|[-+*/%<>=&|!~?:(,]) ?\*")
 _REAL = re.compile(
     r"(?<![\w.])(?!0[xX])(?:\d+\.\d*|\.\d+|\d+[eE][-+]?\d+|\d+[fF]\b)|\b(?:float|double|half)\b"
-)
-_BARRIER = re.compile(
-    r"\b(barrier|work_group_barrier|sub_group_barrier|wait_group_events|__sync\w+|__barrier_sync\w*"
-    r"|(?<=\.)sync|(?<=\.)arrive_and_wait)\b"
 )
 _JUMP = re.compile(r"\b(break|goto|return)\b")
 _EVERY = "that every iteration runs: nothing leaves a tiled loop"
@@ -189,11 +181,10 @@ class _NestReader:
     """Reads the nests of one source."""
 
     def __init__(self, path: Path, text: str, includes: Iterable[str]) -> None:
-        texts = [prepare(source, path.suffix) for source in (text, *includes)]
-        self._text, self._scan = texts[0].text, texts[0].scan
+        prepared, included = prepare(text, path.suffix), list(map(scan, includes))
+        self._text, self._scan, self._tree = prepared.text, prepared.scan, prepared.parsed()
         self.directives = self._scan.directives
-        self._trees = [prepared.parsed() for prepared in texts]
-        self._macros = macros_of(d for prepared in texts for d in prepared.scan.directives)
+        self._macros = macros_of(d for s in (self._scan, *included) for d in s.directives)
         self._names = {word for source in (text, *includes) for word in WORD.findall(source)}
         self._tiled: dict[_Span, int] = {}  # the lines of pragmas by the conditions of their loops
 
@@ -220,7 +211,7 @@ class _NestReader:
     def _loop_below(self, pragma: Directive) -> Node:
         after = self._text[pragma.end :]
         start = pragma.end + len(after) - len(after.lstrip())
-        word = self._trees[0].descendant_for_byte_range(start, start + 1)
+        word = self._tree.descendant_for_byte_range(start, start + 1)
         if word is None or word.parent is None or word.parent.type != "for_statement":
             first = after.split(maxsplit=1)[:1]
             line = self._text.count(b"\n", 0, start) + 1
@@ -328,14 +319,7 @@ class _NestReader:
         return names
 
     def _check_body(self, body: Node, fixed: Set[str]) -> None:
-        """Check that nothing in a nest's body leaves the loops, writes to `fixed` names or waits.
-
-        A function may be defined in the source or in its included files.
-        """
-        reached = dict(self._macros)
-        for parts in (p for root in self._trees for p in matches(_FUNCTIONS, root)):
-            name = text_of(parts["name"])
-            reached[name] = [*reached.get(name, ()), text_of(parts["body"])]
+        """Check that nothing in a nest's body leaves the loops or writes to `fixed` names."""
         for kind, node in captured(_CHANGES, body):
             text = text_of(node)
             left = next((n for n in ancestors(node) if n.type in _LOOPS), body)
@@ -344,16 +328,9 @@ class _NestReader:
             if kind == "written" and _base(node) in fixed:
                 bad = f"{_quoted(node.parent or node)}, which may change `{_base(node)}`"
                 raise _NestError(node, bad, "variables and bounds that the loops alone set")
-            if kind != "named":
-                continue
             if text in self._macros and (jump := _JUMP.search(expanded(text, self._macros))):
                 bad = f"the macro `{text}`, which contains `{jump[1]}`"
                 raise _NestError(node, bad, _EVERY)
-            method = f".{text}" if node.type == "field_identifier" else expanded(text, reached)
-            if barrier := _BARRIER.search(method):
-                by = "" if barrier[1] == text else f", which reaches `{barrier[1]}`"
-                expected = "no barrier: threads would wait at other iterations than before"
-                raise _NestError(node, f"`{text}`{by}", expected)
 
 
 def _quoted(node: Node) -> str:

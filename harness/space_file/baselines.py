@@ -1,8 +1,8 @@
 """Baselines: the configurations that every winner is compared with.
 
 The default is one. A space names others, each by the values that differ from the default's. Where
-a space tunes a compiler's optimisation level, the levels 0 to 3 are baselines too: a catalogue
-names its level flags, and a space's own level flags are known by their spelling.
+a space tunes a compiler's optimisation level, which harness knows by its spelling, the levels 0 to
+3 are baselines too.
 """
 
 from __future__ import annotations
@@ -49,21 +49,14 @@ def level_of(name: str) -> str | None:
 
 
 def baselines_of(
-    document: Document,
-    named: Mapping[str, Mapping[str, Value]],
-    parameters: Sequence[Parameter],
-    levels: Mapping[tuple[str | None, str], Sequence[Value]],
+    document: Document, named: Mapping[str, Mapping[str, Value]], parameters: Sequence[Parameter]
 ) -> tuple[Baseline, ...]:
     """Return the baselines that the space names, then its compilers' levels that it does not name;
-    note the faults of the named.
-
-    `levels` has those of flags from catalogues, by compiler and name of the flag.
-    """
+    note the faults of the named."""
     found = [_named(document, name, values, parameters) for name, values in named.items()]
     there = {baseline.values for baseline in found}
     for parameter in parameters:
-        named_levels = levels.get((parameter.compiler, parameter.name))
-        for value in _spelled_levels(parameter) if named_levels is None else named_levels:
+        for value in _spelled_levels(parameter):
             values = ((parameter.name, value),)
             if values not in there:
                 found.append(Baseline(_spelled(parameter, value), values))

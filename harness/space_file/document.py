@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from yaml._yaml import CParser
 from yaml.composer import Composer
-from yaml.reader import Reader
-from yaml.resolver import Resolver
+from yaml.resolver import BaseResolver
 
 from harness.core.errors import Fault, SpecError
 from harness.core.text import escaped
@@ -83,8 +83,8 @@ def _fault(path: Path | str, text: str, line: int = 0) -> Fault:
     return Fault(str(path), line, escaped(text))
 
 
-def _whole(path: Path | str, text: str, line: int = 0, at: Location = ()) -> SpecError:
-    return SpecError([_fault(path, located(at, text), line)])
+def _whole(path: Path | str, text: str, line: int = 0) -> SpecError:
+    return SpecError([_fault(path, text, line)])
 
 
 def read_document(path: Path) -> Document:
@@ -107,14 +107,8 @@ def read_space(path: Path) -> Document:
 
 
 def python_space(data: Mapping[str, object], path: Path) -> Document:
-    """Return the document of a space that is given in Python; `path` names it in messages.
-
-    Numbers of other libraries become Python's, and iterables lists. Raises SpecError for data that
-    a YAML file could not hold.
-    """
-    document = Document(str(path))
-    document.data = _plain_data(data, (), str(path))
-    return _extended(document, (path,))
+    """Return the document of a space that is given in Python; `path` names it in messages."""
+    return _extended(Document(str(path), _plain_data(data)), (path,))
 
 
 def _extended(document: Document, chain: tuple[Path, ...]) -> Document:
@@ -141,29 +135,20 @@ def _extended(document: Document, chain: tuple[Path, ...]) -> Document:
     return document
 
 
-def _plain_data(value: object, location: Location, path: str) -> Any:
-    """Turn a Python value into the data of a YAML file."""
-    if value is None or isinstance(value, (bool, str)):
+def _plain_data(value: object) -> Any:
+    """Turn a Python value into the data of a YAML file: numbers of other libraries, paths, and
+    iterables. The model of a space reports what is left."""
+    if isinstance(value, (bool, str)):
         return value
     if isinstance(value, Integral):
-        if abs(value) >= 10**MAX_DIGITS:
-            text = f"has more than {MAX_DIGITS} digits, as no number of a space"
-            raise _whole(path, text, at=location)
         return int(value)
     if isinstance(value, Real):
         return float(value)
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, Mapping):
-        not_texts = [key for key in value if not isinstance(key, str)]
-        if not_texts:
-            text = f"the key {not_texts[0]!r} is not a text; keys are names"
-            raise _whole(path, text, at=location)
-        return {key: _plain_data(item, (*location, key), path) for key, item in value.items()}
-    if isinstance(value, Iterable):
-        return [_plain_data(item, (*location, index), path) for index, item in enumerate(value)]
-    text = "must be a number, a text, a list or a mapping, but is an object of the type "
-    raise _whole(path, f"{text}{type(value).__name__}", at=location)
+        return {key: _plain_data(item) for key, item in value.items()}
+    return [_plain_data(item) for item in value] if isinstance(value, Iterable) else value
 
 
 def _read(path: Path) -> str:
@@ -195,58 +180,32 @@ _PLAIN = {
 _TAG = "tag:yaml.org,2002:"
 
 
-# Own resolvers, since PyYAML's loaders read YAML 1.1, where `1e-4` is a text.
-_Loader: Any = type("_Loader", (yaml.SafeLoader,), {"yaml_implicit_resolvers": {}})
+class _Loader(Composer, CParser, BaseResolver):
+    """Reads YAML 1.2's plain values, unlike PyYAML's loaders, for which `1e-4` is a text.
+
+    The parser is libyaml's, which takes a twentieth of the time of PyYAML's own. The nodes are
+    composed in Python: libyaml's composer crashes where a file is nested 50,000 deep.
+    """
+
+    def __init__(self, text: str) -> None:
+        CParser.__init__(self, text)
+        Composer.__init__(self)
+        BaseResolver.__init__(self)
+
+
 for _kind, (_pattern, _first) in _PLAIN.items():
     _Loader.add_implicit_resolver(_TAG + _kind, re.compile(rf"^(?:{_pattern})$"), _first)
 
 
-def _fast_loader() -> Any:
-    """Return a loader whose parser is libyaml, which takes a twentieth of the time.
-
-    The nodes are composed in Python: libyaml's composer crashes where a file is nested 50,000 deep.
-    Returns the slow loader where PyYAML was built without libyaml.
-    """
-    if not yaml.__with_libyaml__:
-        return _Loader
-    parser: Any = vars(yaml.cyaml)["CParser"]
-
-    class Fast(Composer, parser, Resolver):  # type: ignore[misc]
-        yaml_implicit_resolvers = _Loader.yaml_implicit_resolvers
-
-        def __init__(self, text: str) -> None:
-            parser.__init__(self, text)
-            Composer.__init__(self)
-            Resolver.__init__(self)
-
-    return Fast
-
-
-_MOST_EXPLAINED = 256 << 10  # characters
-
-
-def _nodes(text: str) -> yaml.Node | None:
-    """Return the root node of a text; what is wrong is said by the slow parser, whose messages are
-    better, unless that takes minutes."""
-    Reader(text)  # which refuses characters that YAML does not allow
-    try:
-        node: yaml.Node | None = yaml.compose(text, Loader=_fast_loader())
-    except yaml.YAMLError:
-        if len(text) > _MOST_EXPLAINED:
-            raise
-        node = yaml.compose(text, Loader=_Loader)
-    return node
-
-
 def _compose(text: str, path: Path) -> yaml.Node:
     try:
-        root = _nodes(text)
+        root: yaml.Node | None = _Loader(text).get_single_node()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        text = f"is not YAML: {_problem(error)}"
-        raise _whole(path, text, mark.line + 1 if mark else 0) from None
+        message = f"is not YAML: {_problem(error, text)}"
+        raise _whole(path, message, mark.line + 1 if mark else 0) from None
     except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
+        line = text.encode().count(b"\n", 0, error.position) + 1
         message = f"is not YAML: the character #x{error.character:02x} is not allowed in it"
         raise _whole(path, message, line) from None
     if root is None:
@@ -254,11 +213,14 @@ def _compose(text: str, path: Path) -> yaml.Node:
     return root
 
 
-def _problem(error: yaml.MarkedYAMLError) -> str:
+def _problem(error: yaml.MarkedYAMLError, text: str) -> str:
     """Return the parser's message, and for the commonest mistakes the remedy."""
     problem = str(error.problem or error.context)
-    if r"'\t'" in problem:
-        return "a tab is used for indentation; indent with spaces"
+    if "cannot start any token" in problem and error.problem_mark is not None:
+        character = text[error.problem_mark.index]
+        if character == "\t":
+            return "a tab is used for indentation; indent with spaces"
+        return f"found character {character!r} that cannot start any token"
     if "another document" in problem:
         return "a file holds one space, but after --- another document begins"
     if error.context is None or error.context_mark is None or error.problem is None:

@@ -62,7 +62,7 @@ def _load(document: Document, path: Path) -> Spec:
     written = _written(model, placed)
     _check_names(document, model, placed, written)
     _check_work(document, model, inputs)
-    baselines = baselines_of(document, model.baselines, parameters, flags.levels)
+    baselines = baselines_of(document, model.baselines, parameters)
     sizes = [(at, e) for at, e in written if at[0] == "launch"]
     if isinstance(model, ProgramSpaceFile):
         parts = program_parts(document, model, inputs, written)

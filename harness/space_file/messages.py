@@ -194,11 +194,6 @@ def _describe_one(error: ErrorDetails) -> str:
         return f"must be {words} {int(bound) if whole else bound}, but got {_found(found)}"
     if kind == "parameter_type":
         return _without_type(found)
-    if kind == "union_tag_invalid":
-        there = context["expected_tags"].replace("'", "")
-        return f"the type must be one of {there}, but got `{context['tag']}`"
-    if kind == "union_tag_not_found":
-        return f"needs `{context['discriminator'].strip(chr(39))}`, which says what it is"
     return {
         "finite_number": f"must be a finite number, but got {_found(found)}",
         "too_short": _too_short(context),
@@ -243,5 +238,5 @@ def _found(value: Any) -> str:
     elif isinstance(value, float):
         text = str(value)
     else:
-        text = json.dumps(value)
+        text = json.dumps(value, default=repr)
     return text if len(text) <= _SHOWN_TEXT else f"{text[:_SHOWN_TEXT]} ..."

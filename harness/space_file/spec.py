@@ -84,7 +84,7 @@ class Spec:
     def files_of(self, config: Mapping[str, Value]) -> tuple[FlagFile, ...]:
         """Return the files that the flags of a configuration pass to the compiler.
 
-        Raises UsageError where the copy of one is gone.
+        Raises UsageError where one has changed.
         """
         files = tuple(
             file
@@ -92,7 +92,7 @@ class Spec:
             if flag.files and (file := flag.files.get(str(config.get(flag.name)))) is not None
         )
         for file in files:
-            file.require_copy()
+            file.read()
         return files
 
     @property

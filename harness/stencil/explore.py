@@ -76,7 +76,7 @@ def explore(
         if points == count or missed == _PATIENCE:
             break
         rng = random.Random(f"{seed} {number}")
-        derived = derive(expression, rng) if number else _plain(expression)
+        derived = _derive(expression, rng) if number else _plain(expression)
         missed += 1
         if str(derived) in seen:
             continue
@@ -100,12 +100,12 @@ def _launches(
     name: str, expression: Node, rng: random.Random
 ) -> Iterator[tuple[Threads, LoopNest]]:
     """Lower an expression for the usual thread configuration, then for the others at random."""
-    choices = list(configurations(expression))
+    choices = list(_configurations(expression))
     rng.shuffle(choices)
     first = [_usual(choices)] if choices else []
     for threads in dict.fromkeys([*first, *choices]):
         try:
-            kernel = lower(name, expression, launch_of(expression, threads))
+            kernel = lower(name, expression, _launch_of(expression, threads))
         except StencilError:
             return  # no thread configuration changes that
         if sum(size_bytes(buffer.type) for buffer in kernel.locals) > MOST_LOCAL_BYTES:
@@ -113,10 +113,10 @@ def _launches(
         yield threads, kernel
 
 
-def derive(expression: Node, rng: random.Random) -> Node:
+def _derive(expression: Node, rng: random.Random) -> Node:
     """Draw a variant of an expression."""
     cut = _cut(expression, rng)
-    kinds = draw_mapping(len(rules.spine(cut)), len(shape(expression.type)), rng)
+    kinds = _draw_mapping(len(rules.spine(cut)), len(shape(expression.type)), rng)
     mapped = rules.mapped(kinds, cut)
     dims = [dim for kind, dim in kinds if kind == "local"]
     names = [name for name in rules.names_of(mapped) if rng.random() < 0.5]
@@ -169,7 +169,7 @@ def _plain(expression: Node) -> Node:
     return rules.mapped(_kinds(depth, {"global": range(dims)[::-1]}), expression)
 
 
-def draw_mapping(depth: int, dims: int, rng: random.Random) -> list[rules.Kind]:
+def _draw_mapping(depth: int, dims: int, rng: random.Random) -> list[rules.Kind]:
     """Draw how threads share nested maps, along at most `dims` dimensions.
 
     Half of the draws share some maps among the whole grid; the others share some among groups, and
@@ -205,7 +205,7 @@ def _kinds(depth: int, shared: Mapping[str, Sequence[int]]) -> list[rules.Kind]:
 # ----------------------------------------------------------------------- thread configurations
 
 
-def launch_of(expression: Node, threads: Threads) -> NdRange:
+def _launch_of(expression: Node, threads: Threads) -> NdRange:
     """Compute the launch, with as many groups as there is work for."""
     extents = parallel_extents(expression)
     shared = [(d, e, threads.local[d] if kind == "global" else 1)
@@ -218,7 +218,7 @@ def launch_of(expression: Node, threads: Threads) -> NdRange:
     return NdRange(threads.local, (groups[0], groups[1], groups[2]))
 
 
-def configurations(expression: Node) -> Iterator[Threads]:
+def _configurations(expression: Node) -> Iterator[Threads]:
     """Yield powers of two within every device's limits and with no more threads than work."""
     extents = parallel_extents(expression)
     over = {dim: e for (kind, dim), e in extents.items() if kind != "workgroup"}
@@ -234,7 +234,7 @@ def configurations(expression: Node) -> Iterator[Threads]:
             if coarsening > 1 and coarsening >= outer[max(outer)]:
                 continue
             threads = Threads((x, y, z), coarsening)
-            groups = launch_of(expression, threads).groups
+            groups = _launch_of(expression, threads).groups
             fits = all(g <= most for g, most in zip(groups, _MOST_GROUPS, strict=True))
             if fits and results <= MOST_RESULTS * x * y * z * math.prod(groups):
                 yield threads

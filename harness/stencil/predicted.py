@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,7 @@ import pandas as pd
 from sklearn.ensemble import RandomForestRegressor
 
 from harness.core.errors import UsageError
-from harness.core.records import Config, Environment, Input, Measurement, Outcome
+from harness.core.records import Config, Environment, Outcome
 from harness.core.text import command_line
 from harness.results import sqlite_path
 from harness.results.view import Results, read_results
@@ -58,116 +57,83 @@ def _relative(table: pd.DataFrame) -> pd.DataFrame:
     return relative
 
 
-def table_of(
-    program: str, size: int, measured: Iterable[Measurement], finals: Iterable[Measurement] = ()
-) -> pd.DataFrame:
-    """Tabulate a program's successful points with their observed features and times."""
-    names = [*FEATURES, "design"]
-    final_s = {m.config: m.time_s for m in finals if m.timing}
-    rows = [
-        {"program": program, "size": size, "point": m.config.digest}
-        | {"time_s": m.time_s, "final_s": final_s.get(m.config, np.nan)}
-        | {name: m.observed[name] for name in names}
-        for m in measured
-        if m.outcome is Outcome.OK and all(name in m.observed for name in names)
-    ]
-    table: pd.DataFrame = pd.DataFrame(rows, columns=[*GROUP, "point", *names, "time_s", "final_s"])
-    return table
-
-
 def throughput(table: pd.DataFrame, column: str = "time_s") -> pd.Series[float]:
     """Return the best time of each program and size over each of its times: 1 for the best."""
     best: pd.Series[float] = table[column].groupby([table[n] for n in GROUP]).transform("min")
     return best / table[column]
 
 
-@dataclass(frozen=True)
-class StencilPredictor:
-    """A stencil's space and the results to train on, read before the search begins to write."""
-
-    space: Path
-    results: tuple[Results, ...]
-
-    def order(self, environment: Environment) -> tuple[list[Config], str] | None:
-        """Order the configurations, the most promising first; the text is about the training data.
-
-        It trains on other stencils that were measured in the environment; None without any.
-        """
-        table = training_table(self.results, environment, self.space.stem)
-        return predicted_order(table, _points_path(self.space))
-
-
-def read_predictor(url: str, space: Path) -> StencilPredictor:
-    """Read the training data of a database; raise UsageError if the space is not a stencil's."""
-    points = _points_path(space)
-    if not points.exists():
-        raise UsageError(
-            f"{space} is not a stencil's space: {points.name} is not in its folder. "
-            f"{command_line('stencil', 'explore')} writes both"
-        )
-    path, results = sqlite_path(url), list[Results]()
-    if path is None or path.exists():
-        with contextlib.suppress(UsageError):  # no results yet
-            results = read_stencils(url)
-    return StencilPredictor(space, tuple(results))
-
-
-def read_stencils(url: str) -> list[Results]:
-    """Read all sizes of all stencils in a database; each size has kernels of its own.
-
-    Raises UsageError where nothing is found.
-    """
-    return read_results([url], all_campaigns=True, kernel_version="all")
-
-
 def training_table(
     results: Sequence[Results], environment: Environment, without: str | None = None
 ) -> pd.DataFrame:
-    """Collect the stencil points that were measured in an environment.
+    """Collect the stencil points that were measured in an environment, all that succeeded and have
+    features.
 
     Points of the program `without` are left out.
     """
-    parts = [
-        table_of(
-            of_space.campaign.space_name,
-            int(problem["size"]),  # type: ignore[arg-type]
-            measured.values(),
-            of_space.finals.get(problem, ()),
-        )
-        for of_space in results
-        for problem, measured in of_space.measured.items()
-        if of_space.campaign.space_name != without
-        and of_space.campaign.environment == environment
-        and _is_stencil(problem, list(measured.values()))
-    ]
-    table: pd.DataFrame = pd.concat(parts, ignore_index=True) if parts else table_of("", 0, [])
+    names = [*FEATURES, "design"]
+    rows = []
+    for of_space in results:
+        program, is_here = of_space.campaign.space_name, of_space.campaign.environment
+        if program == without or is_here != environment:
+            continue
+        for problem, measured in of_space.measured.items():
+            final_s = {m.config: m.time_s for m in of_space.finals.get(problem, ()) if m.timing}
+            rows += [
+                {"program": program, "size": problem["size"], "point": m.config.digest}
+                | {"time_s": m.time_s, "final_s": final_s.get(m.config, np.nan)}
+                | {name: m.observed[name] for name in names}
+                for m in measured.values()
+                if m.outcome is Outcome.OK and m.observed.keys() >= {*names}
+            ]
+    table: pd.DataFrame = pd.DataFrame(rows, columns=[*GROUP, "point", *names, "time_s", "final_s"])
     return table
 
 
-def _is_stencil(problem: Input, measured: Sequence[Measurement]) -> bool:
-    return list(problem) == ["size"] and any(FEATURES[0] in m.observed for m in measured)
+class StencilPredictor:
+    """Orders the points of a stencil's space by what other stencils in a database took.
 
-
-def predicted_order(training: pd.DataFrame, path: Path) -> tuple[list[Config], str] | None:
-    """Order the points of NAME.features.csv by the default predictor; None without training data.
-
-    The text names the training programs, and the share of this space's designs that they have too:
-    a predictor looks better than it is on designs that it has seen.
+    All is read when this is made, before the search begins to write.
     """
-    if training.empty:
-        return None
-    configs, points = read_points(path)
-    scores = forest(training, points.assign(program=path.name, size=0))
-    shared = points["design"].isin(training["design"]).mean()
-    programs = ", ".join(sorted(training["program"].unique()))
-    return [configs[index] for index in np.argsort(-scores, kind="stable")], (
-        f"ordered by a forest trained on {len(training):,} points of {programs}; "
-        f"{shared:.0%} of this space's designs are among theirs"
-    )
+
+    def __init__(self, url: str, space: Path) -> None:
+        """Raises UsageError if the space is not a stencil's."""
+        self._space = space
+        self._configs, self._points = _read_points(space)
+        self._results: list[Results] = []
+        path = sqlite_path(url)
+        if path is None or path.exists():
+            with contextlib.suppress(UsageError):  # no results yet
+                # Each size of each stencil has kernels of its own.
+                self._results = read_results([url], all_campaigns=True, kernel_version="all")
+
+    def order(self, environment: Environment) -> tuple[list[Config], str] | None:
+        """Order the configurations, the most promising first, by a predictor trained on other
+        stencils that were measured in the environment; None without any.
+
+        The text names these, and the share of this space's designs that they have too: a predictor
+        looks better than it is on designs that it has seen.
+        """
+        training = training_table(self._results, environment, self._space.stem)
+        if training.empty:
+            return None
+        scores = forest(training, self._points.assign(program=self._space.name, size=0))
+        shared = self._points["design"].isin(training["design"]).mean()
+        programs = ", ".join(sorted(training["program"].unique()))
+        return [self._configs[index] for index in np.argsort(-scores, kind="stable")], (
+            f"ordered by a forest trained on {len(training):,} points of {programs}; "
+            f"{shared:.0%} of this space's designs are among theirs"
+        )
 
 
-def read_points(path: Path) -> tuple[list[Config], pd.DataFrame]:
+def _read_points(space: Path) -> tuple[list[Config], pd.DataFrame]:
     """Read the configurations and features of NAME.features.csv next to a stencil's space."""
+    path = space.with_suffix(".features.csv")
+    if not path.exists():
+        raise UsageError(
+            f"{space} is not a stencil's space: {path.name} is not in its folder. "
+            f"{command_line('stencil', 'explore')} writes both"
+        )
     points = pd.read_csv(path)
     missing = [name for name in FEATURES if name not in points.columns]
     if missing:
@@ -178,7 +144,3 @@ def read_points(path: Path) -> tuple[list[Config], pd.DataFrame]:
     tuned = [name for name in points.columns if name.isupper()]
     configs = [Config(row) for row in points[tuned].to_dict("records")]
     return configs, points
-
-
-def _points_path(space: Path) -> Path:
-    return space.with_suffix(".features.csv")

@@ -49,7 +49,7 @@ class Campaign(State):
         self.searching = Searching(self, self.note, is_crossed=is_crossed)
         self.validation: Validation | None = None
         self.ablations: Mapping[Input, Ablation] = {}
-        self.best_after: dict[Input, dict[int, Measurement | None]] = {}  # by tests
+        self.last: dict[Input, Progress] = {}
         self._failed_defaults: dict[Input, Outcome] = {}
         self._first_tests: list[tuple[float, float]] = []  # when each ended, seconds of samples
         self._decides = False  # what is measured; in a session its caller does
@@ -61,7 +61,7 @@ class Campaign(State):
             self._check_default(progress.measurement)
             self._show_notices()
             self._estimate(progress)
-        self.best_after.setdefault(progress.plan.problem, {})[progress.ordinal] = progress.best
+        self.last[progress.plan.problem] = progress
         test = progress.measurement.input, progress.measurement.config
         self.replayed += 0 if test in self.crossed else progress.replayed
         self.display.test(progress)

@@ -59,7 +59,7 @@ class Searching:
             if problem not in begun:  # else its device failed, and it begins again
                 begun[problem] = [*begun][-_MOST_EARLIER:]
             others = [other for other in begun[problem] if other not in left_out]
-            options = self.state.options.numbered(number, count)
+            options = self.state.options
             if stop_at is not None:
                 share_ends_at = self._share_ends_at(stop_at, 1 + count - len(begun))
                 options = dataclasses.replace(options, stop_at=share_ends_at)

@@ -13,15 +13,11 @@ from harness.analysis.coverage import input_reports, reservations
 from harness.analysis.explain import explain, samples
 from harness.analysis.sensors import clock_lines, clock_range, input_energies, sensor_lines
 from harness.api.describing import describe_results
-from harness.api.options import AnalyseOptions
-from harness.commands.analyse import print_tree
 from harness.core.kept import Kept
 from harness.core.observations import HOST, HOST_RETRIES, SM_CLOCK_MHZ, THROTTLED_SAMPLES
 from harness.core.records import Config, Input, Measurement
 from harness.core.text import format_energy
-from harness.dispatch.candidates import matrix_of
 from harness.display.sections import energy_section, front_section
-from harness.display.text import make_console
 from harness.models.starchart import TreeTarget, importance
 from harness.report.findings import Findings
 from harness.report.page import facts_of, sections
@@ -135,12 +131,8 @@ def test_a_tree_of_power_finds_what_takes_it(results: Results, tmp_path: Path) -
     assert found.accuracy.r2 > 0.9
 
 
-def test_boxes_of_time_and_power_count_only_what_has_both(
-    results: Results, tmp_path: Path, capsys: Capture
-) -> None:
-    limits = (("time_s", 1e-3), ("power_w", 200.0))
-    options = AnalyseOptions((), limits=limits)
-    assert print_tree(make_console(), results, matrix_of(results), options, Kept(tmp_path))
+def test_boxes_of_time_and_power_count_only_what_has_both(database: str, capsys: Capture) -> None:
+    assert main([database, "--below", "time_s=1e-3", "--below", "power_w=200"]) == 0
     out = capsys.readouterr().out
     assert "Settings with time_s <= 0.001 and power_w <= 200" in out
     regions = re.findall(r"^ .*TILE = 2.* (\d+) +(\d+)$", out, flags=re.M)

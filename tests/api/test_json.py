@@ -229,7 +229,7 @@ def test_dispatch_says_what_it_wrote_or_why_not(
     if weights is not None:
         assert weights["workload"] == str(calls)
         assert (weights["calls"], weights["inputs"]) == (25, 3)
-        shares = [weights[name]["value"] for name in ("measured", "between", "outside")]
+        shares = [weights[name] for name in ("measured", "between", "outside")]
         assert shares == [0.8, 0.0, 0.2]
     assert document["choice"]["is_worth_it"] == (status == 0)
     assert all((out / name).is_file() for name in document["files"])

@@ -37,8 +37,6 @@ def project(tmp_path: Path) -> Path:
     for name in ("benchmarks/mutants.py", "benchmarks/mutation.py", "harness/__init__.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
-    for room in ("core", "stats"):
-        shutil.copytree(ROOT / "harness" / room, tmp_path / "harness" / room)
     for name, text in {"harness/measure/trial.py": TRIAL, "tests/measure/test_it.py": TEST}.items():
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text(text)
@@ -66,12 +64,12 @@ def test_a_run_goes_on_where_it_stopped_on_the_same_commit(project: Path) -> Non
     done = _mutation(project, "--group", "measuring", "--count", "9")
     assert done.returncode == 0, done.stderr
     assert out.read_text().startswith(start)
-    mutants = [json.loads(line) for line in out.read_text().splitlines()[2:]]
+    mutants = [json.loads(line) for line in out.read_text().splitlines()[3:]]
     assert sorted((each["line"], each["noticed"], each["by"]) for each in mutants) == [
-        (3, True, "tests/measure/test_it.py::test_above"), (6, False, ""), (6, False, ""),
+        (3, "command", "tests/measure/test_it.py::test_above"), (6, "", ""), (6, "", ""),
     ]  # fmt: skip
     figures = json.loads(done.stdout.splitlines()[-1])["measuring"]
-    assert (figures["mutants"], figures["noticed"]) == (3, 1)
+    assert (figures["mutants"], figures["command"], figures["all"]) == (3, 1, 1)
     assert "-    return a + 1\n+    return a - 1\n" in done.stdout
 
     _commit(project)
@@ -104,20 +102,18 @@ def test_a_test_that_fails_without_the_mutant_does_not_notice_it(
         (tree / "harness" / "measure" / "trial.py").write_text(TRIAL)
     _fake_runs(monkeypatch, ends)
     mutant = Mutant("harness/measure/trial.py", 0, 0, "")
-    assert mutation.noticed_by(mutant, tmp_path / "0", 1.0) == by
+    assert mutation.noticed_by(mutant, tmp_path / "0", "command", 1.0) == by
 
 
-def test_a_room_whose_test_fails_twice_is_not_tried(
+def test_a_project_of_which_a_test_fails_twice_is_not_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal = Journal(tmp_path / "found.jsonl", "a", 0)
-    with pytest.raises(SystemExit, match="tests/measure has no tests"):
-        mutation.check("measure", journal, tmp_path, 1.0)
-    (tmp_path / "tests" / "measure").mkdir(parents=True)
-    (tmp_path / "tests" / "measure" / "test_it.py").write_text(TEST)
     _fake_runs(monkeypatch, [Ended(False, ["a", "b"], ""), Ended(False, ["b"], "")])
-    with pytest.raises(SystemExit, match=r"fails without a mutant.*\nb$"):
-        mutation.check("measure", journal, tmp_path, 1.0)
-    _fake_runs(monkeypatch, [Ended(False, ["a"], ""), Ended(False, ["b"], "")])
-    mutation.check("measure", journal, tmp_path, 1.0)
-    assert journal.find({"room": "measure"}) is not None
+    with pytest.raises(SystemExit, match=r"fail without a mutant.*\nb$"):
+        mutation.check(journal, tmp_path, 1.0)
+    passed = Ended(True, [], "")
+    _fake_runs(monkeypatch, [Ended(False, ["a"], ""), Ended(False, ["b"], ""), passed])
+    mutation.check(journal, tmp_path, 1.0)
+    assert journal.find({"step": "command"}) is not None
+    assert journal.find({"step": "slow"}) is not None

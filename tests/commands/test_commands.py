@@ -181,26 +181,6 @@ def test_a_signal_whose_exception_python_ignored_is_sent_again(capsys: Capture) 
     assert capsys.readouterr().err == "interrupted\n"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not limit addresses")
-def test_too_few_addresses_for_the_libraries_are_one_clear_error() -> None:
-    limited = f'ulimit -v 400000; exec "{sys.executable}" -m harness.tune spaces/mvmul.yaml'
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-    done = subprocess.run(
-        ["sh", "-c", limited],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=ROOT,
-        timeout=60,
-    )
-    assert done.returncode == EXIT_ERROR
-    assert done.stderr == (
-        "error: this shell limits the addresses of a process to 400,000 KiB, and harness needs "
-        "2,179,072 KiB with 1 thread: raise the limit, for example with `ulimit -v unlimited`\n"
-    )
-
-
 def test_a_reader_that_has_gone_ends_a_command_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
     class Gone(io.StringIO):
         def write(self, text: str) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.__main__ import COMMANDS, main
-from harness.commands.run import make_parser, model_of
+from harness.commands.run import make_parser
 from harness.core.errors import UsageError
 from harness.core.files import check_output, write_output
 from harness.dispatch import ensemble
@@ -38,7 +38,7 @@ kernel void kernel_(global float *A, int B) { A[B] = BLOCK * TILE; }
 TUNE = "tune scale.yaml --replay recording.csv"
 
 WRITING = [
-    f"{TUNE} --database new.db --test-limit 2 --no-cross --report page.html --results-log best.log",
+    f"{TUNE} --database new.db --test-limit 2 --no-cross --report page.html",
     "analyse r.db --picture tree.png",
     "analyse r.db --picture tree.svg",
     "analyse r.db --picture tree.pdf",
@@ -177,7 +177,7 @@ def test_an_output_that_cannot_be_written_is_refused_before_anything_is_done(
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_option_that_names_a_file_is_tried(command: str) -> None:
     tried = " ".join(line for line in WRITING if line.startswith(command)).split()
-    for action in make_parser(command, model_of(command))._actions:
+    for action in make_parser(command)._actions:
         is_file = action.metavar in ("FILE", "FOLDER", "DATABASE", "OUT")
         if is_file and action.dest not in READ.get(command, ()) and action.dest != "database":
             assert set(action.option_strings or ["new.db"]) & set(tried), action.dest

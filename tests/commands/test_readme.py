@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.commands.run import make_parser, model_of
+from harness.commands.run import make_parser
 from harness.core.records import Config, Input
 from harness.display.inputs import PAIRED, times_note
 from tests.helpers.pages import ROOT, blocks, read_page
@@ -47,7 +47,7 @@ def _commands(page: str) -> list[str]:
 def test_commands_of_a_page_parse(page: str) -> None:
     for command in _commands(PAGES[page]):
         name, *words = shlex.split(command)
-        assert make_parser(name, model_of(name)).parse_args(words), command
+        assert make_parser(name).parse_args(words), command
 
 
 def test_the_figures_of_searches_are_those_on_record() -> None:

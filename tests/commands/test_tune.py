@@ -17,10 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.commands.tune import dispatch_words
 from harness.core.errors import UsageError
-from harness.core.records import Config, Environment, Input
-from harness.results import CampaignKey, StoredCampaign
+from harness.core.records import Input
 from harness.search import techniques
 from harness.space_file import load_spec
 from tests.helpers.commands import tune
@@ -112,18 +110,6 @@ def test_a_seed_configuration_is_tested_second(replayed: list[str], tmp_path: Pa
     assert second == {"BLOCK": 16, "TILE": 7, "CACHE": False}
 
 
-def test_results_log_holds_each_new_best_of_each_input(replayed: list[str], tmp_path: Path) -> None:
-    log = tmp_path / "best.log"
-    assert tune([*replayed, "--results-log", str(log), "--test-limit", "9"]) == 0
-    assert tune([*replayed, "--results-log", str(log)]) == 0
-    for number in range(1, 3):
-        head, *lines = (tmp_path / f"best-{number:02d}.log").read_text().split("\n")[:-1]
-        assert head.startswith("# Written by harness: seconds since the start")
-        times = [float(line.split()[1]) for line in lines]
-        assert times == sorted(times, reverse=True)
-        assert len(times) >= 1
-
-
 def test_no_space_is_needed_to_list_what_can_be_asked_for(capsys: Capture) -> None:
     """The command runs as with nohup, which is obeyed."""
     assert tune([]) == 2
@@ -160,9 +146,7 @@ NO_CONDITION = "is a value, not a condition; compare it, such as"
         (["--seed-configuration", "broken.json"], "needs a JSON object"),
         (["--seed-configuration", "name.json"], "`BLOK` is not a parameter; there are BLOCK"),
         (["--seed-configuration", "value.json"], "BLOCK=17 is not one of its values"),
-        (["--results-log", "no/such/best.log"], "the folder no does not exist"),
         (["--validate", "0.2", "-t", "PureRandom"], "alone, got PureRandom"),
-        (["--results-log", "best.log", "--validate"], "does not go with --validate"),
     ],
 )
 def test_a_command_line_that_cannot_be_carried_out_is_one_error(
@@ -376,16 +360,3 @@ def test_words_of_a_feature_are_listed_where_a_condition_selects_no_input() -> N
     inputs = tuple(Input({"m": word, "n": 7}) for word in ("narrow", "wide"))
     with pytest.raises(UsageError, match="m is narrow or wide, n is 7"):
         dataclasses.replace(spec, inputs=inputs).with_inputs_where("n > 90")
-
-
-def test_of_several_devices_the_dispatcher_is_asked_for_the_one_that_was_tuned() -> None:
-    def tuned(device: str, program: str = "a") -> StoredCampaign:
-        environment = Environment("cuda", device, "none", "1", "1")
-        return StoredCampaign(
-            CampaignKey(program, device, 1), "mvmul", "", environment, Config({}), {}
-        )
-
-    one, other = tuned("A100"), tuned("H200")
-    alone = ["r.db", "-o", "out"]
-    assert dispatch_words(one, [one, tuned("H200", program="b")], "r.db") == alone
-    assert dispatch_words(one, [one, other], "r.db") == [*alone, "--device", "A100"]

@@ -6,10 +6,11 @@ import dataclasses
 import json
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from harness.api.request import with_inputs_of
+from harness.api.request import TuneRequest, read_request
 from harness.api.tune_options import TuneOptions
 from harness.constraints.expression import Expression
 from harness.core.errors import UsageError
@@ -149,31 +150,37 @@ def test_tune_takes_the_inputs_that_cover_the_calls_and_those_of_the_database(
     assert set(inputs_of(database)) == {one, other}
 
 
+def request_of(spec: Spec, calls: Path, **options: Any) -> TuneRequest:
+    database = str(calls.with_name("none.db"))
+    return read_request(
+        TuneOptions(space=spec, inputs_from=calls, cover=1.0, database=database, **options)
+    )
+
+
 def test_inputs_without_the_default_are_left_out(tmp_path: Path, spec: Spec) -> None:
     refusing = (Constraint(Expression("BLOCK <= m * n"), 1, spec.path),)
     spec, calls = dataclasses.replace(spec, constraints=refusing), tmp_path / "calls.csv"
-    options, none = TuneOptions(cover=1.0), str(tmp_path / "none.db")
     calls.write_text("m,n,calls\n64,64,6\n1,1,3\n64,0,1\n")
-    found, notices = with_inputs_of(calls, spec, options, none)
-    assert found.inputs == (Input({"m": 64, "n": 64}),)
-    assert notices[0].startswith(
+    request = request_of(spec, calls)
+    assert request.whole.inputs == (Input({"m": 64, "n": 64}),)
+    left_out, tuned = request.notices
+    assert left_out.startswith(
         "2 inputs with 40.0% of the calls left out, to which the default does not apply, "
         "such as (m=1, n=1): `BLOCK <= m * n`"
     )
-    assert "make up 60.0% of 10 calls" in notices[1].replace("makes", "make")
+    assert "make up 60.0% of 10 calls" in tuned.replace("makes", "make")
     calls.write_text("m,n,calls\n64,0,1\n")
     with pytest.raises(UsageError, match="the default does not apply to any input"):
-        with_inputs_of(calls, spec, options, none)
+        request_of(spec, calls)
 
 
 def test_the_most_frequent_inputs_that_launch_are_tuned(tmp_path: Path, spec: Spec) -> None:
     calls = tmp_path / "calls.csv"
     calls.write_text("m,n,calls\n64,64,2\n64,128,5\n64,256,3\n64,0,10\n")
-    options = TuneOptions(cover=1.0, most_inputs=2)
-    found, notices = with_inputs_of(calls, spec, options, str(tmp_path / "none.db"))
-    assert "the launch has `ceil_div(n, BLOCK)` = 0" in notices[0]
-    assert [problem["n"] for problem in found.inputs] == [128, 256]
-    assert "2 of 3 inputs make up 40.0% of 20 calls; these are tuned" in notices[-1]
+    request = request_of(spec, calls, most_inputs=2)
+    assert "the launch has `ceil_div(n, BLOCK)` = 0" in request.notices[0]
+    assert [problem["n"] for problem in request.whole.inputs] == [128, 256]
+    assert "2 of 3 inputs make up 40.0% of 20 calls; these are tuned" in request.notices[-1]
 
 
 def inputs_of(database: Path) -> list[Input]:

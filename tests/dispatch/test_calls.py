@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import math
 import os
 import random
@@ -13,7 +12,6 @@ import signal
 import subprocess
 import sys
 import threading
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -79,7 +77,7 @@ def played(calls: FirstCalls, m: int, seconds: list[float]) -> list[int]:
 
 
 def test_calls_are_interleaved_and_the_least_time_decides() -> None:
-    calls = FirstCalls(dispatcher(), 3, None, "a GPU")
+    calls = FirstCalls(dispatcher(), 3)
     assert calls.decided({"m": 8}) is None
     assert played(calls, 8, [2.0, 1.0, 3.0]) == [2, 0, 1, 1, 0, 2, 2, 0, 1]
     assert calls.decided({"m": 8}) == 1
@@ -88,7 +86,7 @@ def test_calls_are_interleaved_and_the_least_time_decides() -> None:
 
 
 def test_threads_that_call_at_once_mix_up_no_times() -> None:
-    calls = FirstCalls(dispatcher(), 2, None, "a GPU")
+    calls = FirstCalls(dispatcher(), 2)
     assert [calls.next({"m": 8}, 2) for _ in range(2)] == [2, 2]
     for _ in range(2):
         calls.took({"m": 8}, 2, 1.0)
@@ -100,89 +98,22 @@ def test_threads_that_call_at_once_mix_up_no_times() -> None:
 
 
 def test_inputs_of_which_the_choice_is_sure_try_nothing() -> None:
-    calls = FirstCalls(dispatcher((2,)), 3, None, "a GPU")
+    calls = FirstCalls(dispatcher((2,)), 3)
     assert played(calls, 8, []) == []
     assert calls.decided({"m": 8}) == 2
 
 
 def test_what_would_run_without_trying_heads_the_list() -> None:
     """On another device that is the best configuration for all inputs."""
-    calls = FirstCalls(dispatcher((0, 1)), 2, None, "a GPU")
+    calls = FirstCalls(dispatcher((0, 1)), 2)
     assert played(calls, 8, [1.0, 1.0, 1.0]) == [2, 0, 0, 2, 2, 0]
     assert calls.decided({"m": 8}) == 2, "of equal ones the first"
-
-
-def test_choices_are_kept_in_a_file_for_the_same_dispatcher_and_device(tmp_path: Path) -> None:
-    path = tmp_path / "choices.json"
-    played(FirstCalls(dispatcher(), 3, path, "a GPU"), 8, [2.0, 1.0, 3.0])
-    assert json.loads(path.read_text())["choices"] == [[{"m": 8}, 1]]
-    assert FirstCalls(dispatcher(), 3, path, "a GPU").decided({"m": np.int32(8)}) == 1
-    for other in (
-        FirstCalls(dispatcher(), 3, path, "another GPU"),
-        FirstCalls(dispatcher(), 2, path, "a GPU"),
-        FirstCalls(dispatcher(PROVENANCE={"kernel_sha256": "cd"}), 3, path, "a GPU"),
-        FirstCalls(dispatcher(applies=lambda index, m: index != 1), 3, path, "a GPU"),
-    ):
-        assert other.decided({"m": 8}) is None
-    assert played(other, 8, [1.0, 2.0, 3.0]), "it is tried again"
-    assert other.decided({"m": 8}) == 0
-
-
-def test_processes_that_share_a_file_keep_each_others_choices(tmp_path: Path) -> None:
-    path = tmp_path / "choices.json"
-    one, other = (FirstCalls(dispatcher(), 3, path, "a GPU") for _ in range(2))
-    played(one, 8, [2.0, 1.0, 3.0])
-    played(other, 9, [1.0, 2.0, 3.0])
-    assert other.decided({"m": 8}) == 1
-    third = FirstCalls(dispatcher(), 3, path, "a GPU")
-    assert [third.decided({"m": m}) for m in (8, 9)] == [1, 0]
-    assert [file.name for file in tmp_path.iterdir()] == [path.name]
-
-
-def test_a_full_disk_ends_the_file_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = FirstCalls(dispatcher(), 3, tmp_path / "choices.json", "a GPU")
-
-    def full(path: Path, *_: Any, **__: Any) -> None:
-        raise OSError(28, "No space left on device", str(path))
-
-    monkeypatch.setattr(Path, "write_text", full)
-    with pytest.warns(UserWarning, match=r"No space left .* this process alone remembers"):
-        played(calls, 8, [2.0, 1.0, 3.0])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        played(calls, 9, [2.0, 1.0, 3.0])
-    assert calls.decided({"m": 9}) == 1
-
-
-@pytest.mark.parametrize("path", ["/dev/full", "{}/missing/choices.json", "{}/file/c.json", "{}"])
-def test_a_file_that_cannot_be_made_is_one_clear_error(tmp_path: Path, path: str) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(ValueError, match="is no file, and none can be made there"):
-        FirstCalls(dispatcher(), 3, path.format(tmp_path), "a GPU")
-
-
-@pytest.mark.parametrize(
-    "content", [b"SQLite format 3\0\xff\nand more", b"[1]", b'{"a": 3}', b'{"cho']
-)
-def test_a_file_of_something_else_is_refused_and_stays(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "notes.txt"
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match=r"notes.txt has no choices; name another file"):
-        FirstCalls(dispatcher(), 3, path, "a GPU")
-    assert path.read_bytes() == content
 
 
 @pytest.mark.parametrize("try_top", [-2, 2.5, "three", None])
 def test_the_length_of_a_shortlist_is_a_whole_number(try_top: Any) -> None:
     with pytest.raises(ValueError, match="try_top must be a whole number from 0, got"):
-        FirstCalls(dispatcher(), try_top, None, "a GPU")
-
-
-def test_nothing_is_remembered_where_nothing_is_tried(tmp_path: Path) -> None:
-    assert FirstCalls(dispatcher(), 0, None, "a GPU").next({"m": 8}, 2) is None
-    with pytest.raises(ValueError, match="add try_top"):
-        FirstCalls(dispatcher(), 0, tmp_path / "choices.json", "a GPU")
-    assert not any(tmp_path.iterdir())
+        FirstCalls(dispatcher(), try_top)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +125,7 @@ def test_nothing_is_remembered_where_nothing_is_tried(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_tried_is_refused(data: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        FirstCalls(dispatcher(DATA=data), 3, None, "a GPU")
+        FirstCalls(dispatcher(DATA=data), 3)
 
 
 # ------------------------------------------------------------------------------- the loaders
@@ -211,31 +142,42 @@ def unsure_program() -> DispatchProgram:
     return dataclasses.replace(mvmul_program(), columns=(), choice=choice)
 
 
-def test_opencl_kernel_tries_its_shortlist_and_others_remember(spec: Spec, tmp_path: Path) -> None:
+def noted_launches(kernel: Any) -> list[int]:
+    """Which configurations a kernel launches from now on."""
+    launch, launched = kernel.launch, list[int]()
+
+    def noted(index: int, *arguments: Any, **options: Any) -> Any:
+        launched.append(index)
+        return launch(index, *arguments, **options)
+
+    kernel.launch = noted
+    return launched
+
+
+def test_opencl_kernel_tries_its_shortlist_where_that_is_asked_for(
+    spec: Spec, tmp_path: Path
+) -> None:
     cl = pytest.importorskip("pyopencl")
     queue = cl.CommandQueue(cl.create_some_context(interactive=False))
-    path = tmp_path / "choices.json"
     write_for_opencl(tmp_path / "out", spec, unsure_program())
     module = imported(tmp_path / "out")
-    kernel = module.load(queue.context, try_top=3, remember=path)
-    for _ in range(9):
-        assert kernel.index(m=50, n=300) == 1
-        assert (product(queue, kernel, 50, 300) == 300).all()
-    ((_, chosen),) = json.loads(path.read_text())["choices"]
-    assert kernel.index(m=50, n=300) == chosen
-    later = module.load(queue.context, try_top=3, remember=path)
-    assert later.index(m=50, n=300) == chosen
-    assert (product(queue, later, 50, 300) == 300).all()
-    assert module.load(queue.context).index(m=50, n=300) == 1, "who does not ask tries nothing"
+    for try_top, wanted in ((0, [1] * 9), (3, [1, 2, 0, 0, 2, 1, 1, 2, 0])):
+        kernel = module.load(queue.context, try_top=try_top)
+        launched = noted_launches(kernel)
+        for _ in range(9):
+            assert kernel.index(m=50, n=300) == 1
+            assert (product(queue, kernel, 50, 300) == 300).all()
+        assert launched == wanted
+    assert (product(queue, kernel, 50, 300) == 300).all()
+    assert launched[9:] == [kernel.index(m=50, n=300)]
 
 
 @pytest.mark.gpu
 def test_cuda_kernel_tries_its_shortlist(spec: Spec, tmp_path: Path, stub: StubDriver) -> None:
-    path = tmp_path / "choices.json"
     write_for_cuda(tmp_path / "out", spec, unsure_program())
     a, x, y = np.ones((50, 300), "f4"), np.full(300, 2, "f4"), np.zeros(50, "f4")
     with memories_of(a, x, y) as memories:
-        kernel = imported(tmp_path / "out").load(try_top=3, remember=path)
+        kernel = imported(tmp_path / "out").load(try_top=3)
         stub.calls()
         for _ in range(9):
             kernel(None, *memories, np.int32(50), np.int32(300), m=50, n=300)
@@ -244,9 +186,6 @@ def test_cuda_kernel_tries_its_shortlist(spec: Spec, tmp_path: Path, stub: StubD
     sides = [int(call.split()[7]) for call in calls if call.startswith("cuLaunchKernel")]
     assert sides == [4, 8, 8, 8, 8, 4, 4, 8, 8]
     assert sum(call.startswith("cuEventSynchronize") for call in calls) == 9
-    remembered = json.loads(path.read_text())
-    assert remembered["learnt"]["runs_on"] == "Stand-in GPU"
-    assert [features for features, _ in remembered["choices"]] == [{"m": 50, "n": 300}]
 
 
 # ---------- code counts its calls by their inputs into a file, where that is asked for

@@ -25,11 +25,10 @@ from harness.core.records import (
     Timing,
 )
 from harness.dispatch.candidates import (
-    Times,
     applies_where,
     interleaved_matrix,
     matrix_of,
-    searched_times,
+    searched_matrix,
     shortlist,
 )
 from harness.dispatch.matrix import Matrix
@@ -37,6 +36,7 @@ from harness.dispatch.study import QUICK, Study
 from harness.measure.trial.occasions import ONE_OCCASION
 from harness.report.findings import Findings
 from harness.results import CANDIDATE
+from harness.results.campaigns import Command
 from harness.results.view import Results, read_results, the_one
 from harness.tuning.state import State
 from tests.helpers.replays import FormulaMeasurer, in_occasions, results_of, small_space
@@ -195,15 +195,6 @@ def test_what_cannot_be_launched_on_one_input_is_a_candidate_on_the_others(tmp_p
 # ----------------------------------------------------------------- one command after another
 
 
-def test_candidates_are_not_measured_interleaved_again(tmp_path: Path) -> None:
-    measurer = Drifting()
-    first = tuned(tmp_path, measurer)
-    count = len(measurer.turns)
-    again = tuned(tmp_path, measurer)
-    assert len(measurer.turns) == count
-    assert again.candidates == first.candidates
-
-
 def test_candidates_of_fewer_rounds_are_measured_interleaved_again(tmp_path: Path) -> None:
     measurer = Drifting()
     for repeats, count in ((1, 2), (3, 3), (3, 3), (4, 4)):  # two rounds at least
@@ -294,13 +285,37 @@ def test_an_interruption_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert matrix.note in Study.of(matrix, QUICK).notes
 
 
-def test_without_interleaved_times_those_of_the_search_are_used_with_a_note(tmp_path: Path) -> None:
-    results = tuned(tmp_path, Drifting(), cross=False)
-    matrix = matrix_of(results)
-    assert results.candidates == {}
+@pytest.fixture(scope="module")
+def uncrossed(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    return tuned(tmp_path_factory.mktemp("uncrossed"), Drifting(), cross=False)
+
+
+def test_without_interleaved_times_those_of_the_search_are_used_with_a_note(
+    uncrossed: Results,
+) -> None:
+    matrix = matrix_of(uncrossed)
+    assert uncrossed.candidates == {}
     assert matrix.note.startswith(f"{SEARCHED}candidates were not measured interleaved.")
     small = matrix.candidates.index(block(16))
-    assert matrix.time_s[1, small] == results.measured[Input({"n": 16})][block(16)].time_s
+    assert matrix.time_s[1, small] == uncrossed.measured[Input({"n": 16})][block(16)].time_s
+
+
+@pytest.mark.parametrize(
+    ("ended_at", "stages", "advice"),
+    [
+        ("2026-01-03", {}, "`python -m harness.tune` without --no-cross measures winners on the "),
+        ("2026-01-03", {"cross": "cut"}, "The time was up: tune again with a longer --max-time."),
+        ("2026-01-03", {"cross": ""}, "Tune again, with more tests."),
+        (None, {}, "The last run was stopped: the same command goes on, and measures winners on"),
+    ],
+)
+def test_what_the_last_command_left_out_measures_what_lacks(
+    uncrossed: Results, ended_at: str | None, stages: dict[str, str], advice: str
+) -> None:
+    last = Command("b", (), "2026-01-02", ended_at, {}, stages)
+    earlier = Command("a", (), "2026-01-01", "2026-01-02", {}, {"cross": ""})
+    made = matrix_of(dataclasses.replace(uncrossed, commands=[last, earlier]))
+    assert made.remedy.startswith(advice)
 
 
 class Replaying(Drifting):
@@ -314,11 +329,6 @@ def test_recordings_are_not_measured_interleaved_and_need_no_note(tmp_path: Path
     (tmp_path / "recorded").mkdir()
     recorded = tuned(tmp_path / "recorded", FormulaMeasurer(time_s), cross=False)
     assert matrix_of(recorded).note == ""
-
-
-def test_a_single_input_needs_no_candidates(tmp_path: Path) -> None:
-    alone = SPACE.replace(", {n: 16}, {n: 32}, {n: 64}, {n: 128}", "")
-    assert tuned(tmp_path, Drifting(), alone).candidates == {}
 
 
 def test_where_everything_failed_there_is_no_single_configuration(tmp_path: Path) -> None:
@@ -496,41 +506,32 @@ def given(n: int) -> Input:
     return Input({"n": n})
 
 
-def times(
-    rows: Mapping[int, Mapping[int, float]], most: int = 9, stopped: StopReason = StopReason.REPEATS
-) -> Times:
+def searched(rows: Mapping[int, Mapping[int, float]], most: int = 9) -> Matrix:
     """By input, the seconds of each block; infinity for a failure. The default is block 1."""
     known = {
         given(n): {
-            block(value): _measurement(given(n), value, time_s, stopped)
+            block(value): failed(given(n), value)
+            if math.isinf(time_s)
+            else ok(given(n), value, time_s)
             for value, time_s in row.items()
         }
         for n, row in rows.items()
     }
-    return searched_times(known, block(1), most)
-
-
-def _measurement(problem: Input, value: int, time_s: float, stopped: StopReason) -> Measurement:
-    if math.isinf(time_s):
-        return Measurement(block(value), problem, Outcome.CRASHED, message="it died")
-    return Measurement(block(value), problem, Outcome.OK, Timing((time_s,), stopped))
-
-
-SOME = {1: {16: 2.0, 32: 1.0, 64: math.inf}, 2: {64: 3.0, 16: 9.0}}
+    return searched_matrix(known, block(1), lambda problem, config: True, most)
 
 
 def test_times_are_by_input_and_configuration() -> None:
-    found = times({1: {16: 2.0, 32: 1.0, 64: math.inf}, 2: {64: 3.0, 16: 9.0}})
-    assert found.inputs == [given(1), given(2)]
-    assert found.configs == [block(v) for v in (1, 32, 64, 16)]
+    found = searched({1: {16: 2.0, 32: 1.0, 64: math.inf}, 2: {64: 3.0, 16: 9.0}})
+    assert found.features["n"].tolist() == [1, 2]
+    assert found.candidates == tuple(map(block, (1, 32, 64, 16)))
     assert found.best_s.tolist() == [1.0, 3.0]
     wanted = [[math.nan, 1.0, math.inf, 2.0], [math.nan, math.nan, 3.0, 9.0]]
     np.testing.assert_array_equal(found.time_s, wanted)
 
 
 def test_a_tie_is_within_noise_of_the_best() -> None:
-    found = times({1: {16: 1.0, 32: 1.004, 64: 1.006}, 2: {16: 2.0, 32: math.inf, 64: 1.0}})
-    assert found.configs == [block(v) for v in (1, 16, 64, 32)]
+    found = searched({1: {16: 1.0, 32: 1.004, 64: 1.006}, 2: {16: 2.0, 32: math.inf, 64: 1.0}})
+    assert found.candidates == tuple(map(block, (1, 16, 64, 32)))
     assert found.tied.tolist() == [[False, True, False, True], [False, False, True, False]]
 
 
@@ -551,10 +552,4 @@ def test_a_tie_is_within_noise_of_the_best() -> None:
 def test_of_many_configurations_those_of_the_least_mean_slowdown_are_taken(
     rows: Mapping[int, Mapping[int, float]], most: int, wanted: tuple[int, ...]
 ) -> None:
-    assert times(rows, most).configs == [block(v) for v in (1, *wanted)]
-
-
-@pytest.mark.parametrize("stopped", list(StopReason))
-def test_what_was_recorded_is_known_by_why_sampling_stopped(stopped: StopReason) -> None:
-    found = times({1: {16: 2.0, 32: math.inf}}, stopped=stopped)
-    assert found.are_recorded == (stopped is StopReason.RECORDED)
+    assert searched(rows, most).candidates == tuple(map(block, (1, *wanted)))

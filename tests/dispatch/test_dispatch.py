@@ -270,20 +270,6 @@ def test_a_missing_space_is_named_as_tuned(space: Path, tmp_path: Path, capsys: 
         assert advice in said(capsys)
 
 
-def test_a_dispatcher_that_had_learnt_from_more_inputs_is_not_replaced_without_a_word(
-    space: Path, tmp_path: Path, capsys: Capture
-) -> None:
-    spec = load_spec(space)
-    assert run(fill(tmp_path / "all.db", spec), space) == 0
-    assert "replaces" not in capsys.readouterr().out
-    few = dataclasses.replace(spec, inputs=spec.inputs[:7])
-    assert run(fill(tmp_path / "few.db", few), space) == 0
-    printed = said(capsys)
-    assert "This dispatcher was learnt from 7 inputs; the one that it replaces in " in printed
-    assert "was learnt from 12." in printed
-    assert written(space).PROVENANCE["inputs"] == 7
-
-
 def test_an_edited_space_has_the_last_word(space: Path, database: Path, capsys: Capture) -> None:
     text = space.read_text()
     space.write_text(text.replace("constraints: [", "constraints: [BLOCK < 64 or n != 4096, "))
@@ -371,7 +357,7 @@ def test_the_verdict_is_weighted(database: Path, space: Path, calls: Path, capsy
     assert run(database, space, "--weights", str(calls)) == 0
     message = said(capsys)
     assert "on held-out inputs, weighted by calls" in message
-    assert "30% [23%, 36%] of the calls were outside of the tuned range" in message
+    assert "30% of the calls were outside of the tuned range" in message
     assert "weighted by calls" in (space.parent / "out" / "small.h").read_text()
     assert run(database, space, "--weights", str(calls.with_name("nowhere.csv"))) == 2
     assert "nowhere.csv cannot be read: No such file" in said(capsys)
@@ -381,6 +367,6 @@ def test_the_report_shows_the_workload(database: Path, calls: Path, tmp_path: Pa
     page = tmp_path / "r.html"
     assert report([str(database), "-o", str(page), "--weights", str(calls)]) == 0
     text = page.read_text()
-    for part in ("#workload-1", "The most frequent 5 of 5 inputs:", "30.0%", "counts for n=64",
+    for part in ("#workload-1", "The most frequent 5 of 5 inputs:", "30.0%", "in the tuned range",
                  "outside of the tuned range", "weighted by calls"):  # fmt: skip
         assert part in text

@@ -25,6 +25,7 @@ from harness.core.program import Binary
 from harness.core.records import Build, Config, Environment
 from harness.dispatch import package
 from harness.dispatch.choice import Choice, DispatchProgram, Leaf, Split
+from harness.dispatch.dispatcher import Dispatcher
 from harness.dispatch.loaders import cuda as cuda_loader
 from harness.dispatch.package import (
     MANIFEST,
@@ -33,7 +34,6 @@ from harness.dispatch.package import (
     opencl_kernels,
     python_kernels,
     write_dispatcher,
-    write_files,
 )
 from harness.models.columns import Column, ColumnKind, TunedRange
 from harness.space_file import Spec, load_spec
@@ -102,43 +102,49 @@ def out(spec: Spec, tmp_path_factory: pytest.TempPathFactory) -> Path:
 # ------------------------------------------------------------------------------------ the folder
 
 
-def test_folder_of_a_dispatcher_is_replaced(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def small(spec: Spec) -> Dispatcher:
+    """A dispatcher that only chooses."""
+    return dispatcher_of(mvmul_program(), spec, PROVENANCE)
+
+
+def test_folder_of_a_dispatcher_is_replaced(tmp_path: Path, small: Dispatcher) -> None:
     out = tmp_path / "out"
     out.mkdir()
-    write_files(out, {"a.h": b"1", "p/b.py": b"2"}, inputs=12)
-    (out / "p" / "__pycache__").mkdir()
-    (out / "p" / "__pycache__" / "b.pyc").write_bytes(b"")
-    assert write_files(out, {"c.h": b"3"}, inputs=12) == [out / "c.h", out / MANIFEST]
-    assert sorted(p.name for p in out.iterdir()) == ["c.h", MANIFEST]
+    write_dispatcher(out, small, tables={"a.json": b"1"})
+    (out / "mvmul" / "__pycache__").mkdir()
+    (out / "mvmul" / "__pycache__" / "b.pyc").write_bytes(b"")
+    written = write_dispatcher(out, small)
+    assert written[0] == out / "mvmul.h"
+    assert {path for path in out.rglob("*") if path.is_file()} == set(written)
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
 
 @pytest.mark.parametrize("name", ["mine.txt", MANIFEST])
-def test_folder_with_anything_else_is_refused(tmp_path: Path, name: str) -> None:
+def test_folder_with_anything_else_is_refused(tmp_path: Path, small: Dispatcher, name: str) -> None:
     (tmp_path / name).write_text('{"mine": 1}')
     with pytest.raises(
         UsageError, match=rf"{re.escape(name)} is not part of one, or was changed; move"
     ):
-        write_files(tmp_path, {"a.h": b"1"}, inputs=12)
+        write_dispatcher(tmp_path, small)
     assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [(name, '{"mine": 1}')]
 
 
-def test_a_folder_within_a_dispatchers_is_refused(tmp_path: Path) -> None:
-    write_files(tmp_path / "out", {"a.h": b"1"}, inputs=12)
+def test_folder_within_or_changed_is_refused(tmp_path: Path, small: Dispatcher) -> None:
+    write_dispatcher(tmp_path / "out", small)
     with pytest.raises(UsageError, match="a dispatcher's folder"):
-        write_files(tmp_path / "out" / "sub" / "more", {"a.h": b"1"}, inputs=12)
+        write_dispatcher(tmp_path / "out" / "sub" / "more", small)
+    (tmp_path / "out" / "mvmul.h").write_text("changed")
+    with pytest.raises(UsageError, match=r"mvmul\.h is not part of one, or was changed"):
+        write_dispatcher(tmp_path / "out", small)
 
 
-def test_file_that_a_person_changed_is_not_replaced(tmp_path: Path) -> None:
-    write_files(tmp_path, {"a.h": b"1"}, inputs=12)
-    (tmp_path / "a.h").write_text("changed")
-    with pytest.raises(UsageError, match=r"a\.h is not part of one, or was changed"):
-        write_files(tmp_path, {"a.h": b"1"}, inputs=12)
-
-
-def test_failures_leave_the_folder_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failures_leave_the_folder_alone(
+    tmp_path: Path, small: Dispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = tmp_path / "out"
-    write_files(out, {"a.h": b"1"}, inputs=12)
+    write_dispatcher(out, small)
+    before = (out / "mvmul.h").read_bytes()
     real = os.rename
 
     def refuse_the_new(source: Path, target: Path) -> None:
@@ -148,8 +154,8 @@ def test_failures_leave_the_folder_alone(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(os, "rename", refuse_the_new)
     with pytest.raises(UsageError, match="No space left on device"):
-        write_files(out, {"a.h": b"2"}, inputs=12)
-    assert (out / "a.h").read_bytes() == b"1"
+        write_dispatcher(out, replace(small, title="Another"))
+    assert (out / "mvmul.h").read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
 

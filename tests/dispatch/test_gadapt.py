@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -170,7 +172,9 @@ def test_choices_that_are_numbers_have_nothing_between_them() -> None:
     time_s = np.where(wants_0[:, None], [1.0, 1.5, 2.0], [2.0, 1.5, 1.0])
     features = pd.DataFrame({"m": size.astype(int)})
     configs = [Config({"IMPLEMENTATION": number}) for number in range(3)]
-    planted = make_matrix(features, configs, time_s, choices=["IMPLEMENTATION"])
+    planted = dataclasses.replace(
+        make_matrix(features, configs, time_s), choices=frozenset(["IMPLEMENTATION"])
+    )
     unseen = pd.DataFrame({"m": np.unique((2 ** np.linspace(4, 14, 200)).astype(int))})
     applies = np.ones((len(unseen), 3), dtype=bool)
     assert set(GAdapt().fit(planted, 0).indices(unseen, applies)) == {0, 2}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -15,11 +16,12 @@ from harness.core.arrays import Array, Indices
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
 from harness.dispatch import most as module
 from harness.dispatch.ensemble import EnsembleLearner
+from harness.dispatch.learners import Default
 from harness.dispatch.matrix import Matrix, make_matrix
-from harness.dispatch.most import best_portfolio, limited, portfolio_rows, portfolios
+from harness.dispatch.most import Portfolio, limited, portfolio_rows, portfolios
 from harness.dispatch.portfolio import greedy_portfolio, node_orders, static_order
 from harness.dispatch.single import Single, single_of
-from harness.dispatch.study import QUICK, Study
+from harness.dispatch.study import STATIC, Study
 from harness.dispatch.tree import TreeLearner
 from harness.models.regression import NodeArrays
 from tests.helpers.matrices import table
@@ -212,13 +214,13 @@ def test_slowdown_is_over_the_best_known_and_a_tie_is_none() -> None:
 
 
 def test_rows_keep_all_that_belongs_to_an_input() -> None:
-    made = matrix([[1.0, 2.0], [3.0, 4.0], [6.0, 5.0]], groups=[7, 8, 7], default=1, note="it")
+    made = matrix([[1.0, 2.0], [3.0, 4.0], [6.0, 5.0]], groups=[7, 8, 7], default=1)
     kept = made.rows(np.array([2, 0]))
     assert kept.features.to_dict("list") == {"n": [12, 10]}
     assert kept.features.index.tolist() == [0, 1]
     assert kept.time_s.tolist() == [[6, 5], [1, 2]]
     assert (kept.best_s.tolist(), kept.groups.tolist()) == ([5, 1], [0, 0])
-    assert (kept.candidates, kept.default, kept.note) == (made.candidates, 1, "it")
+    assert (kept.candidates, kept.default) == (made.candidates, 1)
 
 
 def test_what_lacks_a_measurement_where_it_applies_cannot_be_judged() -> None:
@@ -244,21 +246,29 @@ def drawn(seed: int, inputs: int = 24, candidates: int = 9) -> Matrix:
     sizes = np.sort(rng.uniform(0, 12, inputs))
     logs = 0.1 * np.abs(sizes[:, None] - np.linspace(0, 12, candidates))
     features = pd.DataFrame({"n": (2**sizes).astype(int)})
-    return table(np.exp(logs + rng.normal(0, 0.02, logs.shape)), features, default=4)
+    return table(np.exp(logs + rng.normal(0, 0.02, logs.shape)), features, default=candidates // 2)
 
 
-def mean_log(matrix: Matrix, portfolio: tuple[int, ...]) -> float:
+@pytest.fixture(scope="module")
+def few() -> list[Portfolio]:
+    return list(portfolios(drawn(1)))
+
+
+def mean_log(matrix: Matrix, portfolio: Sequence[int]) -> float:
     return float(matrix.log_slowdown[:, portfolio].min(axis=1).mean())
 
 
-@pytest.mark.parametrize("most", [1, 2, 3])
-def test_portfolio_is_the_best_of_its_size(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    matrix = drawn(most)
-    best = min(itertools.combinations(range(9), most), key=lambda p: mean_log(matrix, p))
-    assert sorted(best_portfolio(matrix, most)) == sorted(best)
+def test_portfolio_is_the_best_of_its_size(
+    few: list[Portfolio], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matrix = drawn(1)
     monkeypatch.setattr(module, "_MOST_TRIED", 0)
-    exchanged = tuple(best_portfolio(matrix, most))
-    assert mean_log(matrix, exchanged) <= mean_log(matrix, best) * 1.05, "and by exchanges nearly"
+    for one, greedy in zip(few, portfolios(matrix), strict=True):
+        combinations = itertools.combinations(range(9), len(one.configs))
+        best = min(combinations, key=lambda p: mean_log(matrix, p))
+        assert sorted(map(matrix.candidates.index, one.configs)) == sorted(best)
+        places = list(map(matrix.candidates.index, greedy.configs))
+        assert mean_log(matrix, places) <= mean_log(matrix, best) * 1.5, "of too many it is greedy"
 
 
 def test_dispatcher_has_no_more_configurations() -> None:
@@ -279,23 +289,23 @@ def test_inputs_that_nothing_serves_are_left_to_the_caller() -> None:
     assert found.tolist() == [-1, *[one] * 23]
 
 
-def test_each_more_gains_on_held_out_inputs_until_it_gains_nothing() -> None:
+def test_each_more_gains_on_held_out_inputs_until_it_gains_nothing(few: list[Portfolio]) -> None:
     matrix = drawn(1)
-    found = list(portfolios(matrix))
-    means = [one.slowdowns.mean.value for one in found]
-    assert [len(one.configs) for one in found] == [1, 2, 3, 4, 5]
+    means = [one.slowdowns.mean.value for one in few]
+    assert [len(one.configs) for one in few] == [1, 2, 3, 4, 5]
     assert means == sorted(means, reverse=True)
     assert means[-1] > 1
-    assert means[0] == pytest.approx(Study.of(matrix, QUICK).slowdowns["best static"].mean.value)
-    head, *_ = portfolio_rows(found, matrix.candidates[4])
+    assert means[0] == pytest.approx(Study.of(matrix, [STATIC]).slowdowns[STATIC.name].mean.value)
+    head, *_ = portfolio_rows(few, matrix.candidates[4])
     assert (head[0], head[1].split()[0]) == ("1", f"{means[0]:.3f}")
     two = make_matrix(matrix.features, matrix.candidates[:1], matrix.time_s[:, :1])
     assert len(list(portfolios(two))) == 1
 
 
 def test_study_limits_its_dispatchers_alone() -> None:
-    matrix = drawn(2)
-    found, limited = Study.of(matrix, QUICK), Study.of(matrix, QUICK, most=1)
+    matrix = drawn(2, inputs=12, candidates=4)
+    learners = (Default(), STATIC, TreeLearner())
+    found, limited = Study.of(matrix, learners), Study.of(matrix, learners, most=1)
     assert limited.slowdowns["tree"].mean.value == pytest.approx(
         limited.slowdowns["best static"].mean.value
     )

@@ -104,21 +104,6 @@ def test_kernel_of_the_dispatcher_runs_on_tensors(written: Any) -> None:
         mvmul(matrix[:, ::2], vector, torch.ones(64), 64, 32)
 
 
-def test_a_python_callable_takes_no_arguments_by_place(
-    written: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    provenance = {**sys.modules["mvmul"].PROVENANCE, "backend": "python"}
-    monkeypatch.setattr(sys.modules["mvmul"], "PROVENANCE", provenance)
-    written._launcher.cache_clear()
-
-    @written.operator("harness_test::by_place", mutates_args=("y",))
-    def by_place(chosen: Any, y: torch.Tensor, m: int, n: int) -> None:
-        chosen.launch(y)
-
-    with pytest.raises(ValueError, match=r"callable: launch it with \*\*chosen.config"):
-        by_place(torch.ones(64), 64, 32)
-
-
 def test_each_call_of_an_operator_is_counted_once(written: Any, tmp_path: Path) -> None:
     @written.operator("harness_test::counted", mutates_args=("y",))
     def counted(

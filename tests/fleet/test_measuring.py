@@ -29,7 +29,7 @@ from harness.measure.measurer import Measurer
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec, load_spec
-from tests.helpers.dask_workers import local_workers, worker_process
+from tests.helpers.dask_workers import local_workers, offering, worker_process
 from tests.helpers.fake_kernels import measure_programs_here
 from tests.helpers.fleet_program import write_program
 from tests.helpers.planted import FAULTS, GIVEN, fault, space_of, until
@@ -61,10 +61,9 @@ def scheduler(module_opencl: Backend) -> Iterator[str]:
     """The address of a cluster whose one worker, in this process, offers PoCL."""
     device = FleetDevice("cpu", "a CPU", "here", module_opencl)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(agent, "_offers", [Offer(harness.__version__, (device,))])
         patch.setattr(agent, "Agent", Garbled)
         patch.setattr("harness.fleet.measurers.Agent", Garbled)
-        with local_workers(1) as local:
+        with offering(Offer(harness.__version__, (device,))), local_workers(1) as local:
             yield local.scheduler_address
 
 
@@ -107,8 +106,8 @@ def test_the_environment_and_notices_are_the_workers(
     faults: Spec, remote: Measurer, module_opencl: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert remote.measure(space_of(faults, remote), GIVEN, fault("none"), None).timing
-    lock = "harness.measure.kernels.device_process.device_locked"
-    monkeypatch.setattr(lock, lambda _: contextlib.nullcontext())
+    lock = "harness.measure.kernels.device_process.locked"
+    monkeypatch.setattr(lock, lambda *_: contextlib.nullcontext())
     with contextlib.closing(KernelMeasurer(faults, module_opencl)) as local:
         assert local.environment == remote.environment
         assert fitted_to(faults, local).parameters == fitted_to(faults, remote).parameters
@@ -191,10 +190,8 @@ def _mode(name: str) -> Config:
 def machines(monkeypatch: pytest.MonkeyPatch, own_cache: None) -> Iterator[str]:
     """The address of a cluster with two workers of this machine."""
     monkeypatch.setattr(sys, "path", [*sys.path])
-    (machine,) = (device for device in make_offer((), None).devices if device.backend is None)
-    offer = Offer(harness.__version__, (machine,), 1)
-    monkeypatch.setattr(agent, "_offers", [offer])
-    with local_workers(2) as local:
+    (machine,) = (device for device in make_offer(()).devices if device.backend is None)
+    with offering(Offer(harness.__version__, (machine,))), local_workers(2) as local:
         yield local.scheduler_address
 
 
@@ -256,18 +253,18 @@ def test_an_agent_takes_over_the_devices_that_it_opens_alone(
 ) -> None:
     measure_programs_here(monkeypatch)
     devices = tuple(FleetDevice(uuid, "a CPU", uuid, None) for uuid in ("one", "two"))
-    monkeypatch.setattr(agent, "_offers", [Offer(harness.__version__, devices, 1)])
     bundle = pack(write_program(tmp_path))
     first, second, again = agents = [agent.Agent("this") for _ in range(3)]
     for each in agents:
         each.store(bundle)
-    first.open("one")
-    second.open("two")
-    again.open("one")
-    assert [each.in_use for each in agents] == [set(), {"two"}, {"one"}]
-    second.close("two")
-    again.close("one")
-    assert [each.in_use for each in agents] == [set()] * 3
+    with offering(Offer(harness.__version__, devices)):
+        first.open("one")
+        second.open("two")
+        again.open("one")
+        assert [each.in_use for each in agents] == [set(), {"two"}, {"one"}]
+        second.close("two")
+        again.close("one")
+        assert [each.in_use for each in agents] == [set()] * 3
 
 
 def test_a_machine_without_a_device_offers_programs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,11 +272,11 @@ def test_a_machine_without_a_device_offers_programs(monkeypatch: pytest.MonkeyPa
         raise BackendUnavailable("no OpenCL here")
 
     monkeypatch.setattr("harness.fleet.agent.choose_devices", nothing)
-    offer = make_offer((), 1)
+    offer = make_offer(())
     assert [device.backend for device in offer.devices] == [None]
     assert "no OpenCL here" in offer.unavailable[0]
     with pytest.raises(BackendUnavailable, match="no OpenCL here"):
-        make_offer(("H200",), 1)
+        make_offer(("H200",))
 
 
 # -------------------------------------------------------------------------- processes that fail

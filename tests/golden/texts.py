@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import harness
-from harness.commands.run import make_parser, model_of
+from harness.commands.run import make_parser
 
 ROOT = Path(__file__).parents[2]
 BLOCKS = ("h1", "h2", "p", "tr", "code", "summary", "nav")
@@ -21,7 +21,7 @@ DATE = re.compile(rf"\b{_DAY}( to {_DAY})?")
 
 def help_of(command: str) -> str:
     """Return a command's options as its help has them, laid out alike by all versions of Python."""
-    parser = make_parser(command, model_of(command))
+    parser = make_parser(command)
     formatter = parser._get_formatter()
     lines = [f"$ harness {command} --help", parser.description or ""]
     for group in parser._action_groups:

@@ -12,6 +12,18 @@ from typing import Any
 
 import pytest
 
+from harness.fleet import agent
+
+
+@contextmanager
+def offering(offered: object) -> Iterator[None]:
+    """Let this process offer this, in place of its devices."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(agent, "make_offer", lambda *_: offered)
+        agent.end_agents()
+        yield
+    agent.end_agents()
+
 
 def local_workers(count: int) -> Any:
     """Make a scheduler with so many workers in this process."""

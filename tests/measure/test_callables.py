@@ -222,7 +222,7 @@ def test_framework_that_cannot_be_imported_is_named(
     (tmp_path / "faults.py").write_text(kernel)
     (tmp_path / "faults.yaml").write_text(FAULTS.read_text())
     monkeypatch.syspath_prepend(str(tmp_path))
-    lock = "harness.measure.kernels.device_process.device_locked"
-    monkeypatch.setattr(lock, lambda _: contextlib.nullcontext())  # another measurer has it
+    lock = "harness.measure.kernels.device_process.locked"
+    monkeypatch.setattr(lock, lambda *_: contextlib.nullcontext())  # another measurer has it
     with pytest.raises(BackendUnavailable, match=message):
         open_measurer(load_spec(tmp_path / "faults.yaml"), "auto")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +17,7 @@ from harness.measure.choose import open_measurer, with_cache
 from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.gpus import list_gpus
 from harness.measure.cuda.nvcc import Nvcc
-from harness.measure.opencl import device as opencl_device
-from harness.measure.opencl.device import OpenClDevice, last_cache_bytes
+from harness.measure.opencl.device import OpenClDevice
 from harness.measure.opencl.driver import DeviceName, OpenClCompiler, usable_devices
 from harness.space_file import Spec
 from tests.helpers.fake_kernels import write_fake
@@ -73,9 +71,15 @@ def runs_noted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
     return sizes
 
 
-def test_caches_are_emptied_before_runs(twice: Binary, monkeypatch: pytest.MonkeyPatch) -> None:
-    cache_bytes = 1 << 20  # a server has hundreds of MiB, which take seconds
-    monkeypatch.setattr(opencl_device, "last_cache_bytes", lambda *_: cache_bytes)
+@pytest.mark.parametrize(
+    ("is_cpu", "cache_bytes"),
+    [(True, 1 << 20), (False, 1 << 27)],  # a GPU's is not believed to be small
+)
+def test_caches_are_emptied_before_runs(
+    twice: Binary, monkeypatch: pytest.MonkeyPatch, is_cpu: bool, cache_bytes: int
+) -> None:
+    monkeypatch.setattr(pyopencl.Device, "global_mem_cache_size", 1 << 20)
+    monkeypatch.setattr(OpenClDevice, "shares_cpu", is_cpu)
     sizes = runs_noted(monkeypatch)
     device = OpenClDevice(usable_devices()[0], COLD)
     device.bind({"x": np.ones(4, np.float32)})
@@ -135,13 +139,6 @@ def test_warm_caches_are_left_alone(twice: Binary, monkeypatch: pytest.MonkeyPat
     assert device.environment("a compiler").cache == WARM
 
 
-def test_a_gpus_last_cache_is_not_believed_to_be_small() -> None:
-    device = dataclasses.make_dataclass("OneDevice", ["global_mem_cache_size"])
-    assert last_cache_bytes(device(1 << 20), is_cpu=True) == 1 << 20
-    assert last_cache_bytes(device(1 << 20), is_cpu=False) == 1 << 27
-    assert last_cache_bytes(device(0), is_cpu=True) == 1 << 27
-
-
 # ------------------------------------------------------------------------------- kept apart
 
 
@@ -166,7 +163,7 @@ def test_one_process_measures_either_cold_or_warm(tmp_path: Path) -> None:
     warm = spec_of(tmp_path, "{cache: warm}")
     owner, _ = open_measurer(warm, "opencl")
     try:
-        with pytest.raises(UsageError, match=r"measured with cold caches, and .* warm ones"):
+        with pytest.raises(UsageError, match=r"with the caches cold, and .* with: warm; write"):
             open_measurer(warm.with_measure({"cache": COLD}), "opencl", owner)
     finally:
         owner.close()

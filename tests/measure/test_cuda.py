@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 from dataclasses import replace
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,15 +19,7 @@ from harness.measure.bound import why_unlaunchable
 from harness.measure.cuda import gpus as cuda
 from harness.measure.cuda import probe
 from harness.measure.cuda.cubin import packed_arguments
-from harness.measure.cuda.gpus import (
-    CudaGpu,
-    describe_package,
-    driver_version,
-    first_usable,
-    forbidden_files,
-    list_gpus,
-    load_driver,
-)
+from harness.measure.cuda.gpus import CudaGpu, driver_version, first_usable, list_gpus, load_driver
 from harness.measure.cuda.occupancy import (
     MULTIPROCESSORS,
     multiprocessor,
@@ -94,8 +86,7 @@ def gpu(arch: str) -> CudaGpu:
 def all_there(monkeypatch):
     """A machine where CUDA can run; tests take one thing away."""
     monkeypatch.setattr(cuda, "require_driver", lambda: None)
-    monkeypatch.setattr(cuda, "load_driver", lambda: None)
-    monkeypatch.setattr(cuda, "describe_package", lambda: "PyCUDA 1")
+    monkeypatch.setattr(cuda, "load_driver", lambda: SimpleNamespace(package="PyCUDA 1"))
     monkeypatch.setattr(cuda, "list_gpus", lambda: (gpu("sm_90"),))
     monkeypatch.setattr("harness.measure.devices.first_usable", lambda arch: "nvcc")
 
@@ -111,18 +102,13 @@ def test_each_missing_part_is_the_reason(part, all_there, monkeypatch):
 
 
 @needs_nvcc
-@pytest.mark.parametrize(
-    ("arch", "cure"),
-    [("sm_20", "too old for this release: install an older"), ("sm_9999", "too new .* newer")],
-)
-def test_device_unknown_to_the_toolkit_falls_back_to_opencl(arch, cure, all_there, monkeypatch):
+def test_device_unknown_to_the_toolkit_falls_back_to_opencl(all_there, monkeypatch):
     pocl = opencl.DeviceName("Portable Computing Language", 0, "cpu", is_gpu=False)
-    monkeypatch.setattr(cuda, "list_gpus", lambda: (gpu(arch),))
+    monkeypatch.setattr(cuda, "list_gpus", lambda: (gpu("sm_20"),))
     monkeypatch.setattr("harness.measure.devices.first_usable", first_usable)
-    with pytest.raises(BackendUnavailable, match=rf"not compile for {arch}: .* {cure}") as error:
+    with pytest.raises(BackendUnavailable, match=r"not compile for sm_20: .* CUDACXX to its nvcc"):
         choose_one("cuda")
-    assert "did you mean" not in str(error.value)
-    monkeypatch.setattr(opencl, "list_devices", lambda: [pocl])
+    monkeypatch.setattr(opencl, "usable_devices", lambda: [pocl])
     assert choose_one("auto").device is pocl
 
 
@@ -166,7 +152,7 @@ NAMED = r", which is not installed (.*): pip install "
     ("named", "pycuda", "message"),
     [
         ("", None, r"pip install -e '\.\[cuda\]'.*no CUDA toolkit"),
-        ("", BROKEN, "cannot be imported: libcurand.*Rebuild"),
+        ("", BROKEN, "cannot be imported: libcurand.*Install it again"),
         ("cupy", None, "HARNESS_CUDA_PACKAGE is 'cupy', but must be pycuda or cuda-bindings, or u"),
         ("cuda-bindings", None, f"cuda-bindings{NAMED}cuda-bindings"),
         ("pycuda", None, f"pycuda{NAMED}pycuda"),
@@ -180,11 +166,10 @@ def test_missing_or_broken_package_is_reported(named, pycuda, message, imports, 
         load_driver()
 
 
-def test_broken_pycuda_is_replaced_and_the_reason_is_said(imports):
+def test_broken_pycuda_is_replaced(imports):
     pytest.importorskip("cuda.bindings")
     imports("pycuda", BROKEN)
     assert load_driver().package.startswith("cuda-bindings ")
-    assert re.search(r"cuda-bindings \S+, since PyCUDA .* cannot be imported", describe_package())
 
 
 @pytest.mark.parametrize(
@@ -199,15 +184,6 @@ def test_driver_version_is_read_from_the_kernel(text, version, tmp_path):
     (tmp_path / "version").write_text(text)
     assert driver_version(tmp_path / "version") == version
     assert driver_version(tmp_path / "nowhere") is None
-
-
-def test_device_files_that_the_user_may_not_open_are_named(monkeypatch, tmp_path):
-    (tmp_path / "nvidia-caps").mkdir()
-    for name in ("nvidia0", "nvidiactl", "null"):
-        (tmp_path / name).touch()
-    assert forbidden_files(tmp_path) == []
-    monkeypatch.setattr("os.access", lambda path, _: path.name not in ("nvidia0", "null"))
-    assert forbidden_files(tmp_path) == [str(tmp_path / "nvidia0")]
 
 
 @pytest.mark.gpu
@@ -306,12 +282,6 @@ def test_a_group_gets_the_shared_memory_that_the_driver_leaves(arch, most_kib):
 def test_unknown_architecture_names_the_nearest():
     with pytest.raises(ValueError, match=r"'sm_91' \(did you mean `sm_90`\?\).*known are sm_70"):
         occupancy("sm_91", 128, 32, 0)
-
-
-@pytest.mark.parametrize("wrong", [(0, 32, 0), (128, -1, 0), (128, 32, -1)])
-def test_impossible_resources_are_refused(wrong):
-    with pytest.raises(ValueError, match="must be 1 or more"):
-        occupancy("sm_90", *wrong)
 
 
 @given(st.sampled_from(ARCHS), st.integers(1, 1024), st.integers(0, 255), st.integers(0, 96 * 1024))

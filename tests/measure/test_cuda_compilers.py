@@ -154,7 +154,7 @@ __global__ void f(char *x) { x[FIRST] = SIZE; }"""
     ("arch", "error", "reason"),
     [
         ("sm90", UsageError, r"'sm90' is no.*did you mean `sm_90`\?"),
-        ("sm_20", BackendUnavailable, r"compile for sm_20.*(toolkit|older release of the wheel)"),
+        ("sm_20", BackendUnavailable, r"compile for sm_20.*(toolkit|release of the wheel)"),
         ("sm_80a", BackendUnavailable, "does not compile for sm_80a"),
     ],
 )

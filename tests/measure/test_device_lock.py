@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,24 +16,29 @@ import pytest
 
 from harness.commands.check.default_run import run_default
 from harness.core.errors import DeviceBusy, UsageError
+from harness.measure.cuda.gpus import CudaGpu
 from harness.measure.devices import Backend
-from harness.measure.kernels.device_process import DeviceClient, device_locked
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.opencl.driver import DeviceName
-from harness.measure.process.locks import holder_of
+from harness.measure.process.locks import holder_of, locked
 from harness.space_file import load_spec
-from tests.helpers.listed_devices import CPU, EQUAL, H100, backend_of
+from tests.helpers.listed_devices import CPU, EQUAL, H100
 
 ROOT = Path(__file__).parents[2]
 SAME = DeviceName("NVIDIA CUDA", 0, "NVIDIA H100", is_gpu=True, bus_id="0000:1B:00.0")
 HOLDER = """
 import sys
-from harness.measure.kernels.device_process import device_locked
-from tests.helpers.listed_devices import CPU, backend_of
-with device_locked(backend_of(CPU)):
+from harness.measure.process.locks import locked
+from tests.helpers.listed_devices import CPU
+with locked(CPU.identity, str(CPU)):
     print("held", flush=True)
     sys.stdin.read()
 """
+
+
+def lock(device: CudaGpu | DeviceName) -> AbstractContextManager[None]:
+    """The lock of a device."""
+    return locked(device.identity, str(device))
 
 
 @pytest.fixture(autouse=True)
@@ -55,11 +60,7 @@ def another_process() -> Iterator[subprocess.Popen[str]]:
 
 
 def test_second_process_learns_who_measures_until_that_is_killed(locks: Path) -> None:
-    with (
-        another_process() as process,
-        pytest.raises(DeviceBusy) as busy,
-        device_locked(backend_of(CPU)),
-    ):
+    with another_process() as process, pytest.raises(DeviceBusy) as busy, lock(CPU):
         pass
     message = str(busy.value)
     assert f"process {process.pid} (" in message
@@ -67,48 +68,44 @@ def test_second_process_learns_who_measures_until_that_is_killed(locks: Path) ->
     assert "secret" not in message
     assert "cpu, 0 compute units" in message
     assert "harness.devices` lists them" in message
-    with device_locked(backend_of(CPU)):
+    with lock(CPU):
         pass
     assert list(locks.iterdir()) == []
 
 
 def test_a_device_has_one_lock_for_cuda_and_opencl() -> None:
-    with device_locked(backend_of(H100)):
+    with lock(H100):
         with pytest.raises(DeviceBusy, match="this process already measures on this device: NVI"):
-            device_locked(backend_of(SAME)).__enter__()
-        with device_locked(backend_of(EQUAL)), device_locked(backend_of(CPU)):
+            lock(SAME).__enter__()
+        with lock(EQUAL), lock(CPU):
             pass
-    with device_locked(backend_of(SAME)):
+    with lock(SAME):
         pass
 
 
 def test_instances_of_a_divided_gpu_have_locks_of_their_own() -> None:
     one, other = (replace(H100, uuid=uuid) for uuid in ("MIG-1", "MIG-2"))
-    with (
-        device_locked(backend_of(one)),
-        device_locked(backend_of(other)),
-        pytest.raises(DeviceBusy),
-    ):
-        device_locked(backend_of(one)).__enter__()
+    with lock(one), lock(other), pytest.raises(DeviceBusy):
+        lock(one).__enter__()
 
 
 def test_lock_that_one_thread_took_is_freed_by_another() -> None:
     with ExitStack() as held:
         with ThreadPoolExecutor(1) as thread:
-            thread.submit(held.enter_context, device_locked(backend_of(CPU))).result()
+            thread.submit(held.enter_context, lock(CPU)).result()
         with pytest.raises(DeviceBusy):
-            device_locked(backend_of(CPU)).__enter__()
-    with device_locked(backend_of(CPU)):
+            lock(CPU).__enter__()
+    with lock(CPU):
         pass
 
 
 def test_holder_that_has_not_said_who_it_is_is_another_process(locks: Path) -> None:
-    with device_locked(backend_of(CPU)):
+    with lock(CPU):
         (holder,) = locks.glob("*.json")
         for text in ("", "[]", '{"pid": 1}'):
             holder.write_text(text)
             with pytest.raises(DeviceBusy, match=r"^another process measures"):
-                device_locked(backend_of(CPU)).__enter__()
+                lock(CPU).__enter__()
 
 
 def test_unwritable_folder_is_refused(locks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,12 +114,12 @@ def test_unwritable_folder_is_refused(locks: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr("harness.measure.process.locks.locked_file", refuse)
     with pytest.raises(UsageError, match=r"Read-only.*HARNESS_CACHE_DIR"):
-        device_locked(backend_of(CPU)).__enter__()
+        lock(CPU).__enter__()
 
 
 def test_a_device_is_in_use_while_its_lock_is_held(locks: Path) -> None:
     identity = CPU.identity
-    with device_locked(backend_of(CPU)):
+    with lock(CPU):
         assert holder_of(identity) == "this process already"
         (holder,) = locks.glob("*.json")
     holder.write_text(json.dumps({"pid": 1, "since": "2020", "command": "killed"}))
@@ -131,12 +128,6 @@ def test_a_device_is_in_use_while_its_lock_is_held(locks: Path) -> None:
     assert holder_of(identity) == ""
     with another_process() as process:
         assert f"process {process.pid} (" in holder_of(identity)
-
-
-def test_an_architecture_without_a_device_needs_no_lock() -> None:
-    backend = backend_of(None, "sm_90")
-    with device_locked(backend), device_locked(backend):
-        pass
 
 
 def test_measurer_holds_its_device_until_it_is_closed(opencl: Backend) -> None:
@@ -157,26 +148,14 @@ def test_lock_is_free_where_no_cache_is(opencl: Backend, monkeypatch: pytest.Mon
     monkeypatch.setattr("harness.measure.builds.queue.BuildCache", full)
     with pytest.raises(UsageError, match="the cache") as kept:
         KernelMeasurer(load_spec(ROOT / "spaces" / "mvmul.yaml"), opencl)
-    with device_locked(opencl):
-        pass
-    assert kept.tb is not None
-
-
-def test_lock_is_free_after_ctrl_c_as_its_process_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("harness.measure.kernels.device_process.Child", interrupted)
-    with pytest.raises(KeyboardInterrupt) as kept:  # as a notebook keeps the last error
-        DeviceClient(Path("host.py"), backend_of(CPU))
-    with device_locked(backend_of(CPU)):
+    with lock(opencl.device):
         pass
     assert kept.tb is not None
 
 
 def test_check_runs_no_default_on_a_device_that_is_measured_on(opencl: Backend) -> None:
     spec = load_spec(ROOT / "spaces" / "mvmul.yaml")
-    with device_locked(opencl):
+    with lock(opencl.device):
         ended = run_default(spec, "opencl", (), spec.inputs)
     assert "default not run: this process already measures on this dev" in ended.why_failed
     assert list((Path(os.environ["HARNESS_CACHE_DIR"]) / "locks").iterdir()) == []

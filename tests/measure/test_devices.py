@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,19 +17,23 @@ from harness.measure.choose import with_cuda_compiler
 from harness.measure.cuda import gpus as cuda_gpus
 from harness.measure.cuda.gpus import NVCC, NVRTC, CudaGpu
 from harness.measure.devices import Backend, choose_devices, choose_one
-from harness.measure.kernels.device_process import device_locked
 from harness.measure.opencl import driver as opencl
 from harness.measure.opencl.driver import DeviceName
+from harness.measure.process.locks import locked
 from harness.space_file import Spec
 from tests.helpers.commands import compare
 from tests.helpers.commands import devices as list_devices
 from tests.helpers.fake_kernels import write_fake
 from tests.helpers.fakes import FAKE_SPACE
-from tests.helpers.listed_devices import AMD, CPU, EQUAL, H100, backend_of
+from tests.helpers.listed_devices import AMD, CPU, EQUAL, H100
 from tests.helpers.results_examples import SPEC
 from tests.helpers.stub_nvml import Script
 
 NO_CUDA = "no NVIDIA driver: install it"
+
+
+def no_opencl() -> list[DeviceName]:
+    raise BackendUnavailable("there is no OpenCL device")
 
 
 @pytest.fixture
@@ -45,8 +50,9 @@ def machine(monkeypatch: pytest.MonkeyPatch):
 
         monkeypatch.setattr(cuda_gpus, "usable_gpus", usable_gpus)
         monkeypatch.setattr("harness.measure.devices.first_usable", lambda arch: "nvcc")
-        monkeypatch.setattr(cuda_gpus, "describe_package", lambda: "cuda-bindings 13.0")
-        monkeypatch.setattr(opencl, "list_devices", lambda: list(devices))
+        package = SimpleNamespace(package="cuda-bindings 13.0")
+        monkeypatch.setattr(cuda_gpus, "load_driver", lambda: package)
+        monkeypatch.setattr(opencl, "usable_devices", lambda: list(devices) or no_opencl())
 
     return made
 
@@ -72,7 +78,7 @@ def test_auto_with_nothing_says_what_each_backend_lacks(machine) -> None:
         choose_one("auto")
     message = str(caught.value)
     assert f"cuda cannot be used: {NO_CUDA}" in message
-    assert 'pip install "pyopencl[pocl]"' in message
+    assert "opencl cannot be used: there is no OpenCL device" in message
 
 
 def test_requested_backend_is_used_or_refused_with_the_next_step(machine) -> None:
@@ -90,31 +96,20 @@ def test_list_of_devices_has_gpus_first(monkeypatch: pytest.MonkeyPatch) -> None
     class Broken(Exception):
         pass
 
-    class Device:
-        version, max_compute_units, global_mem_size = "OpenCL 3.0", 2, 1 << 30
-
-        def __init__(self, kind: int) -> None:
-            self.name, self.type = f" {kind} ", kind
-
-    class Platform:
-        def __init__(self, name: str, types: list[int] | None) -> None:
-            self.name, self._types = name, types
-
-        def get_devices(self):
-            if self._types is None:
+    def platform(name: str, types: list[int] | None) -> SimpleNamespace:
+        def get_devices() -> list[SimpleNamespace]:
+            if types is None:
                 raise Broken
-            return [Device(kind) for kind in self._types]
+            facts = {"version": "OpenCL 3.0", "max_compute_units": 2, "global_mem_size": 1 << 30}
+            return [SimpleNamespace(name=f" {kind} ", type=kind, **facts) for kind in types]
 
-    class Cl:
-        Error = Broken
-        device_type = type("T", (), {"GPU": 4, "CPU": 2})
+        return SimpleNamespace(name=name, get_devices=get_devices)
 
-        @staticmethod
-        def get_platforms():
-            return [Platform("broken", None), Platform("cpu", [2]), Platform("gpus", [4, 4])]
-
-    monkeypatch.setattr(opencl, "load_pyopencl", lambda: Cl)
-    found = [(d.platform, d.number, d.is_gpu) for d in opencl.list_devices()]
+    listed = [platform("broken", None), platform("cpu", [2]), platform("gpus", [4, 4])]
+    kinds = SimpleNamespace(GPU=4, CPU=2)
+    cl = SimpleNamespace(Error=Broken, device_type=kinds, get_platforms=lambda: listed)
+    monkeypatch.setattr(opencl, "load_pyopencl", lambda: cl)
+    found = [(d.platform, d.number, d.is_gpu) for d in opencl.usable_devices()]
     assert found == [("gpus", 0, True), ("gpus", 1, True), ("cpu", 0, False)]
 
 
@@ -302,8 +297,7 @@ def listed(
         monkeypatch.setattr(cuda_gpus, name, lambda: None)
     monkeypatch.setattr(cuda_gpus, "list_gpus", lambda: (H100, EQUAL, OLD))
     monkeypatch.setattr(devices, "first_usable", first_usable)
-    monkeypatch.setattr(opencl, "list_devices", lambda: [CPU])
-    devices._why_unusable.cache_clear()
+    monkeypatch.setattr(opencl, "usable_devices", lambda: [CPU])
 
     def lines() -> list[str]:
         assert list_devices([]) == 0
@@ -336,7 +330,7 @@ def test_who_uses_a_device_is_named(listed: Callable[[], list[str]], nvml: Scrip
         nvmlDeviceGetComputeRunningProcesses=[[[4711, 1 << 30]]],
         names={"4711": "trainer"},
     )
-    with device_locked(backend_of(H100)):
+    with locked(H100.identity, str(H100)):
         lines = listed()
     assert lines[1].endswith("GPU-aa; this process already measures on it")
     assert lines[2].endswith("GPU-ab; used by trainer (process 4711, 1.0 GiB)")
@@ -350,10 +344,10 @@ def test_machine_without_a_driver_or_a_device_says_why(
         raise BackendUnavailable("no NVIDIA driver")
 
     monkeypatch.setattr(cuda_gpus, "require_driver", missing)
-    monkeypatch.setattr(opencl, "list_devices", list)
+    monkeypatch.setattr(opencl, "usable_devices", no_opencl)
     lines = listed()
     assert lines[:3] == ["cuda", "  cannot be used: no NVIDIA driver", "opencl"]
-    assert lines[3].startswith("  cannot be used: PyOpenCL is here, but there is no OpenCL device")
+    assert lines[3] == "  cannot be used: there is no OpenCL device"
 
 
 def test_comparison_without_rerun_takes_no_device(capsys: pytest.CaptureFixture[str]) -> None:

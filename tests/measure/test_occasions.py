@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import random
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 
 from harness.core.observations import SM_CLOCK_MHZ, THROTTLED_SAMPLES, UNCLAIMED
-from harness.core.program import Argument, Binary, Launch
+from harness.core.program import Binary, Launch
 from harness.core.records import Config, Measurement, Outcome, StopReason, Timing
 from harness.measure.trial.occasions import (
     FLOOR_S,
@@ -287,7 +286,7 @@ BUSY = (1.0, 1.0, 1.1, 1.5, 4.0)
 
 def lost_claims(new_s: float, seen_s: float, busy: Sequence[float] = (1.0,)) -> float:
     """The share of finals in which a gain over 1 s is not shown."""
-    rng, lost, finals = random.Random(3), 0, 1000
+    rng, lost, finals = random.Random(3), 0, 400
 
     def runs(count: int, time_s: float) -> list[float]:
         return [time_s * rng.choice(busy) * rng.lognormvariate(0, 0.03) for _ in range(count)]
@@ -304,7 +303,7 @@ def lost_claims(new_s: float, seen_s: float, busy: Sequence[float] = (1.0,)) -> 
     return lost / finals
 
 
-@pytest.mark.parametrize("time_s", [0.04, 0.1, 0.3, 0.6, 0.8, 0.9, 0.95])
+@pytest.mark.parametrize("time_s", [0.04, 0.3, 0.9])
 def test_honest_kernels_keep_their_claims(time_s: float) -> None:
     assert lost_claims(time_s, time_s) < 0.03
     assert lost_claims(time_s, time_s, BUSY) < 0.2
@@ -421,10 +420,6 @@ class Several(ByValue):
         super().__init__()
         self._several = kernels
 
-    def bind(self, *sets: Mapping[str, Argument]) -> None:
-        self.healthy = True
-        super().bind(*sets)
-
     def launch(self, module: object, launches: Sequence[Launch]) -> float:
         assert isinstance(module, OfValue)
         self.kernels = {"twice": self._several[module.value - 1]}
@@ -481,18 +476,3 @@ def test_kernel_that_is_wrong_at_times_stays_wrong_when_repeated(interleave: Int
     (measured,) = interleave(Several(alone), 1)
     assert measured.outcome is Outcome.WRONG_RESULT
     assert alone.count == 1, "nobody has spoilt its inputs"
-
-
-def test_configuration_is_not_measured_on_a_broken_device(interleave: Interleave) -> None:
-    runs = itertools.count()
-
-    def breaks(x: Array, y: Array) -> None:
-        device.healthy = next(runs) < 1
-        y[...] = 0
-
-    def honest(x: Array, y: Array) -> None:
-        assert device.healthy
-        y[...] = 2 * x
-
-    device = Several(breaks, honest)
-    assert [m.outcome for m in interleave(device, 2)] == [Outcome.WRONG_RESULT, Outcome.OK]

@@ -102,21 +102,14 @@ def test_registers_that_spill_are_observed() -> None:
     assert spilling.observed()["spill_bytes"] == 192
 
 
-def test_work_that_cannot_be_computed_on_an_input_makes_it_illegal(peaked: Any) -> None:
-    measurer, space = peaked()
-    work = load_spec_with_work(measurer, "64 // (n - 4)")
-    with contextlib.closing(KernelMeasurer(work, measurer._backend, measurer)) as other:
-        found = other.measure(space, FOUR, space.default, None)
+def test_work_that_cannot_be_computed_on_an_input_makes_it_illegal(
+    fake_here: OpenFake, tmp_path: Path
+) -> None:
+    text = FAKE_SPACE.replace("{n: 4}, ", "") + "work: {bytes: 64 // (n - 4)}\n"
+    measurer, space = fake_here(write_fake(tmp_path, space=text), opened=bound_device())
+    found = measurer.measure(space, FOUR, space.default, None)
     assert found.outcome is Outcome.ILLEGAL
     assert found.message.startswith("work.bytes: `64 // (n - 4)` is")
-
-
-def load_spec_with_work(measurer: KernelMeasurer, text: str) -> Any:
-    """The measurer's space, whose file had other inputs when this work was checked."""
-    folder = measurer._spec.path.parent
-    path = folder / "other.yaml"
-    path.write_text(FAKE_SPACE.replace("{n: 4}, ", "") + f"work: {{bytes: {text}}}\n")
-    return dataclasses.replace(load_spec(path), inputs=(FOUR,))
 
 
 @pytest.mark.slow

@@ -12,19 +12,21 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from harness.core.errors import BuildFailed, UsageError
-from harness.core.program import Binary
-from harness.measure.builds.queue import BuildWorker
+from harness.core.program import Binary, Program
+from harness.measure.builds.queue import BuildQueue
 from harness.measure.process.child import Child, ChildLost, ForkLost, run_forked
-from harness.measure.process.locks import temporary_folder
+from harness.measure.process.locks import run_folder
 from tests.helpers.child_worker import Worker, end_once, raise_unreadable, refuse
+from tests.helpers.fake_kernels import measure_kernels_here
 from tests.helpers.planted import SOON_S, descendants, is_running, until
 
 ROOT = Path(__file__).parents[2]
@@ -155,15 +157,6 @@ def test_process_outlives_the_thread_that_began_it() -> None:
     assert not is_running(pids[0])
 
 
-def test_deadline_waits_for_sleepers(child: Child, monkeypatch: pytest.MonkeyPatch) -> None:
-    run(child, abs, -1)  # so that it has started
-    clock = itertools.chain([0.0], itertools.repeat(3600.0))
-    monkeypatch.setattr("harness.measure.process.child.time.time", lambda: next(clock))
-    run(child, time.sleep, 1.2, timeout_s=1.0)
-    with pytest.raises(ChildLost, match="did not end"):
-        run(child, time.sleep, SOON_S, timeout_s=0.2)
-
-
 def test_what_cannot_be_sent_is_an_error_of_the_call_alone(child: Child) -> None:
     for function, arguments, message in (
         (raise_unreadable, (), "Unreadable: 3"),
@@ -180,63 +173,70 @@ def test_worker_that_cannot_be_made_is_the_error_of_the_call() -> None:
 
 
 def test_failure_in_a_full_temporary_folder_is_no_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Compiler:
-        def compile(self, program: object) -> Binary:
+    class Refusing:
+        def open_compiler(self) -> Refusing:
+            return self
+
+        def compile(self, program: Program) -> Binary:
             raise BuildFailed("as: cannot write")
 
-    class Opens:
-        def open_compiler(self) -> Compiler:
-            return Compiler()
-
-    worker: BuildWorker[Any] = BuildWorker(Opens())
-    with pytest.raises(BuildFailed):
-        worker.compile(None)
-    monkeypatch.setattr("harness.measure.process.locks._room_bytes", lambda folder: 0)
-    with pytest.raises(OSError, match="No space left on device"):
-        worker.compile(None)
+    measure_kernels_here(monkeypatch)
+    with closing(BuildQueue(Refusing(), "a compiler", at_once=1)) as builds:
+        with pytest.raises(BuildFailed):
+            builds.finish(Program("first", (), ()))
+        full = SimpleNamespace(f_bavail=0, f_frsize=4096)
+        monkeypatch.setattr(os, "statvfs", lambda folder: full)
+        with pytest.raises(OSError, match="No space left on device"):
+            builds.finish(Program("second", (), ()))
 
 
 # ------------------------------------------------------------------------------- folders of runs
 
 OWNER = """
-import time
-from harness.measure.process.locks import temporary_folder
-with temporary_folder() as folder:
-    print(folder, flush=True)
-    time.sleep(60)
+from harness.measure.process.locks import run_folder
+print(run_folder(), flush=True)
+input()
 """
 
 
-def abandoned(tmp_path: Path) -> Path:
-    """Kill a process with a folder of its own; return the folder."""
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
+@contextmanager
+def owner_in(folder: Path) -> Iterator[Path]:
+    """A process with a folder of its own in this one, which ends in the end."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(folder)}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     command = [sys.executable, "-c", OWNER]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as owner:
-        folder = Path(owner.stdout.readline().strip())
-        owner.kill()
-    return folder
+    with subprocess.Popen(command, text=True, env=environment, **pipes) as owner:
+        yield Path(owner.stdout.readline().strip())
+        if owner.poll() is None:
+            owner.communicate("\n")
 
 
-def test_next_run_removes_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def abandoned(folder: Path) -> Path:
+    """Kill a process with a folder of its own; return that."""
+    with owner_in(folder) as own:
+        pid = int(own.name.split("-")[2])
+        os.kill(pid, signal.SIGKILL)
+    return own
+
+
+def test_next_run_removes_folders(tmp_path: Path) -> None:
     link = tmp_path / "link"  # as /tmp may be
     link.symlink_to(tmp_path)
-    monkeypatch.setattr(tempfile, "tempdir", str(link))
-    with temporary_folder() as mine:
+    with owner_in(link) as mine:
         folder = abandoned(link)
         nested = "import os\nfor _ in range(1500): os.mkdir('d'); os.chdir('d')"
         subprocess.run([sys.executable, "-c", nested], cwd=folder, check=True)
         (tmp_path / "harness-run-0-begins").mkdir()  # not locked yet
-        with temporary_folder():
+        with owner_in(link):
             assert not folder.exists()
         left = {path.name for path in tmp_path.iterdir()}
         assert left == {"link", mine.name, "harness-run-0-begins"}
     assert not mine.exists()
 
 
-def test_next_run_ends_what_one_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+def test_next_run_ends_what_one_left(tmp_path: Path) -> None:
     (inside := abandoned(tmp_path) / "program").mkdir()
-    with subprocess.Popen(["sleep", "60"], cwd=inside) as program, temporary_folder():
+    with subprocess.Popen(["sleep", "60"], cwd=inside) as program, owner_in(tmp_path):
         assert program.wait(SOON_S) == -signal.SIGKILL
 
 
@@ -246,13 +246,13 @@ def test_next_run_ends_what_one_left(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_folder_that_cannot_be_made_is_one_clear_error_and_not_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_set: bool, reason: str
 ) -> None:
+    monkeypatch.setattr(os, "getpid", lambda: -1)  # whose folder is not made yet
     monkeypatch.setenv("TMPDIR", str(tmp_path / "none"))
     if not is_set:
         monkeypatch.delenv("TMPDIR")
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
-    message = rf"none cannot be written: {reason}.*set TMPDIR"
-    with pytest.raises(UsageError, match=message), temporary_folder():
-        pass
+    with pytest.raises(UsageError, match=rf"none cannot be written: {reason}.*set TMPDIR"):
+        run_folder()
 
 
 # ------------------------------------------------------------------------------- killed parents

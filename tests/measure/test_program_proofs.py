@@ -17,11 +17,9 @@ from harness.stats.timing import time_ratio
 PROGRAMS = {
     "default": (0.1, 0.11),
     "fake_1.8": (0.0565, 0.11),
-    "fake_2.5": (0.04, 0.11),
     "fake_5": (0.02, 0.11),
     "fake_20": (0.005, 0.11),
     "honest_1.5": (0.067, 0.077),
-    "honest_2.5": (0.04, 0.05),
     "honest_15": (0.0067, 0.0167),
 }
 """The seconds that a program reports and those of its process, on a machine without other work."""
@@ -64,7 +62,7 @@ def final(mode: str, burden: str, seed: int) -> tuple[Measurement, Measurement]:
 
 
 @pytest.mark.parametrize("burden", BURDENS)
-@pytest.mark.parametrize("mode", ["fake_1.8", "fake_2.5", "fake_5", "fake_20"])
+@pytest.mark.parametrize("mode", ["fake_1.8", "fake_5", "fake_20"])
 def test_made_up_times_are_no_claim_on_busy_machines(mode: str, burden: str) -> None:
     for seed in range(3):
         found, default = final(mode, burden, seed)
@@ -75,7 +73,7 @@ def test_made_up_times_are_no_claim_on_busy_machines(mode: str, burden: str) -> 
 
 
 @pytest.mark.parametrize("burden", BURDENS)
-@pytest.mark.parametrize("mode", ["honest_1.5", "honest_2.5", "honest_15"])
+@pytest.mark.parametrize("mode", ["honest_1.5", "honest_15"])
 def test_honest_times_survive_also_on_a_busy_machine(mode: str, burden: str) -> None:
     for seed in range(3):
         found, _ = final(mode, burden, seed)

@@ -14,7 +14,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import textwrap
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -47,7 +46,6 @@ from harness.space_file.program_model import ProgramVerify, Template, TimeField,
 from tests.helpers.commands import check
 from tests.helpers.compilers import needs_gcc
 from tests.helpers.fake_kernels import measure_programs_here
-from tests.helpers.fakes import HereChild
 
 ROOT = Path(__file__).parents[2]
 BOUNDS = Bounds(1 << 30, 1 << 20, 20.0)
@@ -90,7 +88,6 @@ measure: {repeats: 3, min_repeats: 2, warmup: 1, precision: 0}
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measurers run in this process."""
     measure_programs_here(monkeypatch)
-    monkeypatch.setattr("harness.commands.check.inspection.Child", HereChild)
 
 
 Load = Callable[..., Spec]
@@ -316,7 +313,7 @@ def test_time_read(tmp_path: Path, text: str, how: TimePattern | TimeField, seco
     [
         ("t 1 t 2", TimePattern(pattern=r"t (\d)", unit="s"), "matches 2 times in stdout"),
         ("nothing", TimePattern(pattern=r"t (\d)", unit="s"), "matches nowhere in stdout"),
-        ("t 0", TimePattern(pattern=r"t (\d)", unit="s"), "expected more than 0"),
+        ("t 0", TimePattern(pattern=r"t (\d)", unit="s"), "finds is '0', expected a number of s"),
         ("t x", TimePattern(pattern=r"t (.)", unit="s"), "finds is 'x', expected a number"),
         ("1", TimeField(json_field="t", unit="s"), "neither the whole nor the last line"),
         ('{"u": 1}', TimeField(json_field="t", unit="s"), "has no `t`; there is u"),
@@ -480,41 +477,6 @@ def test_tolerance_and_an_empty_folder_are_those_of_every_run(measure: Measure) 
     assert measure("leaves", ("default: right", "default: leaves")).outcome is Outcome.OK
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        PermissionError(errno.EPERM, os.strerror(errno.EPERM)),  # as after `chattr +i`
-        RecursionError(),  # as of a thousand folders in one another
-    ],
-    ids=repr,
-)
-def test_what_a_program_leaves_and_nobody_can_remove_is_its_failure(
-    measure: Measure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
-    unlink, rglob = os.unlink, Path.rglob
-
-    def refused(path: Any, *, dir_fd: int | None = None) -> None:
-        if Path(path).name == "stays":
-            raise error
-        unlink(path, dir_fd=dir_fd)
-
-    def seen(folder: Path, pattern: str) -> Iterator[Path]:
-        for path in rglob(folder, pattern):
-            if path.name == "stays" and isinstance(error, RecursionError):
-                raise error
-            yield path
-
-    monkeypatch.setattr(os, "unlink", refused)
-    monkeypatch.setattr(Path, "rglob", seen)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    leaves = 'silent) echo "sum 3"; echo "took 1000 us"; touch stays;;'
-    script = SCRIPT.replace('silent) echo "sum 3";;', leaves)
-    found = measure("silent", script=script)
-    assert found.outcome is Outcome.LAUNCH_FAILED
-    assert "harness cannot remove what the program left" in found.message
-    assert measure("other", script=script).outcome is Outcome.OK
-
-
 def test_unreadable_output_is_wrong(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
     read = Path.read_bytes
 
@@ -526,8 +488,8 @@ def test_unreadable_output_is_wrong(measure: Measure, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(Path, "read_bytes", refused)
     found = measure("wrong")
-    assert found.outcome is Outcome.WRONG_RESULT
-    assert found.message == "the file `stdout` of the run cannot be read: Permission denied"
+    assert found.outcome is Outcome.LAUNCH_FAILED
+    assert found.message.endswith("file `stdout` of the run cannot be read: Permission denied")
 
 
 def test_files_are_in_the_folder_of_every_run(measure: Measure, tmp_path: Path) -> None:
@@ -549,7 +511,7 @@ def test_output_is_compared_with_the_file_of_its_input(measure: Measure, tmp_pat
 
 CHECK = """\
 def check(run):
-    assert "took" in run.stdout, "no time"
+    assert "sum" in run.stdout, "no sum"
     if f"sum {run.features['n']}" not in run.stdout.splitlines():
         return f"the sum is not {run.features['n']} with {run.config['MODE']}"
     return True if run.config["MODE"] == "fast" else None
@@ -561,12 +523,13 @@ def check(run):
     [
         ("other", ""),
         ("wrong", "the sum is not 3 with wrong"),
-        ("early", "check() of check.py raised AssertionError: no time"),
+        ("early", "check() of check.py raised AssertionError: no sum"),
     ],
 )
 def test_function_may_verify(measure: Measure, tmp_path: Path, mode: str, message: str) -> None:
     (tmp_path / "check.py").write_text(CHECK)
-    found = measure(mode, HOST_CHECK)
+    script = SCRIPT.replace("early) ;;", 'early) echo "took 999 us";;')
+    found = measure(mode, HOST_CHECK, script=script)
     assert (message in found.message) if message else (found.outcome is Outcome.OK)
     assert found.outcome is (Outcome.WRONG_RESULT if message else Outcome.OK)
     with pytest.raises(HostModuleError, match=r"must return None .* but got True"):
@@ -601,25 +564,6 @@ def test_finalist_that_hangs_spends_its_own_time_alone(here: None, load: Load) -
     assert hung.wall_s >= 1 + 2 / 3
     assert (right.outcome, other.outcome) == (Outcome.OK, Outcome.OK), right.message
     assert right.wall_s < hung.wall_s, "its own seconds"
-
-
-def test_hanging_check_spends_its_own_time(here: None, load: Load, tmp_path: Path) -> None:
-    hangs = """\
-        import time
-
-        def check(run):
-            for _ in range(100 * (run.config["MODE"] == "other")):
-                try:
-                    time.sleep(0.1)
-                except:
-                    pass
-        """
-    (tmp_path / "check.py").write_text(textwrap.dedent(hangs))
-    spec = load(HOST_CHECK, ("precision: 0", "precision: 0, timeout_s: 1"))
-    hung, right, leaves = measure_finalists(spec, ["other", "right", "leaves"], 2)
-    assert hung.outcome is Outcome.TIMEOUT
-    assert hung.message.startswith("check() of check.py did not end within 1.")
-    assert (right.outcome, leaves.outcome) == (Outcome.OK, Outcome.OK), right.message
 
 
 # --------------------------------------------------------------------------- too good to be true
@@ -776,13 +720,6 @@ def test_program_is_compiled_without_its_device_and_not_run(
     message = capsys.readouterr().out
     assert "gcc: 16 configurations with the default: 8 compiled to at most" in message
     assert "c.c:4:2: error: #error two is too many" in message
-    assert "note: g changes no build of " in message
-    assert "B changes no build" not in message  # the run alone names it
-    assert check([str(path), "--compile", "3", "--json"]) == 0
-    (space,) = json.loads(capsys.readouterr().out)["spaces"]
-    (target,) = space["targets"]
-    assert (target["target"], target["compiled"], target["is_default_ok"]) == ("gcc", 4, True)
-    assert "g" in target["without_effect"]
 
     path.write_text(C_SPACE.replace("[gcc,", "[no-such-gcc,"))
     assert check([str(path), "--compile", "1"]) == 1

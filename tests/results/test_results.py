@@ -456,12 +456,6 @@ def test_path_may_hold_what_urls_reserve(tmp_path: Path) -> None:
     assert len(read_back(place)) == 1
 
 
-def test_database_in_memory_is_written() -> None:
-    with opened(":memory:") as store:
-        begin_search(store).test(make_ok(1))
-        assert known_configs(store, make_plan()) == {make_config(1)}
-
-
 # -------------------------------------------------------------------- plain SQL
 
 

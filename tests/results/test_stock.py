@@ -11,9 +11,11 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,22 +23,14 @@ from sqlalchemy import Engine
 
 import harness
 from harness.core.errors import ResultsError
+from harness.core.plain_pickle import load_compressed
 from harness.core.records import Config, Input, Outcome
 from harness.results import reading, schema, writing
-from harness.results.caveats import record_lines
-from harness.results.opentuner import config_of, features_of, measurement_of, parameter_of
+from harness.results.opentuner import stock_rows
 from harness.results.schema import OPENTUNER_KEYS
 from harness.results.view import Results, read_results
 from tests.helpers.commands import analyse, dispatch, merge
-from tests.helpers.results_examples import (
-    PICKLED,
-    Planted,
-    make_failed,
-    make_ok,
-    query,
-    tamper,
-    write,
-)
+from tests.helpers.results_examples import PICKLED, Planted, query, tamper
 
 Capture = pytest.CaptureFixture[str]
 
@@ -76,7 +70,12 @@ def test_every_result_is_a_measurement_with_one_sample(imported: Path) -> None:
         "JOIN desired_result ON result_id = result.id GROUP BY result.id"
     )
     recorded = [
-        (size, config_of({"id": 1, "data": data}), time_s, requestor)
+        (
+            size,
+            Config({k.replace("-", "_"): v for k, v in load_compressed(data).items()}),
+            time_s,
+            requestor,
+        )
         for size, data, time_s, requestor in query(STOCK, sql)
     ]
     read = [
@@ -158,23 +157,6 @@ def test_other_commands_say_how_to_import_it(
     assert database.read_bytes() == before
 
 
-def test_ours_without_our_tables_is_imported_as_far_as_it_goes(tmp_path: Path) -> None:
-    write(tmp_path / "r.db", make_ok(1), make_failed(Outcome.WRONG_RESULT, 2))
-    before = results(tmp_path / "r.db")
-    drops = "".join(f"DROP TABLE {name};" for name in reversed(list(schema.metadata.tables)))
-    tamper(tmp_path / "r.db", f"PRAGMA foreign_keys=OFF; {drops}")
-    after = results(imported_from(tmp_path / "r.db", tmp_path))
-    assert list(after.measured) == list(before.measured)
-    tests_after, tests_before = (
-        [(row.measurement.config, row.measurement.time_s) for row in each.rows]
-        for each in (after, before)
-    )
-    assert tests_after == tests_before
-    assert after.rows[1].measurement.outcome is Outcome.CRASHED
-    (sentence,) = record_lines(after)
-    assert sentence.startswith("harness's own tables are missing, so these are OpenTuner's results")
-
-
 # ---------------------------------------------------------------------------- untrusted
 
 
@@ -215,25 +197,6 @@ def test_what_opentuner_cannot_have_written_is_damage(
 # ------------------------------------------------------------------------------- values
 
 
-@pytest.mark.parametrize(
-    ("data", "expected"),
-    [
-        ({"unroll-loops": "on", "n": 3}, {"unroll_loops": "on", "n": 3}),
-        ({"order": [2, 0], "a": {"b": True}}, {"order_0": 2, "order_1": 0, "a_b": True}),
-        ({"x);import os#": 1, "3d": 2}, {"x__import_os_": 1, "_3d": 2}),
-        ({"flag": None, "size": np.int64(4)}, {"flag": None, "size": 4}),
-    ],
-)
-def test_configurations_have_plain_values(data: dict[str, object], expected: object) -> None:
-    assert dict(config_of({"id": 1, "data": pickle.dumps(data, 2)})) == expected
-
-
-@pytest.mark.parametrize("data", [[1], {"a-b": 1, "a_b": 2}, {"a": float("nan")}, {1: 2}])
-def test_other_data_are_no_configuration(data: object) -> None:
-    with pytest.raises(ValueError, match="configuration 1"):
-        config_of({"id": 1, "data": pickle.dumps(data, 2)})
-
-
 def test_a_dispatcher_is_written_that_only_chooses(imported: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert dispatch([str(imported), "-o", str(out), "--choice", "tree"]) == 0
@@ -248,44 +211,92 @@ def test_a_dispatcher_is_written_that_only_chooses(imported: Path, tmp_path: Pat
     assert not (out / "mmm_block" / "kernels").exists()
 
 
-def result(**cells: object) -> dict[str, object]:
-    names = ("accuracy", "energy", "size", "confidence", "collection_cost", "time")
-    return {"state": "OK"} | dict.fromkeys(names) | cells
+Rows = dict[str, list[dict[str, Any]]]
+
+
+def rows_of(
+    *data: object,
+    result: Mapping[str, object] = MappingProxyType({}),
+    problem: Mapping[str, object] = MappingProxyType({}),
+    size: int | None = 64,
+) -> Rows:
+    """The rows of a record with a result for each configuration's data."""
+    ids = range(1, len(data) + 1)
+    cells = ("accuracy", "energy", "size", "confidence", "collection_cost", "time")
+    nothing = {**dict.fromkeys(cells), "collection_date": None, "state": "OK"}
+    own = {"tuning_run_id": 1, "input_id": 1, "machine_id": 1}
+    results = [{**nothing, **own, "id": n, "configuration_id": n, **result} for n in ids]
+    run = dict.fromkeys(("args", "objective", "name", "start_date", "end_date", "state"))
+    tables: dict[str, list[dict[str, Any]]] = {
+        "program": [{"id": 1, "project": "p", "name": "p"}],
+        "program_version": [{"id": 1, "program_id": 1, "version": "1"}],
+        "configuration": [
+            {"id": n, "data": pickle.dumps(value, 2)} for n, value in zip(ids, data, strict=True)
+        ],
+        "machine": [dict.fromkeys(("name", "cpu", "cores", "memory_gb")) | {"id": 1}],
+        "input_class": [{"id": 1, "program_id": 1, "name": "fixed", "size": size}],
+        "input": [{"id": 1, "input_class_id": 1, "path": None, "extra": None, **problem}],
+        "tuning_run": [{**run, "id": 1, "program_version_id": 1, "uuid": "a"}],
+        "result": results,
+        "desired_result": [],
+    }
+    return stock_rows({name: {row["id"]: row for row in rows} for name, rows in tables.items()})
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ({"unroll-loops": "on", "n": 3}, {"unroll_loops": "on", "n": 3}),
+        ({"order": [2, 0], "a": {"b": True}}, {"order_0": 2, "order_1": 0, "a_b": True}),
+        ({"x);import os#": 1, "3d": 2}, {"x__import_os_": 1, "_3d": 2}),
+        ({"flag": None, "size": np.int64(4)}, {"flag": None, "size": 4}),
+    ],
+)
+def test_configurations_have_plain_values(data: dict[str, object], expected: object) -> None:
+    (row,) = rows_of(data)["configurations"]
+    assert row["parameters"] == expected
+
+
+@pytest.mark.parametrize("data", [[1], {"a-b": 1, "a_b": 2}, {"a": float("nan")}, {1: 2}])
+def test_other_data_are_no_configuration(data: object) -> None:
+    with pytest.raises(ValueError, match="configuration 1"):
+        rows_of(data)
 
 
 @pytest.mark.parametrize(
     ("cells", "outcome", "message"),
     [
-        ({"state": "TIMEOUT"}, Outcome.TIMEOUT, "OpenTuner recorded TIMEOUT"),
-        ({"state": "ERROR", "time": 1.0}, Outcome.CRASHED, "OpenTuner recorded ERROR"),
-        ({"time": float("inf")}, Outcome.CRASHED, "OpenTuner recorded OK with the time inf"),
-        ({"time": 0.0}, Outcome.CRASHED, "OpenTuner recorded OK with the time 0.0"),
-        ({}, Outcome.CRASHED, "OpenTuner recorded OK with the time None"),
+        ({"state": "TIMEOUT"}, "timeout", "OpenTuner recorded TIMEOUT"),
+        ({"state": "ERROR", "time": 1.0}, "crashed", "OpenTuner recorded ERROR"),
+        ({"time": float("inf")}, "crashed", "OpenTuner recorded OK with the time inf"),
+        ({"time": 0.0}, "crashed", "OpenTuner recorded OK with the time 0.0"),
+        ({}, "crashed", "OpenTuner recorded OK with the time None"),
     ],
 )
-def test_states_are_outcomes(cells: dict[str, object], outcome: Outcome, message: str) -> None:
-    found = measurement_of(Config({}), Input({}), result(**cells))
-    assert (found.outcome, found.message) == (outcome, message)
+def test_states_are_outcomes(cells: dict[str, object], outcome: str, message: str) -> None:
+    (found,) = rows_of({}, result=cells)["measurements"]
+    assert (found["outcome"], found["message"]) == (outcome, message)
 
 
 def test_other_objectives_are_observations() -> None:
-    found = measurement_of(Config({}), Input({}), result(time=2, accuracy=0.5, size=float("inf")))
-    assert (found.time_s, found.observed) == (2.0, {"accuracy": 0.5})
+    cells = {"time": 2, "accuracy": 0.5, "size": float("inf")}
+    (found,) = rows_of({}, result=cells)["measurements"]
+    assert (found["samples_s"], found["observed"]) == ((2.0,), {"accuracy": 0.5})
 
 
 @pytest.mark.parametrize(
-    ("row", "size", "expected"),
+    ("problem", "size", "expected"),
     [
-        ({"path": None, "extra": None}, 64, {"size": 64}),
-        ({"path": None, "extra": None}, -1, {"input": "fixed"}),
-        ({"path": "a.c", "extra": None}, -1, {"path": "a.c"}),
-        ({"path": '{"m":3,"n":4}', "extra": None}, -1, {"m": 3, "n": 4}),
-        ({"path": None, "extra": pickle.dumps({"m": 3, "x": [1]}, 2)}, None, {"m": 3}),
-        ({"path": None, "extra": pickle.dumps(7, 2)}, 5, {"size": 5, "extra": 7}),
+        ({}, 64, {"size": 64}),
+        ({}, -1, {"input": "fixed"}),
+        ({"path": "a.c"}, -1, {"path": "a.c"}),
+        ({"extra": pickle.dumps({"m": 3, "x": [1]}, 2)}, None, {"m": 3}),
+        ({"extra": pickle.dumps(7, 2)}, 5, {"size": 5, "extra": 7}),
     ],
 )
-def test_features_of_an_input(row: dict[str, object], size: int, expected: object) -> None:
-    assert dict(features_of(row, {"name": "fixed", "size": size})) == expected
+def test_features_of_an_input(problem: dict[str, object], size: int, expected: object) -> None:
+    (row,) = rows_of({}, problem=problem, size=size)["inputs"]
+    assert row["features"] == expected
 
 
 @pytest.mark.parametrize(
@@ -300,8 +311,9 @@ def test_features_of_an_input(row: dict[str, object], size: int, expected: objec
 def test_parameters_are_described_by_their_values(
     values: list[object], kind: str, ordered: list[object]
 ) -> None:
-    found = parameter_of(values, values[0])  # type: ignore[arg-type]
-    assert (found["kind"], found["values"]) == (kind, ordered)
+    (space,) = rows_of(*({"p": value} for value in values))["spaces"]
+    found = space["parameters"]["p"]
+    assert (found["kind"], found["default"], found["values"]) == (kind, values[0], ordered)
 
 
 @pytest.mark.slow

@@ -203,7 +203,6 @@ def test_a_prior_that_misleads_is_dropped_and_the_best_is_found(space: Space, se
     found = list(guided.search(valley_s, 60))
     assert found[0] == max(map(valley_s, space))
     assert min(found) == BEST_S
-    assert guided.technique._likelier == 0
 
 
 def test_a_prior_that_is_right_but_for_its_unit_and_some_noise_is_kept(space: Space) -> None:
@@ -212,7 +211,6 @@ def test_a_prior_that_is_right_but_for_its_unit_and_some_noise_is_kept(space: Sp
     guided = Guided(space, transfer)
     found = list(guided.search(valley_s, 20))
     assert min(found) == BEST_S
-    assert guided.technique._likelier == 1
 
 
 def test_an_empty_prior_is_no_hindrance(space: Space) -> None:

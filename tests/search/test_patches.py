@@ -52,12 +52,6 @@ def test_techniques_that_are_offered_are_registered_once() -> None:
 # The process
 
 
-def test_apply_twice_patches_once() -> None:
-    count = opentuner.search.differentialevolution.time
-    patches.apply()
-    assert opentuner.search.differentialevolution.time is count
-
-
 def test_another_opentuner_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.metadata, "version", lambda _: "0.8.9")
     with pytest.raises(HarnessError, match=r"0\.8\.8 is needed, found 0\.8\.9.*pip install"):

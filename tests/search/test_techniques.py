@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,11 +12,10 @@ import pytest
 from harness import tune
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement, Outcome
-from harness.search import EndReason, techniques
+from harness.search import EndReason
 from harness.search.driver import MAX_FREE_IN_A_ROW
-from harness.search.manipulator import SpaceManipulator
-from harness.search.techniques import UniformRandom, steps_up
-from harness.space import ConstrainedSpace, Space
+from harness.search.techniques import steps_up
+from harness.space import ConstrainedSpace
 from harness.space_file import Spec
 from tests.helpers.replays import FormulaMeasurer, Ran, make_spec, opened, ran, small_space
 from tests.helpers.results_examples import query
@@ -69,10 +67,6 @@ def block_s(problem: Input, config: Config) -> float:
 
 
 OWN = ("GaussianProcess", "HillClimb", "UniformRandom")
-
-
-def test_own_techniques_are_listed_beside_those_of_opentuner() -> None:
-    assert {*OWN, "PureRandom"} < set(techniques())
 
 
 # ------------------------------------------------------------------------------ HillClimb
@@ -216,22 +210,3 @@ def test_a_device_that_refuses_everything_ends_the_sampling(tmp_path: Path) -> N
     assert (searched.ended, searched.tests) == (EndReason.REFUSED, 0)
     assert len(found.tests) == 2 * MAX_FREE_IN_A_ROW
     assert found.campaign.has_ended
-
-
-def first_draw(space: Space, seed: int) -> Point:
-    """What UniformRandom asks for first."""
-    technique = UniformRandom()
-    technique.manipulator = SpaceManipulator(space, random.Random(seed))
-    technique.driver = SimpleNamespace(taken=frozenset())
-    drawn = technique.desired_configuration()
-    return drawn["A"], drawn["B"]
-
-
-def test_uniform_samples_are_spread_evenly_over_the_legal_configurations(tmp_path: Path) -> None:
-    """Each of 12 points is the first of 200 in 2,400 samples: chi-squared with 11 degrees of
-    freedom stays under 31.3 in 999 of 1,000 cases."""
-    spec = grid(tmp_path)
-    space = ConstrainedSpace.of(spec, spec.inputs[0], None)
-    first = Counter(first_draw(space, seed) for seed in range(2400))
-    assert len(first) == 12
-    assert sum((count - 200) ** 2 / 200 for count in first.values()) < 31.3

@@ -15,7 +15,7 @@ from harness.core.records import Config, Input, Measurement, Outcome, StopReason
 from harness.models.transfer_prior import MOST_ROWS, SourceTask, TransferData
 from harness.recordings.recording import RecordedOutcome, Recording, RecordingBuilder, typed
 from harness.recordings.replay import ListedSpace
-from harness.search.transfer import TransferSources, most_alike
+from harness.search.transfer import TransferSources
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Parameter
 
@@ -78,8 +78,8 @@ def test_a_recording_is_described_in_a_line() -> None:
     recording = recorded("BX TILE KIND WARP", {(7, 1): rows, (9, 1): rows}, "n m")
     assert list(TransferSources([recording]).describe(target, HERE)) == [
         "other.json: test of k on d; 6 configurations on 2 inputs, 4 belong to this space, 2 "
-        "are legal on (n=1024); matched parameters: BX, TILE; ignored parameters (constant there): "
-        "KIND, WARP; ignored features: n, m (this space has n)"
+        "are legal on (n=1024); ignored parameters (constant there): KIND, WARP; ignored features: "
+        "n, m"
     ]
 
 
@@ -88,7 +88,7 @@ def test_rows_that_are_left_aside_are_counted_and_the_recording_itself_fits_whol
     varied = recorded("BX WARP", {(7,): [((16, 1), 1.0), ((32, 2), 2.0)]})
     one, other = TransferSources([varied, own]).describe(ListedSpace(own, OTHER), OTHER)
     assert "; 2 configurations, 1 belong to this space, 1 are legal on (n=7); " in one
-    assert "; matched parameters: BX; only rows with WARP=1; matched features: n" in one
+    assert one.endswith("; only rows with WARP=1")
     assert "; 2 configurations, all legal on (n=7); " in other
 
 
@@ -279,9 +279,15 @@ def test_a_run_with_a_warm_start_is_another_run() -> None:
 
 
 def test_of_many_rows_the_inputs_most_alike_fill_a_forest() -> None:
-    near, far, other = Input({"n": 1000}), Input({"n": 64}), Input({"n": 2})
-    rows = {other: 9, far: 9, near: MOST_ROWS - 1}
-    assert most_alike(HERE, rows) == [near, far]
-    assert most_alike(HERE, {**rows, near: MOST_ROWS}) == [near]
-    assert most_alike(HERE, {other: 1, near: MOST_ROWS - 1}) == [other, near], "all fit"
-    assert most_alike(HERE, {**rows, Input({"m": 1}): 1}) == [*rows, Input({"m": 1})]
+    def chosen(counts: Mapping[int, int], other: str = "n") -> list[Input | None]:
+        rows = {Input({other if n == 2 else "n": n}): k for n, k in counts.items()}
+        known = {p: [measured(p, {"BX": 16, "TILE": 2}, 1.0)] * k for p, k in rows.items()}
+        found = data_for(space(), HERE, [], known)
+        assert found is not None
+        return [task.problem and task.problem["n"] for task in found.sources]
+
+    rows = {2: 9, 64: 9, 1000: MOST_ROWS - 1}
+    assert chosen(rows) == [1000, 64]
+    assert chosen({**rows, 1000: MOST_ROWS}) == [1000]
+    assert chosen({2: 1, 1000: MOST_ROWS - 1}) == [2, 1000], "all fit"
+    assert len(chosen(rows, other="m")) == 3, "features differ"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +11,15 @@ import pytest
 
 from harness.core.errors import UsageError
 from harness.core.records import Config, Environment, Input, Measurement, Outcome, Timing
-from harness.results import Store, writing
+from harness.results import writing
+from harness.space_file import Parameter
 from harness.stencil.features import FEATURES
-from harness.stencil.predicted import predicted_order, read_predictor, table_of, throughput
+from harness.stencil.predicted import StencilPredictor, throughput
+from tests.helpers.results_examples import ENVIRONMENT, SPEC, Store, make_plan
 from tests.helpers.stencil_kernels import made_times
+
+SIZE = Input({"size": 4096})
+COLUMNS = [*FEATURES, "design"]
 
 
 def test_throughput_is_relative_to_the_best_of_a_program_and_a_size() -> None:
@@ -22,24 +28,50 @@ def test_throughput_is_relative_to_the_best_of_a_program_and_a_size() -> None:
     assert throughput(table).tolist() == [1.0, 0.5, 1.0, 1.0]
 
 
-def test_a_table_has_the_successful_points_with_features() -> None:
-    observed = dict.fromkeys((*FEATURES, "design"), 1.0)
-    problem, config = Input({"size": 64}), Config({"VARIANT": 1})
-    ran = Measurement(config, problem, Outcome.OK, Timing((0.5,)), observed=observed)
-    bare = Measurement(config, problem, Outcome.OK, Timing((0.5,)))
-    failed = Measurement(config, problem, Outcome.TIMEOUT, message="late", observed=observed)
-    table = table_of("p", 64, [ran, bare, failed])
-    assert table[["program", "size", "time_s", "design"]].to_numpy().tolist() == [["p", 64, 0.5, 1]]
-    assert table_of("p", 64, []).empty
+def measured(table: pd.DataFrame) -> list[Measurement]:
+    """Return the rows as measurements, and two that nothing can be learnt from."""
+    rows = [
+        Measurement(Config({"VARIANT": number}), SIZE, Outcome.OK, Timing((time_s,)), observed=row)
+        for number, (time_s, row) in enumerate(
+            zip(table["time_s"], table[COLUMNS].to_dict("records"), strict=True)
+        )
+    ]
+    bare = dataclasses.replace(rows[0], config=Config({"VARIANT": len(rows)}), observed={})
+    late = Measurement(Config({"VARIANT": len(rows) + 1}), SIZE, Outcome.TIMEOUT, message="late")
+    return [*rows, bare, dataclasses.replace(late, observed=rows[0].observed)]
 
 
-def test_points_are_ordered_by_a_predictor_trained_on_other_stencils(tmp_path: Path) -> None:
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """A database with the points of p0, p1 and p2, and of a kernel that is no stencil."""
+    url = str(tmp_path / "stencil.db")
+    table = made_times(programs=3, points=60)
+    variant = Parameter("VARIANT", "integer", range(62), "choice", 0)
+    with writing(url) as engine:
+        store = Store(engine)
+        for program, rows in table.groupby("program"):
+            spec = dataclasses.replace(
+                SPEC, name=program, host_text=program, parameters=(variant,), constraints=(),
+                features=("size",), inputs=(SIZE,), baselines=(),
+            )  # fmt: skip
+            plan = make_plan(SIZE, spec=spec)
+            store.add_measurements(store.begin_run(plan, {}).id, plan, "search", measured(rows))
+        plan = make_plan()
+        other = Measurement(SPEC.default, SPEC.inputs[0], Outcome.OK, Timing((0.5,)))
+        store.add_measurements(store.begin_run(plan, {}).id, plan, "search", [other])
+        store.commit()
+    return url
+
+
+def test_points_are_ordered_by_a_predictor_trained_on_other_stencils(
+    url: str, tmp_path: Path
+) -> None:
     table = made_times(programs=3, points=60)
     own, known = table[table["program"] == "p0"], table[table["program"] != "p0"]
     shared = own.assign(design=[*known["design"][:15], *own["design"][15:]])
-    columns = [*FEATURES, "design"]
-    shared[columns].astype(int).to_csv(tmp_path / "p.features.csv", index_label="VARIANT")
-    order = predicted_order(known, tmp_path / "p.features.csv")
+    shared[COLUMNS].astype(int).to_csv(tmp_path / "p0.features.csv", index_label="VARIANT")
+    predictor = StencilPredictor(url, tmp_path / "p0.yaml")
+    order = predictor.order(ENVIRONMENT)
     assert order is not None
     assert sorted(c["VARIANT"] for c in order[0]) == list(range(60))
     ranks = [int(config["VARIANT"]) for config in order[0]]  # type: ignore[arg-type]
@@ -49,17 +81,17 @@ def test_points_are_ordered_by_a_predictor_trained_on_other_stencils(tmp_path: P
         "ordered by a forest trained on 120 points of p1, p2; "
         "25% of this space's designs are among theirs"
     )
+    elsewhere = Environment("opencl", "device", "platform", "driver", "compiler")
+    assert predictor.order(elsewhere) is None
 
 
 def test_only_a_stencils_space_can_be_ordered(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"is not a stencil's space: mvmul\.features\.csv is not"):
-        read_predictor("none.db", tmp_path / "mvmul.yaml")
+        StencilPredictor("none.db", tmp_path / "mvmul.yaml")
 
 
-def test_an_empty_database_gives_no_order(tmp_path: Path) -> None:
-    url = str(tmp_path / "empty.db")
-    with writing(url) as engine:
-        Store(engine).commit()
-    (tmp_path / "p.features.csv").touch()
-    somewhere = Environment("opencl", "device", "platform", "driver", "compiler")
-    assert read_predictor(url, tmp_path / "p.yaml").order(somewhere) is None
+def test_points_of_another_version_cannot_be_predicted(tmp_path: Path) -> None:
+    (tmp_path / "ring.features.csv").write_text(f"VARIANT,{','.join(FEATURES[:-1])}\n")
+    message = rf"ring\.features\.csv has no column {FEATURES[-1]}: another version of harness"
+    with pytest.raises(UsageError, match=message):
+        StencilPredictor("none.db", tmp_path / "ring.yaml")

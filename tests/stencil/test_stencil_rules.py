@@ -41,9 +41,9 @@ from harness.stencil import (
     zip_,
 )
 from harness.stencil.emit import OPENCL, emit
-from harness.stencil.explore import configurations, derive, design, draw_mapping, explore, launch_of
+from harness.stencil.explore import Threads, design, explore
 from harness.stencil.features import COUNTS, FEATURES, OWN, PUBLISHED, features
-from harness.stencil.lower import lower
+from harness.stencil.lower import lower, parallel_extents
 from harness.stencil.nest import LoopNest, NdRange
 from tests.helpers.stencil_kernels import (
     DEPTH,
@@ -143,14 +143,14 @@ def has_room(kernel: LoopNest) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_random_compositions_of_rules_preserve_the_result(pocl: Pocl, program: str) -> None:
-    rng = random.Random(f"{program} {DEPTH}")
+    rng = random.Random(program)
     definition = definition_of(program)
     sizes = 45, 56  # programs take turns, unless asked for more
     for size in sizes if DEPTH > 1 else [sizes[PROGRAMS.index(program) % 2]]:
         kernels: list[LoopNest] = []
         expressions: list[Node] = []
-        while len(kernels) < 3 * DEPTH:
-            derived = derive(definition.expression(size), rng)
+        for variant in explore("k", definition.expression(size), 60 * DEPTH, "1", threads_each=1):
+            derived = variant.expression
             kernel = lower(f"k{len(kernels)}", derived, drawn_range(derived, rng))
             # At least one of three has local memory. PoCL 3.0 aborts on many barriers under a
             # condition on the group id.
@@ -158,6 +158,8 @@ def test_random_compositions_of_rules_preserve_the_result(pocl: Pocl, program: s
             if is_wanted and has_room(kernel) and emit(kernel, OPENCL).count("barrier(") < 4:
                 kernels.append(kernel)
                 expressions.append(derived)
+            if len(kernels) == 3 * DEPTH:
+                break
         arrays = inputs_of(kernels[0])
         right = definition.function("reference")(arrays)
         found = pocl.run_all(kernels, arrays)
@@ -166,17 +168,6 @@ def test_random_compositions_of_rules_preserve_the_result(pocl: Pocl, program: s
 
 
 # ------------------------------------------------------------------------------- exploration
-
-
-def test_mappings_nest_groups_outside_threads() -> None:
-    rng = random.Random(1)
-    drawn = {tuple(draw_mapping(4, 2, rng)) for _ in range(1000)}
-    assert len(drawn) > 30
-    for kinds in drawn:
-        used = [kind for kind in kinds if kind[0] != "seq"]
-        names = [name for name, _ in used]
-        assert len(set(used)) == len(used) > 0
-        assert set(names) == {"global"} or names == sorted(names, reverse=True)  # groups outside
 
 
 def test_points_are_distinct_within_every_devices_limits_and_repeat_with_their_seed() -> None:
@@ -188,25 +179,30 @@ def test_points_are_distinct_within_every_devices_limits_and_repeat_with_their_s
     assert len(set(texts)) == len(texts)
     assert sum(len(v.kernels) for v in variants) == 100
     for variant in variants:
+        extents = parallel_extents(variant.expression)
+        worked = {dim for kind, dim in extents if kind != "workgroup"}
         for threads, kernel in variant.kernels.items():
             assert 32 <= np.prod(threads.local) <= 1024
+            assert {dim for dim in range(3) if threads.local[dim] > 1} <= worked
             assert sum(4 * np.prod(b.shape) for b in kernel.locals) <= 48 << 10
-            assert kernel.ndrange == launch_of(variant.expression, threads)
     assert any(kernel.locals for v in variants for kernel in v.kernels.values())
+    # The first is the usual launch: 32 x 8 threads, an element each.
+    usual = next(iter(variants[0].kernels.values()))
+    assert usual.ndrange == NdRange((32, 8, 1), (4, 16, 1))
 
 
-def test_tiles_and_local_memory_are_drawn_often() -> None:
-    rng, whole = random.Random(5), definition_of("hotspot2d").expression(48)
-    drawn = [derive(whole, rng) for _ in range(80)]
+def test_tiles_local_memory_and_mappings_are_drawn_often() -> None:
+    whole = definition_of("hotspot2d").expression(48)
+    drawn = [v.expression for v in explore("k", whole, 80, "5", threads_each=1)]
     assert sum(len(rules.spine(x)) >= 2 * len(rules.spine(whole)) for x in drawn) > 80 / 4
     assert sum("to_local(" in str(x) for x in drawn) > 80 / 20
-
-
-def test_configurations_leave_no_thread_dimension_without_work() -> None:
-    tiled = next(rules.everywhere(rules.tile2d(4, 6), plane()))
-    mapped = rules.mapped([("workgroup", 0), ("seq", 0), ("local", 1), ("local", 0)], tiled)
-    found = {threads.local for threads in configurations(mapped)}
-    assert found == {(8, 4, 1)}
+    mappings = {tuple(node.data for node in rules.spine(x)) for x in drawn}
+    assert len(mappings) > 30
+    for kinds in mappings:
+        used = [kind for kind in kinds if kind[0] not in ("seq", "unroll")]
+        names = [name for name, _ in used]
+        assert len(set(used)) == len(used) > 0
+        assert set(names) == {"global"} or names == sorted(names, reverse=True)  # groups outside
 
 
 def test_equal_decisions_on_different_stencils_have_equal_designs() -> None:
@@ -214,7 +210,7 @@ def test_equal_decisions_on_different_stencils_have_equal_designs() -> None:
     for program in ("jacobi2d_5pt", "gradient", "gaussian"):
         (tiled,) = rules.everywhere(rules.tile2d(16, 16), definition_of(program).expression(64))
         mapped = rules.mapped([("global", 1), ("global", 0), ("seq", 0), ("seq", 0)], tiled)
-        numbers.append(design(mapped, next(configurations(mapped), None)))  # type: ignore[arg-type]
+        numbers.append(design(mapped, Threads((16, 16, 1), 1)))
     assert len(set(numbers)) == 1
 
 
@@ -278,9 +274,9 @@ def test_counts_are_those_of_threads_that_run_one_after_the_other() -> None:
     rng = random.Random(11)
     expressions = [(constant_borders(21), NdRange((8, 4, 1), (3, 4, 1)))]
     for program in ("srad1", "srad2", "stencil2d", "hotspot2d"):
-        for _ in range(2 * DEPTH):
-            derived = derive(definition_of(program).expression(30), rng)
-            expressions.append((derived, drawn_range(derived, rng)))
+        whole = definition_of(program).expression(30)
+        for variant in explore("k", whole, 3 * DEPTH, "11", threads_each=1):
+            expressions.append((variant.expression, drawn_range(variant.expression, rng)))
     for expression, ndrange in expressions:
         kernel = lower("k", expression, ndrange)
         found, threads = features(kernel), math.prod(ndrange.local + ndrange.groups)

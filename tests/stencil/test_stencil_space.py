@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from harness.commands import stencil as explorer
-from harness.core.errors import HostModuleError, UsageError
+from harness.core.errors import HostModuleError
 from harness.measure.devices import Backend
 from harness.measure.kernels.data import make_kernel_data
 from harness.measure.trial.host_module import TrackedConfig
@@ -20,7 +20,7 @@ from harness.results.view import read_results
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
 from harness.stencil.features import FEATURES
-from harness.stencil.predicted import read_points, read_predictor
+from harness.stencil.predicted import StencilPredictor
 from tests.helpers.commands import analyse, tune
 from tests.helpers.commands import stencil as main
 from tests.helpers.pages import blocks, read_page
@@ -91,7 +91,7 @@ def test_the_documented_stencil_is_explored_tuned_and_analysed(
     assert tune([str(folder / "ring.yaml"), *options]) == 0
     assert "ordered by a forest trained on 7 points of smooth;" in capsys.readouterr().out
     (found,) = read_results([url], space="ring")
-    order = read_predictor(url, folder / "ring.yaml").order(found.campaign.environment)
+    order = StencilPredictor(url, folder / "ring.yaml").order(found.campaign.environment)
     assert order is not None
     measured = list(next(iter(found.measured.values())))
     assert set(order[0][:2]) <= set(measured)
@@ -224,12 +224,3 @@ def test_programs_of_one_structure_share_designs_where_asked(tmp_path: Path) -> 
     ]
     assert len(own) < 5
     assert len(shared) == 20
-
-
-def test_points_of_another_version_cannot_be_predicted(own: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "ring"
-    explored(own, folder, 64, 3)
-    path = folder / "ring.features.csv"
-    path.write_text(path.read_text().replace("local_size_z", "local_size"))
-    with pytest.raises(UsageError, match=r"ring\.features\.csv has no column local_size_z: an"):
-        read_points(path)

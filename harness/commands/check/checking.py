@@ -45,14 +45,11 @@ _LISTED_LAUNCHES = 4
 
 @dataclass(frozen=True)
 class TargetCheck:
-    """The results of building a space for a target, the default first. `without_effect` has the
-    parameters that change no build, each with the number of builds that were tried; None where they
-    were not sought."""
+    """The results of building a space for a target, the default first."""
 
     inspection: Inspection
     results: Sequence[Compiled]
     wall_s: float
-    without_effect: Mapping[str, int] | None
 
     @property
     def builds(self) -> Sequence[Build]:
@@ -123,7 +120,7 @@ class SpaceCheck:
     def documents(self) -> Sequence[object]:
         """The targets as `check --json` has them; a program that cannot be built has one."""
         failed = {"target": "command", "is_default_ok": False, "why_failed": self.why_unbuilt}
-        nothing = {"compiled": 0, "failed": 0, "machine_codes": 0, "without_effect": None}
+        nothing = {"compiled": 0, "failed": 0, "machine_codes": 0}
         unbuilt = TargetDocument.model_construct(**failed, **nothing)  # type: ignore[arg-type]
         return [unbuilt] if self.why_unbuilt else self.targets
 
@@ -231,7 +228,7 @@ def _checked(
 def _built(inspection: Inspection, options: CheckOptions) -> TargetCheck:
     """Wait for the builds; with --compile for all, with progress on standard error."""
     if options.compile is None:
-        return TargetCheck(inspection, list(inspection.compiled_until_alike()), 0.0, None)
+        return TargetCheck(inspection, list(inspection.compiled()), 0.0)
     started = time.perf_counter()
     results: list[Compiled] = []
     with ProgressDisplay(make_console(stderr=True)) as display:
@@ -240,9 +237,7 @@ def _built(inspection: Inspection, options: CheckOptions) -> TargetCheck:
         for result in inspection.compiled():
             results.append(result)
             display.step(result.headline if result.failure else "compiled")
-        wall_s = time.perf_counter() - started
-        no_effect = inspection.without_effect(results, options.seed, display)
-    return TargetCheck(inspection, results, wall_s, no_effect)
+    return TargetCheck(inspection, results, time.perf_counter() - started)
 
 
 # ----------------------------------------------------------------------------------- the space

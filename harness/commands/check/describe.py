@@ -13,7 +13,6 @@ from harness.analysis.failures import group_failures
 from harness.api.options import CheckOptions
 from harness.commands.check.checking import SpaceCheck, TargetCheck
 from harness.commands.check.inspection import (
-    ALIKE,
     Compiled,
     Inspection,
     KernelInspection,
@@ -44,7 +43,7 @@ def print_check(console: Console, space: SpaceCheck, options: CheckOptions) -> N
     if not space.targets and not (is_program and options.no_compile):
         _print_notices(console, spec)
     for target in space.targets:
-        print_target(console, target, options.compile is not None)
+        _print_target(console, target, options.compile is not None)
     if space.why_unbuilt:
         print_line(console, f"  default FAILED: {space.why_unbuilt}")
     if space.host:
@@ -164,7 +163,7 @@ def _values(parameter: Parameter) -> str:
 # -------------------------------------------------------------------- compiled configurations
 
 
-def print_target(console: Console, target: TargetCheck, is_sweep: bool) -> None:
+def _print_target(console: Console, target: TargetCheck, is_sweep: bool) -> None:
     """Print the builds for a target: of a few each, of many a summary."""
     inspection, results = target.inspection, target.results
     print_lines(console, (f"  {line}" for line in _notes(inspection)))
@@ -180,10 +179,6 @@ def print_target(console: Console, target: TargetCheck, is_sweep: bool) -> None:
             console.print(Padding(_sample_table(inspection, works), (0, 0, 0, 2), expand=False))
             print_line(console, f"  {_table_notes(inspection)}")
         print_line(console, f"  {_counts(target)}")
-        unbuilt = len(inspection.configs) - len(results)
-        if unbuilt:
-            alike = f"the default and {ALIKE - 1} others fail with the same message"
-            print_line(console, f"  {counted(unbuilt, 'other')} not compiled: {alike}")
     _print_default(console, inspection, results[0])
 
 
@@ -192,7 +187,7 @@ def _notes(inspection: Inspection) -> Iterator[str]:
     spec = inspection.spec
     if isinstance(inspection, ProgramInspection):
         yield from (f"note: {notice}" for notice in spec.notices)
-        yield f"built with {inspection.identity}{_version_hint(spec)}"
+        yield f"built with {inspection.identity}"
     if isinstance(inspection, KernelInspection):
         target = inspection.target
         yield f"within the limits of {target.name}: {_format_size(inspection.size)}"
@@ -202,16 +197,6 @@ def _notes(inspection: Inspection) -> Iterator[str]:
             None, (f(spec, target) for f in (why_units_assumed, why_no_dynamic_memory))
         )
         yield from (f"note: {sentence}" for sentence in notices)
-
-
-def _version_hint(spec: Spec) -> str:
-    """Explain `version:` where the first word of the build may not be the compiler."""
-    if spec.program is None or not spec.program.build or spec.program.model.version is not None:
-        return ""
-    return (
-        "; a change of that file or of its version rebuilds everything. If it starts another "
-        "compiler, as env, a wrapper or a shell does, give `version:` that compiler's command"
-    )
 
 
 def print_reasons(console: Console, results: Sequence[Compiled], prefix: str = "") -> None:
@@ -297,20 +282,13 @@ def _number(value: int | None, unit: str = "") -> str:
 
 
 def _print_sweep(console: Console, target: TargetCheck) -> None:
-    """Print the number of machine codes, their resources, and parameters that change no build."""
+    """Print the number of machine codes, and their resources."""
     inspection = target.inspection
     print_line(console, f"  {inspection.name}: {_counts(target)}")
     print_line(console, f"  {_times(target)}")
     rows = [row for row in _rows(target.results) if row[1]]
     if rows:
         console.print(Padding(_table(rows), (0, 0, 0, 2), expand=False))
-    unless = ", unless the host module reads it" if inspection.spec.program is None else ""
-    for name, tried in (target.without_effect or {}).items():
-        print_line(
-            console,
-            f"  note: {name} changes no build of {tried} tried for {inspection.name}. "
-            f"Leave it out there{unless}.",
-        )
 
 
 def _counts(target: TargetCheck) -> str:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,31 +13,20 @@ import numpy as np
 
 from harness.analysis.failures import headline
 from harness.commands.check.targets import CompileTarget, checked_spaces
-from harness.core.errors import BackendUnavailable, BuildFailed, ExpressionError
+from harness.core.errors import BuildFailed, ExpressionError
 from harness.core.machine import usable_cores
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import Build, Config, Input
-from harness.display.progress import ProgressDisplay
 from harness.measure.bound import why_unloadable
 from harness.measure.builds.queue import BuildQueue
 from harness.measure.cuda.cubin import kernel_symbol, packed_arguments, parameter_places
 from harness.measure.cuda.occupancy import Occupancy, occupancy
 from harness.measure.flags import fitted_to_backend, fitted_to_program
 from harness.measure.kernels.data import KernelData
-from harness.measure.process.child import Child, ChildLost
-from harness.measure.programs.building import CommandBackend, backend_of, command_build
-from harness.measure.programs.runner import ProgramWorker
+from harness.measure.programs.building import backend_of, command_build
 from harness.space import ConstrainedSpace
 from harness.space.constrained import make_program
-from harness.space_file import Parameter, Spec
-from harness.space_file.program import names_of
-
-ALIKE = 3
-"""So many configurations that fail with one message show that the message is that of all."""
-
-_ASK_TIMEOUT_S = 300.0
-_MOST_TRIED = 12
-_Pair = tuple[Config, Config]
+from harness.space_file import Spec
 
 
 @dataclass(frozen=True)
@@ -81,8 +68,8 @@ class SpaceSize:
 @dataclass(frozen=True)
 class Compiled:
     """The result of compiling one configuration: a build, a failure, or a build that the target
-    cannot launch; it `lacks_kernel` where it has none of the space's name. `group_size`,
-    `occupancy` and `dynamic_bytes`, of CUDA's shared memory, are of the first input."""
+    cannot launch. `group_size`, `occupancy` and `dynamic_bytes`, of CUDA's shared memory, are of
+    the first input."""
 
     config: Config
     build: Build | None = None
@@ -90,18 +77,12 @@ class Compiled:
     occupancy: Occupancy | None = None
     failure: str = ""
     dynamic_bytes: int = 0
-    lacks_kernel: bool = False
 
     @property
     def shared_bytes(self) -> int | None:
         """The static and the dynamic shared memory of a group; None where it is unknown."""
         static_bytes = self.build.shared_bytes if self.build else None
         return None if static_bytes is None else static_bytes + self.dynamic_bytes
-
-    @property
-    def is_refused(self) -> bool:
-        """Whether the compiler refuses it, or has made no kernel of the space's name."""
-        return self.build is None or self.lacks_kernel
 
     @property
     def headline(self) -> str:
@@ -114,10 +95,9 @@ class Inspection(ABC):
     """The builds of a space's default and of a uniform sample of its other configurations, for the
     first input.
 
-    They start at once, with the default and the few others that show whether its failure is that of
-    all. `name` is what they are built for or with, `spec` the space without the flags that the
-    compiler does not know, `size` that within the limits of the target, and `missing` how many
-    configurations the sample lacks.
+    They start at once. `name` is what they are built for or with, `spec` the space without the
+    flags that the compiler does not know, `size` that within the limits of the target, and
+    `missing` how many configurations the sample lacks.
     """
 
     def __init__(
@@ -139,84 +119,21 @@ class Inspection(ABC):
         others = self.space.sample(random.Random(seed), sample, legal) if sample else []
         self.missing = sample - len(others)
         self.configs = (default, *others)
-        self.start(self.configs[:ALIKE])
+        for config in self.configs:
+            builds.start(self.program(config))
 
     @property
     def size(self) -> SpaceSize:
         """The size of the space within the target's limits."""
         return SpaceSize.of(self.spec, self._spaces)
 
-    @property
-    @abstractmethod
-    def built_with(self) -> Sequence[Parameter]:
-        """The parameters that act in the build."""
-
     @abstractmethod
     def program(self, config: Config) -> Any:
         """Return what is built of a configuration."""
 
-    def start(self, configs: Iterable[Config]) -> None:
-        """Start the builds of configurations."""
-        for config in configs:
-            self._builds.start(self.program(config))
-
-    def code_of(self, config: Config) -> str | None:
-        """Return the digest of a configuration's machine code; None where it is not compiled."""
-        try:
-            return self._builds.finish(self.program(config)).build.binary_sha256
-        except BuildFailed:
-            return None
-
     def compiled(self) -> Iterator[Compiled]:
         """Wait for each configuration, the default first."""
-        self.start(self.configs)
         return map(self._compiled, self.configs)
-
-    def compiled_until_alike(self) -> Iterator[Compiled]:
-        """Wait for each configuration, the default first; only for the first ALIKE where these
-        are refused with one message, which no configuration is likely to mend."""
-        refusals = set[str | None]()
-        for number, config in enumerate(self.configs, 1):
-            result = self._compiled(config)
-            yield result
-            if number > ALIKE:
-                continue
-            refusals.add(result.headline if result.is_refused else None)
-            if None in refusals or len(refusals) > 1:
-                self.start(self.configs)
-            elif number == ALIKE:
-                return
-
-    def without_effect(
-        self, results: Sequence[Compiled], seed: int, display: ProgressDisplay
-    ) -> Mapping[str, int]:
-        """Return the parameters that change no build, each with the number of builds tried.
-
-        `results` has the compiled configurations to change.
-        """
-        rng = random.Random(seed)
-        built = [result for result in results if result.build is not None]
-        codes = {result.config: self.code_of(result.config) for result in built}
-        pairs = {
-            p.name: list(_pairs(self.space, p, list(codes), rng))
-            for p in self.built_with
-            if len(p.values) > 1
-        }
-        equal = dict.fromkeys((name for name, of_name in pairs.items() if of_name), 0)
-        for turn in range(_MOST_TRIED):
-            tried = {name: pairs[name][turn] for name in equal if turn < len(pairs[name])}
-            if not tried:
-                break
-            title = f"effect of parameters on machine code, round {turn + 1}"
-            display.begin_stage(title, len(tried))
-            self.start([changed for _, changed in tried.values()])
-            for name, (config, changed) in tried.items():
-                if self.code_of(changed) == codes[config]:
-                    equal[name] += 1
-                else:
-                    del equal[name]
-                display.step(name)
-        return equal
 
     def _compiled(self, config: Config) -> Compiled:
         try:
@@ -250,14 +167,6 @@ class KernelInspection(Inspection):
         """Return the source with its options."""
         return make_program(self.spec, self.space, config, self.target.language)
 
-    @property
-    def built_with(self) -> Sequence[Parameter]:
-        """The parameters that do not change the launch."""
-        sizes = self.spec.launch.sizes if self.spec.launch is not None else ()
-        of_launch = {name for size in itertools.chain(*sizes) for name in size.names}
-        of_launch |= {p.name for p in self.space.parameters if p.role == "launch"}
-        return [p for p in self.space.parameters if p.name not in of_launch]
-
     def _why_default_illegal(self) -> str | None:
         """Return why the target refuses the default on some input; None where it allows it."""
         for problem, space in self._spaces.items():
@@ -268,11 +177,13 @@ class KernelInspection(Inspection):
 
     def judged(self, config: Config, binary: Binary) -> Compiled:
         """Describe a build, and say whether the target can launch it."""
-        build, launch = binary.build, self._launch(config)
+        build, launch = binary.build, None
+        if self.spec.launch is not None:  # else the host module makes the launches, from data
+            launch = self.space.launch(config, self.spec.functions[0], ())
         failure = self._why_default_illegal() if config == self.space.default else None
         resident = self._occupancy(build, launch)
-        missing = self._why_missing(binary)
-        failure = failure or missing or why_unloadable(build, self.target.limits)
+        failure = failure or self._why_missing(binary)
+        failure = failure or why_unloadable(build, self.target.limits)
         if not failure and resident is not None and resident.active_groups == 0:
             failure = f"no multiprocessor can hold a block of it: {resident.limiter}"
         return Compiled(
@@ -283,7 +194,6 @@ class KernelInspection(Inspection):
             failure or "",
             # An OpenCL kernel may ignore the launch's: only CUDA's is known to count.
             launch.shared_bytes if launch and self.target.arch else 0,
-            missing is not None,
         )
 
     def _why_missing(self, binary: Binary) -> str | None:
@@ -319,20 +229,14 @@ class KernelInspection(Inspection):
         launch = Launch(self.spec.functions[0], (1,), (1,), tuple(passed))
         packed_arguments(launch, values, are_arrays, places)
 
-    def _launch(self, config: Config) -> Launch | None:
-        """Return None where the host module makes the launches, which needs the input's data."""
-        if self.spec.launch is None:
-            return None
-        return self.space.launch(config, self.spec.functions[0], ())
-
     def _occupancy(self, build: Build, launch: Launch | None) -> Occupancy | None:
-        if self.target.arch is None or build.registers is None or self.target.why_no_occupancy:
+        arch = self.target.arch
+        if arch is None or build.registers is None or launch is None:
             return None
-        if launch is None:
+        if self.target.why_no_occupancy:
             return None
-        group_size = math.prod(launch.group)
         shared_bytes = (build.shared_bytes or 0) + launch.shared_bytes
-        return occupancy(self.target.arch, group_size, build.registers, shared_bytes)
+        return occupancy(arch, math.prod(launch.group), build.registers, shared_bytes)
 
 
 class ProgramInspection(Inspection):
@@ -340,8 +244,8 @@ class ProgramInspection(Inspection):
 
     def __init__(self, spec: Spec, sample: int = 0, seed: int = 0) -> None:
         """Ask the compiler for its identity; raises BackendUnavailable where it is missing."""
-        self._backend = backend = backend_of(spec)
-        self.identity = _identity(backend)
+        backend = backend_of(spec)
+        self.identity = backend.identity
         builds = BuildQueue(backend, self.identity, at_once=usable_cores())
         spec, name = fitted_to_program(spec), backend.compiler or "program.build"
         spaces = checked_spaces(spec, backend.limits, backend.compiler)
@@ -351,38 +255,6 @@ class ProgramInspection(Inspection):
         """Return the command with its files."""
         return command_build(self.spec, self.space, config, self.spec.inputs[0])
 
-    @property
-    def built_with(self) -> Sequence[Parameter]:
-        """The parameters that the build names; others may act in `run` or `environment` alone."""
-        named = names_of(self._backend.plan.build)
-        return [p for p in self.space.parameters if p.role == "flag" or p.name in named]
-
     def close(self) -> None:
         """End the builders."""
         self._builds.close()
-
-
-def _identity(backend: CommandBackend) -> str:
-    """Ask for the compiler's identity in a process of its own, where its commands end with it."""
-    with closing(Child(ProgramWorker)) as child:
-        try:
-            return child.call(ProgramWorker.identity, backend, timeout_s=_ASK_TIMEOUT_S)
-        except ChildLost as lost:
-            raise BackendUnavailable(f"the process that asks the compiler {lost}") from None
-
-
-def _pairs(
-    space: ConstrainedSpace, parameter: Parameter, configs: Sequence[Config], rng: random.Random
-) -> Iterator[_Pair]:
-    """Yield configurations, each with a legal one that has another value of the parameter."""
-    name, found = parameter.name, 0
-    for config in configs:
-        values = [value for value in parameter.values if value != config[name]]
-        for value in rng.sample(values, min(len(values), _MOST_TRIED)):
-            changed = space.canonical(Config({**config, name: value}))
-            if changed[name] == value and space.is_legal(changed):
-                yield config, changed
-                found += 1
-                break
-        if found == _MOST_TRIED:
-            return

@@ -25,7 +25,7 @@ class LaunchError(ValueError):
     """The program cannot be chosen: a feature is missing or malformed, or nothing applies."""
 
 
-class LaunchCommand(NamedTuple):
+class _LaunchCommand(NamedTuple):
     """What to run: the words, the environment variables to set, and the configuration's number."""
 
     words: list[str]
@@ -49,7 +49,7 @@ class LaunchedProgram:
         self._folder = Path(dispatcher.__file__).resolve().parent
         self._data = dispatcher.DATA["launcher"]
 
-    def command(self, arguments: Sequence[str]) -> LaunchCommand:
+    def command(self, arguments: Sequence[str]) -> _LaunchCommand:
         """Return what to run on an input; raises LaunchError."""
         command, _, warning = self._chosen(arguments)
         if warning:
@@ -93,7 +93,7 @@ class LaunchedProgram:
 
     # ------------------------------------------------------------------------------ the choice
 
-    def _chosen(self, arguments: Sequence[str]) -> tuple[LaunchCommand, dict[str, str], str]:
+    def _chosen(self, arguments: Sequence[str]) -> tuple[_LaunchCommand, dict[str, str], str]:
         """Return the command, the texts of the features that were read, and a warning."""
         reader = _FeatureReader(list(arguments), self._folder)
         index, warning = self._index(reader)
@@ -110,7 +110,7 @@ class LaunchedProgram:
         by_name = {feature["name"]: feature for feature in self._data["features"]}
         for name, feature in self._data["feature_variables"].items():
             variables[name] = reader.text(by_name[feature])
-        return LaunchCommand(words, variables, index), reader.texts, warning
+        return _LaunchCommand(words, variables, index), reader.texts, warning
 
     def _index(self, reader: _FeatureReader) -> tuple[int, str]:
         """Return the index of the configuration, and a warning on another device."""
@@ -250,35 +250,24 @@ class _FeatureReader:
     def output(self, words: Sequence[str], more: Mapping[str, str] | None = None) -> str | None:
         """Return what a command prints; None if it fails, does not end in time, or prints more than
         _MOST_OUTPUT bytes. Standard input is the program's."""
-        environment, limit_s = {**os.environ, **(more or {})}, _timeout_s()
+        environment = {**os.environ, **(more or {})}
         try:
             done = subprocess.run(
                 words,
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
-                timeout=limit_s,
+                timeout=_TIMEOUT_S,
                 check=False,
             )
         except OSError as error:
             print(f"`{words[0]}`: {error.strerror}", file=sys.stderr)
             return None
         except subprocess.TimeoutExpired:
-            limit = f"did not end within {limit_s} s (HARNESS_FEATURE_TIMEOUT_S)"
-            print(f"`{words[0]}` {limit}", file=sys.stderr)
+            print(f"`{words[0]}` did not end within {_TIMEOUT_S} s", file=sys.stderr)
             return None
         is_short = len(done.stdout) <= _MOST_OUTPUT
         return os.fsdecode(done.stdout) if is_short and not done.returncode else None
-
-
-def _timeout_s() -> int:
-    """Return the seconds that a command may take."""
-    wanted = os.environ.get("HARNESS_FEATURE_TIMEOUT_S", "")
-    if wanted and not (re.fullmatch("[0-9]{1,6}", wanted) and int(wanted)):
-        raise LaunchError(
-            f"HARNESS_FEATURE_TIMEOUT_S is `{wanted}`, but must be 1 to 999999 seconds"
-        )
-    return int(wanted or _TIMEOUT_S)
 
 
 def _processor() -> str:

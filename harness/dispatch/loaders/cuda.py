@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,17 +26,11 @@ class Kernel(TryingKernel):
 
     With `try_top`, of the ensemble, the first calls with an input run the configurations of its
     shortlist, at most so many, three times each, and wait for their ends; later calls run the one
-    that was fastest. `remember` is a file that keeps these choices. A stream that is captured into
-    a graph cannot be waited for: make these calls before.
+    that was fastest. A stream that is captured into a graph cannot be waited for: make these calls
+    before.
     """
 
-    def __init__(
-        self,
-        dispatcher: Any,
-        context: Any = None,
-        try_top: int = 0,
-        remember: str | Path | None = None,
-    ) -> None:
+    def __init__(self, dispatcher: Any, context: Any = None, try_top: int = 0) -> None:
         try:
             self._cuda = importlib.import_module("cuda.bindings.driver")
         except ImportError as error:
@@ -52,8 +45,7 @@ class Kernel(TryingKernel):
         device = self._device_name(context)
         if device != dispatcher.PROVENANCE["device"]:
             warn_of_device(dispatcher, device, "its choice by input")
-        first_calls = FirstCalls(dispatcher, try_top, remember, device)
-        super().__init__(dispatcher, dispatcher.select_index, first_calls)
+        super().__init__(dispatcher, dispatcher.select_index, FirstCalls(dispatcher, try_top))
 
     def _call(self, call: str, *arguments: Any) -> Any:
         status, *answers = getattr(self._cuda, call)(*arguments)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pyopencl as cl
@@ -26,16 +25,10 @@ class Kernel(TryingKernel):
 
     With `try_top`, of the ensemble, the first calls with an input run the configurations of its
     shortlist, at most so many, three times each, and wait for their ends; later calls run the one
-    that was fastest. `remember` is a file that keeps these choices.
+    that was fastest.
     """
 
-    def __init__(
-        self,
-        dispatcher: Any,
-        context: cl.Context | None,
-        try_top: int = 0,
-        remember: str | Path | None = None,
-    ) -> None:
+    def __init__(self, dispatcher: Any, context: cl.Context | None, try_top: int = 0) -> None:
         self._context = cl.create_some_context(interactive=False) if context is None else context
         launch_plan = dispatcher.DATA["launch"]
         self._needs_local = launch_plan is not None and launch_plan["shared"] is not None
@@ -53,9 +46,7 @@ class Kernel(TryingKernel):
             falls_back = select == dispatcher.fallback_index
             used = "the best configuration for all inputs" if falls_back else "its choice by input"
             warn_of_device(dispatcher, others[0].name.strip(), used)
-        device = (others or self._context.devices)[0]
-        where = f"{_described(device)}, {device.platform.name.strip()} {device.driver_version}"
-        super().__init__(dispatcher, select, FirstCalls(dispatcher, try_top, remember, where))
+        super().__init__(dispatcher, select, FirstCalls(dispatcher, try_top))
 
     def _functions(self, content: bytes, config: Mapping[str, Any]) -> tuple[cl.Kernel, ...]:
         program = cl.Program(self._context, content.decode())

@@ -4,8 +4,6 @@ an input try those of its shortlist, and the fastest is remembered."""
 from __future__ import annotations
 
 import functools
-import json
-import os
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -80,13 +78,11 @@ def warn_of_device(dispatcher: Any, device: str, used: str) -> None:
 class FirstCalls:
     """The inputs that are decided, and what to try next on the others: each call of the kernel runs
     one configuration of the input's shortlist of up to `most`, interleaved; nothing is tried where
-    it is 0. With a `path`, decisions are read from that file, which is replaced after each."""
+    it is 0. Each process tries anew."""
 
-    def __init__(self, dispatcher: Any, most: int, path: str | Path | None, device: str) -> None:
+    def __init__(self, dispatcher: Any, most: int) -> None:
         if type(most) is not int or most < 0:
             raise ValueError(f"try_top must be a whole number from 0, got {most!r}")
-        if path is not None and not most:
-            raise ValueError("remember keeps what trying finds: add try_top=3, or leave it out")
         if most and dispatcher.DATA["choice"]["worth_a_try"] is None:
             raise ValueError(
                 f"{dispatcher.NAME} predicts no times, so there is no shortlist to try; write it "
@@ -98,13 +94,8 @@ class FirstCalls:
                 "its shortlist; time what select_top(...) returns, and keep the fastest"
             )
         self._dispatcher, self._most = dispatcher, most
-        learnt = {**dispatcher.PROVENANCE, "name": dispatcher.NAME, "try_top": most}
-        self._facts = json.loads(json.dumps({**learnt, "runs_on": device}))
         self._decided: dict[Any, int] = {}
         self._times: dict[Any, dict[int, list[float]]] = {}  # of what is tried, likeliest first
-        self._path = None if path is None else Path(path)
-        if self._path is not None:
-            self._read(self._path)
 
     def decided(self, features: Mapping[str, Any]) -> int | None:
         """Return the index of the fastest configuration on an input; None if it is not decided."""
@@ -140,35 +131,6 @@ class FirstCalls:
             return
         del self._times[key]
         self._decided[key] = min(times, key=lambda one: min(times[one], default=float("inf")))
-        if self._path is not None:
-            self._write(self._path)
-
-    def _read(self, path: Path) -> None:
-        """Take the decisions of a file; raises ValueError for one of something else."""
-        if not path.parent.is_dir() or (path.exists() and not path.is_file()):
-            raise ValueError(f"remember: {path} is no file, and none can be made there")
-        try:
-            found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-            is_ours = found and found["learnt"] == self._facts
-            for features, index in found["choices"] if is_ours else ():
-                if self._dispatcher.applies(index, **features):
-                    self._decided.setdefault(_key(features), index)
-        except (OSError, ValueError, LookupError, TypeError) as error:
-            advice = "name another file, or delete this one"
-            raise ValueError(f"remember: {path} has no choices; {advice} ({error})") from None
-
-    def _write(self, path: Path) -> None:
-        partial = path.with_name(f"{path.name}.{os.getpid()}")
-        try:
-            self._read(path)  # other processes write it as well
-            choices = [[dict(key), index] for key, index in list(self._decided.items())]
-            content = {"learnt": self._facts, "choices": choices}
-            partial.write_text(json.dumps(content, indent=1), encoding="utf-8")
-            partial.replace(path)
-        except (OSError, ValueError) as error:
-            partial.unlink(missing_ok=True)
-            warnings.warn(f"{error}; this process alone remembers its choices", stacklevel=5)
-            self._path = None
 
 
 def _key(features: Mapping[str, Any]) -> Any:

@@ -58,14 +58,6 @@ class BuildCache:
         mark_used(self._file(key))
         return Binary(dataclasses.replace(build, cached=True), data, read)
 
-    def get_or_build(self, key: str, build: Callable[[], Binary]) -> Binary:
-        """Return the binary of this key, or build and keep it; raises what `build` raises."""
-        binary = self.get(key)
-        if binary is None:
-            binary = build()
-            self.put(binary)
-        return binary
-
     def put(self, binary: Binary) -> None:
         """Keep a binary under its build's key; raises UsageError where it cannot be written."""
         build = dataclasses.asdict(binary.build)
@@ -122,7 +114,7 @@ class _BackendOf(Protocol[B_contra]):
         """Open the compiler in this process; raises BackendUnavailable."""
 
 
-class BuildWorker(Generic[B]):
+class _BuildWorker(Generic[B]):
     """Compile in a builder process. The compiler is opened at the first build."""
 
     def __init__(self, backend: _BackendOf[B]) -> None:
@@ -159,7 +151,7 @@ class BuildQueue(Generic[B]):
         self._cache.trim()
         count = at_once or max(1, spare_cores())
         self._threads = ThreadPoolExecutor(count, thread_name_prefix="harness-builds")
-        self._children = [Child(partial(BuildWorker, backend)) for _ in range(count)]
+        self._children = [Child(partial(_BuildWorker, backend)) for _ in range(count)]
         self._idle = self._children.copy()
         self._builds: dict[str, Future[Binary]] = {}
         self._changed = threading.Condition()
@@ -243,7 +235,9 @@ class BuildQueue(Generic[B]):
     def _built(self, program: B) -> Binary:
         """Build in a process of its own; there is one for each thread."""
         child = self._idle.pop()
-        method, limit_s = BuildWorker.compile, _limit_s(program)
+        method, own_s = _BuildWorker.compile, program.timeout_s
+        # If the compiler has not ended itself, its process is ended.
+        limit_s = BUILD_TIMEOUT_S if own_s is None else own_s + _GRACE_S
         try:
             return child.call_again(method, program, timeout_s=limit_s)
         except ChildLost as lost:
@@ -253,9 +247,3 @@ class BuildQueue(Generic[B]):
             raise BuildFailed(reason) from None
         finally:
             self._idle.append(child)
-
-
-def _limit_s(program: Buildable) -> float:
-    """Return when the process of a build is ended, if the compiler has not ended itself."""
-    own_s = program.timeout_s
-    return BUILD_TIMEOUT_S if own_s is None else own_s + _GRACE_S

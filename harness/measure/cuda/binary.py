@@ -58,12 +58,6 @@ def parse_resources(report: str) -> _Resources:
     )
 
 
-def _without_resources(report: str) -> str:
-    """Return the report without the lines of resources: only warnings and errors."""
-    lines = (line for line in report.splitlines() if not _ROUTINE.match(line))
-    return "\n".join(lines).strip()
-
-
 SOURCE_NAME = "kernel.cu"
 """The name of the source in messages about what has no `#line`."""
 
@@ -75,7 +69,8 @@ _DYNAMIC = (
 
 def readable_log(report: str) -> str:
     """Return the warnings and errors of a report, with kernels as a person names them."""
-    log = without_references(_without_resources(report))
+    lines = (line for line in report.splitlines() if not _ROUTINE.match(line))
+    log = without_references("\n".join(lines).strip())
     log = re.sub(r"\b_Z\w+", lambda found: readable(found[0]), log)
     if "uses too much shared data" in log:
         log += f"\n{_DYNAMIC}"
@@ -85,8 +80,8 @@ def readable_log(report: str) -> str:
 class CudaCompiler(ABC):
     """Compile programs for one architecture, such as `sm_90`; subclasses call a compiler.
 
-    `name` is nvcc or nvrtc, `release` its version and build. `cure` installs another release, with
-    {} for older or newer.
+    `name` is nvcc or nvrtc, `release` its version and build. `cure` says how to install
+    another release.
     """
 
     name: str
@@ -145,26 +140,16 @@ class CudaCompiler(ABC):
         `known` is what the compiler lists. Raises UsageError for a malformed name,
         BackendUnavailable for one that is not known.
         """
-        choice, near = f"compiles for {', '.join(known)}", nearest(arch, known, cutoff=0.5)
-        hint = f"; did you mean `{near}`?" if near else "."
+        choice, near = f"it compiles for {', '.join(known)}", nearest(arch, known, cutoff=0.5)
+        hint = f" (did you mean `{near}`?)" if near else ""
         if not re.fullmatch(r"sm_\d+[af]?", arch):
-            raise UsageError(f"{arch!r} is not an architecture of {self.name}{hint} It {choice}")
+            raise UsageError(f"{arch!r} is no architecture of {self.name}{hint}: {choice}")
         if arch not in known and not (arch.rstrip("af") in known and self._accepts(arch)):
-            number, numbers = _number(arch), sorted(map(_number, known))
-            advice = f"No release may know it{hint}"
-            if numbers and not numbers[0] <= number <= numbers[-1]:
-                age, other = ("old", "an older") if number < numbers[0] else ("new", "a newer")
-                cure = self.cure.format(other)
-                advice = f"The device is too {age} for this release: {cure}"
             raise BackendUnavailable(
-                f"{self.name} {self.release} does not compile for {arch}: it {choice}. {advice}"
+                f"{self.name} {self.release} does not compile for {arch}: {choice}. {self.cure}"
             )
         has_own = specific and arch in known and self._accepts(f"{arch}a")
         self.arch = f"{arch}a" if has_own else arch
-
-
-def _number(arch: str) -> int:
-    return int("".join(filter(str.isdigit, arch)))
 
 
 def why_untracked(program: Program) -> str | None:

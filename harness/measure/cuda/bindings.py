@@ -7,7 +7,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,87 +32,6 @@ class SharedWords(NamedTuple):
     address: int
 
 
-class CudaDriver(Protocol):
-    """NVIDIA's driver with one device open, in the driver's own terms.
-
-    Modules, functions, memory and events are the package's own objects. A module is unloaded when
-    neither it nor a function of it is used any more. `package` is the Python package and its
-    version, `error` the base class of its errors, which every call may raise: the call that failed,
-    and what the driver says. Where
-    `is_cooperative`, the package can launch kernels whose groups wait for each other.
-    """
-
-    package: str
-    error: type[Exception]
-    is_cooperative: bool
-
-    def open(self, ordinal: int) -> None:
-        """Initialise the driver, and make a device's primary context current in this thread.
-
-        It stays current until the process ends.
-        """
-
-    def synchronize(self) -> None:
-        """Wait for the device; raises the error of what ran before."""
-
-    def device_attribute(self, name: str) -> int:
-        """Return an attribute by its name without CU_DEVICE_ATTRIBUTE_."""
-
-    def free_bytes(self) -> int:
-        """Return the bytes of the device's memory that are free."""
-
-    def allocate(self, size_bytes: int) -> Any:
-        """Return new device memory, of which int() is the address; `free` frees it."""
-
-    def free(self, memory: Any) -> None:
-        """Free device memory."""
-
-    def write(self, address: int, array: npt.NDArray[Any]) -> None:
-        """Copy a C-contiguous array to the device, and wait."""
-
-    def read(self, array: npt.NDArray[Any], address: int) -> None:
-        """Copy from the device into a C-contiguous array, and wait."""
-
-    def copy(self, address: int, source: int, size_bytes: int) -> None:
-        """Queue a copy within the device."""
-
-    def fill(self, address: int, byte: int, size_bytes: int) -> None:
-        """Queue the setting of bytes, by the call that never waits for the device."""
-
-    def share_words(self, count: int) -> SharedWords:
-        """Return new zeros that host and device share until the process ends."""
-
-    def load(self, image: bytes) -> Any:
-        """Load a module: a cubin, or PTX text with a zero byte at its end."""
-
-    def function(self, module: Any, symbol: str) -> Any:
-        """Return a kernel of a module."""
-
-    def variable(self, module: Any, symbol: str) -> tuple[int, int]:
-        """Return the address of a module's variable, and its bytes."""
-
-    def function_attribute(self, function: Any, name: str) -> int:
-        """Return an attribute by its name without CU_FUNC_ATTRIBUTE_."""
-
-    def allow_dynamic_bytes(self, function: Any, size_bytes: int) -> None:
-        """Let launches of a function have so much dynamic shared memory."""
-
-    def prefer_carveout(self, function: Any, percent: int) -> None:
-        """Prefer so much shared memory, in percent of the most, in a function's next launches."""
-
-    def launch(self, function: Any, shape: LaunchShape, arguments: bytes) -> None:
-        """Queue a kernel with its packed arguments, by one call of the driver."""
-
-    def event(self) -> Any:
-        """Return a new event, which lasts until the process ends."""
-
-    def record(self, event: Any) -> None:
-        """Queue an event."""
-
-    def elapsed_s(self, start: Any, stop: Any) -> float:
-        """Return the seconds between two events that have ended."""
-
-
 _DEFAULT_STREAM = 0
 _DEVICE_MAP = 2  # CU_MEMHOSTALLOC_DEVICEMAP
 _BUFFER, _BUFFER_BYTES, _END = 1, 2, 0  # CU_LAUNCH_PARAM_...
@@ -134,9 +53,14 @@ class _Module:
 
 
 class BindingsDriver:
-    """cuda-bindings; a function is a pair of its module, which it keeps, and its handle.
+    """NVIDIA's driver by cuda-bindings, with one device open, in the driver's own terms.
 
-    Raises ImportError where it is missing.
+    Modules, functions, memory and events are the package's own objects. A module is unloaded when
+    neither it nor a function of it is used any more: a function is a pair of its module and its
+    handle. `package` is the Python package and its version, `error` the base class of its errors,
+    which every call may raise: the call that failed, and what the driver says. Where
+    `is_cooperative`, the package can launch kernels whose groups wait for each other. Raises
+    ImportError where the package is missing.
     """
 
     is_cooperative = True
@@ -166,39 +90,53 @@ class BindingsDriver:
         return answers[0] if len(answers) == 1 else answers
 
     def open(self, ordinal: int) -> None:
+        """Initialise the driver, and make a device's primary context current in this thread.
+
+        It stays current until the process ends.
+        """
         self._call("cuInit", 0)
         self._device = self._call("cuDeviceGet", ordinal)
         self._call("cuCtxPushCurrent", self._call("cuDevicePrimaryCtxRetain", self._device))
 
     def synchronize(self) -> None:
+        """Wait for the device; raises the error of what ran before."""
         self._call("cuCtxSynchronize")
 
     def device_attribute(self, name: str) -> int:
+        """Return an attribute by its name without CU_DEVICE_ATTRIBUTE_."""
         attribute = getattr(self._api.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
         return int(self._call("cuDeviceGetAttribute", attribute, self._device))
 
     def free_bytes(self) -> int:
+        """Return the bytes of the device's memory that are free."""
         return int(self._call("cuMemGetInfo")[0])
 
     def allocate(self, size_bytes: int) -> Any:
+        """Return new device memory, of which int() is the address; `free` frees it."""
         return self._call("cuMemAlloc", size_bytes)
 
     def free(self, memory: Any) -> None:
+        """Free device memory."""
         self._call("cuMemFree", memory)
 
     def write(self, address: int, array: npt.NDArray[Any]) -> None:
+        """Copy a C-contiguous array to the device, and wait."""
         self._call("cuMemcpyHtoD", address, array.ctypes.data, array.nbytes)
 
     def read(self, array: npt.NDArray[Any], address: int) -> None:
+        """Copy from the device into a C-contiguous array, and wait."""
         self._call("cuMemcpyDtoH", array.ctypes.data, address, array.nbytes)
 
     def copy(self, address: int, source: int, size_bytes: int) -> None:
+        """Queue a copy within the device."""
         self._call("cuMemcpyDtoD", address, source, size_bytes)
 
     def fill(self, address: int, byte: int, size_bytes: int) -> None:
+        """Queue the setting of bytes, by the call that never waits for the device."""
         self._call("cuMemsetD8Async", address, byte, size_bytes, _DEFAULT_STREAM)
 
     def share_words(self, count: int) -> SharedWords:
+        """Return new zeros that host and device share until the process ends."""
         size_bytes = count * np.dtype(np.uint64).itemsize
         host = int(self._call("cuMemHostAlloc", size_bytes, _DEVICE_MAP))
         words = np.ctypeslib.as_array((ctypes.c_uint64 * count).from_address(host))
@@ -206,30 +144,37 @@ class BindingsDriver:
         return SharedWords(words, int(self._call("cuMemHostGetDevicePointer", host, 0)))
 
     def load(self, image: bytes) -> Any:
+        """Load a module: a cubin, or PTX text with a zero byte at its end."""
         return _Module(self._api, self._call("cuModuleLoadData", image))
 
     def function(self, module: Any, symbol: str) -> Any:
+        """Return a kernel of a module."""
         return module, self._call("cuModuleGetFunction", module.handle, symbol.encode())
 
     def variable(self, module: Any, symbol: str) -> tuple[int, int]:
+        """Return the address of a module's variable, and its bytes."""
         address, size_bytes = self._call("cuModuleGetGlobal", module.handle, symbol.encode())
         return int(address), int(size_bytes)
 
     def function_attribute(self, function: Any, name: str) -> int:
+        """Return an attribute by its name without CU_FUNC_ATTRIBUTE_."""
         attribute = getattr(self._api.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")
         return int(self._call("cuFuncGetAttribute", attribute, function[1]))
 
     def allow_dynamic_bytes(self, function: Any, size_bytes: int) -> None:
+        """Let launches of a function have so much dynamic shared memory."""
         names = self._api.CUfunction_attribute
         attribute = names.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         self._call("cuFuncSetAttribute", function[1], attribute, size_bytes)
 
     def prefer_carveout(self, function: Any, percent: int) -> None:
+        """Prefer so much shared memory, in percent of the most, in a function's next launches."""
         names = self._api.CUfunction_attribute
         attribute = names.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
         self._call("cuFuncSetAttribute", function[1], attribute, percent)
 
     def launch(self, function: Any, shape: LaunchShape, arguments: bytes) -> None:
+        """Queue a kernel with its packed arguments, by one call of the driver."""
         packed, _ = _packed(arguments)
         grid, group, shared_bytes, is_cooperative = shape
         if not is_cooperative:
@@ -247,12 +192,15 @@ class BindingsDriver:
         self._call("cuLaunchKernelEx", config, function[1], 0, packed)
 
     def event(self) -> Any:
+        """Return a new event, which lasts until the process ends."""
         return self._call("cuEventCreate", 0)
 
     def record(self, event: Any) -> None:
+        """Queue an event."""
         self._call("cuEventRecord", event, _DEFAULT_STREAM)
 
     def elapsed_s(self, start: Any, stop: Any) -> float:
+        """Return the seconds between two events that have ended."""
         return float(self._call("cuEventElapsedTime", start, stop)) * 1e-3
 
 

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 from harness.core.errors import BackendUnavailable
 from harness.measure.cuda import probe
-from harness.measure.cuda.bindings import BindingsDriver, CudaDriver
+from harness.measure.cuda.bindings import BindingsDriver
 from harness.measure.cuda.nvcc import Nvcc
 from harness.measure.cuda.nvrtc import Nvrtc
 from harness.measure.cuda.pycuda import PyCudaDriver
@@ -34,6 +34,10 @@ PACKAGE = "HARNESS_CUDA_PACKAGE"
 """The variable that names the package which calls the driver."""
 
 PYCUDA, BINDINGS = "pycuda", "cuda-bindings"
+
+CudaDriver = BindingsDriver | PyCudaDriver
+"""What calls the driver; both make the same calls."""
+
 _DRIVERS: dict[str, type[CudaDriver]] = {PYCUDA: PyCudaDriver, BINDINGS: BindingsDriver}
 
 
@@ -91,7 +95,13 @@ def list_gpus() -> tuple[CudaGpu, ...]:
         ) from error
     if answer["error"] or not answer["devices"]:
         reason = answer["error"] or "it lists no device"
-        raise BackendUnavailable(f"the NVIDIA driver offers no GPU: {reason}. {_cure(reason)}")
+        cure = (
+            f"{probe.LIBRARY} and the kernel's driver differ, as after an update: reboot"
+            if "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH" in reason
+            else "Check nvidia-smi, CUDA_VISIBLE_DEVICES, the devices of the container, and "
+            "whether this user may read and write /dev/nvidia*"
+        )
+        raise BackendUnavailable(f"the NVIDIA driver offers no GPU: {reason}. {cure}")
     return tuple(CudaGpu(**device) for device in answer["devices"])
 
 
@@ -101,25 +111,6 @@ def usable_gpus() -> tuple[CudaGpu, ...]:
     require_driver()
     load_driver()
     return list_gpus()
-
-
-def _cure(reason: str) -> str:
-    """Return what may make the driver work."""
-    forbidden = forbidden_files()
-    if forbidden:
-        return (
-            f"This user may not read and write {', '.join(forbidden)}: join the group that owns "
-            "them, or start the container with --gpus all"
-        )
-    if "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH" in reason:
-        return f"{probe.LIBRARY} and the kernel's driver differ, as after an update: reboot"
-    return "Check nvidia-smi, CUDA_VISIBLE_DEVICES, and the devices of the container"
-
-
-def forbidden_files(folder: Path = Path("/dev")) -> list[str]:
-    """Return NVIDIA's device files that this user may not open, such as /dev/nvidia0."""
-    files = (file for file in sorted(folder.glob("nvidia*")) if not file.is_dir())
-    return [str(file) for file in files if not os.access(file, os.R_OK | os.W_OK)]
 
 
 def require_driver() -> None:
@@ -149,17 +140,6 @@ def load_driver() -> CudaDriver:
 
     Both make the same calls. Raises BackendUnavailable, with the next step.
     """
-    return _loaded_driver()[0]
-
-
-def describe_package() -> str:
-    """Return the package that calls the driver, and why it is not PyCUDA where that is broken."""
-    driver, reason = _loaded_driver()
-    return f"{driver.package}, since {reason}" if reason else driver.package
-
-
-def _loaded_driver() -> tuple[CudaDriver, str]:
-    """Return a driver, and why PyCUDA's was not taken where PyCUDA is installed."""
     named, reason = os.environ.get(PACKAGE), ""
     if named and named not in _DRIVERS:
         raise BackendUnavailable(
@@ -167,7 +147,7 @@ def _loaded_driver() -> tuple[CudaDriver, str]:
         )
     for package in [named] if named else _DRIVERS:
         try:
-            return _DRIVERS[package](), reason
+            return _DRIVERS[package]()
         except ModuleNotFoundError as error:
             if named:
                 raise BackendUnavailable(
@@ -175,28 +155,16 @@ def _loaded_driver() -> tuple[CudaDriver, str]:
                     "or unset it"
                 ) from None
         except ImportError as error:
-            reason = _why_broken(package, str(error))
+            needs = " for this machine's NVIDIA driver" if package == PYCUDA else ""
+            options = "--no-cache-dir --no-binary pycuda " if package == PYCUDA else ""
+            reason = (
+                f"{package} is installed but cannot be imported: {error}. Install it again{needs}: "
+                f"pip install --force-reinstall {options}{package}"
+            )
     raise BackendUnavailable(
         reason
         or "neither cuda-bindings nor PyCUDA is installed. In the clone of harness, run: "
         "pip install -e '.[cuda]', which brings cuda-bindings and needs no CUDA toolkit"
-    )
-
-
-def _why_broken(package: str, error: str) -> str:
-    if package == BINDINGS:
-        return (
-            f"cuda-bindings is installed but cannot be imported: {error}. Install it again: "
-            "pip install --force-reinstall cuda-bindings"
-        )
-    if "undefined symbol: cu" in error:
-        return (
-            f"PyCUDA needs a newer NVIDIA driver than this machine's: {error}. Update the driver, "
-            "or rebuild PyCUDA with a CUDA toolkit that is no newer than the driver"
-        )
-    return (
-        f"PyCUDA is installed but cannot be imported: {error}. Rebuild it for this machine: "
-        "pip install --force-reinstall --no-cache-dir --no-binary pycuda pycuda"
     )
 
 

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from harness.core.errors import HostTooSlow, LaunchFailed
 from harness.core.program import ANY_CARVEOUT, Launch
@@ -32,7 +31,7 @@ from harness.measure.bound import (
     values_of,
     why_unlaunchable,
 )
-from harness.measure.cuda.bindings import CudaDriver, LaunchShape
+from harness.measure.cuda.bindings import LaunchShape
 from harness.measure.cuda.cubin import (
     ParameterPlace,
     kernel_symbol,
@@ -40,11 +39,10 @@ from harness.measure.cuda.cubin import (
     parameter_places,
     variable_names,
 )
+from harness.measure.cuda.gpus import CudaDriver
 
 PTX = Path(__file__).with_name("kernels.ptx")
 """harness's own kernels, with what they do."""
-
-WAIT_FOR_HOST, START_CLOCK, STOP_CLOCK = "wait_for_host", "start_clock", "stop_clock"
 
 LIMIT_NS = 500_000_000
 """The device waits no longer: a call that waits for the device would otherwise never return."""
@@ -63,7 +61,7 @@ _MOST_MULTIPROCESSORS = 512
 _RELEASED, _EXPIRED = 0, 1  # words that host and device share
 
 
-class CudaKernels:
+class _Kernels:
     """harness's own kernels in a driver's context; each is looked up once.
 
     Every method may raise the driver's errors.
@@ -92,7 +90,7 @@ class TimedStream:
 
     def __init__(self, driver: CudaDriver, multiprocessors: int) -> None:
         self._driver = driver
-        self._kernels = CudaKernels(driver)
+        self._kernels = _Kernels(driver)
         self.clock = _SmClock(driver, self._kernels, multiprocessors)
         self._words, self._address = driver.share_words(2)
         self._holds = 0
@@ -108,7 +106,9 @@ class TimedStream:
         """
         while len(self._events) < len(launches):
             self._events.append((self._driver.event(), self._driver.event()))
-        self._reset_words()
+        # What a kernel may have written to the words changes no later hold; nothing waits for the
+        # host now.
+        self._words[_RELEASED], self._words[_EXPIRED] = self._holds, 0
         for begin in range(0, len(launches), HELD_AT_ONCE):
             part = slice(begin, begin + HELD_AT_ONCE)
             with self._held() if is_held else contextlib.nullcontext():
@@ -122,16 +122,11 @@ class TimedStream:
                 if begin + HELD_AT_ONCE >= len(launches):
                     self.clock.queue_stop()
 
-    def _reset_words(self) -> None:
-        """Overwrite what a kernel may have written to the words, so that it changes no later hold.
-        Nothing waits for the host now."""
-        self._words[_RELEASED], self._words[_EXPIRED] = self._holds, 0
-
     @contextlib.contextmanager
     def _held(self) -> Iterator[None]:
         """Hold the device back until the body has ended."""
         self._holds += 1
-        self._kernels.queue(WAIT_FOR_HOST, self._address, self._holds, LIMIT_NS)
+        self._kernels.queue("wait_for_host", self._address, self._holds, LIMIT_NS)
         try:
             yield
         finally:
@@ -162,7 +157,7 @@ class _SmClock:
     raise the driver's errors.
     """
 
-    def __init__(self, driver: CudaDriver, kernels: CudaKernels, multiprocessors: int) -> None:
+    def __init__(self, driver: CudaDriver, kernels: _Kernels, multiprocessors: int) -> None:
         self._kernels = kernels
         self._blocks = multiprocessors
         words, self._address = driver.share_words(4 * _MOST_MULTIPROCESSORS)
@@ -178,11 +173,11 @@ class _SmClock:
     def queue_start(self) -> None:
         """Queue the first reading; what was queued before must have ended."""
         self._stamps.fill(0)
-        self._queue(START_CLOCK)
+        self._queue("start_clock")
 
     def queue_stop(self) -> None:
         """Queue the second reading."""
-        self._queue(STOP_CLOCK, LEAST_NS)
+        self._queue("stop_clock", LEAST_NS)
 
     def _queue(self, name: str, *arguments: int) -> None:
         if self._is_known:
@@ -190,20 +185,16 @@ class _SmClock:
             self._kernels.queue(name, self._address, rows, *arguments, blocks=self._blocks)
 
     def mhz(self) -> float | None:
-        """Return the clock in MHz after both readings have ended; None where they saw no time."""
-        return clock_of(self._stamps)
+        """Return the highest clock of the multiprocessors, in MHz, after both readings have ended;
+        None where they saw no time.
 
-
-def clock_of(stamps: npt.NDArray[np.uint64]) -> float | None:
-    """Return the highest clock of the multiprocessors, in MHz.
-
-    A row has cycles and nanoseconds of the first reading of a multiprocessor, and those of the
-    second one; zeros where there was none. None if no row has both.
-    """
-    counts = stamps.view(np.int64)
-    rows = counts[(counts[:, 1] > 0) & (counts[:, 3] > counts[:, 1])]
-    differences = rows[:, 2:] - rows[:, :2]
-    return 1e3 * float((differences[:, 0] / differences[:, 1]).max()) if len(rows) else None
+        A row has cycles and nanoseconds of the first reading of a multiprocessor, and those of the
+        second one; zeros where there was none.
+        """
+        counts = self._stamps.view(np.int64)
+        rows = counts[(counts[:, 1] > 0) & (counts[:, 3] > counts[:, 1])]
+        differences = rows[:, 2:] - rows[:, :2]
+        return 1e3 * float((differences[:, 0] / differences[:, 1]).max()) if len(rows) else None
 
 
 # ------------------------------------------------------------------------------- modules
@@ -281,7 +272,13 @@ class CudaModule(LoadedModule):
         reason = why_unlaunchable(launch, self._limits, function.static_bytes)
         if reason:
             raise LaunchFailed(reason)
-        _check_group(function, launch)
+        threads, _ = launch.block
+        if threads > function.most_threads:
+            raise LaunchFailed(
+                f"group {launch.group} of {launch.function} has {threads:,} threads, but with its "
+                f"{function.registers} registers and its launch bounds the kernel takes "
+                f"{function.most_threads:,}"
+            )
         self._allow_memory(function, launch)
         values = values_of(launch, bound)
         are_arrays = [isinstance(value, BoundArray) for value in values]
@@ -326,14 +323,3 @@ class CudaModule(LoadedModule):
             places = parameter_places(self._cubin, symbol)
             self._functions[name] = _CudaFunction(handle, most, registers, static_bytes, places)
         return self._functions[name]
-
-
-def _check_group(function: _CudaFunction, launch: Launch) -> None:
-    """Raise LaunchFailed for a group that the registers or launch bounds do not allow."""
-    x, y, z = three(launch.group)
-    if x * y * z > function.most_threads:
-        raise LaunchFailed(
-            f"group {(x, y, z)} of {launch.function} has {x * y * z:,} threads, but with its "
-            f"{function.registers} registers and its launch bounds the kernel takes "
-            f"{function.most_threads:,}"
-        )

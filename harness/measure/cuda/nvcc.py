@@ -49,7 +49,7 @@ class Nvcc(CudaCompiler):
     """
 
     name = "nvcc"
-    cure = "install {} toolkit, and set CUDACXX to its nvcc"
+    cure = "Install another toolkit, and set CUDACXX to its nvcc"
 
     def __init__(
         self, arch: str, executable: Path | None = None, *, specific: bool = False

@@ -71,7 +71,7 @@ class Nvrtc(CudaCompiler):
     """
 
     name = "nvrtc"
-    cure = "install {} release of the wheel nvidia-cuda-nvrtc"
+    cure = "Install another release of the wheel nvidia-cuda-nvrtc"
 
     def __init__(self, arch: str, *, specific: bool = False) -> None:
         self._nvrtc = load_nvrtc()

@@ -125,20 +125,16 @@ def occupancy(arch: str, group_size: int, registers: int, shared_bytes: int) -> 
     """Compute the occupancy of a kernel with `registers` per thread, `shared_bytes` per block.
 
     `shared_bytes` is static plus dynamic shared memory. Raises ValueError for an unknown
-    architecture, a group size below 1, or a negative resource.
+    architecture.
     """
-    if group_size < 1 or registers < 0 or shared_bytes < 0:
-        raise ValueError(
-            "group_size must be 1 or more, registers and shared_bytes 0 or more, "
-            f"but got {group_size}, {registers} and {shared_bytes}"
-        )
     sm = multiprocessor(arch)
-    warps = _divide_up(group_size, WARP_SIZE)
+    warps = -(-group_size // WARP_SIZE)
+    per_group = _round_up(shared_bytes + sm.reserved_bytes, sm.shared_step_bytes)
     bounds = {
         "warps": sm.max_warps // warps if group_size <= MAX_GROUP_SIZE else 0,
         "groups": sm.max_groups,
         "registers": _groups_by_registers(warps, registers),
-        "shared memory": _groups_by_shared(sm, shared_bytes),
+        "shared memory": sm.shared_bytes // per_group if per_group else None,
     }
     groups = min(bound for bound in bounds.values() if bound is not None)
     limiters = tuple(limiter for limiter, bound in bounds.items() if bound == groups)
@@ -156,17 +152,14 @@ def observe_occupancy(
     are the most of any function of the source. Where they or the multiprocessor are not known,
     as for OpenCL and for other architectures, the result is empty.
     """
-    if arch is None or build.registers is None:
+    static, registers, sizes = build.shared_bytes or 0, build.registers, set(blocks)
+    if arch is None or registers is None or not sizes:
         return {}
     try:
-        multiprocessor(arch)
+        found = [occupancy(arch, size, registers, static + more) for size, more in sizes]
     except ValueError:
         return {}
-    static, registers = build.shared_bytes or 0, build.registers
-    occupancies = [occupancy(arch, size, registers, static + more) for size, more in set(blocks)]
-    if not occupancies:
-        return {}
-    least = min(occupancies, key=lambda one: one.active_warps)
+    least = min(found, key=lambda each: each.active_warps)
     return {"occupancy": least.fraction, "active_warps": float(least.active_warps)}
 
 
@@ -181,15 +174,5 @@ def _groups_by_registers(warps: int, registers: int) -> int | None:
     return REGISTERS_PER_SM // PARTITIONS // per_warp * PARTITIONS // warps
 
 
-def _groups_by_shared(sm: _Multiprocessor, shared_bytes: int) -> int | None:
-    """Return how many blocks the shared memory allows; None where none is used."""
-    per_group = _round_up(shared_bytes + sm.reserved_bytes, sm.shared_step_bytes)
-    return sm.shared_bytes // per_group if per_group else None
-
-
-def _divide_up(value: int, step: int) -> int:
-    return -(-value // step)
-
-
 def _round_up(value: int, step: int) -> int:
-    return _divide_up(value, step) * step
+    return -(-value // step) * step

@@ -1,4 +1,4 @@
-"""NVIDIA's driver through PyCUDA: the `CudaDriver` of harness.measure.cuda.bindings."""
+"""NVIDIA's driver through PyCUDA: the calls of harness.measure.cuda.bindings."""
 
 from __future__ import annotations
 

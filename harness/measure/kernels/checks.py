@@ -11,6 +11,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +21,7 @@ from harness.core.program import Argument, Fill
 from harness.core.records import Input
 from harness.measure.device import Device
 from harness.measure.kernels.data import KernelData, make_arguments
-from harness.measure.trial.host_module import Array
-from harness.measure.trial.verify import Tolerance, verify
+from harness.measure.trial.verify import Array, Tolerance, verify
 
 CHECK_SHARE = 0.05
 """Verifications that a measurement could do without take at most this share of its time; and so
@@ -160,7 +160,7 @@ def _writes(name: str, index: tuple[np.intp, ...]) -> str:
 
 def why_added(name: str, found: Array, expected: Array, before: Fill, rtol: float) -> str:
     """Explain an output to which a kernel adds, and which held `before`; empty for others."""
-    if not adds_to_fill(found, expected, before.array(found.shape, found.dtype), rtol):
+    if not _adds(found, expected, before.array(found.shape, found.dtype), rtol):
         return ""
     return (
         f". {name} looks like what was there before plus the expected value: does the kernel "
@@ -169,7 +169,7 @@ def why_added(name: str, found: Array, expected: Array, before: Fill, rtol: floa
     )
 
 
-def adds_to_fill(found: Array, expected: Array, fill: Array, rtol: float) -> bool:
+def _adds(found: Array, expected: Array, fill: Array, rtol: float) -> bool:
     """Whether a wrong output holds what was there before a run plus what is expected, on nearly
     all elements that are wrong."""
     differs = np.flatnonzero(found != expected)[:_COMPARED]
@@ -205,7 +205,7 @@ def weak_tests(problem: Input, data: KernelData, tolerance: Tolerance) -> Iterat
 
 def _why_weak(name: str, data: KernelData, tolerance: Tolerance) -> str | None:
     """Return why an output is nearly right without work; None where it is not."""
-    expected, given = data.expected[name], _array(data.arguments, name)
+    expected, given = data.expected[name], cast(Array, data.arguments[name])
     others = int(np.count_nonzero(expected))
     if not others:
         return f"{name} is 0 everywhere. Choose data of which the result is not"
@@ -264,9 +264,3 @@ def _unread(problem: Input, data: KernelData, tolerance: Tolerance) -> Iterator[
                     f"a kernel that does not read {name} would pass: the outputs stay the same "
                     "with other numbers in it. Choose data in which they count"
                 )
-
-
-def _array(arguments: Mapping[str, Argument], name: str) -> Array:
-    value = arguments[name]
-    assert isinstance(value, np.ndarray)
-    return value

@@ -20,9 +20,9 @@ from harness.core.program import Argument, Binary, Contents, Fill, Launch
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.cuda.occupancy import observe_occupancy
 from harness.measure.process.child import ChildLost
-from harness.measure.trial.host_module import Array, HostModule, Steps, TrackedConfig
+from harness.measure.trial.host_module import HostModule, Steps, TrackedConfig
 from harness.measure.trial.trial import Job, outcome_of
-from harness.measure.trial.verify import NAN, Tolerance, size_of
+from harness.measure.trial.verify import NAN, Array, Tolerance, size_of
 
 
 @dataclass
@@ -166,11 +166,8 @@ class Twin:
 
     def is_run_by(self, binary: Binary, launches: tuple[Launch, ...]) -> bool:
         """Say whether these launches are the twin's own, of the same machine code."""
-        code = binary.build.binary_sha256
-        return code is not None and (code, launches) == (
-            self.binary.build.binary_sha256,
-            self.launches,
-        )
+        code, own = binary.build.binary_sha256, self.binary.build.binary_sha256
+        return code is not None and code == own and launches == self.launches
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,8 +5,8 @@ them prepared there, and replaces a process that is spoilt.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -116,7 +116,9 @@ class DeviceWorker:
 
     @cached_property
     def _facts(self) -> _DeviceFacts:
-        others = self._other_processes()  # first: this process is not one of them
+        place = self._backend.device
+        # First: this process is not one of them.
+        others = () if place is None else other_processes(place.bus_id, place.instance)
         device, compiler = self._device, self._compiler
         self._backend.require_working(device, compiler)
         environment = device.environment(compiler.identity)
@@ -127,7 +129,7 @@ class DeviceWorker:
             shares_cpu=device.shares_cpu,
             arch=compiler.arch,
             no_energy=self._sensors.no_energy,
-            notices=(*processes_notice(others), *self._sensors.denied),
+            notices=processes_notice(others),
         )
 
     def require_working(self) -> None:
@@ -137,10 +139,6 @@ class DeviceWorker:
     @cached_property
     def _compiler(self) -> Compiler:
         return self._backend.open_compiler()
-
-    def _other_processes(self) -> tuple[str, ...]:
-        device = self._backend.device
-        return () if device is None else other_processes(device.bus_id, device.instance)
 
     def prepare(self, host: Path, problem: Input, seed: int = SEARCH_SEED) -> tuple[str, ...]:
         """Have the data of an input on the device for what runs next, made by a host module unless
@@ -153,7 +151,8 @@ class DeviceWorker:
         if data is None or (data.problem, data.seed) != (problem, seed):
             data = self._bound = None
             self._data.pop(host, None)  # frees the memory of the input before
-            sets = [make_kernel_data(host, problem, each) for each in _data_seeds(seed)]
+            count = 1 if seed == SEARCH_SEED else DATA_SETS
+            sets = [make_kernel_data(host, problem, seed + number) for number in range(count)]
             self._device.bind(*(each.arguments for each in sets))
             data = self._bound = self._data[host] = _DeviceData(problem, seed, sets)
         elif data is not self._bound:
@@ -164,7 +163,8 @@ class DeviceWorker:
         """Measure one configuration on the prepared data; raises ChildLost."""
         data = self._prepared
         measured = measure_kernel(self._device, data.sets[0], job, self._sensors)
-        if _is_wrong(measured) and not data.fresh and self._is_overwritten(data):
+        may_be_spoilt = _is_wrong(measured) and not data.fresh
+        if may_be_spoilt and why_overwritten(self._device, data.sets[0].read_only()):
             # An earlier one may have overwritten a part that was not checked: measure on new data.
             self._copy(data)
             measured = measure_kernel(self._device, data.sets[0], job, self._sensors)
@@ -221,10 +221,6 @@ class DeviceWorker:
             raise _DataLost("nothing is prepared")
         return self._bound
 
-    def _is_overwritten(self, data: _DeviceData) -> bool:
-        """Whether the device holds other inputs of the search than were copied to it."""
-        return why_overwritten(self._device, data.sets[0].read_only()) is not None
-
     def _clean(self, data: _DeviceData, measured: Sequence[Measurement]) -> None:
         """Copy the data again after a run that may have written elsewhere: the next configuration
         is not blamed for it."""
@@ -256,12 +252,6 @@ class DeviceWorker:
         self._bound = data
 
 
-def _data_seeds(seed: int) -> tuple[int, ...]:
-    """Return the seeds of the sets of data of an occasion with this seed."""
-    count = 1 if seed == SEARCH_SEED else DATA_SETS
-    return tuple(range(seed, seed + count))
-
-
 def _is_wrong(measured: Measurement) -> bool:
     return measured.outcome is Outcome.WRONG_RESULT
 
@@ -269,16 +259,6 @@ def _is_wrong(measured: Measurement) -> bool:
 _PREPARE_TIMEOUT_S = 600.0
 
 T = TypeVar("T")
-
-
-@contextmanager
-def device_locked(backend: Backend) -> Iterator[None]:
-    """Hold the lock of a backend's device, unless it is held already."""
-    if backend.device is None or backend.is_locked:
-        yield
-        return
-    with locked(backend.device.identity, str(backend.device)):
-        yield
 
 
 class DeviceClient:
@@ -298,7 +278,9 @@ class DeviceClient:
         self._used = 0  # the generation of the process in which a configuration ran last
         if owner is None:
             self._child = Child(partial(DeviceWorker, backend))  # which starts at the first call
-            self._lock.enter_context(device_locked(backend))
+            if backend.device is not None and not backend.is_locked:
+                place = backend.device
+                self._lock.enter_context(locked(place.identity, str(place)))
         else:
             self._child = owner._child
 
@@ -343,7 +325,11 @@ class DeviceClient:
                 return
             except OutOfDeviceMemory as error:
                 if is_last or problem not in self._names:
-                    raise _does_not_fit(error) from None
+                    raise DataDoesNotFit(
+                        f"its data does not fit on the device: {error}. Run the same command again "
+                        "when other programs have ended. If the data is too large even then, leave "
+                        "the input out with --inputs"
+                    ) from None
             except (_DataLost, LaunchFailed) as error:
                 if is_last:
                     self._child.replace()  # the next input shall not find it broken
@@ -389,10 +375,3 @@ class DeviceClient:
         with self._lock:
             if self._owner is self:
                 self._child.close()
-
-
-def _does_not_fit(error: OutOfDeviceMemory) -> DataDoesNotFit:
-    return DataDoesNotFit(
-        f"its data does not fit on the device: {error}. Run the same command again when other "
-        "programs have ended. If the data is too large even then, leave the input out with --inputs"
-    )

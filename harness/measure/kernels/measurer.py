@@ -84,13 +84,12 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         *,
         equal: KernelMeasurer | None = None,
         devices: int = 1,
-        builders: int | None = None,
     ) -> None:
         """Open the device, in the process of `owner` if there is one.
 
         `equal` is the measurer of an equal device, whose builds this one uses; it must be closed
-        later. `devices` is how many measure at once. At most `builders` programs are built at once.
-        Raises BackendUnavailable, DeviceBusy where another process measures on the device.
+        later. `devices` is how many measure at once. Raises BackendUnavailable, DeviceBusy where
+        another process measures on the device.
         """
         self._backend = backend
         owned = owner._device if owner else None
@@ -101,9 +100,11 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             self._facts = self._device.describe()
             disturb = self._facts.shares_cpu or spare == 0
             # Where the device waits for all builds, they may have its cores as well.
-            at_once = min(usable_cores() if disturb else spare, builders or usable_cores())
-            queue = partial(BuildQueue, at_once=at_once)
-            builds = equal._builds if equal else queue(backend, self._facts.environment.compiler)
+            at_once, compiler = (
+                usable_cores() if disturb else spare,
+                self._facts.environment.compiler,
+            )
+            builds = equal._builds if equal else BuildQueue(backend, compiler, at_once)
         except BaseException:
             self._device.close()
             raise
@@ -128,6 +129,11 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             *energy_notices(spec.measure.energy, no_energy),
         )
         self._energy_s = ENERGY_S * (spec.measure.energy and no_energy is None)
+
+    @property
+    def framework(self) -> str | None:
+        """The framework whose arrays a Python callable takes; None for other kernels."""
+        return self._spec.framework
 
     @property
     def cuda_compiler(self) -> str:

@@ -21,9 +21,9 @@ from harness.measure.kernels.checks import CheckTime, bits_of, same_bytes, why_a
 from harness.measure.kernels.data import KernelData, KernelJob, Twin
 from harness.measure.nvml import NO_SENSORS, Sensors, of_both
 from harness.measure.trial import trial
-from harness.measure.trial.host_module import Array, TrackedConfig
+from harness.measure.trial.host_module import TrackedConfig
 from harness.measure.trial.trial import RunFailed
-from harness.measure.trial.verify import FILLS, Tolerance, describe_wrong, verify
+from harness.measure.trial.verify import FILLS, Array, Tolerance, describe_wrong, verify
 
 BIT_EXACT = "bit_exact"
 """The observation of a configuration with a twin: 1 where its output equals the twin's, 0 where
@@ -88,7 +88,7 @@ class _KernelRunner:
     _module: object = None
     _number: int = 0  # of the set of data that the last run had
     _arranged: list[Mapping[str, Array]] = field(default_factory=list)  # by set
-    _blocks: set[tuple[int, int]] = field(default_factory=set)  # that the host module launched
+    _blocks: set[tuple[int, int]] = field(default_factory=set)  # that were launched
     _host_observed: Mapping[str, float] = field(default_factory=dict)
     _twin_outputs: list[Mapping[str, Array] | None] = field(default_factory=list)  # by set
     _time: CheckTime = field(default_factory=CheckTime)
@@ -214,15 +214,12 @@ class _KernelRunner:
     def observed(self) -> dict[str, float]:
         """Return the occupancy, the comparison with the twin, what the host module observes, the
         device's clock, and what the sensors say."""
-        exact = {} if self.job.twin is None else {BIT_EXACT: float(self._is_exact)}
+        is_exact = bool(self._twin_outputs) and None not in self._twin_outputs
+        exact = {} if self.job.twin is None else {BIT_EXACT: float(is_exact)}
         of_build = self.job.observed(self._blocks) | self.device.observed(self._module)
         retries = {HOST_RETRIES: float(self._retries)} if self._retries else {}
         of_outputs = {**exact, **self._bits, **self._host_observed}
         return of_build | of_outputs | self._clocks.observed() | self._sensed | retries
-
-    @property
-    def _is_exact(self) -> bool:
-        return bool(self._twin_outputs) and None not in self._twin_outputs
 
     # ---------------------------------------------------------------------------- verifying
 
@@ -353,18 +350,16 @@ class _KernelRunner:
             if isinstance(step, Launch):
                 waiting.append(step.filling(self._constants))
                 continue
-            yield self._launch_all(waiting)
+            yield self._launch(waiting)
             waiting = []
             answer = self.device.read(step.name)
-        yield self._launch_all(waiting)
-
-    def _launch_all(self, launches: Sequence[Launch]) -> float:
-        elapsed_s = self._launch(launches) if launches else 0.0
-        self._blocks |= {launch.block for launch in launches}
-        return elapsed_s
+        yield self._launch(waiting)
 
     def _launch(self, launches: Sequence[Launch]) -> float:
         """Launch; what ran is clean again when its writes were checked."""
+        if not launches:
+            return 0.0
+        self._blocks |= {launch.block for launch in launches}
         if len(launches) > 1:
             self._note_clean(is_clean=False)
         try:

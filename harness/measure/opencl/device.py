@@ -42,12 +42,6 @@ _MAX_GRID = 2**31 - 1
 _KEPT_PROGRAMS = 128  # each input is measured with mostly the same configurations
 
 
-def last_cache_bytes(device: Any, is_cpu: bool) -> int:
-    """Return the size of a device's last cache; of a GPU, 128 MiB or more."""
-    stated = int(device.global_mem_cache_size)
-    return stated if is_cpu and stated else max(stated, _GPU_CACHE_BYTES)
-
-
 class OpenClDevice(Device):
     """One OpenCL device.
 
@@ -151,7 +145,8 @@ class OpenClDevice(Device):
 
     @property
     def _cache_bytes(self) -> int:
-        return last_cache_bytes(self._device, self.shares_cpu)
+        stated = int(self._device.global_mem_cache_size)
+        return stated if self.shares_cpu and stated else max(stated, _GPU_CACHE_BYTES)
 
     def _empty_caches(self, memory: Any, size_bytes: int) -> None:
         if self._flush is None:
@@ -180,10 +175,6 @@ class OpenClDevice(Device):
             f"may hold the rest, and one array may have {most:,}"
         )
 
-    @property
-    def _is_pocl(self) -> bool:
-        return bool(self._device.platform.name.strip() == POCL)
-
     def load(self, binary: Binary) -> OpenClModule:
         """Load a program, or return one of the last loaded ones.
 
@@ -201,7 +192,7 @@ class OpenClDevice(Device):
         PoCL keeps the machine code of a program mapped where it first loaded it, so a new load
         would move nothing, and building the program again takes 20 ms or more.
         """
-        if not self._is_pocl:
+        if self._device.platform.name.strip() != POCL:
             self._program.cache_clear()
 
     def _make_program(self, content: bytes) -> OpenClModule:

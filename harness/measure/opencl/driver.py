@@ -5,6 +5,7 @@ The only module that imports pyopencl, when a device or a compiler is opened.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -22,9 +23,9 @@ from harness.core.records import Build
 from harness.core.text import counted
 from harness.measure.builds import require_obeyed
 from harness.measure.opencl.pocl_cpu import name_processor
-from harness.source.inlining import inlined, live_text
+from harness.source.inlining import inlined
 
-_INSTALL = 'pip install "pyopencl[pocl]" installs PoCL, which runs kernels on the CPU'
+_INSTALL = 'pip install "pyopencl[pocl]" installs it with PoCL, which runs kernels on the CPU'
 
 CPU_PARTS = "HARNESS_CPU_PARTS"
 """The variable that divides each CPU into so many equal devices, which stand for GPUs in tests.
@@ -50,10 +51,7 @@ def load_pyopencl() -> Any:
     try:
         import pyopencl
     except ImportError as error:
-        raise BackendUnavailable(
-            f'PyOpenCL is missing ({error}); pip install "pyopencl[pocl]" installs it with PoCL, '
-            "which runs kernels on the CPU"
-        ) from None
+        raise BackendUnavailable(f"PyOpenCL is missing ({error}); {_INSTALL}") from None
     return pyopencl
 
 
@@ -101,13 +99,11 @@ class DeviceName:
         return ", ".join(filter(None, (self.name, size, self.bus_id, self.platform)))
 
 
-def list_devices() -> list[DeviceName]:
-    """Return all OpenCL devices, GPUs first; raises BackendUnavailable without PyOpenCL."""
-    cl = load_pyopencl()
-    try:
+def usable_devices() -> list[DeviceName]:
+    """Return all OpenCL devices, GPUs first; raises BackendUnavailable where there is none."""
+    cl, platforms = load_pyopencl(), list[Any]()
+    with contextlib.suppress(cl.Error):
         platforms = cl.get_platforms()
-    except cl.Error:
-        return []
     names = [
         DeviceName(
             platform=platform.name,
@@ -122,6 +118,8 @@ def list_devices() -> list[DeviceName]:
         for platform_number, platform in enumerate(platforms)
         for number, device in enumerate(_devices_of(cl, platform))
     ]
+    if not names:
+        raise BackendUnavailable(f"PyOpenCL is here, but there is no OpenCL device; {_INSTALL}")
     return sorted(names, key=lambda device: not device.is_gpu)
 
 
@@ -175,14 +173,6 @@ def _bus_id(cl: Any, device: Any) -> str:
         return ""
 
 
-def usable_devices() -> list[DeviceName]:
-    """Return all OpenCL devices, GPUs first; raises BackendUnavailable where there is none."""
-    devices = list_devices()
-    if not devices:
-        raise BackendUnavailable(f"PyOpenCL is here, but there is no OpenCL device; {_INSTALL}")
-    return devices
-
-
 def device_of(cl: Any, name: DeviceName) -> Any:
     """Return PyOpenCL's device; raises BackendUnavailable where its platform is gone."""
     platform = next(iter(cl.get_platforms()[name.platform_number :]), None)
@@ -198,7 +188,7 @@ class OpenClCompiler:
 
     On PoCL the binary is the source itself: PoCL keeps its code in its own cache, and extracting a
     binary takes a second compilation (0.5 s), since PoCL compiles it for any group size. The hash
-    of the machine code is then that of the options and of the source's live text.
+    of the machine code is then that of the options and of the source.
     """
 
     arch = None
@@ -230,7 +220,7 @@ class OpenClCompiler:
         if self._keeps_source:
             loaded = {"text": text, "options": program.options}
             data = b"S" + json.dumps(loaded).encode()
-            code = json.dumps([live_text(text), *program.options]).encode()
+            code = json.dumps([text, *program.options]).encode()
         else:
             (code,) = built.get_info(self._cl.program_info.BINARIES)
             data = b"B" + code

@@ -197,7 +197,7 @@ class OpenClModule(LoadedModule):
         if function not in self._kernels:
             with self._errors(f"looking up {function}"):
                 kernel = self._cl.Kernel(self._program, plain_name(function))
-                static_bytes = self._local_memory(kernel)
+                static_bytes = int(self._ask(kernel, "LOCAL_MEM_SIZE"))
                 group = tuple(self._ask(kernel, "COMPILE_WORK_GROUP_SIZE"))
                 made = _OpenClKernel(kernel, self._parameters(kernel), group, static_bytes)
             self._kernels[function] = made
@@ -206,16 +206,6 @@ class OpenClModule(LoadedModule):
     def _ask(self, kernel: Any, name: str) -> Any:
         info = getattr(self._cl.kernel_work_group_info, name)
         return kernel.get_work_group_info(info, self._device)
-
-    def _local_memory(self, kernel: Any) -> int:
-        """Return the bytes that a kernel declares; raises LaunchFailed for too many."""
-        wanted = int(self._ask(kernel, "LOCAL_MEM_SIZE"))
-        if wanted > self._limits.max_local_bytes:
-            raise LaunchFailed(
-                f"it needs {wanted:,} bytes of local memory a group, but the device has "
-                f"{self._limits.max_local_bytes:,}"
-            )
-        return wanted
 
     def _parameters(self, kernel: Any) -> list[KernelParameter]:
         """Return the kernel's parameters, as far as the driver describes them."""

@@ -15,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -32,8 +31,6 @@ from harness.measure.process.locks import no_room, run_folder
 
 T = TypeVar("T")
 
-_LOOK_S = 1.0
-_PAUSE_S = 10.0
 _END_S = 3.0
 _LAST_WORDS = 300
 
@@ -74,20 +71,6 @@ class _Process:
     def has_ended(self) -> bool:
         """Say whether it has ended; without a call it sends nothing else than its end."""
         return self.popen.poll() is not None or self.connection.poll()
-
-    def hears(self, timeout_s: float) -> bool:
-        """Wait for its answer; return whether it came, or its end, in time.
-
-        What this machine sleeps does not count.
-        """
-        left_s = timeout_s
-        while left_s > 0:
-            look_s, began_s = min(left_s, _LOOK_S), time.time()
-            if self.connection.poll(look_s):
-                return True
-            if time.time() - began_s < look_s + _PAUSE_S:
-                left_s -= look_s
-        return False
 
     def end(self) -> None:
         """End it, and its programs where it knows how."""
@@ -132,7 +115,7 @@ class Child:
         process = self._running()
         try:
             process.connection.send_bytes(request)
-            if not process.hears(timeout_s):
+            if not process.connection.poll(timeout_s):
                 self._end(process)
                 message = f"did not end within {timeout_s:g} s and was killed"
                 raise ChildLost(message, hung=True)

@@ -107,25 +107,34 @@ def _holder(path: Path) -> str:
         return "another process"
 
 
-@contextlib.contextmanager
-def temporary_folder() -> Iterator[Path]:
-    """Make a folder, which is removed in the end: by the next run where this process is killed.
+def run_folder() -> Path:
+    """Return the folder of this process, which is made at the first call.
 
-    Raises UsageError where it cannot be made.
+    It is removed at exit, or by the next run where this process is killed. Raises UsageError where
+    it cannot be made.
     """
+    return _of_process(os.getpid())
+
+
+@cache
+def _of_process(pid: int) -> Path:
     parent = _temporary_parent()
     for folder in parent.glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError, FileHeld):
             _remove_if_abandoned(folder)
-    with contextlib.ExitStack() as stack:
-        try:
-            path = _locked_folder(parent, stack)
-        except OSError as error:
-            raise unwritable(parent, error, _ADVICE) from None
-        try:
-            yield path
-        finally:
+    stack = contextlib.ExitStack()
+    try:
+        path = _locked_folder(parent, stack)
+    except OSError as error:
+        raise unwritable(parent, error, _ADVICE) from None
+
+    def close() -> None:
+        if os.getpid() == pid:  # not at the exit of a fork
             _remove(path)
+            stack.close()
+
+    atexit.register(close)
+    return path
 
 
 def _temporary_parent() -> Path:
@@ -174,35 +183,12 @@ def _remove(folder: Path) -> None:
         subprocess.run(command, stderr=subprocess.DEVNULL, check=False)
 
 
-def run_folder() -> Path:
-    """Return the folder of this process, which is made at the first call, and removed at exit."""
-    return _of_process(os.getpid())
-
-
-@cache
-def _of_process(pid: int) -> Path:
-    stack = contextlib.ExitStack()
-
-    def close() -> None:
-        if os.getpid() == pid:  # not at the exit of a fork
-            stack.close()
-
-    path = stack.enter_context(temporary_folder())
-    atexit.register(close)
-    return path
-
-
-def _room_bytes(folder: Path) -> int:
-    """Return how many more bytes the file system of a folder takes."""
-    state = os.statvfs(folder)
-    return state.f_bavail * state.f_frsize
-
-
 def require_room() -> None:
     """Raise OSError where the temporary folder is full: a failure then says nothing else."""
     folder = Path(tempfile.gettempdir())
     folder = folder.parent if folder.name.startswith(_PREFIX) else folder  # a worker has its own
-    if _room_bytes(folder) < _LEAST_ROOM:
+    state = os.statvfs(folder)
+    if state.f_bavail * state.f_frsize < _LEAST_ROOM:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
 from harness.core.machine import find_program, notes, processor, usable_cores
-from harness.core.program import Binary, FlagFile, with_copies, with_marks
+from harness.core.program import Binary, FlagFile, with_marks, with_paths
 from harness.core.records import Build, Config, DeviceLimits, Environment, Input
 from harness.core.text import command_line
 from harness.measure.builds import executed_sha256, require_obeyed
@@ -90,7 +90,7 @@ def command_build(
     flags = sorted(p.options(config[p.name]) for p in space.parameters if p.role == "flag")
     options = [word for flag in flags for word in flag]
     files = spec.files_of(config)
-    passed = with_copies(options, files)
+    passed = with_paths(options, files)
     words = plan.build_words({**config, **problem}, passed) if plan.build else ()
     is_native = any(map(_NATIVE.search, words))
     return CommandBuild(
@@ -142,12 +142,10 @@ class CommandBackend:
     @property
     def device_here(self) -> str:
         """The device that program.device names; empty without one, and where the command fails."""
-        try:
-            return (
-                "" if self.plan.model.device is None else self._named_device(self.plan.model.device)
-            )
-        except BackendUnavailable:
-            return ""
+        with contextlib.suppress(BackendUnavailable):
+            if self.plan.model.device is not None:
+                return self._named_device(self.plan.model.device)
+        return ""
 
     def _named_device(self, words: Sequence[str]) -> str:
         try:

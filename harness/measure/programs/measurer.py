@@ -45,11 +45,8 @@ T = TypeVar("T")
 class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
     """Measure the program of a space; a `harness.measure.measurer.Measurer`."""
 
-    def __init__(
-        self, spec: Spec, owner: ProgramMeasurer | None = None, builders: int | None = None
-    ) -> None:
-        """Ask the compiler for its identity, in the process of `owner` if there is one; at most
-        `builders` programs are built at once.
+    def __init__(self, spec: Spec, owner: ProgramMeasurer | None = None) -> None:
+        """Ask the compiler for its identity, in the process of `owner` if there is one.
 
         Raises BackendUnavailable where the compiler is missing, UsageError for a space of kernels.
         """
@@ -65,7 +62,7 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
                 )
             except ChildLost as lost:
                 raise BackendUnavailable(f"the process that asks the compiler {lost}") from None
-            builds = BuildQueue(backend, environment.compiler, at_once=builders)
+            builds = BuildQueue(backend, environment.compiler)
             self._opened = opened.pop_all()
         no_energy = _ON_GPU if backend.compiler == "nvcc" else why_no_energy
         self.notices = energy_notices(spec.measure.energy, no_energy)
@@ -78,21 +75,17 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
             compiler=backend.compiler,
             builds_disturb=True,
         )
-        self._references: dict[Input, Reference | HostModuleError] = {}
+        self._references: dict[Input, Reference] = {}
 
     def fitted(self, spec: Spec) -> Spec:
         return fitted_to_program(spec)
 
     def expect(self, space: Space, configs: Iterable[Config]) -> None:
         """Start the builds of these configurations, unless builds differ from input to input."""
-        if not self._builds_by_input:
+        features = set(self._spec.features)
+        if not any(features & template.names for template in self._plan.build):
             for config in self._due(configs):
                 self._builds.start(self._program(space, config, Input({})))
-
-    @property
-    def _builds_by_input(self) -> bool:
-        features = set(self._spec.features)
-        return any(features & template.names for template in self._plan.build)
 
     def build(self, space: Space, config: Config, problem: Input) -> Binary | Measurement:
         """Build, or return the measurement of a failed build."""
@@ -114,16 +107,10 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
     # ---------------------------------------------------------------------------- the baseline
 
     def _reference(self, space: Space, problem: Input) -> Reference:
-        """Return the result of the default on an input; raises HostModuleError at every call."""
+        """Return the result of the default on an input; raises HostModuleError."""
         if problem not in self._references:
-            try:
-                self._references[problem] = self._take_reference(space, problem)
-            except HostModuleError as error:
-                self._references[problem] = error
-        found = self._references[problem]
-        if isinstance(found, HostModuleError):
-            raise found
-        return found
+            self._references[problem] = self._take_reference(space, problem)
+        return self._references[problem]
 
     def _take_reference(self, space: Space, problem: Input) -> Reference:
         default = space.canonical(space.default)

@@ -84,18 +84,6 @@ class _OneRun(NamedTuple):
     output: bytes
 
 
-@contextmanager
-def _emptied_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
-    """Make a folder, and remove it afterwards; what a program has protected, or nested too deep,
-    stays."""
-    folder = tempfile.TemporaryDirectory(prefix=prefix, dir=parent)
-    try:
-        yield Path(folder.name)
-    finally:
-        with contextlib.suppress(OSError, RecursionError):
-            folder.cleanup()
-
-
 class _KilledFromOutside(RunFailed):
     """A run was killed by a signal that others send, or for lack of memory."""
 
@@ -206,16 +194,13 @@ class _ProgramRunner:
     def _run_timed(self, keeps_output: bool) -> _OneRun:
         began_s = time.perf_counter()
         try:
-            with _emptied_folder("run-", self._folder) as folder:
-                found = self._run(folder, keeps_output)
+            # What a program has protected stays, until the command removes its folder.
+            with tempfile.TemporaryDirectory(
+                prefix="run-", dir=self._folder, ignore_cleanup_errors=True
+            ) as folder:
+                return self._run(Path(folder), keeps_output)
         finally:
             self.wall_s += time.perf_counter() - began_s
-        if folder.exists():
-            raise LaunchFailed(
-                f"harness cannot remove what the program left in {folder}, such as immutable "
-                "files; remove it yourself"
-            )
-        return found
 
     def _run(self, folder: Path, keeps_output: bool) -> _OneRun:
         written = Written(folder / "work", folder)
@@ -230,11 +215,11 @@ class _ProgramRunner:
         program.chmod(0o700)
         seed = secrets.randbelow(1 << 31)
         result = self._run_command(written, program, home, seed)
-        left_s = self.job.timeout_s - self.wall_s - result.wall_s
+        time_s = self._time_s(written, result)
         try:
             output = written.content(self._plan.verify.output) if keeps_output else b""
-            self._verify(written, seed, left_s)
-            return _OneRun(self._time_s(written, result), result, output)
+            self._verify(written, seed)
+            return _OneRun(time_s, result, output)
         except WrongOutput as error:
             raise WrongOutput(f"{error}{result.left_running}", error.worst) from None
 
@@ -280,8 +265,8 @@ class _ProgramRunner:
             raise WrongOutput(message)
         return result
 
-    def _verify(self, written: Written, seed: int, timeout_s: float) -> None:
-        """Compare and check what a run wrote; raise WrongOutput and RunFailed."""
+    def _verify(self, written: Written, seed: int) -> None:
+        """Compare and check what a run wrote; raise WrongOutput."""
         name = self._plan.verify.output
         if self._expected is not None:
             self._expected.check(written.content(name))
@@ -294,7 +279,7 @@ class _ProgramRunner:
                 stderr=written.text(STDERR),
                 seed=seed,
             )
-            self._checker.check(run, timeout_s)
+            self._checker.check(run)
         if self._shape is not None and not self._shape.has_shape_of(written.content(name)):
             self._has_other_shape = True
 
@@ -328,10 +313,6 @@ class ProgramWorker:
     def __init__(self) -> None:
         self._imports = ImportsApart()
         end_programs_when_terminated()
-
-    def identity(self, backend: CommandBackend) -> str:
-        """Return the compiler's identity; raises BackendUnavailable where it is missing."""
-        return backend.identity
 
     def describe(self, backend: CommandBackend) -> tuple[Environment, str | None]:
         """Return the environment, and why energy cannot be measured, None where it can; raises
@@ -396,5 +377,5 @@ class ProgramWorker:
     def _opened(self, job: ProgramJob) -> Iterator[_ProgramRunner]:
         """Make a runner in a folder of its own, which is removed afterwards."""
         self._imports.turn_to(job.plan.folder)
-        with _emptied_folder("program-") as folder:
-            yield _ProgramRunner(job, folder)
+        with tempfile.TemporaryDirectory(prefix="program-", ignore_cleanup_errors=True) as folder:
+            yield _ProgramRunner(job, Path(folder))

@@ -50,27 +50,14 @@ _LOOKS = 2000
 _LOOK_S = 0.01
 
 
-def _adopt_orphans() -> None:
-    """Make orphaned descendants children of this process, where they can be found."""
-    if sys.platform == "linux":
-        libc().prctl(_PR_SET_CHILD_SUBREAPER, 1)
-
-
 def _commands_children(apart_from: Set[int] = frozenset()) -> set[int]:
     """Return the children of this process that are in another session: commands and orphans.
 
     Those that have ended and are not reaped yet are among them. Leaves those in `apart_from` out.
     """
-    if not _has_children():
-        return set()
     own = os.getsid(0)
     found = _children() - apart_from
     return {pid for pid in found if _status_field(pid, _SESSION) not in (None, str(own))}
-
-
-def _is_running(pid: int) -> bool:
-    """Say whether a process exists and has not ended."""
-    return _status_field(pid, _STATE) not in (None, "Z", "X")
 
 
 def _end_descendants(before: Set[int]) -> int:
@@ -103,15 +90,6 @@ def _ended(pid: int) -> bool:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
     except ChildProcessError:
         return True
-
-
-def _has_children() -> bool:
-    """Say whether this process has children, in one system call: mostly it has none."""
-    try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return False
-    return True
 
 
 def _children() -> set[int]:
@@ -196,7 +174,7 @@ def run_command(
     The folder `outputs` gets its streams as the files STDOUT and STDERR. `variables` are added to
     the environment. Raises CannotStart.
     """
-    _adopt_orphans()
+    libc().prctl(_PR_SET_CHILD_SUBREAPER, 1)  # orphans become children of this process
     before = _commands_children()
     environment = {**os.environ, "LC_ALL": "C", "TMPDIR": str(folder)}
     added = dict(variables or {})
@@ -263,7 +241,8 @@ def _wait(process: subprocess.Popen[bytes], bounds: Bounds, before: Set[int]) ->
         # It is not reaped yet: until then no other process can get its number.
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         wall_s = time.perf_counter() - begin_s
-        left = sum(map(_is_running, _commands_children(before | {process.pid})))
+        others = _commands_children(before | {process.pid})
+        left = sum(_status_field(pid, _STATE) not in (None, "Z", "X") for pid in others)
     finally:
         timer.cancel()
         _kill_group(process.pid)

@@ -48,7 +48,7 @@ class _Processor(DeviceName):
         return f"{self.name}, {self.units} cores"
 
 
-class PythonCompiler:
+class _PythonCompiler:
     """Compile nothing: build() and a first call do so, in the process that owns the device."""
 
     arch = None
@@ -72,7 +72,7 @@ class PythonCompiler:
 
 
 @dataclass(frozen=True)
-class PythonBackend(Backend):
+class _PythonBackend(Backend):
     """A chosen framework and device, as it is sent to worker processes."""
 
     framework: str = "numpy"
@@ -85,13 +85,13 @@ class PythonBackend(Backend):
 
     def open_compiler(self) -> Compiler:
         """Return what names the framework's versions."""
-        return PythonCompiler(self.framework)
+        return _PythonCompiler(self.framework)
 
     def run_empty_kernel(self, device: Device, compiler: Compiler) -> None:
         """Do nothing: there is no driver that could fail."""
 
 
-def python_backend(spec: Spec, requested: str, devices: Sequence[str] = ()) -> PythonBackend:
+def python_backend(spec: Spec, requested: str, devices: Sequence[str] = ()) -> Backend:
     """Return the backend of a space that tunes a Python callable.
 
     Raises UsageError for another backend and for names of devices, BackendUnavailable where the
@@ -130,7 +130,7 @@ def python_backend(spec: Spec, requested: str, devices: Sequence[str] = ()) -> P
             why += f"; no GPU can be used ({str(error).partition(':')[0]})"
     if framework == "torch" and os.environ.get("TRITON_INTERPRET") == "1":
         why += "; TRITON_INTERPRET=1: these are times of its interpreter, not of a GPU"
-    return PythonBackend(PYTHON, PYTHON, why, device, framework=framework)
+    return _PythonBackend(PYTHON, PYTHON, why, device, framework=framework)
 
 
 def _versions(framework: str) -> dict[str, str]:

@@ -11,9 +11,8 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from harness.core.errors import HostModuleError, LaunchFailed
@@ -65,7 +64,8 @@ class CallingDevice(Device):
         self._framework = framework
         self._arrays = open_arrays(framework, is_gpu=not self.shares_cpu)
         self._built = lru_cache(maxsize=_KEPT_CALLABLES)(self._build)
-        self._modules = lru_cache(maxsize=_KEPT_MODULES)(_module)
+        load = partial(load_host, prefix="harness_kernel", functions=("build",))
+        self._modules = lru_cache(maxsize=_KEPT_MODULES)(load)
         self._first_arguments = lru_cache(maxsize=1)(_first_arguments)
         self._passed: dict[str, Any] = {}
 
@@ -194,10 +194,6 @@ class CallingDevice(Device):
                 self.write(name, self._arrays.as_numpy(array))
             except (TypeError, ValueError) as error:
                 raise LaunchFailed(f"the callable returned another array: {error}") from None
-
-
-def _module(path: Path) -> ModuleType:
-    return load_host(path, "harness_kernel", ("build",))
 
 
 def _first_arguments(path: Path, problem: Input) -> dict[str, Argument]:

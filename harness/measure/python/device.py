@@ -17,7 +17,6 @@ from harness.core.program import PYTHON
 from harness.core.records import WARM, DeviceLimits, Environment
 from harness.measure.bound import BoundArray
 from harness.measure.cuda.device import CudaDevice
-from harness.measure.cuda.gpus import CudaGpu
 from harness.measure.python.calling import BuiltCallable, CallingDevice
 from harness.measure.python.frameworks import CudaBytes
 
@@ -108,10 +107,6 @@ class CallingGpu(CallingDevice, CudaDevice):
     """A GPU. A time is that between two events of CUDA around all that a call has queued."""
 
     clock = "CUDA events"
-
-    def __init__(self, framework: str, cache: str = WARM, gpu: CudaGpu | None = None) -> None:
-        """See CudaDevice; raises BackendUnavailable."""
-        super().__init__(framework, cache, gpu)
 
     def environment(self, compiler: str) -> Environment:
         """Return the GPU, its driver, and the framework with its clock."""

@@ -20,11 +20,6 @@ from harness.space_file import Spec
 class CallableMeasurer(KernelMeasurer):
     """Measure the callable of a space; all but its build is as for other kernels."""
 
-    @property
-    def framework(self) -> str | None:
-        """The framework whose arrays the callable takes."""
-        return self._spec.framework
-
     def expect(self, space: Space, configs: Iterable[Config]) -> None:
         """Start nothing: a build would disturb what the process that owns the device measures."""
 

@@ -34,17 +34,13 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from harness.core.errors import HostModuleError
 from harness.core.modules import load_module, shown_path
 from harness.core.program import Argument, Read
 from harness.core.program import Launch as Launch
 from harness.core.records import Config, Input, Value
-from harness.measure.trial.verify import is_comparable
-
-Array = npt.NDArray[Any]
-
+from harness.measure.trial.verify import Array, is_comparable
 
 Steps = Generator[Launch | Read, Array | None, None]
 

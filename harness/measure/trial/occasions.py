@@ -18,7 +18,7 @@ from __future__ import annotations
 import dataclasses
 import secrets
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -85,17 +85,17 @@ def over_occasions(
     """
     parts_of: list[list[Measurement]] = [[] for _ in jobs]
     for block in blocks:
-        left = [number for number, parts in enumerate(parts_of) if _works(parts)]
+        left = [
+            number
+            for number, parts in enumerate(parts_of)
+            if all(part.outcome is Outcome.OK for part in parts)
+        ]
         if not left:
             break
         measured = measure([jobs[number] for number in left], block)
         for number, part in zip(left, measured, strict=True):
             parts_of[number].append(part)
     return [join(parts) for parts in parts_of]
-
-
-def _works(parts: Sequence[Measurement]) -> bool:
-    return all(part.outcome is Outcome.OK for part in parts)
 
 
 def join(parts: Sequence[Measurement]) -> Measurement:
@@ -127,19 +127,15 @@ def _joined_timing(timings: Sequence[Timing]) -> Timing:
     return Timing(samples_s, StopReason.INTERLEAVED, occasions, timings[-1].statistic, error_s)
 
 
-def _joined_observations(observed: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    names = dict.fromkeys(name for one in observed for name in one)
-    return {name: _joined_observation(name, _known(observed, name)) for name in names}
-
-
-def _joined_observation(name: str, values: Iterator[float]) -> float:
-    if name in (CLOCK_ERROR, THROTTLED):
-        return max(values)
-    return sum(values) if name in COUNTS else statistics.median(values)
-
-
-def _known(observed: Sequence[Mapping[str, float]], name: str) -> Iterator[float]:
-    return (one[name] for one in observed if name in one)
+def _joined_observations(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    joined = {}
+    for name in dict.fromkeys(name for part in parts for name in part):
+        values = [part[name] for part in parts if name in part]
+        if name in (CLOCK_ERROR, THROTTLED):
+            joined[name] = max(values)
+        else:
+            joined[name] = sum(values) if name in COUNTS else statistics.median(values)
+    return joined
 
 
 MAX_SPEEDUP = 10.0

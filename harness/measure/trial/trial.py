@@ -188,13 +188,10 @@ class _Trial:
         if self.runs:
             runs_s = [self._run() for _ in range(self.runs)]
         else:
-            runs_s = self._first_sample()
+            count = self.runner.job.sampling.repeats
+            runs_s = run_sample(self._run, self.runner.tick_s, self.least_s, count)
             self.runs = len(runs_s)
         self.samples_s.append(statistics.fmean(runs_s))
-
-    def _first_sample(self) -> list[float]:
-        samples = self.runner.job.sampling.repeats
-        return run_sample(self._run, self.runner.tick_s, self.least_s, samples)
 
     def _run(self) -> float:
         """Run, again if the clock was low, and return the seconds."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import filterfalse
 
 import numpy as np
@@ -22,7 +23,7 @@ MOST_POINTS = 256
 """The results of a sample; the time of a fit grows with their cube."""
 
 _BEST_POINTS = 96  # of those, the fastest; the others are drawn uniformly
-_MOST_NEAR = 2**17  # neighbours that are kept
+_MOST_CENTRES = 64  # points whose neighbours are kept
 _WORKING = 3  # results with a time, which a model needs
 
 
@@ -55,8 +56,7 @@ class Memory:
         self._points = self.encoder.points(self._positions)
         self._times_s, self._expected = np.empty(0), np.empty(0)
         self._seen: set[bytes] = set()  # measured, or asked for
-        self._near: dict[bytes, PointArray] = {}
-        self._near_count = 0
+        self._neighbours = lru_cache(_MOST_CENTRES)(self._find_neighbours)
 
     def add(self, config: Config, time_s: float) -> None:
         """Note a result; infinity is a failure."""
@@ -92,18 +92,12 @@ class Memory:
         return found
 
     def neighbours(self, position: PointArray) -> PointArray:
-        """Return the neighbours of a point, kept since the fastest are asked for again and again.
+        """Return the neighbours of a point (see Space.neighbour_points); the fastest are asked for
+        again and again."""
+        return self._neighbours(tuple(position.tolist()))
 
-        See Space.neighbour_points.
-        """
-        key = position.tobytes()
-        near = self._near.get(key)
-        if near is None:
-            near = self._near[key] = self.space.neighbour_points(position)
-            self._near_count += len(near)
-            if self._near_count > _MOST_NEAR:
-                self._near, self._near_count = {}, 0
-        return near
+    def _find_neighbours(self, position: tuple[int, ...]) -> PointArray:
+        return self.space.neighbour_points(np.array(position, self._positions.dtype))
 
     def sample(self) -> Sample:
         """Return all results while they are few, later the fastest and some others. Their order is

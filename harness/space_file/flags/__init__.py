@@ -15,7 +15,6 @@ import glob
 import hashlib
 import itertools
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,7 +22,6 @@ from pathlib import Path
 
 from harness.constraints.expression import Expression
 from harness.core.errors import SpecError, UsageError
-from harness.core.files import CACHE_ADVICE, cache_folder, mark_used, trim_folder, write_file
 from harness.core.program import FlagFile
 from harness.core.records import Value, shown
 from harness.core.text import counted, escaped, suggestion
@@ -40,7 +38,6 @@ from harness.space_file.tuned import MAX_FLAG_VALUES, Flag, FlagPatterns, Narrow
 MAX_FILE_BYTES = 64 << 20
 _MOST_MATCHES = 20_000  # `**` over a whole disk, or around a circle of links, ends here
 _DIGITS = 12
-_MOST_CACHE_BYTES = 1 << 30
 
 NO_FLAG = "the selection leaves no flag to tune"
 
@@ -78,12 +75,11 @@ class SelectedFlags:
 @dataclass
 class _SpaceFlags:
     """The flags of a space with their places, the constraints between them, the selections from
-    catalogues by compiler, the values of these that are baselines, and notices."""
+    catalogues by compiler, and notices."""
 
     placed: list[Placed] = field(default_factory=list)
     constraints: list[tuple[Location, Expression]] = field(default_factory=list)
     selected: dict[str, SelectedFlags] = field(default_factory=dict)
-    levels: dict[tuple[str | None, str], Sequence[Value]] = field(default_factory=dict)
     notices: list[Notice] = field(default_factory=list)
 
 
@@ -115,9 +111,8 @@ def _select(
         document.fault(location, str(error))
         return
     for name, values in found.values.items():
-        flag = catalogue.flags[name]
-        flags.placed.append((location, flag.parameter(name, compiler, values)))
-        flags.levels[compiler, name] = tuple(v for v in flag.baselines if v in values)
+        parameter = catalogue.flags[name].parameter(name, compiler, values)
+        flags.placed.append((location, parameter))
     flags.constraints += ((location, constraint) for constraint in found.constraints)
     flags.selected[compiler] = found
     flags.notices += (Notice(compiler, text, lasting=True) for text in found.notices)
@@ -246,7 +241,7 @@ def _with_values(written: Expression, values: Mapping[str, Value]) -> Expression
 # ---------------------------------------------------------------------- values that are files
 #
 # A value is the file's name. The contents count in the digest of the space, as those of its sources
-# do. Compilers read a copy in the cache, so that an edit does not reach a run under way.
+# do; a file that changes in a run ends it.
 
 
 def _files_of(
@@ -270,7 +265,6 @@ def _files_of(
             document.fault(location, text)
         else:
             files[path.name] = file
-    trim_folder(_copies(), _MOST_CACHE_BYTES)  # here: it reads the whole folder
     return files, notices
 
 
@@ -316,7 +310,7 @@ def _files(pattern: str, folder: Path) -> list[Path]:
 
 
 def _read(document: Document, location: Location, path: Path) -> FlagFile | None:
-    """Read a file and copy it into the cache; note the fault and return None where it cannot be."""
+    """Read a file; note the fault and return None where it cannot be read."""
     try:
         if not path.name.isprintable():
             raise ValueError("has a name that is not printable; rename it")
@@ -325,19 +319,4 @@ def _read(document: Document, location: Location, path: Path) -> FlagFile | None
         document.fault(location, f"{escaped(str(path))} {reason(error, path)}")
         return None
     sha256 = hashlib.sha256(content).hexdigest()
-    return FlagFile(f"{path.name}@{sha256[:_DIGITS]}", path, sha256, _copy(path, sha256, content))
-
-
-def _copies() -> Path:
-    return cache_folder("flag_files").absolute()
-
-
-def _copy(path: Path, sha256: str, content: bytes) -> Path:
-    """Return the path of a copy in the cache, under a name that any option can hold."""
-    suffix = path.suffix if re.fullmatch(r"\.\w+", path.suffix, re.ASCII) else ""
-    copy = _copies() / f"{sha256}{suffix}"
-    if copy.is_file() and copy.read_bytes() == content:
-        mark_used(copy)
-    else:
-        write_file(copy, content, advice=CACHE_ADVICE)
-    return copy
+    return FlagFile(f"{path.name}@{sha256[:_DIGITS]}", path, sha256)

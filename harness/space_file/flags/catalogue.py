@@ -39,8 +39,6 @@ class CatalogueFlag(StrictModel):
     with which they may"""
     needs: Literal["linking"] | None = None
     """linking: it acts only on a program that is linked"""
-    baselines: Values = Field(default_factory=list)
-    """of a level of optimisation, the values that every winner is compared with"""
     listed: Values = Field(alias="values", default_factory=list)
     """of an enum"""
     min: int = 0
@@ -83,10 +81,6 @@ class CatalogueFlag(StrictModel):
             return () if self.changes_values else values
         changing = self.changes_values
         return tuple(value for value in values if value not in changing)
-
-    def words(self, value: Value) -> tuple[str, ...]:
-        """Return the words of the command line that set the flag to this value."""
-        return tuple(part.replace("{value}", str(value)) for part in self.template.split())
 
 
 class _CatalogueFile(StrictModel):

@@ -110,10 +110,6 @@ def nvmlDeviceGetMigMode(handle):
     return _answer("nvmlDeviceGetMigMode")
 
 
-def nvmlDeviceGetPowerUsage(handle):
-    return _answer("nvmlDeviceGetPowerUsage")
-
-
 def nvmlDeviceGetTotalEnergyConsumption(handle):
     script = _script()
     if "power_w" not in script:
