@@ -9,15 +9,13 @@ committed before another one goes on, so that no rollback undoes the work of ano
 from __future__ import annotations
 
 import queue
-import random
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
-import numpy as np
-
+from harness.core.arrays import own_random
 from harness.core.errors import BackendUnavailable
 from harness.core.records import Input
 from harness.tuning.devices import MOST_FAULTS, SharedDevice
@@ -72,18 +70,6 @@ def do_work(
             return len(work) - number
         step(problem, item)
     return 0
-
-
-@contextmanager
-def _own_generators() -> Iterator[None]:
-    """Find Python's and numpy's global generators at the end as they were: techniques draw from
-    them, and a seed shall repeat a search."""
-    state, numpy_state = random.getstate(), np.random.get_state()
-    try:
-        yield
-    finally:
-        random.setstate(state)
-        np.random.set_state(numpy_state)
 
 
 class _Stopped(BaseException):
@@ -222,7 +208,7 @@ class _SharedWork(Generic[Work]):
                 home = self._pool.home.get(problem)
                 if problem not in self._taken and home in (None, device):
                     return problem
-            with _own_generators():
+            with own_random():
                 self._baton.wait()
         return None
 
@@ -249,7 +235,7 @@ class _SharedWork(Generic[Work]):
             raise _Stopped
         self._state.store.commit()
         result, error = None, None
-        with _own_generators():
+        with own_random():
             self._baton.release()
             try:
                 result = call()
