@@ -167,22 +167,6 @@ def test_no_shell_sees_the_words(tmp_path: Path) -> None:
     assert not (tmp_path / "made").exists()
 
 
-def test_a_requested_shell_gets_values_in_quotes(here: None, load: Load, tmp_path: Path) -> None:
-    changes = [
-        ("  environment:", "  shell: true\n  environment:"),
-        ("[sh, ", "'echo took 1 us; echo {MODE} '"),
-        (f'"{{source}}", "{{MODE}}", {tmp_path / "journal"}, "{{n}}"]', ""),
-        ("[right, other", "['a; touch made', other"),
-        ("default: right", "default: 'a; touch made'"),
-        ("{n: 3}, {n: 4}", "{n: 3}"),
-    ]
-    with closing(ProgramMeasurer(spec := load(*changes))) as measurer:
-        space = ConstrainedSpace.of(spec, spec.inputs[0], measurer.limits, None)
-        found = measurer.measure(space, spec.inputs[0], space.default, None)
-    assert found.outcome is Outcome.OK, found.message
-    assert not (tmp_path / "made").exists()
-
-
 # ------------------------------------------------------------------------------------- sandbox
 
 
