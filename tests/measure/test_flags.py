@@ -255,7 +255,7 @@ def test_flags_are_verified_and_too_fast_ones_repeated(tmp_path: Path, fake_here
     )
 
 
-# ---------------------------------------------------------------------- flags whose values are file
+# --------------------------------------------------------------------- flags whose values are files
 
 
 CONTROLS = "flags: {nvcc: {controls: {files: packs/*.acf}}}"
