@@ -159,13 +159,6 @@ def held_out_slowdowns(
     return found | {ORACLE: Slowdowns.of(ORACLE, matrix, matrix.best)}
 
 
-def in_hindsight(matrix: Matrix, learner: Learner, name: str) -> Slowdowns:
-    """Let a learner choose on the very inputs that it learnt from."""
-    matrix = matrix.complete()
-    indices = learner.fit(matrix, seed=0).indices(matrix.features, matrix.applies)
-    return Slowdowns.of(name, matrix, indices)
-
-
 def held_out(matrix: Matrix, fold: Fold) -> tuple[Matrix, Matrix]:
     """Split a matrix into the inputs to learn from and those held out.
 

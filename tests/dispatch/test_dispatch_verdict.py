@@ -20,13 +20,7 @@ from harness.dispatch.matrix import Matrix
 from harness.dispatch.portfolio import greedy_portfolio, static_order
 from harness.dispatch.study import Study
 from harness.dispatch.tree import TreeLearner
-from harness.dispatch.verdict import (
-    Slowdowns,
-    geometric_mean,
-    held_out,
-    held_out_slowdowns,
-    in_hindsight,
-)
+from harness.dispatch.verdict import Slowdowns, geometric_mean, held_out, held_out_slowdowns
 from harness.dispatch.weighted import weigh
 from harness.models.folds import fold_count, grouped_folds
 from harness.space_file.workload import Workload
@@ -171,14 +165,6 @@ def test_a_percentile_is_the_first_that_99_of_100_do_not_exceed() -> None:
         math.exp(9.8)
     )
     assert printed([0.3, 0.1, 0.2]).percentile_99 == pytest.approx(math.exp(0.3))
-
-
-def test_in_hindsight_a_learner_is_judged_on_what_it_learnt_from() -> None:
-    matrix = table([[1.0, 2.0], [2.0, 1.0], [1.0, NAN]])
-    learner = Peeking([])
-    found = in_hindsight(matrix, learner, "it")
-    assert [seen.tolist() for seen in learner.seen] == [[1, 2, 3]]
-    np.testing.assert_allclose(found.slowdown, [1.0, 2.0, 1.0])
 
 
 # ---------- inputs count by how often a program calls with them
