@@ -324,8 +324,11 @@ def test_parameters_are_described_by_their_values(
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 def test_the_script_makes_such_a_database(tmp_path: Path) -> None:
     made = tmp_path / "made.db"
-    options = ["--sizes", "16", "24", "--tests", "7"]
-    command = [sys.executable, "-m", "tests.helpers.stock_opentuner", str(made), *options]
+    code = (
+        "import sys, pathlib; from tests.helpers.stock_opentuner import tune\n"
+        "tune(pathlib.Path(sys.argv[1]), (16, 24), tests=7, seed=0)"
+    )
+    command = [sys.executable, "-c", code, str(made)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     with closing(sqlite3.connect(made)) as connection:
         names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
