@@ -60,18 +60,13 @@ class Slowdowns:
 
     @classmethod
     def of(cls, name: str, matrix: Matrix, indices: Indices) -> Slowdowns:
-        """Look up the slowdowns of a candidate for each input; -1, no choice, counts as failed.
-
-        Raises ValueError if one does not apply or was not measured.
-        """
+        """Look up the slowdowns of a candidate for each input, which applies and was measured; -1,
+        no choice, counts as failed."""
         rows = np.arange(len(indices))
         logs = matrix.log_slowdown[rows, indices]
         lacks: Flags = indices < 0
         logs[lacks] = matrix.failed_log[lacks]
-        if np.isnan(logs).any():
-            row = int(np.isnan(logs).argmax())
-            config = matrix.candidates[indices[row]]
-            raise ValueError(f"{name} chose {config}, which does not apply")
+        assert not np.isnan(logs).any(), f"{name} chose what does not apply"
         failed: Flags = lacks | np.isinf(matrix.slowdown[rows, indices])
         return cls(name, logs, matrix.groups, failed, matrix.weights)
 

@@ -42,12 +42,6 @@ def test_failure_counts_twice_the_largest_slowdown_of_its_input() -> None:
     assert found.worst == pytest.approx(6.0)
 
 
-def test_choice_that_does_not_apply_is_refused() -> None:
-    matrix = table([[1.0, 2.0]], applies=np.array([[True, False]]))
-    with pytest.raises(ValueError, match="BLOCK=1, which does not apply"):
-        Slowdowns.of("it", matrix, np.array([1]))
-
-
 def test_no_choice_is_one_that_failed() -> None:
     found = Slowdowns.of("it", table([[1.0, 3.0], [1.0, 2.0]]), np.array([-1, 1]))
     np.testing.assert_allclose(found.slowdown, [6.0, 2.0])
