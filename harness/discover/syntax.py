@@ -128,7 +128,7 @@ def _span(prepared: ParserText, mark: Blanked, around: Node) -> tuple[int, int]:
     start = min(mark.start, outer.start_byte)
     for item in reversed(prepared.blanked):
         if item.end <= start:
-            if not prepared.is_blank(item.end, start):
+            if prepared.text[item.end : start].strip():
                 break
             start = item.start
     return start, around.end_byte
