@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.api.tune_options import TuneOptions
+from harness.core.arrays import own_random
 from harness.core.errors import ResultsError, UsageError
 from harness.core.records import Config, Input, Measurement, Value
 
@@ -35,7 +36,7 @@ def tune(space: str | Path | Spec | None = None, **arguments: Any) -> TuneResult
     options = TuneOptions.from_arguments("tune", {"space": space, **arguments})
     with TuneOptions.naming_arguments():
         options.check()
-        with _own_random():
+        with own_random():
             return _results(options)
 
 
@@ -73,17 +74,6 @@ def _make_display(quiet: bool) -> ProgressDisplay:
     return ProgressDisplay(make_console(stderr=True), quiet)
 
 
-@contextmanager
-def _own_random() -> Iterator[None]:
-    """Put the caller's global generators back: they are seeded for OpenTuner, which uses them."""
-    state, numpy_state = random.getstate(), np.random.get_state()
-    try:
-        yield
-    finally:
-        random.setstate(state)
-        np.random.set_state(numpy_state)
-
-
 # ------------------------------------------------------------------------------ ask and tell
 
 
@@ -106,7 +96,7 @@ def session(space: str | Path | Spec | None = None, **arguments: Any) -> Iterato
 
         request = read_request(dataclasses.replace(options, parallelism=1))
         display = _make_display(not options.progress)
-        with _own_random():
+        with own_random():
             done = opened.enter_context(open_campaign(request, display))
         command = done.campaign.begin()
         searches = opened.enter_context(ExitStack())
@@ -121,7 +111,7 @@ def session(space: str | Path | Spec | None = None, **arguments: Any) -> Iterato
         finally:
             asked.has_ended = True
         searches.close()
-        with _own_random(), display:
+        with own_random(), display:
             done.campaign.end(command)
         stored = done.results()
         asked.results = None if stored is None else TuneResults(stored, request.whole)
@@ -213,31 +203,27 @@ class Session:
         return problem
 
     def _point(self, config: Mapping[str, Any]) -> Config:
-        """Complete a configuration, of values that its parameters have."""
-        whole = self._whole(config)
-        why = self._campaign.space(self.input).why_no_point(whole)
-        if why is not None:
-            raise UsageError(f"the configuration ({whole}): {why}; `parameters` has all values")
-        return whole
-
-    def _whole(self, config: Mapping[str, Any]) -> Config:
         """Complete a configuration with defaults; other optimisers give numbers of numpy."""
         if not isinstance(config, Mapping):
             raise UsageError(
                 f"a configuration is a mapping of parameters to values, but got {config!r}; ask() "
                 "returns None where all is tested"
             )
-        default = self._campaign.space(self.input).default
+        space = self._campaign.space(self.input)
         plain = {n: v.item() if isinstance(v, np.generic) else v for n, v in config.items()}
         try:
-            return Config({**default, **plain})
+            whole = Config({**space.default, **plain})
         except (TypeError, ValueError) as error:
             raise UsageError(f"the configuration {plain}: {error}") from None
+        why = space.why_no_point(whole)
+        if why is not None:
+            raise UsageError(f"the configuration ({whole}): {why}; `parameters` has all values")
+        return whole
 
     @contextmanager
     def _search(self, problem: Input) -> Iterator[Driver]:
         """Begin the search of an input, or go on with it, with random generators of its own."""
-        with _own_random():
+        with own_random():
             if problem in self._begun:
                 search, state, numpy_state = self._begun[problem]
                 random.setstate(state)
