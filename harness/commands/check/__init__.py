@@ -58,7 +58,7 @@ def run(options: CheckOptions) -> int:
     print_line(console, _summary(checked, options.strict))
     for space in checked:
         for target in space.targets:
-            name = f"{space.spec.name} for {target.inspection.name}, "
+            name = f"{space.spec.name} for {target.name}, "
             print_reasons(console, target.results, name)
     for space in checked:
         if space.why_host_failed:

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from harness.analysis.failures import group_failures
 from harness.api.options import CheckOptions
-from harness.commands.check.checking import SpaceCheck, TargetCheck
+from harness.commands.check.checking import SpaceCheck
 from harness.commands.check.inspection import (
     Compiled,
     Inspection,
@@ -163,22 +163,22 @@ def _values(parameter: Parameter) -> str:
 # -------------------------------------------------------------------- compiled configurations
 
 
-def _print_target(console: Console, target: TargetCheck, is_sweep: bool) -> None:
+def _print_target(console: Console, inspection: Inspection, is_sweep: bool) -> None:
     """Print the builds for a target: of a few each, of many a summary."""
-    inspection, results = target.inspection, target.results
+    results = inspection.results
     print_lines(console, (f"  {line}" for line in _notes(inspection)))
     if inspection.missing:
         others = len(inspection.configs) - 1
         legal = f"{others} of {others + inspection.missing} other legal configurations"
         print_line(console, f"  note: only {legal} were found to compile")
     if is_sweep:
-        _print_sweep(console, target)
+        _print_sweep(console, inspection)
     elif len(results) > 1:
         works = [result for result in results if not result.failure]
         if works and isinstance(inspection, KernelInspection):
             console.print(Padding(_sample_table(inspection, works), (0, 0, 0, 2), expand=False))
             print_line(console, f"  {_table_notes(inspection)}")
-        print_line(console, f"  {_counts(target)}")
+        print_line(console, f"  {_counts(inspection)}")
     _print_default(console, inspection, results[0])
 
 
@@ -281,38 +281,36 @@ def _number(value: int | None, unit: str = "") -> str:
     return "-" if value is None else f"{value:,}{unit}"
 
 
-def _print_sweep(console: Console, target: TargetCheck) -> None:
+def _print_sweep(console: Console, inspection: Inspection) -> None:
     """Print the number of machine codes, and their resources."""
-    inspection = target.inspection
-    print_line(console, f"  {inspection.name}: {_counts(target)}")
-    print_line(console, f"  {_times(target)}")
-    rows = [row for row in _rows(target.results) if row[1]]
+    print_line(console, f"  {inspection.name}: {_counts(inspection)}")
+    print_line(console, f"  {_times(inspection)}")
+    rows = [row for row in _rows(inspection.results) if row[1]]
     if rows:
         console.print(Padding(_table(rows), (0, 0, 0, 2), expand=False))
 
 
-def _counts(target: TargetCheck) -> str:
-    results, builds = target.results, target.builds
+def _counts(inspection: Inspection) -> str:
+    results, builds = inspection.results, inspection.builds
     unbuilt = len(results) - len(builds)
     # Without registers, a digest is of more than the code: PoCL's is of the source, and nvcc writes
     # its options into an executable.
     most = "" if any(build.registers is not None for build in builds) else "at most "
-    codes = counted(len(target.codes), "different machine code")
-    unlaunchable = f", {target.failed - unbuilt} not launchable"
+    codes = counted(len(inspection.codes), "different machine code")
+    unlaunchable = f", {inspection.failed - unbuilt} not launchable"
     return (
         f"{counted(len(results), 'configuration')} with the default: {len(builds)} compiled to "
         f"{most}{codes}, {unbuilt} not compiled"
-        + ("" if target.inspection.spec.program is not None else unlaunchable)
+        + ("" if inspection.spec.program is not None else unlaunchable)
     )
 
 
-def _times(target: TargetCheck) -> str:
-    cached = sum(build.cached for build in target.builds)
-    new = len(target.results) - cached
-    rate = f" ({new / target.wall_s:.2f} per second)" if new else ""
-    return (
-        f"{new} compiled now, {cached} from the build cache, in {format_time(target.wall_s)}{rate}"
-    )
+def _times(inspection: Inspection) -> str:
+    cached = sum(build.cached for build in inspection.builds)
+    new = len(inspection.results) - cached
+    took = format_time(inspection.wall_s)
+    rate = f" ({new / inspection.wall_s:.2f} per second)" if new else ""
+    return f"{new} compiled now, {cached} from the build cache, in {took}{rate}"
 
 
 def _rows(results: Sequence[Compiled]) -> Iterator[tuple[str, list[float], bool]]:
