@@ -19,7 +19,7 @@ from harness.commands.check.inspection import (
     ProgramInspection,
     SpaceSize,
 )
-from harness.commands.check.targets import why_no_dynamic_memory, why_units_assumed
+from harness.commands.check.targets import target_notes
 from harness.constraints.expression import Expression
 from harness.core.records import LIMIT_NAMES, Build, Value, shown
 from harness.core.text import counted, format_time
@@ -41,7 +41,7 @@ def print_check(console: Console, space: SpaceCheck, options: CheckOptions) -> N
     spec, is_program = space.spec, space.spec.program is not None
     _print_space(console, space)
     if not space.targets and not (is_program and options.no_compile):
-        _print_notices(console, spec)
+        print_lines(console, (f"  note: {notice}" for notice in spec.notices))
     for target in space.targets:
         _print_target(console, target, options.compile is not None)
     if space.why_unbuilt:
@@ -85,13 +85,6 @@ def _print_space(console: Console, space: SpaceCheck) -> None:
     elif spec.program is not None:
         sources = "; ".join(f"{name} is {source}" for name, source in space.launcher.items())
         print_line(console, f"  launcher: {sources}")
-
-
-def _print_notices(console: Console, spec: Spec, compiler: str | None = None) -> None:
-    """Print the notices of the space's named flags, of one compiler or of all."""
-    for notice in spec.notices:
-        if compiler in (None, notice.compiler):
-            print_line(console, f"  note: {notice}")
 
 
 def _relations(spec: Spec) -> Iterator[str]:
@@ -193,13 +186,10 @@ def _notes(inspection: Inspection) -> Iterator[str]:
         yield f"within the limits of {target.name}: {_format_size(inspection.size)}"
         compiler = target.backend.compiler
         notices = [str(n) for n in spec.notices if compiler in (None, n.compiler)]
-        notices += filter(
-            None, (f(spec, target) for f in (why_units_assumed, why_no_dynamic_memory))
-        )
-        yield from (f"note: {sentence}" for sentence in notices)
+        yield from (f"note: {text}" for text in (*notices, *target_notes(spec, target)))
 
 
-def print_reasons(console: Console, results: Sequence[Compiled], prefix: str = "") -> None:
+def print_reasons(console: Console, results: Sequence[Compiled], prefix: str) -> None:
     """Print each reason of failures once, with its count."""
     failed = [result for result in results if result.failure]
     refused = [result for result in failed if result.build is None]
