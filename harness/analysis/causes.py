@@ -14,17 +14,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from harness.analysis.coverage import sampled
-from harness.analysis.failures import group_failures
 from harness.core.arrays import Flags, Indices
 from harness.core.records import Outcome
 from harness.models.starchart import Growth, Region, TreeNode, grow
-from harness.results import MeasurementRows
 from harness.results.view import Results
 
 if TYPE_CHECKING:
     import pandas as pd
 
-FAILURES_HEAD = ("failure", "tests", "share", "configurations", "most frequent reason")
+FAILURES_HEAD = ("failure", "tests", "share", "configurations")
 
 # How far a configuration came: one that failed earlier is no evidence about later stages.
 _STAGE = {
@@ -185,18 +183,8 @@ def failures_rows(results: Results) -> list[tuple[str, ...]]:
         configurations = len(np.unique(part.of(columns.configs.codes)))
         share = f"{count / len(searched):.1%}"
         name = str(columns.outcomes.values[kind])
-        rows.append((name, f"{count:,}", share, f"{configurations:,}", _commonest(part)))
+        rows.append((name, f"{count:,}", share, f"{configurations:,}"))
     return rows
-
-
-def _commonest(failed: MeasurementRows) -> str:
-    """Return the headline of the most frequent reason."""
-    messages = failed.columns.others["message"]
-    counts = Counter(failed.of(messages.codes).tolist())
-    reasons = group_failures(counts, lambda code: messages.values[code])
-    appeared = {code: place for place, code in enumerate(counts)}
-    ordered = sorted(reasons, key=lambda group: appeared[group.members[0]])
-    return max(ordered, key=lambda group: sum(counts[code] for code in group.members)).headline
 
 
 def causes_lines(results: Results) -> Iterator[str]:

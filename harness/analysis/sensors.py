@@ -126,16 +126,6 @@ class InputEnergy:
     front: Sequence[Measurement]
     count: int
 
-    @property
-    def least(self) -> Measurement:
-        """The one that takes the least."""
-        return self.front[-1]
-
-    @property
-    def slowdown(self) -> float | None:
-        """The time of the one of least energy, over that of the configuration to use."""
-        return None if self.best is None else self.least.time_s / self.best.time_s
-
 
 def input_energies(results: Results, reports: Sequence[InputReport]) -> list[InputEnergy]:
     """Return the energies on each input on which any is known."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.api.tune_options import TuneOptions
+from harness.core.arrays import own_random
 from harness.core.errors import ResultsError, UsageError
 from harness.core.records import Config, Input, Measurement, Value
 
@@ -44,7 +45,7 @@ def tune(space: str | Path | Spec | None = None, **arguments: Any) -> TuneResult
         request = read_request(options)
         display = _make_display(not options.progress)
         try:
-            with _own_random(), tuned(request, display) as done:
+            with own_random(), tuned(request, display) as done:
                 stored = done.results()
         except KeyboardInterrupt:
             # Raised anew: a traceback into the search would hide what the person needs to know.
@@ -69,17 +70,6 @@ def _make_display(quiet: bool) -> ProgressDisplay:
     return ProgressDisplay(make_console(stderr=True), quiet)
 
 
-@contextmanager
-def _own_random() -> Iterator[None]:
-    """Put the caller's global generators back: they are seeded for OpenTuner, which uses them."""
-    state, numpy_state = random.getstate(), np.random.get_state()
-    try:
-        yield
-    finally:
-        random.setstate(state)
-        np.random.set_state(numpy_state)
-
-
 # ------------------------------------------------------------------------------ ask and tell
 
 
@@ -102,7 +92,7 @@ def session(space: str | Path | Spec | None = None, **arguments: Any) -> Iterato
 
         request = read_request(dataclasses.replace(options, parallelism=1))
         display = _make_display(not options.progress)
-        with _own_random():
+        with own_random():
             done = opened.enter_context(open_campaign(request, display))
         command = done.campaign.begin()
         searches = opened.enter_context(ExitStack())
@@ -117,7 +107,7 @@ def session(space: str | Path | Spec | None = None, **arguments: Any) -> Iterato
         finally:
             asked.has_ended = True
         searches.close()
-        with _own_random(), display:
+        with own_random(), display:
             done.campaign.end(command)
         stored = done.results()
         asked.results = None if stored is None else TuneResults(stored, request.whole)
@@ -229,7 +219,7 @@ class Session:
     @contextmanager
     def _search(self, problem: Input) -> Iterator[Driver]:
         """Begin the search of an input, or go on with it, with random generators of its own."""
-        with _own_random():
+        with own_random():
             if problem in self._begun:
                 search, state, numpy_state = self._begun[problem]
                 random.setstate(state)

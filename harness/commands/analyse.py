@@ -122,7 +122,7 @@ def _print(console: Console, results: Results, title: str, options: AnalyseOptio
     measured_sections = (
         sections.bits_section(findings.bits),
         sections.roofline_section(findings.reports),
-        sections.energy_section(findings.energies, default),
+        sections.energy_section(findings.energies),
         sections.front_section(findings.energies, default),
     )
     for section in filter(None, measured_sections):

@@ -59,8 +59,13 @@ class ComparedRow:
 
     @property
     def is_same_code(self) -> bool:
-        """Whether both sides ran the same code."""
-        return self.evidence.is_same(self.base, self.candidate, self.environment)
+        """Whether both sides ran the same code. The sources of a program may be incomplete, so its
+        binaries must be equal."""
+        base, candidate = self.base, self.candidate
+        if not (self.evidence.same_code and base and candidate and base.config == candidate.config):
+            return False
+        digests = {m.build.binary_sha256 if m.build else None for m in (base, candidate)}
+        return self.environment.backend != "command" or (len(digests) == 1 and None not in digests)
 
     @property
     def is_regression(self) -> bool:

@@ -20,7 +20,6 @@ from itertools import pairwise
 from harness.compare.reading import KernelResults
 from harness.compare.statistics import Change, Verdict
 from harness.core.errors import UsageError
-from harness.core.records import Environment, Measurement
 
 Matched = tuple[KernelResults, KernelResults]
 """The results of one kernel in BASE and in CANDIDATE."""
@@ -152,18 +151,6 @@ class MachineEvidence:
 
     same_code: bool = False
     drift: float = 0.0
-
-    def is_same(
-        self, base: Measurement | None, candidate: Measurement | None, environment: Environment
-    ) -> bool:
-        """Say whether two measurements are of the same code.
-
-        The sources of a program may be incomplete, so its binaries must be equal.
-        """
-        if not (self.same_code and base and candidate and base.config == candidate.config):
-            return False
-        digests = {m.build.binary_sha256 if m.build else None for m in (base, candidate)}
-        return environment.backend != "command" or (len(digests) == 1 and None not in digests)
 
     def explanation(self, change: Change, default: Change | None, threshold: float) -> str | None:
         """Say how the machine may have caused a significant change; None if it may not.

@@ -11,7 +11,7 @@ from rich.console import Console
 from harness.analysis.inputs import InputReport
 from harness.core.config_diff import DEFAULT, difference
 from harness.core.records import Config
-from harness.core.text import command_line, counted, first_few
+from harness.core.text import counted, first_few
 from harness.dispatch.learners import Default
 from harness.dispatch.most import PORTFOLIOS_HEAD, PORTFOLIOS_TITLE, portfolio_rows
 from harness.dispatch.single import Single
@@ -28,7 +28,6 @@ from harness.dispatch.text import (
 from harness.display.text import Section, SectionTable, print_lines
 from harness.models.folds import ENOUGH_INPUTS
 
-_MOST_LINES = 40  # of a tree in a summary; analyse prints it whole
 _CHOICE = "Choice by input"
 
 
@@ -176,9 +175,5 @@ def print_rule(console: Console, study: Study, default: Config) -> None:
     program = study.learnt(name).program(study.matrix.candidates)
     if name == study.best and rule(program, default) is not None:
         return  # the first sentence says it
-    lines = list(tree_lines(program, default))
-    hidden = len(lines) - _MOST_LINES
-    more = [f"{hidden} more lines: {command_line('analyse')} prints them"] if hidden > 0 else []
-    print_lines(
-        console, [f"{heading}:", *(f"    {line}" for line in [*lines[:_MOST_LINES], *more]), ""]
-    )
+    lines = (f"    {line}" for line in tree_lines(program, default))
+    print_lines(console, [f"{heading}:", *lines, ""])

@@ -37,36 +37,23 @@ def failures_section(results: Results, default: Config) -> Section:
 # -------------------------------------------------------------------------------- energy
 
 
-def energy_section(energies: Sequence[InputEnergy], default: Config) -> Section | None:
-    """Show the energy of the default, of the best configuration, and the least, on each input on
-    which any is known; None without any."""
+def energy_section(energies: Sequence[InputEnergy]) -> Section | None:
+    """Show the energy of the default and of the configuration to use, on each input on which any
+    is known; None without any."""
     if not energies:
         return None
     texts = [
-        "Energy of the launches of a run, and power of the device meanwhile, with its idle power. "
-        f"It is known of {sum(energy.count for energy in energies):,} measurements. Each was "
-        "measured once, +- half the 95 % confidence interval of its parts, and the least is the "
-        "luckiest of many: a difference of a few percent may be chance.",
+        "Energy of the launches of a run, and power of the device meanwhile, with its idle power, "
+        "+- half the 95 % confidence interval of its parts. It is known of "
+        f"{sum(energy.count for energy in energies):,} measurements.",
         *not_shown(len(energies)),
     ]
-    head = (
-        "input",
-        "default",
-        "best configuration",
-        "least energy",
-        "configuration of the least energy",
-        "its time over the best's",
-    )
     rows = [
-        (
-            str(energy.problem),
-            *map(_energy, (energy.default, energy.best, energy.least)),
-            difference(energy.least.config, default),
-            "-" if energy.slowdown is None else f"{energy.slowdown:.2f}x",
-        )
+        (str(energy.problem), _energy(energy.default), _energy(energy.best))
         for energy in energies[:MOST_SHOWN]
     ]
-    return Section("energy", "Energy", texts, table=SectionTable(head, rows, (0, 4)))
+    head = ("input", "default", "best configuration")
+    return Section("energy", "Energy", texts, table=SectionTable(head, rows))
 
 
 def front_section(energies: Sequence[InputEnergy], default: Config) -> Section | None:
@@ -90,7 +77,8 @@ def front_section(energies: Sequence[InputEnergy], default: Config) -> Section |
     text = (
         f"On {len(energies) - len(traded)} of {counted(len(energies), 'input')} the fastest "
         "configuration takes the least energy. On the others none is faster than one of these and "
-        "takes less. Ratios are to the fastest."
+        "takes less. Ratios are to the fastest. Each was measured once, and the least is the "
+        "luckiest of many: a difference of a few percent may be chance."
     )
     head = ("input", "configuration", "time", "energy", "time ratio", "energy ratio")
     table = SectionTable(head, rows, (0, 1)) if rows else None
@@ -115,27 +103,24 @@ def bits_section(found: EqualBits | None) -> Section | None:
     staying in the default's class costs; None where no bits are known."""
     if found is None:
         return None
-    inputs, slowdown = found.inputs, found.slowdown
-    is_split = max(of.classes for of in inputs) > 1
-    varying = max(of.varying for of in inputs)
-    others = "other measured" if varying else "measured"
-    lines = [f"On each input, all {others} configurations have outputs of equal bits."]
-    if is_split:
-        names = ", ".join(found.split_by)
-        lines = [f"Measured configurations of equal {names} have outputs of equal bits."]
+    inputs, varying = found.inputs, max(of.varying for of in found.inputs)
+    differ = (
+        f"The outputs of up to {counted(varying, 'configuration')} differ from run to run, as with "
+        "atomics on floating-point numbers; these are in no class."
+    )
+    if max(of.classes for of in inputs) < 2:
+        others = "other measured" if varying else "measured"
+        alike = f"On each input, all {others} configurations have outputs of equal bits."
+        return Section("bits", "Equal bits", lines=[differ, alike] if varying else [alike])
+    names = ", ".join(found.split_by)
+    lines = [f"Measured configurations of equal {names} have outputs of equal bits."]
     if varying:
-        differ = (
-            f"The outputs of up to {counted(varying, 'configuration')} differ from run to run, as "
-            "with atomics on floating-point numbers; these are in no class."
-        )
-        lines = [*lines, differ] if is_split else [differ, *lines]
-    if is_split and slowdown is not None:
+        lines.append(differ)
+    if found.slowdown is not None:
         lines.append(
-            f"Staying in the default's class costs {slowdown:.2f}x (geometric mean, by the times "
-            "of the search). `verify: {bits: default}` in the space accepts no other class."
+            f"Staying in the default's class costs {found.slowdown:.2f}x (geometric mean, by the "
+            "times of the search). `verify: {bits: default}` in the space accepts no other class."
         )
-    if not is_split:
-        return Section("bits", "Equal bits", lines=lines)
     lines += not_shown(len(inputs))
     head = ("input", "classes", "configurations", "in the default's class", "slowdown there")
     rows = [

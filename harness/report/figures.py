@@ -13,7 +13,7 @@ from harness.analysis.inputs import InputReport
 from harness.core.arrays import Array
 from harness.core.config_diff import difference
 from harness.core.observations import PEAKS, RATES
-from harness.core.records import Config, Outcome
+from harness.core.records import Config
 from harness.dispatch.matrix import Matrix
 from harness.results.measured import MeasuredConfigs, measured_by_input
 from harness.results.view import Results
@@ -26,22 +26,6 @@ MOST_ROWS = 64
 """The most inputs in the heat map; of more, every n-th is shown."""
 
 _LONGEST_LABEL = 32
-
-_NOT_BUILT = (Outcome.ILLEGAL, Outcome.BUILD_FAILED)
-
-
-def distinct_code(results: Results) -> str:
-    """Count the builds, and those with a machine code of their own."""
-    # A row for each configuration on each input.
-    parts = [configs.rows.selected for configs in results.measured.values()]
-    rows = results.rows.take(np.concatenate([*parts, np.empty(0, dtype=np.intp)]))
-    outcomes = rows.columns.outcomes
-    built = rows.where(~np.isin(rows.of(outcomes.codes), list(map(outcomes.code, _NOT_BUILT))))
-    shared = int(built.is_shared.sum())
-    counts = f"{len(built) - shared:,} of {len(built):,} builds"
-    if not shared:
-        return f"{counts}; no two are known to have the same machine code"
-    return f"{counts}; the other {shared:,} share a measurement with equal machine code"
 
 
 def sample_count(results: Results) -> int:

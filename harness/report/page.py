@@ -130,11 +130,7 @@ def facts_of(results: Results) -> list[tuple[str, str]]:
     requested = f" of {len(results.measured) + missing:,} requested"
     # A program has no backend that a reader would know.
     backend = "" if environment.backend == "command" else f" ({environment.backend})"
-    tried = [
-        ("measurements", counts),
-        ("distinct machine codes", figures.distinct_code(results)),
-        ("samples", f"{figures.sample_count(results):,}"),
-    ]
+    tried = [("measurements", counts), ("samples", f"{figures.sample_count(results):,}")]
     return [
         ("space", f"{campaign.space_name} (program {campaign.key.program_sha256[:12]})"),
         ("device", f"{environment.device}{backend}"),
@@ -175,7 +171,7 @@ def sections(findings: Findings) -> Iterator[Section | None]:
         yield bits_section(findings.bits)
         yield from _explained(findings, findings.explanation, "slowdown")
         yield _roofline(findings)
-        yield energy_section(findings.energies, findings.default)
+        yield energy_section(findings.energies)
         yield front_section(findings.energies, findings.default)
         yield from _explained(findings, findings.power, "power")
     lines = list(commands(findings.results))

@@ -66,18 +66,14 @@ def _linked(sessions: Sequence[Interleaved]) -> Iterator[Interleaved]:
     working configuration with those before it."""
     waiting = [session for session in reversed(sessions) if any(m.timing for m in session)]
     works: dict[Config, bool] = {}
-    while (index := _next_linked(waiting, works)) is not None:
+    while True:
+        shares = (not works or any(m.timing and works.get(m.config) for m in s) for s in waiting)
+        index = next((index for index, is_linked in enumerate(shares) if is_linked), None)
+        if index is None:
+            return
         session = waiting.pop(index)
         works = {m.config: m.timing is not None for m in session} | works
         yield session
-
-
-def _next_linked(sessions: Sequence[Interleaved], works: Mapping[Config, bool]) -> int | None:
-    """Find the first session that shares a working configuration with those of `works`."""
-    for index, session in enumerate(sessions):
-        if not works or any(m.timing and works.get(m.config) for m in session):
-            return index
-    return None
 
 
 def _round_factors(session: Interleaved, later: Mapping[Config, Measurement]) -> Array:

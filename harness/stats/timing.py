@@ -58,13 +58,11 @@ class Sampling:
         is_worse = best_s is not None and min(samples_s) > self.give_up_at * best_s
         if is_worse and count >= min(_GIVE_UP_SAMPLES, self.min_repeats):
             return StopReason.WORSE
-        if count >= self.min_repeats and self._is_precise(samples_s):
-            return StopReason.PRECISE
+        if count >= self.min_repeats:
+            precise_s = self.precision * statistics.fmean(samples_s)
+            if half_width(samples_s, self.confidence) <= precise_s:
+                return StopReason.PRECISE
         return None
-
-    def _is_precise(self, samples_s: Sequence[float]) -> bool:
-        mean = statistics.fmean(samples_s)
-        return half_width(samples_s, self.confidence) <= self.precision * mean
 
 
 def mean_log(samples: Sequence[float]) -> float:

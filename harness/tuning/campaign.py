@@ -204,13 +204,9 @@ class Campaign(State):
         self._show_notices()
         if plan.ablate:
             self.ablations = ablate_winners(self, reports)
-        self.store.end_command(command, self._left_out(reports), self.stages)
-        return reports
-
-    def _left_out(self, reports: Sequence[InputReport]) -> dict[Input, str]:
-        """Return the inputs that were not measured, or not to the end, and why."""
         unmeasured = {report.problem: report.note for report in reports if not report.measured}
-        return unmeasured | self.left_out
+        self.store.end_command(command, unmeasured | self.left_out, self.stages)
+        return reports
 
     def _note_limits(self) -> None:
         """Store what generated code needs with the runs: the device's limits, and constraints."""

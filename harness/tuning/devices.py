@@ -27,11 +27,6 @@ _MAYBE_FAULTS = (Outcome.CRASHED, Outcome.TIMEOUT, Outcome.LAUNCH_FAILED)
 _MOST_SHOWN = 8
 
 
-def _call_now(call: Callable[[], Any]) -> Any:
-    """Call."""
-    return call()
-
-
 class SharedDevice:
     """One of several equal devices, as a `Measurer` that counts its failures.
 
@@ -46,7 +41,7 @@ class SharedDevice:
         self.compiler, self.is_replay = measurer.compiler, measurer.is_replay
         self.faults = 0
         self.failed: list[tuple[Input, Config]] = []
-        self.wait_for: Callable[[Callable[[], Any]], Any] = _call_now
+        self.wait_for: Callable[[Callable[[], Any]], Any] = lambda call: call()
         self._pool = pool
 
     def __str__(self) -> str:

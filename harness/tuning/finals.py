@@ -28,9 +28,10 @@ from harness.dispatch.candidates import Applies, applies_where, interleaved_matr
 from harness.dispatch.single import single_configs
 from harness.measure.trial.occasions import DATA_SETS, ONE_OCCASION
 from harness.results import CANDIDATE, CHOICE, CROSS, FINAL, MeasurementRow
+from harness.results.database import now
 from harness.space import Space
 from harness.space.constrained import launch_constraints
-from harness.stats.interleaved import is_shown, merge_sessions, refuted
+from harness.stats.interleaved import is_shown, refuted
 from harness.tuning.sharing import do_work, run_stage
 from harness.tuning.state import State
 
@@ -108,7 +109,7 @@ def _measure(state: State, problem: Input, config: Config) -> None:
     run_id, plan, store = state.runs[problem], state.run_plan(problem), state.store
     (row,) = store.transact(lambda: store.add_measurements(run_id, plan, CROSS, [measured]))
     state.note_device(problem)
-    state.known(problem)[config] = MeasurementRow(row, CROSS, measured)
+    state.known(problem)[config] = MeasurementRow(row, CROSS, measured, measured_at=now())
     state.crossed.add((problem, config))
 
 
@@ -143,7 +144,7 @@ def _wanted(state: State) -> Iterator[tuple[Input, list[Config]]]:
         candidates = [default, *candidates]  # others are compared with it
     for problem, row in searched.items():
         configs = [c for c in candidates if c in row and row[c].outcome is Outcome.OK]
-        if configs and not _is_measured(state, problem, configs):
+        if configs and not _stored(state, problem, configs, CANDIDATE, _candidate_rounds(state)):
             yield problem, configs
 
 
@@ -177,18 +178,14 @@ def _applies_on(state: State) -> Applies:
     return applies_where(constraints, limits.names() if limits else {})
 
 
-def _is_measured(state: State, problem: Input, configs: Sequence[Config]) -> bool:
-    """Whether these were measured interleaved. One that failed later by what may be chance, or
-    that shares no configuration with later measurements, must be measured again."""
-    groups = state.interleaved(problem, CANDIDATE)
-    searched, rounds = state.measured(problem), _candidate_rounds(state)
-    merged = merge_sessions(groups)
-    return any(
-        is_complete(group, configs, rounds=rounds, searched=searched) for group in groups
-    ) and all(
-        config in merged and (merged[config].timing or merged[config].outcome.settles)
-        for config in configs
-    )
+def _stored(
+    state: State, problem: Input, configs: Sequence[Config], stage: str, rounds: int
+) -> Interleaved | None:
+    """Return what was measured interleaved last, if it is of these configurations and complete."""
+    stored, searched = state.interleaved(problem, stage), state.measured(problem)
+    if stored and is_complete(stored[-1], configs, rounds=rounds, searched=searched):
+        return stored[-1]
+    return None
 
 
 def is_complete(
@@ -370,7 +367,7 @@ def _measured(
     seeds: Sequence[int] = ONE_OCCASION,
 ) -> Interleaved:
     """Measure interleaved; results stored by an earlier command are used again."""
-    stored, searched = state.interleaved(problem, stage), state.measured(problem)
-    if stored and is_complete(stored[-1], configs, rounds=rounds, searched=searched):
-        return stored[-1]
-    return state.measure_interleaved(problem, configs, stage=stage, rounds=rounds, seeds=seeds)
+    stored = _stored(state, problem, configs, stage, rounds)
+    return stored or state.measure_interleaved(
+        problem, configs, stage=stage, rounds=rounds, seeds=seeds
+    )

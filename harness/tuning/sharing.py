@@ -9,15 +9,13 @@ committed before another one goes on, so that no rollback undoes the work of ano
 from __future__ import annotations
 
 import queue
-import random
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
-import numpy as np
-
+from harness.core.arrays import own_random
 from harness.core.errors import BackendUnavailable
 from harness.core.records import Input
 from harness.tuning.devices import MOST_FAULTS, SharedDevice
@@ -74,65 +72,6 @@ def do_work(
     return 0
 
 
-class Baton:
-    """Held by one thread at a time. Each thread finds Python's and numpy's global generators as it
-    left them: techniques draw from them, and a seed shall repeat a search.
-    """
-
-    def __init__(self) -> None:
-        self._free = threading.Condition(threading.Lock())
-        self._states = threading.local()
-
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Hold the baton."""
-        self._take()
-        try:
-            yield
-        finally:
-            self._give()
-
-    @contextmanager
-    def handed_on(self) -> Iterator[None]:
-        """Let others hold the baton, and take it back at the end."""
-        self._give()
-        try:
-            yield
-        finally:
-            self._take()
-
-    def wait(self) -> None:
-        """Hand the baton on until another thread calls `notify`."""
-        self._save()
-        self._free.wait()
-        self._restore()
-
-    def notify(self) -> None:
-        """Wake the threads that wait; this one holds the baton."""
-        self._free.notify_all()
-
-    def keep(self) -> None:
-        """Take the baton for ever, so that no other thread goes on."""
-        self._free.acquire()
-
-    def _take(self) -> None:
-        self._free.acquire()
-        self._restore()
-
-    def _give(self) -> None:
-        self._save()
-        self._free.release()
-
-    def _save(self) -> None:
-        self._states.generators = random.getstate(), np.random.get_state()
-
-    def _restore(self) -> None:
-        if hasattr(self._states, "generators"):
-            state, numpy_state = self._states.generators
-            random.setstate(state)
-            np.random.set_state(numpy_state)
-
-
 class _Stopped(BaseException):
     """The campaign ends, so this thread ends as well; like KeyboardInterrupt no error."""
 
@@ -156,7 +95,7 @@ class _SharedWork(Generic[Work]):
         for problem, item in work:
             self._left.setdefault(problem, deque()).append(item)
         self._taken: set[Input] = set()
-        self._baton = Baton()
+        self._baton = threading.Condition(threading.Lock())
         self._is_stopping = False
         self._threads: list[threading.Thread] = []
         # Not counted: Ctrl-C may come between an end and its count.
@@ -210,14 +149,14 @@ class _SharedWork(Generic[Work]):
         self._is_stopping = True
         try:
             self._pool.close()
-            with self._baton.held():
-                self._baton.notify()
+            with self._baton:
+                self._baton.notify_all()
             while self._is_running():
                 self._wait_for_end()
             for thread in [*self._ended]:
                 thread.join()
-        except BaseException:  # Ctrl-C again: leave without those that hang
-            self._baton.keep()
+        except BaseException:  # Ctrl-C again: leave without those that hang, which get no baton
+            self._baton.acquire()
             raise
 
     # ------------------------------------------------------------------- in a device's thread
@@ -227,11 +166,11 @@ class _SharedWork(Generic[Work]):
         alone = device.wait_for
         try:
             self._pool.of_thread.device, device.wait_for = device, self._wait_for
-            with self._baton.held():
+            with self._baton:
                 try:
                     self._work_off(device)
                 finally:
-                    self._baton.notify()
+                    self._baton.notify_all()
         except _Stopped:
             pass
         except BaseException as raised:
@@ -257,7 +196,7 @@ class _SharedWork(Generic[Work]):
             self._taken.remove(problem)
             if not left:
                 del self._left[problem]
-            self._baton.notify()
+            self._baton.notify_all()
 
     def _next_input(self, device: SharedDevice) -> Input | None:
         """Return the next input that the device may take; wait where it may get one later, from a
@@ -269,7 +208,8 @@ class _SharedWork(Generic[Work]):
                 home = self._pool.home.get(problem)
                 if problem not in self._taken and home in (None, device):
                     return problem
-            self._baton.wait()
+            with own_random():
+                self._baton.wait()
         return None
 
     def _note_fault(self, device: SharedDevice, error: BackendUnavailable) -> None:
@@ -295,13 +235,15 @@ class _SharedWork(Generic[Work]):
             raise _Stopped
         self._state.store.commit()
         result, error = None, None
-        with self._baton.handed_on():
+        with own_random():
+            self._baton.release()
             try:
                 result = call()
             except BaseException as raised:
                 error = raised
             # Devices that were closed fail in every way: none of that is the kernel's fault.
             is_late = self._is_stopping
+            self._baton.acquire()
         if is_late:
             raise _Stopped
         if error is not None:

@@ -13,9 +13,10 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import Protocol
 
 import numpy as np
@@ -33,6 +34,7 @@ RESERVED = 200
 FEWEST_PAIRS = 40
 _STEP = 20
 _TIME = "the time"  # a column; no parameter has such a name
+_NOT_WORKING = frozenset(Outcome) - {Outcome.OK}
 _THRESHOLD = 0.0  # the published rule; a least gain of 1e-4 stops before the noise does
 
 
@@ -136,21 +138,25 @@ class UniformSampling:
 
 
 class _PairStream:
-    """Draws pairs of an input and a configuration uniformly, without replacement."""
+    """Draws the samples of a role: pairs of an input and a configuration, uniformly and without
+    replacement. Reserved samples must work, and training samples must not be refused."""
 
     def __init__(
         self,
+        sampler: _Sampler,
+        role: SampleRole,
         counts: Mapping[Input, float],
-        draw: Callable[[Input, int], Sequence[Measurement]],
-        counts_as_sample: Callable[[Measurement], bool],
-        rng: random.Random,
+        seed: int,
+        held_out: Mapping[Input, frozenset[Config]] = MappingProxyType({}),
     ) -> None:
-        """`counts` is the number of legal configurations of each input. `draw` returns the first so
-        many configurations of an input; those that are no sample are dropped."""
-        self._left = dict(counts)
-        self._draw = draw
-        self._counts_as_sample = counts_as_sample
-        self._rng = rng
+        """`counts` is the number of legal configurations of each input, with those held out."""
+        self._draw = partial(sampler.draw_samples, role)
+        self._held_out = {problem: held_out.get(problem, frozenset()) for problem in counts}
+        self._left = {p: count - len(self._held_out[p]) for p, count in counts.items()}
+        self._no_samples = REFUSALS if role is SampleRole.TRAINING else _NOT_WORKING
+        # With the same random numbers for both roles, each reserved sample would have a training
+        # sample near it, and the error would look too small.
+        self._rng = random.Random(f"{seed}:{role.value}")
         self._lost_in_a_row = 0
         self.drawn: dict[Input, Sequence[Measurement]] = dict.fromkeys(counts, ())
 
@@ -183,11 +189,11 @@ class _PairStream:
 
     def _more(self, problem: Input, more: int) -> Iterator[Measurement]:
         before = len(self.drawn[problem])
-        self.drawn[problem] = self._draw(problem, before + more)
+        self.drawn[problem] = self._draw(problem, before + more, self._held_out[problem])
         if len(self.drawn[problem]) < before + more:
             self._left[problem] = 0
         for measurement in self.drawn[problem][before:]:
-            counts = self._counts_as_sample(measurement)
+            counts = measurement.outcome not in self._no_samples
             self._lost_in_a_row = 0 if counts else self._lost_in_a_row + 1
             if counts:
                 yield measurement
@@ -208,22 +214,10 @@ def validate(
             f"--validate needs {FEWEST_PAIRS} pairs of an input and a legal configuration, found "
             f"{pairs:.0f}; leave out --validate to measure them all"
         )
-    stream = _PairStream(
-        counts,
-        partial(sampler.draw_samples, SampleRole.RESERVED, held_out=frozenset()),
-        lambda m: m.outcome is Outcome.OK,
-        _rng(seed, SampleRole.RESERVED),
-    )
+    stream = _PairStream(sampler, SampleRole.RESERVED, counts, seed)
     reserved = _reserve(sampler, stream, int(pairs) // 2)
     held_out = {p: frozenset(m.config for m in drawn) for p, drawn in stream.drawn.items()}
-    training = _PairStream(
-        {problem: count - len(held_out[problem]) for problem, count in counts.items()},
-        lambda problem, draws: sampler.draw_samples(
-            SampleRole.TRAINING, problem, draws, held_out[problem]
-        ),
-        lambda m: m.outcome not in REFUSALS,
-        _rng(seed, SampleRole.TRAINING),
-    )
+    training = _PairStream(sampler, SampleRole.TRAINING, counts, seed, held_out)
     samples: list[Measurement] = []
     curve: list[CurvePoint] = []
     ended, may_go_on = None, False
@@ -259,12 +253,6 @@ def _reserve(sampler: _Sampler, stream: _PairStream, most: int) -> list[Measurem
             "--validate to see why the others failed"
         )
     return reserved
-
-
-def _rng(seed: int, role: SampleRole) -> random.Random:
-    # With the same random numbers for both roles, each reserved sample would have a training
-    # sample near it, and the error would look too small.
-    return random.Random(f"{seed}:{role.value}")
 
 
 def _prediction_errors(

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from harness.compare import LEVEL, THRESHOLD
-from harness.compare.comparison import joined
+from harness.compare.comparison import ComparedRow, joined
 from harness.compare.matching import MachineEvidence, drift, evidence
 from harness.compare.reading import InputResults, KernelResults
 from harness.compare.statistics import (
@@ -257,8 +257,9 @@ def results(
 def test_code_is_the_same_where_sources_environment_and_configuration_are(
     base: Measurement | None, candidate: Measurement | None, environment: Environment, is_same: bool
 ) -> None:
-    assert MachineEvidence(same_code=True).is_same(base, candidate, environment) is is_same
-    assert not MachineEvidence().is_same(base, candidate, environment)
+    row = ComparedRow("k", environment, Input({}), "best", base, candidate)
+    assert dataclasses.replace(row, evidence=MachineEvidence(True)).is_same_code is is_same
+    assert not row.is_same_code
     others = results(), results(program="q"), results(device="another")
     assert [evidence(results(), other, 0.01).same_code for other in others] == [True, False, False]
 

@@ -193,8 +193,7 @@ def test_when_is_from_the_first_begin_to_the_last_end(results: Results) -> None:
     assert dict(facts_of(dataclasses.replace(results, runs=())))["measured"] == "unknown"
 
 
-def test_only_builds_have_machine_code_and_shared_samples_count_once(results: Results) -> None:
-    assert figures.distinct_code(results).startswith("42 of 42 builds; no two")
+def test_shared_samples_count_once(results: Results) -> None:
     row = next(row for row in results.rows if row.measurement.timing)
     copy = dataclasses.replace(row.measurement, shared_with=row.measurement.config.digest)
     shared = dataclasses.replace(row, measurement=copy)

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from harness.core.records import DEVICE_UUID, Config, Environment, Input, Measur
 from harness.results.view import Results, read_results, the_one
 from harness.space_file import Spec
 from harness.tuning.devices import DevicePool
-from harness.tuning.sharing import Baton
+from harness.tuning.sharing import do_work
 from tests.helpers.planted import until
 from tests.helpers.replays import BROKEN, SPACE, FormulaMeasurer, make_spec, ran
 
@@ -366,7 +366,7 @@ def test_devices_share_the_time_of_a_campaign(tmp_path: Path) -> None:
     spec, devices = make_spec(tmp_path, MANY), [Scripted(), Scripted(), Scripted()]
     assert len(spec.inputs) == 5
     began_s = time.monotonic()
-    limits: dict[str, Any] = {"test_limit": 2000, "stop_at": began_s + 4}
+    limits: dict[str, Any] = {"test_limit": 2000, "stop_at": began_s + 2}
     reports = ran(spec, tmp_path / "r.db", equal(*devices), **limits).reports
     assert time.monotonic() - began_s < 30
     assert all(report.best for report in reports)
@@ -388,24 +388,20 @@ def test_devices_that_differ_are_refused() -> None:
 
 
 def test_each_thread_finds_its_own_random_numbers() -> None:
-    def draws(baton: Baton, seed: int, drawn: list[float]) -> None:
-        with baton.held():
-            random.seed(seed)
-            np.random.seed(seed)
-            for _ in range(20):
-                drawn.append(random.random() + float(np.random.random()))
-                with baton.handed_on():
-                    time.sleep(1e-4)
+    pool, drawn = equal(Scripted(), Scripted()), dict[Input, list[float]]()
+    store = SimpleNamespace(commit=lambda: None)
 
-    alone: list[list[float]] = [[], []]
-    for seed in range(2):
-        draws(Baton(), seed, alone[seed])
-    together: list[list[float]] = [[], []]
-    baton = Baton()
-    threads = [threading.Thread(target=draws, args=(baton, n, together[n])) for n in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert together == alone
-    assert alone[0] != alone[1]
+    def draw(problem: Input, seed: int) -> None:
+        random.seed(seed)
+        np.random.seed(seed)
+        for _ in range(20):
+            drawn.setdefault(problem, []).append(random.random() + float(np.random.random()))
+            pool.served.wait_for(lambda: time.sleep(1e-3))
+
+    inputs = [Input({"n": n}) for n in range(2)]
+    state: Any = SimpleNamespace(pool=pool, store=store, warn=print)
+    assert do_work(state, [(problem, 7) for problem in inputs], draw) == 0
+    random.seed(7)
+    np.random.seed(7)
+    alone = [random.random() + float(np.random.random()) for _ in range(20)]
+    assert drawn == dict.fromkeys(inputs, alone)
