@@ -95,7 +95,7 @@ class SpaceCheck:
 
 
 def check_spaces(specs: Sequence[Spec], options: CheckOptions) -> Iterator[SpaceCheck]:
-    """Check each space. All builds start before the first one is waited for.
+    """Check each space. All defaults are being built before the first one is waited for.
 
     Raises UsageError where the options do not fit a space, and BackendUnavailable.
     """

@@ -97,10 +97,10 @@ class Inspection(ABC):
     """The builds of a space's default and of a uniform sample of its other configurations, for the
     first input.
 
-    They start at once; `finish` waits for the `results`, the default first, for `wall_s` seconds.
-    `name` is what they are built for or with, `spec` the space without the flags that the compiler
-    does not know, `size` that within the limits of the target, and `missing` how many
-    configurations the sample lacks.
+    That of the default starts at once; `finish` starts the others and waits for the `results`, the
+    default first, for `wall_s` seconds. `name` is what they are built for or with, `spec` the space
+    without the flags that the compiler does not know, `size` that within the limits of the target,
+    and `missing` how many configurations the sample lacks.
     """
 
     def __init__(
@@ -124,8 +124,7 @@ class Inspection(ABC):
         self.configs = (default, *others)
         self.results: list[Compiled] = []
         self.wall_s = 0.0
-        for config in self.configs:
-            builds.start(self.program(config))
+        builds.start(self.program(default))
 
     @property
     def size(self) -> SpaceSize:
@@ -139,6 +138,8 @@ class Inspection(ABC):
     def finish(self, display: ProgressDisplay) -> None:
         """Wait for the builds."""
         started = time.perf_counter()
+        for config in self.configs:
+            self._builds.start(self.program(config))
         display.begin_stage(f"{self.spec.name} for {self.name}", len(self.configs))
         for config in self.configs:
             result = self._compiled(config)
