@@ -193,7 +193,9 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
     found = findings.across
     if found is None and options.choice != AUTO:
         raise UsageError("\n".join([f"{results.title}: {findings.why_no_choice}", *notices]))
-    name = _chosen(found, options.choice)
+    name = None if found is None else options.choice
+    if found is not None and options.choice == AUTO:
+        name = found.best if found.gain(found.best).is_better else None
     if found is not None and name is not None:
         notices = [*notices, *_failures(found, name)]
     return LearntDispatcher(options, spec, findings, name, arch, notices, launcher)
@@ -214,14 +216,6 @@ def _failures(found: Study, name: str) -> Iterator[str]:
             features = matrix.features.iloc[int(rows[0])].items()
             first = ", ".join(f"{key}={value}" for key, value in features)
             yield f"{what} on {counted(len(rows), 'input')}, such as {first}."
-
-
-def _chosen(found: Study | None, choice: str) -> str | None:
-    """Return the choice by input to write: the one that is asked for, or the best if it is worth
-    it; None for the single configuration."""
-    if found is None or choice != AUTO:
-        return None if found is None else choice
-    return found.best if found.gain(found.best).is_better else None
 
 
 def program_launcher(spec: Spec, results: Results) -> tuple[Launcher | None, list[str]]:
