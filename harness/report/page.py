@@ -191,7 +191,7 @@ def _winners(findings: Findings) -> Section:
     """Show the table of the inputs and a plot of their speed-ups."""
     reports, default = findings.reports[:MOST_SHOWN], findings.default
     gains = figures.speed_ups(reports)
-    winners = [(report.problem, m.config) for report in reports if (m := report.recommended)]
+    winners = (m.config for report in reports if (m := report.recommended))
     finals = [_FINAL_ROUNDS] if any(report.speedup for report in reports) else []
     rows = []
     for report in reports:
@@ -205,8 +205,7 @@ def _winners(findings: Findings) -> Section:
         [times_note(default, findings.reports), *finals, *not_shown(len(findings.reports))],
         findings.picture(plots.gains, gains) if gains else "",
         SectionTable((*INPUTS_HEAD, "samples", "ties", "measured"), rows),
-        list(file_lines((run.notes for run in findings.results.runs), (c for _, c in winners))),
-        [f"default: {default}", *(f"({problem}): {config}" for problem, config in winners)],
+        list(file_lines((run.notes for run in findings.results.runs), winners)),
     )
 
 
@@ -263,10 +262,6 @@ def _heat_map(findings: Findings) -> Section | None:
             f"{label}: {change}"
             for label, change in zip(shown.labels, shown.changes, strict=True)
             if label != change
-        ],
-        in_full=[
-            f"{label}: {config}"
-            for label, config in zip(shown.labels, shown.candidates, strict=True)
         ],
     )
 
