@@ -55,7 +55,7 @@ import numpy as np
 
 from harness.compare import LEVEL, RUN_NOISE, THRESHOLD
 from harness.stats import Estimate
-from harness.stats.timing import LogDifference, holm, holm_levels, log_difference, variance
+from harness.stats.timing import LogDifference, holm, log_difference, variance
 
 _LARGEST = 700.0  # half-width of a logarithm: e to this power is finite, as JSON needs
 _ROUNDING = 1e-9  # of a time, far below any clock's tick
@@ -179,9 +179,8 @@ def judge(
     margin = math.log1p(threshold)
     differences = [_difference(pair, prior, run_noise) for pair in pairs]
     p_values = np.array([_p_value(difference, margin) for difference in differences])
-    adjusted = holm(p_values)
-    simultaneous = level / max(1, len(pairs))
-    levels = np.where(adjusted <= level, holm_levels(p_values, level), simultaneous)
+    adjusted, steps = holm(p_values), np.argsort(np.argsort(p_values, kind="stable"))
+    levels = level / (len(pairs) - np.where(adjusted <= level, steps, 0))
     return [
         _change(*of_pair, level)
         for of_pair in zip(differences, adjusted.tolist(), levels.tolist(), strict=True)

@@ -18,7 +18,7 @@ from harness.core.records import Config, Measurement, Statistic
 from harness.core.text import counted, format_energy, format_time
 from harness.dispatch.study import InputSlowdowns, geometric_means
 from harness.display.inputs import MOST_SHOWN, not_shown
-from harness.display.text import Section, SectionTable, format_share
+from harness.display.text import Section, SectionTable, format_ratio, format_share
 from harness.measure.energy import ENERGY, POWER
 from harness.results.view import Results
 
@@ -269,6 +269,5 @@ def _speedup(name: str, cell: ProgramSummary) -> str:
     speedup = cell.speedups.get(name)
     if speedup is None:
         return "not measured"
-    noise = "" if speedup.is_significant else " within noise"
     inputs = "" if speedup.count == 1 else f", {counted(speedup.count, 'input')}"
-    return f"{speedup.text('.2f', 'x')}{noise}{inputs}"
+    return f"{format_ratio(speedup)}{inputs}"

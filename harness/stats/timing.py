@@ -343,12 +343,3 @@ def holm(p_values: Array) -> Array:
     adjusted = np.empty(len(p_values))
     adjusted[order] = np.maximum.accumulate(scaled)
     return adjusted
-
-
-def holm_levels(p_values: Array, level: float) -> Array:
-    """Return the level at which Holm's procedure judged each p-value, shape (p-values,)."""
-    count = len(p_values)
-    rejected = int((holm(p_values) <= level).sum())
-    steps = np.empty(count)
-    steps[np.argsort(p_values, kind="stable")] = np.arange(count)
-    return level / (count - np.minimum(steps, rejected))
