@@ -16,7 +16,7 @@ from harness.analysis.summary import summarize
 from harness.core.errors import UsageError
 from harness.core.kept import Kept
 from harness.core.records import Outcome
-from harness.core.text import command_line, counted
+from harness.core.text import command_line, counted, first_few
 from harness.dispatch.study import AUTO, slowdowns_by_input
 from harness.display.inputs import (
     INPUTS_HEAD,
@@ -48,7 +48,6 @@ from harness.results.caveats import record_lines
 from harness.results.notes import file_lines
 from harness.results.view import Results
 
-_MOST_NAMED = 5  # inputs in a sentence; the first table lists all
 _TREE_DEPTH = 4
 _FINAL_ROUNDS = (
     "These times are of the final rounds. The sections below also use earlier rounds; they compare "
@@ -110,13 +109,9 @@ def warnings_of(findings: Findings) -> Iterator[str]:
     """List what limits the verdict: inputs not measured, unfinished work, noise."""
     missing = not_measured(findings.results)
     if missing:
-        named = list(missing.items())[:_MOST_NAMED]
-        reasons = "; ".join(
-            f"({problem}): {why.removeprefix(NOT_MEASURED)}" for problem, why in named
-        )
-        more = f"; and {len(missing) - len(named)} more" if len(missing) > len(named) else ""
+        why = (f"({problem}): {why.removeprefix(NOT_MEASURED)}" for problem, why in missing.items())
         count = f"{len(missing)} of {len(findings.reports)} inputs"
-        yield f"{count} were not measured: {reasons}{more}."
+        yield f"{count} were not measured: {first_few(why)}."
     yield from reservations(findings.results)
     yield from noise_lines(findings.reports)
 
