@@ -203,26 +203,22 @@ class Session:
         return problem
 
     def _point(self, config: Mapping[str, Any]) -> Config:
-        """Complete a configuration, of values that its parameters have."""
-        whole = self._whole(config)
-        why = self._campaign.space(self.input).why_no_point(whole)
-        if why is not None:
-            raise UsageError(f"the configuration ({whole}): {why}; `parameters` has all values")
-        return whole
-
-    def _whole(self, config: Mapping[str, Any]) -> Config:
         """Complete a configuration with defaults; other optimisers give numbers of numpy."""
         if not isinstance(config, Mapping):
             raise UsageError(
                 f"a configuration is a mapping of parameters to values, but got {config!r}; ask() "
                 "returns None where all is tested"
             )
-        default = self._campaign.space(self.input).default
+        space = self._campaign.space(self.input)
         plain = {n: v.item() if isinstance(v, np.generic) else v for n, v in config.items()}
         try:
-            return Config({**default, **plain})
+            whole = Config({**space.default, **plain})
         except (TypeError, ValueError) as error:
             raise UsageError(f"the configuration {plain}: {error}") from None
+        why = space.why_no_point(whole)
+        if why is not None:
+            raise UsageError(f"the configuration ({whole}): {why}; `parameters` has all values")
+        return whole
 
     @contextmanager
     def _search(self, problem: Input) -> Iterator[Driver]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,11 +19,11 @@ from harness.analysis.summary import summarize
 from harness.api.describing import describe_analyses
 from harness.api.options import AnalyseOptions
 from harness.api.results import findings_of
-from harness.commands.run import format_error, print_json
+from harness.commands.run import print_json
 from harness.core.errors import UsageError
 from harness.core.files import WRITTEN_BY, check_output, write_output
 from harness.core.kept import Kept, content_key
-from harness.core.text import command_line, counted
+from harness.core.text import counted
 from harness.dispatch.learners import gadapt_judgement
 from harness.dispatch.matrix import Matrix
 from harness.display import sections
@@ -104,9 +105,10 @@ def _print(console: Console, results: Results, title: str, options: AnalyseOptio
     """Print a Results; return whether everything that was asked for could be printed."""
     measured, default = results.measured, results.default
     if not measured:
-        rerun = list(_rerun_lines(results))
-        why = title if rerun else f"{title}: no measurements yet"
-        print_lines(console, [why, *rerun, *reservations(results)])
+        is_rerun = any(run.technique == RERUN for run in results.runs)
+        rerun = "`harness.compare --rerun` measured it, and searched nothing"
+        why = rerun if is_rerun else "no measurements yet"
+        print_lines(console, [f"{title}: {why}", *reservations(results)])
         return True
     print_line(console, title, "bold")
     findings = findings_of(results)
@@ -136,24 +138,6 @@ def _print(console: Console, results: Results, title: str, options: AnalyseOptio
     if section_by_input is not None:
         section_by_input.print(console)
     return section_by_input is not None and is_complete
-
-
-def _rerun_lines(results: Results) -> Iterator[str]:
-    """Say that the measurements are those of `harness.compare --rerun`, and what prints them;
-    nothing for others."""
-    notes = next((run.notes for run in results.runs if run.technique == RERUN), None)
-    if notes is None or results.measured:
-        return
-    inputs = counted(len(results.finals), "input")
-    yield (
-        f"`harness.compare --rerun` measured {inputs} and searched nothing, so there is no best "
-        "configuration."
-    )
-    compared = notes.get("compared", {})
-    if len(compared) == 2:
-        names = compared["BASE"], compared["CANDIDATE"]
-        yield f"To compare again: {command_line('compare', *names, '--rerun')}"
-        yield f"To see what was searched: {command_line('analyse', *names)}"
 
 
 # ---------------------------------------------------------- importance, accuracy and the tree
@@ -216,21 +200,11 @@ def _print_samples(console: Console, found: Samples, options: AnalyseOptions, ke
         parts.append(_settings(found, options))
     if options.picture:
         parts.append(_picture(tree, options.depth or _DRAWN_DEPTH, options.picture))
-    printed = [_is_printed(console, part) for part in parts]
-    return all(printed)
-
-
-def _is_printed(console: Console, part: Iterator[str | Table]) -> bool:
-    """Print a part, or the reason why it cannot be printed; the other parts still are."""
-    try:
-        for line in part:
-            if isinstance(line, str):
-                print_line(console, line)
-            else:
-                console.print(line)
-    except UsageError as error:
-        print_line(console, format_error(error))
-        return False
+    for line in itertools.chain.from_iterable(parts):
+        if isinstance(line, str):
+            print_line(console, line)
+        else:
+            console.print(line)
     return True
 
 

@@ -22,7 +22,7 @@ from harness.results.columns import MeasurementRows
 from harness.results.database import reading
 from harness.results.measured import measured_by_input
 from harness.results.provenance import of_version
-from harness.results.read import read_measurements
+from harness.results.read import compatible, read_measurements
 from harness.results.schema import SEARCHED
 from harness.results.url import sqlite_path, without_password
 from harness.results.view import Results
@@ -82,7 +82,7 @@ def _read(
         )
     # A space that changed its parameters has configurations of several sets; keep the last set.
     latest = [known.rows.selected for known in measured_by_input(rows).values()]
-    newest = rows.take(np.concatenate(latest)).with_names_of(rows.selected[-1])
+    newest = compatible(rows.take(np.concatenate(latest)), rows[-1].measurement.config).rows
     claims = claims_lines(input_reports(Results(last, (database,), every)))
     notes = [f"Times are those of the search. In the final measurement: {line}" for line in claims]
     return last, newest, [*notes, *_left_out(last, kept)]

@@ -17,7 +17,7 @@ from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
-from harness.core.errors import HarnessError, SpecError, Terminated
+from harness.core.errors import HarnessError, SpecError
 from harness.core.options import Options
 from harness.core.text import command_line, counted, escaped, suggestion
 
@@ -43,7 +43,13 @@ _ALLOCATIONS = 100_000
 """Python looks for unreachable objects after so many, by default after 700. The records of 10^5
 measurements all stay, and it would visit them again and again."""
 
-_AGAIN_S = 0.1  # until a signal is sent again
+
+class _Terminated(KeyboardInterrupt):
+    """A signal such as SIGTERM asks the command to end: it ends as at Ctrl-C."""
+
+    def __init__(self, signal_number: int) -> None:
+        super().__init__()
+        self.signal_number = signal_number
 
 
 def run(name: str, arguments: Sequence[str] | None = None) -> int:
@@ -137,11 +143,9 @@ def _message(error: Exception) -> str:
 
 @contextlib.contextmanager
 def _ending_in_order() -> Iterator[None]:
-    """Raise Terminated at the first signal that asks this process to end; the next one kills it.
+    """Raise _Terminated at the first signal that asks this process to end; the next one kills it.
 
-    Signals that are handled or ignored already, as with nohup, are left alone. A signal is sent
-    again where Python ignored its exception: it does in the callbacks of weak references, which
-    each import makes.
+    Signals that are handled or ignored already, as with nohup, are left alone.
     """
     wanted = (getattr(signal, name, None) for name in _ENDING)
     numbers = [n for n in wanted if n and signal.getsignal(n) is signal.SIG_DFL]
@@ -151,25 +155,13 @@ def _ending_in_order() -> Iterator[None]:
     def end(number: int, frame: FrameType | None) -> None:
         for each in numbers:
             signal.signal(each, signal.SIG_DFL)
-        raise Terminated(number)
+        raise _Terminated(number)
 
-    def send_again(ignored: sys.UnraisableHookArgs) -> None:
-        if not isinstance(ignored.exc_value, Terminated):
-            before(ignored)
-            return
-        number = ignored.exc_value.signal_number
-        signal.signal(number, end)
-        main_thread = threading.main_thread().ident
-        threading.Timer(_AGAIN_S, signal.pthread_kill, (main_thread, number)).start()
-
-    before = sys.unraisablehook
     for number in numbers:
         signal.signal(number, end)
-    sys.unraisablehook = send_again
     try:
         yield
     finally:
-        sys.unraisablehook = before
         for number in numbers:
             signal.signal(number, signal.SIG_DFL)
 

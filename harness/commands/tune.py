@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ from harness.display.inputs import print_inputs
 from harness.display.progress import ProgressDisplay
 from harness.display.text import as_text, format_share, make_console, make_table, print_line
 from harness.recordings.recording import Recording
-from harness.results import StoredCampaign, campaigns
+from harness.results import campaigns
 from harness.results.notes import Notes, files_of_flags
 from harness.results.url import shown_database
 from harness.search import EndReason, techniques
@@ -207,8 +207,12 @@ def _print_choice_by_input(console: Console, done: Tuned, learnt: Findings) -> N
     if learnt.across is not None:
         print_rule(console, learnt.across, learnt.default)
     if learnt.single is not None and path is not None:
-        stored = done.store.read(lambda: campaigns(done.store.connection))
-        words = _dispatch_words(results.campaign, stored, done.request.database)
+        own, stored = results.campaign, done.store.read(lambda: campaigns(done.store.connection))
+        program = own.space_name, own.key.program_sha256
+        same = [c for c in stored if (c.space_name, c.key.program_sha256) == program]
+        words = [shown_database(done.request.database), "-o", "out"]
+        if len({other.environment.device for other in same}) > 1:
+            words += ["--device", own.environment.device]
         command = command_line("dispatch", *words, "--spec", str(path))
         print_line(console, f"To write this as code: {command}\n")
 
@@ -276,15 +280,3 @@ def _all_measured(reports: Sequence[InputReport]) -> str:
     all_ = f"All {counts.pop():,}" if len(counts) == 1 else "All"
     where = " on each input" if len(reports) > 1 else ""
     return f"{all_} legal configurations were measured{where}."
-
-
-def _dispatch_words(
-    tuned: StoredCampaign, stored: Iterable[StoredCampaign], database: str
-) -> list[str]:
-    """Return the words after `dispatch` that generate code from a campaign, of all that a
-    database stores."""
-    program = tuned.space_name, tuned.key.program_sha256
-    same = [other for other in stored if (other.space_name, other.key.program_sha256) == program]
-    is_alone = len({other.environment.device for other in same}) == 1
-    device = [] if is_alone else ["--device", tuned.environment.device]
-    return [shown_database(database), "-o", "out", *device]

@@ -23,7 +23,6 @@ MAX_IN_64_BITS = 2**62
 """Smaller integers are numpy's; others are Python's own, in arrays of objects."""
 
 _MAX_MERGED = 1 << 21  # edges whose states are compared, which takes the most time
-_FEW = 4  # where at most one edge in so many is left, the rest is computed for these alone
 
 
 class Diagram:
@@ -119,34 +118,26 @@ class _States:
         shape = (self.count, extent)
         alive: Table = np.ones(shape, dtype=bool)
         known = self._constants | {n: column[:, None] for n, column in self._values.items()}
-        edges: tuple[Table, ...] = ()  # the states and values that are left, once these are few
         for number, part in self._parts.items():
             if part.last == position:
-                found = part.value(known)
-                known[number] = found[edges[1]] if edges and not part.operands else found
+                known[number] = part.value(known)
                 if number in part.conditions:
                     alive &= truth(known[number])
-                    if not edges and np.count_nonzero(alive) * _FEW < alive.size:
-                        edges = np.nonzero(alive)
-                        columns = known.keys() - self._constants
-                        known |= {n: np.broadcast_to(known[n], shape)[edges] for n in columns}
-                        alive = np.ones(len(edges[0]), dtype=bool)
         left = np.nonzero(alive)
-        state, value = (axis[left] for axis in edges) if edges else left
         kept = {
             number: np.broadcast_to(found, alive.shape)[left]
             for number, found in known.items()
             if self._last_use[number] > position
         }
-        if kept and len(state) > _MAX_MERGED:
-            raise TooLarge(f"{len(state):,} combinations of states and {extent:,} values")
-        which, first = _distinct(list(kept.values()), len(state))
+        if kept and len(left[0]) > _MAX_MERGED:
+            raise TooLarge(f"{len(left[0]):,} combinations of states and {extent:,} values")
+        which, first = _distinct(list(kept.values()), len(left[0]))
         kept = {number: column[first] for number, column in kept.items()}
         possible = self._possible(kept, len(first))
         self._values = {number: column[possible] for number, column in kept.items()}
         self.count = int(possible.sum())
         target = np.full((shape[0] + 1, extent), self.count, dtype=np.int32)
-        target[state, value] = np.where(possible, np.cumsum(possible) - 1, self.count)[which]
+        target[left] = np.where(possible, np.cumsum(possible) - 1, self.count)[which]
         return target
 
     def _possible(self, values: Mapping[int, Table], count: int) -> Table:

@@ -27,14 +27,6 @@ class HarnessError(Exception):
     """An error with a message for the user: what went wrong and, if there is one, the next step."""
 
 
-class Terminated(KeyboardInterrupt):
-    """A signal such as SIGTERM asks the command to end: it ends as at Ctrl-C."""
-
-    def __init__(self, signal_number: int) -> None:
-        super().__init__()
-        self.signal_number = signal_number
-
-
 class UsageError(HarnessError):
     """The command line asks for something that does not exist or does not fit together."""
 

@@ -49,22 +49,11 @@ def _c_whole(number: int) -> str:
 
 
 def _c_comment(text: str) -> str:
-    """Make one line for a C comment: it neither ends the comment nor begins another, and has no
-    trigraph, which could hide a backslash at its end."""
-    escaped = _plain(text).replace("*/", "*\\x2f").replace("/*", "/\\x2a")
+    """Make one line of printable ASCII for a C comment: it neither ends the comment nor begins
+    another, and has no trigraph, which could hide a backslash at its end."""
+    escaped = text.encode("unicode_escape").decode().replace("\\\\", "\\x5c")
+    escaped = escaped.replace("*/", "*\\x2f").replace("/*", "/\\x2a")
     return escaped.replace("??", "?\\x3f")
-
-
-def _plain(text: str) -> str:
-    """Make one line of printable ASCII; anything else, and the backslash, is escaped."""
-    return "".join(c if " " <= c <= "~" and c != "\\" else _escape(c) for c in text)
-
-
-def _escape(character: str) -> str:
-    code = ord(character)
-    if code < 0x100:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def _wrapped(lines: Iterable[str]) -> Iterator[str]:

@@ -21,7 +21,7 @@ from harness.dispatch.tree import TreeLearner
 from harness.dispatch.verdict import Slowdowns, held_out
 from harness.models.folds import fold_count, grouped_folds
 
-_MOST_TRIED = 5000  # portfolios; where there are more, the greedy one
+MOST_TRIED = 5000  # portfolios; where there are more, the greedy one
 _MOST_SHOWN = 5  # configurations of the largest portfolio of the table
 
 
@@ -65,7 +65,7 @@ def _best_portfolio(matrix: Matrix, most: int) -> list[int]:
     greedy = greedy_portfolio(matrix, most)
     if len(greedy) < most:  # more gain almost nothing
         return greedy
-    if math.comb(len(known), most) > _MOST_TRIED:
+    if math.comb(len(known), most) > MOST_TRIED:
         return greedy
     every = list(itertools.combinations(known, most))
     means = [np.average(table[:, tried].min(axis=1), weights=weights) for tried in every]

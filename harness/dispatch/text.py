@@ -130,9 +130,11 @@ def why_nothing(matrix: Matrix) -> str | None:
 def rule_lines(found: Study) -> Iterator[str]:
     """Yield which configuration to use for which input, as lines of a tree."""
     name, heading = shown_tree(found)
-    program = found.learnt(name).program(found.matrix.candidates)
+    candidates, index = found.matrix.candidates, found.matrix.default
+    default = Config({}) if index is None else candidates[index]  # from which others differ
     yield f"{heading}:"
-    yield from (f"    {line}" for line in tree_lines(program, _default(found.matrix)))
+    lines = tree_lines(found.learnt(name).program(candidates), default)
+    yield from (f"    {line}" for line in lines)
 
 
 def shown_tree(found: Study) -> tuple[str, str]:
@@ -144,11 +146,6 @@ def shown_tree(found: Study) -> tuple[str, str]:
         f"{heading}, by the {TREE}, which is easier to read than the {found.best} that "
         "harness dispatch writes"
     )
-
-
-def _default(matrix: Matrix) -> Config:
-    """Return the default; an empty configuration, from which all others differ, if unknown."""
-    return Config({}) if matrix.default is None else matrix.candidates[matrix.default]
 
 
 VERDICT_HEAD = ("choice", "geometric mean", "99th percentile", "worst", "within 5 %", "leaves")

@@ -167,11 +167,7 @@ class TrainingSet:
         logs = np.where(test.matrix.applies, test.logs, np.inf)
         best = logs[:, self.members(members)].min(axis=1)
         costs = np.where(np.isinf(best), test.logs_of(self.static), best)
-        return float(test.weighted(costs).sum())
-
-    def weighted(self, logs: Array) -> Array:
-        """Return log slowdowns, each times its input's weight, shape (inputs,)."""
-        return logs * self.matrix.learning_weights
+        return float((costs * test.matrix.learning_weights).sum())
 
     def trial(self, shape: _Shape, counts: Sequence[int], seed: int, test: TrainingSet) -> Array:
         """Compute the weighted log slowdowns on other inputs for each number of leaves, shape
@@ -181,26 +177,19 @@ class TrainingSet:
         paths = tree.paths(test.values)
         static = first_applicable(np.array([self.static]), test.matrix.applies)
         rows = np.arange(len(paths))
-        logs = []
+        logs, weights = [], test.matrix.learning_weights
         for leaves in counts:
-            wanted = members[orders[_reached_at(paths, leaves)]]
+            last = (paths < 2 * leaves - 1).sum(axis=1) - 1  # the first nodes are the small tree
+            wanted = members[orders[paths[rows, last]]]
             chosen = first_applicable(wanted, test.matrix.applies)
-            logs.append(test.weighted(test.logs[rows, np.where(chosen >= 0, chosen, static)]))
+            logs.append(weights * test.logs[rows, np.where(chosen >= 0, chosen, static)])
         return np.stack(logs)
 
 
-def _reached_at(paths: Indices, leaves: int) -> Indices:
-    """Return the node that each input reaches in the tree with this many leaves, shape
-    (inputs,)."""
-    last = (paths < 2 * leaves - 1).sum(axis=1) - 1
-    reached: Indices = paths[np.arange(len(paths)), last]
-    return reached
-
-
 _MOST_COLUMNS = 48
-_MANY = 4000  # inputs; from here on few folds suffice, and leaves of two inputs are not tried
+MANY = 4000  # inputs; from here on few folds suffice, and leaves of two inputs are not tried
 _FEW_FOLDS = 3
-_VERY_MANY = 20_000  # inputs; from here on one fold suffices
+VERY_MANY = 20_000  # inputs; from here on one fold suffices
 _LEAST_IN_LEAF = (2, 5, 20)
 _MEMBERS = (16, 8, 4, 2)
 
@@ -228,8 +217,8 @@ def _choose_shape(training: TrainingSet, most_leaves: int, seed: int) -> _Shape:
     folds = grouped_folds(groups, fold_count(groups), seed)
     if not folds or not training.values.shape[1]:
         return _Shape(1, 1, 1)
-    if len(training.values) >= _MANY:
-        folds = folds[: _FEW_FOLDS if len(training.values) < _VERY_MANY else 1]
+    if len(training.values) >= MANY:
+        folds = folds[: _FEW_FOLDS if len(training.values) < VERY_MANY else 1]
     pairs = [(training.part(fold.fit), training.part(fold.test)) for fold in folds]
     costs_of = dict(_tried(pairs, len(training.portfolio), most_leaves, seed))
     best = min(costs_of, key=lambda shape: (float(costs_of[shape].mean()), shape.leaves))
@@ -258,7 +247,7 @@ def _tried(
         # Fewer candidates cannot do better than the best of them on each input.
         if sum(fit.least_costs(members, test) for fit, test in pairs) >= least_cost:
             return
-        for least in _LEAST_IN_LEAF[int(inputs >= _MANY) :]:
+        for least in _LEAST_IN_LEAF[int(inputs >= MANY) :]:
             shape = _Shape(members, counts[-1], least)
             trials = [fit.trial(shape, counts, seed, test) for fit, test in pairs]
             for leaves, costs in zip(counts, np.concatenate(trials, axis=1), strict=True):

@@ -11,7 +11,6 @@ import dataclasses
 import hashlib
 import os
 import re
-import shlex
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -98,8 +97,8 @@ def fitted_to_program(spec: Spec) -> Spec:
 
 
 def _probed(plan: ProgramPlan, compiler: str) -> _ProbedCompiler | None:
-    words = [word for template in plan.build for word in shlex.split(template.text)]
-    if plan.model.shell or not words or family(Path(words[0]).name) != family(compiler):
+    words = [template.text for template in plan.build]
+    if not words or family(Path(words[0]).name) != family(compiler):
         return None
     path = find_program(words[0], plan.folder)
     if path is None:

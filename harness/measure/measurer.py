@@ -144,12 +144,11 @@ class LocalMeasurer(ABC, Generic[B, J]):
             return job
         equal = self._equal_code(space, problem)
         launched = self._launched(space, problem, config)
-        shared = equal.find(config, job.binary.build, launched)
-        if shared is not None:
-            return shared
-        measured = self._measured(space, job)
-        equal.add(measured, launched)
-        return measured
+        measured = equal.find(config, job.binary.build, launched)
+        if measured is None:
+            measured = self._measured(space, job)
+            equal.add(measured, launched)
+        return self._completed(measured)
 
     def measure_interleaved(
         self,
@@ -169,7 +168,9 @@ class LocalMeasurer(ABC, Generic[B, J]):
         ended = [job if isinstance(job, Measurement) else next(measured) for job in prepared]
         default = space.canonical(space.default)
         beside = next((m for m in ended if m.config == default), None)
-        return ended if beside is None else [self._shown(m, beside, seeds) for m in ended]
+        if beside is not None:
+            ended = [self._shown(measured, beside, seeds) for measured in ended]
+        return list(map(self._completed, ended))
 
     def close(self) -> None:
         """End all worker processes at once."""
@@ -206,6 +207,10 @@ class LocalMeasurer(ABC, Generic[B, J]):
         self, measured: Measurement, default: Measurement, seeds: Sequence[int]
     ) -> Measurement:
         """Return a measurement of the rounds of the default, unless its gain does not show."""
+
+    def _completed(self, measured: Measurement) -> Measurement:
+        """Return a measurement with what is known of it besides."""
+        return measured
 
     # ---------------------------------------------------------------------- what is the same
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.core.records import Environment
-from harness.core.text import first_few, printable
+from harness.core.text import printable
 from harness.measure.energy import EnergyCounter, RaplCounter, SensorUnavailable
 
 PCI_BUS_ID = "pci_bus_id"
@@ -159,17 +159,6 @@ def other_processes(bus_id: str, uuid: str = "") -> tuple[str, ...]:
     with contextlib.suppress(SensorUnavailable):
         return _NvmlGpu(_load_nvml(), bus_id, uuid).processes() if bus_id else ()
     return ()
-
-
-def processes_notice(processes: tuple[str, ...]) -> tuple[str, ...]:
-    """Warn of other processes, if there are any."""
-    if not processes:
-        return ()
-    listed = first_few(processes, ", ")
-    return (
-        f"other processes use this GPU and may disturb its times: {listed}. End them, or name "
-        "another device with --device",
-    )
 
 
 def energy_notices(is_wanted: bool, no_energy: str | None) -> tuple[str, ...]:

@@ -27,7 +27,6 @@ _Numbers = range | npt.NDArray[np.int64]
 
 _MOST_WORDS = 1000  # axes of an enumeration; where it has more words, some share an axis
 _TOO_LARGE = 2**62
-_MOST_TABULATED = 1000
 _MOST_SIZES = 12  # sizes whose pairs become axes; 66 pairs
 
 _RELATIVE_LENGTH_OF_PAIRS = math.e
@@ -50,14 +49,10 @@ class ConfigEncoder:
         """Make the axes; a parameter with one value has none."""
         varying = [axis for axis, p in enumerate(parameters) if len(p.values) > 1]
         sizes = [(axis, n) for axis in varying if (n := _sizes(parameters[axis])) is not None]
-        own = [(axis, _own_columns(axis, parameters[axis])) for axis in varying]
-        twos = [(axis, _twos_column(axis, n)) for axis, n in sizes if not _are_powers(n)]
+        self._own = [_own_columns(axis, parameters[axis]) for axis in varying]
+        self._twos = [_twos_column(axis, n) for axis, n in sizes if not _are_powers(n)]
         # With more pairs than these, the parameters themselves would hardly count.
-        logs = [(n[0], _log_column(*n)) for n in sizes] if len(sizes) <= _MOST_SIZES else []
-        self._own, self._twos, self._logs = (
-            [_tabulated(axis, parameters, columns) for axis, columns in found]
-            for found in (own, twos, logs)
-        )
+        self._logs = [_log_column(*n) for n in sizes] if len(sizes) <= _MOST_SIZES else []
         self._one, self._other = np.triu_indices(len(self._logs), 1)
         probe = np.zeros((1, len(parameters)), dtype=np.int32)
         widths = [columns(probe).shape[1] for columns in (*self._own, *self._twos)]
@@ -75,17 +70,6 @@ class ConfigEncoder:
             one, other = logs[:, self._one], logs[:, self._other]
             columns += [(one + other) / 2, (one - other + 1) / 2]
         return np.hstack([np.empty((len(places), 0)), *columns])
-
-
-def _tabulated(axis: int, parameters: Sequence[Parameter], columns: _Columns) -> _Columns:
-    """Compute the columns of a parameter once for each of its values, where these are not many."""
-    values = len(parameters[axis].values)
-    if values > _MOST_TABULATED:
-        return columns
-    every = np.zeros((values, len(parameters)), dtype=np.int32)
-    every[:, axis] = np.arange(values)
-    table = columns(every)
-    return lambda places: table[places[:, axis]]
 
 
 def _own_columns(axis: int, parameter: Parameter) -> _Columns:

@@ -25,8 +25,6 @@ _JITTER = 1e-8
 _ITERATIONS = 15
 _LEARNT_FROM = 128
 _LEAST_VARIANCE = 1e-8
-_ROUNDING = 1e-4  # of single precision, generously
-_FIRST_BOUNDS = 64  # the points with the greatest bounds, which are looked at first
 
 # Medians, and widths of the logarithms, of the priors for standardised outputs. The length scale is
 # for one feature; with n features it is sqrt(n) times as long.
@@ -91,23 +89,9 @@ class Surrogate:
 
     def most_promising(self, points: Array, shifts: Array, best: float) -> tuple[int, float]:
         """Return the index of the point of the greatest expected improvement on `best`, and that
-        improvement; `shifts` are added to the predicted means.
-
-        The improvement grows with the deviation, and one fitted point alone bounds that. So most
-        deviations, which take the most time, need not be computed.
-        """
-        covariance = self._covariance(self._scaled(points), self._points)
-        means = self._means(covariance) + shifts
-        variance, noise = np.exp(self.logs[-2:])
-        nearest = covariance.max(axis=1).astype(np.float64)
-        most = np.sqrt(np.maximum(variance - nearest**2 / (variance + noise), _LEAST_VARIANCE))
-        bounds = _expected_improvement(means, most, best) * (1 + _ROUNDING)
-        gains = np.full(len(points), -np.inf)
-        order = np.argsort(-bounds)
-        for rows in (order[:_FIRST_BOUNDS], order[_FIRST_BOUNDS:]):
-            left = rows[bounds[rows] >= gains.max()]
-            deviations = self._deviations(covariance[left])
-            gains[left] = _expected_improvement(means[left], deviations, best)
+        improvement; `shifts` are added to the predicted means."""
+        means, deviations = self.predict(points)
+        gains = _expected_improvement(means + shifts, deviations, best)
         return int(gains.argmax()), float(gains.max())
 
     def _means(self, covariance: Singles) -> Array:
@@ -137,20 +121,13 @@ class Surrogate:
 
     def _covariance(self, scaled: Singles, others: Singles) -> Singles:
         """Compute the covariance of points with others, without noise."""
-        apart: Singles = scaled @ (-2 * others).T
-        apart += np.square(scaled).sum(axis=1)[:, None]
-        apart += np.square(others).sum(axis=1)
-        np.sqrt(np.maximum(apart, 0, out=apart), out=apart)
-        decay = np.negative(apart)
-        np.exp(decay, out=decay)
-        decay *= np.float32(np.exp(self.logs[-2]))
-        # (1 + r + r^2 / 3) exp(-r), in place.
-        polynomial: Singles = apart / np.float32(3)
-        polynomial += 1
-        polynomial *= apart
-        polynomial += 1
-        polynomial *= decay
-        return polynomial
+        squares: Singles = scaled @ (-2 * others).T
+        squares += np.square(scaled).sum(axis=1)[:, None]
+        squares += np.square(others).sum(axis=1)
+        apart: Singles = np.sqrt(np.maximum(squares, 0))
+        decay: Singles = np.exp(-apart) * np.float32(np.exp(self.logs[-2]))
+        covariance: Singles = ((apart / np.float32(3) + 1) * apart + 1) * decay
+        return covariance
 
     def _learn(self, points: Array, outputs: Array) -> None:
         found = scipy.optimize.minimize(

@@ -253,7 +253,7 @@ class MeasurementColumns:
         if all(digest is None for digest in digests):
             return self.configs.codes
         others = len(self.config_table)  # measured configurations that are not here
-        code_of = self._config_of_digest
+        code_of = {config.digest: code for code, config in enumerate(self.config_table)}
         measured = [
             code_of.get(digest, others + code) if digest else -1
             for code, digest in enumerate(digests)
@@ -261,10 +261,6 @@ class MeasurementColumns:
         origins = np.array(measured, dtype=np.int32)[self.shared_with.codes]
         codes: Codes = np.where(origins >= 0, origins, self.configs.codes)
         return codes
-
-    @cached_property
-    def _config_of_digest(self) -> Mapping[str, int]:
-        return {config.digest: code for code, config in enumerate(self.config_table)}
 
     def row(self, row: int) -> MeasurementRow:
         """Make the record of a row."""
@@ -355,14 +351,6 @@ class MeasurementRows(Sequence[MeasurementRow]):
     def measurements(self) -> Iterator[Measurement]:
         """Make the measurement of each row."""
         return map(self.columns.measurement, self.selected.tolist())
-
-    def with_names_of(self, row: int) -> MeasurementRows:
-        """Keep the rows whose configurations have the same names as that of a row of the columns,
-        in any order."""
-        table, configs = self.columns.config_table, self.columns.configs.codes
-        names = set(table.layouts[table.layout[configs[row]]])
-        fits = np.array([set(layout) == names for layout in table.layouts])
-        return self.where(fits[table.layout[self.of(configs)]])
 
     def values_of(self, name: str) -> list[Value]:
         """Return the values of a parameter that these rows have, in order of appearance."""

@@ -97,7 +97,10 @@ class Gatherer:
         self, inputs: Sequence[Input], configs: ConfigTable, builds: Mapping[Any, Build]
     ) -> MeasurementColumns:
         """Make the columns; `inputs` and `configs` are in the order of their keys."""
-        coded = {name: self._coded(name) for name in _CODED}
+        coded = {
+            name: Coded(np.array(codes, dtype=np.int32), tuple(self._coders[name]))
+            for name, codes in self._codes.items()
+        }
         lists = {name: Ragged.of(*found) for name, found in self._lists.items()}
         numbers = {name: Numbers(np.array(found)) for name, found in self._numbers.items()}
         others: dict[str, Any] = {**coded, **lists, **numbers}
@@ -121,9 +124,6 @@ class Gatherer:
             observed={name: self._sparse(*found) for name, found in self._observed.items()},
             others={name: others[name] for name in _FIELDS if name not in own},
         )
-
-    def _coded(self, name: str) -> Coded[Any]:
-        return Coded(np.array(self._codes[name], dtype=np.int32), tuple(self._coders[name]))
 
     def _text(self, name: str) -> npt.NDArray[np.bytes_]:
         return np.frombuffer(bytes(self._texts[name]), dtype=f"S{_WIDEST}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from operator import itemgetter
 from typing import Any
 
 import pydantic_core
@@ -56,7 +57,9 @@ def insert_missing(connection: Connection, table: Table, rows: Sequence[Row]) ->
     names = NATURAL_KEYS[table]
     keys = [tuple(row[name] for name in names) for row in rows]
     # Always in the same order: two writers would wait for each other's rows.
-    stored = [_storable_row(row) for _, row in sorted(zip(keys, rows, strict=True), key=_key)]
+    stored = [
+        _storable_row(row) for _, row in sorted(zip(keys, rows, strict=True), key=itemgetter(0))
+    ]
     added = connection.execute(_insert_missing(table, connection.dialect.name), stored)
     found = {tuple(key): row_id for row_id, *key in added}
     missing = [key for key in keys if key not in found]
@@ -75,10 +78,6 @@ def _insert_missing(table: Table, dialect: str) -> Executable:
     columns = (table.c[name] for name in NATURAL_KEYS[table])
     query: Executable = made.on_conflict_do_nothing().returning(table.c.id, *columns)
     return query
-
-
-def _key(pair: tuple[NaturalKey, Row]) -> NaturalKey:
-    return pair[0]
 
 
 def find_rows(

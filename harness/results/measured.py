@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from operator import itemgetter
 
 import numpy as np
 
@@ -35,9 +37,13 @@ class MeasuredConfigs(Mapping[Config, Measurement]):
 
     def find(self, config: Config) -> int | None:
         """Return the row of a configuration in the columns; None if it was not measured."""
-        code = self.columns.config_table.find(config)
-        rows = self.rows.selected[self.rows.of(self.columns.configs.codes) == code]
-        return int(rows[0]) if code is not None and len(rows) else None
+        return self._row_of.get(self.columns.config_table.find(config))
+
+    @cached_property
+    def _row_of(self) -> Mapping[int | None, int]:
+        """The rows by the codes of their configurations."""
+        codes = self.rows.of(self.columns.configs.codes).tolist()
+        return dict(zip(codes, self.rows.selected.tolist(), strict=True))
 
     def works(self) -> bool:
         """Whether any configuration worked."""
@@ -105,28 +111,6 @@ class MeasuredConfigs(Mapping[Config, Measurement]):
     def __len__(self) -> int:
         return len(self.rows)
 
-    def values(self) -> ValuesView[Measurement]:
-        """The measurements, without a search for each."""
-        return _MeasuredValues(self)
-
-    def items(self) -> ItemsView[Config, Measurement]:
-        """The configurations with their measurements, without a search for each."""
-        return _MeasuredItems(self)
-
-
-class _MeasuredValues(ValuesView[Measurement]):
-    _mapping: MeasuredConfigs
-
-    def __iter__(self) -> Iterator[Measurement]:
-        return self._mapping.rows.measurements()
-
-
-class _MeasuredItems(ItemsView[Config, Measurement]):
-    _mapping: MeasuredConfigs
-
-    def __iter__(self) -> Iterator[tuple[Config, Measurement]]:
-        return ((m.config, m) for m in self._mapping.rows.measurements())
-
 
 def measured_by_input(rows: MeasurementRows) -> dict[Input, MeasuredConfigs]:
     """Collect the configurations of each input, in the order of their first measurements; of
@@ -151,12 +135,10 @@ def by_input(rows: MeasurementRows) -> dict[Input, MeasurementRows]:
     order: Indices = np.argsort(codes, kind="stable")
     known, starts = np.unique(codes[order], return_index=True)
     groups = np.split(rows.selected[order], starts[1:])
-    pairs = sorted(zip(order[starts].tolist(), known.tolist(), groups, strict=True), key=_first)
+    pairs = sorted(
+        zip(order[starts].tolist(), known.tolist(), groups, strict=True), key=itemgetter(0)
+    )
     return {inputs.values[code]: rows.take(group) for _, code, group in pairs}
-
-
-def _first(pair: tuple[int, int, Indices]) -> int:
-    return pair[0]
 
 
 def interleaved_groups(rows: Sequence[MeasurementRow]) -> list[Interleaved]:

@@ -160,7 +160,8 @@ class _Merge:
             ids = self._ids[table.name] = {}
             rows = self._wanted(table)
             while chunk := list(islice(rows, _CHUNK)):
-                _check(table, chunk)
+                if table is schema.measurements:
+                    check_measurements({name: [row[name] for row in chunk] for name in chunk[0]})
                 new = self._add(table, chunk, ids)
                 self._added[table.name] += len(new)
                 if table is schema.measurements:
@@ -235,12 +236,6 @@ class _Merge:
             if _moment(table, row) > _moment(table, there):
                 changes = {name: row[name] for name in _CHANGING[table.name]}
                 update_row(self._target, table, there["id"], changes)
-
-
-def _check(table: Table, rows: Sequence[Row]) -> None:
-    """Raise an error for what no record can be made of."""
-    if table is schema.measurements:
-        check_measurements({name: [row[name] for row in rows] for name in rows[0]})
 
 
 def _references(table: Table) -> list[tuple[str, str]]:

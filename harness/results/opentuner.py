@@ -14,7 +14,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
 from math import isfinite
 from typing import Any
 
@@ -39,7 +38,6 @@ _UNKNOWN = "not recorded"
 _OBSERVED = ("accuracy", "energy", "size", "confidence")
 _NO_SIZE = -1
 _MOST_VALUES = 10_000  # of a configuration
-_EPOCH = datetime(1970, 1, 1)
 _STATES = {"COMPLETE": "complete", "RUNNING": "running"}
 
 _RowsById = Mapping[int, Row]
@@ -62,14 +60,6 @@ class _RecordedRun:
     input_id: int
     machine_id: int
     results: Sequence[Row]
-
-    @cached_property
-    def dates(self) -> tuple[datetime, datetime]:
-        """When it began and ended, as far as that is recorded."""
-        run, found = self.tuning_run, [row["collection_date"] for row in self.results]
-        dates = list(filter(None, found))
-        began = run["start_date"] or min(dates, default=_EPOCH)
-        return began, run["end_date"] or max(dates, default=began)
 
     def uuid(self, *parts: object) -> str:
         """Return the uuid of a row, the same whenever the record is read."""
@@ -98,8 +88,8 @@ class _RecordedRun:
             "test_limit": limit if type(limit) is int and limit > 0 else len(self.results),
             "parallelism": parallelism if type(parallelism) is int and parallelism > 0 else 1,
             "state": _STATES.get(self.tuning_run["state"], "interrupted"),
-            "started_at": _iso(self.dates[0]),
-            "ended_at": _iso(self.dates[1]),
+            "started_at": _iso(self.tuning_run["start_date"]),
+            "ended_at": _iso(self.tuning_run["end_date"] or self.results[-1]["collection_date"]),
             "harness_version": OPENTUNER,
             "seeds": [],
             "notes": {"record": OPENTUNER, "objective": goal},
@@ -209,7 +199,7 @@ class _Import:
             "configuration_id": result["configuration_id"],
             "build_id": None,
             "stage": "search",
-            "measured_at": _iso(result["collection_date"] or search.dates[0]),
+            "measured_at": _iso(result["collection_date"]),
             "group_uuid": None,
             **measurement_row(_measurement_of(self._config(result), problem, result)),
         }

@@ -142,19 +142,10 @@ class TunedSpace:
     def path(self) -> Path | None:
         """The file as seen from the current folder; None where it is not found. A relative path is
         also sought from the database's folder and from the one above, for a `results/NAME.db`."""
-        paths = (*self.noted, f"spaces/{self.name}.yaml")
-        folders = list(self._folders())
-        found = (
-            os.path.normpath(os.path.join(folder, path))
-            for path in paths
-            if path.endswith((".yaml", ".yml"))
-            for folder in folders
-        )
-        return next((Path(path) for path in found if os.path.isfile(path)), None)
-
-    def _folders(self) -> Iterator[str]:
-        yield ""
-        for database in self.databases:
-            path = sqlite_path(database)
-            if path is not None:
-                yield from (str(path.parent), str(path.parent / ".."))
+        folders = [Path()]
+        for database in filter(None, map(sqlite_path, self.databases)):
+            folders += [database.parent, database.parent / ".."]
+        noted = (*self.noted, f"spaces/{self.name}.yaml")
+        paths = [path for path in noted if path.endswith((".yaml", ".yml"))]
+        found = (Path(os.path.normpath(folder / path)) for path in paths for folder in folders)
+        return next(filter(Path.is_file, found), None)

@@ -25,7 +25,7 @@ Row = dict[str, Any]
 Cells = dict[str, Sequence[Any]]
 """The cells of some rows by column."""
 
-_FETCHED = 10_000  # rows at a time
+FETCHED = 10_000  # rows at a time
 
 
 @contextmanager
@@ -58,7 +58,7 @@ def read_cells(
     read = [type_coerce(c, String) if _is_json(c) else c for c in columns]
     query = select(*read) if chosen is None else chosen.with_only_columns(*read)
     row_id = columns[0].table.c.id
-    streamed = query.order_by(row_id).execution_options(yield_per=_FETCHED)
+    streamed = query.order_by(row_id).execution_options(yield_per=FETCHED)
     for rows in connection.execute(streamed).partitions():
         cells = dict(zip((c.name for c in columns), zip(*rows, strict=True), strict=True))
         yield {c.name: _checked(c, cells[c.name], cells["id"]) for c in columns}

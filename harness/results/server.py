@@ -30,7 +30,7 @@ Notice = Callable[[str], None]
 WAIT_S = 120.0
 """How long a writer waits for a server that went away."""
 
-_AGAIN_S = 1.0  # between two attempts to connect
+AGAIN_S = 1.0  # between two attempts to connect
 
 _LOCKS = 0x68726E73
 """The first number of harness's advisory locks. The second one is a campaign's, or `_SHARED`."""
@@ -169,7 +169,7 @@ class ServerWriter:
             except (dialect.loaded_dbapi.Error, DatabaseBusy):
                 if time.monotonic() >= end_s:
                     raise
-            time.sleep(_AGAIN_S)
+            time.sleep(AGAIN_S)
         if wait_s:
             self._notice(f"{self._name}: connected again")
         self._wait_s = WAIT_S

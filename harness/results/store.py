@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from functools import partial
 from itertools import chain
+from typing import Any
 
 from sqlalchemy import ColumnElement, Table, func, select
 from sqlalchemy.exc import DBAPIError
@@ -159,14 +160,9 @@ class Store(Writer):
             self._update_run(run.id, notes=noted, **changed)
             return run
         row: Row = {
-            **self._plan_ids(plan),
+            **self._identity(plan),
             "uuid": uuid.uuid4().hex,
-            "campaign": plan.campaign,
-            "label": plan.label,
-            "technique": plan.technique,
-            "seed": plan.seed,
             "test_limit": plan.test_limit,
-            "parallelism": plan.parallelism,
             "state": "running",
             "started_at": now(),
             "harness_version": __version__,
@@ -197,41 +193,23 @@ class Store(Writer):
         pairs = (zip(part["ordinal"], part["measurement_id"], strict=True) for part in parts)
         return dict(sorted(chain.from_iterable(pairs)))
 
-    def last_before(self, plan: RunPlan) -> int:
-        """Return the id of the last measurement from before the run of this plan began, or of the
-        last one if the run has not begun."""
-        return self.read(partial(self._last_before, plan))
-
-    def _last_before(self, plan: RunPlan) -> int:
-        runs, measurements = schema.runs, schema.measurements
-        query, run = select(func.max(measurements.c.id)), self._begun(plan)
-        if run is not None:
-            # Other writers' ids and clocks say nothing of this campaign's.
-            environment_id = self.environment_id(plan.environment)
-            own = select(runs.c.id).where(
-                runs.c.environment_id == environment_id, runs.c.campaign == plan.campaign
-            )
-            query = query.where(
-                measurements.c.run_id.in_(own), measurements.c.measured_at <= run.started_at
-            )
-        return self.connection.execute(query).scalar() or 0
-
     def _begun(self, plan: RunPlan) -> _StoredRun | None:
         """Return this plan's run, if it exists and can continue.
 
         Raises ResultsError where the row is damaged.
         """
-        names = ("technique", "seed", "parallelism", "label", "campaign")
-        wanted = self._plan_ids(plan) | {name: getattr(plan, name) for name in names}
         same = select(schema.runs).where(
-            *(schema.runs.c[name] == value for name, value in wanted.items()),
+            *(schema.runs.c[name] == value for name, value in self._identity(plan).items()),
             schema.runs.c.tuning_run_id.is_not(None),
         )
         with refusing_damage(self.connection):
             return next(map(_stored_run, read_rows(self.connection, schema.runs, same)), None)
 
-    def _plan_ids(self, plan: RunPlan) -> dict[str, int]:
+    def _identity(self, plan: RunPlan) -> dict[str, Any]:
+        """Return the cells that a run shares with one of an equal plan."""
+        names = ("technique", "seed", "parallelism", "label", "campaign")
         return {
+            **{name: getattr(plan, name) for name in names},
             "space_id": self.space_id(plan.spec),
             "environment_id": self.environment_id(plan.environment),
             "input_id": self.input_id(plan.spec.name, plan.problem),
@@ -310,7 +288,7 @@ class Store(Writer):
                 "run_id": run_id,
                 "input_id": self.input_id(plan.spec.name, m.input),
                 "configuration_id": configuration_id,
-                "build_id": self._build_id(m, plan, configuration_id),
+                "build_id": m.build and self.build_id(m.build, plan.environment, configuration_id),
                 "stage": stage,
                 "measured_at": now(),
                 "group_uuid": group,
@@ -319,11 +297,6 @@ class Store(Writer):
             for m, configuration_id in zip(found, configuration_ids, strict=True)
         ]
         return self._insert(schema.measurements, rows)
-
-    def _build_id(self, m: Measurement, plan: RunPlan, configuration_id: int) -> int | None:
-        if m.build is None:
-            return None
-        return self.build_id(m.build, plan.environment, configuration_id)
 
     def add_tests(
         self,

@@ -141,8 +141,9 @@ class Writer:
     def build_id(self, build: Build, environment: Environment, configuration_id: int) -> int:
         """Return the id of a build's row."""
         key = (self.environment_id(environment), build.key)
-        others = {"configuration_id": configuration_id}
-        return self._row(schema.builds, key, lambda: others | _build_row(build))
+        others = {name: getattr(build, name) for name in BUILD_COLUMNS}
+        others["configuration_id"] = configuration_id
+        return self._row(schema.builds, key, lambda: others)
 
     def _row(self, table: Table, key: NaturalKey, others: Callable[[], dict[str, object]]) -> int:
         """Return the id of the row with this key; add it with the other values if it is missing."""
@@ -172,11 +173,6 @@ def measurement_row(m: Measurement) -> dict[str, Any]:
         "std_s": timing.std_s if timing else None,
         "sample_count": timing.count if timing else None,
     }
-
-
-def _build_row(build: Build) -> dict[str, Any]:
-    """Return the row of a build, without its environment and configuration."""
-    return {name: getattr(build, name) for name in BUILD_COLUMNS}
 
 
 def _space_row(spec: Spec) -> dict[str, Any]:

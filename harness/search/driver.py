@@ -25,6 +25,7 @@ from opentuner.search.objective import MinimizeTime
 from harness.core.observations import PEAK_FRACTION
 from harness.core.records import Config, Measurement, Outcome
 from harness.results import MeasurementRow
+from harness.results.database import now
 from harness.search.manipulator import Cfg, SpaceManipulator
 from harness.search.options import EndReason, InputSearch, SearchOptions, Tally
 from harness.search.patches import Request
@@ -42,7 +43,7 @@ _CALLER = "caller"
 """The requestor of a configuration that the caller of a session made up."""
 
 _IDLE_GENERATIONS = 3
-_WRITE_EVERY_S = 0.25  # for replayed measurements
+WRITE_EVERY_S = 0.25  # for replayed measurements
 
 
 @dataclass(frozen=True)
@@ -300,7 +301,7 @@ class Driver(SearchDriver):  # type: ignore[misc]
             row_id = None if stored is None else stored.id
             self._unwritten.append(_Answer(request, result, measurement, row_id))
             is_replay, waits_s = search.measurer.is_replay, time.monotonic() - self._written_at
-            if not is_replay or waits_s >= _WRITE_EVERY_S:
+            if not is_replay or waits_s >= WRITE_EVERY_S:
                 self.write()
         return result
 
@@ -315,7 +316,7 @@ class Driver(SearchDriver):  # type: ignore[misc]
             self.tables.keep_added()
             for test, row_id in zip(self._unwritten, ids, strict=True):
                 if test.measurement_id is None:
-                    stored = MeasurementRow(row_id, "search", test.measurement)
+                    stored = MeasurementRow(row_id, "search", test.measurement, measured_at=now())
                     self._search.known[test.measurement.config] = stored
             self._next_test += len(self._unwritten)
             self._unwritten.clear()

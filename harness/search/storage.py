@@ -6,7 +6,6 @@ OpenTuner's own writes cost some 3 ms a test more, growing with the results.
 from __future__ import annotations
 
 import argparse
-import os
 import platform
 import uuid
 from collections.abc import Sequence
@@ -18,7 +17,6 @@ from opentuner.search.objective import MinimizeTime
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from harness.core.machine import processor
 from harness.results import RunPlan, insert_returning_ids
 from harness.search.patches import Request
 
@@ -62,8 +60,6 @@ class RunTables:
         machine = self._found_or_added(models.Machine, name=platform.node())
         if machine.machine_class is None:
             machine.machine_class = machine_class
-            machine.cpu, machine.cores = processor(), os.cpu_count()
-            machine.memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
         path = plan.problem.json  # so that a person can read which input it is
         problem = self._found_or_added(models.Input, input_class=input_class, path=path)
         session.flush()
@@ -74,7 +70,9 @@ class RunTables:
         }
         self._configuration_ids = self._read_configurations()
         self._new_ids: dict[str, int] = {}  # of the last rows that were added
-        self.tested = self._read_tested()
+        tested = select(models.Configuration.hash).join(models.Result)
+        own = tested.where(models.Result.tuning_run_id == self.run.id)
+        self.tested = set(session.scalars(own))
         """The digests of the configurations that have a result in this run."""
 
     def _found_or_added(self, model: Any, **values: Any) -> Any:
@@ -95,10 +93,6 @@ class RunTables:
             rows = self._session.execute(query)
             by_program[self.program_id] = {row.hash: row.id for row in rows}
         return by_program[self.program_id]
-
-    def _read_tested(self) -> set[str]:
-        query = select(models.Configuration.hash).join(models.Result)
-        return set(self._session.scalars(query.where(models.Result.tuning_run_id == self.run.id)))
 
     def add(self, tests: Sequence[tuple[Request, Any]]) -> list[int]:
         """Add requests with OpenTuner's results; return the results' ids, in order."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,13 +59,13 @@ class ProgramPlan:
 
     @property
     def build(self) -> tuple[Template, ...]:
-        """The build's words, or its text for a shell; empty where nothing is built."""
-        return _templates(self.model.build)
+        """The build's words; empty where nothing is built."""
+        return tuple(self.model.build or ())
 
     @property
     def run(self) -> tuple[Template, ...]:
-        """The run's words, or its text for a shell."""
-        return _templates(self.model.run)
+        """The run's words."""
+        return tuple(self.model.run)
 
     def build_words(self, values: Mapping[str, Value], flags: Sequence[str]) -> tuple[str, ...]:
         """Return the build's words; the path of the output is OUTPUT_MARK."""
@@ -115,7 +114,7 @@ class ProgramPlan:
         for source in self.sources:
             parts += [source.path.name, source.text, *source.includes.values()]
         parts.append(model.time.model_dump_json() if model.time else "wall")
-        return [*parts, str(model.shell), self.verify.model_dump_json(), *self.digests]
+        return [*parts, self.verify.model_dump_json(), *self.digests]
 
     def _words(
         self, templates: Sequence[Template], values: Mapping[str, Value], flags: Sequence[str]
@@ -124,16 +123,8 @@ class ProgramPlan:
         texts = texts_of(values) | {"source": sources[0] if sources else ""}
         texts |= {OUTPUT: OUTPUT_MARK, SEED: SEED_MARK}
         lists = {"flags": list(flags), "sources": sources}
-        if not self.model.shell:
-            words = (lists[t.whole] if t.whole in lists else [t.filled(texts)] for t in templates)
-            return tuple(itertools.chain.from_iterable(words))
-        quoted = {name: shlex.quote(text) for name, text in texts.items() if name != OUTPUT}
-        joined = {name: shlex.join(words) for name, words in lists.items()}
-        return tuple(t.filled({OUTPUT: OUTPUT_MARK, **quoted, **joined}) for t in templates)
-
-
-def _templates(command: Template | Sequence[Template] | None) -> tuple[Template, ...]:
-    return () if command is None else (command,) if isinstance(command, Template) else (*command,)
+        words = (lists[t.whole] if t.whole in lists else [t.filled(texts)] for t in templates)
+        return tuple(itertools.chain.from_iterable(words))
 
 
 def texts_of(values: Mapping[str, Value]) -> dict[str, str]:
@@ -199,8 +190,8 @@ def command_line(plan: ProgramPlan, features: Sequence[str]) -> CommandLine:
     Raises NoLauncher where that cannot be done.
     """
     why = why_not_built_once(plan, features)
-    if why or plan.model.shell:
-        raise NoLauncher(why or "a shell reads the arguments: write `run` as a list of words")
+    if why:
+        raise NoLauncher(why)
     end = next((k for k, t in enumerate(plan.run) if t.names & {OUTPUT, SOURCE}), 0) + 1
     given = [*features, SEED]  # the user gives a seed as well
     _check(plan.run, end, given)

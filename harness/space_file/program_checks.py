@@ -41,7 +41,7 @@ def program_parts(
     """Check what spaces of programs have; return their fields of a spec. Raises SpecError."""
     _check_flags(document, model)
     folder, verify_folder = document.folder_of("program"), document.folder_of("verify")
-    build, run = list(_command(document, model, "build")), list(_command(document, model, "run"))
+    build, run = _command("build", model.program.build), _command("run", model.program.run)
     _check_placeholders(document, model, build, run)
     _check_features(document, model, folder)
     sources = tuple(_sources(document, model, folder))
@@ -58,20 +58,9 @@ def program_parts(
 # ------------------------------------------------------------------------------ placeholders
 
 
-def _command(document: Document, model: ProgramSpaceFile, key: str) -> Iterator[Placed]:
-    """Yield the words of a command, or its text."""
-    command: Template | Sequence[Template] | None = getattr(model.program, key)
-    location: Location = ("program", key)
-    if isinstance(command, Template):
-        if not model.program.shell:
-            text = "is one text, which only a shell splits; write a list of words, or `shell: true`"
-            document.fault(location, text)
-        yield location, command
-    elif command is not None:
-        if model.program.shell:
-            text = "is a list of words, but `shell: true` takes one text; write one text"
-            document.fault(location, text)
-        yield from (((*location, index), word) for index, word in enumerate(command))
+def _command(key: str, words: Sequence[Template] | None) -> list[Placed]:
+    """Return the words of a command with their places."""
+    return [(("program", key, index), word) for index, word in enumerate(words or ())]
 
 
 def _check_placeholders(
@@ -91,24 +80,22 @@ def _check_placeholders(
     tuned = [*model.parameters, *features]
     source = ["source"] if len(program.sources) == 1 else []
     sources = [*source, "sources"] if program.sources else []
-    _check_known(document, build, [*tuned, *sources, "flags", OUTPUT], program.shell)
+    _check_known(document, build, [*tuned, *sources, "flags", OUTPUT])
     output = [OUTPUT] if build else []
-    _check_known(document, run, [*tuned, *sources, *output, SEED], program.shell)
-    _check_known(document, environment, [*tuned, SEED], True)
-    _check_known(document, files, features, True)
+    _check_known(document, run, [*tuned, *sources, *output, SEED])
+    _check_known(document, environment, [*tuned, SEED])
+    _check_known(document, files, features)
     _check_seed(document, model, [*run, *environment])
     _check_there(document, build, run, any(model.flags.values()))
 
 
-def _check_known(
-    document: Document, placed: Sequence[Placed], known: Sequence[str], as_text: bool
-) -> None:
+def _check_known(document: Document, placed: Sequence[Placed], known: Sequence[str]) -> None:
     for location, template in placed:
         for name in sorted(template.names.difference(known)):
             text = f"`{{{name}}}` in `{template.text}` is not known here; {_hint(name, known)}"
             document.fault(location, text)
-        lists = template.names & set(LISTS)
-        if lists and not as_text and template.whole is None:
+        lists = template.names & set(LISTS) & set(known)
+        if lists and template.whole is None:
             name = sorted(lists)[0]
             text = f"`{{{name}}}` stands for several words; write it as a separate word"
             document.fault(location, text)

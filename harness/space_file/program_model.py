@@ -15,7 +15,6 @@ from pydantic import (
     AfterValidator,
     ConfigDict,
     Field,
-    StrictBool,
     StrictFloat,
     StrictInt,
     StrictStr,
@@ -34,7 +33,7 @@ from harness.space_file.model import (
     SpaceFile,
     Verify,
 )
-from harness.space_file.tuned import CompilerName, Name, Parameter, by_shape, by_tag, plain, read_by
+from harness.space_file.tuned import CompilerName, Name, Parameter, by_tag, plain, read_by
 
 _PART = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
@@ -82,15 +81,7 @@ Words = Annotated[list[Annotated[str, read_by(str, Word)]], Field(min_length=1)]
 TemplateWord = Annotated[Template, read_by(lambda word: Template(str(word)), Word)]
 TemplateText = Annotated[Template, read_by(Template, StrictStr)]
 
-Command = Annotated[
-    Annotated[TemplateText, Tag("as_text")]
-    | Annotated[Annotated[list[TemplateWord], Field(min_length=1)], Tag("as_words")],
-    by_shape(
-        'a list of words such as [gcc, -o, "{output}"], or with `shell: true` a text',
-        as_text=str,
-        as_words=list,
-    ),
-]
+Command = Annotated[list[TemplateWord], Field(min_length=1)]
 
 
 def _pattern(text: str) -> str:
@@ -271,8 +262,6 @@ class ProgramModel(StrictModel):
     """the compiler's words, with {flags}, {output}, {source}, {NAME}"""
     run: Command
     """the program's words, with {output} and {NAME}"""
-    shell: StrictBool = False
-    """true: build and run are texts for /bin/sh"""
     environment: dict[Name, TemplateWord] = Field(default_factory=dict)
     """variables of the run, which may contain {NAME}"""
     files: list[TemplateText] = Field(default_factory=list)

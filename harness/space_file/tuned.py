@@ -246,14 +246,14 @@ class FlagSwitch(_ConditionalModel):
     """how the flag is spelled, where --NAME (nvcc) or -NAME is wrong"""
 
 
-class _Stepped(_BoundedModel):
-    """The whole numbers that a compiler flag takes."""
+class FlagRange(_BoundedModel, _ValuedModel):
+    """A compiler flag that takes a number, or is absent."""
 
     step: StrictInt = Field(default=1, ge=1, le=MAX_EXACT)
     """distance between values"""
 
     @model_validator(mode="after")
-    def _is_short(self) -> _Stepped:
+    def _is_short(self) -> FlagRange:
         count = len(self.values)
         if count > MAX_FLAG_VALUES:
             raise ValueError(
@@ -266,10 +266,6 @@ class _Stepped(_BoundedModel):
     def values(self) -> range:
         """The numbers from min to max, by step."""
         return range(self.min, self.max + 1, self.step)
-
-
-class FlagRange(_Stepped, _ValuedModel):
-    """A compiler flag that takes a number, or is absent."""
 
 
 class FlagValues(_ValuedModel):

@@ -16,11 +16,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
 
 from harness.core.errors import UsageError
 from harness.core.records import Input, Value, shown
 from harness.core.text import counted, first_few, printable, suggestion
+from harness.source.kernel_source import read_text
 
 TITLE = "# workload of "
 """Begins the first line of a recorded file; the name of the space follows."""
@@ -32,7 +32,7 @@ It stands last: where a line was cut off within it, the rest is whole."""
 UNKNOWN = "?"
 """Stands for a value that a dispatcher cannot name, such as a word that it does not know."""
 
-_LONGEST = 65_536  # characters of a line
+_MOST_BYTES = 256 << 20
 _MOST_INPUTS = 1_000_000
 _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 _CALLS = re.compile(r"[0-9]{1,15}")
@@ -82,24 +82,20 @@ def read_workload(
     line that was cut off, because a disk was full, is left out and noted.
     """
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            return _read(path, file, space, features, inputs)
-    except UnicodeDecodeError:
-        raise UsageError(f"{path} is not a workload: it is not UTF-8 text") from None
+        text = read_text(path, _MOST_BYTES)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
-
-
-def _read(
-    path: Path, file: TextIO, space: str, features: Sequence[str], inputs: Sequence[Input]
-) -> Workload:
+    except ValueError as error:
+        raise UsageError(f"{path} is not a workload: it {error}") from None
     header, places, place = list[str](), list[int](), 0
     calls = Counter[Input]()
     unnamed, cut = 0, list[int]()
     types = [_type([problem[name] for problem in inputs]) for name in features]
     first = {tuple(problem[name] for name in features): problem for problem in inputs}
-    for number, line in _lines(path, file):
+    for number, line in enumerate(text.split("\n"), 1):
         where = f"{path}:{number}"
+        if not line.strip():
+            continue
         if line.startswith("#"):
             name = line.removeprefix(TITLE).strip()
             if line.startswith(TITLE) and name != space:
@@ -114,15 +110,15 @@ def _read(
         if len(cells) != len(header):
             cut.append(number)
             continue
-        if not _CALLS.fullmatch(text := cells[place]) or not int(text):
-            raise UsageError(f"{where}: `{CALLS}` must be a whole number from 1, got {_got(text)}")
+        if not _CALLS.fullmatch(count := cells[place]) or not int(count):
+            raise UsageError(f"{where}: `{CALLS}` must be a whole number from 1, got {_got(count)}")
         named = zip(features, places, types, strict=True)
         values = tuple(_value(f"{where}: `{n}`", cells[k], kind) for n, k, kind in named)
         if None in values:
-            unnamed += int(text)
+            unnamed += int(count)
             continue
         problem = first.setdefault(values, Input(dict(zip(features, values, strict=True))))
-        calls[problem] += int(text)
+        calls[problem] += int(count)
         if len(calls) > _MOST_INPUTS:
             raise UsageError(f"{where}: more than {_MOST_INPUTS:,} different inputs; record fewer")
     if not calls:
@@ -143,18 +139,6 @@ def _notes(path: Path, cut: Sequence[int], unnamed: int) -> Iterator[str]:
     if unnamed:
         calls = counted(unnamed, "call")
         yield f"{path}: {calls} had a value that the dispatcher could not name: {UNKNOWN}"
-
-
-def _lines(path: Path, file: TextIO) -> Iterator[tuple[int, str]]:
-    """Yield the lines that are not empty, with their numbers; reads no line to its end that is too
-    long."""
-    number = 0
-    while line := file.readline(_LONGEST + 1):
-        number += 1
-        if len(line) > _LONGEST or "\0" in line:
-            raise UsageError(f"{path}:{number}: is not a line of a workload: too long, or not text")
-        if line.strip():
-            yield number, line.rstrip("\r\n")
 
 
 def _cells(line: str) -> list[str]:

@@ -132,12 +132,9 @@ def _cache_lines(accesses: list[_Access], ndrange: nest.NdRange) -> float:
     linear = np.arange(min(WARP, math.prod(ndrange.local)))
     x, y, _ = ndrange.local
     lanes = (linear % x, linear // x % y, linear // (x * y))  # x runs fastest
-    points: dict[int, tuple[dict[str, Any], Any]] = {}  # accesses of a block share their loops
     lines = times = 0
     for access in accesses:
-        if id(access.loops) not in points:
-            points[id(access.loops)] = _inner_point(access.loops, lanes, ndrange)
-        values, active = points[id(access.loops)]
+        values, active = _inner_point(access.loops, lanes, ndrange)
         offsets = (access.target.offset.value(values, is_padded=False) + 0 * linear)[active]
         distances = (offsets - offsets[:1]) * ELEMENT_BYTES // LINE_BYTES
         lines += len(set(distances.tolist())) * access.times

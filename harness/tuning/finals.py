@@ -28,6 +28,7 @@ from harness.dispatch.candidates import Applies, applies_where, interleaved_matr
 from harness.dispatch.single import single_configs
 from harness.measure.trial.occasions import DATA_SETS, ONE_OCCASION
 from harness.results import CANDIDATE, CHOICE, CROSS, FINAL, MeasurementRow
+from harness.results.database import now
 from harness.space import Space
 from harness.space.constrained import launch_constraints
 from harness.stats.interleaved import is_shown, refuted
@@ -108,7 +109,7 @@ def _measure(state: State, problem: Input, config: Config) -> None:
     run_id, plan, store = state.runs[problem], state.run_plan(problem), state.store
     (row,) = store.transact(lambda: store.add_measurements(run_id, plan, CROSS, [measured]))
     state.note_device(problem)
-    state.known(problem)[config] = MeasurementRow(row, CROSS, measured)
+    state.known(problem)[config] = MeasurementRow(row, CROSS, measured, measured_at=now())
     state.crossed.add((problem, config))
 
 

@@ -162,10 +162,14 @@ class Searching:
         found them."""
         state = self.state
         plan, space = state.run_plan(problem), state.space(problem)
-        last = state.store.last_before(plan)
-        searched = {other: state.known(other).values() for other in before}
+        run = state.store.begun(plan)
         measured = {
-            o: [s.measurement for s in rows if s.id <= last] for o, rows in searched.items()
+            other: [
+                row.measurement
+                for row in state.known(other).values()
+                if run is None or row.measured_at <= run.started_at
+            ]
+            for other in before
         }
         stored = state.stored_sources.tasks(plan, space)
         return state.transfer_sources.data_for(space, problem, measured, stored)

@@ -320,26 +320,17 @@ def test_columns_of_tables_hide_no_parameter_with_their_name(tmp_path: Path) -> 
 
 
 def test_plots_are_pictures_that_can_be_saved(results: harness.TuneResults, tmp_path: Path) -> None:
-    picture = results.plot("search")
+    picture, path = results.plot("search"), tmp_path / "search.svg"
     assert picture._repr_svg_().startswith("<svg")
-    assert picture.save(tmp_path / "search.svg").read_text().endswith(picture.svg)
+    assert picture.save(path).read_text().endswith(picture.svg)
     assert "currentColor" not in picture.svg
+    assert picture.save(path) == path, "its own file is replaced"
+    path.write_text("mine")
+    with pytest.raises(harness.HarnessError, match="already exists and was not written by"):
+        picture.save(path)
+    assert "<html" in results.report(tmp_path / "page.html").read_text()
     with pytest.raises(harness.HarnessError, match=r"no plot `serch`; did you mean `search`\?"):
         results.plot("serch")
-
-
-@pytest.mark.parametrize("write", ["save", "report"])
-def test_a_file_of_somebody_else_is_not_overwritten(
-    results: harness.TuneResults, tmp_path: Path, write: str
-) -> None:
-    path = tmp_path / "mine"
-    write_file = results.plot("search").save if write == "save" else results.report
-    assert ("<html" if write == "report" else "<svg") in write_file(path).read_text()
-    assert write_file(path) == path, "its own file is replaced"
-    path.write_text("mine")
-    with pytest.raises(harness.HarnessError, match="mine already exists and was not written by"):
-        write_file(path)
-    assert path.read_text() == "mine"
 
 
 NAN, INF = float("nan"), float("inf")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from harness.core.errors import ResultsError, UsageError
+from harness.core.errors import UsageError
 from harness.results.view import Results, read_results, the_one
 from harness.space_file import load_spec
 from tests.helpers.commands import analyse, merge
@@ -161,20 +159,3 @@ def test_old_versions_are_left_behind_by_a_merge(database: str, tmp_path: Path) 
     assert not results.others
     assert merge([kept, database]) == 0
     assert len(read_results(kept, kernel_version="all")) == 2
-
-
-@pytest.mark.parametrize("moment", ["7", "x'ff00'", "'an hour ago'"])
-def test_a_damaged_moment_of_another_version_is_refused(
-    database: str, tmp_path: Path, moment: str
-) -> None:
-    (old,) = the_one(read_results(database)).others
-    path = tmp_path / "damaged.db"
-    shutil.copy(database, path)
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(
-            f"UPDATE measurements SET measured_at = {moment} WHERE run_id IN (SELECT runs.id FROM "
-            "runs JOIN spaces ON spaces.id = space_id WHERE program_sha256 = ?)",
-            [old.program_sha256],
-        )
-    with pytest.raises(ResultsError, match=r"damaged\.db is damaged"):
-        read_results([str(path)])

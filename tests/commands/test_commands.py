@@ -9,8 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
-import weakref
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -67,11 +65,6 @@ def test_an_editable_install_puts_the_clone_on_the_path() -> None:
     assert configuration["options"]["package_dir"].split() == ["=", "."]
 
 
-def test_a_command_starts_by_the_console_script(capsys: Capture) -> None:
-    assert main(["check", "no_such_space.yaml"]) == 2
-    assert "no_such_space.yaml" in capsys.readouterr().err
-
-
 def test_no_text_installs_a_package_called_harness() -> None:
     """On an index, that name may be somebody else's."""
     listed = subprocess.run(["git", "ls-files"], capture_output=True, text=True, cwd=ROOT)
@@ -87,9 +80,21 @@ def test_help_and_no_command_list_the_commands(words: list[str], capsys: Capture
     assert all(f"    {name} " in printed for name in COMMANDS)
 
 
-def test_the_version_is_printed(capsys: Capture) -> None:
-    assert main(["--version"]) == 0
-    assert capsys.readouterr().out == f"harness {harness.__version__}\n"
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("--version", 0, f"harness {harness.__version__}\n"),
+        ("check no_such_space.yaml", 2, "no_such_space.yaml"),
+        ("tunes", 2, "unknown command `tunes`; did you mean `tune`?"),
+        ("zzz", 2, "harness --help` lists the commands\n"),
+    ],
+)
+def test_the_console_script_answers(
+    words: str, code: int, said: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["harness", *words.split()])
+    assert main() == code
+    assert said in "".join(capsys.readouterr())
 
 
 @pytest.mark.parametrize(
@@ -120,19 +125,6 @@ def test_a_program_on_path_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert command_words("report") == ("harness", "report")
 
 
-def test_an_unknown_command_is_answered_with_the_nearest(capsys: Capture) -> None:
-    assert main(["tunes"]) == 2
-    assert "unknown command `tunes`; did you mean `tune`?" in capsys.readouterr().err
-
-
-def test_a_command_like_no_other_is_answered_with_where_they_are_listed(
-    capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["harness", "zzz"])
-    assert main(["zzz"]) == 2
-    assert capsys.readouterr().err.endswith("harness --help` lists the commands\n")
-
-
 def test_help_loads_no_slow_libraries() -> None:
     code = (
         "import sys; from harness.__main__ import COMMANDS, main\n"
@@ -160,25 +152,6 @@ def test_signals_end_commands_like_ctrl_c(sent: signal.Signals, code: int, capsy
     finally:
         signal.signal(sent, before)
     assert capsys.readouterr().err == "interrupted; all is kept\n"
-
-
-def test_a_signal_whose_exception_python_ignored_is_sent_again(capsys: Capture) -> None:
-    class Module:
-        pass
-
-    def command() -> int:
-        module = Module()
-        reference = weakref.ref(module, lambda _: signal.raise_signal(signal.SIGTERM))
-        del module
-        time.sleep(20)
-        return 0 if reference() is None else 1
-
-    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    try:
-        assert guarded(command) == 143
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    assert capsys.readouterr().err == "interrupted\n"
 
 
 def test_a_reader_that_has_gone_ends_a_command_quietly(monkeypatch: pytest.MonkeyPatch) -> None:

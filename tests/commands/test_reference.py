@@ -7,7 +7,6 @@ import doctest
 import functools
 import re
 import runpy
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +34,13 @@ ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
 
 
-def _texts(folder: Path) -> Iterator[str]:
-    """All texts in the code of a folder, joined as Python joins them."""
-    for path in folder.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                yield node.value
+@functools.cache
+def _texts() -> str:
+    """All texts in the code of harness, joined as Python joins them."""
+    modules = (path.read_text(encoding="utf-8") for path in (ROOT / "harness").rglob("*.py"))
+    nodes = (node for text in modules for node in ast.walk(ast.parse(text)))
+    constants = (node.value for node in nodes if isinstance(node, ast.Constant))
+    return "\n".join(value for value in constants if isinstance(value, str))
 
 
 @functools.cache
@@ -72,16 +72,15 @@ def test_each_message_of_the_troubleshooting_is_written_somewhere() -> None:
     lists = re.findall(r"^- ((?:`[^`]+`(?:, )?)+): ", page, re.MULTILINE)
     messages = [message for part in lists for message in re.findall("`([^`]+)`", part)]
     assert len(messages) > 15
-    written = "\n".join(_texts(ROOT / "harness"))
     for message in messages:
         for part in message.split("..."):
-            assert part.strip() in written, message
+            assert part.strip() in _texts(), message
 
 
 def test_all_variables_of_harness_are_on_the_page_and_no_others() -> None:
     pattern = r"HARNESS_[A-Z_]+[A-Z]\b"
     page = (REFERENCE / "environment.md").read_text(encoding="utf-8")
-    obeyed = {name for text in _texts(ROOT / "harness") for name in re.findall(pattern, text)}
+    obeyed = set(re.findall(pattern, _texts()))
     templates = (ROOT / "harness/dispatch/templates").glob("*.j2")
     for template in templates:
         obeyed.update(re.findall(pattern, template.read_text(encoding="utf-8")))

@@ -233,11 +233,7 @@ def test_analyse_says_what_the_database_of_a_rerun_holds(
     capsys.readouterr()
     assert analyse([str(tmp_path / "rerun.db")]) == 0
     printed = capsys.readouterr().out
-    assert "`harness.compare --rerun` measured 4 inputs and searched nothing" in printed
-    assert "no measurements yet" not in printed
-    compared = f"{folder / 'base.db'} {folder / 'candidate.db'}"
-    assert f"python -m harness.compare {compared} --rerun\n" in printed
-    assert f"python -m harness.analyse {compared}\n" in printed
+    assert ": `harness.compare --rerun` measured it, and searched nothing\n" in printed
 
 
 @pytest.mark.parametrize("name", ["base.db", "candidate.db"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import configparser
 import functools
 import subprocess
 import sys
@@ -59,6 +58,7 @@ DOORS = {
     "jinja2": ("harness/core/text.py", "harness/dispatch/c_code.py", "harness/report/page.py"),
     "matplotlib": ("harness/models/starchart/reading.py", "harness/report/plots.py"),
     "joblib": ("harness/core/kept.py",),
+    "rich": ("harness/commands/", "harness/compare/", "harness/display/"),
     "filelock": ("harness/core/locks.py",),
     "platformdirs": ("harness/core/files.py",),
     "tree_sitter": ("harness/source/syntax_tree.py",),
@@ -107,39 +107,20 @@ def test_a_library_is_imported_through_its_door_alone(library: str) -> None:
     assert all(user.startswith(DOORS[library]) for user in users)
 
 
-def _floors() -> list[list[str]]:
-    """The rooms of each floor, from the top, as the contract in setup.cfg has them."""
-    config = configparser.ConfigParser()
-    config.read(ROOT / "setup.cfg", encoding="utf-8")
-    lines = config["importlinter:contract:layers"]["layers"].strip().splitlines()
-    return [line.replace("|", " ").split() for line in lines]
-
-
-FLOORS = _floors()
-HEIGHT = {room: -number for number, floor in enumerate(FLOORS) for room in floor}
-# What importing a room may load: a library from the lowest room that loads it upwards.
-LOADED_FROM = {
-    "yaml": "space_file",
-    "pydantic": "space_file",
-    "sqlalchemy": "results",
-    "opentuner": "search",
-    "jinja2": "dispatch",
-    "rich": "dispatch",
-    "tree_sitter": "source",
+# What no import of a module may load: GPU stacks, and what takes a second or more.
+LOADED_ON_USE = {
+    *("dask", "distributed", "pyopencl", "pycuda", "cuda", "pynvml", "torch"),
+    *("matplotlib", "sklearn", "pandas"),
 }
-# What no import of a room may load: GPU stacks, and what takes a second or more.
-LOADED_ON_USE = (
-    "dask",
-    "distributed",
-    "pyopencl",
-    "pycuda",
-    "pynvml",
-    "matplotlib",
-    "sklearn",
-    "pandas",
-)
-# A stencil's predictor is written with these throughout; commands import it where it is asked for.
-EXEMPT = {"stencil": ("sklearn", "pandas")}
+# The loaders are copied into dispatchers, and a predictor is imported where it is asked for.
+EXEMPT = ("harness/dispatch/loaders/", "harness/stencil/predicted.py")
+
+
+def test_what_is_slow_to_load_is_imported_where_it_is_used() -> None:
+    for path in _modules():
+        if not path.relative_to(ROOT).as_posix().startswith(EXEMPT):
+            at_once = ast.parse(path.read_text(encoding="utf-8")).body
+            assert not LOADED_ON_USE & set(_imported(at_once)), path
 
 
 def _run_python(code: str) -> str:
@@ -153,55 +134,6 @@ def _loaded_by(modules: Sequence[str], libraries: Iterable[str]) -> list[str]:
         f"import importlib, sys\nfor name in {list(modules)!r}: importlib.import_module(name)\n"
         f"print(*[library for library in {list(libraries)!r} if library in sys.modules])"
     ).split()
-
-
-def _modules_of(room: str) -> list[str]:
-    """Every module of a room but its `__main__` and the loaders that are copied elsewhere."""
-    paths = (
-        path.relative_to(ROOT).with_suffix("") for path in (ROOT / "harness" / room).rglob("*.py")
-    )
-    names = sorted(".".join(path.parts).removesuffix(".__init__") for path in paths)
-    return [name for name in names if "__main__" not in name and ".loaders." not in name]
-
-
-# Rooms are imported from the bottom up, each on top of those below it, which may load no more than
-# it may. Those above an exempt room may not load what it loads: a copy of the process imports it.
-_IMPORT_ROOMS = """
-import importlib, os, sys
-
-def import_room(room):
-    before = set(sys.modules)
-    for name in modules[room]:
-        importlib.import_module(name)
-    print(room, *[name for name in libraries if name in set(sys.modules) - before], flush=True)
-
-for room in reversed(modules):
-    if room not in exempt:
-        import_room(room)
-        continue
-    child = os.fork()
-    if child == 0:
-        import_room(room)
-        os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0, room
-"""
-
-
-@pytest.fixture(scope="module")
-def loaded() -> dict[str, set[str]]:
-    """What the import of each room loads that the rooms below it have not loaded."""
-    modules = {room: _modules_of(room) for room in HEIGHT}
-    libraries, exempt = [*LOADED_FROM, *LOADED_ON_USE], list(EXEMPT)
-    printed = _run_python(f"{modules=}; {libraries=}; {exempt=}\n{_IMPORT_ROOMS}")
-    lines = (line.split() for line in printed.splitlines())
-    return {room: set(found) for room, *found in lines}
-
-
-@pytest.mark.parametrize("room", HEIGHT)
-def test_a_room_loads_nothing_of_higher_ones(room: str, loaded: dict[str, set[str]]) -> None:
-    higher = {name for name, lowest in LOADED_FROM.items() if HEIGHT[lowest] > HEIGHT[room]}
-    never = {name for name in LOADED_ON_USE if name not in EXEMPT.get(room, ())}
-    assert loaded[room] & (higher | never) == set()
 
 
 def test_importing_the_check_command_loads_neither_search_nor_analysis() -> None:

@@ -14,7 +14,6 @@ import pytest
 from harness.core.kept import Kept, content_key
 from harness.dispatch.learners import Fixed
 from harness.dispatch.matrix import Matrix
-from harness.dispatch.study import QUICK, Study
 from harness.dispatch.verdict import held_out_slowdowns
 from tests.helpers.matrices import shapes
 
@@ -134,13 +133,3 @@ def test_other_measurements_or_options_are_judged_again(tmp_path: Path) -> None:
     _fits(matrix, tmp_path)
     assert _fits(matrix, tmp_path, seed=1) > 0
     assert all(_fits(other, tmp_path) > 0 for other in _changed(matrix))
-
-
-def test_a_kept_verdict_is_that_of_the_first_time(tmp_path: Path) -> None:
-    first, again = (Study.of(shapes(16), QUICK, kept=Kept(tmp_path)) for _ in range(2))
-    assert again.best == first.best
-    for name, one in first.slowdowns.items():
-        np.testing.assert_array_equal(one.logs, again.slowdowns[name].logs)
-    for name in first.dispatchers:
-        learnt = first.learnt(name)
-        assert again.learnt(name) == learnt

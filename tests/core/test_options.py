@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.commands.run import make_parser, parse
+from harness.commands.run import make_parser, run
 
 REFUSED = [
     ("tune --test-limit", "a whole number from 1 to 10^9", ["0", "1.5", "x", "9" * 20]),
@@ -37,10 +37,9 @@ def test_a_value_that_an_option_cannot_take_says_what_it_takes(
     option: str, expected: str, values: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     command, name = option.split()
-    parser = make_parser(command)
     for value in values:
         with pytest.raises(SystemExit, match="2"):
-            parse(parser, [f"{name}={value}"])
+            run(command, [f"{name}={value}"])
         error = capsys.readouterr().err
         assert f": must be {expected}" in error
         assert f"got {value!r}" in error
@@ -48,4 +47,4 @@ def test_a_value_that_an_option_cannot_take_says_what_it_takes(
 
 @pytest.mark.parametrize(("text", "time_s"), [("90", 90), ("90s", 90), ("2m", 120), ("1.5h", 5400)])
 def test_a_time_has_a_unit_or_is_in_seconds(text: str, time_s: float) -> None:
-    assert parse(make_parser("tune"), [f"--max-time={text}"]).max_time_s == time_s
+    assert make_parser("tune").parse_args([f"--max-time={text}"]).max_time_s == time_s

@@ -41,8 +41,6 @@ from tests.helpers.dispatch_examples import (
     write_all,
 )
 
-ROOT = Path(__file__).parents[2]
-
 NASTY = 'a */ b /* c """ d \\ e ??/ f\n#error g \u202e \u00e9 {{ h }} % " \'\\'
 
 

@@ -262,7 +262,7 @@ def test_portfolio_is_the_best_of_its_size(
     few: list[Portfolio], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     matrix = drawn(1)
-    monkeypatch.setattr(module, "_MOST_TRIED", 0)
+    monkeypatch.setattr(module, "MOST_TRIED", 0)
     for one, greedy in zip(few, portfolios(matrix), strict=True):
         combinations = itertools.combinations(range(9), len(one.configs))
         best = min(combinations, key=lambda p: mean_log(matrix, p))

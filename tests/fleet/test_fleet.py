@@ -133,6 +133,18 @@ def test_devices_of_workers_that_join_are_opened_once(fleet_of: Join) -> None:
     assert look() == {"a"}, "its worker has left, and another one offers it"
 
 
+def test_devices_join_while_a_campaign_runs(
+    fleet_of: Join, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.fleet.measurers._LOOK_S", 0.01)
+    cluster = FakeCluster(one=("a",))
+    fleet, _ = fleet_of(cluster)
+    cluster.workers["two"] = ("b",)
+    joined: dict[str, object] = {}
+    with contextlib.closing(fleet):
+        assert until(lambda: bool(joined.update(fleet.joined()) or "b" in joined))
+
+
 def test_a_worker_that_was_silent_and_goes_on_is_used_again(fleet_of: Join) -> None:
     cluster = FakeCluster(one=("a",))
     _, look = fleet_of(cluster)
@@ -284,16 +296,13 @@ async def _unreachable(*_: object) -> None:
 def test_calls_of_many_threads(two: Two, monkeypatch: pytest.MonkeyPatch, reaches: bool) -> None:
     local, cluster, said = two
     assert not any("profile" in worker.periodic_callbacks for worker in local.workers.values())
-    through_scheduler: list[str] = []
+    through_scheduler, proxy = list[str](), distributed.actor.ProxyRPC
 
-    class Noted(distributed.actor.ProxyRPC):  # type: ignore[name-defined,misc]
-        """A way through the scheduler that is noted."""
+    def noted(scheduler: Any, address: str) -> Any:
+        through_scheduler.append(address)
+        return proxy(scheduler, address)
 
-        def __init__(self, scheduler: Any, address: str) -> None:
-            through_scheduler.append(address)
-            super().__init__(scheduler, address)
-
-    monkeypatch.setattr("distributed.actor.ProxyRPC", Noted)
+    monkeypatch.setattr("distributed.actor.ProxyRPC", noted)
     if not reaches:  # the scheduler does
         monkeypatch.setattr("harness.fleet.cluster._connected", _unreachable)
     devices = cluster.devices()

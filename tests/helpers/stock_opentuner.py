@@ -17,7 +17,7 @@ import random
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -115,17 +115,5 @@ def _folder() -> Iterator[None]:
             os.chdir(here)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Make the database; return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("database", type=Path, help="SQLite file, which may have results already")
-    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="of the matrices")
-    parser.add_argument("--tests", type=int, default=40, help="configurations of each size")
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args(argv)
-    tune(options.database.resolve(), tuple(options.sizes), options.tests, options.seed)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    tune(Path(sys.argv[1]).resolve(), SIZES, tests=40, seed=0)

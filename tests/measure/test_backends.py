@@ -12,7 +12,7 @@ from harness.measure.cuda.nvcc import Nvcc
 from harness.measure.opencl.device import OpenClDevice
 from harness.measure.opencl.driver import OpenClCompiler, usable_devices
 from harness.testing import CompilerContract, DeviceContract, ExampleBackend
-from tests.helpers.compilers import CUDA_TWICE, needs_nvcc
+from tests.helpers.compilers import BOTH, CUDA_TWICE
 from tests.helpers.fakes import FakeCompiler, FakeDevice
 from tests.helpers.stub_driver import needs_pycuda
 
@@ -47,12 +47,11 @@ class TestCuda(DeviceContract):
             yield ExampleBackend(Nvcc(list_gpus()[0].arch), CudaDevice, CUDA_TWICE)
 
 
-@needs_nvcc
-class TestNvcc(CompilerContract):
-    @pytest.fixture(scope="class")
+class TestCudaCompilers(CompilerContract):
+    @pytest.fixture(scope="class", params=BOTH)
     @classmethod
-    def backend(cls) -> ExampleBackend:
-        return ExampleBackend(Nvcc("sm_90"), FakeDevice, CUDA_TWICE)
+    def backend(cls, request: pytest.FixtureRequest) -> ExampleBackend:
+        return ExampleBackend(request.param("sm_90"), FakeDevice, CUDA_TWICE)
 
 
 class TestFake(CompilerContract, DeviceContract):

@@ -91,16 +91,6 @@ def all_there(monkeypatch):
     monkeypatch.setattr("harness.measure.devices.first_usable", lambda arch: "nvcc")
 
 
-@pytest.mark.parametrize("part", ["require_driver", "load_driver", "list_gpus"])
-def test_each_missing_part_is_the_reason(part, all_there, monkeypatch):
-    def missing(*_: str) -> None:
-        raise BackendUnavailable(f"no {part}")
-
-    monkeypatch.setattr(cuda, part, missing)
-    with pytest.raises(BackendUnavailable, match=f"no {part}"):
-        cuda.usable_gpus()
-
-
 @needs_nvcc
 def test_device_unknown_to_the_toolkit_falls_back_to_opencl(all_there, monkeypatch):
     pocl = opencl.DeviceName("Portable Computing Language", 0, "cpu", is_gpu=False)

@@ -127,12 +127,9 @@ def test_constraints_of_the_space_may_name_the_catalogue_s_flags(load) -> None:
     ("compiler", "flags", "levels"),
     [
         ("nvcc", "default", [f"-Xptxas --opt-level={level}" for level in (0, 1, 2)]),
-        ("nvcc", "bruel2015", [f"-Xptxas --opt-level={level}" for level in (0, 1, 2)]),
         ("nvcc", "exact", [f"-Xptxas --opt-level={level}" for level in (1, 2)]),
         ("nvcc", "[default, -opt_level]", []),
-        ("opencl", "standard", ["-cl-opt-disable"]),
         ("opencl", "[cl_nv_opt_level]", [f"-cl-nv-opt-level {level}" for level in range(4)]),
-        ("gcc", "default", [f"-O{level}" for level in range(4)]),
         ("gcc", "[exact, {opt_level: {values: [2, s]}}]", ["-O2"]),
         ("clang++", "levels", [f"-O{level}" for level in range(4)]),
     ],

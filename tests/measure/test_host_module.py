@@ -232,6 +232,16 @@ def test_constants_are_passed_in_opencl_and_fill_variables_in_cuda(
     assert {launch.constants for launch in own} == {constants}
 
 
+def test_occupancy_is_that_of_the_launches_that_are_yielded(tmp_path: Path) -> None:
+    case, job = case_of(tmp_path), job_of(STEPS=1)
+    build = dataclasses.replace(job.binary.build, registers=32)
+    binary = dataclasses.replace(job.binary, build=build)
+    found = measure_kernel(
+        device_of(case), case, dataclasses.replace(job, arch="sm_90", binary=binary)
+    )
+    assert found.observed["active_warps"] == 32, "of one warp each"
+
+
 def test_time_of_a_run_is_the_sum_of_its_launches_and_its_clock_the_lowest(tmp_path: Path) -> None:
     case = case_of(tmp_path)
     clocks_mhz = itertools.cycle((990, 970, 980))

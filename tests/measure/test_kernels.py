@@ -186,12 +186,6 @@ def test_no_energy_is_a_notice(fake_here: OpenFake, tmp_path: Path) -> None:
     assert notice.startswith("energy is not measured: harness reads it from GPUs with --backend")
 
 
-def test_data_that_does_not_fit_again_is_tried_in_a_new_process(fake_here: OpenFake) -> None:
-    # FOUR, FIVE, and FOUR again, which fails once.
-    local, space = fake_here(refused_binds=(2,))
-    assert outcomes(local, space, FOUR, FIVE, FOUR) == [Outcome.OK] * 3
-
-
 def test_data_that_does_not_fit_is_no_configurations_fault(fake_here: OpenFake) -> None:
     local, space = fake_here(refused_binds=(2, 3))
     assert outcomes(local, space, FOUR, FIVE) == [Outcome.OK] * 2

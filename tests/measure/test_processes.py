@@ -135,10 +135,6 @@ def test_standard_error_of_a_process_is_quoted_once(child: Child) -> None:
         run(child, os.abort)
 
 
-def test_process_ends_at_sigterm_without_python_being_asked(child: Child) -> None:
-    assert run(child, signal.getsignal, signal.SIGTERM) == signal.SIG_DFL
-
-
 def test_interrupt_is_left_to_the_parent(child: Child) -> None:
     pid = run(child, os.getpid)
     assert os.getsid(pid) != os.getsid(0)

@@ -62,22 +62,16 @@ def final(mode: str, burden: str, seed: int) -> tuple[Measurement, Measurement]:
 
 
 @pytest.mark.parametrize("burden", BURDENS)
-@pytest.mark.parametrize("mode", ["fake_1.8", "fake_5", "fake_20"])
-def test_made_up_times_are_no_claim_on_busy_machines(mode: str, burden: str) -> None:
+@pytest.mark.parametrize("mode", [name for name in PROGRAMS if name != "default"])
+def test_made_up_times_are_no_claim_and_honest_ones_are(mode: str, burden: str) -> None:
     for seed in range(3):
         found, default = final(mode, burden, seed)
-        if is_shown(found):
+        if mode.startswith("honest"):
+            assert is_shown(found), f"with seed {seed}: {found.message}"
+        elif is_shown(found):
             assert not time_ratio(default.timing, found.timing).is_faster, f"with seed {seed}"
         else:
             assert "but its process ends " in found.message
-
-
-@pytest.mark.parametrize("burden", BURDENS)
-@pytest.mark.parametrize("mode", ["honest_1.5", "honest_15"])
-def test_honest_times_survive_also_on_a_busy_machine(mode: str, burden: str) -> None:
-    for seed in range(3):
-        found, _ = final(mode, burden, seed)
-        assert is_shown(found), f"with seed {seed}: {found.message}"
 
 
 def beside(time_s: float, process_s: float, *, scatter: float = 0.01) -> Measurement:

@@ -167,37 +167,13 @@ def test_no_shell_sees_the_words(tmp_path: Path) -> None:
     assert not (tmp_path / "made").exists()
 
 
-def test_a_requested_shell_gets_values_in_quotes(here: None, load: Load, tmp_path: Path) -> None:
-    changes = [
-        ("  environment:", "  shell: true\n  environment:"),
-        ("[sh, ", "'echo took 1 us; echo {MODE} '"),
-        (f'"{{source}}", "{{MODE}}", {tmp_path / "journal"}, "{{n}}"]', ""),
-        ("[right, other", "['a; touch made', other"),
-        ("default: right", "default: 'a; touch made'"),
-        ("{n: 3}, {n: 4}", "{n: 3}"),
-    ]
-    with closing(ProgramMeasurer(spec := load(*changes))) as measurer:
-        space = ConstrainedSpace.of(spec, spec.inputs[0], measurer.limits, None)
-        found = measurer.measure(space, spec.inputs[0], space.default, None)
-    assert found.outcome is Outcome.OK, found.message
-    assert not (tmp_path / "made").exists()
-
-
 # ------------------------------------------------------------------------------------- sandbox
 
 
-@pytest.mark.parametrize(
-    ("script", "message"),
-    [
-        ("exit 0", "ended with exit status 0"),
-        ("exit 3", "ended with exit status 3"),
-        ("kill -SEGV $$", "died of SIGSEGV"),
-        ("exec head -c 3000000 /dev/zero > big", "died of SIGXFSZ: a file that it wrote exceeded"),
-    ],
-)
-def test_end_of_a_command_is_reported(tmp_path: Path, script: str, message: str) -> None:
-    result = run_command(["sh", "-c", script], tmp_path, tmp_path, BOUNDS)
-    assert result.description.startswith(message)
+def test_file_beyond_its_limit_ends_a_command(tmp_path: Path) -> None:
+    words = ["sh", "-c", "exec head -c 3000000 /dev/zero > big"]
+    description = run_command(words, tmp_path, tmp_path, BOUNDS).description
+    assert description.startswith("died of SIGXFSZ: a file that it wrote exceeded")
 
 
 def is_gone(file: Path) -> bool:
@@ -772,10 +748,8 @@ def test_levels_of_optimisation_are_baselines_and_a_space_names_more(tmp_path: P
     ("flag", "levels"),
     [
         ('level: {values: [1, s], option: "-O{value}"}', ["-O1"]),
-        ('level: {min: 0, max: 4, option: "-Xptxas --opt-level={value}"}', list("0123")),
         ('level: {values: ["2"], option: "-Xptxas -opt-level {value}"}', ["2"]),
         ('level: {values: [3], option: "--ptxas-options=-O{value}"}', ["3"]),
-        ('level: {values: [0], option: "-cl-nv-opt-level {value}"}', ["0"]),
         ('level: {values: [O2, Og, funroll-loops], option: "-{value}"}', ["-O2"]),
         ("optimize: {values: [1, 2]}", ["1", "2"]),
         ("O3: boolean", ["-O3"]),

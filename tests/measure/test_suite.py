@@ -116,12 +116,6 @@ def test_table_of_the_page_has_each_kernel_with_the_number_of_its_inputs() -> No
         assert int(inputs) == len(load_spec(ROOT / "spaces" / f"{name}.yaml").inputs), name
 
 
-def test_case_has_three_corners_and_three_inputs(case: SuiteCase) -> None:
-    assert len(case.configs) >= 3
-    assert len(case.inputs) >= 3
-    assert {name for c in case.configs for name in c} <= {p.name for p in spec_of(case).parameters}
-
-
 def test_corners_verify_on_inputs_that_no_block_divides(case: SuiteCase, opencl: Backend) -> None:
     points = itertools.product(case.inputs, case.configs)
     found = list(measured(case, spec_of(case), opencl, points))

@@ -131,7 +131,7 @@ def test_reads_of_any_size_are_the_same(tmp_path: Path, monkeypatch: pytest.Monk
             return list(read_measurements(connection, KEY, stages))
 
     whole = read()
-    monkeypatch.setattr(reader, "_FETCHED", 3)
+    monkeypatch.setattr(reader, "FETCHED", 3)
     assert read() == whole
     assert [row.measurement for row in whole] == [row.measurement for row in assorted()]
     assert read(("final",)) == []

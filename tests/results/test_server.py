@@ -255,7 +255,7 @@ def end_sessions(url: str) -> None:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "_AGAIN_S", 0.05)
+    monkeypatch.setattr(server, "AGAIN_S", 0.05)
 
 
 @pytest.mark.usefixtures("quick")

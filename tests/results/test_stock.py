@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, closing
+from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -223,10 +224,11 @@ def rows_of(
     """The rows of a record with a result for each configuration's data."""
     ids = range(1, len(data) + 1)
     cells = ("accuracy", "energy", "size", "confidence", "collection_cost", "time")
-    nothing = {**dict.fromkeys(cells), "collection_date": None, "state": "OK"}
+    moment = datetime(2020, 1, 1)
+    nothing = {**dict.fromkeys(cells), "collection_date": moment, "state": "OK"}
     own = {"tuning_run_id": 1, "input_id": 1, "machine_id": 1}
     results = [{**nothing, **own, "id": n, "configuration_id": n, **result} for n in ids]
-    run = dict.fromkeys(("args", "objective", "name", "start_date", "end_date", "state"))
+    run = dict.fromkeys(("args", "objective", "name", "end_date", "state"))
     tables: dict[str, list[dict[str, Any]]] = {
         "program": [{"id": 1, "project": "p", "name": "p"}],
         "program_version": [{"id": 1, "program_id": 1, "version": "1"}],
@@ -236,7 +238,9 @@ def rows_of(
         "machine": [dict.fromkeys(("name", "cpu", "cores", "memory_gb")) | {"id": 1}],
         "input_class": [{"id": 1, "program_id": 1, "name": "fixed", "size": size}],
         "input": [{"id": 1, "input_class_id": 1, "path": None, "extra": None, **problem}],
-        "tuning_run": [{**run, "id": 1, "program_version_id": 1, "uuid": "a"}],
+        "tuning_run": [
+            {**run, "start_date": moment, "id": 1, "program_version_id": 1, "uuid": "a"}
+        ],
         "result": results,
         "desired_result": [],
     }
@@ -320,8 +324,11 @@ def test_parameters_are_described_by_their_values(
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 def test_the_script_makes_such_a_database(tmp_path: Path) -> None:
     made = tmp_path / "made.db"
-    options = ["--sizes", "16", "24", "--tests", "7"]
-    command = [sys.executable, "-m", "tests.helpers.stock_opentuner", str(made), *options]
+    code = (
+        "import sys, pathlib; from tests.helpers.stock_opentuner import tune\n"
+        "tune(pathlib.Path(sys.argv[1]), (16, 24), tests=7, seed=0)"
+    )
+    command = [sys.executable, "-c", code, str(made)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     with closing(sqlite3.connect(made)) as connection:
         names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}

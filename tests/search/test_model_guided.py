@@ -9,7 +9,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from harness.core.records import Config, Input
@@ -36,7 +35,6 @@ inputs: {features: [n], values: [{n: 1}]}
 """
 GIVEN = Input({"n": 1})
 
-Array = npt.NDArray[np.float64]
 Seconds = Callable[[Config], float]
 
 

@@ -177,7 +177,7 @@ def test_a_replay_that_is_written_in_one_go_keeps_what_a_search_keeps(
     spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = []
-    monkeypatch.setattr(driver, "_WRITE_EVERY_S", float("inf"))
+    monkeypatch.setattr(driver, "WRITE_EVERY_S", float("inf"))
     for is_replay in (False, True):
         place = tmp_path / f"{is_replay}.db"
         monkeypatch.setattr(FormulaMeasurer, "is_replay", is_replay)
@@ -216,7 +216,7 @@ def test_a_technique_that_fails_ends_the_run_with_its_own_error(
 
     monkeypatch.setattr(PureRandom, "desired_configuration", propose_twenty)
     monkeypatch.setattr(FormulaMeasurer, "is_replay", is_replay)
-    monkeypatch.setattr(driver, "_WRITE_EVERY_S", float("inf"))  # replayed tests are not kept
+    monkeypatch.setattr(driver, "WRITE_EVERY_S", float("inf"))  # replayed tests are not kept
     with pytest.raises(ZeroDivisionError, match="of the technique") as raised:
         ran(spec, database, measurer, technique=["PureRandom"])
     assert raised.value.__context__ is None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -125,9 +124,6 @@ def test_a_program_for_each_input_has_no_launcher(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, '"{output}", "{n}", "{m}"')
     with pytest.raises(NoLauncher, match=r"`build` names `\{TILE\}`, so that each input"):
         command_line(plan, ("TILE",))
-    in_shell = plan.model.model_copy(update={"shell": True})
-    with pytest.raises(NoLauncher, match="a shell reads the arguments"):
-        command_line(dataclasses.replace(plan, model=in_shell), ("n", "m"))
 
 
 @pytest.mark.parametrize(

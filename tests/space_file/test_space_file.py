@@ -196,24 +196,6 @@ def test_what_is_over_a_limit_is_unparsed(folder: Path, monkeypatch: pytest.Monk
         load(folder, "# " + "x" * 1000)
 
 
-def test_many_inputs_are_read_by_libyaml(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(yaml.scanner.Scanner, "fetch_more_tokens")  # PyYAML's own, which is slow
-    listed = "".join(f"    - {{n: {n}}}\n" for n in range(1, 5_001))
-    head = WHOLE[: WHOLE.index("inputs:")]
-    text = f"{head}inputs:\n  features: [n]\n  values:\n{listed}"
-    assert len(load(folder, text).inputs) == 5_000
-
-
-@pytest.mark.parametrize("with_libyaml", [True, False])
-def test_what_is_no_yaml_is_said_alike_without_libyaml(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, with_libyaml: bool
-) -> None:
-    monkeypatch.setattr(yaml, "__with_libyaml__", with_libyaml)
-    assert load(folder, WHOLE).name == "scale"
-    with pytest.raises(SpecError, match=r"space\.yaml:2: is not YAML: a tab is used"):
-        load(folder, "a:\n\tb: 1\n")
-
-
 def test_constructors_never_run(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="not allowed"):
         load(tmp_path, f"name: !!python/object/apply:os.mkdir ['{tmp_path}/made']\n")

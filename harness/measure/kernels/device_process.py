@@ -30,12 +30,13 @@ from harness.core.records import (
     Measurement,
     Outcome,
 )
+from harness.core.text import first_few
 from harness.measure.device import Compiler, Device
 from harness.measure.devices import Backend, empty_kernel_advice
 from harness.measure.kernels.checks import weak_tests, why_overwritten
 from harness.measure.kernels.data import KernelData, KernelJob, make_kernel_data
 from harness.measure.kernels.runner import measure_interleaved, measure_kernel, why_any_astray
-from harness.measure.nvml import Sensors, open_sensors, other_processes, processes_notice
+from harness.measure.nvml import Sensors, open_sensors, other_processes
 from harness.measure.process.child import Child, ChildLost
 from harness.measure.process.locks import locked
 from harness.measure.trial.occasions import DATA_SETS, SEARCH_SEED, Block
@@ -122,14 +123,19 @@ class DeviceWorker:
         device, compiler = self._device, self._compiler
         self._backend.require_working(device, compiler)
         environment = device.environment(compiler.identity)
-        note = {OTHER_PROCESSES: ", ".join(others)} if others else {}
+        note, notices = dict[str, str](), tuple[str, ...]()
+        if others:
+            note[OTHER_PROCESSES] = ", ".join(others)
+            text = "other processes use this GPU and may disturb its times"
+            cure = "End them, or name another device with --device"
+            notices = (f"{text}: {first_few(others, ', ')}. {cure}",)
         return _DeviceFacts(
             environment=dataclasses.replace(environment, notes={**environment.notes, **note}),
             limits=device.limits,
             shares_cpu=device.shares_cpu,
             arch=compiler.arch,
             no_energy=self._sensors.no_energy,
-            notices=processes_notice(others),
+            notices=notices,
         )
 
     def require_working(self) -> None:

@@ -8,11 +8,10 @@ nothing compiles: it would be measured together with the compiler.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import TypeVar
 
 from harness.core.errors import (
     BackendUnavailable,
@@ -41,7 +40,6 @@ from harness.measure.trial.occasions import (
     DATA_SETS,
     FLOOR_S,
     GPU_FLOOR_S,
-    ONE_OCCASION,
     SEARCH_SEED,
     Block,
     new_seed,
@@ -52,8 +50,6 @@ from harness.measure.trial.verify import Tolerance
 from harness.space import Space
 from harness.space.constrained import make_program
 from harness.space_file import Spec
-
-T = TypeVar("T")
 
 _WEAK_TESTS_S = 1.0
 """Weak tests are looked for on the first inputs, for about so long in all."""
@@ -152,7 +148,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         Raises BackendUnavailable where the first one fails, and on a CPU an empty kernel as well.
         A GPU has run one when it was opened.
         """
-        measured = self._with_rates(super().measure(space, problem, config, best_s))
+        measured = super().measure(space, problem, config, best_s)
         if not self._is_tried and not self._backend.is_gpu and measured.outcome in _BROKEN:
             self._device.require_working()
         self._is_tried = True
@@ -160,18 +156,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             self._look_for_weak_tests(problem)
         return measured
 
-    def measure_interleaved(
-        self,
-        space: Space,
-        problem: Input,
-        configs: Sequence[Config],
-        rounds: int,
-        seeds: Sequence[int] = ONE_OCCASION,
-    ) -> list[Measurement]:
-        measured = super().measure_interleaved(space, problem, configs, rounds, seeds)
-        return list(map(self._with_rates, measured))
-
-    def _with_rates(self, measured: Measurement) -> Measurement:
+    def _completed(self, measured: Measurement) -> Measurement:
         """Add what the work of the space makes of a time."""
         if measured.timing is None or self._spec.work is None:
             return measured
@@ -289,22 +274,15 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
 
     # ------------------------------------------------------------------------------ measuring
 
-    def _run(
-        self,
-        problem: Input | None,
-        method: Callable[..., T],
-        *args: object,
-        timeout_s: float,
-        seed: int = SEARCH_SEED,
-    ) -> T:
-        """Call a method of DeviceWorker, while nothing compiles if builds disturb times."""
-        with self._builds.undisturbed() if self._builds_disturb else nullcontext():
-            return self._device.run(problem, method, *args, timeout_s=timeout_s, seed=seed)
+    def _alone(self) -> AbstractContextManager[None]:
+        """Let nothing compile inside the block if builds disturb times."""
+        return self._builds.undisturbed() if self._builds_disturb else nullcontext()
 
     def _measured(self, space: Space, job: KernelJob) -> Measurement:
         timeout_s = self._spec.measure.timeout_s + DEADLINE * job.energy_s
         try:
-            measured = self._run(job.input, DeviceWorker.run, job, timeout_s=timeout_s)
+            with self._alone():
+                measured = self._device.run(job.input, DeviceWorker.run, job, timeout_s=timeout_s)
         except (ChildLost, LaunchFailed) as error:
             return job.failed(error, timeout_s)
         self._note_times([measured])
@@ -342,9 +320,10 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         measure = self._spec.measure
         # The timeout of a configuration covers its `repeats` launches and its verification.
         timeout_s = measure.timeout_s * len(jobs) * (1 + block.rounds / measure.repeats)
-        run = partial(self._run, jobs[0].input, DeviceWorker.run_interleaved, jobs, block)
+        run = partial(self._device.run, jobs[0].input, DeviceWorker.run_interleaved, jobs, block)
         try:
-            together = run(timeout_s=timeout_s, seed=block.seed)
+            with self._alone():
+                together = run(timeout_s=timeout_s, seed=block.seed)
         except (ChildLost, LaunchFailed) as error:
             return Together([job.failed(error, timeout_s) for job in jobs], complete=False)
         if not together.holds_all and _ONE_SET not in self.notices:

@@ -59,13 +59,12 @@ class CommandBuild:
     `words` are the command, with OUTPUT_MARK in place of the program's path; `texts` are the
     sources and the files that they include. `device` is what nvcc's `-arch=native` builds for:
     empty where no word says native, and where the device is not known. `files` are those that
-    the flags name; the words have the paths of their copies.
+    the flags name; the words have their paths.
     """
 
     words: tuple[str, ...]
     options: tuple[str, ...]
     texts: tuple[str, ...]
-    shell: bool
     device: str = ""
     files: tuple[FlagFile, ...] = ()
     timeout_s: float | None = None
@@ -74,7 +73,7 @@ class CommandBuild:
         """Return the build cache's key under a compiler."""
         digest = hashlib.sha256()
         native = [self.device] if self.device else []
-        parts = ("command", compiler, str(self.shell), *self.words, "\x1e", *self.texts, *native)
+        parts = ("command", compiler, *self.words, "\x1e", *self.texts, *native)
         for part in parts:
             digest.update(part.encode() + b"\x1f")
         return digest.hexdigest()
@@ -97,7 +96,6 @@ def command_build(
         words=words,
         options=tuple(options),
         texts=tuple(t for s in plan.sources for t in (s.path.name, s.text, *s.includes.values())),
-        shell=plan.model.shell,
         device=device if is_native else "",
         files=files,
         timeout_s=plan.model.limits.build_timeout_s,
@@ -174,9 +172,7 @@ class CommandBackend:
     def _named(self) -> str:
         if not self.plan.build:
             return "no compiler"
-        first = self.plan.build[0].text
-        words = shlex.split(first) if self.plan.model.shell else [first]
-        name = words[0] if words else ""
+        name = self.plan.build[0].text
         path = find_program(name, self.plan.folder)
         if path is None:
             raise BackendUnavailable(
@@ -244,19 +240,14 @@ def run_filled(
     deadline_s: float,
     variables: Mapping[str, str] | None = None,
 ) -> CommandResult:
-    """Run a command of a plan within its limits, with the program's path in place of OUTPUT_MARK,
-    and in a shell where the plan wants one.
+    """Run a command of a plan within its limits, with the program's path in place of OUTPUT_MARK.
 
     It runs in the first of `folders`, and its streams are in the second one. A first word with a
     slash is relative to the space's folder. Raises CannotStart.
     """
-    if plan.model.shell:
-        text = words[0].replace(OUTPUT_MARK, shlex.quote(str(program)))
-        filled = ["/bin/sh", "-c", text]
-    else:
-        filled = [word.replace(OUTPUT_MARK, str(program)) for word in words]
-        if "/" in filled[0]:
-            filled[0] = str((plan.folder / filled[0]).absolute())
+    filled = [word.replace(OUTPUT_MARK, str(program)) for word in words]
+    if "/" in filled[0]:
+        filled[0] = str((plan.folder / filled[0]).absolute())
     limits = plan.model.limits
     bounds = Bounds(limits.memory_mb << 20, limits.output_mb << 20, deadline_s)
     return run_command(filled, *folders, bounds, variables)

@@ -37,7 +37,10 @@ class CallableMeasurer(KernelMeasurer):
         program = make_program(self._spec, space, config, PYTHON, problem)
         compiled, timeout_s = DeviceWorker.compile, self._spec.measure.timeout_s
         try:
-            return self._run(None, compiled, self._spec.host, program, timeout_s=timeout_s)
+            with self._alone():
+                return self._device.run(
+                    None, compiled, self._spec.host, program, timeout_s=timeout_s
+                )
         except ChildLost as lost:
             limit = f"{timeout_s:g} s and was killed (measure.timeout_s)"
             why = f"did not end within {limit}" if lost.hung else f"ended its process, which {lost}"
