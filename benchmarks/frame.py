@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
+from unittest.mock import patch
 
 from rich.console import Console
 
@@ -170,8 +171,7 @@ def in_processes(
 
     numpy uses one thread in each process. A job that fails is given to `failed`, if there is one.
     """
-    for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ[variable] = "1"  # read when a process loads numpy
+    variables = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
     log = make_console(stderr=True)
     children = [Child(object) for _ in range(processes)]
 
@@ -184,6 +184,8 @@ def in_processes(
             children.append(child)
 
     with ProgressDisplay(log) as display, contextlib.ExitStack() as stack:
+        # They are read when a process loads numpy, and a child starts at its first job.
+        stack.enter_context(patch.dict(os.environ, dict.fromkeys(variables, "1")))
         threads = stack.enter_context(ThreadPoolExecutor(processes))
         for child in children:
             stack.callback(child.close)
