@@ -24,7 +24,7 @@ from typing import Generic, Protocol, TypeVar
 from harness.core.errors import BuildFailed
 from harness.core.files import CACHE_ADVICE, cache_folder, write_file
 from harness.core.machine import spare_cores
-from harness.core.program import Binary, Buildable
+from harness.core.program import Binary
 from harness.core.records import Build
 from harness.measure.process.child import Child, ChildLost
 from harness.measure.process.locks import require_room
@@ -112,8 +112,20 @@ BUILD_TIMEOUT_S = 150.0
 
 _GRACE_S = 5.0
 
-B = TypeVar("B", bound=Buildable)
-B_contra = TypeVar("B_contra", bound=Buildable, contravariant=True)
+
+class _Buildable(Protocol):
+    """Anything that a compiler can build."""
+
+    @property
+    def timeout_s(self) -> float | None:
+        """The seconds that a build may take; None for the compiler's default."""
+
+    def key(self, compiler: str) -> str:
+        """Return the build cache's key under a compiler and its target."""
+
+
+B = TypeVar("B", bound=_Buildable)
+B_contra = TypeVar("B_contra", bound=_Buildable, contravariant=True)
 
 
 class _CompilerOf(Protocol[B_contra]):
