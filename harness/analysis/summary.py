@@ -20,8 +20,6 @@ from harness.space_file.baselines import level_of
 from harness.stats import Estimate
 from harness.stats.timing import TimeRatio
 
-_FIRST = ("-O2", DEFAULT)
-
 
 @dataclass(frozen=True)
 class ProgramSummary:
@@ -37,47 +35,18 @@ class ProgramSummary:
     """Whether configurations were compared by medians or by means."""
 
 
-@dataclass(frozen=True)
-class Summary:
-    """Programs on devices; both in the order of their names, no two with one program and device."""
-
-    cells: Sequence[ProgramSummary]
-
-    @property
-    def programs(self) -> list[str]:
-        """The programs."""
-        return sorted({cell.program for cell in self.cells})
-
-    @property
-    def devices(self) -> list[str]:
-        """The devices."""
-        return sorted({cell.device for cell in self.cells})
-
-    @property
-    def baselines(self) -> list[str]:
-        """The baselines: -O2, the default, then the others by name."""
-        names = {name for cell in self.cells for name in cell.speedups}
-        return [*(name for name in _FIRST if name in names), *sorted(names - set(_FIRST))]
-
-    def at(self, program: str, device: str) -> ProgramSummary | None:
-        """Return the summary of a program on a device; None where it was not tuned."""
-        there = (c for c in self.cells if (c.program, c.device) == (program, device))
-        return next(there, None)
-
-
-def summarize(reported: Iterable[tuple[Results, Sequence[InputReport]]]) -> Summary:
-    """Summarize results, each with the reports of its inputs."""
+def summarize(reported: Iterable[tuple[Results, Sequence[InputReport]]]) -> list[ProgramSummary]:
+    """Summarize results, each with the reports of its inputs; no two have one program and
+    device."""
     pairs = list(reported)
     devices = _device_names([results.campaign.environment for results, _ in pairs])
     programs = _program_names([results for results, _ in pairs])
-    return Summary(
-        [
-            ProgramSummary(
-                program, device, *_failures(results), _speedups(reports), results.campaign.statistic
-            )
-            for (results, reports), program, device in zip(pairs, programs, devices, strict=True)
-        ]
-    )
+    return [
+        ProgramSummary(
+            program, device, *_failures(results), _speedups(reports), results.campaign.statistic
+        )
+        for (results, reports), program, device in zip(pairs, programs, devices, strict=True)
+    ]
 
 
 def _device_names(environments: Sequence[Environment]) -> list[str]:

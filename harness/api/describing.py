@@ -103,7 +103,7 @@ def describe_analyses(all_findings: Sequence[Findings]) -> AnalyseDocument:
         ProgramDocument.describe(
             **vars(cell), inputs={name: ratio.count for name, ratio in cell.speedups.items()}
         )
-        for cell in summary.cells
+        for cell in summary
     ]
     return AnalyseDocument(analyses=list(map(_analysis, all_findings)), summary=programs)
 

@@ -40,7 +40,7 @@ from harness.results.provenance import EVERY
 from harness.results.read import with_known_values
 from harness.results.view import Results, read_results
 from harness.space_file import Spec
-from harness.space_file.program import NoLauncher, why_not_built_once
+from harness.space_file.program import NoLauncher
 
 
 @dataclass(frozen=True)
@@ -233,7 +233,7 @@ def program_launcher(spec: Spec, results: Results) -> tuple[Launcher | None, lis
             f"The programs are built with {here}, but were measured with {environment.compiler}: "
             "tune again if times matter."
         )
-    launcher, why = None, why_not_built_once(spec.program, spec.features)
+    launcher, why = None, spec.program.why_not_built_once(spec.features)
     if why:
         notices.append(f"Only the choice is written, no programs: {why}.")
     try:
@@ -293,7 +293,7 @@ def _kernels(
         name = name_of(results.campaign.environment.compiler) or NVCC
         return package.cuda_kernels(spec, program, open_cuda_compiler(name, arch).compile)
     plan = spec.program if backend == "command" else None
-    is_built_once = plan is not None and not why_not_built_once(plan, spec.features)
+    is_built_once = plan is not None and not plan.why_not_built_once(spec.features)
     return package.program_files(spec, program) if is_built_once else ()
 
 

@@ -43,6 +43,7 @@ noisy, and the variance of each input alone finds far fewer slowdowns.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import statistics
 from collections.abc import Iterable, Sequence
@@ -54,7 +55,7 @@ import numpy as np
 
 from harness.compare import LEVEL, RUN_NOISE, THRESHOLD
 from harness.stats import Estimate
-from harness.stats.timing import holm, holm_levels, log_difference, mean_log, variance
+from harness.stats.timing import LogDifference, holm, log_difference, variance
 
 _LARGEST = 700.0  # half-width of a logarithm: e to this power is finite, as JSON needs
 _ROUNDING = 1e-9  # of a time, far below any clock's tick
@@ -176,44 +177,41 @@ def judge(
     """
     prior = fit_prior(dict.fromkeys(pair.occasions for pair in pairs if not pair.differences))
     margin = math.log1p(threshold)
-    tests = [_test(pair, prior, margin, run_noise) for pair in pairs]
-    p_values = np.array([test.p_value for test in tests])
-    adjusted = holm(p_values)
-    simultaneous = level / max(1, len(tests))
-    levels = np.where(adjusted <= level, holm_levels(p_values, level), simultaneous)
+    differences = [_difference(pair, prior, run_noise) for pair in pairs]
+    p_values = np.array([_p_value(difference, margin) for difference in differences])
+    adjusted, steps = holm(p_values), np.argsort(np.argsort(p_values, kind="stable"))
+    levels = level / (len(pairs) - np.where(adjusted <= level, steps, 0))
     return [
-        _change(test, p, own_level, level)
-        for test, p, own_level in zip(tests, adjusted.tolist(), levels.tolist(), strict=True)
+        _change(*of_pair, level)
+        for of_pair in zip(differences, adjusted.tolist(), levels.tolist(), strict=True)
     ]
 
 
-@dataclass(frozen=True)
-class _Test:
-    """A test of a difference of logarithms; the clock may hide up to `blur` of the difference."""
-
-    difference: float
-    blur: float
-    error: float
-    freedom: float
-    p_value: float
-
-
-def _test(pair: Pair, prior: OccasionVariance, margin: float, run_noise: float) -> _Test:
+def _difference(pair: Pair, prior: OccasionVariance, run_noise: float) -> LogDifference:
+    """Return the difference of two occasions, with the variance of both."""
     if pair.differences:
-        count = len(pair.differences)
-        difference, freedom = statistics.fmean(pair.differences), float(count - 1)
-        squared = variance(pair.differences) / count
+        return LogDifference.of_pairs(pair.differences, _blur(pair))
+    welch = log_difference(pair.candidate_s, pair.base_s)
+    within = welch.error**2 if welch.error < math.inf else 0.0
+    own, freedom = pair.occasions, pair.occasions.freedom + prior.freedom
+    if not freedom:
+        squared = within + 2 * run_noise**2
+        freedom = welch.freedom * (squared / within) ** 2 if within else _CERTAIN
     else:
-        difference = mean_log(pair.candidate_s) - mean_log(pair.base_s)
-        squared, freedom = _joint_variance(pair, prior, run_noise)
-    blur, error = _blur(pair), math.sqrt(squared)
-    beyond = abs(difference) - margin - blur
-    if not error:
-        return _Test(difference, blur, 0.0, freedom, 0.0 if beyond > 0 else 1.0)
-    from scipy.special import stdtr
+        squared = 2 * (prior.freedom * prior.variance + own.freedom * own.variance) / freedom
+        if within > squared:
+            squared, freedom = within, min(welch.freedom, freedom)
+    return LogDifference(welch.mean, math.sqrt(squared), freedom, _blur(pair))
 
-    p_value = min(1.0, 2 * float(stdtr(freedom, -beyond / error)))
-    return _Test(difference, blur, error, freedom, p_value)
+
+_CERTAIN = 1e9
+"""The degrees of freedom of a known variance."""
+
+
+def _p_value(difference: LogDifference, margin: float) -> float:
+    """Return the two-sided p-value that a difference is within +- the margin."""
+    beyond = dataclasses.replace(difference, mean=abs(difference.mean) - margin)
+    return min(1.0, 2 * beyond.p_value_of_more())
 
 
 def _blur(pair: Pair) -> float:
@@ -244,29 +242,9 @@ def _distinct(samples_s: Sequence[float]) -> list[float]:
     return distinct
 
 
-def _joint_variance(pair: Pair, prior: OccasionVariance, run_noise: float) -> tuple[float, float]:
-    """Return the variance of the difference of two occasions, and its degrees of freedom."""
-    welch = log_difference(pair.base_s, pair.candidate_s)
-    within = welch.error**2 if welch.error < math.inf else 0.0
-    own, freedom = pair.occasions, pair.occasions.freedom + prior.freedom
-    if not freedom:
-        variance = within + 2 * run_noise**2
-        return variance, welch.freedom * (variance / within) ** 2 if within else _CERTAIN
-    weighed = prior.freedom * prior.variance + own.freedom * own.variance
-    between = 2 * weighed / freedom
-    return (within, min(welch.freedom, freedom)) if within > between else (between, freedom)
-
-
-_CERTAIN = 1e9
-"""The degrees of freedom of a known variance."""
-
-
-def _change(test: _Test, p_value: float, own_level: float, level: float) -> Change:
-    from scipy.special import stdtrit
-
-    quantile = float(stdtrit(test.freedom, 1 - own_level / 2)) if test.error else 0.0
-    half = quantile * test.error + test.blur
+def _change(difference: LogDifference, p_value: float, own_level: float, level: float) -> Change:
+    half = min(difference.half_width(1 - own_level), _LARGEST)
     verdict = Verdict.WITHIN_NOISE
     if p_value <= level:
-        verdict = Verdict.SLOWER if test.difference > 0 else Verdict.FASTER
-    return Change(Estimate.from_log(test.difference, min(half, _LARGEST)), p_value, verdict)
+        verdict = Verdict.SLOWER if difference.mean > 0 else Verdict.FASTER
+    return Change(Estimate.from_log(difference.mean, half), p_value, verdict)

@@ -11,14 +11,14 @@ from harness.analysis.causes import FAILURES_HEAD, causes_lines, failures_rows
 from harness.analysis.failures import describe_failures
 from harness.analysis.inputs import InputReport
 from harness.analysis.sensors import InputEnergy
-from harness.analysis.summary import ProgramSummary, Summary
+from harness.analysis.summary import ProgramSummary
 from harness.core.config_diff import DEFAULT, difference
 from harness.core.observations import ENERGY_SPREAD, PEAK_FRACTION, PEAKS, RATES
 from harness.core.records import Config, Measurement, Statistic
 from harness.core.text import counted, format_energy, format_time
 from harness.dispatch.study import InputSlowdowns, geometric_means
 from harness.display.inputs import MOST_SHOWN, not_shown
-from harness.display.text import Section, SectionTable, format_share
+from harness.display.text import Section, SectionTable, format_ratio, format_share
 from harness.measure.energy import ENERGY, POWER
 from harness.results.view import Results
 
@@ -229,32 +229,30 @@ _SPEEDUPS = (
 )
 
 
-def _speedups_note(summary: Summary) -> str:
-    """Explain the speed-ups, and name what was compared by means; empty without any."""
-    if not summary.baselines:
-        return ""
-    means = [f"{c.program} on {c.device}" for c in summary.cells if c.statistic is Statistic.MEAN]
-    named = "all programs" if len(means) == len(summary.cells) else "; ".join(means)
-    return f"{_SPEEDUPS} By means of samples, not medians: {named}." if means else _SPEEDUPS
-
-
-def summary_sections(summary: Summary) -> Iterator[Section]:
+def summary_sections(cells: Sequence[ProgramSummary]) -> Iterator[Section]:
     """Show a row for each program and a column for each device: failed tests, and speed-ups over
     each baseline, -O2 first."""
-    note = _speedups_note(summary)
-    yield Section("summary", "Programs and devices", [note] if note else [])
-    yield _section("Failed tests", summary, _failures)
-    for name in summary.baselines:
+    names = {name for cell in cells for name in cell.speedups}
+    means = [f"{c.program} on {c.device}" for c in cells if c.statistic is Statistic.MEAN]
+    named = "all programs" if len(means) == len(cells) else "; ".join(means)
+    note = f"{_SPEEDUPS} By means of samples, not medians: {named}." if means else _SPEEDUPS
+    yield Section("summary", "Programs and devices", [note] if names else [])
+    yield _section("Failed tests", cells, _failures)
+    for name in sorted(names, key=lambda name: (name != "-O2", name != DEFAULT, name)):
         over = "the default" if name == DEFAULT else name
-        yield _section(f"Speed-up over {over}", summary, partial(_speedup, name))
+        yield _section(f"Speed-up over {over}", cells, partial(_speedup, name))
 
 
-def _section(title: str, summary: Summary, text: Callable[[ProgramSummary], str]) -> Section:
-    rows = []
-    for program in summary.programs:
-        cells = (summary.at(program, device) for device in summary.devices)
-        rows.append((program, *("not tuned" if cell is None else text(cell) for cell in cells)))
-    head = ("program", *summary.devices)
+def _section(
+    title: str, cells: Sequence[ProgramSummary], text: Callable[[ProgramSummary], str]
+) -> Section:
+    devices = sorted({cell.device for cell in cells})
+    texts = {(cell.program, cell.device): text(cell) for cell in cells}
+    rows = [
+        (program, *(texts.get((program, device), "not tuned") for device in devices))
+        for program in sorted({cell.program for cell in cells})
+    ]
+    head = ("program", *devices)
     return Section("", title, table=SectionTable(head, rows, range(len(head))))
 
 
@@ -271,6 +269,5 @@ def _speedup(name: str, cell: ProgramSummary) -> str:
     speedup = cell.speedups.get(name)
     if speedup is None:
         return "not measured"
-    noise = "" if speedup.is_significant else " within noise"
     inputs = "" if speedup.count == 1 else f", {counted(speedup.count, 'input')}"
-    return f"{speedup.text('.2f', 'x')}{noise}{inputs}"
+    return f"{format_ratio(speedup)}{inputs}"

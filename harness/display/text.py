@@ -75,8 +75,7 @@ class SectionTable:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading with paragraphs, a picture, a table and plain lines; `in_full` lists whole
-    configurations, which the page shows on demand. A console shows neither these nor pictures."""
+    """A heading with paragraphs, a picture, which only the page shows, a table and plain lines."""
 
     anchor: str
     title: str
@@ -84,7 +83,6 @@ class Section:
     picture: str = ""
     table: SectionTable | None = None
     lines: Sequence[str] = ()
-    in_full: Sequence[str] = ()
 
     def print(self, console: Console) -> None:
         """Print the section, and a blank line after it."""

@@ -113,16 +113,13 @@ class HeatMap:
     dispatcher."""
 
     inputs: tuple[str, ...]
-    candidates: tuple[Config, ...]
     changes: tuple[str, ...]
     labels: tuple[str, ...]
     slowdowns: Array
     chosen: tuple[int, ...]
 
 
-def heat_map(
-    matrix: Matrix, chosen: npt.NDArray[np.intp] | None, default: Config | None = None
-) -> HeatMap:
+def heat_map(matrix: Matrix, chosen: npt.NDArray[np.intp] | None, default: Config) -> HeatMap:
     """Select inputs and candidates, and order candidates by the inputs on which they are fast.
 
     `chosen` are indices of candidates, shape (inputs,).
@@ -134,12 +131,10 @@ def heat_map(
     columns = _columns(slowdowns, picked)
     shown_at = {int(column): index for index, column in enumerate(columns)}
     inputs = [matrix.features.iloc[row] for row in rows]
-    candidates = tuple(matrix.candidates[column] for column in columns)
-    changes = tuple(difference(config, default or {}) for config in candidates)
+    changes = tuple(difference(matrix.candidates[column], default) for column in columns)
     fit = max(map(len, changes), default=0) <= _LONGEST_LABEL
     return HeatMap(
         tuple(", ".join(f"{name}={value}" for name, value in row.items()) for row in inputs),
-        candidates,
         changes,
         changes if fit else tuple(f"{number}" for number in range(1, len(changes) + 1)),
         slowdowns[:, columns],

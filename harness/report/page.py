@@ -16,7 +16,7 @@ from harness.analysis.summary import summarize
 from harness.core.errors import UsageError
 from harness.core.kept import Kept
 from harness.core.records import Outcome
-from harness.core.text import command_line, counted
+from harness.core.text import command_line, counted, first_few
 from harness.dispatch.study import AUTO, slowdowns_by_input
 from harness.display.inputs import (
     INPUTS_HEAD,
@@ -48,7 +48,6 @@ from harness.results.caveats import record_lines
 from harness.results.notes import file_lines
 from harness.results.view import Results
 
-_MOST_NAMED = 5  # inputs in a sentence; the first table lists all
 _TREE_DEPTH = 4
 _FINAL_ROUNDS = (
     "These times are of the final rounds. The sections below also use earlier rounds; they compare "
@@ -110,13 +109,9 @@ def warnings_of(findings: Findings) -> Iterator[str]:
     """List what limits the verdict: inputs not measured, unfinished work, noise."""
     missing = not_measured(findings.results)
     if missing:
-        named = list(missing.items())[:_MOST_NAMED]
-        reasons = "; ".join(
-            f"({problem}): {why.removeprefix(NOT_MEASURED)}" for problem, why in named
-        )
-        more = f"; and {len(missing) - len(named)} more" if len(missing) > len(named) else ""
+        why = (f"({problem}): {why.removeprefix(NOT_MEASURED)}" for problem, why in missing.items())
         count = f"{len(missing)} of {len(findings.reports)} inputs"
-        yield f"{count} were not measured: {reasons}{more}."
+        yield f"{count} were not measured: {first_few(why)}."
     yield from reservations(findings.results)
     yield from noise_lines(findings.reports)
 
@@ -191,7 +186,7 @@ def _winners(findings: Findings) -> Section:
     """Show the table of the inputs and a plot of their speed-ups."""
     reports, default = findings.reports[:MOST_SHOWN], findings.default
     gains = figures.speed_ups(reports)
-    winners = [(report.problem, m.config) for report in reports if (m := report.recommended)]
+    winners = (m.config for report in reports if (m := report.recommended))
     finals = [_FINAL_ROUNDS] if any(report.speedup for report in reports) else []
     rows = []
     for report in reports:
@@ -205,8 +200,7 @@ def _winners(findings: Findings) -> Section:
         [times_note(default, findings.reports), *finals, *not_shown(len(findings.reports))],
         findings.picture(plots.gains, gains) if gains else "",
         SectionTable((*INPUTS_HEAD, "samples", "ties", "measured"), rows),
-        list(file_lines((run.notes for run in findings.results.runs), (c for _, c in winners))),
-        [f"default: {default}", *(f"({problem}): {config}" for problem, config in winners)],
+        list(file_lines((run.notes for run in findings.results.runs), winners)),
     )
 
 
@@ -263,10 +257,6 @@ def _heat_map(findings: Findings) -> Section | None:
             f"{label}: {change}"
             for label, change in zip(shown.labels, shown.changes, strict=True)
             if label != change
-        ],
-        in_full=[
-            f"{label}: {config}"
-            for label, config in zip(shown.labels, shown.candidates, strict=True)
         ],
     )
 

@@ -209,7 +209,7 @@ def inputs_by_candidates(heat_map: HeatMap) -> str:
         )
         axes.set_yticks(range(len(heat_map.inputs)), labels=heat_map.inputs, fontsize=7)
         axes.set_xticks(
-            range(len(heat_map.candidates)),
+            range(len(heat_map.labels)),
             labels=heat_map.labels,
             rotation=90 if longest > 2 else 0,  # numbers stand upright
             fontsize=7,

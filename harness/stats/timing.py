@@ -174,13 +174,11 @@ def time_ratio(numerator: Timing, denominator: Timing, confidence: float = 0.95)
     count = min(numerator.count, denominator.count)
     interleaved = numerator.stopped is denominator.stopped is StopReason.INTERLEAVED
     if interleaved and numerator is denominator and count >= 2:
-        same = _LogDifference(0.0, 0.0, count - 1)  # of 10^5 winners half are the default
+        same = LogDifference(0.0, 0.0, count - 1)  # of 10^5 winners half are the default
         return _time_ratio(same, confidence, count)
     clock_error = relative_clock_error(numerator, denominator)
     if interleaved and numerator.count == denominator.count >= 2:
-        logs = _log_ratios(numerator, denominator)
-        error = math.sqrt(variance(logs) / len(logs))
-        difference = _LogDifference(statistics.fmean(logs), error, len(logs) - 1, clock_error)
+        difference = LogDifference.of_pairs(_log_ratios(numerator, denominator), clock_error)
     else:
         one, other = (_logs(timing.samples_s, statistic) for timing in (numerator, denominator))
         difference = _difference(one, other, clock_error)
@@ -198,7 +196,7 @@ def _log_ratios(numerator: Timing, denominator: Timing) -> list[float]:
     return [a - b for a, b in zip(*sides, strict=True)]
 
 
-def _time_ratio(difference: _LogDifference, confidence: float, count: int) -> TimeRatio:
+def _time_ratio(difference: LogDifference, confidence: float, count: int) -> TimeRatio:
     ratio = Estimate.from_log(difference.mean, difference.half_width(confidence))
     p_value = difference.p_value_of_more()
     return TimeRatio(ratio.value, ratio.low, ratio.high, count, p_value, confidence=confidence)
@@ -221,7 +219,7 @@ def trimmed_ratio(numerator: Timing, denominator: Timing, confidence: float = 0.
     winsorized = [inner[0]] * cut + inner + [inner[-1]] * cut
     error = math.sqrt(variance(winsorized) * len(logs)) / len(inner)
     clock_error = relative_clock_error(numerator, denominator)
-    difference = _LogDifference(statistics.fmean(inner), error, len(inner) - 1, clock_error)
+    difference = LogDifference(statistics.fmean(inner), error, len(inner) - 1, clock_error)
     return _time_ratio(difference, confidence, len(logs))
 
 
@@ -254,7 +252,7 @@ def _occasion_means_s(timing: Timing) -> tuple[float, ...]:
 
 
 @dataclass(frozen=True)
-class _LogDifference:
+class LogDifference:
     """The difference of two mean logarithms, with its standard error and degrees of freedom
     (Welch, 1947); the error is infinite where one side has a single sample.
 
@@ -265,6 +263,12 @@ class _LogDifference:
     error: float
     freedom: float
     clock_error: float = 0.0
+
+    @classmethod
+    def of_pairs(cls, logs: Sequence[float], clock_error: float) -> LogDifference:
+        """Estimate it from the logarithms of the ratios of pairs."""
+        error = math.sqrt(variance(logs) / len(logs))
+        return cls(statistics.fmean(logs), error, len(logs) - 1, clock_error)
 
     def half_width(self, confidence: float) -> float:
         """Return half the confidence interval."""
@@ -282,22 +286,22 @@ class _LogDifference:
         return float(stdtr(self.freedom, -difference / self.error))
 
 
-def log_difference(one_s: Sequence[float], other_s: Sequence[float]) -> _LogDifference:
+def log_difference(one_s: Sequence[float], other_s: Sequence[float]) -> LogDifference:
     """Compare the mean logarithms of two samples that were taken independently."""
     return _difference(_logs(one_s, Statistic.MEDIAN), _logs(other_s, Statistic.MEDIAN))
 
 
 def _difference(
     one: Sequence[float], other: Sequence[float], clock_error: float = 0.0
-) -> _LogDifference:
+) -> LogDifference:
     logs = one, other
     mean = statistics.fmean(one) - statistics.fmean(other)
     if min(map(len, logs)) < 2:
-        return _LogDifference(mean, math.inf, 1.0, clock_error)
+        return LogDifference(mean, math.inf, 1.0, clock_error)
     parts = [variance(values) / len(values) for values in logs]
     squares = sum(part**2 / (len(v) - 1) for part, v in zip(parts, logs, strict=True))
     freedom = sum(parts) ** 2 / squares if squares else math.inf
-    return _LogDifference(mean, math.sqrt(sum(parts)), freedom, clock_error)
+    return LogDifference(mean, math.sqrt(sum(parts)), freedom, clock_error)
 
 
 # ---------------------------------------------------------------------------- several ratios
@@ -339,12 +343,3 @@ def holm(p_values: Array) -> Array:
     adjusted = np.empty(len(p_values))
     adjusted[order] = np.maximum.accumulate(scaled)
     return adjusted
-
-
-def holm_levels(p_values: Array, level: float) -> Array:
-    """Return the level at which Holm's procedure judged each p-value, shape (p-values,)."""
-    count = len(p_values)
-    rejected = int((holm(p_values) <= level).sum())
-    steps = np.empty(count)
-    steps[np.argsort(p_values, kind="stable")] = np.arange(count)
-    return level / (count - np.minimum(steps, rejected))

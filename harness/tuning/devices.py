@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from harness.core.errors import BackendUnavailable, UsageError
 from harness.core.records import DEVICE_UUID, Config, Input, Measurement, Outcome
+from harness.core.text import first_few
 from harness.measure.measurer import Measurer
 from harness.measure.trial.occasions import ONE_OCCASION
 from harness.space import Space
@@ -152,11 +153,10 @@ class DevicePool:
 
     def describe(self) -> str:
         """Say which devices there are."""
-        names = ", ".join(map(str, self._all[:_MOST_SHOWN]))
-        more = "" if len(self._all) <= _MOST_SHOWN else ", ..."
+        names = first_few(map(str, self._all), ", ", _MOST_SHOWN)
         if len(self._all) == 1:
             return f"{names}; equal devices that join later take inputs as well"
-        return f"{len(self._all)} equal devices share the inputs: {names}{more}"
+        return f"{len(self._all)} equal devices share the inputs: {names}"
 
     @property
     def is_shared(self) -> bool:

@@ -55,8 +55,8 @@ def test_heat_map_keeps_what_is_best_or_chosen() -> None:
     time = np.full((3, 50), 5.0)
     time[[0, 1, 2], [40, 41, 42]] = 1.0
     found = figures.heat_map(table(time), np.array([40, 41, 7]), Config({"BLOCK": 7}))
-    assert len(found.candidates) == figures.MOST_COLUMNS
-    kept = [config["BLOCK"] for config in found.candidates]
+    kept = [int(label.removeprefix("BLOCK=").replace("default", "7")) for label in found.labels]
+    assert len(kept) == figures.MOST_COLUMNS
     assert {40, 41, 42, 7} <= set(kept)
     assert [kept[index] for index in found.chosen] == [40, 41, 7]
     assert kept.index(40) < kept.index(41) < kept.index(42)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.stats.timing import holm, holm_levels
+from harness.stats.timing import holm
 
 
 @pytest.mark.parametrize(
@@ -23,17 +23,3 @@ def test_p_values_count_by_how_many_are_not_smaller(
     p_values: list[float], adjusted: list[float]
 ) -> None:
     assert holm(np.array(p_values)) == pytest.approx(adjusted)
-
-
-@pytest.mark.parametrize(
-    ("p_values", "level", "levels"),
-    [
-        ([0.04, 0.001, 0.03, 0.5], 0.06, [0.06 / 3, 0.06 / 4, 0.06 / 3, 0.06 / 3]),
-        ([0.025, 0.9], 0.05, [0.025, 0.05]),  # one at its level is rejected
-        ([0.01, 0.02], 0.05, [0.025, 0.05]),
-    ],
-)
-def test_levels_stop_where_the_first_is_not_rejected(
-    p_values: list[float], level: float, levels: list[float]
-) -> None:
-    assert holm_levels(np.array(p_values), level) == pytest.approx(levels)
