@@ -42,34 +42,6 @@ def cache_folder(part: str) -> Path:
     return folder
 
 
-def mark_used(path: Path) -> None:
-    """Note that a file of the cache was used now, so that `trim_folder` removes it late."""
-    with contextlib.suppress(OSError):  # a cache that cannot be written is read all the same
-        os.utime(path)
-
-
-def trim_folder(folder: Path, most_bytes: int) -> None:
-    """Remove the files of a folder that were unused longest, until the others have at most this
-    many bytes. Files that cannot be removed stay."""
-    files = [(path, status) for path in folder.rglob("*") if (status := _status(path)) is not None]
-    size_bytes = sum(status.st_size for _, status in files)
-    for path, status in sorted(files, key=lambda file: file[1].st_mtime_ns):
-        if size_bytes <= most_bytes:
-            return
-        with contextlib.suppress(OSError):
-            path.unlink()
-            size_bytes -= status.st_size
-
-
-def _status(path: Path) -> os.stat_result | None:
-    """Return the status of a file; None for anything else, and for one that is gone by now."""
-    try:
-        status = path.lstat()
-    except OSError:
-        return None
-    return status if stat.S_ISREG(status.st_mode) else None
-
-
 def write_file(
     path: Path,
     content: str | bytes | Iterable[str],

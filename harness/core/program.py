@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -76,17 +76,6 @@ def with_marks(output: str, files: Iterable[FlagFile]) -> str:
     for file in files:
         output = output.replace(str(file.path.absolute()), file.mark)
     return output
-
-
-class Buildable(Protocol):
-    """Anything that a compiler can build."""
-
-    @property
-    def timeout_s(self) -> float | None:
-        """The seconds that a build may take; None for the compiler's default."""
-
-    def key(self, compiler: str) -> str:
-        """Return the build cache's key under a compiler and its target."""
 
 
 @dataclass(frozen=True)

@@ -11,18 +11,20 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
+import stat
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from harness.core.errors import BuildFailed
-from harness.core.files import CACHE_ADVICE, cache_folder, mark_used, trim_folder, write_file
+from harness.core.files import CACHE_ADVICE, cache_folder, write_file
 from harness.core.machine import spare_cores
-from harness.core.program import Binary, Buildable
+from harness.core.program import Binary
 from harness.core.records import Build
 from harness.measure.process.child import Child, ChildLost
 from harness.measure.process.locks import require_room
@@ -55,7 +57,8 @@ class BuildCache:
             return None
         if build.key != key or digests(path for path, _ in read) != read:
             return None
-        mark_used(self._file(key))
+        with suppress(OSError):  # a cache that cannot be written is read all the same
+            os.utime(self._file(key))
         return Binary(dataclasses.replace(build, cached=True), data, read)
 
     def put(self, binary: Binary) -> None:
@@ -68,8 +71,21 @@ class BuildCache:
         write_file(target, content, advice=CACHE_ADVICE, parents=True)
 
     def trim(self, most_bytes: int = _MOST_BYTES) -> None:
-        """Remove the binaries that were unused longest, of more than 2 GiB."""
-        trim_folder(self._folder, most_bytes)
+        """Remove the binaries that were unused longest, of more than 2 GiB; those that cannot be
+        removed stay."""
+        files = []
+        for path in self._folder.rglob("*"):
+            with suppress(OSError):  # it is gone by now
+                status = path.lstat()
+                if stat.S_ISREG(status.st_mode):
+                    files.append((status.st_mtime_ns, path, status.st_size))
+        size_bytes = sum(size for *_, size in files)
+        for _, path, own_bytes in sorted(files):
+            if size_bytes <= most_bytes:
+                return
+            with suppress(OSError):
+                path.unlink()
+                size_bytes -= own_bytes
 
     def _file(self, key: str) -> Path:
         return self._folder / key[:2] / f"{key}.bin"
@@ -96,8 +112,20 @@ BUILD_TIMEOUT_S = 150.0
 
 _GRACE_S = 5.0
 
-B = TypeVar("B", bound=Buildable)
-B_contra = TypeVar("B_contra", bound=Buildable, contravariant=True)
+
+class _Buildable(Protocol):
+    """Anything that a compiler can build."""
+
+    @property
+    def timeout_s(self) -> float | None:
+        """The seconds that a build may take; None for the compiler's default."""
+
+    def key(self, compiler: str) -> str:
+        """Return the build cache's key under a compiler and its target."""
+
+
+B = TypeVar("B", bound=_Buildable)
+B_contra = TypeVar("B_contra", bound=_Buildable, contravariant=True)
 
 
 class _CompilerOf(Protocol[B_contra]):
