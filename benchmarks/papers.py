@@ -31,7 +31,7 @@ from harness.stencil.explore import explore
 from harness.stencil.features import features
 from harness.stencil.lower import lower
 from harness.stencil.nest import NdRange
-from harness.stencil.space_files import load_definition
+from harness.stencil.space_files import Definition
 
 ROOT = Path(__file__).resolve().parents[1]
 KMEANS = ["ppb", "tpp", "consec"]
@@ -206,7 +206,7 @@ def split_example() -> str:
 
 def expressions() -> str:
     """Derive different low-level expressions of each program."""
-    wholes = [load_definition(path).expression(1024) for path in PROGRAMS.values()]
+    wholes = [Definition.load(path).expression(1024) for path in PROGRAMS.values()]
     least = min(len(explore("k", whole, _EXPRESSIONS, "0", threads_each=1)) for whole in wholes)
     return f"{least:,} of {_EXPRESSIONS:,} asked for, at least, for {len(PROGRAMS)} programs"
 

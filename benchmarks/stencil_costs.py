@@ -15,7 +15,7 @@ from harness.stencil.explore import explore
 from harness.stencil.features import features
 from harness.stencil.lower import lower
 from harness.stencil.predicted import GROUP
-from harness.stencil.space_files import load_definition
+from harness.stencil.space_files import Definition
 
 _POINTS_TO_TIME = 50
 
@@ -59,7 +59,7 @@ def _making(program: str, size: int) -> dict[str, float]:
 
     Rewriting includes the draws that come to nothing, and what they cost to lower.
     """
-    expression = load_definition(PROGRAMS[program]).expression(size)
+    expression = Definition.load(PROGRAMS[program]).expression(size)
     begin_s = time.process_time()
     variants = explore("k", expression, _POINTS_TO_TIME, "0")
     explored_s = time.process_time()

@@ -40,7 +40,7 @@ from harness.results.provenance import EVERY
 from harness.results.read import with_known_values
 from harness.results.view import Results, read_results
 from harness.space_file import Spec
-from harness.space_file.program import NoLauncher, why_not_built_once
+from harness.space_file.program import NoLauncher
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,9 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
     found = findings.across
     if found is None and options.choice != AUTO:
         raise UsageError("\n".join([f"{results.title}: {findings.why_no_choice}", *notices]))
-    name = _chosen(found, options.choice)
+    name = None if found is None else options.choice
+    if found is not None and options.choice == AUTO:
+        name = found.best if found.gain(found.best).is_better else None
     if found is not None and name is not None:
         notices = [*notices, *_failures(found, name)]
     return LearntDispatcher(options, spec, findings, name, arch, notices, launcher)
@@ -216,14 +218,6 @@ def _failures(found: Study, name: str) -> Iterator[str]:
             yield f"{what} on {counted(len(rows), 'input')}, such as {first}."
 
 
-def _chosen(found: Study | None, choice: str) -> str | None:
-    """Return the choice by input to write: the one that is asked for, or the best if it is worth
-    it; None for the single configuration."""
-    if found is None or choice != AUTO:
-        return None if found is None else choice
-    return found.best if found.gain(found.best).is_better else None
-
-
 def program_launcher(spec: Spec, results: Results) -> tuple[Launcher | None, list[str]]:
     """Make the launcher of a program, and say what is missing, or other than measured.
 
@@ -239,7 +233,7 @@ def program_launcher(spec: Spec, results: Results) -> tuple[Launcher | None, lis
             f"The programs are built with {here}, but were measured with {environment.compiler}: "
             "tune again if times matter."
         )
-    launcher, why = None, why_not_built_once(spec.program, spec.features)
+    launcher, why = None, spec.program.why_not_built_once(spec.features)
     if why:
         notices.append(f"Only the choice is written, no programs: {why}.")
     try:
@@ -299,7 +293,7 @@ def _kernels(
         name = name_of(results.campaign.environment.compiler) or NVCC
         return package.cuda_kernels(spec, program, open_cuda_compiler(name, arch).compile)
     plan = spec.program if backend == "command" else None
-    is_built_once = plan is not None and not why_not_built_once(plan, spec.features)
+    is_built_once = plan is not None and not plan.why_not_built_once(spec.features)
     return package.program_files(spec, program) if is_built_once else ()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -189,18 +189,16 @@ class TuneResults:
         return f"{self.stored.title}: {inputs}, {count}"
 
     def __repr__(self) -> str:
-        return "\n".join(self._lines())
-
-    def _lines(self) -> Iterator[str]:
         databases = ", ".join(map(without_password, self.stored.databases))
-        yield escaped(f"{self.title}, in {databases}")
-        default = self.stored.default
+        lines = [escaped(f"{self.title}, in {databases}")]
         for report in self.inputs[:_SHOWN]:
-            problem, best, _, _, speedup = input_cells(report, default)
+            problem, best, _, _, speedup = input_cells(report, self.stored.default)
             gain = f"  {speedup}" if report.recommended else ""
-            yield escaped(f"    {problem}: {best}{gain}")
+            lines.append(escaped(f"    {problem}: {best}{gain}"))
         if len(self.inputs) > _SHOWN:
-            yield f"    and {counted(len(self.inputs) - _SHOWN, 'more input')}; see .table()"
+            more = counted(len(self.inputs) - _SHOWN, "more input")
+            lines.append(f"    and {more}; see .table()")
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         title = html.escape(escaped(self.title))

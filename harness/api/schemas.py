@@ -58,7 +58,7 @@ class TargetDocument(JsonDocument):
     """The compilation for one device or architecture; `why_failed` is of the default, and empty
     where it compiles."""
 
-    target: str = value_of("inspection", "name")
+    target: str = value_of("name")
     is_default_ok: Annotated[bool, BeforeValidator(operator.not_)] = value_of(
         "results", 0, "failure"
     )

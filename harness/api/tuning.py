@@ -36,34 +36,30 @@ def tune(space: str | Path | Spec | None = None, **arguments: Any) -> TuneResult
     options = TuneOptions.from_arguments("tune", {"space": space, **arguments})
     with TuneOptions.naming_arguments():
         options.check()
-        with own_random():
-            return _results(options)
+        # Here, since OpenTuner and others take seconds to load.
+        from harness.api.request import read_request
+        from harness.api.results import TuneResults
+        from harness.api.session import tuned
+        from harness.results.url import shown_database
+
+        request = read_request(options)
+        display = _make_display(not options.progress)
+        try:
+            with own_random(), tuned(request, display) as done:
+                stored = done.results()
+        except KeyboardInterrupt:
+            # Raised anew: a traceback into the search would hide what the person needs to know.
+            again = "with the same arguments" + (", without fresh" if options.fresh else "")
+            raise KeyboardInterrupt(
+                f"all measurements are kept in {shown_database(request.database)}. To continue, "
+                f"call tune again {again}; to see them, open_results"
+            ) from None
+        if stored is None:
+            raise ResultsError(f"{request.database}: nothing was measured")
+        return TuneResults(stored, request.whole)
 
 
 tune.__signature__ = TuneOptions.signature(space="space")  # type: ignore[attr-defined]
-
-
-def _results(options: TuneOptions) -> TuneResults:
-    # Here, since OpenTuner and others take seconds to load.
-    from harness.api.request import read_request
-    from harness.api.results import TuneResults
-    from harness.api.session import tuned
-    from harness.results.url import shown_database
-
-    request = read_request(options)
-    try:
-        with tuned(request, _make_display(not options.progress)) as done:
-            stored = done.results()
-            if stored is None:
-                raise ResultsError(f"{request.database}: nothing was measured")
-            return TuneResults(stored, request.whole)
-    except KeyboardInterrupt:
-        # Raised anew: a traceback into the search would hide what the person needs to know.
-        again = "with the same arguments" + (", without fresh" if options.fresh else "")
-        raise KeyboardInterrupt(
-            f"all measurements are kept in {shown_database(request.database)}. To continue, call "
-            f"tune again {again}; to see them, open_results"
-        ) from None
 
 
 def _make_display(quiet: bool) -> ProgressDisplay:

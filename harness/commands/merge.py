@@ -6,7 +6,7 @@ from harness.commands.options import MergeOptions
 from harness.core.errors import UsageError
 from harness.core.text import counted
 from harness.results.database import check_database, reading, writing
-from harness.results.merge import Added, merge_database
+from harness.results.merge import merge_database
 from harness.results.store import Store
 from harness.results.url import sqlite_path, without_password
 from harness.search import make_opentuner_tables
@@ -26,7 +26,10 @@ def run(options: MergeOptions) -> int:
             make_opentuner_tables(store)
         for database in inputs:
             added = merge_database(engine, database, options.kernel_version)
-            print(_line(added), flush=True)
+            runs, samples = counted(added.runs, "run"), counted(added.samples, "sample")
+            measurements = counted(added.measurements, "measurement")
+            name = without_password(added.database)
+            print(f"{name}: added {runs}, {measurements}, {samples}", flush=True)
     print(f"{without_password(out)}: the merged database")
     return 0
 
@@ -36,9 +39,3 @@ def _is_same(one: str, other: str) -> bool:
     if first is None or second is None:
         return first is second and one == other
     return first.resolve() == second.resolve()
-
-
-def _line(added: Added) -> str:
-    runs, measurements = counted(added.runs, "run"), counted(added.measurements, "measurement")
-    samples = counted(added.samples, "sample")
-    return f"{without_password(added.database)}: added {runs}, {measurements}, {samples}"

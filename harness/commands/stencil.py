@@ -11,12 +11,12 @@ from harness.core.files import check_writable, write_folder
 from harness.core.text import command_line, counted
 from harness.space_file.document import MAX_BYTES
 from harness.stencil.explore import Variant, explore
-from harness.stencil.space_files import Definition, SpaceFolder, load_definition
+from harness.stencil.space_files import Definition, SpaceFolder
 
 
 def run(options: StencilOptions) -> int:
     """Write the space; return the exit code."""
-    definition = load_definition(options.stencil)
+    definition = Definition.load(options.stencil)
     folder = options.output or Path(f"{definition.name}_{options.size}")
     if folder.exists() or folder.is_symlink():
         raise UsageError(f"{folder} already exists; name a new folder with -o")

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from rich.console import Console, Group
 
 from harness.analysis.failures import describe_failures
-from harness.analysis.inputs import InputReport
 from harness.analysis.sensors import clock_lines
 from harness.api.request import PREDICTED, read_request
 from harness.api.schemas import TuneDocument
@@ -243,7 +242,11 @@ def _next_steps(done: Tuned) -> Iterator[_NextStep]:
     if not any(report.best for report in reports):
         yield _NextStep("Fix what the messages above name, then run the same command again.")
     elif all(report.is_exhausted for report in reports):
-        yield _NextStep(f"{_all_measured(reports)} The search is complete.")
+        counts = {report.legal for report in reports}
+        every = f"All {counts.pop():,}" if len(counts) == 1 else "All"
+        where = " on each input" if len(reports) > 1 else ""
+        measured = f"{every} legal configurations were measured{where}."
+        yield _NextStep(f"{measured} The search is complete.")
     elif ends == {EndReason.PEAK}:
         share = format_share(campaign.spec.search.stop_at or 1)
         yield _NextStep(
@@ -273,10 +276,3 @@ def _run_again(options: TuneOptions, why: str, *changed: str) -> _NextStep:
     typed = [word for word in options.command if word != "--fresh"]
     words = command_words("tune", *typed, *changed)
     return _NextStep(f"{why} run the same command {again}{without}.", words)
-
-
-def _all_measured(reports: Sequence[InputReport]) -> str:
-    counts = {report.legal for report in reports}
-    all_ = f"All {counts.pop():,}" if len(counts) == 1 else "All"
-    where = " on each input" if len(reports) > 1 else ""
-    return f"{all_} legal configurations were measured{where}."

@@ -110,8 +110,8 @@ def check_writable(path: Path, advice: str = "", *, parents: bool = False) -> No
     """
     if parents or not _is_written_directly(path):
         reason = obstacle(path, parents=parents)
-    else:
-        reason = _why_read_only(path)
+    else:  # a pipe or a device is not asked
+        reason = "it is read-only" if path.is_file() and not os.access(path, os.W_OK) else None
     if reason is not None:
         raise UsageError(_unwritable_text(path, reason, advice))
 
@@ -156,15 +156,11 @@ def obstacle(path: Path, *, parents: bool = False) -> str | None:
     path = Path(os.path.realpath(path)) if path.is_symlink() else path
     last = Path()
     for folder in reversed(path.parents):
-        try:
-            mode = folder.stat().st_mode
-        except FileNotFoundError:
+        if not folder.exists():
             if parents:
                 break
             return f"the folder {folder} does not exist"
-        except OSError as error:
-            return f"{folder}: {error.strerror}"
-        if not stat.S_ISDIR(mode):
+        if not folder.is_dir():
             return f"{folder} is a file, not a folder"
         last = folder
     try:
@@ -172,16 +168,6 @@ def obstacle(path: Path, *, parents: bool = False) -> str | None:
             return None
     except OSError:
         return f"no file can be made in the folder {last.resolve()}"
-
-
-def _why_read_only(path: Path) -> str | None:
-    """Say why an existing file cannot be written to; a pipe or a device is not asked."""
-    try:
-        if path.is_file():
-            os.close(os.open(path, os.O_WRONLY))
-    except OSError as error:
-        return error.strerror
-    return None
 
 
 def _is_written_directly(path: Path) -> bool:

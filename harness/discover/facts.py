@@ -12,7 +12,7 @@ from harness.core.records import LIMIT_NAMES
 from harness.core.text import escaped, nearest, suggestion
 from harness.discover.parameters import Declared, Suggestion, is_number_type, read_pragmas, suggest
 from harness.discover.scope import scope_of
-from harness.discover.syntax import Argument, KernelSignature, NumpyType, find_kernels, numpy_type
+from harness.discover.syntax import Argument, KernelSignature, NumpyType, find_kernels
 from harness.source.kernel_source import read_source
 from harness.source.pragmas import Pragma
 from harness.source.preprocessor import macros_of
@@ -38,7 +38,7 @@ class Facts:
 
     def type_of(self, argument: Argument) -> NumpyType | None:
         """Return the numpy type of an argument's elements; None for the kernel's own types."""
-        return numpy_type(argument.type_name, self.aliases, self.dialect)
+        return NumpyType.of(argument.type_name, self.aliases, self.dialect)
 
     @property
     def function(self) -> str | None:

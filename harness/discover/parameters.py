@@ -11,7 +11,7 @@ from harness.core.errors import Fault, SpecError
 from harness.core.records import Value
 from harness.core.text import escaped
 from harness.discover.scope import KernelScope
-from harness.discover.syntax import KernelSignature, numpy_type
+from harness.discover.syntax import KernelSignature, NumpyType
 from harness.source.kernel_source import Source
 from harness.source.pragmas import (
     TILE,
@@ -311,7 +311,7 @@ def _unroll_factors(prepared: ParserText) -> frozenset[str]:
 
 def is_number_type(type_name: str) -> bool:
     """Return whether a template's parameter of this type is a whole number."""
-    known = numpy_type(type_name, {}, CUDA)
+    known = NumpyType.of(type_name, {}, CUDA)
     return type_name == "auto" or (known is not None and known.is_integer and known.width == 1)
 
 

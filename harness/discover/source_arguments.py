@@ -14,7 +14,7 @@ import numpy as np
 from harness.core.errors import LaunchFailed
 from harness.core.kernel_name import plain_name
 from harness.core.program import Launch
-from harness.discover.syntax import Argument, KernelSignature, find_kernels, numpy_type
+from harness.discover.syntax import Argument, KernelSignature, NumpyType, find_kernels
 from harness.measure.kernels.data import KernelData
 from harness.measure.opencl.module import KernelParameter, why_unfit
 from harness.source.kernel_source import Source
@@ -81,7 +81,7 @@ class SourceArguments:
     def _parameter(self, argument: Argument, value: object) -> KernelParameter:
         if argument.is_pointer and self._language == CUDA and isinstance(value, np.generic):
             return KernelParameter()  # an address
-        kind = numpy_type(argument.type_name, self._aliases, self._language)
+        kind = NumpyType.of(argument.type_name, self._aliases, self._language)
         if kind is None or (kind.width > 1 and not argument.is_pointer):
             return KernelParameter()
         width = str(kind.width) if kind.width > 1 else ""

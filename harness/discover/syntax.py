@@ -128,7 +128,7 @@ def _span(prepared: ParserText, mark: Blanked, around: Node) -> tuple[int, int]:
     start = min(mark.start, outer.start_byte)
     for item in reversed(prepared.blanked):
         if item.end <= start:
-            if not prepared.is_blank(item.end, start):
+            if prepared.text[item.end : start].strip():
                 break
             start = item.start
     return start, around.end_byte
@@ -253,26 +253,26 @@ class NumpyType:
         """Return the size of an element."""
         return np.dtype(self.name.rstrip("_")).itemsize * self.width
 
+    @classmethod
+    def of(cls, type_name: str, aliases: Mapping[str, str], dialect: str) -> NumpyType | None:
+        """Return the type of a C type; None for the kernel's own types.
+
+        `aliases` are macros that stand for type names, such as `#define REAL float`.
+        """
+        for _ in range(_ALIASES):
+            if type_name not in aliases:
+                break
+            type_name = aliases[type_name]
+        name = type_name.removeprefix("std::")
+        if name in _SCALARS:
+            return cls(_SCALARS[name])
+        vector = _VECTOR.fullmatch(name)
+        if vector is None or vector[1] not in _SCALARS:
+            return None
+        width = int(vector[2])
+        # OpenCL's vectors of three are stored like vectors of four.
+        return cls(_SCALARS[vector[1]], 4 if width == 3 and dialect != "cuda" else width)
+
 
 UNKNOWN_TYPE = NumpyType("float32")
 """The guess for a kernel's own types."""
-
-
-def numpy_type(type_name: str, aliases: Mapping[str, str], dialect: str) -> NumpyType | None:
-    """Return the numpy type of a C type; None for the kernel's own types.
-
-    `aliases` are macros that stand for type names, such as `#define REAL float`.
-    """
-    for _ in range(_ALIASES):
-        if type_name not in aliases:
-            break
-        type_name = aliases[type_name]
-    name = type_name.removeprefix("std::")
-    if name in _SCALARS:
-        return NumpyType(_SCALARS[name])
-    vector = _VECTOR.fullmatch(name)
-    if vector is None or vector[1] not in _SCALARS:
-        return None
-    width = int(vector[2])
-    # OpenCL's vectors of three are stored like vectors of four.
-    return NumpyType(_SCALARS[vector[1]], 4 if width == 3 and dialect != "cuda" else width)

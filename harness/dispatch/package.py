@@ -26,7 +26,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from types import MappingProxyType
 
@@ -186,8 +186,9 @@ def check_folder(out: Path) -> None:
     check_writable(out, _ADVICE, parents=True)
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is not a folder; {_ADVICE}")
-    digests = _written(out).get("dispatcher_files_sha256")
-    known = digests if isinstance(digests, dict) else {}
+    known = {}
+    with suppress(OSError, ValueError, LookupError, TypeError):  # of something else
+        known = dict(json.loads((out / MANIFEST).read_bytes())["dispatcher_files_sha256"])
     for path in out.rglob("*"):
         name = path.relative_to(out).as_posix()
         is_ours = path.is_dir() or path.parent.name == "__pycache__" or (known and name == MANIFEST)
@@ -200,15 +201,6 @@ def check_folder(out: Path) -> None:
 
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
-
-
-def _written(out: Path) -> Mapping[str, object]:
-    """Read the manifest of a folder; empty if no dispatcher was written there."""
-    try:
-        found = json.loads((out / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def opencl_kernels(spec: Spec, program: DispatchProgram) -> tuple[KernelFile, ...]:
@@ -232,16 +224,15 @@ def cuda_kernels(
 
     Raises what `build` does, and BuildFailed where a kernel is not in its cubin.
     """
-    built = list(_programs(spec, program, "cuda", "nvcc"))
-    return tuple(_cubin(spec, index, one, build(one).data) for index, one in enumerate(built))
-
-
-def _cubin(spec: Spec, index: int, built: Program, cubin: bytes) -> KernelFile:
-    try:
-        symbols = tuple(kernel_symbol(cubin, name) for name in spec.functions)
-    except LookupError as error:
-        raise BuildFailed(str(error)) from None
-    return KernelFile(f"{index}.cubin", cubin, built.options, symbols)
+    files = []
+    for index, source in enumerate(_programs(spec, program, "cuda", "nvcc")):
+        cubin = build(source).data
+        try:
+            symbols = tuple(kernel_symbol(cubin, name) for name in spec.functions)
+        except LookupError as error:
+            raise BuildFailed(str(error)) from None
+        files.append(KernelFile(f"{index}.cubin", cubin, source.options, symbols))
+    return tuple(files)
 
 
 def _programs(

@@ -19,7 +19,7 @@ from harness.dispatch.learners import Default, Learner, Nearest, Starchart, Stat
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.most import AtMost, Portfolio, limited, portfolios
 from harness.dispatch.tree import TreeLearner
-from harness.dispatch.verdict import PairedComparison, Slowdowns, held_out_slowdowns, in_hindsight
+from harness.dispatch.verdict import PairedComparison, Slowdowns, held_out_slowdowns
 from harness.models.folds import ENOUGH_INPUTS, FEWEST_INPUTS, fold_count
 
 if TYPE_CHECKING:
@@ -103,7 +103,8 @@ class Study:
         for name, one in found.items():
             slowdowns[name] = one
             if name == STATIC.name:
-                slowdowns[HINDSIGHT] = in_hindsight(matrix, STATIC, HINDSIGHT)
+                indices = STATIC.fit(matrix, seed).indices(matrix.features, matrix.applies)
+                slowdowns[HINDSIGHT] = Slowdowns.of(HINDSIGHT, matrix, indices)
         return cls(matrix, slowdowns, seed, kept, most)
 
     @property

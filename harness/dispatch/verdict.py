@@ -60,18 +60,13 @@ class Slowdowns:
 
     @classmethod
     def of(cls, name: str, matrix: Matrix, indices: Indices) -> Slowdowns:
-        """Look up the slowdowns of a candidate for each input; -1, no choice, counts as failed.
-
-        Raises ValueError if one does not apply or was not measured.
-        """
+        """Look up the slowdowns of a candidate for each input, which applies and was measured; -1,
+        no choice, counts as failed."""
         rows = np.arange(len(indices))
         logs = matrix.log_slowdown[rows, indices]
         lacks: Flags = indices < 0
         logs[lacks] = matrix.failed_log[lacks]
-        if np.isnan(logs).any():
-            row = int(np.isnan(logs).argmax())
-            config = matrix.candidates[indices[row]]
-            raise ValueError(f"{name} chose {config}, which does not apply")
+        assert not np.isnan(logs).any(), f"{name} chose what does not apply"
         failed: Flags = lacks | np.isinf(matrix.slowdown[rows, indices])
         return cls(name, logs, matrix.groups, failed, matrix.weights)
 
@@ -157,13 +152,6 @@ def held_out_slowdowns(
         indices = kept.recall(key, partial(indices_of, learner))
         found[learner.name] = Slowdowns.of(learner.name, matrix, indices)
     return found | {ORACLE: Slowdowns.of(ORACLE, matrix, matrix.best)}
-
-
-def in_hindsight(matrix: Matrix, learner: Learner, name: str) -> Slowdowns:
-    """Let a learner choose on the very inputs that it learnt from."""
-    matrix = matrix.complete()
-    indices = learner.fit(matrix, seed=0).indices(matrix.features, matrix.applies)
-    return Slowdowns.of(name, matrix, indices)
 
 
 def held_out(matrix: Matrix, fold: Fold) -> tuple[Matrix, Matrix]:

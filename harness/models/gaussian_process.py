@@ -59,24 +59,16 @@ class Surrogate:
         variance and noise, from their current values and to the first 128 points."""
         if learn:
             self._learn(points[:_LEARNT_FROM], outputs[:_LEARNT_FROM])
+        self._known, self._outputs = points, outputs
         self._points = self._scaled(points)
         self._factor = _factored(self._noisy(self._points))
         self._weights, _ = scipy.linalg.lapack.dpotrs(self._factor, outputs, lower=True)
 
     def believe(self, points: Array) -> None:
-        """Condition also on points, as if each were measured with its predicted mean.
-
-        That leaves all means as they are, so the factor grows by rows, and nothing is fitted anew.
-        """
-        added, known = self._scaled(points), len(self._points)
-        across = self._covariance(added, self._points).T.astype(np.float64)
-        rows = scipy.linalg.lapack.dtrtrs(self._factor, across, lower=True)[0].T
-        factor = np.zeros((known + len(added),) * 2, order="F")
-        factor[:known, :known], factor[known:, :known] = self._factor, rows
-        factor[known:, known:] = _factored(self._noisy(added) - rows @ rows.T)
-        self._factor = factor
-        self._points = np.vstack([self._points, added])
-        self._weights = np.append(self._weights, np.zeros(len(added)))
+        """Condition also on points, as if each were measured with its predicted mean; that leaves
+        all means as they are."""
+        means = self.means(points)
+        self.fit(np.vstack([self._known, points]), np.append(self._outputs, means), learn=False)
 
     def predict(self, points: Array) -> tuple[Array, Array]:
         """Predict mean and standard deviation at points, each of shape (points,)."""

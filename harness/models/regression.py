@@ -13,7 +13,6 @@ from harness.core.arrays import Array, Indices
 NOWHERE = np.iinfo(np.intp).max
 TINY_GAIN = 1e-12  # never 0: scikit-learn would split where nothing is gained
 _ROUNDING = np.finfo(np.float64).eps  # so much does scikit-learn allow a gain to be too small
-_DRAWS = np.random.RandomState()  # to make one takes ten times as long as to seed it again
 
 
 @dataclass(frozen=True)
@@ -172,9 +171,8 @@ def fitted_tree(
     from sklearn import config_context  # here: it takes half a second to load
     from sklearn.tree import DecisionTreeRegressor
 
-    _DRAWS.seed(seed)
     with config_context(skip_parameter_validation=True):
-        model = DecisionTreeRegressor(random_state=_DRAWS, **parameters)
+        model = DecisionTreeRegressor(random_state=seed, **parameters)
         return model.fit(columns, targets, weights, check_input=False).tree_
 
 

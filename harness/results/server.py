@@ -207,14 +207,15 @@ def busy(what: str, name: str, row: Mapping[Any, Any] | None) -> DatabaseBusy:
 
 
 def repeated(work: Callable[[], T], roll_back: Callable[[], object] = lambda: None) -> T:
-    """Do the work of a transaction; do it once more where the server was lost, or ended it for the
-    sake of another writer's. `roll_back` drops what was not committed."""
-    try:
-        return work()
-    except DBAPIError as error:
-        if not is_repeatable(error):
-            raise
-    roll_back()
+    """Do the work of a transaction; do it again, twice at most, where the server was lost, or ended
+    it for the sake of another writer's. `roll_back` drops what was not committed."""
+    for _ in range(2):
+        try:
+            return work()
+        except DBAPIError as error:
+            if not is_repeatable(error):
+                raise
+        roll_back()
     return work()
 
 

@@ -84,7 +84,7 @@ class Writer:
         """Do work and commit it, whole or not at all; inside of other such work, leave the commit
         to that.
 
-        Where a server is lost, wait for it, and do the work once more, so that it changes nothing
+        Where a server is lost, wait for it, and do the work again, so that it changes nothing
         in memory that it cannot change again. A commit is not repeated: nobody knows whether one
         that was not answered was done.
         """

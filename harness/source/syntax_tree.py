@@ -86,10 +86,6 @@ class ParserText:
     blanked: tuple[Blanked, ...]
     dialect: str
 
-    def is_blank(self, start: int, end: int) -> bool:
-        """Return whether the text between two offsets is blank."""
-        return not self.text[start:end].strip()
-
     def parsed(self) -> Node:
         """Parse the text; the offsets of the nodes are those of the source."""
         return Parser(_LANGUAGE).parse(self.text).root_node

@@ -106,6 +106,13 @@ class ProgramPlan:
         """Every placeholder of the build, the run and its environment."""
         return names_of([*self.build, *self.run, *self.model.environment.values()])
 
+    def why_not_built_once(self, features: Sequence[str]) -> str:
+        """Say why a configuration is not one program for all inputs; empty where it is."""
+        named = sorted(names_of(self.build) & set(features))
+        if named:
+            return f"`build` names `{{{named[0]}}}`, so that each input has a program of its own"
+        return ""
+
     def sha256_parts(self) -> list[str]:
         """Return what is measured as texts, which are equal for equal programs."""
         model = self.model
@@ -189,8 +196,7 @@ def command_line(plan: ProgramPlan, features: Sequence[str]) -> CommandLine:
 
     Raises NoLauncher where that cannot be done.
     """
-    why = why_not_built_once(plan, features)
-    if why:
+    if why := plan.why_not_built_once(features):
         raise NoLauncher(why)
     end = next((k for k, t in enumerate(plan.run) if t.names & {OUTPUT, SOURCE}), 0) + 1
     given = [*features, SEED]  # the user gives a seed as well
@@ -222,14 +228,6 @@ def command_line(plan: ProgramPlan, features: Sequence[str]) -> CommandLine:
         ),
         sources={name: sources[name] for name in features},
     )
-
-
-def why_not_built_once(plan: ProgramPlan, features: Sequence[str]) -> str:
-    """Say why a configuration is not one program for all inputs; empty where it is."""
-    named = sorted(names_of(plan.build) & set(features))
-    if named:
-        return f"`build` names `{{{named[0]}}}`, so that each input has a program of its own"
-    return ""
 
 
 def _check(run: Sequence[Template], end: int, features: Sequence[str]) -> None:

@@ -275,7 +275,7 @@ class FlagValues(_ValuedModel):
     """every value that it may take, besides being absent"""
 
 
-FilePattern = Annotated[StrictStr, Field(min_length=1)]
+FilePattern = Annotated[StrictStr, AfterValidator(plain), Field(min_length=1)]
 FilePatterns = Annotated[
     Annotated[FilePattern, Tag("one")]
     | Annotated[Annotated[list[FilePattern], Field(min_length=1)], Tag("several")],

@@ -62,7 +62,7 @@ class _Lowering:
                 if inputs.setdefault(own, buffer) != buffer:
                     raise StencilError(f"the input {own} has two types")
         output = nest.Buffer("result", "global", self._expression.type)
-        self._write(self._expression, {}, nest.view_of(output))
+        self._write(self._expression, {}, output.view)
         body, *_ = nest.with_barriers(self._block)
         in_order = tuple(inputs[own] for own in sorted(inputs))
         return nest.LoopNest(name, in_order, output, tuple(self._locals), body, self._ndrange)
@@ -76,7 +76,7 @@ class _Lowering:
 
     def _value_of_input(self, node: Node, env: Env) -> nest.View:
         name, kind = node.data
-        return nest.view_of(nest.Buffer(name, "global", kind, is_read_only=True))
+        return nest.Buffer(name, "global", kind, is_read_only=True).view
 
     def _value_of_var(self, node: Node, env: Env) -> nest.View:
         return env[node]
@@ -175,8 +175,8 @@ class _Lowering:
             self._locals.append(buffer)
         else:
             self._block.append(nest.Declaration(buffer))
-        self._write(x, env, nest.view_of(buffer))
-        return nest.view_of(buffer)
+        self._write(x, env, buffer.view)
+        return buffer.view
 
     def _variable(self, name: str, kind: Type, value: nest.Term) -> nest.Load:
         variable = nest.Load(nest.Buffer(self._name(name), "private", kind), ())

@@ -44,6 +44,11 @@ class Buffer:
         """Return the lengths, the outermost first."""
         return shape(self.type)
 
+    @property
+    def view(self) -> View:
+        """View it, to read or to write it."""
+        return _view_within(self, self.type, ())
+
 
 @dataclass(frozen=True)
 class Load:
@@ -132,11 +137,6 @@ class ArrayView:
 
 View = ArrayView | tuple["View", ...] | Term
 """Of an array, of a tuple, or of a number, whose view is its term."""
-
-
-def view_of(buffer: Buffer) -> View:
-    """View a buffer, to read or to write it."""
-    return _view_within(buffer, buffer.type, ())
 
 
 def _view_within(buffer: Buffer, kind: Type, indices: tuple[Index, ...]) -> View:

@@ -42,6 +42,29 @@ class Definition:
     text: str
     module: ModuleType
 
+    @classmethod
+    def load(cls, path: Path) -> Definition:
+        """Load a stencil from its file.
+
+        Raises UsageError if it cannot be read, and StencilError if it is not a stencil.
+        """
+        if not path.stem.isidentifier():
+            raise UsageError(
+                f"{path}: a stencil is named after its file: use only letters, digits and _ there"
+            )
+        try:
+            text = read_text(path)
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise UsageError(
+                f"{path} cannot be read: {reason}; a stencil is a Python file, such as "
+                "kernels/stencils/jacobi2d_5pt.py"
+            ) from None
+        definition = cls(path.stem, path, text, _load(path))
+        for name in ("expression", "reference"):
+            definition.function(name)
+        return definition
+
     @property
     def function_name(self) -> str:
         """Name the kernel; the stencil's own name may be taken by one of its functions."""
@@ -72,29 +95,6 @@ class Definition:
         if not callable(function):
             raise StencilError(f"{self.path} must define the function `{name}`")
         return function  # type: ignore[no-any-return]
-
-
-def load_definition(path: Path) -> Definition:
-    """Load a stencil from its file.
-
-    Raises UsageError if it cannot be read, and StencilError if it is not a stencil.
-    """
-    if not path.stem.isidentifier():
-        raise UsageError(
-            f"{path}: a stencil has the name of its file, so use only letters, digits and _ there"
-        )
-    try:
-        text = read_text(path)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(
-            f"{path} cannot be read: {reason}; a stencil is a Python file, such as "
-            "kernels/stencils/jacobi2d_5pt.py"
-        ) from None
-    definition = Definition(path.stem, path, text, _load(path))
-    for name in ("expression", "reference"):
-        definition.function(name)
-    return definition
 
 
 def _load(path: Path) -> ModuleType:

@@ -20,8 +20,7 @@ from harness.commands.check.targets import (
     ARCHITECTURE_LIMITS,
     CompileTarget,
     checked_spaces,
-    why_no_dynamic_memory,
-    why_units_assumed,
+    target_notes,
 )
 from harness.core.errors import LaunchFailed
 from harness.core.records import Build, Config
@@ -181,12 +180,13 @@ def test_grid_beyond_an_architectures_second_dimension_is_illegal(write):
 def test_an_architecture_has_an_assumed_number_of_compute_units(write):
     constraints = ["BLOCK * compute_units <= 64 * 100", "BLOCK >= warp_size * 2"]
     spec = load_spec(write(constraints=constraints))
-    assert "compute_units is taken to be 100 for sm_90" in str(why_units_assumed(spec, SM_90))
+    (note,) = target_notes(spec, SM_90)
+    assert "compute_units is taken to be 100 for sm_90" in note
     assert legal(spec, "BLOCK") == {64}
-    assert why_units_assumed(spec, dataclasses.replace(SM_90, has_device=True)) is None
+    assert not [*target_notes(spec, dataclasses.replace(SM_90, has_device=True))]
     launch = {"group": ["BLOCK"], "grid": ["compute_units * 4"]}
-    assert why_units_assumed(load_spec(write(launch=launch)), SM_90)
-    assert why_units_assumed(load_spec(write()), SM_90) is None
+    assert [*target_notes(load_spec(write(launch=launch)), SM_90)]
+    assert not [*target_notes(load_spec(write()), SM_90)]
 
 
 # ------------------------------------------------------------------------------ what comes out
@@ -369,7 +369,6 @@ def test_launches_of_the_host_module_are_compared_by_type_alone(compared, last, 
     assert message in compared(head, arguments, launches=launches, launch="host")
 
 
-@needs_nvcc
 @pytest.mark.parametrize(
     ("text", "shared", "is_missing"),
     [
@@ -385,8 +384,8 @@ def test_a_dynamic_array_without_bytes_is_noted(text, shared, is_missing, write,
     path = write(launch=launch)
     source = tmp_path / "scale.cu"
     source.write_text(f"{source.read_text()}\n{text}\n")
-    target = CompileTarget.of_architecture("sm_90")
-    assert (why_no_dynamic_memory(load_spec(path), target) is not None) == is_missing
+    notes = " ".join(target_notes(load_spec(path), SM_90))
+    assert ("has an `extern __shared__` array" in notes) == is_missing
 
 
 @needs_nvcc

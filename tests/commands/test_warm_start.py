@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,17 +51,6 @@ def write_cache(path: Path, unit: float = 1.0, **changes: Any) -> Path:
         },
     }
     path.write_text(json.dumps(data | changes))
-    return path
-
-
-def write_csv(path: Path, seconds: Callable[[int, int], float], *features: int) -> Path:
-    """The same as rows, with a mapping beside them."""
-    lines = ["n,BLOCK,TILE,seconds"]
-    for n, block, tile in itertools.product(features, BLOCKS, TILES):
-        lines.append(f"{n},{float(block)},{tile},{seconds(block, tile)}")
-    path.write_text("\n".join(lines) + "\n")
-    columns = "parameters: [BLOCK, TILE]\nfeatures: [n]\ntimes: {columns: [seconds], unit: s}\n"
-    path.with_suffix(".mapping.yaml").write_text(f"device: another\n{columns}")
     return path
 
 
@@ -128,15 +117,6 @@ def test_every_input_of_a_space_has_the_warm_start(measuring: list[str], cache: 
     assert tune([*measuring, "--warm-start", str(cache)]) == 0
     assert BEST in configs_of(measuring, 1)[:2]
     assert BEST in configs_of(measuring, 2)[:2]
-
-
-def test_what_is_good_on_all_comes_first(replaying: list[str], cache: Path, tmp_path: Path) -> None:
-    def other_s(block: int, tile: int) -> float:
-        return 0.5 if (block, tile) == (16, 8) else time_ms(block, tile)
-
-    csv = write_csv(tmp_path / "times.csv", other_s, 4096)
-    assert tune([*replaying, "--warm-start", str(cache), "--warm-start", str(csv)]) == 0
-    assert configs_of(replaying)[1] == BEST
 
 
 @pytest.mark.parametrize("form", ["t4", "csv"])
@@ -254,18 +234,8 @@ def test_a_run_that_began_without_others_goes_on_so(measuring: list[str], capsys
     assert len(configs_of(measuring)) == 8
 
 
-@pytest.mark.parametrize(
-    ("change", "code", "message"),
-    [
-        (("fingerprint", "0" * 64), 0,
-         "the results of other.csv, from which the search began, are no longer in the database; "
-         "it goes on without them"),
-        (("campaign", "one"), 2, "campaign: Input should be a valid integer"),
-    ],
-    ids=["lost", "damaged"],
-)  # fmt: skip
-def test_a_note_that_fits_nothing_is_one_message(
-    change: tuple[str, Any], code: int, message: str, tuned_elsewhere: list[str], capsys: Capture
+def test_lost_results_of_another_device_are_one_message(
+    tuned_elsewhere: list[str], capsys: Capture
 ) -> None:
     assert tune([*tuned_elsewhere, *IN_DATABASE]) == 0
     with sqlite3.connect(tuned_elsewhere[4]) as connection:
@@ -273,14 +243,16 @@ def test_a_note_that_fits_nothing_is_one_message(
             (text,) = connection.execute(f"select notes from runs where id = {run_id}").fetchone()
             notes = json.loads(text)
             (source,) = notes["warm_start"]
-            notes["warm_start"] = [{**source, change[0]: change[1]}]
+            notes["warm_start"] = [source | {"fingerprint": "0" * 64}]
             connection.execute(
                 "update runs set notes = ? where id = ?", (json.dumps(notes), run_id)
             )
     capsys.readouterr()
-    assert tune([*tuned_elsewhere, "--test-limit", "6"]) == code
-    said = capsys.readouterr()
-    assert message in said.out + said.err
+    assert tune([*tuned_elsewhere, "--test-limit", "6"]) == 0
+    assert (
+        "the results of other.csv, from which the search began, are no longer in the database; it "
+        "goes on without them"
+    ) in "".join(capsys.readouterr())
 
 
 def test_values_that_the_space_lacks_are_left_out(tuned_elsewhere: list[str]) -> None:

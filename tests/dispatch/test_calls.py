@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -24,7 +24,7 @@ from harness.core.records import Input, Value
 from harness.dispatch.c_code import c_header
 from harness.dispatch.choice import Choice, DispatchProgram, Leaf
 from harness.dispatch.dispatcher import Dispatcher
-from harness.dispatch.loaders.trying import FirstCalls
+from harness.dispatch.loaders.trying import TryingKernel
 from harness.dispatch.package import files_of
 from harness.space_file import Spec, load_spec
 from harness.space_file.workload import Workload, read_workload
@@ -67,53 +67,63 @@ def dispatcher(listed: tuple[int, ...] = (2, 0, 1), **others: Any) -> Any:
     return module
 
 
-def played(calls: FirstCalls, m: int, seconds: list[float]) -> list[int]:
-    """Call the kernel until its input is decided; each configuration has a time."""
-    tried = []
-    while (index := calls.next({"m": m}, 2)) is not None:
-        tried.append(index)
-        calls.took({"m": m}, index, seconds[index])
-    return tried
+class Kernel(TryingKernel):
+    """It launches nothing, and each configuration has a time; 2 is predicted."""
+
+    def __init__(self, try_top: Any, seconds: Sequence[float] = (), **others: Any) -> None:
+        super().__init__(dispatcher(**others), lambda m: 2, try_top)
+        self.seconds, self.launched = seconds, list[int]()
+        self.meanwhile: Callable[[], object] = list
+
+    def kernels(self, index: int) -> tuple[Any, ...]:
+        return ()
+
+    def launch(self, index: int, *_: Any) -> None:
+        self.launched.append(index)
+
+    def _timed(self, queue: None, launch: Callable[[], None]) -> tuple[None, float]:
+        launch()
+        time_s, meanwhile, self.meanwhile = self.seconds[self.launched[-1]], self.meanwhile, list
+        meanwhile()
+        return None, time_s
+
+
+def launched(kernel: Kernel, calls: int) -> list[int]:
+    """What so many calls launch."""
+    for _ in range(calls):
+        kernel(None, m=8)
+    return kernel.launched[-calls:]
 
 
 def test_calls_are_interleaved_and_the_least_time_decides() -> None:
-    calls = FirstCalls(dispatcher(), 3)
-    assert calls.decided({"m": 8}) is None
-    assert played(calls, 8, [2.0, 1.0, 3.0]) == [2, 0, 1, 1, 0, 2, 2, 0, 1]
-    assert calls.decided({"m": 8}) == 1
-    assert calls.next({"m": np.int32(8)}, 2) is None, "the same input"
-    assert calls.decided({"m": 9}) is None
+    kernel = Kernel(3, [2.0, 1.0, 3.0])
+    assert launched(kernel, 10) == [2, 0, 1, 1, 0, 2, 2, 0, 1, 1]
+    assert (kernel.index(m=np.int32(8)), kernel.index(m=9)) == (1, 2)
+    assert launched(Kernel(0), 2) == [2, 2]
 
 
-def test_threads_that_call_at_once_mix_up_no_times() -> None:
-    calls = FirstCalls(dispatcher(), 2)
-    assert [calls.next({"m": 8}, 2) for _ in range(2)] == [2, 2]
-    for _ in range(2):
-        calls.took({"m": 8}, 2, 1.0)
-    for _ in range(4):
-        calls.took({"m": 8}, 0, 2.0)
-    assert calls.decided({"m": 8}) == 2
-    calls.took({"m": 8}, 0, 0.5)
-    assert calls.decided({"m": 8}) == 2, "it came too late"
+def test_a_time_that_comes_after_another_threads_decision_changes_nothing() -> None:
+    kernel = Kernel(2, [2.0, 9.0, 1.0])
+    kernel.meanwhile = lambda: launched(kernel, 6)
+    assert launched(kernel, 1) == [0], "the last of the other thread"
+    assert kernel.launched == [2, 2, 0, 0, 2, 2, 0]
+    assert kernel.index(m=8) == 2
 
 
 def test_inputs_of_which_the_choice_is_sure_try_nothing() -> None:
-    calls = FirstCalls(dispatcher((2,)), 3)
-    assert played(calls, 8, []) == []
-    assert calls.decided({"m": 8}) == 2
+    assert launched(Kernel(3, listed=(2,)), 2) == [2, 2]
 
 
 def test_what_would_run_without_trying_heads_the_list() -> None:
     """On another device that is the best configuration for all inputs."""
-    calls = FirstCalls(dispatcher((0, 1)), 2)
-    assert played(calls, 8, [1.0, 1.0, 1.0]) == [2, 0, 0, 2, 2, 0]
-    assert calls.decided({"m": 8}) == 2, "of equal ones the first"
+    kernel = Kernel(2, [1.0, 1.0, 1.0], listed=(0, 1))
+    assert launched(kernel, 7) == [2, 0, 0, 2, 2, 0, 2], "of equal ones the first"
 
 
 @pytest.mark.parametrize("try_top", [-2, 2.5, "three", None])
 def test_the_length_of_a_shortlist_is_a_whole_number(try_top: Any) -> None:
     with pytest.raises(ValueError, match="try_top must be a whole number from 0, got"):
-        FirstCalls(dispatcher(), try_top)
+        Kernel(try_top)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +135,7 @@ def test_the_length_of_a_shortlist_is_a_whole_number(try_top: Any) -> None:
 )
 def test_what_cannot_be_tried_is_refused(data: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        FirstCalls(dispatcher(DATA=data), 3)
+        Kernel(3, DATA=data)
 
 
 # ------------------------------------------------------------------------------- the loaders

@@ -174,12 +174,6 @@ def test_input_to_which_nothing_that_is_shipped_applies_gets_no_choice() -> None
     assert indices.tolist() == [-1]
 
 
-def test_one_input_is_answered_with_its_best() -> None:
-    matrix = planted(1, seed=0)
-    chosen = TreeLearner().fit(matrix, seed=0)
-    assert taken(matrix, chosen.indices(matrix.features, matrix.applies)).tolist() == [0.0]
-
-
 # ---------- trees as arrays: walked one input at a time, and cut to every size
 
 

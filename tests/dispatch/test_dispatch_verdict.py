@@ -20,13 +20,7 @@ from harness.dispatch.matrix import Matrix
 from harness.dispatch.portfolio import greedy_portfolio, static_order
 from harness.dispatch.study import Study
 from harness.dispatch.tree import TreeLearner
-from harness.dispatch.verdict import (
-    Slowdowns,
-    geometric_mean,
-    held_out,
-    held_out_slowdowns,
-    in_hindsight,
-)
+from harness.dispatch.verdict import Slowdowns, geometric_mean, held_out, held_out_slowdowns
 from harness.dispatch.weighted import weigh
 from harness.models.folds import fold_count, grouped_folds
 from harness.space_file.workload import Workload
@@ -46,12 +40,6 @@ def test_failure_counts_twice_the_largest_slowdown_of_its_input() -> None:
     found = Slowdowns.of("it", matrix, np.array([2, 0]))
     assert found.failures == 1
     assert found.worst == pytest.approx(6.0)
-
-
-def test_choice_that_does_not_apply_is_refused() -> None:
-    matrix = table([[1.0, 2.0]], applies=np.array([[True, False]]))
-    with pytest.raises(ValueError, match="BLOCK=1, which does not apply"):
-        Slowdowns.of("it", matrix, np.array([1]))
 
 
 def test_no_choice_is_one_that_failed() -> None:
@@ -103,14 +91,9 @@ def test_one_group_cannot_be_judged() -> None:
         held_out_slowdowns(table([[1.0], [1.0]], groups=[0, 0]), [Static()])
 
 
-def test_mean_is_geometric_and_its_interval_draws_groups() -> None:
-    logs = [0.0, math.log(4.0)] * 50
-    alone = printed(logs).mean
-    assert alone.value == pytest.approx(2.0)
-    assert 1.6 < alone.low < 1.9 < 2.1 < alone.high < 2.4
-    few = printed(logs, [0, 1] * 50).mean  # two samples, however many inputs they have
-    assert few.low == 1.0 < 100 < few.high, "no slowdown is below 1"
-    assert printed(logs, [0] * 100).mean.high == math.inf
+def test_no_mean_slowdown_is_below_1() -> None:
+    few = printed([0.0, math.log(4.0)] * 50, [0, 1] * 50).mean
+    assert few.low == 1.0 < 100 < few.high
 
 
 @pytest.mark.parametrize("groups", [4, 8, 16])
@@ -176,14 +159,6 @@ def test_a_percentile_is_the_first_that_99_of_100_do_not_exceed() -> None:
         math.exp(9.8)
     )
     assert printed([0.3, 0.1, 0.2]).percentile_99 == pytest.approx(math.exp(0.3))
-
-
-def test_in_hindsight_a_learner_is_judged_on_what_it_learnt_from() -> None:
-    matrix = table([[1.0, 2.0], [2.0, 1.0], [1.0, NAN]])
-    learner = Peeking([])
-    found = in_hindsight(matrix, learner, "it")
-    assert [seen.tolist() for seen in learner.seen] == [[1, 2, 3]]
-    np.testing.assert_allclose(found.slowdown, [1.0, 2.0, 1.0])
 
 
 # ---------- inputs count by how often a program calls with them

@@ -17,7 +17,7 @@ from harness.stencil.features import FEATURES
 from harness.stencil.ir import Node
 from harness.stencil.lower import parallel_extents
 from harness.stencil.nest import LoopNest, NdRange
-from harness.stencil.space_files import Definition, load_definition
+from harness.stencil.space_files import Definition
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -35,7 +35,7 @@ def path_of(program: str) -> Path:
 
 def definition_of(program: str) -> Definition:
     """Load a stencil of kernels/stencils."""
-    return load_definition(path_of(program))
+    return Definition.load(path_of(program))
 
 
 def macros(kernel: LoopNest) -> str:

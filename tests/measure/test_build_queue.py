@@ -144,13 +144,10 @@ def test_compiler_that_dies_is_a_failed_build(tmp_path: Path) -> None:
     spec = write_fake(tmp_path)
     space = ConstrainedSpace.of(spec, FOUR, None, "opencl")
     program = make_program(spec, space, space.default, "opencl")
-    builds = BuildQueue(_Aborting("opencl", "opencl", "a fake"), "it dies")
-    try:
+    with closing(BuildQueue(_Aborting("opencl", "opencl", "a fake"), "it dies")) as builds:
         for _ in range(2):
             with pytest.raises(BuildFailed, match="the compiler's process died of SIGABRT"):
                 builds.finish(program)
-    finally:
-        builds.close()
 
 
 # ------------------------------------------------------------------------------------------ on disk

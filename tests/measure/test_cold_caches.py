@@ -146,12 +146,6 @@ def environment(cache: str) -> Environment:
     return Environment("opencl", "a device", "a platform", "1", "a compiler", cache)
 
 
-def test_times_of_cold_and_of_warm_caches_are_of_two_environments() -> None:
-    assert environment(COLD).fingerprint != environment(WARM).fingerprint
-    assert str(environment(COLD)) == "a device (a platform, driver 1, cold caches)"
-    assert str(environment(WARM)) == "a device (a platform, driver 1, warm caches)"
-
-
 def test_compare_refuses_to_mix_them() -> None:
     warm, cold = (KernelResults("k", environment(cache), "p", {}) for cache in (WARM, COLD))
     with pytest.raises(UsageError, match="cache: warm -> cold") as refused:

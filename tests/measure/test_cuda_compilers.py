@@ -315,13 +315,7 @@ def test_options_reach_nvcc_unchanged_and_before_ours(bare):
     assert os.path.basename(arguments[-1]) == "kernel.cubin"
 
 
-# ---------------------------------------------------------------------- the NVRTC by_nvrtc
-
-
-SPACES = Path(__file__).parents[2] / "spaces"
-
-
-# ------------------------------------------------------------------------- what is built
+# ------------------------------------------------------------------------- by NVRTC
 
 
 @needs_nvrtc
@@ -376,16 +370,6 @@ def test_missing_library_says_what_to_install(monkeypatch, fault):
         load_nvrtc()
 
 
-class _Faulty:
-    """The library, but for what compiles."""
-
-    def __init__(self) -> None:
-        self.library = load_nvrtc()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.library, name)
-
-
 @needs_nvrtc
 @pytest.mark.parametrize(
     ("fault", "reason"),
@@ -396,7 +380,7 @@ class _Faulty:
     ],
 )
 def test_library_that_crashes_or_hangs_is_a_failed_build(monkeypatch, fault, reason):
-    library = _Faulty()
+    library = SimpleNamespace(**vars(load_nvrtc()))
     monkeypatch.setattr(nvrtc, "load_nvrtc", lambda: library)
     compiler = Nvrtc("sm_90")
     library.nvrtcCompileProgram = fault
@@ -456,7 +440,8 @@ def test_toolkit_headers_are_looked_for_where_no_folder_has_a_file(text, needs, 
 @needs_nvrtc
 def test_check_compiles_for_an_architecture_without_nvcc(monkeypatch, capsys):
     monkeypatch.setenv("CUDACXX", "/nowhere/nvcc")
-    assert check([str(SPACES / "mvmul.yaml"), "--arch", "sm_90", "--sample", "0"]) == 0
+    space = Path(__file__).parents[2] / "spaces/mvmul.yaml"
+    assert check([str(space), "--arch", "sm_90", "--sample", "0"]) == 0
     assert "default for sm_90: OK (compiled by nvrtc in" in capsys.readouterr().out
 
 
@@ -476,8 +461,7 @@ def test_library_that_does_not_compile_is_not_used(monkeypatch):
         Nvrtc("sm_90")
 
 
-# ----- What a named says of its kernels: names that are more than a word, and where parameters li
-
+# ------------------------------------------------------------------------- names of kernels
 
 NAMED_KERNELS = """\
 struct Pair { int a, b; };

@@ -274,7 +274,7 @@ def test_other_devices_have_no_choice(opencl: Backend) -> None:
     assert with_cuda_compiler(SPEC, opencl) is opencl
 
 
-# ---------------------------------------------------------------------- the list of devices, as `--
+# ------------------------------------------------------------------------------ the list of devices
 
 
 OLD = replace(H100, ordinal=2, name="Tesla K40", uuid="GPU-ac", bus_id="0000:0A:00.0", arch="sm_35")

@@ -255,7 +255,7 @@ def test_flags_are_verified_and_too_fast_ones_repeated(tmp_path: Path, fake_here
     )
 
 
-# ---------------------------------------------------------------------- flags whose values are file
+# --------------------------------------------------------------------- flags whose values are files
 
 
 CONTROLS = "flags: {nvcc: {controls: {files: packs/*.acf}}}"
@@ -358,9 +358,7 @@ def test_files_of_one_content_are_one_value_with_a_notice(loaded, packs: Path) -
         ("{controls: {files: packs/pipe}}", r"pipe is not a regular file"),
         ("{controls: {files: packs/large}}", r"large is longer than 100 bytes"),
         ("{controls: {files: packs/odd*}}", r"odd\\nname has a name that is not printable"),
-        ('{controls: {files: "a\\0b"}}', r"is no pattern: it must be a text of one line"),
-        ("{controls: {files: '**/**/*.acf'}}", r"has `\*\*` more than once"),
-        ("{controls: {files: 'packs/circle/**'}}", r"matches more than 30 files; narrow it"),
+        ('{controls: {files: "a\\0b"}}', r"must be a text of one line, but got"),
         ("{controls: {files: []}}", r"files: must not be empty"),
         ("{controls: {files: 3}}", r"must be a pattern such as packs/\*.acf, or a list of"),
         ("{controls: {files: [3]}}", r"controls.files.0: must be a text"),
@@ -379,14 +377,11 @@ def test_what_cannot_be_is_one_error_at_its_line(
     (packs / "folder").mkdir()
     (packs / "gone.lnk").symlink_to("nothing")
     os.mkfifo(packs / "pipe")
-    (packs / "circle").mkdir()
-    (packs / "circle" / "again").symlink_to(".")
     (packs / "large").write_bytes(b"0" * 101)
     (packs / "odd\nname").write_text("odd")
     (packs / "same.txt").write_text("one content")
     (packs / "folder" / "same.txt").write_text("another")
     monkeypatch.setattr(space_flags, "MAX_FILE_BYTES", 100)
-    monkeypatch.setattr(space_flags, "_MOST_MATCHES", 30)
     with pytest.raises(SpecError, match=rf"^[^\n]*space.yaml:5: [^\n]*{message}[^\n]*$"):
         loaded(f"flags: {{nvcc: {flags}}}")
 

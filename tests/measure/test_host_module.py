@@ -138,7 +138,7 @@ def test_missing_module_is_reported(tmp_path: Path) -> None:
         make_kernel_data(tmp_path / "host.txt", GIVEN)
 
 
-# ---------------------------------------------------------------------- host modules with several l
+# ---------------------------------------------------------------------- several launches
 
 
 HOST = """\

@@ -17,7 +17,7 @@ import pytest
 
 from harness.core.errors import UsageError
 from harness.core.program import Binary, Program
-from harness.core.records import Config, Measurement, Outcome
+from harness.core.records import Measurement, Outcome
 from harness.measure.device import Compiler
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.results.view import Results, read_results, the_one
@@ -32,21 +32,20 @@ from tests.helpers.replays import opened
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name != "posix", reason="needs /proc")]
 
 
+def processes() -> set[int]:
+    """Return the Python processes that descend from this one."""
+    return {pid for pid in descendants(os.getpid()) if "python" in program_of(pid)}
+
+
 class Run:
     """A measurer with processes of its own, and what they have begun."""
 
     def __init__(self, folder: Path, backend: FakeBackend, host: str = FAKE_HOST) -> None:
-        self._before = descendants(os.getpid())
+        self.before = processes()
         self.spec = write_fake(folder, host=host).with_measure({"timeout_s": 20})
         self._journal = backend.journal
-        self._is_closed = False
         self.measurer = KernelMeasurer(self.spec, backend)
         self.space = ConstrainedSpace.of(self.spec, FOUR, self.measurer.limits, "opencl")
-
-    def processes(self) -> set[int]:
-        """Return the Python processes of this run."""
-        new = descendants(os.getpid()) - self._before
-        return {pid for pid in new if "python" in program_of(pid)}
 
     def has_begun(self, event: str, count: int = 1) -> bool:
         """Wait until an event is in the journal so often."""
@@ -59,17 +58,7 @@ class Run:
 
     def measure(self, number: int = 0) -> Measurement:
         """Measure one of the space's configurations."""
-        return self.measurer.measure(self.space, FOUR, self.config(number), None)
-
-    def close(self) -> None:
-        """Close the measurer, once."""
-        if not self._is_closed:
-            self._is_closed = True
-            self.measurer.close()
-
-    def config(self, number: int) -> Config:
-        """Return one of the space's configurations."""
-        return list(self.space)[number]
+        return self.measurer.measure(self.space, FOUR, list(self.space)[number], None)
 
 
 @pytest.fixture
@@ -84,7 +73,7 @@ def run(tmp_path: Path) -> Iterator[Callable[..., Run]]:
 
     yield made
     for each in runs:
-        each.close()
+        each.measurer.close()
 
 
 def in_thread(work: Callable[[], object]) -> threading.Thread:
@@ -96,7 +85,7 @@ def in_thread(work: Callable[[], object]) -> threading.Thread:
 
 def kill_all(run: Run) -> None:
     """Kill all processes of a run, as Linux does when memory runs out."""
-    for pid in run.processes():
+    for pid in processes() - run.before:
         os.kill(pid, signal.SIGKILL)
 
 
@@ -105,7 +94,7 @@ def test_processes_killed_between_measurements_are_no_outcome(run: Callable[...,
     for number in range(3):
         found = begun.measure(number)
         assert found.outcome is Outcome.OK, found.message
-        assert begun.processes()
+        assert processes() - begun.before
         kill_all(begun)
 
 
@@ -161,32 +150,10 @@ def test_ctrl_c_ends_all_processes(run: Callable[..., Run], tmp_path: Path, even
     with pytest.raises(KeyboardInterrupt):
         begun.measure()
     interrupting.join(SOON_S)
-    pids = begun.processes()
-    begun.close()
+    pids = processes() - begun.before
+    begun.measurer.close()
     assert time.monotonic() - began_s < 4.5
     assert not any(map(is_running, pids))
-
-
-def test_measurement_of_a_thread_ends_when_the_measurer_closes(run: Callable[..., Run]) -> None:
-    begun = run(launch_s=5.0)
-    raised: list[BaseException] = []
-
-    def measure() -> None:
-        try:
-            found = begun.measure()
-        except Exception as error:
-            raised.append(error)
-        else:
-            assert found.outcome is not Outcome.OK
-
-    measuring = in_thread(measure)
-    assert begun.has_begun("compile")
-    time.sleep(0.2)
-    began_s = time.monotonic()
-    begun.close()
-    measuring.join(SOON_S)
-    assert not measuring.is_alive()
-    assert time.monotonic() - began_s < 4.5
 
 
 class FullDisk(FakeBackend):
@@ -234,11 +201,6 @@ def two_devices(spec: Spec, journal: Path, **traits: Any) -> Iterator[DevicePool
     second = KernelMeasurer(spec, backend, equal=first, devices=2)
     with closing(DevicePool({"device 0": first, "device 1": second})) as devices:
         yield devices
-
-
-def processes() -> set[int]:
-    """Return the Python processes that descend from this one."""
-    return {pid for pid in descendants(os.getpid()) if "python" in program_of(pid)}
 
 
 def tuned(

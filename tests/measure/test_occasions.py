@@ -25,7 +25,7 @@ from harness.measure.trial.occasions import (
     without_unshown_gain,
 )
 from tests.helpers.fake_kernels import FOUR, OpenFake, bound_device
-from tests.helpers.fakes import Array, FakeDevice, Kernel, twice
+from tests.helpers.fakes import Array, FakeDevice, twice
 
 CONFIG = Config({"V": 1})
 
@@ -168,7 +168,7 @@ def test_kernel_that_keeps_its_first_result_is_found_on_other_data(measured: Mea
     assert [m.outcome for m in found] == [Outcome.WRONG_RESULT] * 2
 
 
-# ---------------------------------------------------------------------- times of kernels that are t
+# ---------------------------------------------------------------------- times that are too good
 
 
 DEFAULT, OTHER = Config({"A": 0}), Config({"A": 1})
@@ -318,44 +318,36 @@ def test_kernels_that_keep_results_lose_their_claims(seen_s: float) -> None:
 # ------------------------------------------------------------------------- measured again
 
 
-class OfValue(list[str]):
-    """The kernels of a program, and the value of V that it was compiled for."""
-
-    value = 1
-
-
 class ByValue(FakeDevice):
-    """A device that knows the value of V in a program."""
+    """A device on which the values of V, from 1 on, are these kernels, which may return the time
+    that they take."""
 
-    def load(self, binary: Binary) -> object:
-        names = OfValue(super().load(binary))
-        names.value = int(re.search(rb"V (\d)", binary.data)[1])
-        return names
-
-
-class Planned(ByValue):
-    """A device on which the default, V = 1, takes 1 s, and others what `others` says, which may
-    change the output as well."""
-
-    def __init__(self, others: Callable[[Array, Array], float]) -> None:
+    def __init__(self, *kernels: Callable[[Array, Array], float | None]) -> None:
         super().__init__()
-        self._others = others
+        self._by_value = kernels
 
-    def launch(self, module: object, launches: Sequence[Launch]) -> float:
-        super().launch(module, launches)
-        is_default = isinstance(module, OfValue) and module.value == 1
-        return 1.0 if is_default else self._others(self.bound["x"], self.bound["y"])
+    def load(self, binary: Binary) -> list[str]:
+        return [*super().load(binary), re.search(rb"V (\d)", binary.data)[1].decode()]
+
+    def launch(self, module: list[str], launches: Sequence[Launch]) -> float:
+        own_s = []
+        kernel = self._by_value[int(module[-1]) - 1]
+        self.kernels = {"twice": lambda x, y: own_s.append(kernel(x, y))}
+        usual_s = super().launch(module, launches)
+        return usual_s if own_s[0] is None else own_s[0]
 
 
-Search = Callable[[Callable[[Array, Array], float]], tuple[Measurement, Planned]]
+Search = Callable[[Callable[[Array, Array], float]], tuple[Measurement, ByValue]]
 
 
 @pytest.fixture
 def search(fake_here: OpenFake) -> Search:
-    """Measures the default, and then another configuration, as a search does."""
+    """Measures the default, which takes 1 s, and then another configuration, as a search does."""
 
-    def searched(others: Callable[[Array, Array], float]) -> tuple[Measurement, Planned]:
-        measurer, space = fake_here(opened=(device := Planned(others)))
+    def searched(other: Callable[[Array, Array], float]) -> tuple[Measurement, ByValue]:
+        of_default = lambda x, y: twice(x, y) or 1.0  # noqa: E731
+        device = ByValue(of_default, lambda x, y: twice(x, y) or other(x, y))
+        measurer, space = fake_here(opened=device)
         default = measurer.measure(space, FOUR, space.default, None)
         config = Config({**space.default, "V": 2})
         found = measurer.measure(space, FOUR, config, default.time_s)
@@ -413,27 +405,14 @@ def test_kernel_that_recognises_data_has_the_time_of_its_first_runs(search: Sear
 # ------------------------------------------------------------------------- interleaved
 
 
-class Several(ByValue):
-    """A device on which the values of V, from 1 on, are these kernels; it works in each process."""
-
-    def __init__(self, *kernels: Kernel) -> None:
-        super().__init__()
-        self._several = kernels
-
-    def launch(self, module: object, launches: Sequence[Launch]) -> float:
-        assert isinstance(module, OfValue)
-        self.kernels = {"twice": self._several[module.value - 1]}
-        return super().launch(module, launches)
-
-
-Interleave = Callable[[Several, int], list[Measurement]]
+Interleave = Callable[[ByValue, int], list[Measurement]]
 
 
 @pytest.fixture
 def interleave(fake_here: OpenFake) -> Interleave:
     """Measures so many kernels of a device, 4 rounds of each."""
 
-    def measured(device: Several, count: int) -> list[Measurement]:
+    def measured(device: ByValue, count: int) -> list[Measurement]:
         measurer, space = fake_here(opened=device)
         configs = [Config({**space.default, "V": value}) for value in range(1, count + 1)]
         try:
@@ -449,7 +428,7 @@ def test_configuration_that_overwrites_an_input_fails_alone(interleave: Interlea
         y[...] = 2 * x
         x[0] += 1
 
-    found = interleave(Several(spoils, twice, twice), 3)
+    found = interleave(ByValue(spoils, twice, twice), 3)
     outcomes = [each.outcome for each in found]
     assert outcomes == [Outcome.WRONG_RESULT, Outcome.OK, Outcome.OK]
     assert [each.timing.count for each in found if each.timing] == [4, 4]
@@ -470,9 +449,9 @@ class WrongAt:
 
 def test_kernel_that_is_wrong_at_times_stays_wrong_when_repeated(interleave: Interleave) -> None:
     together, alone = WrongAt(2), WrongAt(1)
-    found = interleave(Several(together, twice), 2)
+    found = interleave(ByValue(together, twice), 2)
     assert [each.outcome for each in found] == [Outcome.WRONG_RESULT, Outcome.OK]
     assert together.count > 4, "it was measured alone, and works there"
-    (measured,) = interleave(Several(alone), 1)
+    (measured,) = interleave(ByValue(alone), 1)
     assert measured.outcome is Outcome.WRONG_RESULT
     assert alone.count == 1, "nobody has spoilt its inputs"

@@ -78,8 +78,11 @@ def test_what_a_process_prints_is_no_output_of_its_parent(
 
 
 @pytest.mark.parametrize("handler", [signal.SIG_DFL, signal.SIG_IGN])
-def test_function_past_its_deadline_is_killed(child: Child, handler: signal.Handlers) -> None:
+def test_function_past_its_deadline_is_killed(
+    child: Child, handler: signal.Handlers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also one that ignores SIGTERM."""
+    monkeypatch.setattr("harness.measure.process.child._END_S", 0.2)
     pid = run(child, os.getpid)
     run(child, signal.signal, signal.SIGTERM, handler)
     begin = time.monotonic()
@@ -189,7 +192,9 @@ def test_failure_in_a_full_temporary_folder_is_no_outcome(monkeypatch: pytest.Mo
 # ------------------------------------------------------------------------------- folders of runs
 
 OWNER = """
+import sys
 from harness.measure.process.locks import run_folder
+sys.setrecursionlimit(200)  # deeper folders take seconds
 print(run_folder(), flush=True)
 input()
 """
@@ -220,7 +225,7 @@ def test_next_run_removes_folders(tmp_path: Path) -> None:
     link.symlink_to(tmp_path)
     with owner_in(link) as mine:
         folder = abandoned(link)
-        nested = "import os\nfor _ in range(1500): os.mkdir('d'); os.chdir('d')"
+        nested = "import os\nfor _ in range(300): os.mkdir('d'); os.chdir('d')"
         subprocess.run([sys.executable, "-c", nested], cwd=folder, check=True)
         (tmp_path / "harness-run-0-begins").mkdir()  # not locked yet
         with owner_in(link):

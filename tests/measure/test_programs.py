@@ -702,12 +702,6 @@ def test_program_is_compiled_without_its_device_and_not_run(
     assert "default FAILED: program.build begins with `no-such-gcc`" in capsys.readouterr().out
 
 
-def test_compiler_that_is_not_here_is_named(here: None, tmp_path: Path) -> None:
-    path = write_c(tmp_path, C_SPACE.replace("[gcc,", "[no-such-gcc,"))
-    with pytest.raises(BackendUnavailable, match="`no-such-gcc`, which is not found"):
-        ProgramMeasurer(load_spec(path))
-
-
 def test_compiler_in_the_space_s_folder_is_not_that_of_the_path(
     here: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -783,16 +777,12 @@ def test_check_counts_the_builds_of_a_program_by_their_results(
     text = f"{C_SPACE.partition('flags:')[0]}inputs: {{features: [n], values: [{{n: 1}}]}}\n"
     text = text.replace('"{flags}", ', "").replace("2, 3], default: 0", f"2], default: {default}")
     c_spec.path.write_text(text.replace("B: {values: [0, 1]", "B: {values: [0]"))
-    command, status = [str(c_spec.path), "--sample", "5"], int(default == 2)
-    assert check([*command, "--json"]) == status
+    status = int(default == 2)
+    assert check([str(c_spec.path), "--sample", "5", "--json"]) == status
     (target,) = json.loads(capsys.readouterr().out)["spaces"][0]["targets"]
     found = [target[name] for name in ("compiled", "failed", "machine_codes", "is_default_ok")]
     assert found == [3, 1, 2, status == 0]
     assert ("#error two is too many" in target["why_failed"]) == (status == 1)
-    assert check(command) == status
-    text = capsys.readouterr().out
-    assert "2 compiled to at most 2 different machine codes, 1 not compiled" in text
-    assert "not compiled: 1 x " in text
 
 
 @pytest.mark.slow

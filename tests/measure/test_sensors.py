@@ -28,7 +28,7 @@ from harness.measure.energy import (
     measure_energy,
 )
 from harness.measure.kernels.runner import measure_interleaved, measure_kernel
-from harness.measure.nvml import Sensors, of_both, open_sensors, other_processes
+from harness.measure.nvml import Sensors, open_sensors, other_processes
 from harness.stats.timing import Sampling
 from tests.helpers.fake_kernels import DATA, bound_device, fake_job
 from tests.helpers.fakes import Array, FakeDevice
@@ -53,12 +53,6 @@ def test_state_of_a_gpu_has_units_and_whether_it_was_throttled(nvml: Script) -> 
     assert throttled == {"throttled", "throttled_by_sw_power_cap", "throttled_by_hw_thermal"}
     nvml(nvmlDeviceGetCurrentClocksThrottleReasons=[0x01 | 0x02])
     assert gpu().state()["throttled"] == 0, "it is idle, and somebody set its clocks"
-
-
-def test_what_throttled_a_gpu_before_the_samples_counts_though_it_has_passed() -> None:
-    before = {"temperature_c": 80.0, "throttled": 1.0, "throttled_by_sw_thermal": 1.0}
-    after = {"temperature_c": 70.0, "throttled": 0.0}
-    assert of_both(before, after) == {**after, "throttled": 1.0, "throttled_by_sw_thermal": 1.0}
 
 
 def test_what_nvml_refuses_is_left_out_and_asked_for_once(nvml: Script) -> None:

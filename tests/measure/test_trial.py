@@ -262,6 +262,14 @@ def off_by_one_place(x: Array, y: Array) -> None:
     y[...] = np.nextafter(2 * x, np.float32(np.inf))
 
 
+LAUNCHES = itertools.count()
+
+
+def unsteady(x: Array, y: Array) -> None:
+    """One of the two, in turns."""
+    (off_by_one_place if next(LAUNCHES) % 2 else KERNELS["twice"])(x, y)
+
+
 def beside_twin(kernel: str, twin: str, repeats: bool = False, **kernels: Kernel) -> Measurement:
     """A kernel measured with a twin, which runs another kernel."""
     device = FakeDevice(kernels=KERNELS | {"near": off_by_one_place} | kernels)
@@ -295,11 +303,6 @@ def device_launches(device: FakeDevice, case: KernelData, given: KernelJob) -> l
 
 
 def test_twin_that_does_not_repeat_itself_says_nothing_or_fails_where_it_must() -> None:
-    launches = iter(range(100))
-
-    def unsteady(x: Array, y: Array) -> None:
-        (off_by_one_place if next(launches) % 2 else KERNELS["twice"])(x, y)
-
     found = beside_twin("near", "unsteady", unsteady=unsteady)
     assert found.outcome is Outcome.OK
     assert found.observed[BIT_EXACT] == 0
@@ -315,11 +318,6 @@ def test_twin_that_fails_is_reported() -> None:
 
 
 def test_equal_bits_have_one_digest_and_outputs_that_vary_have_none() -> None:
-    launches = itertools.count()
-
-    def unsteady(x: Array, y: Array) -> None:
-        (off_by_one_place if next(launches) % 2 else KERNELS["twice"])(x, y)
-
     def bits(kernel: Kernel) -> float:
         return measure_kernel(bound_device(kernel), DATA, JOB).observed[OUTPUT_BITS]
 

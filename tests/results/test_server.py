@@ -227,20 +227,6 @@ def test_a_role_that_only_reads_reads(postgres: str, postgres_server: Server) ->
     execute(postgres, "DROP OWNED BY viewer; DROP ROLE viewer")
 
 
-def test_passwords_and_services_come_from_where_psql_looks(
-    postgres: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    host, name = postgres.partition("host=")[2], postgres.partition("@/")[2].partition("?")[0]
-    services = tmp_path / "services"
-    services.write_text(f"[nightly]\nhost={host}\nuser=harness\ndbname={name}\n")
-    monkeypatch.setenv("PGSERVICEFILE", str(services))
-    write("postgresql:///?service=nightly", make_ok(1))  # type: ignore[arg-type]
-    for variable, value in (("PGHOST", host), ("PGUSER", "harness"), ("PGDATABASE", name)):
-        monkeypatch.setenv(variable, value)
-    with reading("postgres://") as engine, engine.connect() as connection:
-        assert len(campaigns(connection)) == 1
-
-
 # -------------------------------------------------------------- lost connections
 
 
@@ -345,16 +331,6 @@ class Refusing:
 
     def __call__(self, *_: object, **__: object) -> None:
         raise self._error("connection refused")
-
-
-def test_waiting_for_servers_can_be_ended(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(_seconds: float) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(server.time, "sleep", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        lose_the_server(postgres, monkeypatch)
-    assert stored(postgres) == [1]
 
 
 @pytest.mark.usefixtures("quick", "can_start_postgres")

@@ -17,7 +17,7 @@ from harness.measure.builds import conflicts
 from harness.measure.cuda.nvcc import find_nvcc
 from harness.measure.flags import ProbedCommand, Setting, answers
 from harness.space_file import flags
-from harness.space_file.flags.catalogue import COMPILERS, Catalogue, catalogue_of, load_catalogue
+from harness.space_file.flags.catalogue import COMPILERS, Catalogue, catalogue_of
 from harness.space_file.tuned import Selection
 from tests.helpers.compilers import needs_gcc, needs_nvcc
 from tests.helpers.pages import read_page
@@ -59,7 +59,7 @@ pytestmark = pytest.mark.usefixtures("own_cache")
 
 @pytest.fixture
 def small(tmp_path: Path) -> Catalogue:
-    return load_catalogue(written(tmp_path, SMALL))
+    return Catalogue.read(written(tmp_path, SMALL))
 
 
 def written(folder: Path, text: str) -> Path:

@@ -58,7 +58,7 @@ def run(options: CheckOptions) -> int:
     print_line(console, _summary(checked, options.strict))
     for space in checked:
         for target in space.targets:
-            name = f"{space.spec.name} for {target.inspection.name}, "
+            name = f"{space.spec.name} for {target.name}, "
             print_reasons(console, target.results, name)
     for space in checked:
         if space.why_host_failed:
@@ -71,10 +71,7 @@ def _summary(checked: Sequence[SpaceCheck], is_strict: bool) -> str:
     facts = [f"{counted(len(checked), 'space')} valid"]
     compiled = sum(bool(space.targets or space.why_unbuilt) for space in checked)
     failed = [space.spec.name for space in checked if not space.builds(is_strict)]
-    broken = [space.spec.name for space in checked if space.why_host_failed]
     runs = [space.run for space in checked if space.run is not None]
-    not_working = [run.spec.name for run in runs if run.failures or run.why_not_run]
-    unseen = [run.spec.name for run in runs if run.fails_unseen]
     if failed:
         subject = "a configuration" if is_strict else "the default"
         facts.append(f"{subject} failed in {len(failed)} of {compiled}: {', '.join(failed)}")
@@ -82,11 +79,11 @@ def _summary(checked: Sequence[SpaceCheck], is_strict: bool) -> str:
         facts.append(f"the default compiles in {compiled} of {len(checked)}")
     else:
         facts.append("nothing was compiled")
-    if broken:
-        facts.append(f"the host module failed in {len(broken)}: {', '.join(broken)}")
-    if not_working:
-        names = ", ".join(not_working)
-        facts.append(f"the default does not work in {len(not_working)}: {names}")
-    if unseen:
-        facts.append(f"an unseen input fails in {len(unseen)}: {', '.join(unseen)}")
+    for fact, specs in (
+        ("the host module failed", [c.spec for c in checked if c.why_host_failed]),
+        ("the default does not work", [r.spec for r in runs if r.failures or r.why_not_run]),
+        ("an unseen input fails", [r.spec for r in runs if r.fails_unseen]),
+    ):
+        if specs:
+            facts.append(f"{fact} in {len(specs)}: {', '.join(spec.name for spec in specs)}")
     return "; ".join(facts)

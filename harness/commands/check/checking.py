@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, redirect_stdout
 from dataclasses import dataclass
@@ -17,7 +16,6 @@ from harness.api.options import CheckOptions
 from harness.api.schemas import TargetDocument
 from harness.commands.check.default_run import DefaultRun, run_default
 from harness.commands.check.inspection import (
-    Compiled,
     Inspection,
     KernelInspection,
     ProgramInspection,
@@ -27,7 +25,6 @@ from harness.commands.check.targets import CompileTarget, checked_spaces
 from harness.core.errors import BackendUnavailable, HostModuleError, LaunchFailed, UsageError
 from harness.core.machine import usable_cores
 from harness.core.program import Launch, Program, Read
-from harness.core.records import Build
 from harness.display.progress import ProgressDisplay
 from harness.display.text import make_console
 from harness.measure.builds.queue import BuildQueue
@@ -44,34 +41,6 @@ _LISTED_LAUNCHES = 4
 
 
 @dataclass(frozen=True)
-class TargetCheck:
-    """The results of building a space for a target, the default first."""
-
-    inspection: Inspection
-    results: Sequence[Compiled]
-    wall_s: float
-
-    @property
-    def builds(self) -> Sequence[Build]:
-        """The builds that the compiler made."""
-        return [result.build for result in self.results if result.build is not None]
-
-    @property
-    def codes(self) -> set[str]:
-        """The digests of the different machine codes."""
-        return {sha256 for build in self.builds if (sha256 := build.binary_sha256) is not None}
-
-    @property
-    def failed(self) -> int:
-        """The number of configurations that failed."""
-        return sum(bool(result.failure) for result in self.results)
-
-    def passes(self, is_strict: bool) -> bool:
-        """Whether the default, or every configuration, compiles."""
-        return not any(r.failure for r in (self.results if is_strict else self.results[:1]))
-
-
-@dataclass(frozen=True)
 class SpaceCheck:
     """What was found of a valid space.
 
@@ -85,7 +54,7 @@ class SpaceCheck:
     sizes: Mapping[str, SpaceSize]
     launcher: Mapping[str, str]
     why_no_launcher: str
-    targets: Sequence[TargetCheck]
+    targets: Sequence[Inspection]
     why_unbuilt: str
     passed_over: Mapping[str, str]
     host: str
@@ -126,7 +95,7 @@ class SpaceCheck:
 
 
 def check_spaces(specs: Sequence[Spec], options: CheckOptions) -> Iterator[SpaceCheck]:
-    """Check each space. All builds start before the first one is waited for.
+    """Check each space. All defaults are being built before the first one is waited for.
 
     Raises UsageError where the options do not fit a space, and BackendUnavailable.
     """
@@ -189,7 +158,9 @@ def _checked(
 ) -> SpaceCheck:
     is_program = spec.program is not None
     host = why_host_failed = ""
-    checked = [_built(inspection, options) for inspection in inspections]
+    for inspection in inspections:
+        with ProgressDisplay(make_console(stderr=True), options.compile is None) as display:
+            inspection.finish(display)
     if not is_program and not options.no_compile:
         kernels = [i for i in inspections if isinstance(i, KernelInspection)]
         try:
@@ -197,7 +168,7 @@ def _checked(
         except (HostModuleError, LaunchFailed) as error:
             why_host_failed = str(error)
     tries_program = is_program and options.compile is None and not options.no_compile
-    is_built = not why_unbuilt and all(target.passes(is_strict=False) for target in checked)
+    is_built = not why_unbuilt and all(target.passes(is_strict=False) for target in inspections)
     run = None
     if options.run or (tries_program and is_built):
         inputs = spec.inputs if options.run else [min(spec.inputs, key=size_of_input)]
@@ -212,7 +183,7 @@ def _checked(
         },
         launcher=launcher,
         why_no_launcher=why_no_launcher,
-        targets=checked,
+        targets=inspections,
         why_unbuilt=why_unbuilt,
         passed_over={
             target.name: _missing_source(spec, target)
@@ -223,21 +194,6 @@ def _checked(
         why_host_failed=why_host_failed,
         run=run,
     )
-
-
-def _built(inspection: Inspection, options: CheckOptions) -> TargetCheck:
-    """Wait for the builds; with --compile for all, with progress on standard error."""
-    if options.compile is None:
-        return TargetCheck(inspection, list(inspection.compiled()), 0.0)
-    started = time.perf_counter()
-    results: list[Compiled] = []
-    with ProgressDisplay(make_console(stderr=True)) as display:
-        title = f"{inspection.spec.name} for {inspection.name}"
-        display.begin_stage(title, len(inspection.configs))
-        for result in inspection.compiled():
-            results.append(result)
-            display.step(result.headline if result.failure else "compiled")
-    return TargetCheck(inspection, results, time.perf_counter() - started)
 
 
 # ----------------------------------------------------------------------------------- the space

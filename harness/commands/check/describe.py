@@ -11,7 +11,7 @@ from rich.table import Table
 
 from harness.analysis.failures import group_failures
 from harness.api.options import CheckOptions
-from harness.commands.check.checking import SpaceCheck, TargetCheck
+from harness.commands.check.checking import SpaceCheck
 from harness.commands.check.inspection import (
     Compiled,
     Inspection,
@@ -19,7 +19,7 @@ from harness.commands.check.inspection import (
     ProgramInspection,
     SpaceSize,
 )
-from harness.commands.check.targets import why_no_dynamic_memory, why_units_assumed
+from harness.commands.check.targets import target_notes
 from harness.constraints.expression import Expression
 from harness.core.records import LIMIT_NAMES, Build, Value, shown
 from harness.core.text import counted, format_time
@@ -41,7 +41,7 @@ def print_check(console: Console, space: SpaceCheck, options: CheckOptions) -> N
     spec, is_program = space.spec, space.spec.program is not None
     _print_space(console, space)
     if not space.targets and not (is_program and options.no_compile):
-        _print_notices(console, spec)
+        print_lines(console, (f"  note: {notice}" for notice in spec.notices))
     for target in space.targets:
         _print_target(console, target, options.compile is not None)
     if space.why_unbuilt:
@@ -85,13 +85,6 @@ def _print_space(console: Console, space: SpaceCheck) -> None:
     elif spec.program is not None:
         sources = "; ".join(f"{name} is {source}" for name, source in space.launcher.items())
         print_line(console, f"  launcher: {sources}")
-
-
-def _print_notices(console: Console, spec: Spec, compiler: str | None = None) -> None:
-    """Print the notices of the space's named flags, of one compiler or of all."""
-    for notice in spec.notices:
-        if compiler in (None, notice.compiler):
-            print_line(console, f"  note: {notice}")
 
 
 def _relations(spec: Spec) -> Iterator[str]:
@@ -163,22 +156,22 @@ def _values(parameter: Parameter) -> str:
 # -------------------------------------------------------------------- compiled configurations
 
 
-def _print_target(console: Console, target: TargetCheck, is_sweep: bool) -> None:
+def _print_target(console: Console, inspection: Inspection, is_sweep: bool) -> None:
     """Print the builds for a target: of a few each, of many a summary."""
-    inspection, results = target.inspection, target.results
+    results = inspection.results
     print_lines(console, (f"  {line}" for line in _notes(inspection)))
     if inspection.missing:
         others = len(inspection.configs) - 1
         legal = f"{others} of {others + inspection.missing} other legal configurations"
         print_line(console, f"  note: only {legal} were found to compile")
     if is_sweep:
-        _print_sweep(console, target)
+        _print_sweep(console, inspection)
     elif len(results) > 1:
         works = [result for result in results if not result.failure]
         if works and isinstance(inspection, KernelInspection):
             console.print(Padding(_sample_table(inspection, works), (0, 0, 0, 2), expand=False))
             print_line(console, f"  {_table_notes(inspection)}")
-        print_line(console, f"  {_counts(target)}")
+        print_line(console, f"  {_counts(inspection)}")
     _print_default(console, inspection, results[0])
 
 
@@ -193,13 +186,10 @@ def _notes(inspection: Inspection) -> Iterator[str]:
         yield f"within the limits of {target.name}: {_format_size(inspection.size)}"
         compiler = target.backend.compiler
         notices = [str(n) for n in spec.notices if compiler in (None, n.compiler)]
-        notices += filter(
-            None, (f(spec, target) for f in (why_units_assumed, why_no_dynamic_memory))
-        )
-        yield from (f"note: {sentence}" for sentence in notices)
+        yield from (f"note: {text}" for text in (*notices, *target_notes(spec, target)))
 
 
-def print_reasons(console: Console, results: Sequence[Compiled], prefix: str = "") -> None:
+def print_reasons(console: Console, results: Sequence[Compiled], prefix: str) -> None:
     """Print each reason of failures once, with its count."""
     failed = [result for result in results if result.failure]
     refused = [result for result in failed if result.build is None]
@@ -281,38 +271,36 @@ def _number(value: int | None, unit: str = "") -> str:
     return "-" if value is None else f"{value:,}{unit}"
 
 
-def _print_sweep(console: Console, target: TargetCheck) -> None:
+def _print_sweep(console: Console, inspection: Inspection) -> None:
     """Print the number of machine codes, and their resources."""
-    inspection = target.inspection
-    print_line(console, f"  {inspection.name}: {_counts(target)}")
-    print_line(console, f"  {_times(target)}")
-    rows = [row for row in _rows(target.results) if row[1]]
+    print_line(console, f"  {inspection.name}: {_counts(inspection)}")
+    print_line(console, f"  {_times(inspection)}")
+    rows = [row for row in _rows(inspection.results) if row[1]]
     if rows:
         console.print(Padding(_table(rows), (0, 0, 0, 2), expand=False))
 
 
-def _counts(target: TargetCheck) -> str:
-    results, builds = target.results, target.builds
+def _counts(inspection: Inspection) -> str:
+    results, builds = inspection.results, inspection.builds
     unbuilt = len(results) - len(builds)
     # Without registers, a digest is of more than the code: PoCL's is of the source, and nvcc writes
     # its options into an executable.
     most = "" if any(build.registers is not None for build in builds) else "at most "
-    codes = counted(len(target.codes), "different machine code")
-    unlaunchable = f", {target.failed - unbuilt} not launchable"
+    codes = counted(len(inspection.codes), "different machine code")
+    unlaunchable = f", {inspection.failed - unbuilt} not launchable"
     return (
         f"{counted(len(results), 'configuration')} with the default: {len(builds)} compiled to "
         f"{most}{codes}, {unbuilt} not compiled"
-        + ("" if target.inspection.spec.program is not None else unlaunchable)
+        + ("" if inspection.spec.program is not None else unlaunchable)
     )
 
 
-def _times(target: TargetCheck) -> str:
-    cached = sum(build.cached for build in target.builds)
-    new = len(target.results) - cached
-    rate = f" ({new / target.wall_s:.2f} per second)" if new else ""
-    return (
-        f"{new} compiled now, {cached} from the build cache, in {format_time(target.wall_s)}{rate}"
-    )
+def _times(inspection: Inspection) -> str:
+    cached = sum(build.cached for build in inspection.builds)
+    new = len(inspection.results) - cached
+    took = format_time(inspection.wall_s)
+    rate = f" ({new / inspection.wall_s:.2f} per second)" if new else ""
+    return f"{new} compiled now, {cached} from the build cache, in {took}{rate}"
 
 
 def _rows(results: Sequence[Compiled]) -> Iterator[tuple[str, list[float], bool]]:

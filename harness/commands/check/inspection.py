@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import random
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from harness.core.errors import BuildFailed, ExpressionError
 from harness.core.machine import usable_cores
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import Build, Config, Input
+from harness.display.progress import ProgressDisplay
 from harness.measure.bound import why_unloadable
 from harness.measure.builds.queue import BuildQueue
 from harness.measure.cuda.cubin import kernel_symbol, packed_arguments, parameter_places
@@ -95,9 +97,10 @@ class Inspection(ABC):
     """The builds of a space's default and of a uniform sample of its other configurations, for the
     first input.
 
-    They start at once. `name` is what they are built for or with, `spec` the space without the
-    flags that the compiler does not know, `size` that within the limits of the target, and
-    `missing` how many configurations the sample lacks.
+    That of the default starts at once; `finish` starts the others and waits for the `results`, the
+    default first, for `wall_s` seconds. `name` is what they are built for or with, `spec` the space
+    without the flags that the compiler does not know, `size` that within the limits of the target,
+    and `missing` how many configurations the sample lacks.
     """
 
     def __init__(
@@ -119,8 +122,9 @@ class Inspection(ABC):
         others = self.space.sample(random.Random(seed), sample, legal) if sample else []
         self.missing = sample - len(others)
         self.configs = (default, *others)
-        for config in self.configs:
-            builds.start(self.program(config))
+        self.results: list[Compiled] = []
+        self.wall_s = 0.0
+        builds.start(self.program(default))
 
     @property
     def size(self) -> SpaceSize:
@@ -131,9 +135,36 @@ class Inspection(ABC):
     def program(self, config: Config) -> Any:
         """Return what is built of a configuration."""
 
-    def compiled(self) -> Iterator[Compiled]:
-        """Wait for each configuration, the default first."""
-        return map(self._compiled, self.configs)
+    def finish(self, display: ProgressDisplay) -> None:
+        """Wait for the builds."""
+        started = time.perf_counter()
+        for config in self.configs:
+            self._builds.start(self.program(config))
+        display.begin_stage(f"{self.spec.name} for {self.name}", len(self.configs))
+        for config in self.configs:
+            result = self._compiled(config)
+            self.results.append(result)
+            display.step(result.headline if result.failure else "compiled")
+        self.wall_s = time.perf_counter() - started
+
+    @property
+    def builds(self) -> Sequence[Build]:
+        """The builds that the compiler made."""
+        return [result.build for result in self.results if result.build is not None]
+
+    @property
+    def codes(self) -> set[str]:
+        """The digests of the different machine codes."""
+        return {sha256 for build in self.builds if (sha256 := build.binary_sha256) is not None}
+
+    @property
+    def failed(self) -> int:
+        """The number of configurations that failed."""
+        return sum(bool(result.failure) for result in self.results)
+
+    def passes(self, is_strict: bool) -> bool:
+        """Whether the default, or every configuration, compiles."""
+        return not any(r.failure for r in (self.results if is_strict else self.results[:1]))
 
     def _compiled(self, config: Config) -> Compiled:
         try:

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
@@ -29,7 +29,7 @@ ARCHITECTURE_LIMITS = DeviceLimits(
 )
 """The limits of every NVIDIA architecture in use. Source: CUDA C++ Programming Guide, "Technical
 Specifications per Compute Capability". Only a device knows its number of multiprocessors (compute
-units): this is a usual one (`why_units_assumed`)."""
+units): this is a usual one (`target_notes`)."""
 
 _DYNAMIC_ARRAY = re.compile(
     r"^[^/\n]*\bextern\s+((__align__|alignas)\s*\([^)]*\)\s*)?__shared__\b", re.MULTILINE
@@ -119,31 +119,26 @@ class CompileTarget:
         )
 
 
-def why_no_dynamic_memory(spec: Spec, target: CompileTarget) -> str | None:
-    """Describe a CUDA source with a dynamic array to which the launch gives no bytes."""
-    if target.language != "cuda" or spec.launch is None or spec.launch.shared is not None:
-        return None
-    source = spec.sources["cuda"]
-    if not _DYNAMIC_ARRAY.search(source.text):
-        return None
-    return (
-        f"{source.path} has an `extern __shared__` array, but the launch gives it no bytes; write "
-        "`shared: BYTES` in `launch`"
-    )
-
-
-def why_units_assumed(spec: Spec, target: CompileTarget) -> str | None:
-    """Say that a space depends on the number of compute units of a device that need not be here;
-    None where it does not."""
-    launch = itertools.chain(*spec.launch.sizes) if spec.launch else ()
+def target_notes(spec: Spec, target: CompileTarget) -> Iterator[str]:
+    """Yield what to note of a space on a target: that it depends on the number of compute units of
+    a device that need not be here, and a dynamic array in CUDA to which the launch gives no
+    bytes."""
+    launch = spec.launch
     conditions = (p.when for p in spec.parameters if p.when is not None)
-    expressions = [*(c.expression for c in spec.constraints), *conditions, *launch]
-    if target.has_device or not any("compute_units" in e.names for e in expressions):
-        return None
-    return (
-        f"compute_units is taken to be {target.limits.compute_units} for {target.name}; only a "
-        "device has it, so a device may allow other configurations"
-    )
+    sizes = itertools.chain(*launch.sizes) if launch else ()
+    expressions = [*(c.expression for c in spec.constraints), *conditions, *sizes]
+    if not target.has_device and any("compute_units" in e.names for e in expressions):
+        yield (
+            f"compute_units is taken to be {target.limits.compute_units} for {target.name}; only a "
+            "device has it, so a device may allow other configurations"
+        )
+    source = spec.sources[target.language]
+    is_without = target.language == "cuda" and launch is not None and launch.shared is None
+    if is_without and _DYNAMIC_ARRAY.search(source.text):
+        yield (
+            f"{source.path} has an `extern __shared__` array, but the launch gives it no bytes; "
+            "write `shared: BYTES` in `launch`"
+        )
 
 
 _MOST_CHECKED = 100

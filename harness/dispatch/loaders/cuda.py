@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.dispatch.loaders.trying import FirstCalls, TryingKernel, warn_of_device
+from harness.dispatch.loaders.trying import TryingKernel, warn_of_device
 
 
 class Kernel(TryingKernel):
@@ -45,7 +45,7 @@ class Kernel(TryingKernel):
         device = self._device_name(context)
         if device != dispatcher.PROVENANCE["device"]:
             warn_of_device(dispatcher, device, "its choice by input")
-        super().__init__(dispatcher, dispatcher.select_index, FirstCalls(dispatcher, try_top))
+        super().__init__(dispatcher, dispatcher.select_index, try_top)
 
     def _call(self, call: str, *arguments: Any) -> Any:
         status, *answers = getattr(self._cuda, call)(*arguments)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyopencl as cl
 
-from harness.dispatch.loaders.trying import FirstCalls, TryingKernel, warn_of_device
+from harness.dispatch.loaders.trying import TryingKernel, warn_of_device
 from harness.measure.opencl.pocl_cpu import name_processor
 
 
@@ -46,7 +46,7 @@ class Kernel(TryingKernel):
             falls_back = select == dispatcher.fallback_index
             used = "the best configuration for all inputs" if falls_back else "its choice by input"
             warn_of_device(dispatcher, others[0].name.strip(), used)
-        super().__init__(dispatcher, select, FirstCalls(dispatcher, try_top))
+        super().__init__(dispatcher, select, try_top)
 
     def _functions(self, content: bytes, config: Mapping[str, Any]) -> tuple[cl.Kernel, ...]:
         program = cl.Program(self._context, content.decode())

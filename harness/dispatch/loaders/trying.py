@@ -15,22 +15,37 @@ _MOST_INPUTS = 4096  # on others it takes what is predicted
 
 class TryingKernel:
     """What the kernels of all backends share. `select` returns the index that is predicted for an
-    input; `first_calls` say what else to run. Backends add `launch`, `_timed` and `_functions`."""
+    input. With `try_top`, each call with an input runs one configuration of its shortlist of up to
+    so many, interleaved, until the fastest is known; each process tries anew. Backends add
+    `launch`, `_timed` and `_functions`."""
 
     launch: Callable[..., Any]
     _timed: Callable[..., tuple[Any, float]]
     _functions: Callable[[bytes, Mapping[str, Any]], tuple[Any, ...]]
 
-    def __init__(self, dispatcher: Any, select: Callable[..., int], first_calls: FirstCalls):
-        self._dispatcher, self._select, self._first_calls = dispatcher, select, first_calls
+    def __init__(self, dispatcher: Any, select: Callable[..., int], try_top: int) -> None:
+        if type(try_top) is not int or try_top < 0:
+            raise ValueError(f"try_top must be a whole number from 0, got {try_top!r}")
+        if try_top and dispatcher.DATA["choice"]["worth_a_try"] is None:
+            raise ValueError(
+                f"{dispatcher.NAME} predicts no times, so there is no shortlist to try; write it "
+                "with harness.dispatch --choice ensemble"
+            )
+        if try_top and dispatcher.DATA["launch"] is None:
+            raise ValueError(
+                f"the launches of {dispatcher.NAME} are its host module's, so load() cannot try "
+                "its shortlist; time what select_top(...) returns, and keep the fastest"
+            )
+        self._dispatcher, self._select, self._most = dispatcher, select, try_top
         self._loaded: dict[int, tuple[Any, ...]] = {}
+        self._decided: dict[Any, int] = {}  # by input, the fastest
+        self._times: dict[Any, dict[int, list[float]]] = {}  # of what is tried, likeliest first
 
     def index(self, **features: Any) -> int:
         """Return the index of the configuration for an input; raises LookupError if none
         applies."""
         index = int(self._select(**features))  # in any case: it may count the calls
-        decided = self._first_calls.decided(features)
-        return index if decided is None else decided
+        return self._decided.get(_key(features), index) if self._most else index
 
     def kernels(self, index: int) -> tuple[Any, ...]:
         """Return the functions of a configuration, built or loaded at the first call."""
@@ -47,61 +62,16 @@ class TryingKernel:
         the event of its end is returned; with CUDA in a stream."""
         options = {} if wait_for is None else {"wait_for": wait_for}
         index = self.index(**features)
-        trial = self._first_calls.next(features, index)
+        trial = self._next(features, index)
         if trial is None:
             return self.launch(index, queue, arguments, features, **options)
         self.kernels(trial)  # to build or load it is no part of the time
         launch = functools.partial(self.launch, trial, queue, arguments, features, **options)
         launched, time_s = self._timed(queue, launch)
-        self._first_calls.took(features, trial, time_s)
+        self._note(features, trial, time_s)
         return launched
 
-    def _sizes(self, index: int, features: Mapping[str, Any]) -> Any:
-        """Return the group and the grid of a launch."""
-        if self._dispatcher.DATA["launch"] is None:
-            raise TypeError(
-                f"the launches of {self._dispatcher.NAME} are its host module's: take "
-                "kernels(index(...)) and launch them as that does"
-            )
-        return self._dispatcher.launch_size(index, **features)
-
-
-def warn_of_device(dispatcher: Any, device: str, used: str) -> None:
-    """Warn the caller of `load` that this device was not tuned, and say which choice is used."""
-    warnings.warn(
-        f"{dispatcher.NAME} was tuned on {dispatcher.PROVENANCE['device']}, not on {device}: "
-        f"{used} is used; tune it on this device",
-        stacklevel=4,
-    )
-
-
-class FirstCalls:
-    """The inputs that are decided, and what to try next on the others: each call of the kernel runs
-    one configuration of the input's shortlist of up to `most`, interleaved; nothing is tried where
-    it is 0. Each process tries anew."""
-
-    def __init__(self, dispatcher: Any, most: int) -> None:
-        if type(most) is not int or most < 0:
-            raise ValueError(f"try_top must be a whole number from 0, got {most!r}")
-        if most and dispatcher.DATA["choice"]["worth_a_try"] is None:
-            raise ValueError(
-                f"{dispatcher.NAME} predicts no times, so there is no shortlist to try; write it "
-                "with harness.dispatch --choice ensemble"
-            )
-        if most and dispatcher.DATA["launch"] is None:
-            raise ValueError(
-                f"the launches of {dispatcher.NAME} are its host module's, so load() cannot try "
-                "its shortlist; time what select_top(...) returns, and keep the fastest"
-            )
-        self._dispatcher, self._most = dispatcher, most
-        self._decided: dict[Any, int] = {}
-        self._times: dict[Any, dict[int, list[float]]] = {}  # of what is tried, likeliest first
-
-    def decided(self, features: Mapping[str, Any]) -> int | None:
-        """Return the index of the fastest configuration on an input; None if it is not decided."""
-        return self._decided.get(_key(features)) if self._most else None
-
-    def next(self, features: Mapping[str, Any], first: int) -> int | None:
+    def _next(self, features: Mapping[str, Any], first: int) -> int | None:
         """Return the index of the configuration to try; None where there is nothing to try. `first`
         would run if nothing were tried; it heads the shortlist."""
         if not self._most or (key := _key(features)) in self._decided:
@@ -120,8 +90,8 @@ class FirstCalls:
         turn, place = divmod(sum(map(len, times.values())), len(times))
         return list(times)[-1 - place if turn % 2 else place]
 
-    def took(self, features: Mapping[str, Any], index: int, time_s: float) -> None:
-        """Note the seconds of the configuration that `next` returned; the last decides."""
+    def _note(self, features: Mapping[str, Any], index: int, time_s: float) -> None:
+        """Note the seconds of the configuration that `_next` returned; the last decides."""
         key = _key(features)
         times = self._times.get(key)
         if times is None:  # another thread's call has decided
@@ -131,6 +101,24 @@ class FirstCalls:
             return
         del self._times[key]
         self._decided[key] = min(times, key=lambda one: min(times[one], default=float("inf")))
+
+    def _sizes(self, index: int, features: Mapping[str, Any]) -> Any:
+        """Return the group and the grid of a launch."""
+        if self._dispatcher.DATA["launch"] is None:
+            raise TypeError(
+                f"the launches of {self._dispatcher.NAME} are its host module's: take "
+                "kernels(index(...)) and launch them as that does"
+            )
+        return self._dispatcher.launch_size(index, **features)
+
+
+def warn_of_device(dispatcher: Any, device: str, used: str) -> None:
+    """Warn the caller of `load` that this device was not tuned, and say which choice is used."""
+    warnings.warn(
+        f"{dispatcher.NAME} was tuned on {dispatcher.PROVENANCE['device']}, not on {device}: "
+        f"{used} is used; tune it on this device",
+        stacklevel=4,
+    )
 
 
 def _key(features: Mapping[str, Any]) -> Any:

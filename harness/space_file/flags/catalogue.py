@@ -114,6 +114,21 @@ class Catalogue:
     sets: Mapping[str, Chosen]
     constraints: Sequence[Expression]
 
+    @classmethod
+    def read(cls, path: Path) -> Catalogue:
+        """Read a catalogue, and add the sets that follow from its set `default`."""
+        model = validated(read_document(path), _CatalogueFile)
+        flags = model.flags
+        sets = {name: chosen(flags, {}, selection) for name, selection in model.sets.items()}
+        usual = sets["default"]
+        exact = {name: flags[name].exact(values) for name, values in usual.items()}
+        sets |= {
+            "all": {name: flag.values for name, flag in flags.items() if flag.type != "files"},
+            "exact": {name: values for name, values in exact.items() if values},
+            "fast_math": {n: v for n, v in usual.items() if flags[n].changes_values is True},
+        }
+        return cls(flags, sets, model.constraints)
+
 
 @functools.cache
 def catalogue_of(compiler: str) -> Catalogue:
@@ -125,22 +140,7 @@ def catalogue_of(compiler: str) -> Catalogue:
     if name not in COMPILERS:
         message = f"there is no catalogue of flags for {compiler!r}; {suggestion(name, COMPILERS)}"
         raise UsageError(message)
-    return load_catalogue(Path(__file__).parent / f"{COMPILERS[name]}.yaml")
-
-
-def load_catalogue(path: Path) -> Catalogue:
-    """Read a catalogue, and add the sets that follow from its set `default`."""
-    model = validated(read_document(path), _CatalogueFile)
-    flags = model.flags
-    sets = {name: chosen(flags, {}, selection) for name, selection in model.sets.items()}
-    usual = sets["default"]
-    exact = {name: flags[name].exact(values) for name, values in usual.items()}
-    sets |= {
-        "all": {name: flag.values for name, flag in flags.items() if flag.type != "files"},
-        "exact": {name: values for name, values in exact.items() if values},
-        "fast_math": {n: v for n, v in usual.items() if flags[n].changes_values is True},
-    }
-    return Catalogue(flags, sets, model.constraints)
+    return Catalogue.read(Path(__file__).parent / f"{COMPILERS[name]}.yaml")
 
 
 # -------------------------------------------------------------------------- what is selected
