@@ -65,7 +65,7 @@ class _Cause:
         )
 
 
-def _causes(results: Results) -> list[_Cause]:
+def _causes(results: Results) -> Iterator[_Cause]:
     """Return the causes of failures in the search and in the measurements across inputs, or in a
     sample of them."""
     import pandas as pd  # here: it takes half a second to load
@@ -81,20 +81,18 @@ def _causes(results: Results) -> list[_Cause]:
 
 def causes_among(
     settings: pd.DataFrame, outcomes: Sequence[Outcome], configurations: Indices
-) -> list[_Cause]:
-    """Return the causes of each kind of failure, the most frequent kind first.
+) -> Iterator[_Cause]:
+    """Yield the causes of each kind of failure, the most frequent kind first.
 
     `settings` has a row per test, with its features and parameters; `configurations`, shape
     (tests,), numbers the tests' configurations.
     """
     stages = np.array([_STAGE[outcome] for outcome in outcomes])
     counts = Counter(outcome for outcome in outcomes if outcome is not Outcome.OK)
-    all_causes = list[_Cause]()
     for kind, _ in counts.most_common():
         here = np.flatnonzero(stages >= _STAGE[kind])
         failed = np.array([outcomes[row] is kind for row in here.tolist()])
-        all_causes += _Tests(settings.iloc[here], failed, configurations[here]).causes(kind)
-    return all_causes
+        yield from _Tests(settings.iloc[here], failed, configurations[here]).causes(kind)
 
 
 @dataclass(frozen=True)
@@ -189,7 +187,7 @@ def failures_rows(results: Results) -> list[tuple[str, ...]]:
 
 def causes_lines(results: Results) -> Iterator[str]:
     """List the causes of failures, one per line."""
-    all_causes = _causes(results)
+    all_causes = list(_causes(results))
     if not all_causes:
         yield "No parameter value, and no pair of values, explains the failures."
         return

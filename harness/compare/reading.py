@@ -128,9 +128,7 @@ def _of_campaigns(
         of_config[samples_s if is_replayed else row.uuid] = mean_log(samples_s)
     rows_of = by_input(results.rows)
     inputs = {
-        problem: _of_input(
-            results, problem, list(groups.get(problem, {}).values()), rows_of[problem]
-        )
+        problem: _of_input(results, problem, groups.get(problem, {}), rows_of[problem])
         for problem in results.measured
     }
     name, environment, key = last.space_name, last.environment, last.key
@@ -171,7 +169,7 @@ def _default_course(rows: MeasurementRows, default: Config) -> tuple[float, ...]
 
 
 def _of_input(
-    results: Results, problem: Input, groups: Sequence[Occasions], rows: MeasurementRows
+    results: Results, problem: Input, groups: Mapping[Config, Occasions], rows: MeasurementRows
 ) -> InputResults:
     """Select the measurements of an input, whose rows these are."""
     searched, finals = results.measured[problem], results.finals.get(problem, ())
@@ -184,7 +182,7 @@ def _of_input(
     tried = frozenset({*searched, *(final.config for final in finals)})
     course = _default_course(rows, results.default)
     return InputResults(
-        measured, not report.note, groups, tried, of_measured, default_course=course
+        measured, not report.note, list(groups.values()), tried, of_measured, default_course=course
     )
 
 

@@ -137,7 +137,8 @@ def fit_prior(variances: Iterable[OccasionVariance]) -> OccasionVariance:
     usable = [s for s in variances if s.freedom and s.variance > 0]
     if len(usable) < 2:
         return OccasionVariance()
-    from scipy.special import digamma, polygamma  # here: it takes long to load
+    from scipy.optimize import brentq  # here: it takes long to load
+    from scipy.special import digamma, polygamma
 
     halves = [s.freedom / 2 for s in usable]
     logs = [
@@ -150,18 +151,11 @@ def fit_prior(variances: Iterable[OccasionVariance]) -> OccasionVariance:
     mean = statistics.fmean(logs)
     if excess <= 0:
         return OccasionVariance(math.exp(mean), most)
-    half = _inverse_trigamma(excess)
+    # Trigamma of x lies between 1/x and 1/x + 1/x^2.
+    half = float(brentq(lambda x: polygamma(1, x) - excess, 1 / excess, 1 + 1 / excess))
     return OccasionVariance(
         math.exp(mean + float(digamma(half)) - math.log(half)), min(2 * half, most)
     )
-
-
-def _inverse_trigamma(value: float) -> float:
-    """Invert trigamma, which lies between 1/x and 1/x + 1/x^2."""
-    from scipy.optimize import brentq
-    from scipy.special import polygamma
-
-    return float(brentq(lambda x: polygamma(1, x) - value, 1 / value, 1 + 1 / value))
 
 
 def judge(

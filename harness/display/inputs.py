@@ -231,16 +231,12 @@ def _baselines_rows(
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return a head that names the baselines, and for each input with a best configuration a row
     of its speed-ups over them, or of their outcomes. Without named baselines there are no rows."""
-    names = list(dict.fromkeys(name for r in reports for name in _named(r)))
+    of_all = (name for r in reports for name in (*r.baseline_speedups, *r.failed_baselines))
+    names = list(dict.fromkeys(name for name in of_all if name != DEFAULT))
     working = [report for report in reports if report.best is not None] if names else []
     return ("input", *names), [
         (str(r.problem), *(_over(r, name) for name in names)) for r in working
     ]
-
-
-def _named(report: InputReport) -> Iterator[str]:
-    yield from report.baseline_speedups
-    yield from (name for name in report.failed_baselines if name != DEFAULT)
 
 
 def _over(report: InputReport, name: str) -> str:

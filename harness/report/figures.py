@@ -78,27 +78,19 @@ def speed_ups(reports: Sequence[InputReport]) -> dict[str, TimeRatio]:
     }
 
 
-@dataclass(frozen=True)
-class Roofline:
-    """What the best configurations do, by GFLOP/s and GB/s, shape (inputs, 2), and the device's
-    peaks of both."""
-
-    rates: tuple[tuple[float, float], ...]
-    peaks: tuple[float, float]
-
-
-def roofline(reports: Sequence[InputReport]) -> Roofline | None:
-    """Return what is known of the recommended configurations; None where nothing is."""
-    names = (RATES["flops"], RATES["bytes"]), (PEAKS["flops"], PEAKS["bytes"])
+def roofline(reports: Sequence[InputReport]) -> tuple[Array, Array] | None:
+    """Return the GFLOP/s and GB/s of the recommended configurations, shape (inputs, 2), and the
+    device's peaks of both, shape (2,); None where nothing is known."""
+    kinds = ("flops", "bytes")
     observed = [
         m.observed
         for report in reports
-        if (m := report.recommended) and m.observed.keys() >= {*names[0], *names[1]}
+        if (m := report.recommended) and m.observed.keys() >= {*RATES.values(), *PEAKS.values()}
     ]
     if not observed:
         return None
-    rates = tuple((one[names[0][0]], one[names[0][1]]) for one in observed)
-    return Roofline(rates, (observed[-1][names[1][0]], observed[-1][names[1][1]]))
+    rates = np.array([[numbers[RATES[kind]] for kind in kinds] for numbers in observed])
+    return rates, np.array([observed[-1][PEAKS[kind]] for kind in kinds])
 
 
 # ------------------------------------------------------------------------ across inputs

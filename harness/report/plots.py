@@ -17,7 +17,7 @@ import numpy as np
 
 from harness.core.arrays import Array
 from harness.models.starchart import Tree, draw
-from harness.report.figures import HeatMap, Roofline, SearchCurve
+from harness.report.figures import HeatMap, SearchCurve
 from harness.stats.timing import TimeRatio
 
 if TYPE_CHECKING:
@@ -162,10 +162,10 @@ def gains(speed_ups: Mapping[str, TimeRatio]) -> str:
     return _drawn(0.7 + _ROW * len(labels), paint, _width_with(labels))
 
 
-def roofline(shown: Roofline) -> str:
+def roofline(shown: tuple[Array, Array]) -> str:
     """Draw the operations a second of each input over its operations a byte, under the roof."""
-    flops, moved = np.array(shown.rates).T
-    most_flops, most_bytes = shown.peaks
+    flops, moved = shown[0].T
+    most_flops, most_bytes = shown[1]
 
     def paint(axes: Axes) -> None:
         intensity, ridge = flops / moved, most_flops / most_bytes

@@ -34,8 +34,8 @@ class Ragged:
     @property
     def starts(self) -> Indices:
         """Where rows start, shape (rows,)."""
-        starts: Indices = np.concatenate([[0], self.ends[:-1]]).astype(np.intp)
-        return starts[: len(self.ends)]
+        starts: Indices = self.ends - self.counts
+        return starts
 
     @property
     def counts(self) -> Indices:

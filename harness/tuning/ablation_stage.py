@@ -24,8 +24,7 @@ def ablate_winners(state: State, reports: Sequence[InputReport]) -> dict[Input, 
     no times of configurations that were not recorded.
     """
     flags = [p.name for p in state.spec.tuned_for(state.measurer.compiler) if p.role == "flag"]
-    own = () if state.measurer.is_replay else reports
-    chosen = [report for report in own if _sets(report, flags)]
+    chosen = [r for r in reports if not state.measurer.is_replay and _sets(r, flags)]
     ablations: dict[Input, Ablation] = {}
 
     def step(problem: Input, report: InputReport) -> None:
@@ -86,23 +85,18 @@ def _ablated(state: State, report: InputReport, flags: Sequence[str]) -> Ablatio
     return ablate(winner, bare, measure, legal, state.spec.measure.confidence)
 
 
-MeasureInterleaved = Callable[[Sequence[Config]], Sequence[Measurement]]
-"""Measures configurations with fresh interleaved samples; results in the same order."""
-
-Legal = Callable[[Config], Config | None]
-"""The canonical form of a configuration, with irrelevant parameters at their defaults; None for an
-illegal one."""
-
-
 def ablate(
     winner: Config,
     default: Config,
-    measure: MeasureInterleaved,
-    legal: Legal,
+    measure: Callable[[Sequence[Config]], Sequence[Measurement]],
+    legal: Callable[[Config], Config | None],
     confidence: float = 0.95,
 ) -> Ablation:
     """Set the winner's parameters back to their defaults one by one, while the time stays within
     noise of the winner's and its estimate is at most TOLERANCE longer.
+
+    `measure` takes fresh interleaved samples. `legal` returns the canonical form, with irrelevant
+    parameters at their defaults; None for an illegal configuration.
 
     Each step is compared with the winner, not with the step before, so small losses do not add
     up. Rounds go on until one drops nothing. Then everything dropped is judged once more; while

@@ -47,6 +47,7 @@ class Campaign(State):
         super().__init__(plan, measurer, store, display)
         is_crossed = plan.cross and len(plan.spec.inputs) > 1
         self.searching = Searching(self, self.note, is_crossed=is_crossed)
+        self.searched: Mapping[Input, Searched] = self.searching.searched  # none if only sampled
         self.validation: Validation | None = None
         self.ablations: Mapping[Input, Ablation] = {}
         self.last: dict[Input, Progress] = {}
@@ -216,11 +217,6 @@ class Campaign(State):
         self.store.transact(lambda: [note(run_id, notes) for run_id in self.runs.values()])
 
     # ------------------------------------------------------------ results
-
-    @property
-    def searched(self) -> Mapping[Input, Searched]:
-        """How each input's search ended; empty where the inputs were sampled."""
-        return self.searching.searched
 
     @property
     def has_ended(self) -> bool:

@@ -49,7 +49,8 @@ class Tried:
 
     def causes(self) -> list[Any]:
         columns = {name: pd.Series(v, dtype=object) for name, v in self.settings.items()}
-        return causes_among(pd.DataFrame(columns), self.outcomes, np.array(self.configurations))
+        frame, configurations = pd.DataFrame(columns), np.array(self.configurations)
+        return list(causes_among(frame, self.outcomes, configurations))
 
 
 def conditions(cause: Any) -> set[str]:
