@@ -13,7 +13,7 @@ import os
 import re
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,7 @@ from harness.measure.cuda.gpus import NVRTC, name_of
 from harness.measure.cuda.nvcc import ENVIRONMENT, find_nvcc, run_in_group, supported_archs
 from harness.space_file import Notice, Parameter, ProgramPlan, Spec
 from harness.space_file.flags import NO_FLAG, SelectedFlags
-from harness.space_file.flags.catalogue import COMPILERS, catalogue_of
+from harness.space_file.flags.catalogue import catalogue_of
 
 TIMEOUT_S = 60.0
 
@@ -46,24 +46,15 @@ _OF_BACKENDS = {"opencl": _OPENCL, "nvcc": _CUDA}
 
 # ------------------------------------------------------------------------------ the space
 
-ANY_FILE = "{file}"
-"""The path of any file in the words of a setting."""
-
 
 class Setting(NamedTuple):
     """The words of a command line that set one flag to one value.
 
-    What it does shows only when a program is `linked`, or in every build. Words with ANY_FILE ask
-    whether the compiler reads such a file, whatever is in it.
+    What it does shows only when a program is `linked`, or in every build.
     """
 
     words: tuple[str, ...]
     linked: bool = False
-
-    @property
-    def takes_file(self) -> bool:
-        """Whether the words name a file."""
-        return any(ANY_FILE in word for word in self.words)
 
 
 def fitted_to_backend(
@@ -114,34 +105,22 @@ def _arch(words: list[str], nvcc: Path) -> str:
     return f"sm_{match[1]}" if match else supported_archs(nvcc)[-1]
 
 
-def _flags_of_files(spec: Spec, compiler: str) -> Iterator[Parameter]:
-    """Yield the flags of a compiler whose values are files."""
-    for parameter in spec.parameters:
-        if parameter.compiler == compiler and parameter.files:
-            yield parameter
-
-
 def _fitted(spec: Spec, compiler: str, open_compiler: Callable[[], _ProbedCompiler | None]) -> Spec:
-    """Return the narrowed space; its notices say which flags were removed, and why.
-
-    The compiler is opened where some flags depend on what it knows, and harness can ask it.
+    """Return the space without the catalogue's flags that its compiler does not know; its notices
+    say which were removed, and why. The compiler is opened where harness can ask it.
     """
     selected = spec.selected_flags.get(compiler)
-    has_files = family(compiler) in COMPILERS and any(_flags_of_files(spec, compiler))
-    if selected is None and not has_files:
+    probed = None if selected is None else open_compiler()
+    if selected is None or probed is None:
         return spec
-    probed = open_compiler()
-    if probed is None:
-        return spec
-    fitted = spec if selected is None else _with_known_flags(spec, compiler, selected, probed)
-    return _without_unread_files(fitted, compiler, probed)
+    return _with_known_flags(spec, compiler, selected, probed)
 
 
 def _with_known_flags(
     spec: Spec, compiler: str, selected: SelectedFlags, probed: _ProbedCompiler
 ) -> Spec:
-    """Keep of the flags that are selected from a catalogue those that the compiler knows; of a
-    range, only its ends are tried."""
+    """Keep of the flags that are selected from a catalogue those that the compiler knows, and of
+    the baselines those that set no other; of a range, only its ends are tried."""
     flags = catalogue_of(compiler).flags
     tuned = {p.name: p for p in spec.parameters if p.compiler == compiler}
     asked = {
@@ -168,36 +147,6 @@ def _with_known_flags(
     if asked and not accepted and tuned.keys() == asked.keys():
         notices.append(NO_FLAG)
     narrowed = {name: _narrowed(tuned[name], accepted.get(name, ())) for name in asked}
-    others = tuple(n for n in spec.notices if n.lasting or n.compiler != compiler)
-    spec = dataclasses.replace(spec, notices=others)
-    return _with_flags(spec, compiler, narrowed, notices)
-
-
-def _without_unread_files(spec: Spec, compiler: str, probed: _ProbedCompiler) -> Spec:
-    """Remove the flags whose files the compiler does not read.
-
-    Measurements show what it makes of each file.
-    """
-    asked = {p.name: Setting(_spelled(p, ANY_FILE)) for p in _flags_of_files(spec, compiler)}
-    said = answers(probed, list(asked.values())) if asked else {}
-    narrowed, notices = dict[str, Parameter](), list[str]()
-    for flag in list(_flags_of_files(spec, compiler)):
-        reason = said[asked[flag.name]]
-        if reason is not None:
-            narrowed[flag.name] = _narrowed(flag, ())
-            spelled = " ".join(_spelled(flag, "FILE"))
-            notices.append(f"`{flag.name}` is left out: the compiler refuses {spelled}: {reason}")
-    return _with_flags(spec, compiler, narrowed, notices)
-
-
-def _spelled(flag: Parameter, path: str) -> tuple[str, ...]:
-    return tuple(word.replace("{value}", path) for word in (flag.option or "").split())
-
-
-def _with_flags(
-    spec: Spec, compiler: str, narrowed: Mapping[str, Parameter], notices: Iterable[str]
-) -> Spec:
-    """Return the space with narrowed flags of a compiler, and without baselines that set others."""
     parameters = tuple(
         narrowed.get(p.name, p) if p.compiler == compiler else p for p in spec.parameters
     )
@@ -205,11 +154,12 @@ def _with_flags(
     baselines = tuple(
         b for b in spec.baselines if all(value in left.get(n, (value,)) for n, value in b.values)
     )
+    others = (n for n in spec.notices if n.lasting or n.compiler != compiler)
     return dataclasses.replace(
         spec,
         parameters=parameters,
         baselines=baselines,
-        notices=(*spec.notices, *(Notice(compiler, text) for text in notices)),
+        notices=(*others, *(Notice(compiler, text) for text in notices)),
     )
 
 
@@ -232,31 +182,18 @@ class _ProbedCompiler(ABC):
     at_once = 1
 
     @abstractmethod
-    def refusal(self, setting: Setting, words: Sequence[str], folder: Path) -> str | None:
-        """Build an empty program in a folder with the words of a setting, which now name a file;
-        return what the compiler prints where it refuses or ignores them."""
+    def refusal(self, setting: Setting, folder: Path) -> str | None:
+        """Build an empty program in a folder with a setting; return what the compiler prints where
+        it refuses or ignores it."""
 
     def try_out(self, setting: Setting) -> str | None:
-        """Return why the compiler refuses or ignores the setting; None where it obeys it.
-
-        Compilers refuse a file that is not theirs in many words. One refuses the option itself if
-        it names the option.
-        """
+        """Return why the compiler refuses or ignores the setting; None where it obeys it."""
         with tempfile.TemporaryDirectory(prefix="harness-flags-") as folder:
-            file = Path(folder, "file")
-            file.write_text("a file that no compiler wrote\n")
-            words = [word.replace(ANY_FILE, str(file)) for word in setting.words]
-            reason = self.refusal(setting, words, Path(folder))
-        if reason is None or (setting.takes_file and _file_option(setting) not in reason):
+            reason = self.refusal(setting, Path(folder))
+        if reason is None:
             return None
-        lines = (line.strip() for line in reason.replace(str(file), "FILE").splitlines())
+        lines = (line.strip() for line in reason.splitlines())
         return next(filter(None, lines), "refused without a message")
-
-
-def _file_option(setting: Setting) -> str:
-    """Return the name of the option that takes a file: `-apply-controls`."""
-    words = " ".join(setting.words).partition(ANY_FILE)[0].rstrip(" =").split(" ")
-    return re.sub("^--", "-", words[-1])
 
 
 class ProbedCommand(_ProbedCompiler):
@@ -277,10 +214,10 @@ class ProbedCommand(_ProbedCompiler):
         obeyed = [os.environ.get(name) for name in ENVIRONMENT]
         self.identity = f"{compiler} {arch} {digest} {obeyed} {version}"
 
-    def refusal(self, setting: Setting, words: Sequence[str], folder: Path) -> str | None:
+    def refusal(self, setting: Setting, folder: Path) -> str | None:
         """Run the compiler on an empty program."""
         written = self._nvcc(setting, folder) if self._arch else self._c(setting, folder)
-        status, output = _output([str(self._executable), *words, *written], folder)
+        status, output = _output([str(self._executable), *setting.words, *written], folder)
         lines = conflicts(self._compiler, output)
         if lines:
             return lines[0]
@@ -299,8 +236,6 @@ class ProbedCommand(_ProbedCompiler):
         (folder / "empty.cu").write_text(_CUDA + _MAIN)
         if setting.linked:
             return [arch, "-rdc=true", "empty.cu", "-o", "empty"]
-        if setting.takes_file:  # the front end may be what reads it
-            return [arch, "-cubin", "empty.cu", "-o", "empty.cubin"]
         (folder / "empty.ptx").write_text(_empty_ptx(self._arch or ""))
         return [arch, "-cubin", "empty.ptx", "-o", "empty.cubin"]
 
@@ -324,10 +259,10 @@ class _ProbedBackend(_ProbedCompiler):
         self._build = build
         self.identity = f"{name} {identity}"
 
-    def refusal(self, setting: Setting, words: Sequence[str], folder: Path) -> str | None:
+    def refusal(self, setting: Setting, folder: Path) -> str | None:
         """Build an empty program."""
         try:
-            self._build(Program(_OF_BACKENDS[self._name], tuple(words), ()))
+            self._build(Program(_OF_BACKENDS[self._name], setting.words, ()))
         except BuildFailed as error:
             lines = conflicts(self._name, str(error))
             return lines[0] if lines else _STATUS.sub("", str(error), count=1)

@@ -19,13 +19,7 @@ from harness.core.records import Build, Config, Measurement, Outcome, Timing
 from harness.dispatch.choice import Choice, DispatchProgram
 from harness.dispatch.package import dispatcher_of, write_dispatcher
 from harness.measure.cuda.nvcc import Nvcc
-from harness.measure.flags import (
-    ANY_FILE,
-    ProbedCommand,
-    Setting,
-    fitted_to_backend,
-    fitted_to_program,
-)
+from harness.measure.flags import fitted_to_backend, fitted_to_program
 from harness.measure.kernels.runner import BIT_EXACT
 from harness.models.columns import TunedRange
 from harness.results.notes import Notes, file_lines, files_of_flags
@@ -33,7 +27,7 @@ from harness.space import ConstrainedSpace
 from harness.space.constrained import make_program
 from harness.space_file import Parameter, Spec, load_spec
 from harness.space_file import flags as space_flags
-from tests.helpers.compilers import fake_nvcc, needs_gcc, needs_nvcc
+from tests.helpers.compilers import fake_nvcc
 from tests.helpers.dispatch_examples import PROVENANCE
 from tests.helpers.fake_kernels import OpenFake, write_fake
 from tests.helpers.fakes import FAKE_SPACE, read_journal
@@ -476,52 +470,6 @@ def test_dispatcher_has_the_files_of_its_configurations(loaded, tmp_path: Path) 
 
 
 # ------------------------------------------------------------------------------ the compilers
-
-
-@needs_nvcc
-def test_nvcc_that_does_not_know_controls_leaves_them_out_with_a_notice(loaded) -> None:
-    spec = loaded()
-    left = fitted_to_backend(spec, "nvcc", "sm_90", "", _unused)
-    assert flag_of(left).values == (None,)
-    assert [p.name for p in left.tuned_for("nvcc")] == ["BLOCK"]
-    (notice,) = left.notices
-    assert str(notice) == (
-        "flags of nvcc: `controls` is left out: the compiler refuses --apply-controls=FILE: "
-        "nvcc fatal   : Unknown option '--apply-controls=FILE'"
-    )
-
-
-def _unused(program: object) -> object:
-    raise AssertionError(program)
-
-
-@needs_gcc
-def test_compiler_that_reads_a_file_knows_the_option_whatever_it_says_of_the_file() -> None:
-    gcc = ProbedCommand("gcc", Path(shutil.which("gcc") or ""))
-    for option in ("-fplugin=", "-fprofile-use=", "@", "-include "):
-        words = tuple(f"{option}{ANY_FILE}".split())
-        assert gcc.try_out(Setting(words)) is None, option
-    refused = gcc.try_out(Setting((f"-fno-such-files={ANY_FILE}",))) or ""
-    assert "-fno-such-files=FILE" in refused
-
-
-@pytest.mark.parametrize(
-    ("said", "is_refused"),
-    [
-        ("fatal: Unknown option '--controls=$file'", True),
-        ("-controls is not supported on this target", True),
-        ("invalid file $file", False),
-        ("$file: $(cat $file) is not valid", False),
-    ],
-)
-def test_compiler_refuses_what_it_names(tmp_path: Path, said: str, is_refused: bool) -> None:
-    """The first three are what nvcc 13.0, nvcc 13.5 for sm_90 and nvcc 13.5 say."""
-    text = f'case $1 in --controls=*) file=${{1#*=}}; echo "{said}"; exit 1;; esac'
-    (gcc := tmp_path / "gcc").write_text(f"#!/bin/sh\n{text}\n")
-    gcc.chmod(0o755)
-    compiler = ProbedCommand("gcc", gcc)
-    refusal = compiler.try_out(Setting((f"--controls={ANY_FILE}",)))
-    assert refusal == (said.replace("$file", "FILE") if is_refused else None)
 
 
 def test_nvcc_gets_the_file_and_messages_name_it(loaded, tmp_path: Path) -> None:
