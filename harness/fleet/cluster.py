@@ -162,19 +162,16 @@ class NoWorker(BackendUnavailable):
 class Cluster:
     """A driver's view of a cluster."""
 
-    def __init__(self, client: Any, address: str, say: Callable[[str], None]) -> None:
-        """`say` shows what is waited for."""
+    def __init__(self, client: Any, address: str) -> None:
         self._client = client
         self._address = address
-        self._say = say
         self._lock = threading.Lock()
         self._alive: frozenset[str] = frozenset()
         self._looked_s = -_LOOK_S
         self._is_lost = False  # the scheduler
-        self._reached: set[str] = set()
 
     @classmethod
-    def connect(cls, address: str, say: Callable[[str], None]) -> Cluster:
+    def connect(cls, address: str) -> Cluster:
         """Connect to a scheduler; raises BackendUnavailable where none answers, UsageError without
         a certificate for an encrypted one."""
         distributed = load_distributed()
@@ -182,7 +179,7 @@ class Cluster:
         options: dict[str, Any] = {"set_as_default": False, "direct_to_workers": True}
         options |= {"timeout": _CONNECT_S, "connection_limit": _MOST_CALLS}
         try:
-            return cls(distributed.Client(address, **options), address, say)
+            return cls(distributed.Client(address, **options), address)
         except (OSError, ValueError, TimeoutError) as error:
             raise BackendUnavailable(f"no scheduler answers at {address}: {error}") from None
 
@@ -219,7 +216,6 @@ class Cluster:
     def start(self, address: str, kind: Callable[..., object], *args: object) -> Actor:
         """Make an actor on a worker, which lives as long as what is returned; raises
         BackendUnavailable."""
-        self._reach(address)
         return Actor(self, address, self._done(address, kind, *args, actor=True))
 
     async def called(self, address: str, key: str, method: str, args: tuple[object, ...]) -> object:
@@ -227,8 +223,6 @@ class Cluster:
         read (distributed 2026.8)."""
         distributed = load_distributed()
         worker = self._client.rpc(address)
-        if not self._client.direct_to_workers:
-            worker = distributed.actor.ProxyRPC(self._client.scheduler, address)
         sent = [distributed.protocol.to_serialize(argument) for argument in args]
         answer = await worker.actor_execute(actor=key, function=method, args=sent, kwargs={})
         if answer["status"] != "OK":
@@ -275,18 +269,6 @@ class Cluster:
             ) from None
         finally:
             answer.cancel()
-
-    def _reach(self, address: str) -> None:
-        """Use the scheduler for all calls where this machine cannot connect to a worker."""
-        if address in self._reached or not self._client.direct_to_workers:
-            return
-        try:
-            self.awaited(address, partial(_connected, self._client.rpc, address))
-        except _WorkerLost as error:
-            self._require_alive(address)
-            self._client.direct_to_workers = False
-            self._say(f"messages to workers go through the scheduler, which takes longer: {error}")
-        self._reached.add(address)
 
     def alive(self) -> frozenset[str]:
         """Return the addresses of the workers that the scheduler has not lost."""
@@ -347,7 +329,3 @@ class Actor:
         except _WorkerLost:
             self.is_lost = True
             raise
-
-
-async def _connected(pool: Any, address: str) -> None:
-    pool.reuse(address, await asyncio.wait_for(pool.connect(address), _CONNECT_S / 2))

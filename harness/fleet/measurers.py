@@ -63,7 +63,7 @@ def open_fleet(spec: Spec, request: FleetRequest) -> Iterator[Fleet]:
     Raises UsageError and BackendUnavailable.
     """
     check_address(request.address, request.insecure)
-    cluster = Cluster.connect(request.address, request.say)
+    cluster = Cluster.connect(request.address)
     try:
         fleet = Fleet(spec, request, cluster)
         found = _waited_for(cluster.devices, request.say)
