@@ -1,6 +1,6 @@
 """Measure the energy of a launch with a counter that the device updates now and then.
 
-NVIDIA's counter moves every 20 to 100 ms, a processor's every millisecond. A launch is shorter. So
+NVIDIA's counter moves every 20 to 100 ms. A launch is shorter. So
 runs are repeated for a second, while a thread reads the counter; the power between its first and
 its last update needs no other clock. What a run does beside its launches, such as emptying caches,
 takes part of that power. So only launches that take nearly all of the time have an energy.
@@ -13,7 +13,6 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 
 from harness.core.observations import ENERGY_SPREAD
 from harness.stats.timing import half_width
@@ -39,12 +38,6 @@ DEADLINE = 10
 
 _SETTLING = 0.25
 """The share of the seconds that comes before them: clocks and power take time to settle."""
-
-_SHORTEST_S = 0.1
-"""Of runs of a program: a hundred updates of a processor's counter."""
-
-_LONGEST_S = 60.0
-"""Of a run of a program: a processor's counter may wrap twice in a longer one."""
 
 _POLL_S = 0.002
 _FEWEST_UPDATES = 5
@@ -140,79 +133,3 @@ def _run_until(run: Callable[[], float], end_s: float) -> list[float]:
     while time.perf_counter() < end_s:
         found.append(run())
     return found
-
-
-def joules(counter: EnergyCounter | None) -> float | None:
-    """Return what a counter says now; None without one, or where it fails."""
-    try:
-        return None if counter is None else counter()
-    except SensorUnavailable:
-        return None
-
-
-def energy_of_runs(runs: Sequence[tuple[float, float | None]]) -> dict[str, float]:
-    """Return the mean energy and the power of runs, each with its seconds and its joules, as
-    observations; none where these are unknown, or the runs too short for the counter."""
-    pairs = [(run_s, energy_j) for run_s, energy_j in runs if energy_j is not None]
-    total_s, total_j = sum(run_s for run_s, _ in pairs), sum(energy_j for _, energy_j in pairs)
-    if total_s < _SHORTEST_S or total_j <= 0 or max(run_s for run_s, _ in pairs) > _LONGEST_S:
-        return {}
-    several = len(pairs) > 1
-    spread = {ENERGY_SPREAD: half_width([energy_j for _, energy_j in pairs])} if several else {}
-    return {ENERGY: total_j / len(pairs), POWER: total_j / total_s, **spread}
-
-
-FOLDER = Path("/sys/class/powercap")
-_COUNTER, _RANGE = "energy_uj", "max_energy_range_uj"
-_PACKAGE = "package-"  # `psys`, beside these, counts the whole machine, with the packages
-
-
-class RaplCounter:
-    """The energy of all processor packages, without memory, by RAPL (running average power limit)
-    of Intel and AMD, under Linux.
-
-    A counter wraps after a minute or more: readings must follow each other sooner.
-    """
-
-    def __init__(self, folder: Path | None = None) -> None:
-        """Open the counters; raises SensorUnavailable."""
-        folder = folder or FOLDER
-        self._total_uj = 0
-        try:
-            packages = [domain for domain in folder.glob("intel-rapl:*") if _is_package(domain)]
-            self._ranges_uj = {each / _COUNTER: _number(each / _RANGE) for each in packages}
-            self._last_uj = {path: _number(path) for path in self._ranges_uj}
-        except PermissionError as error:
-            raise SensorUnavailable(
-                f"you may not read {error.filename}, the processor's energy. To allow it until the "
-                f"next boot, run `sudo chmod a+r {folder}/intel-rapl:*/{_COUNTER}`"
-            ) from None
-        except (OSError, ValueError) as error:
-            raise SensorUnavailable(f"the processor's energy cannot be read: {error}") from None
-        if not packages:
-            raise SensorUnavailable(
-                f"{folder} has no energy of a processor (intel-rapl:*, also for AMD). Virtual "
-                "machines and containers often lack it: measure on the machine itself"
-            )
-
-    def read_j(self) -> float:
-        """Return the joules since this counter was opened; raises SensorUnavailable."""
-        try:
-            for path, range_uj in self._ranges_uj.items():
-                now_uj = _number(path)
-                passed_uj = now_uj - self._last_uj[path]
-                self._total_uj += passed_uj if passed_uj >= 0 else passed_uj + range_uj + 1
-                self._last_uj[path] = now_uj
-        except (OSError, ValueError) as error:
-            raise SensorUnavailable(f"the processor's energy cannot be read: {error}") from None
-        return self._total_uj * 1e-6
-
-
-def _is_package(domain: Path) -> bool:
-    """Whether a folder is a package's, and not that of a part of one."""
-    is_part = domain.name.count(":") > 1
-    return not is_part and (domain / "name").read_text(encoding="ascii").startswith(_PACKAGE)
-
-
-def _number(path: Path) -> int:
-    return int(path.read_text(encoding="ascii"))

@@ -14,7 +14,7 @@ from typing import Any
 
 from harness.core.records import Environment
 from harness.core.text import printable
-from harness.measure.energy import EnergyCounter, RaplCounter, SensorUnavailable
+from harness.measure.energy import EnergyCounter, SensorUnavailable
 
 PCI_BUS_ID = "pci_bus_id"
 """The note of an environment by which NVML finds the GPU."""
@@ -185,14 +185,12 @@ class Sensors:
 NO_SENSORS = Sensors()
 
 
-def open_sensors(environment: Environment, shares_cpu: bool) -> Sensors:
-    """Open what there is; `shares_cpu` means that the device is the processor itself."""
+def open_sensors(environment: Environment) -> Sensors:
+    """Open what there is."""
     gpu, counter, no_energy = None, None, None
     try:
-        if shares_cpu:
-            counter = RaplCounter().read_j
-        elif PCI_BUS_ID not in environment.notes:
-            no_energy = "harness reads it from GPUs with --backend cuda, and from processors"
+        if PCI_BUS_ID not in environment.notes:
+            no_energy = "harness reads it from GPUs with --backend cuda"
         else:
             gpu = _NvmlGpu(_load_nvml(), environment.notes[PCI_BUS_ID])
             counter = gpu.counter()

@@ -235,7 +235,7 @@ class Measure(StrictModel):
     timeout_s: Number = Field(default=30.0, gt=0, le=86_400)
     """seconds that one configuration may take"""
     energy: StrictBool = False
-    """measure the energy of a launch, which takes up to 3 seconds a configuration"""
+    """measure the energy of a launch on an NVIDIA GPU, in up to 3 seconds a configuration"""
 
     @model_validator(mode="after")
     def _fewest_before_most(self) -> Measure:

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import errno
 import hashlib
-import itertools
 import json
 import os
 import re
@@ -19,16 +18,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from harness.core.errors import BackendUnavailable, HostModuleError, LaunchFailed, UsageError
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
-from harness.measure import energy as rapl
 from harness.measure.choose import open_measurer
-from harness.measure.programs import runner
 from harness.measure.programs.building import backend_of, command_build
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.measure.programs.outputs import Expected, Written, WrongOutput, reported_s
@@ -429,18 +425,7 @@ def test_time_beyond_that_of_the_process_is_a_failed_launch(measure: Measure) ->
 ENERGY = ("precision: 0}", "precision: 0, energy: true}")
 
 
-def test_energy_is_of_the_samples(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
-    # A processor that takes 3 J between two readings.
-    readings = SimpleNamespace(read_j=itertools.count(3.0, 3.0).__next__)
-    monkeypatch.setattr(runner, "RaplCounter", lambda: readings)
-    assert measure("slow", ENERGY).observed["energy_j"] == 3
-    assert "energy_j" not in measure("slow").observed, "nobody asked"
-
-
-def test_no_energy_is_a_notice(
-    here: None, load: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(rapl, "FOLDER", tmp_path)
+def test_no_energy_is_a_notice(here: None, load: Load) -> None:
     for spec, count in ((load(ENERGY), 1), (load(), 0)):
         with closing(ProgramMeasurer(spec)) as local:
             assert len(local.notices) == count

@@ -10,7 +10,6 @@ import threading
 import time
 from contextlib import nullcontext
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,14 +18,7 @@ import pytest
 from harness.core.errors import HostTooSlow
 from harness.core.records import Environment, Outcome
 from harness.measure import energy as energy_module
-from harness.measure.energy import (
-    RaplCounter,
-    SensorUnavailable,
-    counter_updates,
-    energy_of_runs,
-    joules,
-    measure_energy,
-)
+from harness.measure.energy import SensorUnavailable, counter_updates, measure_energy
 from harness.measure.kernels.runner import measure_interleaved, measure_kernel
 from harness.measure.nvml import Sensors, open_sensors, other_processes
 from harness.stats.timing import Sampling
@@ -39,7 +31,7 @@ GPU = Environment("cuda", "a GPU", "CUDA", "1", "nvcc", notes={"pci_bus_id": BUS
 
 def gpu() -> Sensors:
     """The sensors of a GPU."""
-    return open_sensors(GPU, shares_cpu=False)
+    return open_sensors(GPU)
 
 
 # ------------------------------------------------------------------------------------- NVML
@@ -91,51 +83,8 @@ def test_missing_library_names_what_installs_it(monkeypatch: pytest.MonkeyPatch)
     sensors = gpu()
     assert "Run `pip install nvidia-ml-py`" in str(sensors.no_energy)
     assert sensors.state() == {}
-    other = open_sensors(dataclasses.replace(GPU, notes={}), shares_cpu=False)
+    other = open_sensors(dataclasses.replace(GPU, notes={}))
     assert "from GPUs with --backend cuda" in str(other.no_energy)
-
-
-# ------------------------------------------------------------------------------- processors
-
-
-def rapl(folder: Path, **counters: tuple[str, int]) -> Path:
-    """Write counters with their names and microjoules; they wrap behind 999,999."""
-    for domain, (name, energy_uj) in counters.items():
-        path = folder / domain.replace("_", ":").replace("rapl", "intel-rapl")
-        path.mkdir(exist_ok=True)
-        (path / "name").write_text(f"{name}\n")
-        (path / "energy_uj").write_text(f"{energy_uj}\n")
-        (path / "max_energy_range_uj").write_text("999999\n")
-    return folder
-
-
-def test_packages_count_and_neither_their_parts_nor_the_whole_machine(tmp_path: Path) -> None:
-    rapl(tmp_path, rapl_0=("package-0", 10), rapl_0_0=("core", 5), rapl_2=("psys", 7))
-    rapl(tmp_path, rapl_1=("package-1", 999_000))
-    counter = RaplCounter(tmp_path)
-    rapl(tmp_path, rapl_0=("package-0", 300_010), rapl_0_0=("core", 99), rapl_2=("psys", 99))
-    assert counter.read_j() == pytest.approx(0.3)
-    rapl(tmp_path, rapl_1=("package-1", 99_000))  # it began again at 0
-    assert counter.read_j() == pytest.approx(0.3 + 0.1)
-
-
-def test_a_machine_without_counters_says_where_they_should_be(tmp_path: Path) -> None:
-    with pytest.raises(SensorUnavailable, match=rf"{tmp_path} has no energy of a processor"):
-        RaplCounter(tmp_path)
-
-
-def test_a_counter_for_root_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rapl(tmp_path, rapl_0=("package-0", 10))
-    read = Path.read_text
-
-    def refused(path: Path, **options: str) -> str:
-        if path.name == "energy_uj":
-            raise PermissionError(13, "Permission denied", str(path))
-        return read(path, **options)
-
-    monkeypatch.setattr(Path, "read_text", refused)
-    with pytest.raises(SensorUnavailable, match=r"sudo chmod a\+r .*/intel-rapl:\*/energy_uj"):
-        RaplCounter(tmp_path)
 
 
 # ---------------------------------------------------------------------------- energy and power
@@ -244,17 +193,6 @@ def test_a_counter_that_fails_gives_what_it_gave_until_then() -> None:
     with counter_updates(failing) as updates:
         failed.wait(10)
     assert [energy_j for _, energy_j in updates] == [1, 2]
-    assert joules(failing) is None
-
-
-def test_energy_of_a_program_is_the_mean_of_runs_that_are_long_enough() -> None:
-    found = energy_of_runs([(0.1, 5.0), (0.3, 15.0)])
-    assert found.pop("energy_spread_j") == pytest.approx(63.5, rel=1e-3)
-    assert found == {"energy_j": 10, "power_w": 50}
-    assert energy_of_runs([(0.4, 20.0)]) == {"energy_j": 20, "power_w": 50}, "one has no spread"
-    assert energy_of_runs([(0.01, 0.5), (0.03, 1.5)]) == {}
-    assert energy_of_runs([(100.0, 5000.0)]) == {}, "a counter may have wrapped twice"
-    assert energy_of_runs([(1.0, None)]) == {}
 
 
 # ------------------------------------------------------------------- as a kernel is measured

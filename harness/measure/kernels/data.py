@@ -175,7 +175,8 @@ class KernelJob(Job):
     """What the measurement of a kernel needs.
 
     Where `launches` is empty, the host module yields the launches of a run, which may be of these
-    `functions`. `arch` is the NVIDIA architecture that occupancy is computed for.
+    `functions`. `arch` is the NVIDIA architecture that occupancy is computed for. The energy is
+    measured for `energy_s` seconds.
     """
 
     launches: tuple[Launch, ...]
@@ -183,6 +184,7 @@ class KernelJob(Job):
     arch: str | None = None
     functions: tuple[str, ...] = ()
     twin: Twin | None = None
+    energy_s: float = 0.0
 
     def observed(self, blocks: Iterable[tuple[int, int]] = ()) -> dict[str, float]:
         """Return the occupancy of the build under its launches' blocks and these others, and what

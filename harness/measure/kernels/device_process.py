@@ -109,7 +109,7 @@ class DeviceWorker:
 
     @cached_property
     def _sensors(self) -> Sensors:
-        return open_sensors(self._device.environment(""), self._device.shares_cpu)
+        return open_sensors(self._device.environment(""))
 
     def describe(self) -> _DeviceFacts:
         """Open the device, and describe it once it works; raises BackendUnavailable."""

@@ -18,7 +18,6 @@ from harness.core.program import Binary
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.core.text import format_time
 from harness.measure.builds.queue import BuildQueue
-from harness.measure.energy import ENERGY_S
 from harness.measure.flags import fitted_to_program
 from harness.measure.measurer import LocalMeasurer
 from harness.measure.nvml import energy_notices
@@ -34,10 +33,7 @@ _DESCRIBE_TIMEOUT_S = 300.0
 _GRACE_S = 60.0
 """For verification and cleaning up, beyond the deadline at which programs are killed."""
 
-_ON_GPU = (
-    "the program runs on a GPU (its compiler is nvcc), and harness knows the energy of processors "
-    "and of kernels that it launches itself"
-)
+_NO_ENERGY = "harness reads it around kernels that it launches itself, on NVIDIA GPUs"
 
 T = TypeVar("T")
 
@@ -57,16 +53,14 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
             if owner is None:
                 opened.callback(self._child.close)
             try:
-                environment, why_no_energy = self._child.call_again(
+                environment = self._child.call_again(
                     ProgramWorker.describe, backend, timeout_s=_DESCRIBE_TIMEOUT_S
                 )
             except ChildLost as lost:
                 raise BackendUnavailable(f"the process that asks the compiler {lost}") from None
             builds = BuildQueue(backend, environment.compiler)
             self._opened = opened.pop_all()
-        no_energy = _ON_GPU if backend.compiler == "nvcc" else why_no_energy
-        self.notices = energy_notices(spec.measure.energy, no_energy)
-        self._energy_s = ENERGY_S if spec.measure.energy and no_energy is None else 0.0
+        self.notices = energy_notices(spec.measure.energy, _NO_ENERGY)
         super().__init__(
             spec,
             builds,
@@ -153,7 +147,6 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
             input=problem,
             binary=binary,
             sampling=self._sampling,
-            energy_s=self._energy_s,
             plan=self._plan,
             timeout_s=self._spec.measure.timeout_s,
         )

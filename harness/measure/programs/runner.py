@@ -19,7 +19,6 @@ from harness.core.errors import HostModuleError, LaunchFailed
 from harness.core.modules import ImportsApart
 from harness.core.observations import UNTIMED
 from harness.core.records import Environment, Measurement, Outcome
-from harness.measure.energy import RaplCounter, SensorUnavailable, energy_of_runs, joules
 from harness.measure.process.child import is_from_outside
 from harness.measure.process.locks import require_room
 from harness.measure.programs.building import (
@@ -102,7 +101,6 @@ class _ProgramRunner:
         self._folder = folder
         self._samples: list[_OneRun] = []
         self._observed: dict[str, float] = {}
-        self._counter = RaplCounter().read_j if job.energy_s else None
         values = {**job.config, **job.input}
         self._words, self._variables = plan.run_words(values), plan.variables(values)
         self._checker = None if plan.host is None else Checker(plan.host)
@@ -150,14 +148,13 @@ class _ProgramRunner:
             self._observed["process_s"] = statistics.median(each.wall_s for each in ended)
             untimed_s = [found.ended.wall_s - found.time_s for found in self._samples]
             self._observed[UNTIMED] = statistics.median(untimed_s)
-        self._observed |= energy_of_runs([(each.wall_s, each.energy_j) for each in ended])
 
     def check_writes(self) -> None:
         """Do nothing: a program has no arguments in harness's memory."""
 
     def observed(self) -> dict[str, float]:
         """Return the processor time, that of the process where the program measures itself, and
-        the processes that it left running and the energy where there are any."""
+        the processes that it left running where there are any."""
         return self._observed
 
     def judged(self, measured: Measurement) -> Measurement:
@@ -233,12 +230,8 @@ class _ProgramRunner:
         deadline_s = max(0.0, min(left_s, limits.deadline_s or left_s))
         try:
             variables = {**home_variables(home), **set_by_space}
-            begin_j = joules(self._counter)
             folders = written.folder, written.streams
             result = run_filled(plan, seeded, program, folders, deadline_s, variables)
-            end_j = joules(self._counter)
-            if begin_j is not None and end_j is not None:
-                result = dataclasses.replace(result, energy_j=end_j - begin_j)
         except CannotStart as error:
             raise LaunchFailed(str(error)) from None
         if result.unended:
@@ -314,15 +307,9 @@ class ProgramWorker:
         self._imports = ImportsApart()
         end_programs_when_terminated()
 
-    def describe(self, backend: CommandBackend) -> tuple[Environment, str | None]:
-        """Return the environment, and why energy cannot be measured, None where it can; raises
-        BackendUnavailable."""
-        why_no_energy = None
-        try:
-            RaplCounter()
-        except SensorUnavailable as error:
-            why_no_energy = str(error)
-        return backend.environment(), why_no_energy
+    def describe(self, backend: CommandBackend) -> Environment:
+        """Return the environment; raises BackendUnavailable."""
+        return backend.environment()
 
     def run(self, job: ProgramJob) -> Measurement:
         """Measure one configuration by itself; raises HostModuleError."""

@@ -133,7 +133,6 @@ class CommandResult:
 
     `status` is the exit status, a signal as a negative number, or None after the deadline.
     `left` processes still ran when it ended and were killed, `unended` could not be killed.
-    `energy_j` is that of the processor meanwhile, None where nobody asked.
     """
 
     status: int | None
@@ -141,7 +140,6 @@ class CommandResult:
     cpu_s: float
     left: int = 0
     unended: int = 0
-    energy_j: float | None = None
 
     @property
     def description(self) -> str:

@@ -29,18 +29,13 @@ _LONGEST_WARMUP = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What one measurement needs besides the device and the input's data.
-
-    Energy is measured where `energy_s` is above 0: of a kernel for so many seconds, of a program in
-    its samples.
-    """
+    """What one measurement needs besides the device and the input's data."""
 
     config: Config
     input: Input
     binary: Binary
     sampling: Sampling
     best_s: float | None = None
-    energy_s: float = 0.0
 
 
 class RunFailed(Exception):
