@@ -28,7 +28,6 @@ from harness.measure.device import Compiler, Device
 from harness.measure.nvml import other_processes
 from harness.measure.opencl import device as opencl_device
 from harness.measure.opencl import driver as opencl
-from harness.measure.process.locks import holder_of
 
 AUTO = "auto"
 ALL = "all"
@@ -356,10 +355,7 @@ def _gpu_lines(there: Sequence[CudaGpu]) -> Iterator[str]:
 
 
 def _use(device: ListedDevice) -> str:
-    """Say which process of harness measures on a device, and which others compute on it."""
-    holder = holder_of(device.identity)
-    if holder:
-        return f"; {holder} measures on it"
+    """Say which processes compute on a device."""
     others = other_processes(device.bus_id, device.instance)
     return f"; used by {', '.join(others)}" if others else ""
 

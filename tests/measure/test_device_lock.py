@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -20,7 +19,7 @@ from harness.measure.cuda.gpus import CudaGpu
 from harness.measure.devices import Backend
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.opencl.driver import DeviceName
-from harness.measure.process.locks import holder_of, locked
+from harness.measure.process.locks import locked
 from harness.space_file import load_spec
 from tests.helpers.listed_devices import CPU, EQUAL, H100
 
@@ -115,19 +114,6 @@ def test_unwritable_folder_is_refused(locks: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("harness.measure.process.locks.locked_file", refuse)
     with pytest.raises(UsageError, match=r"Read-only.*HARNESS_CACHE_DIR"):
         lock(CPU).__enter__()
-
-
-def test_a_device_is_in_use_while_its_lock_is_held(locks: Path) -> None:
-    identity = CPU.identity
-    with lock(CPU):
-        assert holder_of(identity) == "this process already"
-        (holder,) = locks.glob("*.json")
-    holder.write_text(json.dumps({"pid": 1, "since": "2020", "command": "killed"}))
-    assert holder_of(identity) == ""
-    holder.with_suffix(".lock").touch()  # as a killed process leaves it
-    assert holder_of(identity) == ""
-    with another_process() as process:
-        assert f"process {process.pid} (" in holder_of(identity)
 
 
 def test_measurer_holds_its_device_until_it_is_closed(opencl: Backend) -> None:

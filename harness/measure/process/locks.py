@@ -60,20 +60,6 @@ def locked(identity: str, name: str) -> Iterator[None]:
         yield
 
 
-def holder_of(identity: str) -> str:
-    """Name the process that measures on a device; empty where there is none."""
-    path = _lock_file(identity)
-    try:
-        if path.exists():
-            with locked_file(path):
-                pass  # its process was killed
-    except FileHeld:
-        return _holder(path.with_suffix(".json"))
-    except (OSError, NotImplementedError):
-        pass  # there can be no lock
-    return ""
-
-
 def _lock_file(identity: str) -> Path:
     """Return the lock file of a device of this machine: machines may share a user's folders."""
     text = f"{platform.node()}\0{identity}"
