@@ -26,7 +26,7 @@ from harness.measure.clocks import (
     find_tick,
     run_sample,
 )
-from harness.measure.kernels.runner import measure_interleaved, measure_kernel
+from harness.measure.kernels.runner import measure_kernel
 from harness.measure.measurer import sampling_of
 from harness.measure.trial import trial
 from harness.measure.trial.occasions import join
@@ -221,15 +221,6 @@ def test_thrown_away_sample_is_taken_again() -> None:
     assert found.warmup_s == (9,)
     assert found.observed[SM_CLOCK_MHZ] == 1000
     assert found.observed[THROTTLED_SAMPLES] == 1
-
-
-def test_rounds_stay_rounds_where_one_sample_is_taken_again() -> None:
-    device = bound_device(None, [9, 9, 1, 2, 7, 3, 4], [1000, 1000, 1000, 1000, 600, 1000, 1000])
-    found = measure_interleaved(device, [DATA], [JOB, JOB], rounds=2)
-    samples_s = [each.timing.samples_s for each in found if each.timing]
-    assert sorted(one[0] for one in samples_s) == [1, 2]
-    assert sorted(one[1] for one in samples_s) == [3, 4]
-    assert sum(each.observed.get(THROTTLED_SAMPLES, 0) for each in found) == 1
 
 
 def test_runs_that_warm_the_device_are_in_no_sample() -> None:

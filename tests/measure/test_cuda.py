@@ -9,8 +9,6 @@ from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from harness.core.errors import BackendUnavailable
 from harness.core.program import Launch
@@ -20,12 +18,7 @@ from harness.measure.cuda import gpus as cuda
 from harness.measure.cuda import probe
 from harness.measure.cuda.cubin import packed_arguments
 from harness.measure.cuda.gpus import CudaGpu, driver_version, first_usable, list_gpus, load_driver
-from harness.measure.cuda.occupancy import (
-    MULTIPROCESSORS,
-    multiprocessor,
-    observe_occupancy,
-    occupancy,
-)
+from harness.measure.cuda.occupancy import multiprocessor, observe_occupancy, occupancy
 from harness.measure.devices import choose_one
 from harness.measure.opencl import driver as opencl
 from tests.helpers.compilers import needs_nvcc
@@ -207,9 +200,6 @@ def test_driver_that_lists_no_device_is_reported(stub, monkeypatch, variable, va
 # ----------- Occupancy: worked examples, whose block counts are those of NVIDIA's cuda_occupancy.h
 
 
-ARCHS = list(MULTIPROCESSORS)
-
-
 @pytest.mark.parametrize(
     ("arch", "group_size", "registers", "shared_bytes", "groups", "limiters"),
     [
@@ -255,11 +245,6 @@ def test_launch_that_cannot_be_has_no_active_groups(group_size, registers, share
     assert found.limiter == limiter
 
 
-def test_fraction_counts_warps_not_threads_and_is_one_at_most():
-    assert occupancy("sm_90", 33, 16, 0).active_warps == 64
-    assert occupancy("sm_80", 512, 32, 0).fraction == 1.0
-
-
 def test_feature_suffix_does_not_matter():
     assert multiprocessor("sm_90a") is multiprocessor("sm_90")
 
@@ -272,15 +257,6 @@ def test_a_group_gets_the_shared_memory_that_the_driver_leaves(arch, most_kib):
 def test_unknown_architecture_names_the_nearest():
     with pytest.raises(ValueError, match=r"'sm_91' \(did you mean `sm_90`\?\).*known are sm_70"):
         occupancy("sm_91", 128, 32, 0)
-
-
-@given(st.sampled_from(ARCHS), st.integers(1, 1024), st.integers(0, 255), st.integers(0, 96 * 1024))
-def test_more_resources_never_raise_occupancy(arch, group_size, registers, shared_bytes):
-    found = occupancy(arch, group_size, registers, shared_bytes)
-    assert 0 <= found.fraction <= 1
-    assert found.limiters
-    assert occupancy(arch, group_size, registers + 8, shared_bytes).fraction <= found.fraction
-    assert occupancy(arch, group_size, registers, shared_bytes + 512).fraction <= found.fraction
 
 
 def test_least_occupancy_of_a_runs_launches_is_observed():

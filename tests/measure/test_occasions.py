@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import random
 import re
 from collections.abc import Callable, Mapping, Sequence
 
@@ -24,7 +23,7 @@ from harness.measure.trial.occasions import (
     why_too_good,
     without_unshown_gain,
 )
-from tests.helpers.fake_kernels import FOUR, OpenFake, bound_device
+from tests.helpers.fake_kernels import FOUR, OpenFake
 from tests.helpers.fakes import Array, FakeDevice, twice
 
 CONFIG = Config({"V": 1})
@@ -155,19 +154,6 @@ def test_each_launch_draws_one_of_two_sets_of_data(measured: Measured) -> None:
     assert {*pairs} == {(0, 0), (0, 1), (1, 0), (1, 1)}, "of the rounds' launches"
 
 
-def test_kernel_that_keeps_its_first_result_is_found_on_other_data(measured: Measured) -> None:
-    kept: list[np.ndarray] = []
-
-    def keeps(x: np.ndarray, y: np.ndarray) -> None:
-        kept.append(2 * x)
-        y[...] = kept[0]
-
-    assert [m.outcome for m in measured(bound_device(keeps), (0,))] == [Outcome.OK] * 2
-    kept.clear()
-    found = measured(bound_device(keeps), (2, 3))
-    assert [m.outcome for m in found] == [Outcome.WRONG_RESULT] * 2
-
-
 # ---------------------------------------------------------------------- times that are too good
 
 
@@ -278,41 +264,6 @@ def test_first_launches_may_differ_by_what_any_launch_costs() -> None:
     for first_s, shown in [(6e-6, True), (9e-6, False)]:
         times_s = 1.5e-6, first_s, 1.5e-6
         assert is_shown(*times_s, default_s=2e-6, floor_s=GPU_FLOOR_S) is shown
-
-
-BUSY = (1.0, 1.0, 1.1, 1.5, 4.0)
-"""How many times as long a run takes on a busy machine, each as often."""
-
-
-def lost_claims(new_s: float, seen_s: float, busy: Sequence[float] = (1.0,)) -> float:
-    """The share of finals in which a gain over 1 s is not shown."""
-    rng, lost, finals = random.Random(3), 0, 400
-
-    def runs(count: int, time_s: float) -> list[float]:
-        return [time_s * rng.choice(busy) * rng.lognormvariate(0, 0.03) for _ in range(count)]
-
-    def measured(config: Config, new_s: float, seen_s: float) -> Measurement:
-        firsts = [s for _ in range(2) for s in (*runs(2, new_s), *runs(4, seen_s))]
-        timing = Timing(tuple(runs(20, seen_s)), StopReason.INTERLEAVED)
-        return Measurement(config, FOUR, Outcome.OK, timing, warmup_s=tuple(firsts))
-
-    for _ in range(finals):
-        default, other = measured(DEFAULT, 1.0, 1.0), measured(OTHER, new_s, seen_s)
-        found = without_unshown_gain(other, default, SEEDS, 0.0)
-        lost += UNCLAIMED in found.observed
-    return lost / finals
-
-
-@pytest.mark.parametrize("time_s", [0.04, 0.3, 0.9])
-def test_honest_kernels_keep_their_claims(time_s: float) -> None:
-    assert lost_claims(time_s, time_s) < 0.03
-    assert lost_claims(time_s, time_s, BUSY) < 0.2
-
-
-@pytest.mark.parametrize("seen_s", [0.1, 0.5, 0.8])
-def test_kernels_that_keep_results_lose_their_claims(seen_s: float) -> None:
-    assert lost_claims(1.0, seen_s) > 0.99
-    assert lost_claims(1.0, seen_s, BUSY) > 0.95
 
 
 # ------------------------------------------------------------------------- measured again

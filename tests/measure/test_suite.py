@@ -33,11 +33,9 @@ from harness.measure.devices import Backend
 from harness.measure.kernels.data import make_kernel_data
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.trial.verify import Tolerance, verify
-from harness.results import campaigns, read_measurements, reading
 from harness.space import ConstrainedSpace, Space
 from harness.space.constrained import make_program
 from harness.space_file import Spec, load_spec
-from tests.helpers.commands import tune
 from tests.helpers.compilers import BOTH, needs_nvcc
 from tests.helpers.planted import measured as measured_changes
 from tests.helpers.stub_driver import StubDriver
@@ -56,8 +54,6 @@ Corner = dict[str, Any]
 """The values that are not the defaults."""
 
 DEFAULT: Corner = {}
-TUNED = ("convolution", "kmeans_swap", "max_subarray", "reduction")
-"""Several kernels, choices, flags of compilers, implementations: a command takes two seconds."""
 
 
 @dataclass(frozen=True)
@@ -146,22 +142,6 @@ def test_default_verifies_on_the_smallest_input_with_all_optimisations(
     spec = spec_of(case)
     (found,) = measured(case, spec, optimising_opencl, [(smallest_input(spec), DEFAULT)])
     assert found.outcome is Outcome.OK, found.message
-
-
-@pytest.mark.usefixtures("optimising_opencl")
-@pytest.mark.parametrize("case", TUNED, indirect=True)
-def test_space_tunes_with_a_small_budget(case: SuiteCase, tmp_path: Path) -> None:
-    problem = smallest_input(spec_of(case))
-    condition = " and ".join(f"{name} == {value}" for name, value in problem.items())
-    database = tmp_path / "results.db"
-    chosen = ["--inputs", condition, "--backend", "opencl"]
-    budget = ["--test-limit", "2", "--repeats", "2", "--quiet", "--database", str(database)]
-    assert tune([str(ROOT / "spaces" / f"{case.name}.yaml"), *chosen, *budget]) == 0
-    with reading(str(database)) as engine, engine.connect() as connection:
-        (campaign,) = campaigns(connection)
-        rows = read_measurements(connection, campaign.key)
-    assert {row.stage for row in rows} >= {"search", "final"}
-    assert [row.measurement.outcome for row in rows] == [Outcome.OK] * len(rows)
 
 
 @needs_nvcc

@@ -127,14 +127,6 @@ def test_kernel_that_writes_only_where_something_holds_is_shown_inout() -> None:
     assert measure_kernel(bound_device(sparse), declared, JOB).outcome is Outcome.OK
 
 
-@pytest.mark.parametrize("combine", [np.add, np.fmax, np.fmin, np.subtract])
-def test_kernel_that_combines_its_result_with_its_output_is_wrong(combine: np.ufunc) -> None:
-    def combines(x: Array, y: Array) -> None:
-        y[...] = combine(y, 2 * x)
-
-    assert measure_kernel(bound_device(combines), DATA, JOB).outcome is Outcome.WRONG_RESULT
-
-
 def test_run_of_several_launches_has_a_tick_for_each() -> None:
     device = bound_device()
     device.tick_s = 1e-4
