@@ -197,12 +197,6 @@ class Device(ABC):
             for number in range(1, len(sets)):
                 self._bound_sets[number] = self._bound_copy(self._sets[number], number)
 
-    @property
-    def holds_all(self) -> bool:
-        """Whether all sets of arguments are on the device at once; where its memory does not hold
-        them, one is at a time."""
-        return len(self._bound_sets) == len(self._sets)
-
     def turn_to(self, number: int) -> None:
         """Let all that follows be about this one of the sets of arguments."""
         if number not in self._bound_sets:

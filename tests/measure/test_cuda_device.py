@@ -21,7 +21,7 @@ from harness.core.program import Binary, Launch, Program
 from harness.core.records import DEVICE_UUID, Build
 from harness.measure.bound import ZONE_BYTES
 from harness.measure.cuda.device import CudaDevice
-from harness.measure.cuda.gpus import BINDINGS, PACKAGE, PYCUDA, list_gpus, require_cooperative
+from harness.measure.cuda.gpus import BINDINGS, PACKAGE, PYCUDA, list_gpus
 from harness.measure.cuda.module import HELD_AT_ONCE, LIMIT_NS
 from harness.measure.cuda.nvcc import Nvcc
 from harness.measure.devices import Backend, choose_one
@@ -99,13 +99,6 @@ class TestOnAnyDevice:
             gpu.launch(gpu.load(kernels), [Launch("add", (32,), (2,), arguments)])
         assert gpu.healthy
 
-    def test_more_memory_than_the_device_has_is_refused_and_the_device_survives(self, gpu):
-        zero = np.zeros(1, np.float32)
-        too_large = np.lib.stride_tricks.as_strided(zero, (2**41,), (0,))
-        with pytest.raises(LaunchFailed, match=r"allocating .* bytes for z: .* out of memory"):
-            gpu.bind({"z": too_large})
-        assert gpu.healthy
-
 
 # ------------------------------------------------------------------------- over the stand-in
 
@@ -173,28 +166,6 @@ def test_tick_is_that_of_the_events(device, stub, monkeypatch, tick_ns):
     stub.calls()
     assert device.tick_s > 0
     assert stub.calls() == []  # found once
-
-
-def test_cooperative_launch_must_fit_the_device_at_once(stub, kernels, package):
-    device = CudaDevice()
-    device.bind({"x": ONES, "y": ONES})
-    module = device.load(kernels)
-    most = 2 * 132
-    launch = Launch("twice", (1024,), (most + 1,), ("x", "y"), 256, cooperative=True)
-    stub.calls()
-    if package == PYCUDA:
-        with pytest.raises(LaunchFailed, match="cooperatively, which the device cannot do"):
-            device.launch(module, [launch])
-        with pytest.raises(BackendUnavailable, match=r"PyCUDA .* no call .*=cuda-bindings, which"):
-            require_cooperative()
-    else:
-        with pytest.raises(LaunchFailed, match=r"running twice: .* too many blocks in cooperative"):
-            device.launch(module, [launch])
-        device.launch(module, [replace(launch, group=(32,), grid=(2,))])
-        assert device.read("y").tolist() == [2.0] * 64
-        call = "cuLaunchKernel twice grid 2 1 1 group 32 1 1 shared 256 cooperative"
-        assert call in stub.calls()
-    assert device.healthy
 
 
 CONSTANT = """

@@ -61,12 +61,10 @@ class Together(NamedTuple):
     """What was measured in interleaved rounds. Where the device broke meanwhile, a result was
     wrong, or something was written elsewhere, the rounds are not `complete`: failures may be due to
     another configuration's fault.
-    Where the device `holds_all`, all sets of the input's data were on it at once.
     """
 
     measured: list[Measurement]
     complete: bool
-    holds_all: bool = True
 
 
 class _DataLost(ChildLost):
@@ -218,7 +216,7 @@ class DeviceWorker:
             self._clean(data, measured)
         else:
             self.is_spoilt = True
-        return Together(measured, complete, self._device.holds_all)
+        return Together(measured, complete)
 
     @property
     def _prepared(self) -> _DeviceData:

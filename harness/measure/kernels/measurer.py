@@ -56,11 +56,6 @@ _WEAK_TESTS_S = 1.0
 
 _WEAK_TIMEOUT_S = 10.0  # a reference may hang on data that do not fit together
 
-_ONE_SET = (
-    f"the device's memory does not hold {DATA_SETS} sets of an input's data at once: in final "
-    "rounds new data are copied to it between launches"
-)
-
 _BROKEN = (Outcome.BUILD_FAILED, Outcome.LAUNCH_FAILED, Outcome.CRASHED, Outcome.TIMEOUT)
 """The outcomes of every kernel where an installation is broken."""
 
@@ -323,12 +318,9 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         run = partial(self._device.run, jobs[0].input, DeviceWorker.run_interleaved, jobs, block)
         try:
             with self._alone():
-                together = run(timeout_s=timeout_s, seed=block.seed)
+                return run(timeout_s=timeout_s, seed=block.seed)
         except (ChildLost, LaunchFailed) as error:
             return Together([job.failed(error, timeout_s) for job in jobs], complete=False)
-        if not together.holds_all and _ONE_SET not in self.notices:
-            self.notices += (_ONE_SET,)
-        return together
 
     # ---------------------------------------------------------------------------- plausibility
 
