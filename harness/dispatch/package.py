@@ -1,6 +1,6 @@
 """Write a dispatcher as a folder of files that need nothing but a compiler or Python.
 
-    NAME.h                the choice for C and C++
+    NAME.h                the choice for C and C++, but of a Python callable
     NAME/NAME.json        the choice as data
     NAME/__init__.py      the choice for Python, which reads it, and load()
     NAME/_opencl.py       what load() returns: builds, launches (or _cuda.py, _python.py)
@@ -17,7 +17,7 @@
                           what was chosen, as G-ADAPT selects among versions of whole programs
                           (Liu et al., IPDPS 2009)
     NAME/__main__.py      starts it: `python NAME ARGUMENTS`
-    dispatch.json         the files written here, with their digests, and the number of inputs
+    dispatch.json         the files written here, with their digests
 
 The folder is written next to its final place and then renamed, so that nobody finds half of it.
 """
@@ -172,8 +172,8 @@ def files_of(dispatcher: Dispatcher) -> dict[str, bytes]:
     """Return the content of each file, by its path in the folder."""
     name, backend = dispatcher.name, dispatcher.provenance.environment.backend
     modules = _module_files(backend if dispatcher.has_loader else "")
-    files = {
-        f"{name}.h": c_header(dispatcher).encode(),
+    files = {} if backend == PYTHON else {f"{name}.h": c_header(dispatcher).encode()}
+    files |= {
         f"{name}/{name}.json": document_text(dispatcher).encode(),
         **{f"{name}/{file}": content for file, content in modules.items()},
     }
