@@ -23,7 +23,6 @@ from harness.dispatch import package
 from harness.dispatch.candidates import applies_where
 from harness.dispatch.choice import Choice, DispatchProgram
 from harness.dispatch.dispatcher import KernelFile, Provenance
-from harness.dispatch.launcher import Launcher
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.single import Single
 from harness.dispatch.study import AUTO, AUTOMATIC, CHOICES, Study, fits, learners
@@ -40,7 +39,7 @@ from harness.results.provenance import EVERY
 from harness.results.read import with_known_values
 from harness.results.view import Results, read_results
 from harness.space_file import Spec
-from harness.space_file.program import NoLauncher
+from harness.space_file.program import CommandLine, NoLauncher, command_line
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class LearntDispatcher:
     name: str | None
     arch: str
     notices: Sequence[str]
-    launcher: Launcher | None
+    launcher: CommandLine | None
 
     @property
     def results(self) -> Results:
@@ -143,7 +142,7 @@ class LearntDispatcher:
         """Say how to run the launcher, if there is one; empty if not."""
         if self.launcher is None:
             return ""
-        command = f"python {self.options.output / self.spec.name} {self.launcher.line.usage}"
+        command = f"python {self.options.output / self.spec.name} {self.launcher.usage}"
         return f"To run the program that suits the input: {command}".rstrip()
 
     def write(self) -> list[str]:
@@ -218,7 +217,7 @@ def _failures(found: Study, name: str) -> Iterator[str]:
             yield f"{what} on {counted(len(rows), 'input')}, such as {first}."
 
 
-def program_launcher(spec: Spec, results: Results) -> tuple[Launcher | None, list[str]]:
+def program_launcher(spec: Spec, results: Results) -> tuple[CommandLine | None, list[str]]:
     """Make the launcher of a program, and say what is missing, or other than measured.
 
     Raises BackendUnavailable without the compiler of the program.
@@ -233,15 +232,13 @@ def program_launcher(spec: Spec, results: Results) -> tuple[Launcher | None, lis
             f"The programs are built with {here}, but were measured with {environment.compiler}: "
             "tune again if times matter."
         )
-    launcher, why = None, spec.program.why_not_built_once(spec.features)
-    if why:
-        notices.append(f"Only the choice is written, no programs: {why}.")
     try:
-        launcher = Launcher.of(spec.program, spec.features)
+        return command_line(spec.program, spec.features), notices
     except NoLauncher as error:
-        if not why:
-            notices.append(f"The choice and the programs are written, but no launcher: {error}.")
-    return launcher, notices
+        what = "The choice and the programs are written, but no launcher"
+        if spec.program.why_not_built_once(spec.features):
+            what = "Only the choice is written, no programs"
+        return None, [*notices, f"{what}: {error}."]
 
 
 def _arch(wanted: str | None, results: Results) -> str:

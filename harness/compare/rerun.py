@@ -273,7 +273,7 @@ def rerun_kernel(
     """
     sides, rng = (base, candidate), random.Random(seed)
     wanted = [{problem: side.configs(problem) for problem in _common(*sides)} for side in sides]
-    runs = [_begin(store, side, list(of), sides) for side, of in zip(sides, wanted, strict=True)]
+    runs = [_begin(store, side, list(of)) for side, of in zip(sides, wanted, strict=True)]
     inputs: list[dict[Input, InputResults]] = [{}, {}]
     broken: dict[Input, str] = {}
     running = {run_id for run in runs for run_id in run.values()}
@@ -325,20 +325,13 @@ def _measure(both: Sequence[_InputRerun], store: Store, occasions: int, rng: ran
     return ""
 
 
-def _begin(
-    store: Store, side: RerunSide, problems: Sequence[Input], sides: Sequence[RerunSide]
-) -> dict[Input, int]:
+def _begin(store: Store, side: RerunSide, problems: Sequence[Input]) -> dict[Input, int]:
     """Begin the runs of a side, as a campaign of its own; return the id of each input's run."""
     number = store.choose_campaign(side.spec, side.measurer.environment, fresh=True)
-    noted: Notes = {
-        "facts": notes(),
-        "rerun_side": side.name,
-        "compared": {other.name: without_password(other.database) for other in sides},
-    }
+    facts: Notes = {"facts": notes()}
+    plans = {problem: _plan(side, problem, number) for problem in problems}
     return store.transact(
-        lambda: {
-            problem: store.begin_run(_plan(side, problem, number), noted).id for problem in problems
-        }
+        lambda: {problem: store.begin_run(plan, facts).id for problem, plan in plans.items()}
     )
 
 

@@ -14,10 +14,10 @@ from harness.core.records import Environment, Value
 from harness.dispatch.choice import DispatchProgram
 from harness.dispatch.features import INT64_MAX, Feature, Type
 from harness.dispatch.guards import FALSE, TRUE, Formula, Translator, conjunction
-from harness.dispatch.launcher import Launcher
 from harness.dispatch.verdict import Slowdowns
 from harness.models.columns import ColumnKind
 from harness.space_file import LaunchPlan
+from harness.space_file.program import CommandLine
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Dispatcher:
     constants: Mapping[str, Value] = field(default_factory=dict)
     kernels: tuple[KernelFile, ...] = ()
     flag_files: tuple[FlagFile, ...] = ()
-    launcher: Launcher | None = None
+    launcher: CommandLine | None = None
 
     def __post_init__(self) -> None:
         _check(self)

@@ -16,11 +16,10 @@ from harness.core.config_diff import difference
 from harness.dispatch.choice import WORTH_A_TRY, CostTree, Leaf
 from harness.dispatch.dispatcher import Dispatcher
 from harness.dispatch.features import Feature
-from harness.dispatch.launcher import Launcher
 from harness.dispatch.verdict import Slowdowns
 from harness.models.columns import Column, TunedRange
 from harness.space_file import LaunchPlan
-from harness.space_file.program import OUTPUT, SOURCE, texts_of
+from harness.space_file.program import OUTPUT, SOURCE, CommandLine, texts_of
 
 _FORMAT = 2
 _WIDTH = 100
@@ -140,11 +139,10 @@ def _figures(one: Slowdowns) -> dict[str, Any]:
 # ----------------------------------------------------------------------- programs
 
 
-def _launcher(dispatcher: Dispatcher, launcher: Launcher) -> dict[str, Any]:
+def _launcher(dispatcher: Dispatcher, line: CommandLine) -> dict[str, Any]:
     """Return what `loaders/command.py` reads."""
-    line = launcher.line
     return {
-        "features": [_launcher_feature(feature, launcher) for feature in dispatcher.features],
+        "features": [_launcher_feature(feature, line) for feature in dispatcher.features],
         "configurations": [
             {
                 "before": [
@@ -162,28 +160,15 @@ def _launcher(dispatcher: Dispatcher, launcher: Launcher) -> dict[str, Any]:
         ],
         "fixed_variables": {name: text.filled({}) for name, text in line.fixed_variables},
         "feature_variables": dict(line.feature_variables),
-        "device_command": launcher.device,
+        "device_command": line.device,
     }
 
 
-def _launcher_feature(feature: Feature, launcher: Launcher) -> dict[str, Any]:
-    source = launcher.line.sources[feature.name]
-    first, *others = source.command or [""]
-    command = [
-        {"file": f"features/{launcher.own[first]}"} if first in launcher.own else _word(first)
-    ]
+def _launcher_feature(feature: Feature, line: CommandLine) -> dict[str, Any]:
+    source = line.sources[feature.name]
     return {
         **source.model_dump(),
         "name": feature.name,
         "type": feature.type.name.lower(),
-        "command": [*command, *map(_word, others)] if source.command else None,
         "source": str(source),
     }
-
-
-def _word(word: str) -> str | dict[str, int | str]:
-    """Return a word of a command: a text or, for `{1}` and `{--size}`, an argument."""
-    if word.startswith("{") and word.endswith("}") and not word.startswith("{{"):
-        name = word[1:-1]
-        return {"argument": int(name) if name.isdigit() else name}
-    return word.replace("{{", "{").replace("}}", "}")

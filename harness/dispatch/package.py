@@ -1,6 +1,6 @@
 """Write a dispatcher as a folder of files that need nothing but a compiler or Python.
 
-    NAME.h                the choice for C and C++
+    NAME.h                the choice for C and C++, but of a Python callable
     NAME/NAME.json        the choice as data
     NAME/__init__.py      the choice for Python, which reads it, and load()
     NAME/_opencl.py       what load() returns: builds, launches (or _cuda.py, _python.py)
@@ -13,8 +13,11 @@
     NAME/programs/        in place of kernels: the program of each configuration
     NAME/tables/          the choice as vLLM reads it, where that is asked for
     NAME/flag_files/      the files that flags of configurations pass to the compiler
-    NAME/__main__.py, ... the launcher of a program (see `harness.dispatch.launcher`)
-    dispatch.json         the files written here, with their digests, and the number of inputs
+    NAME/_command.py      the launcher of a program: it finds the features of an input, and runs
+                          what was chosen, as G-ADAPT selects among versions of whole programs
+                          (Liu et al., IPDPS 2009)
+    NAME/__main__.py      starts it: `python NAME ARGUMENTS`
+    dispatch.json         the files written here, with their digests
 
 The folder is written next to its final place and then renamed, so that nobody finds half of it.
 """
@@ -43,7 +46,6 @@ from harness.dispatch.dispatcher import Dispatcher, KernelFile, Provenance
 from harness.dispatch.document import document_text
 from harness.dispatch.features import features_of
 from harness.dispatch.guards import check_exact
-from harness.dispatch.launcher import Launcher
 from harness.dispatch.matrix import Matrix
 from harness.measure.builds.queue import BuildQueue
 from harness.measure.cuda.cubin import kernel_symbol
@@ -54,7 +56,7 @@ from harness.source.inlining import inlined
 from harness.space import ConstrainedSpace
 from harness.space.constrained import make_program
 from harness.space_file import ProgramPlan, Spec
-from harness.space_file.program import LISTS, SOURCE, names_of
+from harness.space_file.program import LISTS, SOURCE, CommandLine, names_of
 
 MANIFEST = "dispatch.json"
 _ADVICE = "name another folder with -o"
@@ -74,6 +76,23 @@ _OF_BACKEND = {
 }
 _IMPORT = re.compile(r"^from harness\.[\w.]*?(\w+) import", re.MULTILINE)
 
+_MAIN = '''\
+"""Run {name} on an input: `python {name} ARGUMENTS`."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+# Under another name: a space may be called like a module of Python's, which the loader imports.
+_folder = Path(__file__).resolve().parent
+_spec = importlib.util.spec_from_file_location("dispatched", _folder / "__init__.py")
+_module = importlib.util.module_from_spec(_spec)
+_module.__path__ = [str(_folder)]
+sys.modules["dispatched"] = _module
+_spec.loader.exec_module(_module)
+_module.load().execute(sys.argv[1:])
+'''
+
 _NOWHERE = Provenance(
     Environment("", "", "", "", ""), "", (), 0, "", "", ()
 )  # for programs that are only checked
@@ -90,7 +109,7 @@ def write_dispatcher(
     """
     files, name = files_of(dispatcher), dispatcher.name
     files |= {f"{name}/tables/{file}": content for file, content in tables.items()}
-    executables = [f for f in files if f.startswith((f"{name}/programs/", f"{name}/features/"))]
+    executables = [file for file in files if file.startswith(f"{name}/programs/")]
     out = Path(os.path.realpath(out))
     check_folder(out)
     digests = {file: _digest(content) for file, content in files.items()}
@@ -127,7 +146,7 @@ def dispatcher_of(
     provenance: Provenance,
     kernels: Sequence[KernelFile] = (),
     limits: Mapping[str, int] = MappingProxyType({}),
-    launcher: Launcher | None = None,
+    launcher: CommandLine | None = None,
 ) -> Dispatcher:
     """Make the dispatcher of a space.
 
@@ -153,13 +172,13 @@ def files_of(dispatcher: Dispatcher) -> dict[str, bytes]:
     """Return the content of each file, by its path in the folder."""
     name, backend = dispatcher.name, dispatcher.provenance.environment.backend
     modules = _module_files(backend if dispatcher.has_loader else "")
-    files = {
-        f"{name}.h": c_header(dispatcher).encode(),
+    files = {} if backend == PYTHON else {f"{name}.h": c_header(dispatcher).encode()}
+    files |= {
         f"{name}/{name}.json": document_text(dispatcher).encode(),
         **{f"{name}/{file}": content for file, content in modules.items()},
     }
     if dispatcher.launcher is not None:
-        files |= dispatcher.launcher.files(name)
+        files[f"{name}/__main__.py"] = _MAIN.format(name=name).encode()
     folder = f"{name}/{dispatcher.item}s"
     files |= {f"{folder}/{kernel.name}": kernel.content for kernel in dispatcher.kernels}
     passed = dispatcher.flag_files

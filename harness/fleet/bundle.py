@@ -155,6 +155,5 @@ def _travels(path: Path, spec: Spec) -> bool:
 def _own_commands(plan: ProgramPlan) -> Iterator[str]:
     """Yield the programs that commands begin with by a path, relative to the space's folder."""
     first = [template.text.split() for each in (plan.build, plan.run) for template in each[:1]]
-    sources = (source.command for source in plan.model.features.values())
-    for words in (*first, plan.model.version, plan.model.device, *sources):
+    for words in (*first, plan.model.version, plan.model.device):
         yield from (str(word) for word in (words or ())[:1] if "/" in str(word))

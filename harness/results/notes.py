@@ -99,8 +99,6 @@ class Notes(TypedDict, total=False):
     reduced: Ablation  # the settings that the winner needs
     space_file: str  # the path of the space's file, as the command that tuned it named it
     flag_files: dict[Line, dict[Line, _PassedFile]]  # by flag and value
-    compared: dict[str, str]  # the databases that a rerun compares, by their side
-    rerun_side: str
     record: str  # OPENTUNER
     objective: str  # of a run of OpenTuner's
     warm_start: tuple[DeviceResults, ...]  # the results of other devices that it started from

@@ -223,16 +223,13 @@ class _MatchedRecording:
 
     def _differences(self, problem: Input) -> Iterator[str]:
         """Say what of the recording does not count, since this space lacks it."""
-        names, theirs = [p.name for p in self.parameters], self.recording.parameters
+        theirs = self.recording.parameters
         fixed = [
             f"{theirs[column].name}={shown(theirs[column].values[position])}"
             for column, position in self._fixed.items()
         ]
-        constant = [p.name for p in theirs if p.name not in names and len(p.values) == 1]
         if fixed:
             yield f"only rows with {', '.join(fixed)}"
-        if constant:
-            yield f"ignored parameters (constant there): {', '.join(constant)}"
         if set(self.recording.features) != set(problem):
             yield f"ignored features: {', '.join(self.recording.features)}"
 

@@ -173,7 +173,8 @@ class CommandLine:
     `before` are the words of `run` up to the program. Of those behind it, `typed` are the user's,
     and `inserted` those that parameters set, each with the number of the user's words before it.
     `set_variables` name parameters and are always set; `fixed_variables` name none, and are set
-    unless the user has set them; `feature_variables` are set to a feature.
+    unless the user has set them; `feature_variables` are set to a feature. `device` is the command
+    that names the device; None: the processor is it.
     """
 
     before: tuple[Template, ...]
@@ -183,6 +184,7 @@ class CommandLine:
     fixed_variables: tuple[tuple[str, Template], ...]
     feature_variables: tuple[tuple[str, str], ...]
     sources: Mapping[str, FeatureSource]
+    device: Sequence[str] | None
 
     @property
     def usage(self) -> str:
@@ -227,6 +229,7 @@ def command_line(plan: ProgramPlan, features: Sequence[str]) -> CommandLine:
             (n, f) for n, f in of_features.items() if f != SEED and sources[f].environment != n
         ),
         sources={name: sources[name] for name in features},
+        device=plan.model.device,
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -43,7 +42,7 @@ def program_parts(
     folder, verify_folder = document.folder_of("program"), document.folder_of("verify")
     build, run = _command("build", model.program.build), _command("run", model.program.run)
     _check_placeholders(document, model, build, run)
-    _check_features(document, model, folder)
+    _check_features(document, model)
     sources = tuple(_sources(document, model, folder))
     digests = list(_host(document, model, verify_folder))
     if document.faults:
@@ -186,17 +185,13 @@ def _check_flags(document: Document, model: ProgramSpaceFile) -> None:
         document.fault(names[name], text)
 
 
-def _check_features(document: Document, model: ProgramSpaceFile, folder: Path) -> None:
-    """Check that each source is one of a feature, and that the space's own commands exist."""
-    for name, source in model.program.features.items():
-        location: Location = ("program", "features", name)
+def _check_features(document: Document, model: ProgramSpaceFile) -> None:
+    """Check that each source is one of a feature."""
+    for name in model.program.features:
         if name not in model.inputs.features:
             hint = suggestion(name, model.inputs.features)
+            location: Location = ("program", "features", name)
             document.fault(location, f"`{name}` is not a feature of `inputs`; {hint}")
-        first = source.command[0] if source.command else ""
-        if "/" in first and not os.access(folder / first, os.X_OK):
-            found = "is not there" if not (folder / first).exists() else "is not executable"
-            document.fault((*location, "command", 0), f"{folder / first} {found}")
 
 
 # ------------------------------------------------------------------------------------- files

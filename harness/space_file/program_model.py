@@ -166,8 +166,8 @@ class Limits(StrictModel):
 
 
 _OPTION = re.compile(r"-[^\s=]*[^\s=-]=?|[^\s={}-][^\s={}]*=")
-_MOST = 65_535  # arguments of a command line, and words of an output
-_KINDS = ("argument", "file_size", "command", "environment")
+_MOST = 65_535  # arguments of a command line
+_KINDS = ("argument", "file_size", "environment")
 
 
 def is_argument(text: str) -> bool:
@@ -186,28 +186,8 @@ def _argument(value: Any) -> Any:
     return value
 
 
-def _source_word(word: str) -> str:
-    """Check a word of a command: a text, or `{1}` or `{--size}` alone."""
-    template = Template(str(plain(word)))
-    for name in sorted(template.names):
-        if template.whole is None:
-            raise ValueError(f"`{{{name}}}` in `{word}` must be a word of its own")
-        if name.isascii() and name.isdigit():
-            _argument(int(name))
-        elif not is_argument(name):
-            raise ValueError(
-                f"`{{{name}}}` is not known here; write {{1}} for the first argument, or "
-                "{--size} for the value of an option"
-            )
-    return word
-
-
 Argument = Annotated[StrictInt | StrictStr, AfterValidator(_argument)]
 """A position from 1, an option `--size` (also `--size=5`), or a prefix such as `size=`."""
-
-SourceWords = Annotated[
-    list[Annotated[StrictStr, AfterValidator(_source_word)]], Field(min_length=1)
-]
 
 
 class FeatureSource(StrictModel):
@@ -217,12 +197,8 @@ class FeatureSource(StrictModel):
     """a position from 1, or an option such as --size"""
     file_size: Argument | None = None
     """the bytes of the file that this argument names"""
-    command: SourceWords | None = None
-    """a command that prints it, with {1} or {--size} for arguments"""
     environment: Name | None = None
     """an environment variable"""
-    field: Annotated[StrictInt, Field(ge=1, le=_MOST)] = 1
-    """which word of the command's output"""
 
     @model_validator(mode="after")
     def _one_kind(self) -> FeatureSource:
@@ -231,14 +207,10 @@ class FeatureSource(StrictModel):
             got = " and ".join(f"`{kind}`" for kind in kinds) or "none"
             listed = ", ".join(f"`{kind}`" for kind in _KINDS)
             raise ValueError(f"needs exactly one of {listed}, but has {got}")
-        if self.command is None and "field" in self.model_fields_set:
-            raise ValueError("`field` chooses a word of a command's output: it needs `command`")
         return self
 
     def __str__(self) -> str:
         """Describe the source, as in `n is argument 1`."""
-        if self.command is not None:
-            return f"word {self.field} of the output of `{' '.join(self.command)}`"
         if self.environment is not None:
             return f"the environment variable {self.environment}"
         if self.file_size is not None:

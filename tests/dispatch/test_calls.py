@@ -298,14 +298,6 @@ def test_a_number_that_is_no_input_stops_nothing(tmp_path: Path, module: ModuleT
     assert found.unnamed == 4
 
 
-def test_a_folder_that_is_not_there_stops_nothing(tmp_path: Path, out: Path) -> None:
-    code = "import p; p.fallback_index(20, 7, 0.1, 'half')"
-    done = started(out, tmp_path / "nowhere", code)
-    _, said = done.communicate()
-    assert done.returncode == 0
-    assert "p.csv cannot be written: No such file or directory; calls are no longer" in said
-
-
 def test_a_full_disk_ends_the_counting_and_not_the_program(tmp_path: Path, out: Path) -> None:
     code = "import p\nfor n in range(100): p.fallback_index(20, n, 0.1, 'half')"
     file = tmp_path / "p.csv"

@@ -388,6 +388,7 @@ def test_callable_is_built_once_for_each_input_and_chosen_by_it(tmp_path: Path) 
     where = dataclasses.replace(PROVENANCE, environment=environment)
     kernels = python_kernels(spec, program)
     write_dispatcher(tmp_path / "out", dispatcher_of(program, spec, where, kernels))
+    assert not (tmp_path / "out" / "k.h").exists(), "C cannot call it"
     k = imported(tmp_path / "out", "k").load()
     assert k({"x": 3}, n=16) == {"y": 3, "builds": 1}
     assert k({"x": 3}, n=1000) == {"y": 6, "builds": 2}

@@ -159,9 +159,7 @@ def record_run(store: Store, plan: RunPlan, tuning_run_id: int) -> None:
         )
 
 
-def record_result(
-    store: Store, plan: RunPlan, tuning_run_id: int, m: Measurement, requestor: str = REQUESTOR
-) -> int:
+def record_result(store: Store, plan: RunPlan, tuning_run_id: int, m: Measurement) -> int:
     """Write what OpenTuner writes of a result; return its id."""
     program = _row(store, OPENTUNER["program"], project="harness", name=plan.spec.name)
     classes = OPENTUNER["input_class"]
@@ -185,7 +183,7 @@ def record_result(
     }
     added = store.session.connection().execute(insert(OPENTUNER["result"]).values(**cells))
     result = int(added.inserted_primary_key[0])
-    _row(store, OPENTUNER["desired_result"], **shared, requestor=requestor, result_id=result)
+    _row(store, OPENTUNER["desired_result"], **shared, requestor=REQUESTOR, result_id=result)
     return result
 
 

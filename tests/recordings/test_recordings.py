@@ -559,26 +559,9 @@ def test_space_says_why_a_configuration_is_not_of_it(space: ListedSpace) -> None
     assert all(space.is_legal(config(*point)) for point in LEGAL)
 
 
-def test_space_is_drawn_from_evenly_and_without_repeats(space: ListedSpace) -> None:
-    rng = random.Random(0)
-    drawn = [space.sample(rng)[0] for _ in range(2000)]
-    assert set(drawn) == {config(*point) for point in LEGAL}
-    assert all(320 < drawn.count(c) < 480 for c in set(drawn))
-    taken = set(space.sample(rng, 4))
-    (rest,) = space.sample(rng, 9, taken)
-    assert taken | {rest} == set(space)
-
-
 def test_positions_and_configurations_are_inverse(space: ListedSpace) -> None:
     assert [space.decode(space.encode(c)) for c in space] == list(space)
     assert space.decode([0, 2]) == config(16, 4)
-
-
-def test_neighbours_are_recorded_and_differ_in_one_parameter(space: ListedSpace) -> None:
-    near = space.neighbour_points(space.encode_all([config(16, 1)])[0])
-    assert {space.decode(row) for row in near.tolist()} == {
-        config(16, 2), config(32, 1), config(64, 1),
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

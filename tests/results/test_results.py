@@ -51,7 +51,6 @@ from tests.helpers.results_examples import (
     make_plan,
     opened,
     query,
-    record_result,
     tamper,
     write,
     write_many,
@@ -207,25 +206,6 @@ def test_run_with_an_equal_plan_is_continued(database: str) -> None:
         assert store.next_ordinal(begun.id) == 1
         store.commit()
     assert query(database, "SELECT state, test_limit, ended_at FROM runs") == [("running", 9, None)]
-
-
-def test_many_measurements_at_once_are_kept_as_one_by_one(database: str) -> None:
-    found = [make_ok(3), make_failed(Outcome.TIMEOUT, 1), make_ok(2, [1e-3]), make_ok(3, [5e-3])]
-    with opened(database) as store:
-        search = begin_search(store)
-        search.test(make_ok(1))
-        rows = store.add_measurements(search.run_id, search.plan, "search", found)
-        record = partial(record_result, store, search.plan, search.tuning_run_id)
-        results = [record(m, name) for m, name in zip(found, "abcd", strict=True)]
-        store.add_tests(search.run_id, 1, results, rows, list("abcd"))
-        store.commit()
-    kept = read_back(database)[1:]
-    assert [row.measurement for row in kept] == found
-    assert [row.id for row in kept] == rows
-    assert [row.requestor for row in kept] == list("abcd")
-    assert query(database, "SELECT ordinal, result_id FROM tests WHERE ordinal > 0") == [
-        (number, result) for number, result in enumerate(results, 1)
-    ]
 
 
 def test_what_was_rolled_back_is_written_again(database: str) -> None:

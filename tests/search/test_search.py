@@ -33,14 +33,23 @@ def searched(parameter: Parameter) -> Any:
     return made
 
 
-def test_a_numeric_flag_is_an_integer_of_opentuner_from_absent_on() -> None:
-    values = (None, *range(16, 257, 16))
-    made = searched(Parameter("maxrregcount", "enum", values, "flag", None, "nvcc"))
+@pytest.mark.parametrize(
+    ("kind", "values", "place"),
+    [
+        ("enum", (None, *range(16, 257, 16)), 8),
+        ("power_of_two", tuple(2**exponent for exponent in range(32)), 29),
+        ("ordered", (1, 2, 3, 4, 6), 4),
+    ],
+)
+def test_numbers_in_order_are_searched_by_position(
+    kind: str, values: tuple[Value, ...], place: int
+) -> None:
+    made = searched(Parameter("P", kind, values, "source", values[0]))
     assert isinstance(made, IntegerParameter)
-    config: dict[str, Value] = {"maxrregcount": None}
-    assert (made.legal_range(config), made.get_value(config)) == ((0, 16), 0)
-    made.set_value(config, 8)
-    assert config == {"maxrregcount": 128}
+    config: dict[str, Value] = {"P": values[0]}
+    assert (made.legal_range(config), made.get_value(config)) == ((0, len(values) - 1), 0)
+    made.set_value(config, place)
+    assert (config["P"], made.get_value(config)) == (values[place], place)
 
 
 @pytest.mark.parametrize("values", [(None, "ca", "cg"), (None, 3, 1), (None, 16)])
@@ -71,22 +80,6 @@ def test_each_kind_of_parameter_has_its_opentuner_parameter(manipulator: SpaceMa
     assert [parameter.name for parameter in manipulator.params] == list(kinds)
     for parameter, kind in zip(manipulator.params, kinds.values(), strict=True):
         assert isinstance(parameter, kind)
-
-
-def test_ordered_lists_are_searched_by_position_as_values(manipulator: SpaceManipulator) -> None:
-    config = manipulator.seed_config()
-    tile = manipulator.parameters_dict(config)["TILE"]
-    tile.set_value(config, 4)
-    assert (config["TILE"], tile.get_value(config)) == (6, 4)
-
-
-def test_every_power_of_two_is_searched_by_its_exponent() -> None:
-    powers = tuple(2**exponent for exponent in range(32))
-    parameter = searched(Parameter("BLOCK", "power_of_two", powers, "launch", 1))
-    config: dict[str, Value] = {"BLOCK": 1}
-    parameter.set_value(config, 29)
-    assert (config["BLOCK"], parameter.get_value(config)) == (2**29, 29)
-    assert parameter.legal_range(config) == (0, 31)
 
 
 def test_an_illegal_proposal_becomes_a_legal_neighbour(spec: Spec) -> None:

@@ -86,11 +86,11 @@ def test_variables_are_set_by_parameters_features_or_the_space(tmp_path: Path) -
 
 
 def test_the_space_may_say_where_a_feature_is(tmp_path: Path) -> None:
-    more = "features: {n: {file_size: 2}, m: {command: [wc, -l, '{--in}'], field: 3}}"
+    more = "features: {n: {file_size: 2}, m: {environment: M}}"
     plan = plan_of(tmp_path, '"{output}", "{T}", "{n}"', more)
     assert sources(command_line(plan, ("n", "m"))) == {
         "n": "the size in bytes of the file that argument 2 names",
-        "m": "word 3 of the output of `wc -l {--in}`",
+        "m": "the environment variable M",
     }
 
 
@@ -132,16 +132,10 @@ def test_a_program_for_each_input_has_no_launcher(tmp_path: Path) -> None:
         ("{nn: {argument: 1}}", "features.nn: `nn` is not a feature of `inputs`; did you mean `n`"),
         ("{n: {argument: 0}}", "features.n.argument: arguments count from 1 to 65,535, but got 0"),
         ("{n: {argument: 4294967297}}", "from 1 to 65,535, but got 4294967297"),
-        ("{n: {command: [./n], field: 4294967297}}", "features.n.field: "),
         ("{n: {argument: size}}", "`size` is neither a position such as 1 nor an option such as"),
         ("{n: {argument: 1, file_size: 1}}", "features.n: needs exactly one of `argument`"),
         ("{n: {}}", "environment`, but has none"),
         ("{n: {filesize: 1}}", "`filesize` is not a key here; did you mean `file_size`?"),
-        ("{n: {argument: 1, field: 2}}", "it needs `command`"),
-        ("{n: {command: [wc, '{x}']}}", "`{x}` is not known here; write {1} for the first"),
-        ("{n: {command: [wc, 'a{1}']}}", "`{1}` in `a{1}` must be a word of its own"),
-        ("{n: {command: [./count]}}", "count is not there"),
-        ("{n: {command: [./work.c]}}", "work.c is not executable"),
     ],
 )
 def test_a_wrong_source_is_a_fault_of_its_line(tmp_path: Path, features: str, fault: str) -> None:

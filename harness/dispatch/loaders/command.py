@@ -16,8 +16,7 @@ from typing import Any, NamedTuple, NoReturn
 
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _REAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-_MOST_OUTPUT = 65536  # bytes of a command's
-_TIMEOUT_S = 60  # of a command
+_TIMEOUT_S = 60  # of the command that names the device
 _FAILED, _NOT_EXECUTABLE, _NOT_FOUND = 125, 126, 127
 
 
@@ -95,7 +94,7 @@ class LaunchedProgram:
 
     def _chosen(self, arguments: Sequence[str]) -> tuple[_LaunchCommand, dict[str, str], str]:
         """Return the command, the texts of the features that were read, and a warning."""
-        reader = _FeatureReader(list(arguments), self._folder)
+        reader = _FeatureReader(list(arguments))
         index, warning = self._index(reader)
         config = self._data["configurations"][index]
         file = self._dispatcher.DATA["configurations"][index]["file"]
@@ -126,7 +125,7 @@ class LaunchedProgram:
             return int(wanted), ""
         values = [reader.value(feature) for feature in self._data["features"]]
         tuned = self._dispatcher.PROVENANCE["device"]
-        device = tuned if wanted else self._device(reader)
+        device = tuned if wanted else self._device()
         select, warning = self._dispatcher.select_index, ""
         if device.rstrip() != tuned.rstrip():
             select = self._dispatcher.fallback_index
@@ -139,22 +138,31 @@ class LaunchedProgram:
         except LookupError:
             raise LaunchError("no configuration applies to this input") from None
 
-    def _device(self, reader: _FeatureReader) -> str:
+    def _device(self) -> str:
         words = self._data["device_command"]
         if words is None:
             return f"{_processor()}, {len(os.sched_getaffinity(0))} cores"
-        output = reader.output(words, {"LC_ALL": "C"})
-        return "an unknown device" if output is None else output.strip().split("\n")[0]
+        try:
+            done = subprocess.run(
+                words,
+                env={**os.environ, "LC_ALL": "C"},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                timeout=_TIMEOUT_S,
+                check=True,
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            print(f"`{words[0]}`: {error}", file=sys.stderr)
+            return "an unknown device"
+        return os.fsdecode(done.stdout).strip().split("\n")[0]
 
 
 class _FeatureReader:
-    """Reads the features of an input from arguments, files and the output of commands."""
+    """Reads the features of an input from arguments, environment variables and files."""
 
-    def __init__(self, arguments: Sequence[str], folder: Path) -> None:
+    def __init__(self, arguments: Sequence[str]) -> None:
         self.texts: dict[str, str] = {}
         self._arguments = arguments
-        self._folder = folder
-        self._outputs: dict[tuple[str, ...], str] = {}
 
     def value(self, feature: Mapping[str, Any]) -> float | str:
         """Return a feature as the choice takes it."""
@@ -187,8 +195,6 @@ class _FeatureReader:
         return self.texts[name]
 
     def _found(self, feature: Mapping[str, Any]) -> str | None:
-        if feature["command"] is not None:
-            return self._printed(feature)
         if feature["environment"] is not None:
             return os.environ.get(feature["environment"])
         if feature["file_size"] is None:
@@ -221,53 +227,6 @@ class _FeatureReader:
             elif argument == wanted:
                 last = next(waiting, None)
         return last
-
-    def _printed(self, feature: Mapping[str, Any]) -> str | None:
-        """Return a word of the output of a command, which runs once."""
-        words = [self._word(word, feature["source"]) for word in feature["command"]]
-        if tuple(words) not in self._outputs:
-            output = self.output(words)
-            if output is None:
-                about = f"the feature {feature['name']} is {feature['source']}"
-                limit = f"which failed or printed more than {_MOST_OUTPUT} bytes"
-                raise LaunchError(f"{about}, {limit}")
-            self._outputs[tuple(words)] = output
-        found = re.findall(r"[^ \t\n\v\f\r]+", self._outputs[tuple(words)])
-        return found[feature["field"] - 1] if len(found) >= feature["field"] else None
-
-    def _word(self, word: str | Mapping[str, Any], what: str) -> str:
-        if isinstance(word, str):
-            return word
-        if "file" in word:
-            return str(self._folder / word["file"])
-        wanted = word["argument"]
-        found = self._argument(wanted)
-        if found is None:
-            named = f"argument {wanted}" if isinstance(wanted, int) else f"the option {wanted}"
-            raise LaunchError(f"{what} needs {named}, which is missing")
-        return found
-
-    def output(self, words: Sequence[str], more: Mapping[str, str] | None = None) -> str | None:
-        """Return what a command prints; None if it fails, does not end in time, or prints more than
-        _MOST_OUTPUT bytes. Standard input is the program's."""
-        environment = {**os.environ, **(more or {})}
-        try:
-            done = subprocess.run(
-                words,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                timeout=_TIMEOUT_S,
-                check=False,
-            )
-        except OSError as error:
-            print(f"`{words[0]}`: {error.strerror}", file=sys.stderr)
-            return None
-        except subprocess.TimeoutExpired:
-            print(f"`{words[0]}` did not end within {_TIMEOUT_S} s", file=sys.stderr)
-            return None
-        is_short = len(done.stdout) <= _MOST_OUTPUT
-        return os.fsdecode(done.stdout) if is_short and not done.returncode else None
 
 
 def _processor() -> str:
