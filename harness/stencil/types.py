@@ -48,9 +48,8 @@ class Tuple:
 Type = Scalar | Array | Tuple
 
 FLOAT = Scalar("float")
-INT = Scalar("int")
 ELEMENT_BYTES = 4
-"""The size of a float or an int."""
+"""The size of a float."""
 
 
 def shape(kind: Type) -> tuple[int, ...]:

@@ -18,7 +18,6 @@ from harness.stencil import (
     at,
     get,
     grid,
-    iterate,
     join,
     map2d,
     map_,
@@ -63,10 +62,10 @@ twice = user_fun("twice", "x", "2.0f * x")
 
 
 def line() -> Node:
-    """Combine maps, iterations, a reduction and windows on lines a and b."""
+    """Combine maps, a reduction and windows on lines a and b."""
     windows = slide(3, 1, pad(1, 1, "clamp", grid("a", 24)))
     sums = map_(lambda w: reduce_(add, 0.0, map_(twice, w)), windows)
-    b = iterate(2, lambda x: map_(twice, x), grid("b", 24))
+    b = map_(twice, map_(twice, grid("b", 24)))
     added = map_(lambda pair: add(get(0, pair), get(1, pair)), zip_(b, sums))
     return map_(twice, added)
 
