@@ -97,7 +97,7 @@ class UserFun:
 def user_fun(name: str, parameters: str, body: str) -> UserFun:
     """Define a function of float numbers: `user_fun("add", "x y", "x + y")`."""
     names, where = tuple(parameters.split()), f"user_fun({name!r}, {parameters!r}, ...)"
-    check_name(name, where, is_function=True)
+    check_name(name, where)
     for parameter in names:
         check_name(parameter, where)
     if len(set(names)) < len(names):

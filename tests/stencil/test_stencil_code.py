@@ -342,7 +342,7 @@ def test_types_have_lengths(expression: Node, kind: str) -> None:
         (lambda: reduce_(add, 0.0, X, "local"), "a reduction is one of any, seq, unroll, not"),
         (lambda: grid("global_x", 4), "grid('global_x', ...): 'global_x' is not a valid name, or"),
         (lambda: grid("été", 4), "'été' is not a valid name"),
-        (lambda: user_fun("step", "x", "x"), "user_fun('step', 'x', ...): 'step' is not a valid"),
+        (lambda: user_fun("min", "x", "x"), "user_fun('min', 'x', ...): 'min' is not a valid"),
         (lambda: user_fun("f", "int x", "x"), "user_fun('f', 'int x', ...): 'int' is not a"),
         (lambda: user_fun("f", "x x", "x"), "parameters must have different names"),
     ],
