@@ -335,6 +335,11 @@ def test_a_launch_has_the_sizes_of_its_expressions(tmp_path: Path) -> None:
     launch = on_device(spec, None).launch(Config({"BLOCK": 64, "TILE": 3}), "kernel", ["a", "b"])
     assert (launch.group, launch.grid) == ((64,), (22,))
     assert (launch.function, launch.arguments) == ("kernel", ("a", "b"))
+    plan = LaunchPlan(group=["sqrt(X)"], grid=["X / 2"])  # whole numbers, though floats
+    launch = ConstrainedSpace([parameter("X", (16,))], launch=plan).launch(
+        Config({"X": 16}), "f", ()
+    )
+    assert repr((launch.group, launch.grid)) == "((4,), (8,))"
 
 
 @pytest.mark.parametrize(
@@ -370,13 +375,6 @@ def test_carveout_is_a_percentage_or_the_drivers_choice() -> None:
     plan = LaunchPlan(group=["1"], grid=["1"], carveout="X")
     drivers = ConstrainedSpace([parameter("X", (-2, -1))], (), {}, DEVICE, plan)
     assert {config["X"] for config in drivers} == {-1}
-
-
-def test_a_whole_number_may_be_a_float() -> None:
-    plan = LaunchPlan(group=["sqrt(X)"], grid=["X / 2"])
-    checked = ConstrainedSpace([parameter("X", (16,))], (), {}, None, plan)
-    launch = checked.launch(Config({"X": 16}), "kernel", ())
-    assert repr((launch.group, launch.grid)) == "((4,), (8,))"
 
 
 # ------------------------------------------------------------------------------ laziness
