@@ -56,11 +56,9 @@ def test_features_are_found_where_run_has_them(tmp_path: Path, words: str, n: st
 
 
 def test_a_seed_is_the_users_to_give(tmp_path: Path) -> None:
-    words, more = (
-        '"{output}", "--seed={seed}", "{n}", "{m}"',
-        "environment: {T: '{T}', S: '{seed}'}",
-    )
-    line = command_line(plan_of(tmp_path, words, more), ("n", "m"))
+    more = "environment: {T: '{T}', S: '{seed}'}"
+    plan = plan_of(tmp_path, '"{output}", "--seed={seed}", "{n}", "{m}"', more)
+    line = command_line(plan, ("n", "m"))
     assert line.usage == "--seed=SEED N M"
     assert sources(line) == {"n": "argument 2", "m": "argument 3"}
     assert [name for name, _ in line.set_variables] == ["T"]

@@ -353,16 +353,6 @@ def test_an_error_names_the_expression(make: Callable[[], object], message: str)
     assert message in str(error.value)
 
 
-def test_expressions_are_equal_up_to_the_names_of_variables() -> None:
-    def twice(name: str) -> Node:
-        other = user_fun(name, "x y", "x + y")
-        return map_(lambda a: map_(lambda b: other(b, b), a), pad2d(1, 1, "clamp", IMAGE))
-
-    assert str(twice("add")) == str(twice("add"))
-    assert str(twice("add")) != str(twice("plus"))
-    assert str(map_(lambda e: e, X)) != str(map_local(0, lambda e: e, X))
-
-
 # ------------------------------------------------------------------------------ index arithmetic
 
 VARIABLES = (Variable("x", 0, 6), Variable("y", 0, 10))

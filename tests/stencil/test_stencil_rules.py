@@ -6,7 +6,6 @@ from __future__ import annotations
 import itertools
 import math
 import random
-import tracemalloc
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -41,7 +40,7 @@ from harness.stencil import (
 )
 from harness.stencil.emit import OPENCL, emit
 from harness.stencil.explore import explore
-from harness.stencil.features import COUNTS, FEATURES, OWN, PUBLISHED, features
+from harness.stencil.features import COUNTS, features
 from harness.stencil.lower import lower, parallel_extents
 from harness.stencil.nest import LoopNest, NdRange
 from tests.helpers.stencil_kernels import (
@@ -274,16 +273,6 @@ def test_counts_are_those_of_threads_that_run_one_after_the_other() -> None:
         assert {name: found[name] for name in COUNTS} == means, str(expression)
 
 
-def test_features_of_a_large_grid_need_little_memory() -> None:
-    """Nothing enumerates rows times columns."""
-    kernel = lower("k", constant_borders(8192), NdRange((32, 8, 1), (256, 1024, 1)))
-    tracemalloc.start()
-    features(kernel)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 1 << 20
-
-
 def test_sizes_and_local_memory_are_those_of_the_launch() -> None:
     tiles = split(32, grid("x", 256))
     copied = map_workgroup(
@@ -301,13 +290,6 @@ def test_sizes_and_local_memory_are_those_of_the_launch() -> None:
     found = features(lower("k", mapped, NdRange((32, 2, 2), (2, 3, 1))))
     assert [found[f"global_size_{axis}"] for axis in "xyz"] == [64, 6, 2]
     assert [found[f"local_size_{axis}"] for axis in "xyz"] == [32, 2, 2]
-
-
-def test_the_paper_has_fifteen_features_without_private_memory() -> None:
-    assert len(PUBLISHED) == 15
-    assert not [name for name in PUBLISHED if "private" in name]
-    found = features(lower("k", map_global(0, square, grid("x", 64)), NdRange((64, 1, 1))))
-    assert tuple(found) == FEATURES == PUBLISHED + OWN
 
 
 # ------------------------------------------------------------------------- cache lines, working set
