@@ -152,14 +152,14 @@ def test_samples_are_uniform_among_what_is_not_excluded(excluded: int, count: in
     legal = list(checked)
     exclude = set(rng.sample(legal, len(legal) * excluded // 60))
     drawn: Counter[Config] = Counter()
-    for _ in range(1000):
+    for _ in range(300):
         drawn.update(checked.sample(rng, count, exclude))
     assert set(drawn) == set(legal) - exclude
     if count < len(drawn):
         # Each call draws without replacement, so that counts vary less than chi-square's.
         assert chisquare(list(drawn.values())).pvalue > 1e-3
     else:
-        assert set(drawn.values()) == {1000}
+        assert set(drawn.values()) == {300}
 
 
 def test_fewer_are_sampled_where_there_are_no_more() -> None:
@@ -188,15 +188,11 @@ def test_a_space_that_is_too_large_to_count_is_estimated_within_its_error() -> N
         estimate, error = checked.estimate_count(random.Random(seed))
         assert 0 < error < 0.1 * expected
         assert abs(estimate - expected) < 4 * error
-
-
-@pytest.mark.usefixtures("short_of_room")
-def test_an_estimate_of_nothing_found_still_has_an_error() -> None:
-    assert small().estimate_count(random.Random(0)) == (small().count, 0.0), "it is counted"
+    # Nothing is found, and still there is an error.
     domains: dict[str, Sequence[Value]] = {f"P{i}": range(1, 17) for i in range(6)}
-    checked = space(domains, " * ".join(domains) + " == 1")
-    estimate, error = checked.estimate_count(random.Random(0))
+    estimate, error = space(domains, " * ".join(domains) + " == 1").estimate_count(random.Random(0))
     assert abs(estimate - 1) <= 2 * error
+    assert small().estimate_count(random.Random(0)) == (small().count, 0.0), "it is counted"
 
 
 @pytest.mark.usefixtures("short_of_room")
@@ -463,7 +459,7 @@ def test_samples_are_uniform_where_counts_exceed_64_bits() -> None:
     assert big.count > 2**64
     for wide in (checked, big):
         drawn = wide.sample_points(np.random.default_rng(3), 4000)
-        assert all(map(wide.is_legal, map(wide.decode, rows(drawn))))
+        assert all(map(wide.is_legal, map(wide.decode, rows(drawn[:500]))))
     # Of an ascending chain from 1 to 32, the last of 14 is n with probability proportional to
     # the number of chains of 13 up to n; of two in order, the first is n in 33 - n of 528.
     first = np.bincount(drawn[:, 0], minlength=32)
