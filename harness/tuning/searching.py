@@ -118,7 +118,7 @@ class Searching:
         )
 
     def _report(self, ended: EndedSearch, search: InputSearch, options: SearchOptions) -> Searched:
-        """Report a search that has ended, up to the limit: each new best, and the last test."""
+        """Report a search that has ended, up to the limit."""
         answers, total = ended.answers, search.space.budget(search.plan.test_limit)
         columns, outcomes = answers.columns, answers.columns.outcomes
         free = list(map(outcomes.code, options.free_outcomes))
@@ -126,20 +126,15 @@ class Searching:
         if ended.ended is EndReason.LIMIT:  # a run with a higher limit has made the rest
             own: Flags = np.less(np.cumsum(counted) - counted, total)
             answers, counted = answers.where(own), counted[own]
-        ordinals, times_s = [0, *np.cumsum(counted).tolist()], answers.of(columns.time_s)
-        is_best = times_s < np.minimum.accumulate(np.append(np.inf, times_s))[:-1]
-        reported, best = 0, None
-        for count in range(1, len(times_s) + 1):
-            if not is_best[count - 1] and count < len(times_s):
-                continue
-            made = answers.selected[:count]
-            last = columns.measurement(int(made[-1]))
-            best = last if is_best[count - 1] else best
-            so_far = answers.take(made)
-            replayed, reported = count - reported, count
-            counts = replayed, so_far.outcomes, int(so_far.is_shared.sum())
-            self._note(Progress(search.plan, ordinals[count], total, last, best, *counts))
-        return Searched(ended.run_id, ordinals[-1], ended.ended)
+        ordinal = int(counted.sum())
+        if len(answers):
+            rows, times_s = answers.selected.tolist(), answers.of(columns.time_s)
+            least = int(times_s.argmin())
+            best = columns.measurement(rows[least]) if np.isfinite(times_s[least]) else None
+            counts = len(rows), answers.outcomes, int(answers.is_shared.sum())
+            last = columns.measurement(rows[-1])
+            self._note(Progress(search.plan, ordinal, total, last, best, *counts))
+        return Searched(ended.run_id, ordinal, ended.ended)
 
     def seeds(self, problem: Input, before: Sequence[Input]) -> list[Config]:
         """Return the configurations that a search starts from: the default, the user's own, and
