@@ -165,11 +165,6 @@ class ListedSpace(Space):
         whole[:, self._varying] = points
         return whole
 
-    @cached_property
-    def default(self) -> Config:
-        """The first configuration of the recording that worked."""
-        return Config({p.name: p.default for p in self._recording.parameters})
-
     def launch(self, config: Config, function: str, arguments: Sequence[str]) -> Launch:
         """Raise UsageError: a recording has nothing to launch."""
         raise UsageError(f"{self._recording.path}: a recording cannot be launched")

@@ -106,9 +106,8 @@ class ConstrainedSpace(Space):
 
     def why_illegal(self, config: Mapping[str, Value]) -> str | None:
         """Return what is wrong with a configuration, with its values; None if it is legal."""
-        return self.why_no_point(config) or self._why_constrained(config)
-
-    def _why_constrained(self, config: Mapping[str, Value]) -> str | None:
+        if (reason := self.why_no_point(config)) is not None:
+            return reason
         values = {**self._given, **config}
         for constraint in self.constraints:
             try:
@@ -149,28 +148,20 @@ class ConstrainedSpace(Space):
             found[~matters, self.axis[parameter.name]] = default
         return found
 
-    @cached_property
-    def default(self) -> Config:
-        """Every parameter at its default."""
-        return Config({p.name: p.default for p in self.parameters})
-
     def launch(self, config: Config, function: str, arguments: Sequence[str]) -> Launch:
         """Return the launch of a configuration; raises ExpressionError where a size is no int."""
         plan, values = self._launch, {**self._given, **config}
         if plan is None:
             raise UsageError("this space has no launch sizes")
-        shared_bytes = _whole(plan.shared, values, least=0) if plan.shared is not None else 0
-        carveout = ANY_CARVEOUT
-        if plan.carveout is not None:
-            carveout = _whole(plan.carveout, values, least=ANY_CARVEOUT)
+        least = ANY_CARVEOUT
         return Launch(
             function,
             tuple(_whole(size, values) for size in plan.group),
             tuple(_whole(size, values) for size in plan.grid),
             tuple(arguments),
-            shared_bytes,
+            _whole(plan.shared, values, least=0) if plan.shared else 0,
             cooperative=plan.cooperative,
-            carveout=carveout,
+            carveout=_whole(plan.carveout, values, least) if plan.carveout else least,
         )
 
 

@@ -119,10 +119,10 @@ class Space(Points, ABC):
     tried_values = 64
     """The most values of a parameter of which `neighbour_points` tries all."""
 
-    @property
-    @abstractmethod
+    @cached_property
     def default(self) -> Config:
-        """The configuration to start from, and the baseline of speed-ups."""
+        """Every parameter at its default, to start from: the baseline of speed-ups."""
+        return Config({p.name: p.default for p in self.named_points.parameters})
 
     @cached_property
     @abstractmethod

@@ -7,13 +7,12 @@ import re
 from collections.abc import Collection
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, Field, StrictBool, StrictFloat, StrictInt, StrictStr
+from pydantic import Field, StrictBool, StrictFloat, StrictInt
 
 from harness.space_file.document import Document, Location
 from harness.space_file.messages import StrictModel
-from harness.space_file.tuned import plain
+from harness.space_file.tuned import Line
 
-Word = Annotated[StrictStr, AfterValidator(plain), Field(min_length=1)]
 COMPILERS = {"cuda": "nvcc", "opencl": "opencl"}
 """The key of each language's options; NVRTC takes those of nvcc."""
 
@@ -45,11 +44,11 @@ _DEFINE = re.compile(r"(?:-D|--define-macro=)([A-Za-z_]\w*)(?:=.*)?")
 class _CompilerModel(StrictModel):
     """How one compiler builds the kernels, whatever the configuration."""
 
-    options: list[Word] = Field(default_factory=list, max_length=200)
+    options: list[Line] = Field(default_factory=list, max_length=200)
     """options of every build, in order"""
-    include: list[Word] = Field(default_factory=list, max_length=50)
+    include: list[Line] = Field(default_factory=list, max_length=50)
     """folders of included files, relative to the space file"""
-    std: Word | None = None
+    std: Line | None = None
     """the standard, such as c++17 or CL2.0"""
     build_timeout_s: Annotated[StrictInt | StrictFloat, Field(gt=0, le=86_400)] | None = None
     """seconds that one build may take"""

@@ -15,13 +15,20 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from yaml._yaml import CParser
 from yaml.composer import Composer
 from yaml.resolver import BaseResolver
 
 from harness.core.errors import Fault, SpecError
 from harness.core.text import escaped
 from harness.source.kernel_source import read_text
+
+try:
+    from yaml._yaml import CParser
+except ImportError:
+    raise ImportError(
+        "PyYAML was built without libyaml; install libyaml's headers (libyaml-dev), then "
+        "`pip install --force-reinstall --no-cache-dir PyYAML`"
+    ) from None
 
 MAX_NODES = 1_000_000
 """Enough for 10^5 inputs of nine features."""

@@ -208,7 +208,9 @@ def _check_relevance(document: Document, placed: Sequence[Placed], inputs: Seque
         except CycleError as error:
             circle: list[str] = error.args[1]
             first = next(p for p in tuned if p.name in circle)
-            faults.setdefault(places[id(first)], _describe_cycle(circle))
+            steps = " -> ".join(f"`{name}`" for name in reversed(circle))
+            text = f"is circular: {steps}; remove one of these conditions"
+            faults.setdefault(places[id(first)], text)
             continue
         for parameter, when in ordered:
             message = _why_useless(parameter, when, tuned, inputs)
@@ -216,15 +218,6 @@ def _check_relevance(document: Document, placed: Sequence[Placed], inputs: Seque
                 faults.setdefault(places[id(parameter)], message)
     for location, text in faults.items():
         document.fault(location, text)
-
-
-def _describe_cycle(circle: Sequence[str]) -> str:
-    if len(circle) == 2:
-        return f"whether `{circle[0]}` matters cannot depend on `{circle[0]}` itself"
-    names = [f"`{name}`" for name in reversed(circle)]
-    steps = ", ".join(f"{one} on {other}" for one, other in itertools.pairwise(names))
-    message = steps.replace(" on ", " depends on ", 1)
-    return f"is circular: {message}; remove one of these conditions"
 
 
 def _why_useless(

@@ -101,6 +101,9 @@ def _condition(text: str) -> Expression:
 
 Condition = Annotated[Expression, read_by(_condition, StrictStr)]
 Size = Annotated[Expression, read_by(_expression, StrictStr | StrictInt)]
+Line = Annotated[StrictStr, AfterValidator(plain), Field(min_length=1)]
+"""A text of one line."""
+
 Scalar = Annotated[StrictBool | StrictInt | StrictFloat | StrictStr, AfterValidator(plain)]
 Values = Annotated[list[Scalar], AfterValidator(distinct), Field(min_length=1)]
 Whole = Annotated[StrictInt, Field(ge=-MAX_EXACT, le=MAX_EXACT)]
@@ -226,23 +229,12 @@ class _ValuedModel(_ConditionalModel):
     """how the flag is spelled, where --NAME={value} (nvcc) or -NAME={value} is wrong"""
 
 
-def _takes_no_value(option: str) -> str:
-    if "{value}" in option:
-        raise ValueError(f"a boolean flag is there or not and takes no value, but got '{option}'")
-    return option
-
-
-SwitchOption = Annotated[
-    StrictStr, AfterValidator(plain), AfterValidator(_takes_no_value), Field(min_length=1)
-]
-
-
 class FlagSwitch(_ConditionalModel):
     """A compiler flag that is there or not; the word `boolean` alone is a short form."""
 
     type: Literal["boolean"]
     """boolean: there or not"""
-    option: SwitchOption | None = None
+    option: Line | None = None
     """how the flag is spelled, where --NAME (nvcc) or -NAME is wrong"""
 
 
@@ -275,10 +267,9 @@ class FlagValues(_ValuedModel):
     """every value that it may take, besides being absent"""
 
 
-FilePattern = Annotated[StrictStr, AfterValidator(plain), Field(min_length=1)]
 FilePatterns = Annotated[
-    Annotated[FilePattern, Tag("one")]
-    | Annotated[Annotated[list[FilePattern], Field(min_length=1)], Tag("several")],
+    Annotated[Line, Tag("one")]
+    | Annotated[Annotated[list[Line], Field(min_length=1)], Tag("several")],
     by_shape("a pattern such as packs/*.acf, or a list of patterns", one=str, several=list),
 ]
 

@@ -64,19 +64,6 @@ def reduce_(f: F, start: Node | float, x: Node, kind: str = "any") -> Node:
     return make("reduce", (fun(f, first.type, _element(x, "reduce")), first, x), (kind, 0))
 
 
-def iterate(times: int, f: F, x: Node) -> Node:
-    """Apply f to x repeatedly, in one kernel."""
-    result = x
-    for _ in range(times):
-        result = f(result)
-        if result.type != x.type:
-            raise StencilError(
-                f"iterate({times}, {x}): the function takes {x.type}, so it must return that, "
-                f"not {result.type}"
-            )
-    return result
-
-
 def zip_(*arrays: Node) -> Node:
     """Combine arrays into an array of tuples."""
     return make("zip", arrays)
@@ -119,11 +106,6 @@ def at(index: int, x: Node) -> Node:
 def get(part: int, x: Node) -> Node:
     """Take one part of a tuple."""
     return make("get", (x,), (part,))
-
-
-def array(length: int, function: UserFun) -> Node:
-    """Make the array of function(index, length), which is not stored in memory."""
-    return make("array", (), (length, function))
 
 
 def to_local(x: Node) -> Node:

@@ -13,7 +13,7 @@ from harness.stencil import nest
 from harness.stencil.arith import Index
 from harness.stencil.ir import UserFun
 from harness.stencil.lower import ID_NAMES
-from harness.stencil.types import StencilError, leaf
+from harness.stencil.types import FLOAT, StencilError
 
 _INDENT = "    "
 OPENCL, CUDA = ".cl", ".cu"
@@ -69,9 +69,8 @@ class _Emitter:
         self._spellings = spellings
 
     def function(self, function: UserFun) -> str:
-        pairs = zip(function.types, function.parameters, strict=True)
-        parameters = ", ".join(f"{kind} {name}" for kind, name in pairs)
-        head = f"{function.result} {function.name}({parameters}) {{"
+        parameters = ", ".join(f"{FLOAT} {name}" for name in function.parameters)
+        head = f"{FLOAT} {function.name}({parameters}) {{"
         lines = [self._spellings["function"].format(head), f"{_INDENT}return {function.body};", "}"]
         return "\n".join(map(_wrapped, lines))
 
@@ -87,7 +86,7 @@ class _Emitter:
 
     def _parameter(self, buffer: nest.Buffer) -> str:
         const = "const " if buffer.is_read_only else ""
-        return self._spellings["pointer"].format(f"{const}{leaf(buffer.type)} ") + buffer.name
+        return self._spellings["pointer"].format(f"{const}{FLOAT} ") + buffer.name
 
     def _ids(self) -> Iterator[str]:
         """Declare the thread and group ids that the kernel uses."""
@@ -112,7 +111,7 @@ class _Emitter:
         elif isinstance(statement, nest.Declaration):
             yield f"{indent}{_declared(statement.buffer)};"
         else:
-            kind = f"{statement.target.type} " if statement.declares else ""
+            kind = f"{FLOAT} " if statement.declares else ""
             yield f"{indent}{kind}{_term(statement.target)} = {_term(statement.value)};"
 
     def _loop(self, loop: nest.Loop, indent: str) -> Iterator[str]:
@@ -136,7 +135,7 @@ def _id_name(kind: str, dim: int) -> str:
 
 
 def _declared(buffer: nest.Buffer) -> str:
-    return f"{leaf(buffer.type)} {buffer.name}" + "".join(f"[{n}]" for n in buffer.shape)
+    return f"{FLOAT} {buffer.name}" + "".join(f"[{n}]" for n in buffer.shape)
 
 
 def _term(term: nest.Term) -> str:

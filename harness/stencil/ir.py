@@ -12,17 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from harness.stencil.types import (
-    FLOAT,
-    INT,
-    Array,
-    Scalar,
-    StencilError,
-    Tuple,
-    Type,
-    check_name,
-    leaf,
-)
+from harness.stencil.types import FLOAT, Array, Scalar, StencilError, Tuple, Type, check_name, leaf
 
 _numbers = itertools.count()
 
@@ -98,32 +88,21 @@ class UserFun:
     name: str
     parameters: tuple[str, ...]
     body: str
-    types: tuple[Scalar, ...]
-    result: Scalar
 
     def __call__(self, *arguments: Node) -> Node:
         """Call it on expressions."""
         return make("call", arguments, (self,))
 
 
-def user_fun(
-    name: str,
-    parameters: str,
-    body: str,
-    types: tuple[Scalar, ...] | None = None,
-    result: Scalar = FLOAT,
-) -> UserFun:
-    """Define a function of numbers: `user_fun("add", "x y", "x + y")`.
-
-    Parameters are float unless `types` gives others.
-    """
+def user_fun(name: str, parameters: str, body: str) -> UserFun:
+    """Define a function of float numbers: `user_fun("add", "x y", "x + y")`."""
     names, where = tuple(parameters.split()), f"user_fun({name!r}, {parameters!r}, ...)"
-    check_name(name, where, is_function=True)
+    check_name(name, where)
     for parameter in names:
         check_name(parameter, where)
     if len(set(names)) < len(names):
         raise StencilError(f"{where}: parameters must have different names")
-    return UserFun(name, names, body, types or (FLOAT,) * len(names), result)
+    return UserFun(name, names, body)
 
 
 # ------------------------------------------------------------------------------------- typing
@@ -134,7 +113,7 @@ def make(op: str, children: tuple[Node, ...], data: tuple[Any, ...] = ()) -> Nod
     try:
         return Node(op, children, data, _TYPES[op](*data, *children))
     except _IllTyped as reason:
-        text = _cut(str(Node(op, children, data, INT)), 200)
+        text = _cut(str(Node(op, children, data, FLOAT)), 200)
         raise StencilError(f"{text}: {reason}") from None
 
 
@@ -162,15 +141,15 @@ def _require(holds: bool, reason: str) -> None:
 
 def _type_call(fun: UserFun, *arguments: Node) -> Type:
     _require(
-        len(arguments) == len(fun.types),
-        f"{fun.name} takes {len(fun.types)} arguments, but gets {len(arguments)}",
+        len(arguments) == len(fun.parameters),
+        f"{fun.name} takes {len(fun.parameters)} arguments, but gets {len(arguments)}",
     )
-    for name, kind, argument in zip(fun.parameters, fun.types, arguments, strict=True):
+    for name, argument in zip(fun.parameters, arguments, strict=True):
         _require(
-            argument.type == kind,
-            f"{fun.name} takes {kind} {name}, but `{_short(argument)}` is {argument.type}",
+            argument.type == FLOAT,
+            f"{fun.name} takes {FLOAT} {name}, but `{_short(argument)}` is {argument.type}",
         )
-    return fun.result
+    return FLOAT
 
 
 def _type_map(kind: str, dim: int, fun: Node, x: Node) -> Type:
@@ -248,12 +227,6 @@ def _type_get(part: int, x: Node) -> Type:
     return x.type.parts[part]
 
 
-def _type_array(length: int, fun: UserFun) -> Type:
-    _require(length >= 1, f"an array has 1 element or more, not {length}")
-    _require(fun.types == (INT, INT), f"{fun.name} must take two int: an index and the length")
-    return Array(fun.result, length)
-
-
 def _type_memory(_: str, x: Node) -> Type:
     _require(isinstance(leaf(x.type), Scalar), f"memory holds numbers, not {x.type}")
     return x.type
@@ -275,7 +248,6 @@ _TYPES: Mapping[str, Callable[..., Type]] = {
     "pad": _type_pad,
     "at": _type_at,
     "get": _type_get,
-    "array": _type_array,
     "memory": _type_memory,
     "let": lambda fun, _: fun.type,
 }

@@ -87,11 +87,6 @@ class _Lowering:
     def _value_of_call(self, node: Node, env: Env) -> nest.View:
         return nest.Call(node.data[0], tuple(self._term(x, env) for x in node.children))
 
-    def _value_of_array(self, node: Node, env: Env) -> nest.View:
-        length, function = node.data
-        total = nest.Number(str(length))
-        return nest.ArrayView(length, lambda i: nest.Call(function, (nest.Number(i.text), total)))
-
     def _value_of_zip(self, node: Node, env: Env) -> nest.View:
         rows = [self._row(x, env) for x in node.children]
         return nest.ArrayView(rows[0].length, lambda i: tuple(row.at(i) for row in rows))

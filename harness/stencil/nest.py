@@ -13,7 +13,7 @@ from functools import cached_property
 
 from harness.stencil.arith import Index, Variable, constant
 from harness.stencil.ir import UserFun
-from harness.stencil.types import Array, Scalar, Type, leaf, shape
+from harness.stencil.types import Array, Type, shape
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,6 @@ class Load:
 
     buffer: Buffer
     indices: tuple[Index, ...]
-
-    @property
-    def type(self) -> Type:
-        """Return the element's type."""
-        kind = leaf(self.buffer.type)
-        assert isinstance(kind, Scalar)
-        return kind
 
     @property
     def offset(self) -> Index:

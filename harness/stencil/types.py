@@ -48,9 +48,8 @@ class Tuple:
 Type = Scalar | Array | Tuple
 
 FLOAT = Scalar("float")
-INT = Scalar("int")
 ELEMENT_BYTES = 4
-"""The size of a float or an int."""
+"""The size of a float."""
 
 
 def shape(kind: Type) -> tuple[int, ...]:
@@ -75,15 +74,6 @@ constant event_t generic global half image1d_t image2d_t image3d_t kernel local 
 ptrdiff_t read_only read_write sampler_t size_t uchar uint ulong ushort write_only
 blockDim blockIdx gridDim threadIdx warpSize COARSENING INFINITY NAN VARIANT result max min
 """
-# Functions of OpenCL C, which cannot be redefined.
-_FUNCTIONS = """
-abs acos acosh all any asin asinh atan atan2 atanh barrier bitselect cbrt ceil clamp copysign cos
-cosh cross degrees distance dot erf erfc exp exp10 exp2 expm1 fabs fdim floor fma fmax fmin fmod
-fract frexp hypot ilogb isequal isfinite isgreater isinf isless isnan isnormal ldexp length lgamma
-log log10 log1p log2 logb mad mix modf nan nextafter normalize pow pown powr prefetch radians
-remainder remquo rint rootn round rsqrt select shuffle sign signbit sin sincos sinh sinpi
-smoothstep sqrt step tan tanh tgamma trunc
-"""
 _TAKEN = re.compile(
     "|".join([*C_WORDS.split(), *_WORDS.split()])
     + r"|(global|group|local)_[xyz]|LOCAL_[XYZ]|get_\w+|__\w+"
@@ -91,10 +81,9 @@ _TAKEN = re.compile(
 )
 
 
-def check_name(name: str, where: str, is_function: bool = False) -> None:
+def check_name(name: str, where: str) -> None:
     """Raise StencilError, beginning with `where`, if a kernel cannot use the name."""
-    is_name = re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII)
-    if not is_name or _TAKEN.fullmatch(name) or (is_function and name in _FUNCTIONS.split()):
+    if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) or _TAKEN.fullmatch(name):
         raise StencilError(
             f"{where}: {name!r} is not a valid name, or kernels already use it; choose another"
         )

@@ -1,12 +1,10 @@
-"""The expression language: what it means, what it refuses, that arrays agree with scalars, and how
-constraints of a catalogue are told."""
+"""The expression language: what it means, what it refuses, and that arrays agree with scalars."""
 
 from __future__ import annotations
 
 import ast
 import contextlib
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +14,6 @@ from hypothesis import strategies as st
 from harness.constraints.expression import FUNCTIONS, WORDS, Expression
 from harness.core.errors import ExpressionError
 from harness.core.records import Value
-from harness.space_file import load_spec
 
 VALUES: dict[str, Value] = {
     "A": 12, "B": 5, "Z": 0, "half": 0.5, "mode": "fast", "flag": None, "on": True,
@@ -283,22 +280,3 @@ def test_names_are_those_that_need_values() -> None:
     text = "min(A, B) <= sqrt(max_group_size) and C in [D, true, absent]"
     assert Expression(text).names == {"A", "B", "max_group_size", "C", "D"}
     assert not Expression(" and ".join(WORDS)).names
-
-
-# ------------------------------------------------------------------------------------- catalogues
-
-SPACE = Path(__file__).parents[2] / "spaces" / "matmul_flags.yaml"
-
-
-def test_a_constraint_takes_flags_that_the_space_leaves_out_as_absent() -> None:
-    constraints = [constraint.expression for constraint in load_spec(SPACE).constraints]
-    (found,) = (c for c in constraints if c.text.startswith("not use_fast_math"))
-    assert found.names == {"use_fast_math", "ftz"}
-    assert "absent" in found.text
-    assert "absent" not in found.written
-    values = {"use_fast_math": True, "ftz": "true"}
-    assert found.why_false(values) == (
-        "`not use_fast_math or (ftz != 'true' and prec_div != 'false' and prec_sqrt != 'false')` "
-        "is false with use_fast_math=true, ftz=true"
-    )
-    assert found.why_false({**values, "ftz": None}) is None

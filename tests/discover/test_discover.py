@@ -525,14 +525,6 @@ def test_check_refuses_integers_that_are_not_filled_in(tmp_path: Path, capsys: C
     assert check(line) == 0
 
 
-def test_the_host_skeleton_explains_which_arrays_are_restored(tmp_path: Path) -> None:
-    text = host_text(_facts(tmp_path, OPENCL, "first", "k.cl"))
-    comment = " ".join(line.strip("# ") for line in text.splitlines() if line.startswith("#"))
-    assert re.search(
-        r"reads and overwrites; .* INOUT = \(\"y\",\) .* SCRATCH = \(\"y\",\)", comment
-    )
-
-
 def test_the_host_skeleton_invents_no_reference(tmp_path: Path) -> None:
     text = host_text(_facts(tmp_path, TEMPLATE))
     module = ast.parse(text)

@@ -66,23 +66,17 @@ class Pocl:
         """Return the result of each kernel; NaN where it writes nothing."""
         text = together(kernels, OPENCL)
         program = build_program(self.cl, self.cl.Program(self.context, text), ())
-        return [self.run(program, kernel, arrays) for kernel in kernels]
+        return [self._run(program, kernel, arrays) for kernel in kernels]
 
-    def run(
-        self, program: Any, kernel: LoopNest, arrays: Arrays, counters: np.ndarray | None = None
-    ) -> np.ndarray:
-        """Run one kernel; `counters` is an optional last argument, and is overwritten."""
+    def _run(self, program: Any, kernel: LoopNest, arrays: Arrays) -> np.ndarray:
         result = np.full(kernel.output.shape, np.nan, np.float32)
         arguments = [arrays[buffer.name] for buffer in kernel.inputs] + [result]
-        arguments += [] if counters is None else [counters]
         flags = self.cl.mem_flags.READ_WRITE | self.cl.mem_flags.COPY_HOST_PTR
         buffers = [self.cl.Buffer(self.context, flags, hostbuf=array) for array in arguments]
         local, groups = kernel.ndrange.local, kernel.ndrange.groups
         size = tuple(a * b for a, b in zip(local, groups, strict=True))
         getattr(program, kernel.name)(self.queue, size, local, *buffers).wait()
-        for array, buffer in zip(arguments[len(kernel.inputs) :], buffers[len(kernel.inputs) :],
-                                 strict=True):  # fmt: skip
-            self.cl.enqueue_copy(self.queue, array, buffer, is_blocking=True)
+        self.cl.enqueue_copy(self.queue, result, buffers[-1], is_blocking=True)
         return result
 
 

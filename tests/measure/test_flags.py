@@ -331,14 +331,6 @@ def test_matching_files_are_values(loaded, packs: Path, tmp_path: Path, patterns
     assert names_of(loaded(f"flags: {{nvcc: {{controls: {{files: {patterns}}}}}}}"))[1:] == names
 
 
-def test_files_of_one_content_are_one_value_with_a_notice(loaded, packs: Path) -> None:
-    shutil.copy(packs / "fast.acf", packs / "z.acf")
-    spec = loaded()
-    assert names_of(spec) == [None, "fast.acf", "slow.acf"]
-    text = f"{packs}/z.acf is left out: its content is that of {packs}/fast.acf"
-    assert [notice.text for notice in spec.notices] == [text]
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

@@ -148,12 +148,6 @@ def test_a_target_that_is_the_same_everywhere_cannot_be_judged(actual: float) ->
         cross_validate(lambda part: grow(part, "occupancy", ["A"]).predict, table, "occupancy")
 
 
-def test_samples_that_are_0_have_no_relative_error() -> None:
-    table = pd.DataFrame({"A": [0, 1] * 20, "spilled": [0.0, 64.0] * 20})
-    found = cross_validate(lambda part: grow(part, "spilled", ["A"]).predict, table, "spilled")
-    assert (found.r2, found.error.ninth_decile, found.error.count) == (1.0, 0.0, 20)
-
-
 # ---------------------------------------------------------------------------- targets
 
 

@@ -209,13 +209,6 @@ def test_a_source_that_guards_its_macros_is_compiled_as_it_stands(text: str) -> 
     assert program == f'#define N 8\n#line 1 "a.cl"\n{text}'
 
 
-def test_an_unrolled_loop_counts_as_the_use_of_its_parameter() -> None:
-    source = Source(Path("a.cl"), PRAGMAS, {})
-    assert source.mentions("UNROLL_1")
-    assert source.mentions("INNER")
-    assert not source.mentions("UNROLL_2")
-
-
 @pytest.mark.parametrize(
     ("text", "is_left_out"),
     [

@@ -339,12 +339,6 @@ def test_discover_declares_sizes_as_parameters_of_the_kernels_source(tmp_path: P
     assert (other.tuned, other.left_out) == ((), (size,))
 
 
-def test_discover_refuses_loops_that_cannot_be_tiled(tmp_path: Path) -> None:
-    (tmp_path / "k.cl").write_text(KERNEL.replace("int x = 0", "x = 0"))
-    with pytest.raises(SpecError, match=r"k\.cl:5: .* on line 4 cannot be carried out"):
-        discover(tmp_path / "k.cl", None)
-
-
 # ------------------------------------------------------------------------- on the compilers
 
 

@@ -152,14 +152,14 @@ def test_samples_are_uniform_among_what_is_not_excluded(excluded: int, count: in
     legal = list(checked)
     exclude = set(rng.sample(legal, len(legal) * excluded // 60))
     drawn: Counter[Config] = Counter()
-    for _ in range(1000):
+    for _ in range(300):
         drawn.update(checked.sample(rng, count, exclude))
     assert set(drawn) == set(legal) - exclude
     if count < len(drawn):
         # Each call draws without replacement, so that counts vary less than chi-square's.
         assert chisquare(list(drawn.values())).pvalue > 1e-3
     else:
-        assert set(drawn.values()) == {1000}
+        assert set(drawn.values()) == {300}
 
 
 def test_fewer_are_sampled_where_there_are_no_more() -> None:
@@ -188,15 +188,11 @@ def test_a_space_that_is_too_large_to_count_is_estimated_within_its_error() -> N
         estimate, error = checked.estimate_count(random.Random(seed))
         assert 0 < error < 0.1 * expected
         assert abs(estimate - expected) < 4 * error
-
-
-@pytest.mark.usefixtures("short_of_room")
-def test_an_estimate_of_nothing_found_still_has_an_error() -> None:
-    assert small().estimate_count(random.Random(0)) == (small().count, 0.0), "it is counted"
+    # Nothing is found, and still there is an error.
     domains: dict[str, Sequence[Value]] = {f"P{i}": range(1, 17) for i in range(6)}
-    checked = space(domains, " * ".join(domains) + " == 1")
-    estimate, error = checked.estimate_count(random.Random(0))
+    estimate, error = space(domains, " * ".join(domains) + " == 1").estimate_count(random.Random(0))
     assert abs(estimate - 1) <= 2 * error
+    assert small().estimate_count(random.Random(0)) == (small().count, 0.0), "it is counted"
 
 
 @pytest.mark.usefixtures("short_of_room")
@@ -335,6 +331,10 @@ def test_a_launch_has_the_sizes_of_its_expressions(tmp_path: Path) -> None:
     launch = on_device(spec, None).launch(Config({"BLOCK": 64, "TILE": 3}), "kernel", ["a", "b"])
     assert (launch.group, launch.grid) == ((64,), (22,))
     assert (launch.function, launch.arguments) == ("kernel", ("a", "b"))
+    plan = LaunchPlan(group=["sqrt(X)"], grid=["X / 2"])  # whole numbers, though floats
+    checked = ConstrainedSpace([parameter("X", (16,))], launch=plan)
+    launch = checked.launch(Config({"X": 16}), "kernel", ())
+    assert repr((launch.group, launch.grid)) == "((4,), (8,))"
 
 
 @pytest.mark.parametrize(
@@ -370,13 +370,6 @@ def test_carveout_is_a_percentage_or_the_drivers_choice() -> None:
     plan = LaunchPlan(group=["1"], grid=["1"], carveout="X")
     drivers = ConstrainedSpace([parameter("X", (-2, -1))], (), {}, DEVICE, plan)
     assert {config["X"] for config in drivers} == {-1}
-
-
-def test_a_whole_number_may_be_a_float() -> None:
-    plan = LaunchPlan(group=["sqrt(X)"], grid=["X / 2"])
-    checked = ConstrainedSpace([parameter("X", (16,))], (), {}, None, plan)
-    launch = checked.launch(Config({"X": 16}), "kernel", ())
-    assert repr((launch.group, launch.grid)) == "((4,), (8,))"
 
 
 # ------------------------------------------------------------------------------ laziness
@@ -466,7 +459,7 @@ def test_samples_are_uniform_where_counts_exceed_64_bits() -> None:
     assert big.count > 2**64
     for wide in (checked, big):
         drawn = wide.sample_points(np.random.default_rng(3), 4000)
-        assert all(map(wide.is_legal, map(wide.decode, rows(drawn))))
+        assert all(map(wide.is_legal, map(wide.decode, rows(drawn[:500]))))
     # Of an ascending chain from 1 to 32, the last of 14 is n with probability proportional to
     # the number of chains of 13 up to n; of two in order, the first is n in 33 - n of 528.
     first = np.bincount(drawn[:, 0], minlength=32)
@@ -740,15 +733,6 @@ def test_check_lists_every_condition(tmp_path: Path, capsys: pytest.CaptureFixtu
         "use_fast_math matters when TILE * 64 <= max_local_bytes; else it has its default; "
         "checked with a device or --arch, for max_local_bytes" in printed
     )
-
-
-def test_a_condition_is_part_of_what_is_searched(tmp_path: Path) -> None:
-    (tmp_path / "one").mkdir()
-    (tmp_path / "other").mkdir()
-    one = make_spec(tmp_path / "one", FILE)
-    other = make_spec(tmp_path / "other", FILE.replace("n > 100}", "n > 101}"))
-    assert one.program_sha256 == other.program_sha256
-    assert one.space_sha256 != other.space_sha256
 
 
 def test_a_long_condition_does_not_get_too_long(tmp_path: Path) -> None:

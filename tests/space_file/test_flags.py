@@ -179,6 +179,11 @@ def test_constraints_speak_of_the_selected_flags_alone(small: Catalogue) -> None
     # A limit needs `unroll`, which is not selected: then it has to be absent as well.
     assert texts(["fast", "limit"]) == ["limit == absent or absent != absent"]
     assert texts(["fast", "unroll"]) == []
+    (constraint,) = resolve(small, ["fast", "limit"]).constraints
+    assert constraint.names == {"limit"}
+    assert constraint.why_false({"limit": 8}) == (
+        "`limit == absent or unroll != absent` is false with limit=8"
+    )
 
 
 # ------------------------------------------------------------------------- asking a compiler

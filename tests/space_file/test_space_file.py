@@ -344,8 +344,10 @@ def test_programs_differ_where_what_is_measured_differs(folder: Path) -> None:
     first = load(folder, WHOLE)
     wider = load(folder, WHOLE.replace("[1, 2, 4]", "[1, 2, 4, 8]"))
     stricter = load(folder, WHOLE + "constraints: [BLOCK > UNROLL]\n")
-    assert first.program_sha256 == wider.program_sha256 == stricter.program_sha256
-    assert len({s.space_sha256 for s in (first, wider, stricter)}) == 3
+    conditional = load(folder, WHOLE.replace("default: 1}", "default: 1, when: n > 2000}"))
+    searched = (first, wider, stricter, conditional)
+    assert len({s.program_sha256 for s in searched}) == 1
+    assert len({s.space_sha256 for s in searched}) == 4
     (folder / "scale.py").write_text((folder / "scale.py").read_text() + "# changed\n")
     assert load(folder, WHOLE).program_sha256 != first.program_sha256
     assert load(folder, WHOLE + "verify: {rtol: 0.1}\n").program_sha256 != first.program_sha256

@@ -6,7 +6,6 @@ from __future__ import annotations
 import itertools
 import math
 import random
-import tracemalloc
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -18,7 +17,6 @@ from harness.stencil import (
     at,
     get,
     grid,
-    iterate,
     join,
     map2d,
     map_,
@@ -41,8 +39,8 @@ from harness.stencil import (
     zip_,
 )
 from harness.stencil.emit import OPENCL, emit
-from harness.stencil.explore import Threads, design, explore
-from harness.stencil.features import COUNTS, FEATURES, OWN, PUBLISHED, features
+from harness.stencil.explore import explore
+from harness.stencil.features import COUNTS, features
 from harness.stencil.lower import lower, parallel_extents
 from harness.stencil.nest import LoopNest, NdRange
 from tests.helpers.stencil_kernels import (
@@ -63,10 +61,10 @@ twice = user_fun("twice", "x", "2.0f * x")
 
 
 def line() -> Node:
-    """Combine maps, iterations, a reduction and windows on lines a and b."""
+    """Combine maps, a reduction and windows on lines a and b."""
     windows = slide(3, 1, pad(1, 1, "clamp", grid("a", 24)))
     sums = map_(lambda w: reduce_(add, 0.0, map_(twice, w)), windows)
-    b = iterate(2, lambda x: map_(twice, x), grid("b", 24))
+    b = map_(twice, map_(twice, grid("b", 24)))
     added = map_(lambda pair: add(get(0, pair), get(1, pair)), zip_(b, sums))
     return map_(twice, added)
 
@@ -205,15 +203,6 @@ def test_tiles_local_memory_and_mappings_are_drawn_often() -> None:
         assert set(names) == {"global"} or names == sorted(names, reverse=True)  # groups outside
 
 
-def test_equal_decisions_on_different_stencils_have_equal_designs() -> None:
-    numbers = []
-    for program in ("jacobi2d_5pt", "gradient", "gaussian"):
-        (tiled,) = rules.everywhere(rules.tile2d(16, 16), definition_of(program).expression(64))
-        mapped = rules.mapped([("global", 1), ("global", 0), ("seq", 0), ("seq", 0)], tiled)
-        numbers.append(design(mapped, Threads((16, 16, 1), 1)))
-    assert len(set(numbers)) == 1
-
-
 # -------------------------------------------------------------------- features of what rules make
 
 
@@ -284,16 +273,6 @@ def test_counts_are_those_of_threads_that_run_one_after_the_other() -> None:
         assert {name: found[name] for name in COUNTS} == means, str(expression)
 
 
-def test_features_of_a_large_grid_need_little_memory() -> None:
-    """Nothing enumerates rows times columns."""
-    kernel = lower("k", constant_borders(8192), NdRange((32, 8, 1), (256, 1024, 1)))
-    tracemalloc.start()
-    features(kernel)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 1 << 20
-
-
 def test_sizes_and_local_memory_are_those_of_the_launch() -> None:
     tiles = split(32, grid("x", 256))
     copied = map_workgroup(
@@ -311,13 +290,6 @@ def test_sizes_and_local_memory_are_those_of_the_launch() -> None:
     found = features(lower("k", mapped, NdRange((32, 2, 2), (2, 3, 1))))
     assert [found[f"global_size_{axis}"] for axis in "xyz"] == [64, 6, 2]
     assert [found[f"local_size_{axis}"] for axis in "xyz"] == [32, 2, 2]
-
-
-def test_the_paper_has_fifteen_features_without_private_memory() -> None:
-    assert len(PUBLISHED) == 15
-    assert not [name for name in PUBLISHED if "private" in name]
-    found = features(lower("k", map_global(0, square, grid("x", 64)), NdRange((64, 1, 1))))
-    assert tuple(found) == FEATURES == PUBLISHED + OWN
 
 
 # ------------------------------------------------------------------------- cache lines, working set

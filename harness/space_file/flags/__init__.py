@@ -93,7 +93,7 @@ def flags_of(document: Document, model: SpaceModel) -> _SpaceFlags:
         if not isinstance(group, dict):
             _select(document, compiler, group, isinstance(model, ProgramSpaceFile), flags)
         for location, name, flag in _declared(compiler, group):
-            flags.placed.append((location, _flag(document, location, name, flag, flags)))
+            flags.placed.append((location, _flag(document, location, name, flag)))
     if document.faults:
         raise SpecError(document.faults)
     return flags
@@ -128,17 +128,14 @@ def _declared(compiler: str, group: FlagGroup) -> Iterator[tuple[Location, str, 
             yield ("flags", compiler, index, name), name, flag
 
 
-def _flag(
-    document: Document, location: Location, name: str, flag: Flag, flags: _SpaceFlags
-) -> Parameter:
+def _flag(document: Document, location: Location, name: str, flag: Flag) -> Parameter:
     compiler = str(location[1])
     if not isinstance(flag, FlagPatterns):
         return declared_flag(name, flag, compiler)
     if compiler == "opencl":
         text = "OpenCL's compiler reads no files; `files` is for nvcc, and the flags of programs"
         document.fault(location, text)
-    files, notices = _files_of(document, (*location, "files"), flag.files)
-    flags.notices += (Notice(compiler, text, lasting=True) for text in notices)
+    files = _files_of(document, (*location, "files"), flag.files)
     return declared_flag(name, flag, compiler, files, _catalogued(compiler, name))
 
 
@@ -232,26 +229,18 @@ def _with_values(written: Expression, values: Mapping[str, Value]) -> Expression
 
 def _files_of(
     document: Document, location: Location, patterns: str | Sequence[str]
-) -> tuple[dict[str, FlagFile], list[str]]:
-    """Return the files that match the patterns of a flag by their names, each content once, and
-    notices about the others; note the faults."""
-    paths = list(_matching(document, location, patterns))
-    contents: dict[str, FlagFile] = {}
+) -> dict[str, FlagFile]:
+    """Return the files that match the patterns of a flag by their names; note the faults."""
     files: dict[str, FlagFile] = {}
-    notices = []
-    for path in paths:
+    for path in _matching(document, location, patterns):
         file = _read(document, location, path)
         if file is None:
             continue
-        first = contents.setdefault(file.sha256, file)
-        if first is not file:
-            notices.append(f"{path} is left out: its content is that of {first.path}")
-        elif path.name in files:
-            text = f"{files[path.name].path} and {path} have one name and two contents; rename one"
+        first = files.setdefault(path.name, file)
+        if first.sha256 != file.sha256:
+            text = f"{first.path} and {path} have one name and two contents; rename one"
             document.fault(location, text)
-        else:
-            files[path.name] = file
-    return files, notices
+    return files
 
 
 def _matching(
