@@ -144,7 +144,7 @@ class DispatchOptions(Options):
             check_output(self.output)
 
 
-DEFAULT_SAMPLE = 8
+_DEFAULT_COMPILED = 8
 
 
 @dataclass(frozen=True)
@@ -174,18 +174,17 @@ configuration; 2 for a fault in a space or in the command.
     archs: Sequence[str] = option(TEXT, "SM", names=("--arch",), several=True)
     """compile for this NVIDIA architecture, such as sm_90, or for several, such as sm_80,sm_90;
     needs no GPU"""
-    sample: int | None = option(
+    compile: int | None = option(
         Kind.whole(0),
         "N",
-        "also compile N other legal configurations, drawn uniformly "
-        f"(default {DEFAULT_SAMPLE} with --backend, --device or --arch; else 0)",
+        "also compile N other legal configurations, drawn uniformly, and print a summary: machine "
+        f"codes, resources and failures (default {_DEFAULT_COMPILED} with --backend, --device or "
+        "--arch; else 0)",
     )
-    compile: int | None = option(Kind.whole(0), "N")
-    """compile N others and print a summary: machine codes, resources and failures"""
     strict: bool = flag(in_python=False)
     """with --compile: exit with 1 if any configuration fails"""
     seed: int = option(SEED, default=0)
-    """seed of the sample (default 0)"""
+    """seed of the draw (default 0)"""
     no_compile: bool = flag()
     """only validate and describe"""
     run: bool = flag()
@@ -199,12 +198,10 @@ configuration; 2 for a fault in a space or in the command.
         """Refuse options that exclude each other."""
         if not self.spaces:
             raise UsageError("name a space, for example spaces/mvmul.yaml")
-        compiles = self.names_target or self.sample is not None or self.compile is not None
+        compiles = self.names_target or self.compile is not None
         if self.no_compile and (compiles or self.run):
-            options = "--backend, --device, --arch, --sample, --compile or --run"
+            options = "--backend, --device, --arch, --compile or --run"
             raise UsageError(f"--no-compile does not go with {options}")
-        if self.sample is not None and self.compile is not None:
-            raise UsageError("--sample and --compile both draw configurations; give one of them")
         if self.strict and self.compile is None:
             raise UsageError("--strict judges what --compile N compiles; add --compile N")
         if self.unseen and not self.run:
@@ -226,9 +223,8 @@ configuration; 2 for a fault in a space or in the command.
     @property
     def others(self) -> int:
         """The number of configurations that are compiled besides the default."""
-        drawn = self.sample if self.compile is None else self.compile
-        default = DEFAULT_SAMPLE if self.names_target else 0
-        return default if drawn is None else drawn
+        default = _DEFAULT_COMPILED if self.names_target else 0
+        return default if self.compile is None else self.compile
 
 
 _AUTO = "auto"

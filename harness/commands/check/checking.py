@@ -159,7 +159,7 @@ def _checked(
     is_program = spec.program is not None
     host = why_host_failed = ""
     for inspection in inspections:
-        with ProgressDisplay(make_console(stderr=True), options.compile is None) as display:
+        with ProgressDisplay(make_console(stderr=True), not options.others) as display:
             inspection.finish(display)
     if not is_program and not options.no_compile:
         kernels = [i for i in inspections if isinstance(i, KernelInspection)]
