@@ -80,11 +80,6 @@ def _print_space(console: Console, space: SpaceCheck) -> None:
     if spec.baselines:
         names = ", ".join(baseline.name for baseline in spec.baselines)
         print_line(console, f"  other baselines: {names}")
-    if space.why_no_launcher:
-        print_line(console, f"  note: a dispatcher will have no launcher: {space.why_no_launcher}")
-    elif spec.program is not None:
-        sources = "; ".join(f"{name} is {source}" for name, source in space.launcher.items())
-        print_line(console, f"  launcher: {sources}")
 
 
 def _relations(spec: Spec) -> Iterator[str]:
