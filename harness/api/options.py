@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from harness.analysis import SLOWDOWN
 from harness.core.errors import UsageError
-from harness.core.files import check_writable
 from harness.core.options import BACKENDS, PATH, SEED, TEXT, Kind, Options, argument, flag, option
 from harness.core.text import command_line
 
@@ -239,7 +238,7 @@ def _limit(word: str) -> tuple[str, float]:
     return name.strip(), float(limit)
 
 
-_OF_TREES = ("target", "per", "depth", "threshold", "picture", "inside", "limits")
+_OF_TREES = ("target", "per", "depth", "threshold", "inside", "limits")
 
 
 @dataclass(frozen=True)
@@ -278,8 +277,6 @@ class AnalyseOptions(Options):
     )
     """grow trees by the published rule, until no split removes this share of the squared error,
     such as 0 or 1e-6 (default: prune them by cross-validation)"""
-    picture: Path | None = option(Kind.path(".png", ".svg", ".pdf"), "FILE")
-    """draw the tree as PNG, SVG or PDF; several trees get a number in the file name"""
     inside: str | None = option(TEXT, "CONDITION")
     """print the importance in a part of the space, such as 'BLOCK >= 256'"""
     limits: Sequence[tuple[str, float]] = option(
@@ -293,7 +290,7 @@ class AnalyseOptions(Options):
     """grow one tree for all devices, with the platform as a parameter"""
 
     def check(self) -> None:
-        """Refuse options that exclude each other, and a picture that cannot be written."""
+        """Refuse options that exclude each other."""
         has_more = self.platforms or self.by_input or self.asks_of_trees
         if self.json and (self.summary or has_more):
             raise UsageError(
@@ -304,17 +301,9 @@ class AnalyseOptions(Options):
             raise UsageError(
                 "--summary prints nothing else; leave out --by-input and the options of trees"
             )
-        if self.picture is not None:
-            check_writable(self.picture, "name another file with --picture")
 
     @property
     def asks_of_trees(self) -> bool:
         """Whether anything was asked of trees that is not always printed."""
         defaults = AnalyseOptions(())
         return any(getattr(self, name) != getattr(defaults, name) for name in _OF_TREES)
-
-    def with_picture_of(self, name: str) -> AnalyseOptions:
-        """Put a name into that of the picture, so that several trees have a file each."""
-        if self.picture is None:
-            return self
-        return replace(self, picture=self.picture.with_stem(f"{self.picture.stem}-{name}"))

@@ -38,9 +38,6 @@ TUNE = "tune scale.yaml --replay recording.csv"
 
 WRITING = [
     f"{TUNE} --database new.db --test-limit 2 --no-cross --report page.html",
-    "analyse r.db --picture tree.png",
-    "analyse r.db --picture tree.svg",
-    "analyse r.db --picture tree.pdf",
     "report r.db -o page.html",
     "dispatch r.db --spec scale.yaml -o out",
     "compare r.db r.db --junit j.xml",
