@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from harness.analysis import SLOWDOWN
 from harness.core.errors import UsageError
-from harness.core.files import check_output, check_writable
 from harness.core.options import BACKENDS, PATH, SEED, TEXT, Kind, Options, argument, flag, option
 from harness.core.text import command_line
 
@@ -95,13 +94,11 @@ class DispatchOptions(Options):
     database: Sequence[str] = argument(TEXT, "DATABASE", nargs="*")
     """results database"""
     output: Path = option(PATH, "FOLDER", names=("-o", "--output"))
-    """folder to write; with --recheck, a file for the inputs whose choice fell"""
+    """folder to write"""
     recheck: Path | None = option(PATH, "FOLDER", in_python=False)
     """measure a folder that was written, here and now: its configurations, interleaved, on inputs
     of each leaf of its choice; print which still hold. The exit code is 1 where one does not
     (docs/howto/recheck_a_dispatcher.md)"""
-    max_time_s: float | None = option(SECONDS, "SECONDS", names=("--max-time",), in_python=False)
-    """with --recheck, measure for SECONDS (or such as 5m) at most"""
     space: str | None = option(TEXT, "NAME")
     """only the space of this name"""
     device: str | None = option(TEXT, "NAME")
@@ -134,17 +131,14 @@ class DispatchOptions(Options):
     def check(self) -> None:
         if self.recheck is None and not (self.database and self.output):
             raise UsageError("name a results database and, with -o, the folder to write")
-        if self.recheck is None and self.max_time_s is not None:
-            raise UsageError("--max-time goes with --recheck FOLDER")
-        if self.recheck is not None and self.json:
+        if self.recheck is not None and (self.json or self.output):
             raise UsageError(
-                "--recheck prints no JSON; its exit code says whether all choices hold"
+                "--recheck only prints, and its exit code says whether all choices hold; leave out "
+                "--json and --output"
             )
-        if self.recheck is not None and self.output is not None:
-            check_output(self.output)
 
 
-DEFAULT_SAMPLE = 8
+_DEFAULT_COMPILED = 8
 
 
 @dataclass(frozen=True)
@@ -174,18 +168,17 @@ configuration; 2 for a fault in a space or in the command.
     archs: Sequence[str] = option(TEXT, "SM", names=("--arch",), several=True)
     """compile for this NVIDIA architecture, such as sm_90, or for several, such as sm_80,sm_90;
     needs no GPU"""
-    sample: int | None = option(
+    compile: int | None = option(
         Kind.whole(0),
         "N",
-        "also compile N other legal configurations, drawn uniformly "
-        f"(default {DEFAULT_SAMPLE} with --backend, --device or --arch; else 0)",
+        "also compile N other legal configurations, drawn uniformly, and print a summary: machine "
+        f"codes, resources and failures (default {_DEFAULT_COMPILED} with --backend, --device or "
+        "--arch; else 0)",
     )
-    compile: int | None = option(Kind.whole(0), "N")
-    """compile N others and print a summary: machine codes, resources and failures"""
     strict: bool = flag(in_python=False)
     """with --compile: exit with 1 if any configuration fails"""
     seed: int = option(SEED, default=0)
-    """seed of the sample (default 0)"""
+    """seed of the draw (default 0)"""
     no_compile: bool = flag()
     """only validate and describe"""
     run: bool = flag()
@@ -199,12 +192,10 @@ configuration; 2 for a fault in a space or in the command.
         """Refuse options that exclude each other."""
         if not self.spaces:
             raise UsageError("name a space, for example spaces/mvmul.yaml")
-        compiles = self.names_target or self.sample is not None or self.compile is not None
+        compiles = self.names_target or self.compile is not None
         if self.no_compile and (compiles or self.run):
-            options = "--backend, --device, --arch, --sample, --compile or --run"
+            options = "--backend, --device, --arch, --compile or --run"
             raise UsageError(f"--no-compile does not go with {options}")
-        if self.sample is not None and self.compile is not None:
-            raise UsageError("--sample and --compile both draw configurations; give one of them")
         if self.strict and self.compile is None:
             raise UsageError("--strict judges what --compile N compiles; add --compile N")
         if self.unseen and not self.run:
@@ -226,9 +217,8 @@ configuration; 2 for a fault in a space or in the command.
     @property
     def others(self) -> int:
         """The number of configurations that are compiled besides the default."""
-        drawn = self.sample if self.compile is None else self.compile
-        default = DEFAULT_SAMPLE if self.names_target else 0
-        return default if drawn is None else drawn
+        default = _DEFAULT_COMPILED if self.names_target else 0
+        return default if self.compile is None else self.compile
 
 
 _AUTO = "auto"
@@ -248,7 +238,7 @@ def _limit(word: str) -> tuple[str, float]:
     return name.strip(), float(limit)
 
 
-_OF_TREES = ("target", "per", "depth", "threshold", "picture", "inside", "limits")
+_OF_TREES = ("target", "per", "depth", "threshold", "inside", "limits")
 
 
 @dataclass(frozen=True)
@@ -287,8 +277,6 @@ class AnalyseOptions(Options):
     )
     """grow trees by the published rule, until no split removes this share of the squared error,
     such as 0 or 1e-6 (default: prune them by cross-validation)"""
-    picture: Path | None = option(Kind.path(".png", ".svg", ".pdf"), "FILE")
-    """draw the tree as PNG, SVG or PDF; several trees get a number in the file name"""
     inside: str | None = option(TEXT, "CONDITION")
     """print the importance in a part of the space, such as 'BLOCK >= 256'"""
     limits: Sequence[tuple[str, float]] = option(
@@ -302,7 +290,7 @@ class AnalyseOptions(Options):
     """grow one tree for all devices, with the platform as a parameter"""
 
     def check(self) -> None:
-        """Refuse options that exclude each other, and a picture that cannot be written."""
+        """Refuse options that exclude each other."""
         has_more = self.platforms or self.by_input or self.asks_of_trees
         if self.json and (self.summary or has_more):
             raise UsageError(
@@ -313,17 +301,9 @@ class AnalyseOptions(Options):
             raise UsageError(
                 "--summary prints nothing else; leave out --by-input and the options of trees"
             )
-        if self.picture is not None:
-            check_writable(self.picture, "name another file with --picture")
 
     @property
     def asks_of_trees(self) -> bool:
         """Whether anything was asked of trees that is not always printed."""
         defaults = AnalyseOptions(())
         return any(getattr(self, name) != getattr(defaults, name) for name in _OF_TREES)
-
-    def with_picture_of(self, name: str) -> AnalyseOptions:
-        """Put a name into that of the picture, so that several trees have a file each."""
-        if self.picture is None:
-            return self
-        return replace(self, picture=self.picture.with_stem(f"{self.picture.stem}-{name}"))

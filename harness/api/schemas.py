@@ -72,9 +72,7 @@ class SpaceDocument(JsonDocument):
     """A valid space; `legal` is the number of legal configurations by input, null where it is too
     large to count; of more than 100 inputs, only the first and those with the least and the
     greatest value of a feature are counted. `why_host_failed` and, with --run and of a program,
-    `why_run_failed` are empty where the host module and the default work, or were not run.
-    `feature_sources` says where the launcher of a program finds each feature; it is empty for
-    kernels, and where `why_no_launcher` says why."""
+    `why_run_failed` are empty where the host module and the default work, or were not run."""
 
     name: str = value_of("spec", "name")
     path: Text = value_of("spec", "path")
@@ -85,8 +83,6 @@ class SpaceDocument(JsonDocument):
     targets: list[TargetDocument] = value_of("documents")
     why_host_failed: str
     why_run_failed: str
-    feature_sources: dict[str, str] = value_of("launcher")
-    why_no_launcher: str
 
     @property
     def is_ok(self) -> bool:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 from rich.console import Console
@@ -21,7 +19,6 @@ from harness.api.options import AnalyseOptions
 from harness.api.results import findings_of
 from harness.commands.run import print_json
 from harness.core.errors import UsageError
-from harness.core.files import WRITTEN_BY, check_output, write_output
 from harness.core.kept import Kept, content_key
 from harness.core.text import counted
 from harness.dispatch.learners import gadapt_judgement
@@ -30,7 +27,7 @@ from harness.display import sections
 from harness.display.inputs import print_inputs
 from harness.display.recommendation import choice_sections
 from harness.display.text import make_console, make_table, print_line, print_lines
-from harness.models.starchart import Growth, Tree, TreeTarget, describe, draw, settings_below
+from harness.models.starchart import Growth, Tree, TreeTarget, describe, settings_below
 from harness.models.starchart.reading import rows_inside
 from harness.report.page import by_input as by_input_section
 from harness.results import without_password
@@ -41,7 +38,6 @@ from harness.results.view import Results, read_results
 _MOST_LEFT_OUT = 64  # inputs that are held out one by one; if there are more, in parts
 _PARTS = 10
 _MOST_SETTINGS = 20
-_DRAWN_DEPTH = 4
 
 
 def run(options: AnalyseOptions) -> int:
@@ -63,15 +59,9 @@ def run(options: AnalyseOptions) -> int:
     if options.platforms and len(found) < 2:
         raise UsageError(f"--platforms compares two or more, but there is only {found[0].title}")
     _check_options(found, options)
-    is_one = len(found) + options.platforms == 1
-    names = [*map(str, range(1, len(found) + 1)), *(["platforms"] if options.platforms else [])]
-    named = [options] if is_one else list(map(options.with_picture_of, names))
-    for own in named:
-        if own.picture is not None:
-            check_output(own.picture)
     complete = [
-        _print(console, results, title, own)
-        for own, results, title in zip(named, found, _titles(found), strict=False)
+        _print(console, results, title, options)
+        for results, title in zip(found, _titles(found), strict=True)
     ]
     if options.kernel_version == NEWEST:
         others = dict.fromkeys(version for results in found for version in results.others)
@@ -82,7 +72,7 @@ def run(options: AnalyseOptions) -> int:
     if options.platforms:
         with console.status("growing one tree for all platforms"):
             print_line(console, "All platforms together:")
-            complete.append(_print_samples(console, pooled(found), named[-1], Kept.in_cache()))
+            complete.append(_print_samples(console, pooled(found), options, Kept.in_cache()))
     return 0 if all(complete) else 2
 
 
@@ -198,8 +188,6 @@ def _print_samples(console: Console, found: Samples, options: AnalyseOptions, ke
         parts.append(f"    {line}" for line in describe(tree, options.depth))
     if options.limits:
         parts.append(_settings(found, options))
-    if options.picture:
-        parts.append(_picture(tree, options.depth or _DRAWN_DEPTH, options.picture))
     for line in itertools.chain.from_iterable(parts):
         if isinstance(line, str):
             print_line(console, line)
@@ -277,13 +265,3 @@ def _settings(found: Samples, options: AnalyseOptions) -> Iterator[str | Table]:
             f"{within:,} of {whole:,} samples are within all limits, but the mean of no region is. "
             "Raise the limits, or measure more samples."
         )
-
-
-def _picture(tree: Tree, depth: int, path: Path) -> Iterator[str]:
-    ending, content = path.suffix[1:].lower(), io.BytesIO()
-    program = {"Software" if ending == "png" else "Creator": WRITTEN_BY}
-    draw(tree, depth).savefig(content, format=ending, dpi=120, metadata=program)
-    comment = f"?><!-- {WRITTEN_BY} -->".encode()
-    picture = content.getvalue()
-    write_output(path, picture.replace(b"?>", comment, 1) if ending == "svg" else picture)
-    yield f"{path}: the tree"

@@ -20,9 +20,6 @@ WRITTEN_BY = "Written by harness"
 _OWN = (WRITTEN_BY.encode(), b'"autotuner": "harness"', b",technique,time_s,outcome,message")
 """What says so in a comment, in T4's metadata, and in the head of CSV, which has no comments."""
 
-_PICTURES = (b"\x89PNG", b"%PDF")
-"""The beginnings of files whose metadata says so, anywhere in the file."""
-
 CACHE_ADVICE = "make room, or set HARNESS_CACHE_DIR to a folder that can be written"
 
 
@@ -95,7 +92,10 @@ def check_output(path: Path) -> None:
     Call it before long work as well, so that the work does not end in this error.
     """
     try:
-        content = _marked(path) if path.is_file() else b""
+        content = b""
+        if path.is_file():
+            with path.open("rb") as file:
+                content = file.readline()
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}; name another file") from None
     if path.is_dir():
@@ -108,14 +108,7 @@ def check_output(path: Path) -> None:
     check_writable(path, "name another file")
 
 
-def _marked(path: Path) -> bytes:
-    """Read the part of a file that says who wrote it: a picture, or the first line of a text."""
-    with path.open("rb") as file:
-        line = file.readline()
-        return line + file.read() if line.startswith(_PICTURES) else line
-
-
-def write_output(path: Path, content: str | bytes | Iterable[str]) -> None:
+def write_output(path: Path, content: str | Iterable[str]) -> None:
     """Write a file that a user named; raises what `check_output` and `write_file` raise."""
     check_output(path)
     write_file(path, content)

@@ -209,21 +209,6 @@ class FeatureSource(StrictModel):
             raise ValueError(f"needs exactly one of {listed}, but has {got}")
         return self
 
-    def __str__(self) -> str:
-        """Describe the source, as in `n is argument 1`."""
-        if self.environment is not None:
-            return f"the environment variable {self.environment}"
-        if self.file_size is not None:
-            return f"the size in bytes of the file that {_named(self.file_size)} names"
-        return _named(self.argument)
-
-
-def _named(argument: int | str | None) -> str:
-    if isinstance(argument, int):
-        return f"argument {argument}"
-    text = str(argument)
-    return f"the rest of the argument {text}..." if text.endswith("=") else f"the option {text}"
-
 
 class ProgramModel(StrictModel):
     """The program that is built and run. Paths are relative to the space file."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ import pytest
 
 from harness.analysis import explain as explanation
 from harness.analysis.explain import Samples, explain, pooled, samples
-from harness.api.options import AnalyseOptions
 from harness.commands import analyse as tree
 from harness.core.errors import UsageError
 from harness.core.records import Config, Environment
@@ -132,15 +130,12 @@ def test_wrong_options_are_reported_before_anything_is_printed(
 
 
 def test_all_that_is_asked_of_a_tree_is_printed_and_too_few_samples_take_nothing_else_away(
-    database: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    database: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    picture = tmp_path / "tree.svg"
-    options = ["--below", "slowdown=1.5", "--picture", str(picture), "--tree"]
-    assert main([database, *options]) == 0
+    assert main([database, "--below", "slowdown=1.5", "--tree"]) == 0
     out = capsys.readouterr().out
-    expected = ["all: ", "Settings with", f"{picture}: the tree", "G-ADAPT's model", "oracle"]
+    expected = ["all: ", "Settings with", "G-ADAPT's model", "oracle"]
     assert [text for text in expected if text in out] == expected
-    assert picture.is_file()
     monkeypatch.setattr(explanation, "FEWEST_SAMPLES", 43)
     assert main([database, "--tree"]) == 2
     out = capsys.readouterr().out
@@ -176,14 +171,6 @@ def test_integers_beside_an_absent_flag_stay_integers(results: Results) -> None:
     key = dataclasses.replace(results.campaign, default={**results.campaign.default, "level": None})
     found = samples(Results(key, results.databases, rows))
     assert set(map(repr, found.table["level"])) == {"None", "0", "1"}
-
-
-def test_each_of_several_trees_is_drawn_into_a_file_of_its_own() -> None:
-    picture = Path("out/tree.png")
-    options = AnalyseOptions((), picture=picture)
-    named = [options.with_picture_of(name) for name in ("1", "platforms")]
-    assert [str(own.picture) for own in named] == ["out/tree-1.png", "out/tree-platforms.png"]
-    assert AnalyseOptions(()).with_picture_of("1") == AnalyseOptions(())
 
 
 def test_gadapts_accuracy_is_of_inputs_that_were_left_out(results: Results) -> None:

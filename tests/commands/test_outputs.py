@@ -12,7 +12,6 @@ from harness.commands.run import make_parser
 from harness.core.errors import UsageError
 from harness.core.files import check_output, write_output
 from harness.dispatch import ensemble
-from harness.recordings.replay import read_recording
 from tests.helpers.replays import write_recording
 from tests.helpers.stencil_kernels import path_of
 
@@ -39,9 +38,6 @@ TUNE = "tune scale.yaml --replay recording.csv"
 
 WRITING = [
     f"{TUNE} --database new.db --test-limit 2 --no-cross --report page.html",
-    "analyse r.db --picture tree.png",
-    "analyse r.db --picture tree.svg",
-    "analyse r.db --picture tree.pdf",
     "report r.db -o page.html",
     "dispatch r.db --spec scale.yaml -o out",
     "compare r.db r.db --junit j.xml",
@@ -181,17 +177,6 @@ def test_every_option_that_names_a_file_is_tried(command: str) -> None:
         is_file = action.metavar in ("FILE", "FOLDER", "DATABASE", "OUT")
         if is_file and action.dest not in READ.get(command, ()) and action.dest != "database":
             assert set(action.option_strings or ["new.db"]) & set(tried), action.dest
-
-
-def test_a_space_beside_the_rows_survives_their_export(
-    start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
-    shutil.copytree(start, tmp_path / "here")
-    monkeypatch.chdir(tmp_path / "here")
-    assert main(["export", "r.db", "--format", "csv", "--output", "scale.csv"]) == 0
-    assert Path("scale.yaml").read_text() == SPACE
-    assert "scale.mapping.yaml: what the columns of scale.csv mean" in capsys.readouterr().out
-    assert len(read_recording(Path("scale.csv")).measurements) == 24
 
 
 @pytest.mark.parametrize(

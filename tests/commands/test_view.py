@@ -6,7 +6,6 @@ import math
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, Engine, event
 
 from harness.analysis.coverage import not_measured, reservations
 from harness.core.errors import UsageError
@@ -134,18 +133,3 @@ def test_what_must_not_mix_is_refused_with_what_differs(results: Results, tmp_pa
     databases = *results.databases, *fill(tmp_path, "other").databases
     with pytest.raises(UsageError, match=r"differ in\n    space: small, other\nchoose one"):
         the_one(read_results(databases))
-
-
-def test_runs_are_read_in_one_query(tmp_path: Path) -> None:
-    databases = fill(tmp_path).databases
-    queries: list[str] = []
-
-    def note(_connection: Connection, _cursor: object, statement: str, *_: object) -> None:
-        queries.append(statement)
-
-    event.listen(Engine, "before_cursor_execute", note)
-    try:
-        read_results(databases)
-    finally:
-        event.remove(Engine, "before_cursor_execute", note)
-    assert len([query for query in queries if query.startswith("SELECT runs.")]) == 1

@@ -70,7 +70,7 @@ CASES: dict[str, Sequence[str]] = {
     ],
     "analyse_tree": [
         "analyse rows.db --tree 3 --inside n<=64 --below slowdown=1.2 --below power_w=130",
-        "analyse rows.db --target time_s --per m --per n --picture tree.png",
+        "analyse rows.db --target time_s --per m --per n",
     ],
     "analyse_by_input": ["analyse again.db --by-input"],
     "analyse_devices": ["analyse all.db --summary", "analyse all.db --platforms"],

@@ -32,7 +32,6 @@ from harness.measure.kernels.data import KernelData, make_kernel_data
 from harness.measure.trial.host_module import TrackedConfig
 from harness.space_file import Spec
 from harness.space_file.input_ranges import size_of_input
-from harness.space_file.program import NoLauncher, command_line
 
 if TYPE_CHECKING:
     from harness.discover.source_arguments import SourceArguments
@@ -44,16 +43,13 @@ _LISTED_LAUNCHES = 4
 class SpaceCheck:
     """What was found of a valid space.
 
-    `sizes` are headed by the compiler whose flags count, where this differs. `launcher` says where
-    a program's launcher finds each feature. `why_unbuilt` says why nothing
-    of a program could be built, `passed_over` why targets were, and `host` what the host module
-    makes.
+    `sizes` are headed by the compiler whose flags count, where this differs. `why_unbuilt` says why
+    nothing of a program could be built, `passed_over` why targets were, and `host` what the host
+    module makes.
     """
 
     spec: Spec
     sizes: Mapping[str, SpaceSize]
-    launcher: Mapping[str, str]
-    why_no_launcher: str
     targets: Sequence[Inspection]
     why_unbuilt: str
     passed_over: Mapping[str, str]
@@ -159,7 +155,7 @@ def _checked(
     is_program = spec.program is not None
     host = why_host_failed = ""
     for inspection in inspections:
-        with ProgressDisplay(make_console(stderr=True), options.compile is None) as display:
+        with ProgressDisplay(make_console(stderr=True), not options.others) as display:
             inspection.finish(display)
     if not is_program and not options.no_compile:
         kernels = [i for i in inspections if isinstance(i, KernelInspection)]
@@ -174,15 +170,12 @@ def _checked(
         inputs = spec.inputs if options.run else [min(spec.inputs, key=size_of_input)]
         backend, unseen = options.backend or "auto", options.unseen or 0
         run = run_default(spec, backend, options.device, inputs, unseen, options.seed)
-    launcher, why_no_launcher = _launcher(spec)
     return SpaceCheck(
         spec=spec,
         sizes={
             heading: SpaceSize.of(spec, checked_spaces(spec, compiler=compiler))
             for heading, compiler in _flag_sets(spec)
         },
-        launcher=launcher,
-        why_no_launcher=why_no_launcher,
         targets=inspections,
         why_unbuilt=why_unbuilt,
         passed_over={
@@ -197,17 +190,6 @@ def _checked(
 
 
 # ----------------------------------------------------------------------------------- the space
-
-
-def _launcher(spec: Spec) -> tuple[dict[str, str], str]:
-    """Return where a program's launcher finds the features, and why there can be none."""
-    if spec.program is None:
-        return {}, ""
-    try:
-        sources = command_line(spec.program, spec.features).sources
-    except NoLauncher as error:
-        return {}, str(error)
-    return {name: str(source) for name, source in sources.items()}, ""
 
 
 def _flag_sets(spec: Spec) -> Iterator[tuple[str, str | None]]:

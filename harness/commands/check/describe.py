@@ -43,7 +43,7 @@ def print_check(console: Console, space: SpaceCheck, options: CheckOptions) -> N
     if not space.targets and not (is_program and options.no_compile):
         print_lines(console, (f"  note: {notice}" for notice in spec.notices))
     for target in space.targets:
-        _print_target(console, target, options.compile is not None)
+        _print_target(console, target)
     if space.why_unbuilt:
         print_line(console, f"  default FAILED: {space.why_unbuilt}")
     if space.host:
@@ -80,11 +80,6 @@ def _print_space(console: Console, space: SpaceCheck) -> None:
     if spec.baselines:
         names = ", ".join(baseline.name for baseline in spec.baselines)
         print_line(console, f"  other baselines: {names}")
-    if space.why_no_launcher:
-        print_line(console, f"  note: a dispatcher will have no launcher: {space.why_no_launcher}")
-    elif spec.program is not None:
-        sources = "; ".join(f"{name} is {source}" for name, source in space.launcher.items())
-        print_line(console, f"  launcher: {sources}")
 
 
 def _relations(spec: Spec) -> Iterator[str]:
@@ -156,23 +151,16 @@ def _values(parameter: Parameter) -> str:
 # -------------------------------------------------------------------- compiled configurations
 
 
-def _print_target(console: Console, inspection: Inspection, is_sweep: bool) -> None:
-    """Print the builds for a target: of a few each, of many a summary."""
-    results = inspection.results
+def _print_target(console: Console, inspection: Inspection) -> None:
+    """Print the builds for a target: that of the default, and a summary of all."""
     print_lines(console, (f"  {line}" for line in _notes(inspection)))
     if inspection.missing:
         others = len(inspection.configs) - 1
         legal = f"{others} of {others + inspection.missing} other legal configurations"
         print_line(console, f"  note: only {legal} were found to compile")
-    if is_sweep:
+    if len(inspection.configs) > 1:
         _print_sweep(console, inspection)
-    elif len(results) > 1:
-        works = [result for result in results if not result.failure]
-        if works and isinstance(inspection, KernelInspection):
-            console.print(Padding(_sample_table(inspection, works), (0, 0, 0, 2), expand=False))
-            print_line(console, f"  {_table_notes(inspection)}")
-        print_line(console, f"  {_counts(inspection)}")
-    _print_default(console, inspection, results[0])
+    _print_default(console, inspection, inspection.results[0])
 
 
 def _notes(inspection: Inspection) -> Iterator[str]:
@@ -229,46 +217,6 @@ def _describe_build(build: Build, dynamic_bytes: int) -> str:
     if build.spill_bytes:
         facts.append(f"{counted(build.spill_bytes, 'byte')} spilled")
     return "; ".join(facts)
-
-
-def _sample_table(inspection: KernelInspection, results: Sequence[Compiled]) -> Table:
-    target = inspection.target
-    memory = "shared memory" if target.arch else "local memory"
-    head = ["configuration", "registers", memory, "spills", "group", "occupancy", "compiled in"]
-    has_messages = any(result.headline for result in results)
-    head += ["warning"] if has_messages else []
-    rows = ([*_cells(result), *([result.headline] if has_messages else [])] for result in results)
-    title = f"{inspection.spec.name} for {target.name}"
-    return make_table(head, rows, title=title, left=(0, 5, 7), wrap=range(len(head)))
-
-
-def _table_notes(inspection: KernelInspection) -> str:
-    spec = inspection.spec
-    notes = (
-        "The default comes first, unless it failed. Registers, memory and spills are the maximum "
-        "over the functions of the source. "
-    )
-    if spec.launch is None:
-        return notes + "Group and occupancy are unknown: the host module makes the launches."
-    why_no_occupancy = inspection.target.why_no_occupancy
-    notes += f"Group is the group size on the input ({spec.inputs[0]})."
-    return notes + (f" No occupancy: {why_no_occupancy}." if why_no_occupancy else "")
-
-
-def _cells(result: Compiled) -> Iterator[str]:
-    build, resident = result.build, result.occupancy
-    yield str(result.config)
-    yield _number(build.registers if build else None)
-    yield _number(result.shared_bytes, " B")
-    yield _number(build.spill_bytes if build else None, " B")
-    yield _number(result.group_size)
-    yield f"{resident.fraction:.0%}, {resident.limiter}" if resident else "-"
-    cached = ", cached" if build and build.cached else ""
-    yield f"{format_time(build.compile_s)}{cached}" if build else "-"
-
-
-def _number(value: int | None, unit: str = "") -> str:
-    return "-" if value is None else f"{value:,}{unit}"
 
 
 def _print_sweep(console: Console, inspection: Inspection) -> None:

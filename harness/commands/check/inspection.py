@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
 import time
@@ -70,12 +71,11 @@ class SpaceSize:
 @dataclass(frozen=True)
 class Compiled:
     """The result of compiling one configuration: a build, a failure, or a build that the target
-    cannot launch. `group_size`, `occupancy` and `dynamic_bytes`, of CUDA's shared memory, are of
-    the first input."""
+    cannot launch. `occupancy` and `dynamic_bytes`, of CUDA's shared memory, are of the first
+    input."""
 
     config: Config
     build: Build | None = None
-    group_size: int | None = None
     occupancy: Occupancy | None = None
     failure: str = ""
     dynamic_bytes: int = 0
@@ -220,7 +220,6 @@ class KernelInspection(Inspection):
         return Compiled(
             config,
             build,
-            math.prod(launch.group) if launch else None,
             resident,
             failure or "",
             # An OpenCL kernel may ignore the launch's: only CUDA's is known to count.
@@ -264,10 +263,10 @@ class KernelInspection(Inspection):
         arch = self.target.arch
         if arch is None or build.registers is None or launch is None:
             return None
-        if self.target.why_no_occupancy:
-            return None
         shared_bytes = (build.shared_bytes or 0) + launch.shared_bytes
-        return occupancy(arch, math.prod(launch.group), build.registers, shared_bytes)
+        with contextlib.suppress(ValueError):  # an architecture of unknown limits
+            return occupancy(arch, math.prod(launch.group), build.registers, shared_bytes)
+        return None
 
 
 class ProgramInspection(Inspection):

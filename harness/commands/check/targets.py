@@ -55,17 +55,6 @@ class CompileTarget:
         """The language of the kernel source."""
         return self.backend.language
 
-    @property
-    def why_no_occupancy(self) -> str | None:
-        """The reason why the occupancy cannot be computed; None where it can."""
-        if self.arch is None:
-            return "OpenCL does not report how many registers a kernel uses or spills"
-        try:
-            multiprocessor(self.arch)
-        except ValueError as error:
-            return str(error)
-        return None
-
     @classmethod
     def of_architecture(cls, arch: str) -> CompileTarget:
         """Make the target of an architecture such as `sm_90`.
