@@ -37,8 +37,6 @@ NAME: str = DATA["name"]
 PORTFOLIO: tuple[dict[str, Any], ...] = tuple(c["parameters"] for c in DATA["configurations"])
 """The configurations to choose from."""
 
-_IN_ORDER = range(len(PORTFOLIO))
-
 STATIC = 0
 """The index of the best single one, used for inputs outside of the tuned range."""
 
@@ -78,14 +76,18 @@ def _range_text(index: int, feature: Mapping[str, Any]) -> str:
     return f"{low!r} <= f{index} <= {high!r}"
 
 
-def _column_text(column: Mapping[str, Any]) -> str:
-    """Write a column as an expression, in which `1.0` makes whole numbers real ones."""
+def _column_text(column: Mapping[str, Any], is_tuned: bool) -> str:
+    """Write a column as an expression, in which `1.0` makes whole numbers real ones; `is_tuned` if
+    only inputs in the tuned range come to it."""
     first, *others = [f"f{FEATURES.index(name)}" for name in column["features"]]
     if column["kind"] == "equals":
         return f"({first} == {column['word']!r})"
     if column["kind"] == "twos":
         return f"twos({first})"
     if column["kind"] == "ratio":
+        divisor = DATA["features"][FEATURES.index(column["features"][1])]["tuned"]
+        if is_tuned and divisor and not divisor[0] <= 0 <= divisor[1]:
+            return f"1.0 * {first} / {others[0]}"
         return f"ratio(1.0 * {first}, 1.0 * {others[0]})"
     if column["kind"] == "linear":
         numbers = [f"f{FEATURES.index(term['feature'])}" for term in column["terms"]]
@@ -97,12 +99,40 @@ def _column_text(column: Mapping[str, Any]) -> str:
     return " * ".join(["1.0", first, *others])
 
 
+def _tree_text(nodes: Sequence[Any], index: int, columns: Sequence[str]) -> str:
+    """Write the tree below a node as an expression, which gives an index of `_ORDERS`."""
+    node = nodes[index]
+    if isinstance(node, list):
+        low, high = (_tree_text(nodes, side, columns) for side in node[2:])
+        column = DATA["columns"][node[0]]
+        if column["kind"] == "equals" and 0 <= node[1] < 1:
+            return f"({high} if {columns[node[0]]} else {low})"
+        return f"({low} if {columns[node[0]]} <= {node[1]!r} else {high})"
+    _ORDERS.append(tuple(sorted(range(len(PORTFOLIO)), key=node["costs"].__getitem__)))
+    return str(len(_ORDERS) - 1)
+
+
+def _depth(nodes: Sequence[Any]) -> int:
+    depths = [0] * len(nodes)
+    for index, node in enumerate(nodes):  # sides come behind their splits
+        for side in node[2:] if isinstance(node, list) else ():
+            depths[side] = depths[index] + 1
+    return max(depths)
+
+
+_MAX_NESTED = 40  # conditions of a tree that is compiled: Python's parser has a limit
 _OFFSETS: list[float] = DATA["choice"]["offsets"]
 _WORTH: float | None = DATA["choice"]["worth_a_try"]
 _TREES = [(tree["configuration"], tree["nodes"]) for tree in DATA["choice"]["trees"]]
+_SORTS = len(_TREES) == 1 and _TREES[0][0] is None and _WORTH is None and not any(_OFFSETS)
+_IS_TREE = _SORTS and _depth(_TREES[0][1]) <= _MAX_NESTED
+_ORDERS: list[tuple[int, ...]] = []
 _ranges = " and ".join(_range_text(i, f) for i, f in enumerate(DATA["features"])) or "true"
-_is_tuned = _own(_ranges)
-_columns = _own(f"[{', '.join(map(_column_text, DATA['columns']))}]")
+_texts = [_column_text(column, _IS_TREE) for column in DATA["columns"]]
+_tree = _tree_text(_TREES[0][1], 0, _texts) if _IS_TREE else "0"
+_ORDERS.append(tuple(range(len(PORTFOLIO))))  # outside of the tuned range
+_row = _own(f"{_tree} if {_ranges} else -1")
+_columns = _own(f"[{', '.join(_texts)}]")
 _GUARDS = [
     _of_configuration(index, f"true and ({') and ('.join(c['guards'])})") if c["guards"] else None
     for index, c in enumerate(DATA["configurations"])
@@ -167,11 +197,14 @@ def _first(order: Sequence[int], values: tuple[Any, ...]) -> int:
 
 
 @functools.lru_cache(maxsize=4096)
-def _choose(values: tuple[Any, ...]) -> int:
-    if not _is_tuned(*values):
-        return _first(_IN_ORDER, values)
+def _least(values: tuple[Any, ...]) -> int:
     costs = _costs(values)
     return min(costs, key=costs.__getitem__, default=-1)
+
+
+def _choose(values: tuple[Any, ...]) -> int:
+    row = _row(*values)
+    return _first(_ORDERS[row], values) if _IS_TREE or row < 0 else _least(values)
 
 
 def _found(values: tuple[Any, ...], index: int) -> int:
@@ -226,12 +259,12 @@ def fallback_index(*arguments: Any, **features: Any) -> int:
     """Return the index of the best single configuration or, where it does not apply, of another;
     raises LookupError if none applies."""
     values = _input(arguments, features)
-    return _found(values, _first(_IN_ORDER, values))
+    return _found(values, _first(_ORDERS[-1], values))
 
 
 def is_tuned(*arguments: Any, **features: Any) -> bool:
     """Say whether an input lies in the tuned range."""
-    return bool(_is_tuned(*_input(arguments, features)))
+    return bool(_row(*_input(arguments, features)) >= 0)
 
 
 def serves(device: str, platform: str) -> bool:
