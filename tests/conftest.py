@@ -28,7 +28,7 @@ from tests.helpers.small_pocl import link_pocl
 from tests.helpers.stub_driver import _loaded_stub, nvidia, package, stub, stub_of_module
 from tests.helpers.stub_nvml import nvml
 
-pytest.register_assert_rewrite("tests.helpers.contracts")
+pytest.register_assert_rewrite("harness.testing")
 
 __all__ = ["_loaded_stub", "nvidia", "nvml", "package", "stub", "stub_of_module"]
 

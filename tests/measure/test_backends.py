@@ -1,4 +1,4 @@
-"""Every backend keeps the contract of tests/helpers/contracts.py."""
+"""Every backend keeps the contract of harness.testing."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from harness.measure.cuda.gpus import BINDINGS, PACKAGE, PYCUDA, list_gpus
 from harness.measure.cuda.nvcc import Nvcc
 from harness.measure.opencl.device import OpenClDevice
 from harness.measure.opencl.driver import OpenClCompiler, usable_devices
+from harness.testing import CompilerContract, DeviceContract, ExampleBackend
 from tests.helpers.compilers import BOTH, CUDA_TWICE
-from tests.helpers.contracts import CompilerContract, DeviceContract, ExampleBackend
 from tests.helpers.fakes import FakeCompiler, FakeDevice
 from tests.helpers.stub_driver import needs_pycuda
 

@@ -1,6 +1,6 @@
 """Contract tests, with pytest, for those who write a backend: what its compiler and device must do.
 
-A test module inherits them:
+A test module inherits them, after `pytest.register_assert_rewrite("harness.testing")`:
 
 class TestMine(CompilerContract, DeviceContract):
     @pytest.fixture(scope="class")
