@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from harness.analysis import SLOWDOWN
 from harness.core.errors import UsageError
+from harness.core.files import check_output
 from harness.core.options import BACKENDS, PATH, SEED, TEXT, Kind, Options, argument, flag, option
 from harness.core.text import command_line
 
@@ -94,11 +95,13 @@ class DispatchOptions(Options):
     database: Sequence[str] = argument(TEXT, "DATABASE", nargs="*")
     """results database"""
     output: Path = option(PATH, "FOLDER", names=("-o", "--output"))
-    """folder to write"""
+    """folder to write; with --recheck, a file for the inputs whose choice fell"""
     recheck: Path | None = option(PATH, "FOLDER", in_python=False)
     """measure a folder that was written, here and now: its configurations, interleaved, on inputs
     of each leaf of its choice; print which still hold. The exit code is 1 where one does not
     (docs/howto/recheck_a_dispatcher.md)"""
+    max_time_s: float | None = option(SECONDS, "SECONDS", names=("--max-time",), in_python=False)
+    """with --recheck, measure for SECONDS (or such as 5m) at most"""
     space: str | None = option(TEXT, "NAME")
     """only the space of this name"""
     device: str | None = option(TEXT, "NAME")
@@ -131,11 +134,14 @@ class DispatchOptions(Options):
     def check(self) -> None:
         if self.recheck is None and not (self.database and self.output):
             raise UsageError("name a results database and, with -o, the folder to write")
-        if self.recheck is not None and (self.json or self.output):
+        if self.recheck is None and self.max_time_s is not None:
+            raise UsageError("--max-time goes with --recheck FOLDER")
+        if self.recheck is not None and self.json:
             raise UsageError(
-                "--recheck only prints, and its exit code says whether all choices hold; leave out "
-                "--json and --output"
+                "--recheck prints no JSON; its exit code says whether all choices hold"
             )
+        if self.recheck is not None and self.output is not None:
+            check_output(self.output)
 
 
 _DEFAULT_COMPILED = 8

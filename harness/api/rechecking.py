@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from types import ModuleType
 
@@ -14,6 +16,7 @@ from harness.api.dispatched_results import space_of
 from harness.api.options import DispatchOptions
 from harness.core.config_diff import difference
 from harness.core.errors import UsageError
+from harness.core.files import WRITTEN_BY
 from harness.core.modules import load_module
 from harness.core.records import Config, Input, Interleaved, Measurement, Outcome
 from harness.core.text import first_few
@@ -26,6 +29,7 @@ from harness.results.provenance import EVERY
 from harness.results.view import read_results
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec
+from harness.space_file.workload import CALLS
 from harness.stats.timing import TimeRatio, time_ratio
 from harness.tuning.finals import FINAL_OCCASIONS, seeds_of
 
@@ -70,7 +74,7 @@ class _CheckedLeaf:
             return f"{name} on ({self.failure.input}): {self.failure.message}"
         if self.loss is not None and self.faster is not None:
             return f"{self.loss.value:.2f}x lost to {difference(self.faster, default)}"
-        return "holds"
+        return "holds" if self.measured else "not measured: the time was up"
 
     def judge(self, confidence: float) -> None:
         """Compare the choice with each other configuration that worked on all measured inputs."""
@@ -79,7 +83,7 @@ class _CheckedLeaf:
         self.failure = next(failed, None)
         if self.failure is not None:
             return
-        for config in by_config[0]:
+        for config in by_config[0] if by_config else ():
             pairs = [
                 (of[self.chosen].timing, of[config].timing) for of in by_config if config in of
             ]
@@ -99,6 +103,14 @@ class _Rechecked:
     tuned_on: str
     measured_on: str
 
+    def workload(self) -> str:
+        """Return the inputs of fallen leaves as a workload, for `tune --inputs-from`."""
+        features = self.spec.features
+        fallen = [problem for leaf in self.leaves if leaf.has_fallen for problem in leaf.inputs]
+        rows = [",".join([*(str(problem[name]) for name in features), "1"]) for problem in fallen]
+        head = [f"# {WRITTEN_BY}: inputs whose choice fell", ",".join([*features, CALLS])]
+        return "\n".join([*head, *rows]) + "\n"
+
 
 def recheck(options: DispatchOptions, display: Display) -> _Rechecked:
     """Measure the configurations of a dispatcher, and the default, interleaved on inputs of each
@@ -109,6 +121,7 @@ def recheck(options: DispatchOptions, display: Display) -> _Rechecked:
     assert options.recheck is not None
     shipped = _loaded(options.recheck)
     spec = _space(options, shipped)
+    end_s = None if options.max_time_s is None else time.monotonic() + options.max_time_s
     measurer, _ = open_measurer(spec, "auto")
     with closing(measurer):
         spec = fitted_to(spec, measurer)
@@ -116,8 +129,10 @@ def recheck(options: DispatchOptions, display: Display) -> _Rechecked:
         rng = random.Random(options.seed)
         drawn = [rng.sample(leaf.inputs, min(_MOST, len(leaf.inputs))) for leaf in leaves]
         display.begin_stage("portfolio, interleaved", sum(map(len, drawn)))
-        for leaf, problems in zip(leaves, drawn, strict=True):
-            for problem in problems:
+        for turn in zip_longest(*drawn):
+            for leaf, problem in zip(leaves, turn, strict=True):
+                if problem is None or (end_s is not None and time.monotonic() >= end_s):
+                    continue
                 leaf.measured.append(_measured(measurer, spec, shipped, leaf, problem))
                 display.step(str(problem))
     claims = len(leaves) * len(shipped.PORTFOLIO)

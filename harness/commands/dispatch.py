@@ -12,6 +12,7 @@ from harness.api.rechecking import recheck
 from harness.api.schemas import DispatchDocument
 from harness.commands.run import print_json
 from harness.core.config_diff import difference
+from harness.core.files import write_output
 from harness.core.text import command_line
 from harness.display.progress import ProgressDisplay
 from harness.display.recommendation import verdict_section
@@ -56,9 +57,16 @@ def _recheck(options: DispatchOptions) -> int:
     table = SectionTable(head, rows, [*range(len(features)), *left])
     Section("", str(options.recheck), texts, table=table).print(console)
     if not any(leaf.has_fallen for leaf in found.leaves):
+        if options.output is not None:
+            print_line(console, f"No choice fell: {options.output} is not written.")
         return 0
-    tune = command_line("tune", str(found.spec.path))
-    print_line(console, f"To choose anew, tune again, then write the dispatcher again: {tune}")
+    if options.output is None:
+        print_line(console, "To tune the inputs whose choice fell, write them with -o FILE.")
+        return FALLEN
+    write_output(options.output, found.workload())
+    space, inputs = str(found.spec.path), str(options.output)
+    tune = command_line("tune", space, "--inputs-from", inputs, "--cover", "1")
+    print_line(console, f"To tune the inputs whose choice fell: {tune}")
     return FALLEN
 
 

@@ -11,11 +11,12 @@ import pytest
 
 from harness.api import rechecking
 from harness.core.records import Config, Input, Outcome
+from harness.space_file.workload import read_workload
 from tests.helpers.commands import dispatch
 from tests.helpers.replays import BLOCKS_AND_TILES, FormulaMeasurer, make_spec, ran, small_space
 
 Capture = pytest.CaptureFixture[str]
-Recheck = Callable[[FormulaMeasurer], tuple[int, str]]
+Recheck = Callable[..., tuple[int, str]]
 
 INPUTS = [2**power for power in range(1, 17)]
 SPACE = small_space(BLOCKS_AND_TILES, *INPUTS)
@@ -59,10 +60,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def recheck(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> Recheck:
     """Checks the dispatcher again by a measurer; returns the exit code and what is printed."""
 
-    def of(measurer: FormulaMeasurer) -> tuple[int, str]:
+    def of(measurer: FormulaMeasurer, *more: str) -> tuple[int, str]:
         monkeypatch.setattr(rechecking, "open_measurer", lambda *_: (measurer, "a test"))
         words = "--recheck", f"{folder}/out", "--spec", f"{folder}/space.yaml"
-        return dispatch(words), capsys.readouterr().out
+        return dispatch([*words, *more]), capsys.readouterr().out
 
     return of
 
@@ -74,11 +75,15 @@ def test_unchanged_times_hold_on_each_leaf(recheck: Recheck) -> None:
     assert "32 to 65536" in printed
 
 
-def test_what_lost_is_named(recheck: Recheck) -> None:
-    status, printed = recheck(FormulaMeasurer(later_s, interleaves=True))
+def test_what_lost_is_named_and_becomes_a_workload(recheck: Recheck, tmp_path: Path) -> None:
+    fallen = tmp_path / "fallen.csv"
+    status, printed = recheck(FormulaMeasurer(later_s, interleaves=True), "-o", str(fallen))
     assert (status, printed.count("holds")) == (1, 1)
     assert "1.30x lost to BLOCK=64" in printed
-    assert "tune again, then write the dispatcher again" in printed
+    assert f"--inputs-from {fallen} --cover 1" in printed
+    spec = make_spec(tmp_path, SPACE)
+    calls = read_workload(fallen, spec.name, spec.features, spec.inputs).calls
+    assert [problem["n"] for problem in calls] == [2, 4, 8, 16]
 
 
 def test_wrong_results_are_named(recheck: Recheck) -> None:
@@ -87,14 +92,21 @@ def test_wrong_results_are_named(recheck: Recheck) -> None:
     assert "wrong on (n=" in printed
 
 
+def test_a_leaf_without_time_is_not_measured_and_does_not_fall(recheck: Recheck) -> None:
+    measurer = FormulaMeasurer(later_s, interleaves=True)
+    status, printed = recheck(measurer, "--max-time", "0.000001s")
+    assert (status, printed.count("not measured")) == (0, 2)
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
         (["--recheck", "{folder}"], "is not the folder of a dispatcher"),
-        (["--recheck", "{folder}/out", "--json"], "--recheck only prints"),
+        (["--recheck", "{folder}/out", "--json"], "--recheck prints no JSON"),
         (["--recheck", "{folder}/out", "--spec", "{other}/space.yaml"], "is not what"),
-        (["--recheck", "{folder}/out", "-o", "{folder}/x"], "leave out --json and --output"),
+        (["--recheck", "{folder}/out", "-o", "{folder}/space.yaml"], "space.yaml"),
         (["{folder}/r.db"], "with -o, the folder to write"),
+        (["{folder}/r.db", "-o", "x", "--max-time", "5m"], "--max-time goes with --recheck"),
     ],
 )
 def test_what_cannot_be_rechecked_is_refused(
