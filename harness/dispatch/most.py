@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,7 +21,7 @@ from harness.dispatch.tree import TreeLearner
 from harness.dispatch.verdict import Slowdowns, held_out
 from harness.models.folds import fold_count, grouped_folds
 
-MOST_TRIED = 5000  # portfolios; where there are more, the greedy one
+MOST_TRIED = 5000  # portfolios; where there are more, greedy with exchanges
 _MOST_SHOWN = 5  # configurations of the largest portfolio of the table
 
 
@@ -58,18 +58,30 @@ def _among(matrix: Matrix, portfolio: Sequence[int]) -> Matrix:
 
 def _best_portfolio(matrix: Matrix, most: int) -> list[int]:
     """Return the indices of the candidates whose best has the least mean log slowdown over all
-    inputs: of all sets of at most `most`, or the greedy one where there are very many. A candidate
-    counts on inputs to which it does not apply as one that costs more than all others."""
+    inputs: of all sets of at most `most`, or of those that exchanges of single candidates reach
+    from the greedy one. A candidate counts on inputs to which it does not apply as one that costs
+    more than all others."""
     table, weights = matrix.costs, matrix.learning_weights
     known = np.flatnonzero(matrix.applies.any(axis=0)).tolist()
     greedy = greedy_portfolio(matrix, most)
     if len(greedy) < most:  # more gain almost nothing
         return greedy
-    if math.comb(len(known), most) > MOST_TRIED:
-        return greedy
-    every = list(itertools.combinations(known, most))
-    means = [np.average(table[:, tried].min(axis=1), weights=weights) for tried in every]
-    return list(every[int(np.argmin(means))])
+
+    def mean(portfolio: Iterable[int]) -> float:
+        return float(np.average(table[:, list(portfolio)].min(axis=1), weights=weights))
+
+    if math.comb(len(known), most) <= MOST_TRIED:
+        return list(min(itertools.combinations(known, most), key=mean))
+    best, tried = greedy, {tuple(greedy): mean(greedy)}
+    while True:
+        others = [index for index in known if index not in best]
+        for place, other in itertools.product(range(most), others):
+            exchanged = (*best[:place], other, *best[place + 1 :])
+            tried[exchanged] = mean(exchanged)
+        better = list(min(tried, key=tried.__getitem__))
+        if better == best:
+            return best
+        best = better
 
 
 @dataclass(frozen=True)

@@ -250,12 +250,12 @@ def test_portfolio_is_the_best_of_its_size(
 ) -> None:
     matrix = drawn(1)
     monkeypatch.setattr(module, "MOST_TRIED", 0)
-    for one, greedy in zip(few, portfolios(matrix), strict=True):
+    for one, exchanged in zip(few, portfolios(matrix), strict=True):
         combinations = itertools.combinations(range(9), len(one.configs))
         best = min(combinations, key=lambda p: mean_log(matrix, p))
         assert sorted(map(matrix.candidates.index, one.configs)) == sorted(best)
-        places = list(map(matrix.candidates.index, greedy.configs))
-        assert mean_log(matrix, places) <= mean_log(matrix, best) * 1.5, "of too many it is greedy"
+        places = list(map(matrix.candidates.index, exchanged.configs))
+        assert mean_log(matrix, places) <= mean_log(matrix, best) * 1.05, "and by exchanges nearly"
 
 
 def test_dispatcher_has_no_more_configurations() -> None:
