@@ -71,7 +71,8 @@ def _best_portfolio(matrix: Matrix, most: int) -> list[int]:
         return float(np.average(table[:, list(portfolio)].min(axis=1), weights=weights))
 
     if math.comb(len(known), most) <= MOST_TRIED:
-        return list(min(itertools.combinations(known, most), key=mean))
+        best_of_all = min(itertools.combinations(known, most), key=mean)
+        return list(best_of_all)
     best, tried = greedy, {tuple(greedy): mean(greedy)}
     while True:
         others = [index for index in known if index not in best]
