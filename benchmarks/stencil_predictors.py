@@ -18,8 +18,9 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from harness.core.arrays import Array
 from harness.stencil.features import FEATURES, PUBLISHED
-from harness.stencil.predicted import GROUP, Array, forest, throughput
+from harness.stencil.predicted import GROUP, forest, throughput
 
 Predict = Callable[[pd.DataFrame, pd.DataFrame], Array]
 """(table of other programs, points of one program) -> a score for each point, larger is faster."""

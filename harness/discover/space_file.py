@@ -148,15 +148,13 @@ def _suggested(facts: Facts) -> tuple[list[Suggestion], list[Suggestion]]:
     named = {name for c in facts.constraints for name in Expression(c.operands).names}
     plain = not facts.declared.tuned
     active = [
-        s for s in facts.suggested
-        if s.is_open or s.name in named or (plain and _is_likely(s))
-    ]  # fmt: skip
+        s
+        for s in facts.suggested
+        if s.is_open
+        or s.name in named
+        or (plain and (s.role == "launch" or (s.is_guarded and not s.is_of_the_problem)))
+    ]
     return active, [s for s in facts.suggested if s not in active]
-
-
-def _is_likely(suggestion: Suggestion) -> bool:
-    guarded = suggestion.is_guarded and not suggestion.is_of_the_problem
-    return guarded or suggestion.role == "launch"
 
 
 def _tuned_lines(tuned: DeclaredParameter) -> Iterator[str]:

@@ -184,7 +184,8 @@ def launch_constraints(
         ("group", sizes, limits.max_group_dims),
         ("grid", grid, limits.max_grid_dims),
     ):
-        limit = f"launch.{key} is at most {_listed(most[: len(factors)])} on the device"
+        extents = " x ".join(f"{extent:,}" for extent in most[: len(factors)])
+        limit = f"launch.{key} is at most {extents} on the device"
         made |= {f"{s} <= {m}": limit for s, m in zip(factors, most, strict=False)}
         made |= {f"{size} >= 1": f"launch.{key} begins at 1" for size in factors}
     if plan.shared is not None:
@@ -198,10 +199,6 @@ def launch_constraints(
         limit = f"launch.carveout is a percentage, or {ANY_CARVEOUT}"
         made |= {f"{percent} >= {ANY_CARVEOUT}": limit, f"{percent} <= 100": limit}
     return {Expression(text): limit for text, limit in made.items()}
-
-
-def _listed(extents: Sequence[int]) -> str:
-    return " x ".join(f"{extent:,}" for extent in extents)
 
 
 def _factor(expression: Expression) -> str:

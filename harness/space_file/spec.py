@@ -239,17 +239,14 @@ class Spec:
         and what makes one time of samples."""
         parts = [self.program_sha256]
         for p in self.parameters:
-            values = _ends(p.values) if isinstance(p.values, range) else list(p.values)
+            v = p.values
+            values = [v.start, v.stop, v.step] if isinstance(v, range) else list(v)
             parts.append(json.dumps([p.name, p.kind, p.role, p.default, values]))
         parts += [c.expression.text for c in self.constraints]
         parts += [f"{p.name} when {p.when.text}" for p in self.parameters if p.when]
         if self.measure.statistic is not Statistic.MEDIAN:
             parts.append(self.measure.statistic.value)
         return _sha256(parts)
-
-
-def _ends(values: range) -> list[int]:
-    return [values.start, values.stop, values.step]
 
 
 def _sha256(parts: Sequence[str]) -> str:

@@ -14,18 +14,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from sklearn.ensemble import RandomForestRegressor
 
+from harness.core.arrays import Array
 from harness.core.errors import UsageError
 from harness.core.records import Config, Environment, Outcome
 from harness.core.text import command_line
 from harness.results import sqlite_path
 from harness.results.view import Results, read_results
 from harness.stencil.features import COUNTS, FEATURES
-
-Array = npt.NDArray[np.float64]
 
 GROUP = ["program", "size"]
 _TREES = 300
