@@ -34,7 +34,7 @@ def tune(space: str | Path | Spec | None = None, **arguments: Any) -> TuneResult
     Raises HarnessError, and on Ctrl-C KeyboardInterrupt, whose message says how to continue.
     """
     options = TuneOptions.from_arguments("tune", {"space": space, **arguments})
-    with TuneOptions.naming_arguments():
+    with TuneOptions.naming_arguments(), own_random():
         options.check()
         # Here, since OpenTuner and others take seconds to load.
         from harness.api.request import read_request
@@ -45,7 +45,7 @@ def tune(space: str | Path | Spec | None = None, **arguments: Any) -> TuneResult
         request = read_request(options)
         display = _make_display(not options.progress)
         try:
-            with own_random(), tuned(request, display) as done:
+            with tuned(request, display) as done:
                 stored = done.results()
         except KeyboardInterrupt:
             # Raised anew: a traceback into the search would hide what the person needs to know.
@@ -85,14 +85,14 @@ def session(space: str | Path | Spec | None = None, **arguments: Any) -> Iterato
         options.check()
         if options.validate is not None or options.parallelism not in (None, 1):
             raise UsageError("a session tests one at a time; leave out --validate, --parallelism")
-        # Here, since OpenTuner and others take seconds to load.
-        from harness.api.request import read_request
-        from harness.api.results import TuneResults
-        from harness.api.session import open_campaign
-
-        request = read_request(dataclasses.replace(options, parallelism=1))
-        display = _make_display(not options.progress)
         with own_random():
+            # Here, since OpenTuner and others take seconds to load.
+            from harness.api.request import read_request
+            from harness.api.results import TuneResults
+            from harness.api.session import open_campaign
+
+            request = read_request(dataclasses.replace(options, parallelism=1))
+            display = _make_display(not options.progress)
             done = opened.enter_context(open_campaign(request, display))
         command = done.campaign.begin()
         searches = opened.enter_context(ExitStack())

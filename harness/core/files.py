@@ -118,14 +118,14 @@ def obstacle(path: Path, *, parents: bool = False) -> str | None:
     """Say why no file can be made at a path: a folder of it is missing, is a file, or takes no
     files; None where one can be made. With `parents`, missing folders will be made.
     """
-    path = Path(os.path.realpath(path)) if path.is_symlink() else path
+    path = Path(os.path.realpath(path)) if os.path.islink(path) else path
     last = Path()
     for folder in reversed(path.parents):
-        if not folder.exists():
+        if not os.path.exists(folder):
             if parents:
                 break
             return f"the folder {folder} does not exist"
-        if not folder.is_dir():
+        if not os.path.isdir(folder):
             return f"{folder} is a file, not a folder"
         last = folder
     try:

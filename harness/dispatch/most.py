@@ -71,18 +71,16 @@ def _best_portfolio(matrix: Matrix, most: int) -> list[int]:
         return float(np.average(table[:, list(portfolio)].min(axis=1), weights=weights))
 
     if math.comb(len(known), most) <= MOST_TRIED:
-        best_of_all = min(itertools.combinations(known, most), key=mean)
-        return list(best_of_all)
-    best, tried = greedy, {tuple(greedy): mean(greedy)}
-    while True:
+        return min(map(list, itertools.combinations(known, most)), key=mean)
+    best: tuple[int, ...] = ()
+    tried = {tuple(greedy): mean(greedy)}
+    while (better := min(tried, key=tried.__getitem__)) != best:
+        best = better
         others = [index for index in known if index not in best]
         for place, other in itertools.product(range(most), others):
             exchanged = (*best[:place], other, *best[place + 1 :])
             tried[exchanged] = mean(exchanged)
-        better = list(min(tried, key=tried.__getitem__))
-        if better == best:
-            return best
-        best = better
+    return list(best)
 
 
 @dataclass(frozen=True)

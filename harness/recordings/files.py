@@ -108,7 +108,7 @@ def parse_json(path: Path, content: bytes) -> Any:
         text = content.decode("utf-8-sig")
         if text.count("{") + text.count("[") > MAX_NESTED:
             raise ValueError(f"holds more than {MAX_NESTED:,} objects and lists; split it")
-        return json.loads(text, object_hook=_packed)
+        return json.loads(text, object_pairs_hook=_object)
     except json.JSONDecodeError as error:
         where, reason = f"{path}:{error.lineno}", f"{error.msg} (column {error.colno})"
     except RecursionError:
@@ -116,13 +116,17 @@ def parse_json(path: Path, content: bytes) -> Any:
     except UnicodeDecodeError as error:
         where = f"{path}:{content.count(10, 0, error.start) + 1}"
         reason = f"it is not UTF-8 text (byte {error.start})"
-    except ValueError as error:  # a number of thousands of digits
+    except ValueError as error:  # a number of thousands of digits, or a key that is there twice
         raise RecordingError(f"{path}: {error}") from None
     raise RecordingError(f"{where}: is not JSON, or cut short: {reason}")
 
 
-def _packed(data: dict[str, Any]) -> dict[str, Any]:
-    """Pack the raw samples of an object."""
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    data = dict(pairs)
+    if len(data) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {printable(twice)!r} is there twice in one object")
     for name in ("times", "runtimes"):
         found = data.get(name)
         if type(found) is list and all(type(sample) is float for sample in found):

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
+    BeforeValidator,
     ConfigDict,
     Field,
     StrictFloat,
@@ -81,7 +82,15 @@ Words = Annotated[list[Annotated[str, read_by(str, Word)]], Field(min_length=1)]
 TemplateWord = Annotated[Template, read_by(lambda word: Template(str(word)), Word)]
 TemplateText = Annotated[Template, read_by(Template, StrictStr)]
 
-Command = Annotated[list[TemplateWord], Field(min_length=1)]
+
+def _words(command: Any) -> Any:
+    if isinstance(command, str):
+        example = '[gcc, -o, "{output}"], or for a shell [sh, -c, ".."]'
+        raise ValueError(f"is one text, but a command is a list of words such as {example}")
+    return command
+
+
+Command = Annotated[list[TemplateWord], BeforeValidator(_words), Field(min_length=1)]
 
 
 def _pattern(text: str) -> str:
@@ -208,6 +217,21 @@ class FeatureSource(StrictModel):
             listed = ", ".join(f"`{kind}`" for kind in _KINDS)
             raise ValueError(f"needs exactly one of {listed}, but has {got}")
         return self
+
+    def __str__(self) -> str:
+        """Describe the source, as in `n is argument 1`."""
+        if self.environment is not None:
+            return f"the environment variable {self.environment}"
+        if self.file_size is not None:
+            return f"the size in bytes of the file that {_named(self.file_size)} names"
+        return _named(self.argument)
+
+
+def _named(argument: int | str | None) -> str:
+    if isinstance(argument, int):
+        return f"argument {argument}"
+    text = str(argument)
+    return f"the rest of the argument {text}..." if text.endswith("=") else f"the option {text}"
 
 
 class ProgramModel(StrictModel):

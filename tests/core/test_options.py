@@ -16,7 +16,7 @@ REFUSED = [
     ("tune --validate", "a share between 0 and 1", ["space.yaml", "1"]),
     ("tune --database", "a path or a URL of printable characters", [""]),
     ("tune --label", "a text of printable characters", ["a\nb"]),
-    ("check --sample", "a whole number from 0 to 10^9", ["-1"]),
+    ("check --compile", "a whole number from 0 to 10^9", ["-1"]),
     ("dispatch --seed", "a whole number from 0 to 2^32 - 1", ["-1", "many", str(2**32)]),
     ("dispatch --most", "a whole number from 1 to 200", ["0", "201"]),
     ("compare --level", "above 0 and below 1, or a percentage", ["0", "100%"]),

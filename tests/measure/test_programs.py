@@ -763,7 +763,7 @@ def test_check_counts_the_builds_of_a_program_by_their_results(
     text = text.replace('"{flags}", ', "").replace("2, 3], default: 0", f"2], default: {default}")
     c_spec.path.write_text(text.replace("B: {values: [0, 1]", "B: {values: [0]"))
     status = int(default == 2)
-    assert check([str(c_spec.path), "--sample", "5", "--json"]) == status
+    assert check([str(c_spec.path), "--compile", "5", "--json"]) == status
     (target,) = json.loads(capsys.readouterr().out)["spaces"][0]["targets"]
     found = [target[name] for name in ("compiled", "failed", "machine_codes", "is_default_ok")]
     assert found == [3, 1, 2, status == 0]

@@ -168,13 +168,20 @@ def _notes(inspection: Inspection) -> Iterator[str]:
     spec = inspection.spec
     if isinstance(inspection, ProgramInspection):
         yield from (f"note: {notice}" for notice in spec.notices)
-        yield f"built with {inspection.identity}"
+        yield f"built with {inspection.identity}{_version_hint(spec)}"
     if isinstance(inspection, KernelInspection):
         target = inspection.target
         yield f"within the limits of {target.name}: {_format_size(inspection.size)}"
         compiler = target.backend.compiler
         notices = [str(n) for n in spec.notices if compiler in (None, n.compiler)]
         yield from (f"note: {text}" for text in (*notices, *target_notes(spec, target)))
+
+
+def _version_hint(spec: Spec) -> str:
+    """Explain `version:` where the first word of the build may not be the compiler."""
+    if spec.program is None or not spec.program.build or spec.program.model.version is not None:
+        return ""
+    return "; if it starts another compiler, as env or a shell does, `version:` names that one"
 
 
 def print_reasons(console: Console, results: Sequence[Compiled], prefix: str) -> None:

@@ -73,7 +73,8 @@ class CommandBuild:
         """Return the build cache's key under a compiler."""
         digest = hashlib.sha256()
         native = [self.device] if self.device else []
-        parts = ("command", compiler, *self.words, "\x1e", *self.texts, *native)
+        contents = (file.sha256 for file in self.files)
+        parts = ("command", compiler, *self.words, "\x1e", *self.texts, *contents, *native)
         for part in parts:
             digest.update(part.encode() + b"\x1f")
         return digest.hexdigest()
