@@ -518,7 +518,7 @@ def test_check_refuses_integers_that_are_not_filled_in(tmp_path: Path, capsys: C
     space.write_text(space.read_text().replace("n: 1048576", "n: 64"))
     text = re.sub("raise .*", 'return {"y": np.full(64, 64, np.float32)}', host.read_text())
     host.write_text(text)
-    line = [str(space), "--backend", "opencl", "--sample", "0", "--run"]
+    line = [str(space), "--backend", "opencl", "--compile", "0", "--run"]
     assert check(line) == 1
     assert "arguments() returns `row` with the type NoneType" in capsys.readouterr().out
     host.write_text(text.replace("None,", "np.zeros(size, np.int32),"))
@@ -609,4 +609,4 @@ def test_the_space_of_a_template_compiles_at_once(tmp_path: Path) -> None:
     )
     space, host = _discovered(tmp_path, source, "cu")
     host.write_text(re.sub("raise .*", 'return {"y": arguments["y"]}', host.read_text()))
-    assert check([str(space), "--arch", "sm_90", "--sample", "0"]) == 0
+    assert check([str(space), "--arch", "sm_90", "--compile", "0"]) == 0

@@ -441,7 +441,7 @@ def test_toolkit_headers_are_looked_for_where_no_folder_has_a_file(text, needs, 
 def test_check_compiles_for_an_architecture_without_nvcc(monkeypatch, capsys):
     monkeypatch.setenv("CUDACXX", "/nowhere/nvcc")
     space = Path(__file__).parents[2] / "spaces/mvmul.yaml"
-    assert check([str(space), "--arch", "sm_90", "--sample", "0"]) == 0
+    assert check([str(space), "--arch", "sm_90", "--compile", "0"]) == 0
     assert "default for sm_90: OK (compiled by nvrtc in" in capsys.readouterr().out
 
 

@@ -657,6 +657,23 @@ def test_key_of_a_build_knows_words_sources_and_includes(c_spec: Spec, tmp_path:
     assert c_spec.program_sha256 != edited.program_sha256
 
 
+def test_key_of_a_build_knows_what_the_files_of_its_flags_hold(
+    c_spec: Spec, tmp_path: Path
+) -> None:
+    (tmp_path / "opts.rsp").write_text("-DA=1\n")
+    flag = '{resp: {files: opts.rsp, option: "@{value}"}}'
+    head = C_SPACE.partition("flags:")[0]
+    (tmp_path / "c.yaml").write_text(
+        f"{head}flags: {{gcc: {flag}}}\ninputs: {{features: [n], values: [{{n: 1}}]}}\n"
+    )
+    before = load_spec(tmp_path / "c.yaml")
+    default, given = key(before), key(before, resp="opts.rsp")
+    (tmp_path / "opts.rsp").write_text("-DA=2\n")
+    after = load_spec(tmp_path / "c.yaml")
+    assert key(after) == default
+    assert key(after, resp="opts.rsp") != given
+
+
 def test_native_build_of_another_device_is_another_build(c_spec: Spec, tmp_path: Path) -> None:
     for words in ("-arch=native", "-arch, native", "-O3 -arch native"):
         (tmp_path / "c.yaml").write_text(C_SPACE.replace("[gcc,", f"[gcc, {words},"))

@@ -132,7 +132,7 @@ UNREAD = "warning: verify is weak on n=64: a kernel that does not read w would p
 @pytest.mark.usefixtures("opencl")
 @pytest.mark.parametrize(
     ("command", "words"),
-    [(check, "--run --sample 0"), (tune, "--test-limit 2 --database r.db")],
+    [(check, "--run --compile 0"), (tune, "--test-limit 2 --database r.db")],
     ids=["check", "tune"],
 )
 def test_command_warns_of_a_weak_test_once_and_passes(
