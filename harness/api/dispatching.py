@@ -65,7 +65,7 @@ class LearntDispatcher:
         return self.findings.results
 
     @property
-    def found(self) -> Study | None:
+    def study(self) -> Study | None:
         """The choices by input; None where none can be learnt."""
         return self.findings.across
 
@@ -78,19 +78,19 @@ class LearntDispatcher:
     @property
     def matrix(self) -> Matrix:
         """The times that it was learnt from."""
-        return self.findings.matrix if self.found is None else self.found.matrix
+        return self.findings.matrix if self.study is None else self.study.matrix
 
     @property
     def is_worth_it(self) -> bool:
         """Whether it chooses by input, significantly faster than one configuration for all."""
-        found, name = self.found, self.name
-        return found is not None and name is not None and found.gain(name).is_better
+        study, name = self.study, self.name
+        return study is not None and name is not None and study.gain(name).is_better
 
     @cached_property
     def sentence(self) -> str:
         """Say how good the choice by input is, or which configuration is used on every input."""
-        if self.found is not None and self.name is not None:
-            return self.found.sentence(self.name)
+        if self.study is not None and self.name is not None:
+            return self.study.sentence(self.name)
         return self.findings.advice
 
     @property
@@ -111,8 +111,8 @@ class LearntDispatcher:
         """What is written: the choice by input, or the single configuration. Where constraints rule
         all candidates out, the default stands in."""
         guards = dict.fromkeys(self.matrix.candidates, self.results.constraints)
-        if self.found is not None and self.name is not None:
-            made = self.found.learnt(self.name).program(self.matrix.candidates, guards)
+        if self.study is not None and self.name is not None:
+            made = self.study.learnt(self.name).program(self.matrix.candidates, guards)
         else:
             order = self.single.order[: self.options.most]
             made = DispatchProgram(
@@ -189,26 +189,26 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
     package.check_candidates(matrix, results.constraints, spec, results.limits)
     if why_nothing(matrix) is None:
         display.begin_stage("judged on held-out inputs", fits(matrix, findings.learners))
-    found = findings.across
-    if found is None and options.choice != AUTO:
+    study = findings.across
+    if study is None and options.choice != AUTO:
         raise UsageError("\n".join([f"{results.title}: {findings.why_no_choice}", *notices]))
-    name = None if found is None else options.choice
-    if found is not None and options.choice == AUTO:
-        name = found.best if found.gain(found.best).is_better else None
-    if found is not None and name is not None:
-        notices = [*notices, *_failures(found, name)]
+    name = None if study is None else options.choice
+    if study is not None and options.choice == AUTO:
+        name = study.best if study.gain(study.best).is_better else None
+    if study is not None and name is not None:
+        notices = [*notices, *_failures(study, name)]
     return LearntDispatcher(options, spec, findings, name, arch, notices, launcher)
 
 
-def _failures(found: Study, name: str) -> Iterator[str]:
+def _failures(study: Study, name: str) -> Iterator[str]:
     """Name the first tuned input on which a choice by input takes what failed there, and the first
     on which it has nothing to take."""
-    matrix = found.matrix
-    chosen = found.learnt(name).indices(matrix.features, matrix.applies)
+    matrix = study.matrix
+    chosen = study.learnt(name).indices(matrix.features, matrix.applies)
     failed = np.isinf(matrix.time_s[np.arange(len(chosen)), chosen]) & (chosen >= 0)
     for where, what in (
         (failed, f"The {name} chooses a configuration that failed when it was tuned"),
-        (chosen < 0, f"None of at most {found.most} configurations applies: raise --most; this is"),
+        (chosen < 0, f"None of at most {study.most} configurations applies: raise --most; this is"),
     ):
         rows = np.flatnonzero(where)
         if len(rows):
@@ -259,8 +259,8 @@ def _arch(wanted: str | None, results: Results) -> str:
 
 
 def _provenance(learnt: LearntDispatcher) -> Provenance:
-    results, found = learnt.results, learnt.found
-    verdict = (*verdict_lines(found), "") if found is not None else ()
+    results, study = learnt.results, learnt.study
+    verdict = (*verdict_lines(study), "") if study is not None else ()
     name = "one configuration for all" if learnt.name is None else learnt.name
     is_slower = learnt.name is not None and not learnt.is_worth_it
     why = ", not significantly faster than one configuration for all" if is_slower else ""
@@ -272,7 +272,7 @@ def _provenance(learnt: LearntDispatcher) -> Provenance:
         choice=f"{name}, seed {learnt.options.seed}{why}",
         date=datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
         verdict=(*verdict, learnt.sentence),
-        slowdowns=() if found is None else tuple(found.slowdowns.values()),
+        slowdowns=() if study is None else tuple(study.slowdowns.values()),
     )
 
 

@@ -145,11 +145,11 @@ def recheck(options: DispatchOptions, display: Display) -> _Rechecked:
 
 def _loaded(folder: Path) -> ModuleType:
     """Load the Python module of a dispatcher's folder."""
-    found = list(folder.glob("*/__init__.py"))
-    if len(found) != 1 or not (folder / MANIFEST).is_file():
+    modules = list(folder.glob("*/__init__.py"))
+    if len(modules) != 1 or not (folder / MANIFEST).is_file():
         raise UsageError(f"{folder} is not the folder of a dispatcher; name what -o named then")
     try:
-        module = load_module(found[0], f"rechecked_{found[0].parent.name}")
+        module = load_module(modules[0], f"rechecked_{modules[0].parent.name}")
     except (ImportError, KeyError) as error:
         raise UsageError(f"{folder} cannot be read: {error}") from None
     assert module is not None
@@ -192,8 +192,8 @@ def _measured(
     leaf.chosen = space.canonical(leaf.chosen)
     legal = [config for config in configs if space.is_legal(config)]
     rounds = max(FINAL_OCCASIONS, spec.measure.repeats)
-    found = measurer.measure_interleaved(space, problem, legal, rounds, seeds_of(new_seed()))
+    taken = measurer.measure_interleaved(space, problem, legal, rounds, seeds_of(new_seed()))
     why = space.why_illegal(leaf.chosen)
     if why is not None:
-        found = [*found, Measurement(leaf.chosen, problem, Outcome.ILLEGAL, message=why)]
-    return found
+        taken = [*taken, Measurement(leaf.chosen, problem, Outcome.ILLEGAL, message=why)]
+    return taken

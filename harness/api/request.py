@@ -256,11 +256,11 @@ def _stored_inputs(database: str, spec: Spec) -> list[Input]:
     if path is not None and not path.exists():
         return []
     with reading(database) as engine, engine.connect() as connection:
-        found = [
+        stored = [
             run.problem
             for campaign in campaigns(connection)
             if (campaign.space_name, campaign.key.program_sha256)
             == (spec.name, spec.program_sha256)
             for run in read_runs(connection, campaign)
         ]
-    return [problem for problem in dict.fromkeys(found) if set(problem) == set(spec.features)]
+    return [problem for problem in dict.fromkeys(stored) if set(problem) == set(spec.features)]

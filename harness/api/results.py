@@ -106,8 +106,10 @@ class TuneResults:
         """What the times depend on: a tree over parameters and features, as lines."""
         from harness.models.starchart import describe
 
-        found = self.findings.explanation
-        return "\n".join(describe(found.tree)) if found else "There are too few samples for a tree."
+        learnt = self.findings.explanation
+        return (
+            "\n".join(describe(learnt.tree)) if learnt else "There are too few samples for a tree."
+        )
 
     @cached_property
     def findings(self) -> Findings:
@@ -240,7 +242,7 @@ def open_results(
     """
     named = [database] if isinstance(database, (str, Path)) else list(database)
     return [
-        TuneResults(found) for found in read_results(list(map(str, named)), space, builds=False)
+        TuneResults(results) for results in read_results(list(map(str, named)), space, builds=False)
     ]
 
 

@@ -288,8 +288,8 @@ def _names_in(function: FunctionType, tree: ast.FunctionDef) -> Iterator[str]:
     typed = (tree.args,) if tree.decorator_list else ()
     defaults = [node for node in (*tree.args.defaults, *tree.args.kw_defaults) if node]
     nodes = (n for part in (*tree.decorator_list, *defaults, *typed) for n in ast.walk(part))
-    found = [node.id for node in nodes if isinstance(node, ast.Name)]
-    yield from dict.fromkeys([*found, *_globals_of(function.__code__)])
+    names = [node.id for node in nodes if isinstance(node, ast.Name)]
+    yield from dict.fromkeys([*names, *_globals_of(function.__code__)])
 
 
 def _globals_of(code: CodeType) -> Iterator[str]:

@@ -43,7 +43,7 @@ _MOST_SETTINGS = 20
 def run(options: AnalyseOptions) -> int:
     """Print every Results; return 2 if anything that was asked for could not be printed."""
     console = make_console()
-    found = read_results(
+    campaigns = read_results(
         options.database,
         options.space,
         options.all_campaigns,
@@ -51,40 +51,44 @@ def run(options: AnalyseOptions) -> int:
         kernel_version=options.kernel_version,
     )
     if options.json:
-        print_json(describe_analyses(list(map(findings_of, found))))
+        print_json(describe_analyses(list(map(findings_of, campaigns))))
         return 0
     if options.summary:
-        _print_summary(console, found)
+        _print_summary(console, campaigns)
         return 0
-    if options.platforms and len(found) < 2:
-        raise UsageError(f"--platforms compares two or more, but there is only {found[0].title}")
-    _check_options(found, options)
+    if options.platforms and len(campaigns) < 2:
+        raise UsageError(
+            f"--platforms compares two or more, but there is only {campaigns[0].title}"
+        )
+    _check_options(campaigns, options)
     complete = [
         _print(console, results, title, options)
-        for results, title in zip(found, _titles(found), strict=True)
+        for results, title in zip(campaigns, _titles(campaigns), strict=True)
     ]
     if options.kernel_version == NEWEST:
-        others = dict.fromkeys(version for results in found for version in results.others)
+        others = dict.fromkeys(version for results in campaigns for version in results.others)
         shown = map(without_password, options.database)
         print_lines(console, set_aside_lines(list(others), list(shown)))
-    if len(found) > 1:
-        _print_summary(console, found)
+    if len(campaigns) > 1:
+        _print_summary(console, campaigns)
     if options.platforms:
         with console.status("growing one tree for all platforms"):
             print_line(console, "All platforms together:")
-            complete.append(_print_samples(console, pooled(found), options, Kept.in_cache()))
+            complete.append(_print_samples(console, pooled(campaigns), options, Kept.in_cache()))
     return 0 if all(complete) else 2
 
 
-def _print_summary(console: Console, found: Sequence[Results]) -> None:
-    for section in sections.summary_sections(summarize((one, input_reports(one)) for one in found)):
+def _print_summary(console: Console, campaigns: Sequence[Results]) -> None:
+    for section in sections.summary_sections(
+        summarize((one, input_reports(one)) for one in campaigns)
+    ):
         section.print(console)
 
 
-def _titles(found: Sequence[Results]) -> Iterator[str]:
+def _titles(campaigns: Sequence[Results]) -> Iterator[str]:
     """Yield the title of each, with campaign and program where two titles are the same."""
-    names = [results.title for results in found]
-    for name, results in zip(names, found, strict=True):
+    names = [results.title for results in campaigns]
+    for name, results in zip(names, campaigns, strict=True):
         key = results.campaign.key
         which = f", campaign {key.campaign} of kernel version {key.program_sha256[:8]}"
         databases = ", ".join(map(without_password, results.databases))
@@ -133,15 +137,15 @@ def _print(console: Console, results: Results, title: str, options: AnalyseOptio
 # ---------------------------------------------------------- importance, accuracy and the tree
 
 
-def _check_options(found: Sequence[Results], options: AnalyseOptions) -> None:
+def _check_options(campaigns: Sequence[Results], options: AnalyseOptions) -> None:
     """Try the options on the samples.
 
     Raises UsageError for a target, feature or condition that the samples do not have or that cannot
     be used, and for platforms that cannot be compared.
     """
-    tables = [pooled(found)] if options.platforms else []
+    tables = [pooled(campaigns)] if options.platforms else []
     if options.asks_of_trees:
-        tables += [samples(results) for results in found if results.measured]
+        tables += [samples(results) for results in campaigns if results.measured]
     for known in tables:
         drawn = known.drawn()
         _target(options.target, options.per, known).usable(drawn, known.parameters)
@@ -170,10 +174,10 @@ def _print_tree(
     return is_complete
 
 
-def _print_samples(console: Console, found: Samples, options: AnalyseOptions, kept: Kept) -> bool:
+def _print_samples(console: Console, table: Samples, options: AnalyseOptions, kept: Kept) -> bool:
     try:
-        target = _target(options.target, options.per, found)
-        known = explain(found, target, kept, Growth(options.threshold))
+        target = _target(options.target, options.per, table)
+        known = explain(table, target, kept, Growth(options.threshold))
     except UsageError as error:
         print_line(console, f"No tree: {error}")
         return not options.asks_of_trees
@@ -187,7 +191,7 @@ def _print_samples(console: Console, found: Samples, options: AnalyseOptions, ke
     if options.depth:
         parts.append(f"    {line}" for line in describe(tree, options.depth))
     if options.limits:
-        parts.append(_settings(found, options))
+        parts.append(_settings(table, options))
     for line in itertools.chain.from_iterable(parts):
         if isinstance(line, str):
             print_line(console, line)
@@ -201,27 +205,27 @@ _WORK = "harness stores it where the space says its `work`"
 _NEEDS = {"energy_j": _ENERGY, "power_w": _ENERGY, "peak_fraction": _WORK}
 
 
-def _target(name: str, per: Sequence[str], found: Samples) -> TreeTarget:
+def _target(name: str, per: Sequence[str], table: Samples) -> TreeTarget:
     """Check a target; the slowdown is a ratio, so its logarithm is predicted."""
-    if name not in found.targets:
+    if name not in table.targets:
         needs = f"; {_NEEDS[name]}" if name in _NEEDS else ""
-        raise UsageError(f"no target `{name}`; there are {', '.join(found.targets)}{needs}")
+        raise UsageError(f"no target `{name}`; there are {', '.join(table.targets)}{needs}")
     for feature in per:
-        if feature not in found.features:
+        if feature not in table.features:
             raise UsageError(
                 f"--per needs a feature of the input, and `{feature}` is none; "
-                f"there are {', '.join(found.features)}"
+                f"there are {', '.join(table.features)}"
             )
     return TreeTarget(name, tuple(per), log=name == SLOWDOWN)
 
 
-def _limited(name: str, found: Samples) -> TreeTarget:
+def _limited(name: str, table: Samples) -> TreeTarget:
     """Make a target for a limit: its logarithm where it is positive everywhere.
 
     Limits are on small values, and in a tree of plain numbers only large ones count.
     """
-    target = _target(name, (), found)
-    known = found.table[name].to_numpy(dtype=np.float64)
+    target = _target(name, (), table)
+    known = table.table[name].to_numpy(dtype=np.float64)
     return replace(target, log=bool((known[np.isfinite(known)] > 0).all()))
 
 
@@ -242,12 +246,12 @@ def _gadapt_lines(matrix: Matrix, kept: Kept) -> Iterator[str]:
 # ---------------------------------------------------------------------------- settings
 
 
-def _settings(found: Samples, options: AnalyseOptions) -> Iterator[str | Table]:
+def _settings(table: Samples, options: AnalyseOptions) -> Iterator[str | Table]:
     """Yield a table of the regions in which each target is predicted below its limit; where there
     is none, say why."""
-    found = found.with_all([name for name, _ in options.limits])
+    table = table.with_all([name for name, _ in options.limits])
     growth = Growth(options.threshold)
-    trees = [(found.grow(_limited(name, found), growth), limit) for name, limit in options.limits]
+    trees = [(table.grow(_limited(name, table), growth), limit) for name, limit in options.limits]
     regions = settings_below(trees)
     names = [str(tree.target) for tree, _ in trees]
     wanted = " and ".join(f"{tree.target} <= {limit:g}" for tree, limit in trees)

@@ -103,9 +103,9 @@ def _rerun(options: CompareOptions, spaces: Sequence[Path]) -> _Sides:
             with opened_sides(pair, open_) as (old, new):
                 inputs = len(old.results.inputs)
                 display.begin_stage(f"{new.results.kernel}: both sides, interleaved", inputs)
-                found = rerun_kernel(old, new, store, options.occasions, display.step)
+                rerun = rerun_kernel(old, new, store, options.occasions, display.step)
                 notes += _rerun_notes((old, new), options.occasions)
-            results.append(found)
+            results.append(rerun)
     stored = f"the measurements of this comparison are in {without_password(database)}"
     return [old for old, _ in results], [new for _, new in results], [*notes, stored]
 

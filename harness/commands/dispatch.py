@@ -39,8 +39,8 @@ def run(options: DispatchOptions) -> int:
 
 def _recheck(options: DispatchOptions) -> int:
     with ProgressDisplay(make_console(stderr=True)) as display:
-        found = recheck(options, display)
-    console, features, default = make_console(), found.spec.features, found.spec.default
+        rechecked = recheck(options, display)
+    console, features, default = make_console(), rechecked.spec.features, rechecked.spec.default
     head = (*features, "inputs", "measured", "choice", "verdict")
     rows = [
         (
@@ -50,21 +50,21 @@ def _recheck(options: DispatchOptions) -> int:
             difference(leaf.chosen, default),
             leaf.verdict(default),
         )
-        for leaf in found.leaves
+        for leaf in rechecked.leaves
     ]
     left = range(len(features) + 2, len(head))
-    texts = [f"Tuned on {found.tuned_on}", f"Measured on {found.measured_on}"]
+    texts = [f"Tuned on {rechecked.tuned_on}", f"Measured on {rechecked.measured_on}"]
     table = SectionTable(head, rows, [*range(len(features)), *left])
     Section("", str(options.recheck), texts, table=table).print(console)
-    if not any(leaf.has_fallen for leaf in found.leaves):
+    if not any(leaf.has_fallen for leaf in rechecked.leaves):
         if options.output is not None:
             print_line(console, f"No choice fell: {options.output} is not written.")
         return 0
     if options.output is None:
         print_line(console, "To tune the inputs whose choice fell, write them with -o FILE.")
         return FALLEN
-    write_output(options.output, found.workload())
-    space, inputs = str(found.spec.path), str(options.output)
+    write_output(options.output, rechecked.workload())
+    space, inputs = str(rechecked.spec.path), str(options.output)
     tune = command_line("tune", space, "--inputs-from", inputs, "--cover", "1")
     print_line(console, f"To tune the inputs whose choice fell: {tune}")
     return FALLEN
@@ -72,8 +72,8 @@ def _recheck(options: DispatchOptions) -> int:
 
 def _print(console: Console, learnt: LearntDispatcher, files: list[str]) -> None:
     print_lines(console, learnt.notices)
-    if learnt.found is not None and learnt.name is not None:
-        verdict_section(learnt.found).print(console)
+    if learnt.study is not None and learnt.name is not None:
+        verdict_section(learnt.study).print(console)
     print_line(console, learnt.sentence)
     if learnt.why_not_written:
         print_line(console, learnt.why_not_written)
@@ -84,7 +84,7 @@ def _print(console: Console, learnt: LearntDispatcher, files: list[str]) -> None
 
 
 def _document(learnt: LearntDispatcher, files: list[str]) -> DispatchDocument:
-    study = learnt.found
+    study = learnt.study
     return DispatchDocument.describe(
         learnt=learnt,
         choice=describe_choice(study, learnt.name or study.best) if study else None,

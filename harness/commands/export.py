@@ -67,15 +67,15 @@ def _read(
     """Return the campaign that was tuned last, of the named space if there is a name; its
     measurements by the search; what may be claimed of its speed-ups, and what is left out."""
     with reading(database) as engine, engine.connect() as connection:
-        found = campaigns(connection)
-        named = [c for c in found if space in (None, c.space_name)]
+        stored = campaigns(connection)
+        named = [c for c in stored if space in (None, c.space_name)]
         kept = of_version(named, kernel_version)
         last = next(iter(kept), None)
         every = read_measurements(connection, last.key, space=last.space_name) if last else None
         every = every.by(last.statistic) if last and every else every
     rows = every.of_stages(SEARCHED) if every else None
     if last is None or not every or not rows:
-        held = ", ".join(sorted({c.space_name for c in found})) or "nothing"
+        held = ", ".join(sorted({c.space_name for c in stored})) or "nothing"
         raise UsageError(
             f"{without_password(database)}: no measurements of {space or 'any space'}; "
             f"it holds {held}"
@@ -88,9 +88,9 @@ def _read(
     return last, newest, [*notes, *_left_out(last, kept)]
 
 
-def _left_out(exported: StoredCampaign, found: Sequence[StoredCampaign]) -> Iterator[str]:
+def _left_out(exported: StoredCampaign, stored: Sequence[StoredCampaign]) -> Iterator[str]:
     """Name the spaces and environments that an export of one of them leaves out."""
-    names = dict.fromkeys(f"{one.space_name} on {one.environment}" for one in found)
+    names = dict.fromkeys(f"{one.space_name} on {one.environment}" for one in stored)
     names.pop(f"{exported.space_name} on {exported.environment}")
     if names:
         yield f"Left out, since a file has one space and one environment: {'; '.join(names)}"

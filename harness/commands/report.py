@@ -12,12 +12,12 @@ from harness.results.view import read_results
 
 def run(options: ReportOptions) -> int:
     """Write the page; return the exit code."""
-    found = read_results(
+    results = read_results(
         options.database, options.space, builds=False, kernel_version=options.kernel_version
     )
-    write_report(options.output, found, weights=options.weights)
+    write_report(options.output, results, weights=options.weights)
     if not options.json:
         print_line(make_console(), f"{options.output}: the report")
         return 0
-    print_json(ReportDocument.describe(report=options.output, results=found))
+    print_json(ReportDocument.describe(report=options.output, results=results))
     return 0

@@ -45,11 +45,11 @@ def _as_number(operand: Operand) -> _Numbers:
     return np.asarray(operand, dtype=np.float64) if is_array(operand) else float(operand)
 
 
-def as_value(found: Operand) -> Operand:
+def as_value(operand: Operand) -> Operand:
     """Return a computed scalar as a plain value: True or False, a whole number as an integer."""
-    if is_array(found):
-        return found
-    value = found.item() if isinstance(found, (np.ndarray, np.generic)) else found
+    if is_array(operand):
+        return operand
+    value = operand.item() if isinstance(operand, (np.ndarray, np.generic)) else operand
     is_whole = isinstance(value, float) and value.is_integer() and abs(value) <= MAX_EXACT
     return int(value) if is_whole else value
 
@@ -74,8 +74,8 @@ def apply(node: ast.expr, operands: Sequence[Operand]) -> Operand:
         case ast.Compare(ops=[ast.In() | ast.NotIn() as op]):
             item, *elements = operands
             equal = [_compare(ast.Eq(), item, element) for element in elements]
-            found = functools.reduce(operator.or_, equal, False)
-            return found if isinstance(op, ast.In) else _negation(found)
+            result = functools.reduce(operator.or_, equal, False)
+            return result if isinstance(op, ast.In) else _negation(result)
         case ast.Compare():
             pairs = zip(node.ops, itertools.pairwise(operands), strict=True)
             relations = [_compare(op, left, right) for op, (left, right) in pairs]

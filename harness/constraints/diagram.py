@@ -91,11 +91,11 @@ class Diagram:
             edges = away[target] + cost(name)
             best.append(edges.argmin(axis=1))
             away = np.take_along_axis(edges, best[-1][:, None], axis=1)[:, 0]
-        state, found = 0, {}
+        state, chosen = 0, {}
         for name, target, value in zip(self.order, self._targets, reversed(best), strict=True):
-            found[name] = int(value[state])
-            state = int(target[state, found[name]])
-        return found
+            chosen[name] = int(value[state])
+            state = int(target[state, chosen[name]])
+        return chosen
 
 
 class _States:
@@ -125,8 +125,8 @@ class _States:
                     alive &= truth(known[number])
         left = np.nonzero(alive)
         kept = {
-            number: np.broadcast_to(found, alive.shape)[left]
-            for number, found in known.items()
+            number: np.broadcast_to(values, alive.shape)[left]
+            for number, values in known.items()
             if self._last_use[number] > position
         }
         if kept and len(left[0]) > _MAX_MERGED:

@@ -188,12 +188,12 @@ def _computed(node: ast.expr, values: Mapping[str, Any]) -> Operand:
         if not arithmetic.is_array(test):
             return _computed(node.body if test else node.orelse, values)
     if isinstance(node, ast.BoolOp):
-        decisive, found = isinstance(node.op, ast.Or), []
+        decisive, evaluated = isinstance(node.op, ast.Or), []
         for operand in node.values:
-            found.append(arithmetic.truth(_computed(operand, values)))
-            if not arithmetic.is_array(found[-1]) and found[-1] == decisive:
+            evaluated.append(arithmetic.truth(_computed(operand, values)))
+            if not arithmetic.is_array(evaluated[-1]) and evaluated[-1] == decisive:
                 return decisive
-        return arithmetic.apply(node, found)
+        return arithmetic.apply(node, evaluated)
     return arithmetic.apply(node, [_computed(operand, values) for operand in operands_of(node)])
 
 

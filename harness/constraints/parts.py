@@ -140,14 +140,14 @@ class Parts:
         values = self._domains[name]
         if len(values) > MAX_EDGES:
             raise TooLarge(f"{name} has {len(values):,} values")
-        column, found = numbers_of(values), None
+        column, numbers = numbers_of(values), None
         if column is not None:
-            found = evaluate(node, {**self._fixed, name: column})
+            numbers = evaluate(node, {**self._fixed, name: column})
         elif len(values) <= _MAX_EVALUATIONS:
-            found = numbers_of([evaluate(node, {**self._fixed, name: v}) for v in values])
-        if found is None:
+            numbers = numbers_of([evaluate(node, {**self._fixed, name: v}) for v in values])
+        if numbers is None:
             raise TypeError("an array holds numbers only")
-        table = np.broadcast_to(found, len(values))
+        table = np.broadcast_to(numbers, len(values))
         return self._added_table(self._position[name], (), table)
 
     def _constant(self, value: Any) -> int:
@@ -248,8 +248,10 @@ _MONOTONIC = {*_SIGNS, *_DIVISIONS, "min", "max", "ceil", "floor"}
 
 def exactly(value: Any) -> Bounds | None:
     """Return the bounds of a known number; None for anything else."""
-    found = np.asarray(value)
-    return (found, found) if found.dtype.kind in "biuf" and np.isfinite(found).all() else None
+    numbers = np.asarray(value)
+    return (
+        (numbers, numbers) if numbers.dtype.kind in "biuf" and np.isfinite(numbers).all() else None
+    )
 
 
 def truth_bounds(bounds: Bounds | None) -> Bounds:
@@ -310,8 +312,8 @@ def _joined(operation: Callable[..., Table], operands: Sequence[Bounds]) -> Boun
 def _compared(node: ast.Compare, operands: Sequence[Bounds | None]) -> Bounds:
     if isinstance(node.ops[0], (ast.In, ast.NotIn)):
         none = (np.array(False), np.array(False))
-        found = [_relation(ast.Eq(), operands[0], element) for element in operands[1:]]
-        sure, possible = _joined(np.logical_or, [none, *found])
+        relations = [_relation(ast.Eq(), operands[0], element) for element in operands[1:]]
+        sure, possible = _joined(np.logical_or, [none, *relations])
         return (sure, possible) if isinstance(node.ops[0], ast.In) else (~possible, ~sure)
     pairs = zip(node.ops, itertools.pairwise(operands), strict=True)
     return _joined(np.logical_and, [_relation(op, one, other) for op, (one, other) in pairs])

@@ -65,16 +65,16 @@ class Solutions:
 
     def _fitting(self, constraints: Sequence[Expression]) -> tuple[list[Diagram], int]:
         """Return the diagrams of as many constraints as possible, the first ones, and how many."""
-        found: list[Diagram] = []
+        diagrams: list[Diagram] = []
         fewest, most, middle = 0, len(constraints), len(constraints)
         while fewest < most:
             attempt = self._attempt(constraints[:middle])
             if attempt is None:
                 most = middle - 1
             else:
-                fewest, found = middle, attempt
+                fewest, diagrams = middle, attempt
             middle = (fewest + most + 1) // 2
-        return found, fewest
+        return diagrams, fewest
 
     def _attempt(self, constraints: Sequence[Expression]) -> list[Diagram] | None:
         """Return the diagrams of these constraints; None where one is too large."""
@@ -126,13 +126,13 @@ class Solutions:
 
         while left:
             tied = {n for o in is_open for tie in near[o] for n in tie}
-            found = min(
+            fewest = min(
                 (name for name in left if name in tied or tied.isdisjoint(left)),
                 key=lambda name: (self._size(opened(name)), len(self._domains[name])),
             )
-            is_open = opened(found)
-            del left[found]
-            order.append(found)
+            is_open = opened(fewest)
+            del left[fewest]
+            order.append(fewest)
         return order
 
     # ---------------------------------------------------------------- solutions
@@ -161,10 +161,10 @@ class Solutions:
         return self._gathered(picked, count)
 
     def _gathered(self, picked: Mapping[str, Table], count: int) -> Indices:
-        found = np.empty((count, len(self._domains)), dtype=np.int64)
+        rows = np.empty((count, len(self._domains)), dtype=np.int64)
         for axis, name in enumerate(self._domains):
-            found[:, axis] = picked[name]
-        return found
+            rows[:, axis] = picked[name]
+        return rows
 
     # ------------------------------------------------------------------ judging
 
@@ -207,10 +207,10 @@ class Solutions:
         """
         if not self.count or self.contains(np.array([here]))[0]:
             return here if self.count else None
-        found = dict(zip(self._domains, here, strict=True))
+        positions = dict(zip(self._domains, here, strict=True))
         for diagram in self._diagrams:
-            found |= diagram.nearest(cost)
-        return list(found.values())
+            positions |= diagram.nearest(cost)
+        return list(positions.values())
 
 
 def _below(rng: np.random.Generator, total: int, count: int) -> Table:

@@ -205,10 +205,10 @@ class _ListReader:
 
     def listed(self, node: ast.expr, kind: type) -> list[Any]:
         """Return a list of texts or configurations."""
-        found = self._value(node, {})
-        if not (isinstance(found, list) and all(isinstance(item, kind) for item in found)):
+        value = self._value(node, {})
+        if not (isinstance(value, list) and all(isinstance(item, kind) for item in value)):
             raise self._unreadable(node)
-        return found
+        return value
 
     def fault(self, line: int, text: str) -> SpecError:
         """Return an error at a line."""
@@ -221,13 +221,13 @@ class _ListReader:
 
     def _value(self, node: ast.expr, names: _Names) -> Any:
         try:
-            found = self._evaluated(node, names)
+            value = self._evaluated(node, names)
         except (ExpressionError, TypeError, ValueError, LookupError, ArithmeticError):
             raise self._unreadable(node) from None
-        self._steps_left -= 1 + (len(found) if isinstance(found, list) else 0)
+        self._steps_left -= 1 + (len(value) if isinstance(value, list) else 0)
         if self._steps_left < 0:
             raise self.fault(node.lineno, "the configurations take too long to read; list fewer")
-        return found
+        return value
 
     def _evaluated(self, node: ast.expr, names: _Names) -> Any:
         match node:

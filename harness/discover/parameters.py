@@ -71,10 +71,10 @@ def read_pragmas(source: Source, scan: Scan, scope: KernelScope) -> Declared:
     if faults := [*source.pragma_faults(), *reader.faults]:
         raise SpecError(sorted(faults, key=lambda fault: fault.line or 0))
     tuned: dict[str, DeclaredParameter] = {}
-    for offset, found in reader.bound:
-        is_loop = found.pragma.kind in UNROLLS
-        if scope.holds(offset) if is_loop else found.name not in scope.foreign:
-            tuned.setdefault(found.name, found)
+    for offset, pragma in reader.bound:
+        is_loop = pragma.pragma.kind in UNROLLS
+        if scope.holds(offset) if is_loop else pragma.name not in scope.foreign:
+            tuned.setdefault(pragma.name, pragma)
     left_out = (t for name, t in reader.tuned.items() if name not in tuned)
     return Declared(tuple(tuned.values()), tuple(reader.constraints), tuple(left_out))
 
@@ -137,24 +137,24 @@ class _PragmaReader:
 
     def _above_define(self, index: int, pragma: Pragma) -> DeclaredParameter:
         below = self._adjoining(index)
-        found = next(below, None)
-        guard = found if found and found.name in ("ifndef", "if") else None
-        found = next(below, None) if guard else found
-        if not found or not found.is_constant or (guard and found.word not in found.undefined):
+        lower = next(below, None)
+        guard = lower if lower and lower.name in ("ifndef", "if") else None
+        lower = next(below, None) if guard else lower
+        if not lower or not lower.is_constant or (guard and lower.word not in lower.undefined):
             name = guard.word if guard and guard.name == "ifndef" else "NAME"
             raise ValueError(
                 f"expected `#define {name} VALUE` below it, found {self._below(index)}"
             )
-        shown = spaced(found.operands[1:])
+        shown = spaced(lower.operands[1:])
         default: Value = number(shown)
         if default is None and pragma.kind == "select":
             default = shown
         plain = "; write it without a suffix" if default is None and shown[:1].isdigit() else ""
-        where = f", `{shown}` in `#define {found.word}` on line {found.line},"
+        where = f", `{shown}` in `#define {lower.word}` on line {lower.line},"
         _check_default(default, pragma, where, plain)
-        kind = "choice" if pragma.kind == "select" else _guessed_role(found.word)
-        kind = "source" if found.word in self._sizes else kind
-        return DeclaredParameter(found.word, pragma, default, pragma.role or kind)
+        kind = "choice" if pragma.kind == "select" else _guessed_role(lower.word)
+        kind = "source" if lower.word in self._sizes else kind
+        return DeclaredParameter(lower.word, pragma, default, pragma.role or kind)
 
     def _above_loop(self, index: int, pragma: Pragma) -> DeclaredParameter:
         above, default = self._directives[index], pragma.values[0]

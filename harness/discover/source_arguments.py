@@ -55,14 +55,14 @@ class SourceArguments:
         """
         launch = launch.filling(data.constants) if self._language == CUDA else launch
         name, count = plain_name(launch.function), len(launch.arguments)
-        found = [
+        names = [
             self._why_unfit(launch, taken, data, by_name)
             for kernel in self._kernels
             if kernel.name == name
             and len(taken := [a for a in kernel.arguments if not a.is_local]) == count
         ]
-        if found and all(found):
-            raise LaunchFailed(found[0])
+        if names and all(names):
+            raise LaunchFailed(names[0])
 
     def _why_unfit(
         self, launch: Launch, taken: Sequence[Argument], data: KernelData, by_name: bool
@@ -102,8 +102,8 @@ def _aliases(
     """Return the words that stand for types, each with its type; empty where that is not known."""
     macros = macros_of(d for text in texts for d in text.scan.directives)
     aliases = {word: texts[0] if len({*texts}) == 1 else "" for word, texts in macros.items()}
-    own = (found for text in texts for found in _OWN_TYPE.finditer(text.text.decode()))
-    aliases |= dict.fromkeys((found[1] or found[2] for found in own), "")
+    own = (match for text in texts for match in _OWN_TYPE.finditer(text.text.decode()))
+    aliases |= dict.fromkeys((match[1] or match[2] for match in own), "")
     aliases |= {p.name: p.default for p in spec.parameters if isinstance(p.default, str)}
     options = _DEFINED_BY_OPTION.findall(" ".join(spec.compilers.options(language)))
     return aliases | dict.fromkeys((*options, *source.template_names), "")

@@ -139,7 +139,7 @@ def _kernel(
 ) -> KernelSignature:
     around = list(ancestors(head))
     before = (b for b in prepared.blanked if span[0] <= b.start < head.start_byte)
-    sizes = [found for b in before if (found := b.group_sizes)]
+    sizes = [size for b in before if (size := b.group_sizes)]
     arguments, unreadable = _arguments(prepared, head)
     return KernelSignature(
         name=text_of(head.child_by_field_name("declarator")),
@@ -156,7 +156,7 @@ def _kernel(
 
 def _dimensions(body: str) -> int:
     """Count the dimensions of thread ids that a kernel uses, from 1 to 3."""
-    axes = (found[1] or found[2] or found[3] for found in _THREAD_IDS.finditer(body))
+    axes = (match[1] or match[2] or match[3] for match in _THREAD_IDS.finditer(body))
     return max((1 + "x0y1z2".index(letter.lower()) // 2 for letter in axes), default=1)
 
 
@@ -185,7 +185,7 @@ def _template_parameter(node: Node) -> _TemplateParameter:
 
 def _arguments(prepared: ParserText, head: Node) -> tuple[tuple[Argument, ...], tuple[str, ...]]:
     listed = head.child_by_field_name("parameters")
-    found: list[Argument] = []
+    arguments: list[Argument] = []
     unreadable: list[str] = []
     begin = listed.start_byte if listed else head.end_byte
     for node in listed.named_children if listed else ():
@@ -193,10 +193,10 @@ def _arguments(prepared: ParserText, head: Node) -> tuple[tuple[Argument, ...], 
         begin = node.end_byte
         argument = _argument(node, words)
         if argument:
-            found.append(argument)
+            arguments.append(argument)
         elif text_of(node) != "void":
             unreadable.append(text_of(node))
-    return tuple(found), tuple(unreadable)
+    return tuple(arguments), tuple(unreadable)
 
 
 def _argument(node: Node, words: set[str]) -> Argument | None:

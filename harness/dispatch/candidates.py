@@ -106,7 +106,7 @@ def interleaved_matrix(
     if not common:
         return None
     own, all_times = (
-        {p: {**merge_sessions(found[p]), **failed[p]} for p in known} for found in (sessions, every)
+        {p: {**merge_sessions(timed[p]), **failed[p]} for p in known} for timed in (sessions, every)
     )
     for times in (own, all_times):
         for problem, configs_there in unshown.items():
@@ -298,19 +298,19 @@ def searched_matrix(
 
 def _rows_of(known: Mapping[Input, Measured]) -> tuple[MeasurementColumns, Mapping[Input, Indices]]:
     """Return the rows of each input, of common columns, with one row for each configuration."""
-    found = {problem: row for problem, row in known.items() if isinstance(row, MeasuredConfigs)}
-    if len(found) < len(known) or len({id(row.columns) for row in found.values()}) != 1:
+    by_input = {problem: row for problem, row in known.items() if isinstance(row, MeasuredConfigs)}
+    if len(by_input) < len(known) or len({id(row.columns) for row in by_input.values()}) != 1:
         rows = (MeasurementRow(0, "search", m) for row in known.values() for m in row.values())
-        found = measured_by_input(as_rows(rows))
-    columns = next(iter(found.values())).columns if found else as_rows(()).columns
-    return columns, {problem: row.rows.selected for problem, row in found.items()}
+        by_input = measured_by_input(as_rows(rows))
+    columns = next(iter(by_input.values())).columns if by_input else as_rows(()).columns
+    return columns, {problem: row.rows.selected for problem, row in by_input.items()}
 
 
-def _tied(columns: MeasurementColumns, found: Indices, best: Indices) -> Flags:
+def _tied(columns: MeasurementColumns, indices: Indices, best: Indices) -> Flags:
     """Say which rows do not differ significantly from the input's best."""
-    tied = np.zeros(found.shape, dtype=np.bool_)
-    for start in range(0, len(found), _BATCH):
-        others, own = found[start : start + _BATCH], best[start : start + _BATCH]
+    tied = np.zeros(indices.shape, dtype=np.bool_)
+    for start in range(0, len(indices), _BATCH):
+        others, own = indices[start : start + _BATCH], best[start : start + _BATCH]
         there = (others >= 0) & columns.works[others]
         bests = np.broadcast_to(own[:, None], there.shape)[there]
         tied[start : start + _BATCH][there] = within_noise(columns.statistics, bests, others[there])
@@ -339,8 +339,8 @@ def _half_log(
     """Return half the 95 % intervals of the logarithms of interleaved times over the reference's,
     shape (inputs, configurations); 0 where there is no time."""
     ratios = _ratios(rows, configs, [row.get(reference) for row in rows.values()])
-    found = [math.log(ratio.high / ratio.value) if ratio else 0.0 for ratio in ratios]
-    return np.array(found).reshape(len(rows), len(configs))
+    widths = [math.log(ratio.high / ratio.value) if ratio else 0.0 for ratio in ratios]
+    return np.array(widths).reshape(len(rows), len(configs))
 
 
 def _ratios(

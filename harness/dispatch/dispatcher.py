@@ -89,8 +89,8 @@ class Dispatcher:
     @property
     def symbols(self) -> tuple[tuple[str, ...], ...]:
         """The names of the kernels in each file; empty where they are those of the source."""
-        found = tuple(kernel.symbols or self.functions for kernel in self.kernels)
-        return found if any(names != self.functions for names in found) else ()
+        symbols = tuple(kernel.symbols or self.functions for kernel in self.kernels)
+        return symbols if any(names != self.functions for names in symbols) else ()
 
     @cached_property
     def guards(self) -> tuple[Formula, ...]:

@@ -122,5 +122,5 @@ def _words(program: DispatchProgram, name: str) -> list[str]:
     trees = [node for text in guards for node in ast.walk(Expression(text).tree)]
     guarded = [node.value for node in trees if isinstance(node, ast.Constant)]
     chosen = [value for config in program.portfolio for value in config.values() if trees]
-    found = itertools.chain(tuned, split, guarded, chosen)
-    return list(dict.fromkeys(word for word in found if isinstance(word, str)))
+    names = itertools.chain(tuned, split, guarded, chosen)
+    return list(dict.fromkeys(word for word in names if isinstance(word, str)))

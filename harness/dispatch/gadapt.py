@@ -96,10 +96,10 @@ class _Forest:
         legal = pd.Series(list(tree.legal), dtype=object).infer_objects()
         costs = [tuple(row) for row in gadapt.value_distances(legal, candidates).tolist()]
         if isinstance(tree, gadapt.WordTree):
-            classes, found = tree.tree.classes_, tree.tree.tree_
+            classes, nodes = tree.tree.classes_, tree.tree.tree_
             return self._root(
-                NodeArrays.of(found),
-                lambda node: Leaf(costs[classes[found.value[node, 0].argmax()]]),
+                NodeArrays.of(nodes),
+                lambda node: Leaf(costs[classes[nodes.value[node, 0].argmax()]]),
             )
         return self._root(
             tree.tree.nodes, lambda node: self._rounded(tree.leaves[node], tree.legal, costs)

@@ -104,10 +104,10 @@ def _nodes(node: ast.expr) -> Iterator[ast.expr]:
 
 def _exceeds(node: ast.expr, values: Mapping[str, Any]) -> bool:
     try:
-        found = np.asarray(language.evaluate(node, values))
+        values_of_node = np.asarray(language.evaluate(node, values))
     except ExpressionError:  # of an alternative that is not needed, or found when it is written
         return False
-    return found.dtype.kind in "iuf" and bool((abs(found) > MAX_EXACT).any())
+    return values_of_node.dtype.kind in "iuf" and bool((abs(values_of_node) > MAX_EXACT).any())
 
 
 @dataclass(frozen=True)
@@ -195,8 +195,8 @@ class Translator:
             case ast.Compare(ops=[ast.In() | ast.NotIn() as op]):
                 listed = language.operands_of(node)[1:]
                 equal = [self._relation("==", node.left, element) for element in listed]
-                found = _joined(equal, " || ", FALSE, TRUE)
-                return found if isinstance(op, ast.In) else _negation(found)
+                joined = _joined(equal, " || ", FALSE, TRUE)
+                return joined if isinstance(op, ast.In) else _negation(joined)
             case ast.Compare():
                 pairs = itertools.pairwise([node.left, *node.comparators])
                 signs = (_RELATIONS[type(op)] for op in node.ops)
@@ -213,10 +213,10 @@ class Translator:
 
     def _evaluated(self, node: ast.expr) -> Value:
         try:
-            found: Value = language.evaluate(node, self.constants)
+            value: Value = language.evaluate(node, self.constants)
         except ExpressionError as error:
             raise _Untranslatable(str(error)) from None
-        return found
+        return value
 
     def _feature(self, name: str) -> Formula:
         named = self.features[name]

@@ -98,8 +98,8 @@ class _NearestSelector:
 
     def nearest(self, features: pd.DataFrame) -> Indices:
         """Return the index of the input of the matrix that is the nearest to each of these."""
-        found: Indices = self.inputs.query(self.scale.points(features))[1]
-        return found
+        indices: Indices = self.inputs.query(self.scale.points(features))[1]
+        return indices
 
     def indices(self, features: pd.DataFrame, applies: Flags) -> Indices:
         """Take the fastest candidate of the nearest input that applies."""
@@ -211,10 +211,10 @@ class _Pairs:
         more value, for words that a later input may bring: trees predict them by the mean of all
         words."""
         names = [str(name) for name in table.columns if name not in (_GROUP, _TIME)]
-        found = [Axis.of(table, name) for name in names]
+        axes = [Axis.of(table, name) for name in names]
         return tuple(
             axis if axis.is_number else replace(axis, values=(*axis.values, _UNSEEN))
-            for axis in found
+            for axis in axes
         )
 
 

@@ -109,15 +109,15 @@ def portfolios(matrix: Matrix, seed: int = 0) -> Iterator[Portfolio]:
             logs = np.where(test.applies, test.log_slowdown, np.inf)[:, portfolio]
             some = np.isfinite(logs).any(axis=1)
             indices[rows] = np.where(some, portfolio[logs.argmin(axis=1)], -1)
-        found = Slowdowns.of(f"at most {most}", matrix, indices)
-        yield Portfolio(tuple(matrix.candidates[index] for index in best), found)
+        slowdowns = Slowdowns.of(f"at most {most}", matrix, indices)
+        yield Portfolio(tuple(matrix.candidates[index] for index in best), slowdowns)
 
 
 PORTFOLIOS_TITLE = "Slowdown of the best of few configurations, on held-out inputs"
 PORTFOLIOS_HEAD = ("most", "geometric mean", "configurations")
 
 
-def portfolio_rows(found: Sequence[Portfolio], default: Config) -> list[tuple[str, ...]]:
+def portfolio_rows(portfolios: Sequence[Portfolio], default: Config) -> list[tuple[str, ...]]:
     """Make a row a portfolio; configurations list only changes from the default."""
     return [
         (
@@ -125,5 +125,5 @@ def portfolio_rows(found: Sequence[Portfolio], default: Config) -> list[tuple[st
             one.slowdowns.mean.text(".3f"),
             "; ".join(difference(config, default) for config in one.configs),
         )
-        for one in found
+        for one in portfolios
     ]

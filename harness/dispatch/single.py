@@ -112,9 +112,9 @@ def _in_finals(
     not the first one, none on all of them."""
     problems = [known[key].problem if key in known else None for key in keys]
     timed = [{m.config for m in finals.get(p, ()) if m.timing} if p else set() for p in problems]
-    found = np.array([[c in row for c in matrix.candidates] for row in timed], dtype=bool)
-    found = found.reshape(len(keys), len(matrix.candidates))  # also where nothing worked
-    return found if found[:, 1:].all(axis=0).any() else None
+    is_timed = np.array([[c in row for c in matrix.candidates] for row in timed], dtype=bool)
+    is_timed = is_timed.reshape(len(keys), len(matrix.candidates))  # also where nothing worked
+    return is_timed if is_timed[:, 1:].all(axis=0).any() else None
 
 
 def _key(problem: Input) -> tuple[Value, ...]:

@@ -98,9 +98,9 @@ class Study:
                 f"and there are {len(matrix.features)}"
             )
         own = [limited(learner, most) for learner in _known(matrix, wanted)]
-        found = held_out_slowdowns(matrix, own, seed, step, kept)
+        judged = held_out_slowdowns(matrix, own, seed, step, kept)
         slowdowns = {}
-        for name, one in found.items():
+        for name, one in judged.items():
             slowdowns[name] = one
             if name == STATIC.name:
                 indices = STATIC.fit(matrix, seed).indices(matrix.features, matrix.applies)
@@ -231,17 +231,17 @@ class InputSlowdowns:
     predicted: float
 
 
-def slowdowns_by_input(results: Results, found: Study, choice: str = AUTO) -> list[InputSlowdowns]:
+def slowdowns_by_input(results: Results, study: Study, choice: str = AUTO) -> list[InputSlowdowns]:
     """Compare the configurations of each input of a study; `choice` names one of its rows."""
-    matrix = found.matrix
+    matrix = study.matrix
     names = list(map(str, matrix.features.columns))
     problems = {tuple(problem[name] for name in names): problem for problem in results.measured}
     inputs = [problems[row] for row in matrix.features.itertuples(index=False, name=None)]
     default = np.full(len(inputs), np.nan)
-    if matrix.default is not None and Default().name in found.slowdowns:
+    if matrix.default is not None and Default().name in study.slowdowns:
         applies = matrix.applies[:, matrix.default]
-        default[applies] = _of(found.slowdowns[Default().name])[applies]
-    predicted = _of(found.slowdowns[found.best if choice == AUTO else choice])
+        default[applies] = _of(study.slowdowns[Default().name])[applies]
+    predicted = _of(study.slowdowns[study.best if choice == AUTO else choice])
     known = np.where(matrix.applies & np.isfinite(matrix.time_s), matrix.slowdown, 1.0)
     return [
         InputSlowdowns(

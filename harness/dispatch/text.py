@@ -127,23 +127,23 @@ def why_nothing(matrix: Matrix) -> str | None:
     return None
 
 
-def rule_lines(found: Study) -> Iterator[str]:
+def rule_lines(study: Study) -> Iterator[str]:
     """Yield which configuration to use for which input, as lines of a tree."""
-    name, heading = shown_tree(found)
-    candidates, index = found.matrix.candidates, found.matrix.default
+    name, heading = shown_tree(study)
+    candidates, index = study.matrix.candidates, study.matrix.default
     default = Config({}) if index is None else candidates[index]  # from which others differ
     yield f"{heading}:"
-    lines = tree_lines(found.learnt(name).program(candidates), default)
+    lines = tree_lines(study.learnt(name).program(candidates), default)
     yield from (f"    {line}" for line in lines)
 
 
-def shown_tree(found: Study) -> tuple[str, str]:
+def shown_tree(study: Study) -> tuple[str, str]:
     """Choose the dispatcher to show as a tree, the one to ship if it is a tree, and its heading."""
     heading = "Which configuration for which input"
-    if found.learnt(found.best).choice.tree is not None:
-        return found.best, heading
+    if study.learnt(study.best).choice.tree is not None:
+        return study.best, heading
     return TREE, (
-        f"{heading}, by the {TREE}, which is easier to read than the {found.best} that "
+        f"{heading}, by the {TREE}, which is easier to read than the {study.best} that "
         "harness dispatch writes"
     )
 

@@ -115,7 +115,7 @@ class Slowdowns:
 
     def least_gain(self, others: Sequence[Slowdowns]) -> PairedComparison:
         """Compare with each of the others; return the comparison that is least in favour."""
-        return max(map(self.over, others), key=lambda found: found.ratio.high)
+        return max(map(self.over, others), key=lambda gain: gain.ratio.high)
 
 
 def held_out_slowdowns(
@@ -144,14 +144,14 @@ def held_out_slowdowns(
             step(learner.name)
         return indices
 
-    found = {}
+    slowdowns = {}
     for learner in learners:
         key = content_key("chosen", matrix.key, repr(learner), seed)
         for _ in folds if kept.has(key) else ():
             step(learner.name)
         indices = kept.recall(key, partial(indices_of, learner))
-        found[learner.name] = Slowdowns.of(learner.name, matrix, indices)
-    return found | {ORACLE: Slowdowns.of(ORACLE, matrix, matrix.best)}
+        slowdowns[learner.name] = Slowdowns.of(learner.name, matrix, indices)
+    return slowdowns | {ORACLE: Slowdowns.of(ORACLE, matrix, matrix.best)}
 
 
 def held_out(matrix: Matrix, fold: Fold) -> tuple[Matrix, Matrix]:

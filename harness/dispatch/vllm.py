@@ -87,8 +87,8 @@ def _table(dispatcher: Dispatcher, chosen: Chosen, batch: Feature, tuned: set[in
     known = next(r for r in dispatcher.program.tuned if r.feature == batch.name)
     ends = {int(known.low), int(known.high)}
     keys = sorted({*tuned, *ends, max(1, int(known.low) - 1), int(known.high) + 1})
-    found = {m: chosen(m) for m in sorted({*keys, *_changes(chosen, keys)})}
-    table = {str(m): dict(dispatcher.program.portfolio[i]) for m, i in found.items() if i >= 0}
+    rows = {m: chosen(m) for m in sorted({*keys, *_changes(chosen, keys)})}
+    table = {str(m): dict(dispatcher.program.portfolio[i]) for m, i in rows.items() if i >= 0}
     return (json.dumps(table, indent=4) + "\n").encode()
 
 

@@ -98,12 +98,12 @@ def _energy(measured: Measurement | None) -> str:
 # -------------------------------------------------------------------------------- bits
 
 
-def bits_section(found: EqualBits | None) -> Section | None:
+def bits_section(bits: EqualBits | None) -> Section | None:
     """Show the classes of configurations with equal bits on each input, what splits them, and what
     staying in the default's class costs; None where no bits are known."""
-    if found is None:
+    if bits is None:
         return None
-    inputs, varying = found.inputs, max(of.varying for of in found.inputs)
+    inputs, varying = bits.inputs, max(of.varying for of in bits.inputs)
     differ = (
         f"The outputs of up to {counted(varying, 'configuration')} differ from run to run, as with "
         "atomics on floating-point numbers; these are in no class."
@@ -112,13 +112,13 @@ def bits_section(found: EqualBits | None) -> Section | None:
         others = "other measured" if varying else "measured"
         alike = f"On each input, all {others} configurations have outputs of equal bits."
         return Section("bits", "Equal bits", lines=[differ, alike] if varying else [alike])
-    names = ", ".join(found.split_by)
+    names = ", ".join(bits.split_by)
     lines = [f"Measured configurations of equal {names} have outputs of equal bits."]
     if varying:
         lines.append(differ)
-    if found.slowdown is not None:
+    if bits.slowdown is not None:
         lines.append(
-            f"Staying in the default's class costs {found.slowdown:.2f}x (geometric mean, by the "
+            f"Staying in the default's class costs {bits.slowdown:.2f}x (geometric mean, by the "
             "times of the search). `verify: {bits: default}` in the space accepts no other class."
         )
     lines += not_shown(len(inputs))

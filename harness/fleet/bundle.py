@@ -115,9 +115,9 @@ def pack(spec: Spec) -> Bundle:
     inside = {folder for path in (*paths, space) for folder in (path, *path.parents)}
 
     def move(path: Path) -> Path:
-        found = Path(os.path.abspath(path))
-        is_inside = found in inside and found.is_relative_to(root)
-        return found.relative_to(root) if is_inside else path
+        absolute = Path(os.path.abspath(path))
+        is_inside = absolute in inside and absolute.is_relative_to(root)
+        return absolute.relative_to(root) if is_inside else path
 
     digests = {path: digest_of(path) for path in outside}
     return Bundle(_moved(spec, move), files, executables, digests)

@@ -66,8 +66,8 @@ def open_fleet(spec: Spec, request: FleetRequest) -> Iterator[Fleet]:
     cluster = Cluster.connect(request.address)
     try:
         fleet = Fleet(spec, request, cluster)
-        found = _waited_for(cluster.devices, request.say)
-        _waited_for(lambda: fleet.open(found), request.say)
+        devices = _waited_for(cluster.devices, request.say)
+        _waited_for(lambda: fleet.open(devices), request.say)
         yield fleet
     finally:
         cluster.close()
@@ -120,14 +120,14 @@ class Fleet:
 
     # ------------------------------------------------------------------ devices that are there
 
-    def open(self, found: Sequence[FleetDevice]) -> None:
+    def open(self, connected: Sequence[FleetDevice]) -> None:
         """Open a measurer for each device that fits and can be opened.
 
         Raises UsageError for devices of several models, and BackendUnavailable where none can be
         opened; this is DeviceBusy where other campaigns use all.
         """
-        self._there = {device.address for device in found}
-        devices = self._chosen(found)[: self._request.most]
+        self._there = {device.address for device in connected}
+        devices = self._chosen(connected)[: self._request.most]
         for device in devices:
             name = device.name
             if name in self.measurers:
@@ -144,10 +144,10 @@ class Fleet:
                     measurer.close()
                 raise
 
-    def _chosen(self, found: Sequence[FleetDevice]) -> list[FleetDevice]:
+    def _chosen(self, connected: Sequence[FleetDevice]) -> list[FleetDevice]:
         """Return the devices to measure on, of one model, each of them once."""
-        once = {device.uuid: device for device in reversed(found)}
-        devices = [d for d in found if once[d.uuid] is d and self._is_kind(d)]
+        once = {device.uuid: device for device in reversed(connected)}
+        devices = [d for d in connected if once[d.uuid] is d and self._is_kind(d)]
         fitting = [device for device in devices if self._fits(device)]
         if not fitting:
             listed = "\n".join(f"  {device.name}: {device.model}" for device in devices)
@@ -327,8 +327,8 @@ class _RemoteMeasurer:
         asked = self._uuid, announced, method, problem, *args
         answer = self._agent.call("run", "measure", *asked)
         try:
-            found, self.notices = answer
-            measured = [found] if isinstance(found, Measurement) else list(found)
+            result, self.notices = answer
+            measured = [result] if isinstance(result, Measurement) else list(result)
             given = [(each.config, each.input) for each in measured]
         except (AttributeError, TypeError, ValueError):
             raise BackendUnavailable(f"the worker answered with {answer!r:.100}") from None

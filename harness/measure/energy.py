@@ -129,7 +129,7 @@ def measure_energy(
 
 def _run_until(run: Callable[[], float], end_s: float) -> list[float]:
     """Run once or more, until a moment; return what each run returned."""
-    found = [run()]
+    samples = [run()]
     while time.perf_counter() < end_s:
-        found.append(run())
-    return found
+        samples.append(run())
+    return samples

@@ -112,8 +112,8 @@ class _NvmlGpu:
     def processes(self) -> tuple[str, ...]:
         """Describe the processes of others that compute on the GPU."""
         ours = {os.getpid(), os.getppid()}  # the parent is the process that asks
-        found = [each for each in self.ask(_PROCESSES_CALL) or () if each.pid not in ours]
-        return tuple(self._described(each.pid, each.usedGpuMemory) for each in found)
+        others = [each for each in self.ask(_PROCESSES_CALL) or () if each.pid not in ours]
+        return tuple(self._described(each.pid, each.usedGpuMemory) for each in others)
 
     def _described(self, pid: int, memory_bytes: int | None) -> str:
         """Describe a process; its name and memory may be secret."""

@@ -237,15 +237,15 @@ def fit(
     trees: dict[str, NumberTree | WordTree] = {}
     folds = _folds(len(best), seed)
     for name in best.columns:
-        found = values_of(best[name])
-        values: tuple[Any, ...] = tuple(dict.fromkeys([*(legal or {}).get(name, ()), *found]))
+        best_values = values_of(best[name])
+        values: tuple[Any, ...] = tuple(dict.fromkeys([*(legal or {}).get(name, ()), *best_values]))
         if is_number(values):
-            numbers, ordered = np.array(found, dtype=np.float64), tuple(sorted(values))
+            numbers, ordered = np.array(best_values, dtype=np.float64), tuple(sorted(values))
             gain = _best_gain(columns, sizes, numbers, ordered, folds)
             tree = _grow(columns, numbers, gain)
             trees[name] = NumberTree.of(tree, columns, sizes, numbers, ordered)
         else:  # numbers and None, an absent flag, are a choice
-            trees[name] = WordTree.of(columns, found, values, seed)
+            trees[name] = WordTree.of(columns, best_values, values, seed)
     return _GAdaptModel(learnt, trees)
 
 
@@ -391,5 +391,5 @@ def judge(
         )
     rows = np.arange(len(best))
     fraction = time_s[rows, best] / time_s[rows, chosen]
-    found = {"chosen": chosen, "best": best, "candidate": is_candidate, "fraction": fraction}
-    return Judgement(pd.DataFrame(found, index=features.index))
+    columns = {"chosen": chosen, "best": best, "candidate": is_candidate, "fraction": fraction}
+    return Judgement(pd.DataFrame(columns, index=features.index))

@@ -122,7 +122,7 @@ class Surrogate:
         return covariance
 
     def _learn(self, points: Array, outputs: Array) -> None:
-        found = scipy.optimize.minimize(
+        optimum = scipy.optimize.minimize(
             self._loss,
             self.logs,
             args=(self._squares(points), outputs),
@@ -131,8 +131,8 @@ class Surrogate:
             bounds=self._bounds,
             options={"maxiter": _ITERATIONS},
         )
-        self.logs = found.x
-        self.evidence = -float(found.fun)
+        self.logs = optimum.x
+        self.evidence = -float(optimum.fun)
 
     def _squares(self, points: Array) -> Array:
         """Compute squared distances by group, shape (groups, pairs); see `_pairs`."""

@@ -239,8 +239,8 @@ def _mapping_of(file: _CsvFile, mapping: Path | None) -> ColumnMapping:
             f"{path} is {kind}. Write it, or name another file with --mapping:\n\n"
             f"{_example_mapping(file.header)}"
         )
-    found = validated(read_document(path), ColumnMapping)
-    named = [*found.used(), *found.ignore]
+    given = validated(read_document(path), ColumnMapping)
+    named = [*given.used(), *given.ignore]
     file.check_columns(named)
     unnamed = [name for name in file.header if name not in named]
     if unnamed:  # it may tell measurements apart that would else count as samples of one
@@ -248,7 +248,7 @@ def _mapping_of(file: _CsvFile, mapping: Path | None) -> ColumnMapping:
             f"{path} does not say what the column {printable(unnamed[0])} of {file.path} is; name "
             "it among `parameters` or `features`, or in `ignore` if it may be left out"
         )
-    return found
+    return given
 
 
 def _example_mapping(header: Sequence[str]) -> str:

@@ -224,11 +224,11 @@ def read_t4(path: Path, data: Any, sha256: str) -> Recording:
     )
 
 
-def _cells(found: Any, what: str, names: Sequence[str]) -> list[Hashable]:
-    if expect(found, dict, what).keys() != set(names):
-        found_names = printable(", ".join(found))
+def _cells(cells: Any, what: str, names: Sequence[str]) -> list[Hashable]:
+    if expect(cells, dict, what).keys() != set(names):
+        found_names = printable(", ".join(cells))
         raise ValueError(f"{what} names {found_names}, but the first result {', '.join(names)}")
-    return [typed(_plain_value(name, found[name])) for name in names]
+    return [typed(_plain_value(name, cells[name])) for name in names]
 
 
 def _outcome(result: Mapping[str, Any], metadata: Mapping[str, Any]) -> RecordedOutcome:

@@ -292,10 +292,10 @@ class RecordingBuilder:
         except ValueError as error:
             raise RecordingError(f"{self._path}: {error}") from None
         parameters, moves = [], []
-        for column, found in zip(self._parameters, columns[width:], strict=True):
-            parameters.append(_parameter(column, found, orders.get(column, ())))
+        for column, seen in zip(self._parameters, columns[width:], strict=True):
+            parameters.append(_parameter(column, seen, orders.get(column, ())))
             known = {typed(value): place for place, value in enumerate(parameters[-1].values)}
-            moves.append(np.array([known[typed(value)] for value in found], np.int32))
+            moves.append(np.array([known[typed(value)] for value in seen], np.int32))
         tables: dict[Input, RecordedTable] = {}
         for codes, rows in self._inputs.items():
             cells = zip(self._features, columns, codes, strict=False)
@@ -329,13 +329,13 @@ def _check_names(path: Path, names: Sequence[str]) -> None:
         raise RecordingError(f"{path}: names {twice} twice among parameters and features")
 
 
-def _parameter(name: str, found: Sequence[Value], listed: Sequence[Value]) -> Parameter:
+def _parameter(name: str, seen: Sequence[Value], listed: Sequence[Value]) -> Parameter:
     """Make a parameter of the values that occur.
 
     Numbers become a scale in ascending order. Other values keep the order in which the file lists
     them, or else in which they occur.
     """
-    occurs = {typed(value): value for value in found}
+    occurs = {typed(value): value for value in seen}
     order = [] if isinstance(listed, range) else [typed(v) for v in listed if typed(v) in occurs]
     values = [occurs[cell] for cell in dict.fromkeys([*order, *occurs])]
     if len(values) == 2 and set(map(type, values)) == {bool}:

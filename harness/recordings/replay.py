@@ -232,9 +232,9 @@ class ReplayMeasurer:
         self, space: Space, problem: Input, config: Config, best_s: float | None
     ) -> Measurement:
         """Return the recorded measurement."""
-        found = self.measurements.get((problem, config))
-        if found is not None:
-            return found.by(self.statistic)
+        recorded = self.measurements.get((problem, config))
+        if recorded is not None:
+            return recorded.by(self.statistic)
         message = f"the recording has no measurement of ({config}) on the input ({problem})"
         return Measurement(config, problem, Outcome.LAUNCH_FAILED, message=message)
 
@@ -282,22 +282,22 @@ def _replay_database(path: Path, spec: Spec) -> ReplayMeasurer:
         raise RecordingError(f"{path} holds no measurement of {spec.name}")
     compiler = _compiler(path, set(rows[-1].measurement.config), spec)
     tuned = {parameter.name for parameter in spec.tuned_for(compiler)}
-    found = [row.measurement for row in rows if set(row.measurement.config) == tuned]
-    measurements = {(m.input, m.config): m for m in found}
+    replayed = [row.measurement for row in rows if set(row.measurement.config) == tuned]
+    measurements = {(m.input, m.config): m for m in replayed}
     where, digest = campaign.environment, _digest(measurements.values())
     environment = replay_environment(where.device, where.platform, digest)
     return ReplayMeasurer(measurements, environment, compiler)
 
 
 def _campaign(path: Path, held: Sequence[StoredCampaign], spec: Spec) -> StoredCampaign:
-    found = next((c for c in held if c.key.program_sha256 == spec.program_sha256), None)
-    if found is None:
+    campaign = next((c for c in held if c.key.program_sha256 == spec.program_sha256), None)
+    if campaign is None:
         names = ", ".join(sorted({c.space_name for c in held})) or "nothing"
         raise RecordingError(
             f"{path} holds measurements of {names}, but none of {spec.name} with the same "
             "source, host module, launch and tolerance"
         )
-    return found
+    return campaign
 
 
 def _compiler(path: Path, names: Collection[str], spec: Spec) -> str | None:

@@ -112,7 +112,7 @@ class Ablation:
         return f"{self.ratio.text('.3f', 'x')} of the winner's time"
 
 
-def ablation_lines(found: Mapping[Input, Ablation]) -> Iterator[str]:
+def ablation_lines(ablations: Mapping[Input, Ablation]) -> Iterator[str]:
     """Yield the flags that each winner needs, then the winners where noise hides which, with
     advice."""
     parts = {
@@ -122,5 +122,5 @@ def ablation_lines(found: Mapping[Input, Ablation]) -> Iterator[str]:
         "--repeats:",
     }
     for is_decided, heading in parts.items():
-        lines = [f"    {p}: {one}" for p, one in found.items() if one.is_decided is is_decided]
+        lines = [f"    {p}: {one}" for p, one in ablations.items() if one.is_decided is is_decided]
         yield from [heading, *lines] if lines else []

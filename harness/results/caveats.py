@@ -42,10 +42,10 @@ def record_lines(results: Results) -> Iterator[str]:
 def _of_others(results: Results) -> Iterator[str]:
     """Yield a sentence about other processes on the device, if there were any."""
     facts = [run.notes.get("facts", {}) for run in results.runs]
-    found = [each[OTHER_PROCESSES] for each in facts if OTHER_PROCESSES in each]
-    if found:
+    others = [each[OTHER_PROCESSES] for each in facts if OTHER_PROCESSES in each]
+    if others:
         yield (
-            f"Other processes used the device when {len(found)} of "
+            f"Other processes used the device when {len(others)} of "
             f"{counted(len(results.runs), 'run')} began, and may have disturbed the times: "
-            f"{first_few(map(printable, dict.fromkeys(found)))}."
+            f"{first_few(map(printable, dict.fromkeys(others)))}."
         )

@@ -224,14 +224,14 @@ class MeasurementColumns:
     @cached_property
     def statistics(self) -> SampleStatistics:
         """The statistics of each row's samples."""
-        found = SampleStatistics.of(self.samples_s, self.statistic)
-        return replace(found, clock_error_s=self.clock_error_s)
+        statistics = SampleStatistics.of(self.samples_s, self.statistic)
+        return replace(statistics, clock_error_s=self.clock_error_s)
 
     @cached_property
     def clock_error_s(self) -> Array:
         """By how much the clock may put the times of each row off."""
-        found = self.observed.get(CLOCK_ERROR, np.zeros(len(self.ids)))
-        return np.maximum(np.nan_to_num(found), 0)
+        errors_s = self.observed.get(CLOCK_ERROR, np.zeros(len(self.ids)))
+        return np.maximum(np.nan_to_num(errors_s), 0)
 
     @cached_property
     def works(self) -> Flags:
@@ -359,9 +359,9 @@ class MeasurementRows(Sequence[MeasurementRow]):
             return []
         column = table.names.index(name)
         codes = table.codes[self.of(self.columns.configs.codes), column]
-        found, first = np.unique(codes, return_index=True)
+        values, first = np.unique(codes, return_index=True)
         known = table.values[column]
-        return [known[code] for code in found[np.argsort(first)].tolist() if code >= 0]
+        return [known[code] for code in values[np.argsort(first)].tolist() if code >= 0]
 
     @property
     def outcomes(self) -> Counter[Outcome]:

@@ -195,9 +195,9 @@ def _prepare(engine: Engine, database: str) -> None:
 
 def _check_file(connection: Connection, database: str) -> None:
     """Refuse to write to a SQLite file that is damaged, or whose schema changes what is written."""
-    found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
-    if found != "ok":
-        what = printable(" ".join(str(found).split()))
+    verdict = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
+    if verdict != "ok":
+        what = printable(" ".join(str(verdict).split()))
         raise ResultsError(f"{database} is damaged: {what}; copy it again from the original")
     foreign = "SELECT type, name FROM sqlite_master WHERE type IN ('trigger', 'view') ORDER BY name"
     for kind, name in connection.exec_driver_sql(foreign):

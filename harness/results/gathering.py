@@ -101,8 +101,8 @@ class Gatherer:
             name: Coded(np.array(codes, dtype=np.int32), tuple(self._coders[name]))
             for name, codes in self._codes.items()
         }
-        lists = {name: Ragged.of(*found) for name, found in self._lists.items()}
-        numbers = {name: Numbers(np.array(found)) for name, found in self._numbers.items()}
+        lists = {name: Ragged.of(*cells) for name, cells in self._lists.items()}
+        numbers = {name: Numbers(np.array(cells)) for name, cells in self._numbers.items()}
         others: dict[str, Any] = {**coded, **lists, **numbers}
         own = ("outcome", "shared_with", _OBSERVED)
         return MeasurementColumns(
@@ -121,7 +121,7 @@ class Gatherer:
             occasions=coded["occasions"],
             shared_with=coded["shared_with"],
             samples_s=lists["samples_s"],
-            observed={name: self._sparse(*found) for name, found in self._observed.items()},
+            observed={name: self._sparse(*cells) for name, cells in self._observed.items()},
             others={name: others[name] for name in _FIELDS if name not in own},
         )
 
@@ -153,11 +153,11 @@ def _distinct(column: Coded[Any], values: Sequence[Input]) -> Coded[Input]:
     return Coded(codes[column.codes] if len(codes) else column.codes, tuple(coder))
 
 
-def as_rows(found: Iterable[MeasurementRow]) -> MeasurementRows:
+def as_rows(measurement_rows: Iterable[MeasurementRow]) -> MeasurementRows:
     """Turn records into columns; columns stay as they are."""
-    if isinstance(found, MeasurementRows):
-        return found
-    records = list(found)
+    if isinstance(measurement_rows, MeasurementRows):
+        return measurement_rows
+    records = list(measurement_rows)
     rows = [
         {
             "id": row.id,

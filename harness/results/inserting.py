@@ -61,10 +61,10 @@ def insert_missing(connection: Connection, table: Table, rows: Sequence[Row]) ->
         _storable_row(row) for _, row in sorted(zip(keys, rows, strict=True), key=itemgetter(0))
     ]
     added = connection.execute(_insert_missing(table, connection.dialect.name), stored)
-    found = {tuple(key): row_id for row_id, *key in added}
-    missing = [key for key in keys if key not in found]
-    found |= {key: ids[0] for key, ids in find_rows(connection, table, names, missing).items()}
-    return [found[key] for key in keys]
+    ids_by_key = {tuple(key): row_id for row_id, *key in added}
+    missing = [key for key in keys if key not in ids_by_key]
+    ids_by_key |= {key: ids[0] for key, ids in find_rows(connection, table, names, missing).items()}
+    return [ids_by_key[key] for key in keys]
 
 
 @cache  # to make it takes longer than to execute it
@@ -93,13 +93,13 @@ def find_rows(
         _among(c, set(values)) for c, values in zip(columns, zip(*keys, strict=True), strict=True)
     ]
     wanted = set(keys)
-    found: dict[NaturalKey, list[int]] = {}
+    ids_by_key: dict[NaturalKey, list[int]] = {}
     for row_id, *key in connection.execute(
         select(table.c.id, *columns).where(*among).order_by(table.c.id)
     ):
         if tuple(key) in wanted:
-            found.setdefault(tuple(key), []).append(row_id)
-    return found
+            ids_by_key.setdefault(tuple(key), []).append(row_id)
+    return ids_by_key
 
 
 def _among(column: ColumnElement[Any], values: set[Any]) -> ColumnElement[bool]:

@@ -148,10 +148,10 @@ def interleaved_groups(rows: Sequence[MeasurementRow]) -> list[Interleaved]:
         return []
     selected = as_rows(rows)
     columns = selected.columns
-    found: dict[str | bytes, list[int]] = {}
+    ids_by_group: dict[str | bytes, list[int]] = {}
     for row in selected.selected.tolist():
-        found.setdefault(columns.groups.at(row) or columns.uuids[row], []).append(row)
-    groups = sorted(found.values(), key=lambda group: max(columns.measured_at[group]))
+        ids_by_group.setdefault(columns.groups.at(row) or columns.uuids[row], []).append(row)
+    groups = sorted(ids_by_group.values(), key=lambda group: max(columns.measured_at[group]))
     return [list(map(columns.measurement, group)) for group in groups]
 
 

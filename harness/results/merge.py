@@ -225,8 +225,8 @@ class _Merge:
         """Return the target's ids of the rows that it has."""
         if table.name not in _OWNED:
             return {key: ids[0] for key, ids in find_rows(self._target, table, names, keys).items()}
-        found = find_rows(self._target, table, names, [key[:-1] for key in keys])
-        return {(*key, n): row for key, ids in found.items() for n, row in enumerate(ids, 1)}
+        ids_by_key = find_rows(self._target, table, names, [key[:-1] for key in keys])
+        return {(*key, n): row for key, ids in ids_by_key.items() for n, row in enumerate(ids, 1)}
 
     def _update(self, table: Table, rows: Mapping[int, Row]) -> None:
         """Bring rows that are there up to date, where they went on in the source."""

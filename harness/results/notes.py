@@ -118,8 +118,8 @@ def device_facts(*facts: Mapping[str, str]) -> dict[str, str]:
     name none."""
     uuids = devices_of(facts)
     others = "; ".join(filter(None, (each.get(OTHER_PROCESSES) for each in facts))).split("; ")
-    found = {DEVICE_UUID: " ".join(uuids), OTHER_PROCESSES: "; ".join(dict.fromkeys(others))}
-    return {name: text for name, text in found.items() if text}
+    named = {DEVICE_UUID: " ".join(uuids), OTHER_PROCESSES: "; ".join(dict.fromkeys(others))}
+    return {name: text for name, text in named.items() if text}
 
 
 def limit_notes(spec: Spec, limits: DeviceLimits) -> Notes:
@@ -133,15 +133,15 @@ def limit_notes(spec: Spec, limits: DeviceLimits) -> Notes:
 
 def files_of_flags(spec: Spec) -> dict[str, dict[str, _PassedFile]]:
     """Return the files that flags of a space pass to the compiler, by flag and value."""
-    found = dict[str, dict[str, _PassedFile]]()
+    passed = dict[str, dict[str, _PassedFile]]()
     for flag in spec.parameters:
         for value, file in flag.files.items():
             words = (
                 word.replace("{value}", str(file.path)) for word in (flag.option or "").split()
             )
             noted: _PassedFile = {"option": shlex.join(words), "sha256": file.sha256}
-            found.setdefault(flag.name, {})[value] = noted
-    return found
+            passed.setdefault(flag.name, {})[value] = noted
+    return passed
 
 
 def noted_files(notes: Iterable[Notes]) -> dict[tuple[str, str], _PassedFile]:

@@ -97,8 +97,8 @@ class _RecordedRun:
 
 
 def _plain(data: bytes | None) -> PlainObject | None:
-    found = load_compressed(data) if data else None
-    return found if isinstance(found, PlainObject) else None
+    value = load_compressed(data) if data else None
+    return value if isinstance(value, PlainObject) else None
 
 
 class _Import:
@@ -144,12 +144,12 @@ class _Import:
 
     def _searches(self) -> Iterable[tuple[int, list[_RecordedRun]]]:
         """Group the searches by version of a program and the names of its parameters."""
-        found: dict[tuple[int, int, int], list[Row]] = {}
+        by_search: dict[tuple[int, int, int], list[Row]] = {}
         for row in self._tables["result"].values():
             key = row["tuning_run_id"], row["input_id"], row["machine_id"]
-            found.setdefault(key, []).append(row)
+            by_search.setdefault(key, []).append(row)
         spaces: dict[tuple[int, frozenset[str]], list[_RecordedRun]] = {}
-        for number, ((run_id, input_id, machine_id), rows) in enumerate(found.items(), 1):
+        for number, ((run_id, input_id, machine_id), rows) in enumerate(by_search.items(), 1):
             run, names = self._row("tuning_run", run_id), frozenset(self._config(rows[0]))
             search = _RecordedRun(number, run, input_id, machine_id, rows)
             spaces.setdefault((run["program_version_id"], names), []).append(search)

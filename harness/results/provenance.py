@@ -147,5 +147,5 @@ class TunedSpace:
             folders += [database.parent, database.parent / ".."]
         noted = (*self.noted, f"spaces/{self.name}.yaml")
         paths = [path for path in noted if path.endswith((".yaml", ".yml"))]
-        found = (Path(os.path.normpath(folder / path)) for path in paths for folder in folders)
-        return next(filter(os.path.isfile, found), None)  # not in a folder that nobody may enter
+        existing = (Path(os.path.normpath(folder / path)) for path in paths for folder in folders)
+        return next(filter(os.path.isfile, existing), None)  # not in a folder that nobody may enter

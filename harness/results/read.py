@@ -89,8 +89,8 @@ def _of_campaign_and_asked(key: CampaignKey) -> Select[Any]:
     every = tests.alias()
     asked = select(func.min(every.c.id)).where(every.c.measurement_id == table.c.id)
     is_first = tests.c.id == asked.correlate(table).scalar_subquery()
-    found = select(table).outerjoin_from(table, tests, is_first)
-    return found.where(between, (table.c.run_id + 0).in_(runs))
+    query = select(table).outerjoin_from(table, tests, is_first)
+    return query.where(between, (table.c.run_id + 0).in_(runs))
 
 
 def check_measurements(cells: Cells) -> None:
@@ -157,9 +157,9 @@ def _of_space(
         .distinct()
     )
     runs = connection.execute(query).all()
-    if all(found == name for found, _, _ in runs):
+    if all(space == name for space, _, _ in runs):
         return rows
-    own = [(space_id, input_id) for found, space_id, input_id in runs if found == name]
+    own = [(space_id, input_id) for space, space_id, input_id in runs if space == name]
     spaces, inputs = (sorted(set(ids)) for ids in zip(*own, strict=True))
     values: dict[str, list[Container[Value]]] = {}
     for parameters in _values(connection, schema.spaces.c.parameters, spaces):
@@ -208,12 +208,14 @@ def compatible(rows: MeasurementRows, known: Iterable[str]) -> Compatible:
     """
     table = rows.columns.config_table
     layout = table.layout[rows.of(rows.columns.configs.codes)]
-    found = {code: frozenset(table.layouts[code]) for code in np.unique(layout).tolist()}
+    parameters_of = {code: frozenset(table.layouts[code]) for code in np.unique(layout).tolist()}
     space = frozenset(known)
-    names = frozenset().union(*(one for one in found.values() if space.issuperset(one)))
-    fits = np.array([found.get(code) == names for code in range(len(table.layouts))], dtype=bool)
+    names = frozenset().union(*(one for one in parameters_of.values() if space.issuperset(one)))
+    fits = np.array(
+        [parameters_of.get(code) == names for code in range(len(table.layouts))], dtype=bool
+    )
     kept = fits[layout]
-    others = {one for one in found.values() if one != names}
+    others = {one for one in parameters_of.values() if one != names}
     differing = {name for one in others for name in one - space | names - one}
     return Compatible(names, rows.where(kept), rows.where(~kept), tuple(sorted(differing)))
 

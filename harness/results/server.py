@@ -96,8 +96,8 @@ def read_only(connection: Any, _record: object) -> None:
 
 def writer_of(connection: Connection) -> ServerWriter | None:
     """Return the writer whose connection this is; None for a database that is no server's."""
-    found: ServerWriter | None = connection.get_execution_options().get(_OPTION)
-    return found
+    writer: ServerWriter | None = connection.get_execution_options().get(_OPTION)
+    return writer
 
 
 def lock_shared_rows(connection: Connection) -> None:

@@ -136,10 +136,10 @@ class Store(Writer):
             .where(condition, schema.environments.c.fingerprint == environment.fingerprint)
         )
         with refusing_damage(self.connection):
-            found = self.connection.execute(query).scalar() or 0
-            if type(found) is not int:  # SQLite puts texts behind all numbers
-                raise ValueError(f"runs: a campaign is {found!r}")
-        return found
+            last = self.connection.execute(query).scalar() or 0
+            if type(last) is not int:  # SQLite puts texts behind all numbers
+                raise ValueError(f"runs: a campaign is {last!r}")
+        return last
 
     def begin_run(self, plan: RunPlan, notes: Notes, seeds: Sequence[Config] = ()) -> _StoredRun:
         """Begin the run of this plan, or continue it where it exists.
@@ -264,24 +264,24 @@ class Store(Writer):
         return by_input(rows.by(plan.spec.measure.statistic))
 
     def add_interleaved(
-        self, run_id: int, plan: RunPlan, stage: str, found: Sequence[Measurement]
+        self, run_id: int, plan: RunPlan, stage: str, measurements: Sequence[Measurement]
     ) -> None:
         """Append measurements that were interleaved; commit() makes them durable."""
-        self.add_measurements(run_id, plan, stage, found, group=uuid.uuid4().hex)
+        self.add_measurements(run_id, plan, stage, measurements, group=uuid.uuid4().hex)
 
     def add_measurements(
         self,
         run_id: int,
         plan: RunPlan,
         stage: str,
-        found: Sequence[Measurement],
+        measurements: Sequence[Measurement],
         group: str | None = None,
     ) -> list[int]:
         """Append measurements with their builds; commit() makes them durable.
 
         Returns the ids of their rows, in order.
         """
-        configuration_ids = self.configuration_ids([m.config for m in found])
+        configuration_ids = self.configuration_ids([m.config for m in measurements])
         rows = [
             {
                 "uuid": uuid.uuid4().hex,
@@ -294,7 +294,7 @@ class Store(Writer):
                 "group_uuid": group,
                 **measurement_row(m),
             }
-            for m, configuration_id in zip(found, configuration_ids, strict=True)
+            for m, configuration_id in zip(measurements, configuration_ids, strict=True)
         ]
         return self._insert(schema.measurements, rows)
 
@@ -332,15 +332,15 @@ class Store(Writer):
 
 def _space_notes(spec: Spec) -> Notes:
     """Return the notes on its space that a report needs."""
-    found: Notes = {"space_file": str(spec.path)}
+    notes: Notes = {"space_file": str(spec.path)}
     if spec.baselines:
-        found["baselines"] = {b.name: dict(b.values) for b in spec.baselines}
+        notes["baselines"] = {b.name: dict(b.values) for b in spec.baselines}
     if spec.measure.statistic is not Statistic.MEDIAN:
-        found["statistic"] = spec.measure.statistic
+        notes["statistic"] = spec.measure.statistic
     files = files_of_flags(spec)
     if files:
-        found["flag_files"] = files
-    return found
+        notes["flag_files"] = files
+    return notes
 
 
 def _one_line(text: str) -> str:

@@ -147,10 +147,10 @@ class Results:
     @cached_property
     def notes(self) -> Mapping[Input, Notes]:
         """By input, the notes of its runs; of notes with equal names the last run's."""
-        found: dict[Input, Notes] = {}
+        notes: dict[Input, Notes] = {}
         for run in sorted(self.runs, key=lambda run: run.last_at):
-            found.setdefault(run.problem, {}).update(run.notes)
-        return found
+            notes.setdefault(run.problem, {}).update(run.notes)
+        return notes
 
     @property
     def is_recorded(self) -> bool:
@@ -258,13 +258,13 @@ def _record(row: MeasurementRow, is_unbiased: bool) -> dict[str, object]:
 
 
 def flat_table(
-    points: Sequence[tuple[Input, Mapping[str, object]]], found: Sequence[Mapping[str, object]]
+    points: Sequence[tuple[Input, Mapping[str, object]]], values: Sequence[Mapping[str, object]]
 ) -> pd.DataFrame:
     """Return a table of inputs and configurations with what was found there, in plain columns; a
     feature or parameter whose name is taken is `input.NAME` or `config.NAME`."""
     import pandas as pd  # here: it takes half a second to load
 
-    last = pd.DataFrame(found)
+    last = pd.DataFrame(values)
     inputs, configs = (pd.DataFrame([dict(point[part]) for point in points]) for part in (0, 1))
     inputs = inputs.rename(columns={name: f"input.{name}" for name in last})
     configs = configs.rename(columns={name: f"config.{name}" for name in last})
@@ -302,7 +302,7 @@ def read_results(
     Raises UsageError where nothing is found.
     """
     databases = [databases] if isinstance(databases, str) else databases
-    found: dict[tuple[CampaignKey, str], list[Results]] = {}
+    results: dict[tuple[CampaignKey, str], list[Results]] = {}
     held: set[str] = set()
     for database in databases:
         with reading(database) as engine, engine.connect() as connection:
@@ -315,17 +315,17 @@ def read_results(
                 read = read_campaign(connection, campaign, builds)
                 versions = kernel_versions(connection, there, name, key.fingerprint)
                 others = tuple(v for v in versions if v.program_sha256 != key.program_sha256)
-                same = found.setdefault((key, name), [])
+                same = results.setdefault((key, name), [])
                 same.append(Results(campaign, (database,), *read, others))
-    if not found:
+    if not results:
         raise UsageError(_nothing(databases, space, held))
-    return [_joined(parts) for parts in found.values()]
+    return [_joined(parts) for parts in results.values()]
 
 
-def _latest(found: Iterable[StoredCampaign]) -> list[StoredCampaign]:
+def _latest(campaigns: Iterable[StoredCampaign]) -> list[StoredCampaign]:
     """Keep the last campaign of each space, program and environment."""
     latest: dict[tuple[str, str, str], StoredCampaign] = {}
-    for campaign in found:
+    for campaign in campaigns:
         key = campaign.key
         latest.setdefault((campaign.space_name, key.program_sha256, key.fingerprint), campaign)
     return list(latest.values())
@@ -363,21 +363,21 @@ def _nothing(databases: Sequence[str], space: str | None, held: Iterable[str]) -
 
 
 def the_one(
-    found: Sequence[Results],
+    campaigns: Sequence[Results],
     advice: str = "choose one with --space NAME, or give the database of one device alone",
 ) -> Results:
     """Return the only Results; raises UsageError that says in what several differ, since their
     times must not be mixed."""
-    if len(found) == 1:
-        return found[0]
-    facts = [_facts(results.campaign) for results in found]
+    if len(campaigns) == 1:
+        return campaigns[0]
+    facts = [_facts(results.campaign) for results in campaigns]
     lines = [
         f"    {name}: {', '.join(dict.fromkeys(fact[name] for fact in facts))}"
         for name in facts[0]
         if len({fact[name] for fact in facts}) > 1
     ]
     raise UsageError(
-        f"{len(found)} results that must not be mixed, since they differ in\n"
+        f"{len(campaigns)} results that must not be mixed, since they differ in\n"
         + "\n".join(lines)
         + f"\n{advice}"
     )

@@ -206,9 +206,9 @@ class Driver(SearchDriver):  # type: ignore[misc]
             key = self.manipulator.hash_config(cfg)
         if key not in self._configurations:
             config = Config(cfg)
-            found = Configuration(hash=config.digest, data=dict(cfg))
-            found.config = config
-            self._configurations[key] = found
+            configuration = Configuration(hash=config.digest, data=dict(cfg))
+            configuration.config = config
+            self._configurations[key] = configuration
         return self._configurations[key]
 
     def results_query(self, config: Any) -> _ResultList:

@@ -77,11 +77,11 @@ class RunTables:
 
     def _found_or_added(self, model: Any, **values: Any) -> Any:
         self._session.flush()
-        found = self._session.query(model).filter_by(**values).order_by(model.id).first()
-        if found is None:
-            found = model(**values)
-            self._session.add(found)
-        return found
+        row = self._session.query(model).filter_by(**values).order_by(model.id).first()
+        if row is None:
+            row = model(**values)
+            self._session.add(row)
+        return row
 
     def _read_configurations(self) -> dict[str, int]:
         """Return the ids of the program's configurations by digest. They are read once a session:
@@ -129,16 +129,16 @@ class RunTables:
 
     def _add_configurations(self, configurations: Sequence[Any]) -> None:
         rows = [
-            {"program_id": self.program_id, "hash": found.hash, "data": found.data}
-            for found in configurations
-            if found.hash not in self._configuration_ids
+            {"program_id": self.program_id, "hash": configuration.hash, "data": configuration.data}
+            for configuration in configurations
+            if configuration.hash not in self._configuration_ids
         ]
         ids = insert_returning_ids(self._session.connection(), models.Configuration.__table__, rows)
         self._new_ids = dict(zip((row["hash"] for row in rows), ids, strict=True))
 
     def _id_of(self, configuration: Any) -> int:
-        found = self._new_ids.get(configuration.hash)
-        return self._configuration_ids[configuration.hash] if found is None else found
+        row_id = self._new_ids.get(configuration.hash)
+        return self._configuration_ids[configuration.hash] if row_id is None else row_id
 
     def keep_added(self) -> None:
         """Know the rows that were added last, since they are committed."""

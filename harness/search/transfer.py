@@ -48,8 +48,8 @@ class TransferSources:
     ) -> TransferData | None:
         """Gather what recordings, `stored` results of other devices and measurements of other
         inputs say of an input; None where there are none. Raises UsageError as `describe` does."""
-        tasks = [task for found in self._matches(space) for task in found.tasks(problem)]
-        counts = {other: len(found) for other, found in measured.items()}
+        tasks = [task for source in self._matches(space) for task in source.tasks(problem)]
+        counts = {other: len(source) for other, source in measured.items()}
         tasks += stored
         tasks += _alike(problem, counts, lambda other: _task(space, other, measured[other]))
         if any(task.problem is None or set(task.problem) != set(problem) for task in tasks):
@@ -58,7 +58,7 @@ class TransferSources:
 
     def _matches(self, space: Space) -> list[_MatchedRecording]:
         if not self._matched or self._matched[0].parameters != space.parameters:
-            self._matched = [_MatchedRecording(space, found) for found in self.recordings]
+            self._matched = [_MatchedRecording(space, recording) for recording in self.recordings]
         return self._matched
 
 
@@ -96,7 +96,7 @@ class StoredSources:
     def tasks(self, plan: RunPlan, space: Space) -> list[SourceTask]:
         """Return what these results teach about a run's input: of each device, the inputs that
         are most like it."""
-        found: list[SourceTask] = []
+        tasks: list[SourceTask] = []
         for source in self.of(plan):
             rows = self._read(plan, source)
 
@@ -106,8 +106,8 @@ class StoredSources:
                     self._tasks[source, other] = _task(space, other, measured)
                 return self._tasks[source, other]
 
-            found += _alike(plan.problem, {other: len(own) for other, own in rows.items()}, task)
-        return found
+            tasks += _alike(plan.problem, {other: len(own) for other, own in rows.items()}, task)
+        return tasks
 
     def _read(self, plan: RunPlan, source: DeviceResults) -> Mapping[Input, MeasurementRows]:
         store = self._store
@@ -140,7 +140,9 @@ def _alike(
     problem: Input, rows: Mapping[Input, int], task: Callable[[Input], SourceTask | None]
 ) -> list[SourceTask]:
     """Make the tasks of the most alike inputs on which anything worked."""
-    return [found for found in map(task, _most_alike(problem, rows)) if found is not None]
+    return [
+        task_found for task_found in map(task, _most_alike(problem, rows)) if task_found is not None
+    ]
 
 
 def _task(space: Space, other: Input, measured: Iterable[Measurement]) -> SourceTask | None:
@@ -247,11 +249,11 @@ def _moves(recording: Recording, parameter: Parameter) -> tuple[int, npt.NDArray
     keys = [_key(value) for value in recording.parameters[column].values]
     if isinstance(ours, range):  # of millions of values, perhaps
         whole = [int(k) if isinstance(k, float) and k.is_integer() else None for k in keys]
-        found = [-1 if k is None or k not in ours else ours.index(k) for k in whole]
+        positions = [-1 if k is None or k not in ours else ours.index(k) for k in whole]
     else:
         known = {_key(value): position for position, value in enumerate(ours)}
-        found = [known.get(key, -1) for key in keys]
-    return column, np.array(found, dtype=np.int64)
+        positions = [known.get(key, -1) for key in keys]
+    return column, np.array(positions, dtype=np.int64)
 
 
 def _key(value: Value) -> Value:

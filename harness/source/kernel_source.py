@@ -197,9 +197,9 @@ class Source:
         return start, end, literal + "\\\n" * self.text.count("\n", start, end)
 
 
-def _uses(found: Scan, word: str) -> bool:
-    values = (token for directive in found.directives for token in directive.valued_operands)
-    return word in words_of(found.code) or word in words_of(values)
+def _uses(scan: Scan, word: str) -> bool:
+    values = (token for directive in scan.directives for token in directive.valued_operands)
+    return word in words_of(scan.code) or word in words_of(values)
 
 
 def macro_lines(macros: Mapping[str, Value]) -> list[str]:

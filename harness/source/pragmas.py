@@ -151,16 +151,16 @@ def _constraint(directive: Directive, operands: str) -> Pragma:
 
 
 def _tiles(operands: str) -> tuple[tuple[str, str], ...]:
-    found: dict[str, str] = {}
+    tiles: dict[str, str] = {}
     for part in operands.split(","):
         variable, colon, size = (text.strip() for text in part.partition(":"))
         if not (colon and _NAME.fullmatch(variable) and _NAME.fullmatch(size)):
             shown = f"`{part.strip()}`" if part.strip() else "nothing"
             raise _unexpected(TILE, shown, "VARIABLE:NAME of each loop, between commas")
-        if variable in found:
+        if variable in tiles:
             raise ValueError(f"the loop over `{variable}` is there twice; give each loop once")
-        found[variable] = size
-    return tuple(found.items())
+        tiles[variable] = size
+    return tuple(tiles.items())
 
 
 def _listed(kind: str, operands: str) -> tuple[list[str], str | None]:

@@ -211,16 +211,16 @@ def expanded(text: str, macros: Mapping[str, Iterable[str]]) -> str:
 def _lines(text: str) -> Iterator[_Line]:
     tokens: list[Token] = []
     has_line_comment = False
-    for found in _TOKEN.finditer(text):
-        kind = found.lastgroup if found.lastgroup != "end" else "text"
+    for match in _TOKEN.finditer(text):
+        kind = match.lastgroup if match.lastgroup != "end" else "text"
         if kind == "newline":
             if tokens:
-                yield _Line(tuple(tokens), found.start(), has_line_comment)
+                yield _Line(tuple(tokens), match.start(), has_line_comment)
             tokens, has_line_comment = [], False
         elif kind in _BLANK:
-            has_line_comment |= found[0].startswith("//")
+            has_line_comment |= match[0].startswith("//")
         else:
-            tokens.append(Token(str(kind), found[0], found.start()))
+            tokens.append(Token(str(kind), match[0], match.start()))
     if tokens:
         yield _Line(tuple(tokens), len(text), has_line_comment)
 

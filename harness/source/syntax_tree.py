@@ -167,7 +167,9 @@ def matches(query: str, root: Node, *, only_root: bool = False) -> list[dict[str
     cursor = QueryCursor(_query(query))
     if only_root:
         cursor.set_max_start_depth(0)
-    return [{name: nodes[0] for name, nodes in found.items()} for _, found in cursor.matches(root)]
+    return [
+        {name: nodes[0] for name, nodes in captures.items()} for _, captures in cursor.matches(root)
+    ]
 
 
 def captured(query: str, root: Node) -> list[tuple[str, Node]]:

@@ -139,14 +139,14 @@ class ConstrainedSpace(Space):
         return self.decode(self._canonical(self.encode_all([config]))[0].tolist())
 
     def _canonical(self, points: PointArray) -> PointArray:
-        found = points.copy() if self._conditions else points
+        canonical = points.copy() if self._conditions else points
         for condition in self._conditions:  # ordered: what a condition names is final before
-            matters = condition.solutions.contains(found[:, condition.axes])
+            matters = condition.solutions.contains(canonical[:, condition.axes])
             parameter = condition.parameter
             default = parameter.position(parameter.default)
             assert default is not None
-            found[~matters, self.axis[parameter.name]] = default
-        return found
+            canonical[~matters, self.axis[parameter.name]] = default
+        return canonical
 
     def launch(self, config: Config, function: str, arguments: Sequence[str]) -> Launch:
         """Return the launch of a configuration; raises ExpressionError where a size is no int."""

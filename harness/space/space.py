@@ -174,8 +174,8 @@ class Space(Points, ABC):
         points = np.empty((len(parameters), count), np.int64)
         for row, parameter in zip(points, parameters, strict=True):
             values, indices = settings[parameter.name]
-            found = map(parameter.position, values)
-            positions = [-1 if position is None else position for position in found]
+            offered = map(parameter.position, values)
+            positions = [-1 if position is None else position for position in offered]
             row[:] = np.array([*positions, -1])[indices]
         legal: npt.NDArray[np.bool_] = np.all(points >= 0, axis=0)
         for name in settings.keys() - self.named_points.axis.keys():
@@ -310,8 +310,8 @@ class Space(Points, ABC):
             return points
         near = np.arange(max(0, here - _NEAR), min(extent, here + _NEAR + 1))
         spread = np.arange(_SPREAD) * (extent - 1) // (_SPREAD - 1)
-        found = np.union1d(near, spread)
-        return np.array(found[found != here], dtype=self.dtype)
+        indices = np.union1d(near, spread)
+        return np.array(indices[indices != here], dtype=self.dtype)
 
     def nearest_legal(self, config: Config, rng: random.Random) -> Config:
         """Return the legal configuration at the least distance, for techniques that propose

@@ -44,8 +44,8 @@ class Baseline:
 def level_of(name: str) -> str | None:
     """Return the level that a baseline's name spells, as `-O2`, whatever its compiler; None where
     it spells none."""
-    found = _LEVEL.search(name)
-    return f"-O{found['level']}" if found and found["level"] else None
+    match = _LEVEL.search(name)
+    return f"-O{match['level']}" if match and match["level"] else None
 
 
 def baselines_of(
@@ -53,14 +53,14 @@ def baselines_of(
 ) -> tuple[Baseline, ...]:
     """Return the baselines that the space names, then its compilers' levels that it does not name;
     note the faults of the named."""
-    found = [_named(document, name, values, parameters) for name, values in named.items()]
-    there = {baseline.values for baseline in found}
+    baselines = [_named(document, name, values, parameters) for name, values in named.items()]
+    there = {baseline.values for baseline in baselines}
     for parameter in parameters:
         for value in _spelled_levels(parameter):
             values = ((parameter.name, value),)
             if values not in there:
-                found.append(Baseline(_spelled(parameter, value), values))
-    return tuple(found)
+                baselines.append(Baseline(_spelled(parameter, value), values))
+    return tuple(baselines)
 
 
 def _named(

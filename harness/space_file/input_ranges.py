@@ -158,15 +158,15 @@ def draw_inputs(
     middle = (points.min(axis=0) + points.max(axis=0)) / 2
     chosen = int(np.argmax((((points - middle) ** 2)[:, ~is_choice]).sum(axis=1)))
     distances = np.full(len(points), np.inf)
-    found = []
+    inputs = []
     for _ in range(min(count, len(candidates))):
-        found.append(candidates[chosen])
+        inputs.append(candidates[chosen])
         apart = (points - points[chosen]) ** 2
         apart[:, is_choice] = apart[:, is_choice] > 0  # two choices are 1 apart
         distances = np.minimum(distances, apart.sum(axis=1))
         distances[chosen] = -1
         chosen = int(np.argmax(distances))
-    return found
+    return inputs
 
 
 def draw_unseen(
@@ -184,21 +184,21 @@ def draw_unseen(
     features = list(inputs[0])
     ranges = {name: given.get(name) or _spanned([p[name] for p in inputs]) for name in features}
     sized = [name for name in features if ranges[name].may_be_odd]
-    largest, found = max(map(size_of_input, inputs)), list[Input]()
+    largest, unseen = max(map(size_of_input, inputs)), list[Input]()
 
     def draw(wanted: int, has_shape: Callable[[Sequence[Any]], bool]) -> None:
-        taken = {*inputs, *found}
+        taken = {*inputs, *unseen}
 
         def fits(problem: Input) -> bool:
             has = problem not in taken and has_shape([problem[name] for name in sized])
             return has and size_of_input(problem) <= largest and holds(problem)
 
-        found.extend(draw_inputs(features, ranges, wanted - len(found), fits))
+        unseen.extend(draw_inputs(features, ranges, wanted - len(unseen), fits))
 
     draw(count // 2, lambda sizes: all(n % 2 for n in sizes) and any(map(_is_prime, sizes)))
     draw(count, lambda sizes: all(n % 2 for n in sizes))
     draw(count, lambda sizes: True)
-    return found
+    return unseen
 
 
 def _spanned(values: Sequence[Any]) -> FeatureRange:

@@ -166,21 +166,21 @@ def _check_launch(
 
 def _differing(inputs: Iterable[Input], names: Collection[str]) -> Iterable[Input]:
     """Return the inputs that differ in one of these features."""
-    found: dict[tuple[Value | None, ...], Input] = {}
+    differing: dict[tuple[Value | None, ...], Input] = {}
     for problem in inputs:
-        found.setdefault(tuple(map(problem.get, names)), problem)
-    return found.values()
+        differing.setdefault(tuple(map(problem.get, names)), problem)
+    return differing.values()
 
 
 def _why_no_size(size: Expression, least: int, values: Mapping[str, Value]) -> str | None:
     try:
-        found = size(values)
+        sizes = size(values)
     except ExpressionError as error:
         return str(error)
-    if isinstance(found, (int, float)) and found >= least and found % 1 == 0:
+    if isinstance(sizes, (int, float)) and sizes >= least and sizes % 1 == 0:
         return None
     used = ", ".join(f"{name}={shown(values[name])}" for name in sorted(size.names))
-    message = f"`{size.text}` is {shown(found)}" + (f" with {used}" if used else "")
+    message = f"`{size.text}` is {shown(sizes)}" + (f" with {used}" if used else "")
     return f"{message}; a launch size must be a whole number from {least}"
 
 
@@ -225,11 +225,11 @@ def _why_useless(
 ) -> str | None:
     """Return why a condition cannot be used; None where it can, or where too little is known."""
     domains = {p.name: p.values for p in tuned}
-    found = [_holds_somewhere(when, domains, problem) for problem in _differing(inputs, when.names)]
-    faulty = next((reason for reason in found if isinstance(reason, str)), None)
+    holds = [_holds_somewhere(when, domains, problem) for problem in _differing(inputs, when.names)]
+    faulty = next((reason for reason in holds if isinstance(reason, str)), None)
     if faulty is not None:
         return faulty
-    if not any(found) and None not in found and not when.names & set(LIMIT_NAMES):
+    if not any(holds) and None not in holds and not when.names & set(LIMIT_NAMES):
         return (
             f"`{when.text}` never holds, so that {parameter.name} would never be tuned; "
             "loosen it, or remove the parameter"

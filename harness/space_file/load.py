@@ -122,17 +122,17 @@ def _shape(document: Document) -> type[SpaceModel]:
 
 def _written(model: SpaceModel, placed: Sequence[Placed]) -> list[PlacedExpression]:
     """Return the expressions of a file with their places."""
-    found: list[PlacedExpression] = [
+    expressions: list[PlacedExpression] = [
         (("constraints", index), constraint) for index, constraint in enumerate(model.constraints)
     ]
-    found += (((*at, "when"), p.when) for at, p in placed if p.when is not None)
+    expressions += (((*at, "when"), p.when) for at, p in placed if p.when is not None)
     launch = model.launch if isinstance(model, SpaceFile) else None
     if isinstance(launch, LaunchPlan):
         for key, sizes in (("group", launch.group), ("grid", launch.grid)):
-            found += ((("launch", key, index), size) for index, size in enumerate(sizes))
+            expressions += ((("launch", key, index), size) for index, size in enumerate(sizes))
         for key, size in (("shared", launch.shared), ("carveout", launch.carveout)):
-            found += [(("launch", key), size)] if size is not None else []
-    return found
+            expressions += [(("launch", key), size)] if size is not None else []
+    return expressions
 
 
 # --------------------------------------------------------------------------- names and inputs
@@ -224,20 +224,20 @@ def _check_inputs(document: Document, model: Inputs) -> tuple[Input, ...]:
     the inputs from their ranges."""
     if model.values is None:
         return _drawn_inputs(document, model)
-    found: dict[Input, int] = {}
+    lines: dict[Input, int] = {}
     for index, values in enumerate(model.values):
         location: Location = ("inputs", "values", index)
         if _has_features(document, location, values, model.features):
             problem = Input({name: values[name] for name in model.features})
-            if problem in found:
-                line = document.line_of(("inputs", "values", found[problem]))
-                first = f"on line {line}" if line else f"as inputs.values.{found[problem]}"
+            if problem in lines:
+                line = document.line_of(("inputs", "values", lines[problem]))
+                first = f"on line {line}" if line else f"as inputs.values.{lines[problem]}"
                 text = f"the input ({problem}) is there already, {first}; give each input once"
                 document.fault(location, text)
-            found.setdefault(problem, index)
+            lines.setdefault(problem, index)
     for name in model.features:
-        _check_kinds(document, name, found)
-    return tuple(found)
+        _check_kinds(document, name, lines)
+    return tuple(lines)
 
 
 def _drawn_inputs(document: Document, model: Inputs) -> tuple[Input, ...]:
@@ -251,15 +251,15 @@ def _drawn_inputs(document: Document, model: Inputs) -> tuple[Input, ...]:
     if not fits:
         return ()
     count = model.count or 1
-    found = draw_inputs(features, ranges, count, condition.allows if condition else lambda _: True)
-    if len(found) < count:
+    drawn = draw_inputs(features, ranges, count, condition.allows if condition else lambda _: True)
+    if len(drawn) < count:
         where = f" for which `{condition.text}` holds" if condition else ""
-        text = f"is {count}, but only {counted(len(found), 'input')} found in the ranges{where}; "
+        text = f"is {count}, but only {counted(len(drawn), 'input')} found in the ranges{where}; "
         text += "lower it, or widen the ranges"
-        if not found:
+        if not drawn:
             text = f"no input was found in the ranges{where}; widen the ranges"
         document.fault(("inputs", "count"), text)
-    return tuple(found)
+    return tuple(drawn)
 
 
 def _check_kinds(document: Document, name: str, inputs: Mapping[Input, int]) -> None:

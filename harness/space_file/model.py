@@ -284,7 +284,7 @@ class Work(StrictModel):
 
     def of(self, problem: Input) -> dict[str, float]:
         """Return the amounts on an input, by what they count; raises ExpressionError."""
-        found = {}
+        work = {}
         for kind, expression in self.expressions.items():
             amount = expression(problem)
             if isinstance(amount, str) or not 0 < amount < math.inf:
@@ -292,8 +292,8 @@ class Work(StrictModel):
                     f"work.{kind}: `{expression.text}` is {amount} on ({problem}), expected a "
                     "number above 0"
                 )
-            found[kind] = float(amount)
-        return found
+            work[kind] = float(amount)
+        return work
 
 
 class Search(StrictModel):

@@ -257,7 +257,7 @@ def _behind(
     user's."""
     typed: list[Template] = []
     inserted: list[tuple[int, Template]] = []
-    found: dict[str, FeatureSource] = {}
+    sources: dict[str, FeatureSource] = {}
     option = None  # the word before, where it is one
     for template in templates:
         of_features = template.names & set(features)
@@ -271,9 +271,9 @@ def _behind(
             continue
         typed.append(template)
         for name, source in _source_in(template, len(typed), option):
-            found.setdefault(name, source)
+            sources.setdefault(name, source)
         option = template if _is_option(template) else None
-    return typed, inserted, found
+    return typed, inserted, sources
 
 
 def _source_in(

@@ -49,32 +49,32 @@ class Template:
     text: str
 
     def __post_init__(self) -> None:
-        for found in _PART.finditer(self.text):
-            if found[0] in "{}":
+        for match in _PART.finditer(self.text):
+            if match[0] in "{}":
                 raise ValueError(
-                    f"`{self.text}` has a `{found[0]}` that belongs to no pair; write "
-                    f"`{found[0] * 2}` for a brace"
+                    f"`{self.text}` has a `{match[0]}` that belongs to no pair; write "
+                    f"`{match[0] * 2}` for a brace"
                 )
 
     @property
     def names(self) -> frozenset[str]:
         """The names of the placeholders."""
-        found = (match[1] for match in _PART.finditer(self.text))
-        return frozenset(name for name in found if name is not None)
+        part = (match[1] for match in _PART.finditer(self.text))
+        return frozenset(name for name in part if name is not None)
 
     @property
     def whole(self) -> str | None:
         """The name of the placeholder that is the whole text; None for any other text."""
-        found = _PART.fullmatch(self.text)
-        return found[1] if found else None
+        match = _PART.fullmatch(self.text)
+        return match[1] if match else None
 
     def filled(self, values: Mapping[str, str]) -> str:
         """Return the text with the values filled in."""
-        return _PART.sub(lambda found: _value(found, values), self.text)
+        return _PART.sub(lambda part: _value(part, values), self.text)
 
 
-def _value(found: re.Match[str], values: Mapping[str, str]) -> str:
-    return found[0][0] if found[1] is None else values[found[1]]
+def _value(match: re.Match[str], values: Mapping[str, str]) -> str:
+    return match[0][0] if match[1] is None else values[match[1]]
 
 
 Word = Annotated[StrictStr | StrictInt | StrictFloat, AfterValidator(plain)]

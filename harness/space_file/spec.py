@@ -106,8 +106,8 @@ class Spec:
         They are not canonical, and may be illegal on an input.
         """
         tuned = self.tuned_for(compiler)
-        found = {baseline.name: baseline.config(tuned) for baseline in self.baselines}
-        return {name: config for name, config in found.items() if config is not None}
+        configs = {baseline.name: baseline.config(tuned) for baseline in self.baselines}
+        return {name: config for name, config in configs.items() if config is not None}
 
     @property
     def is_cooperative(self) -> bool:

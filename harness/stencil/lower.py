@@ -31,12 +31,12 @@ def lower(name: str, expression: Node, ndrange: nest.NdRange) -> nest.LoopNest:
 @lru_cache(maxsize=1)  # for all the thread configurations of one expression
 def parallel_extents(expression: Node) -> dict[tuple[str, int], int]:
     """Return the largest extent of each kind and dimension that work is shared over."""
-    found: dict[tuple[str, int], int] = {}
+    extents: dict[tuple[str, int], int] = {}
     for node in expression.subexpressions():
         if node.op == "map" and node.data[0] in PARALLEL:
             kind: Array = node.type  # type: ignore[assignment]
-            found[node.data] = max(kind.length, found.get(node.data, 0))
-    return found
+            extents[node.data] = max(kind.length, extents.get(node.data, 0))
+    return extents
 
 
 class _Lowering:

@@ -103,10 +103,10 @@ def _format_size(size: SpaceSize) -> str:
     """Format the numbers of points and of legal configurations."""
     points = f"{counted(size.points, 'point')}, "
     if size.estimate is not None:
-        found = size.estimate
+        estimate = size.estimate
         return (
-            f"{points}about {found.count:.3g} +- {found.error:.2g} of them legal on the input "
-            f"({found.problem}): an estimate by random points, with its standard error"
+            f"{points}about {estimate.count:.3g} +- {estimate.error:.2g} of them legal on the "
+            f"input ({estimate.problem}): an estimate by random points, with its standard error"
         )
     (fewest_on, fewest), (most_on, most) = (
         pick(size.legal.items(), key=lambda item: item[1]) for pick in (min, max)

@@ -185,13 +185,13 @@ class _FeatureReader:
         """Return a feature as a text."""
         name, source = feature["name"], feature["source"]
         if name not in self.texts:
-            found = self._found(feature)
-            if found is None:
+            text = self._found(feature)
+            if text is None:
                 raise LaunchError(
                     f"the feature {name} is missing: it is {source}. HARNESS_CHOICE=static runs "
                     "the best configuration for all inputs"
                 )
-            self.texts[name] = found
+            self.texts[name] = text
         return self.texts[name]
 
     def _found(self, feature: Mapping[str, Any]) -> str | None:

@@ -92,10 +92,10 @@ def operator(
             bound = own.bind(*arguments, **named)
             bound.apply_defaults()
             passed = bound.arguments
-            found = features(**passed) if features else {key: passed[key] for key in wanted}
+            values = features(**passed) if features else {key: passed[key] for key in wanted}
             tensors = [value for value in passed.values() if isinstance(value, torch.Tensor)]
             device = tensors[0].device if tensors else torch.device("cpu")
-            return function(OperatorChoice(dispatcher, found, device), **passed)
+            return function(OperatorChoice(dispatcher, values, device), **passed)
 
         functools.update_wrapper(run, function)
         run.__signature__ = own  # type: ignore[attr-defined]
@@ -110,9 +110,9 @@ def _warn_of_device(dispatcher: Any, device: torch.device) -> None:
     tuned = dispatcher.PROVENANCE
     if device.type != "cuda" or tuned["backend"] not in ("cuda", "python"):
         return
-    found = torch.cuda.get_device_name(device)
-    if found != tuned["device"]:
-        warn_of_device(dispatcher, found, "its choice by input")
+    name = torch.cuda.get_device_name(device)
+    if name != tuned["device"]:
+        warn_of_device(dispatcher, name, "its choice by input")
 
 
 @functools.cache

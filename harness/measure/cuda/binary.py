@@ -71,7 +71,7 @@ def readable_log(report: str) -> str:
     """Return the warnings and errors of a report, with kernels as a person names them."""
     lines = (line for line in report.splitlines() if not _ROUTINE.match(line))
     log = without_references("\n".join(lines).strip())
-    log = re.sub(r"\b_Z\w+", lambda found: readable(found[0]), log)
+    log = re.sub(r"\b_Z\w+", lambda match: readable(match[0]), log)
     if "uses too much shared data" in log:
         log += f"\n{_DYNAMIC}"
     return re.sub(rf'\n+\d+ errors? detected in the compilation of "{SOURCE_NAME}"\.', "", log)

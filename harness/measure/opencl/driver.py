@@ -140,13 +140,13 @@ def _devices_of(cl: Any, platform: Any) -> list[Any]:
         devices = platform.get_devices()
     except cl.Error:  # a platform without its driver
         return []
-    parts, found = cpu_parts(), list[Any]()
+    parts, usable = cpu_parts(), list[Any]()
     for device in devices:
         if "PoCL" in device.version:
             name_processor(device.version, device.int_ptr)  # its parts are copies of it
         is_divided = parts > 1 and bool(device.type & cl.device_type.CPU)
-        found += _divided(cl, device, parts) if is_divided else [device]
-    return found
+        usable += _divided(cl, device, parts) if is_divided else [device]
+    return usable
 
 
 def _divided(cl: Any, device: Any, parts: int) -> list[Any]:

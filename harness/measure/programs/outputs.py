@@ -104,13 +104,13 @@ def reported_s(time: TimePattern | TimeField, written: Written) -> float:
 
 
 def _field(text: str, field: str) -> Any:
-    _, found = _json(text)
-    if found is None:
+    _, fields = _json(text)
+    if fields is None:
         raise LaunchFailed(
             "no time can be read: neither the whole nor the last line is a JSON object, in "
             f"{_shortened(text) or 'an empty text'}"
         )
-    value: Any = found
+    value: Any = fields
     for name in field.split("."):
         if not isinstance(value, dict) or name not in value:
             there = f"; {suggestion(name, value)}" if isinstance(value, dict) and value else ""
@@ -149,9 +149,9 @@ def _without_time(text: str, time: TimeFrom, name: str) -> str:
     return before + json.dumps(value, indent=1, sort_keys=True)
 
 
-def _without_group(found: re.Match[str]) -> str:
-    begin, end = (index - found.start() for index in found.span(1))
-    return found[0] if found[1] is None else found[0][:begin] + found[0][end:]
+def _without_group(match: re.Match[str]) -> str:
+    begin, end = (index - match.start() for index in match.span(1))
+    return match[0] if match[1] is None else match[0][:begin] + match[0][end:]
 
 
 # ---------------------------------------------------------------------------------- comparing

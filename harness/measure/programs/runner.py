@@ -122,9 +122,9 @@ class _ProgramRunner:
 
     def run(self) -> float:
         """Run and verify once, for a sample; return the seconds."""
-        found = self.run_once()
-        self._samples.append(found)
-        return found.time_s
+        sample = self.run_once()
+        self._samples.append(sample)
+        return sample.time_s
 
     def is_warm(self) -> bool:
         """Say yes: a program's device is not watched."""
@@ -139,14 +139,14 @@ class _ProgramRunner:
 
     def finish(self) -> None:
         """Keep what was observed of the samples: every run was verified."""
-        ended = [found.ended for found in self._samples]
+        ended = [sample.ended for sample in self._samples]
         self._observed = {"cpu_s": statistics.median(each.cpu_s for each in ended)}
         left = max(each.left for each in ended)
         if left:
             self._observed["left_running"] = left
         if self._plan.model.time is not None:
             self._observed["process_s"] = statistics.median(each.wall_s for each in ended)
-            untimed_s = [found.ended.wall_s - found.time_s for found in self._samples]
+            untimed_s = [sample.ended.wall_s - sample.time_s for sample in self._samples]
             self._observed[UNTIMED] = statistics.median(untimed_s)
 
     def check_writes(self) -> None:

@@ -56,8 +56,8 @@ def _commands_children(apart_from: Set[int] = frozenset()) -> set[int]:
     Those that have ended and are not reaped yet are among them. Leaves those in `apart_from` out.
     """
     own = os.getsid(0)
-    found = _children() - apart_from
-    return {pid for pid in found if _status_field(pid, _SESSION) not in (None, str(own))}
+    children = _children() - apart_from
+    return {pid for pid in children if _status_field(pid, _SESSION) not in (None, str(own))}
 
 
 def _end_descendants(before: Set[int]) -> int:
@@ -65,16 +65,16 @@ def _end_descendants(before: Set[int]) -> int:
 
     Spares those in `before`. Returns how many cannot be ended, such as those of another user.
     """
-    found: set[int] = set()
+    children: set[int] = set()
     for look in range(_LOOKS):
-        found = _commands_children(before)
-        if not found:
+        children = _commands_children(before)
+        if not children:
             return 0
         # What has ended may have had children, which are ours by now: look again in any case.
-        ended = [_ended(pid) for pid in found]
+        ended = [_ended(pid) for pid in children]
         if not all(ended) and look >= _LOOKS // 2:
             time.sleep(_LOOK_S)
-    return len(found)
+    return len(children)
 
 
 def _kill_group(group: int) -> None:
@@ -94,16 +94,16 @@ def _ended(pid: int) -> bool:
 
 def _children() -> set[int]:
     """Return the processes whose parent is this process, ended ones included."""
-    found: set[int] = set()
+    process_ids: set[int] = set()
     try:
         for task in os.listdir("/proc/self/task"):
             with open(f"/proc/self/task/{task}/children", "rb", buffering=0) as children:
-                found.update(map(int, children.readall().split()))
+                process_ids.update(map(int, children.readall().split()))
     except OSError:  # a kernel without these lists
         own = str(os.getpid())
         pids = (int(path.name) for path in Path("/proc").glob("[0-9]*"))
         return {pid for pid in pids if _status_field(pid, _PARENT) == own}
-    return found
+    return process_ids
 
 
 # The command's variables, --, and its words are the shell's arguments: it reads none of them. In

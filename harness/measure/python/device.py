@@ -110,8 +110,10 @@ class CallingGpu(CallingDevice, CudaDevice):
 
     def environment(self, compiler: str) -> Environment:
         """Return the GPU, its driver, and the framework with its clock."""
-        found = super().environment(compiler)
-        return replace(found, backend=PYTHON, platform=f"{self._how_timed}, {found.platform}")
+        environment = super().environment(compiler)
+        return replace(
+            environment, backend=PYTHON, platform=f"{self._how_timed}, {environment.platform}"
+        )
 
     def _bytes(self, bound: BoundArray) -> Any:
         return CudaBytes(int(bound.memory), bound.size_bytes)

@@ -72,8 +72,8 @@ class _TorchTensors(Arrays):
         tensor = array.detach().cpu().contiguous()
         dtype = np.dtype(str(tensor.dtype).removeprefix("torch."))
         plain = tensor.reshape(-1).view(self._torch.uint8).numpy()
-        found: npt.NDArray[Any] = plain.view(dtype).reshape(tensor.shape)
-        return found
+        copied: npt.NDArray[Any] = plain.view(dtype).reshape(tensor.shape)
+        return copied
 
 
 class _WarpArrays(Arrays):

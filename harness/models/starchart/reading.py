@@ -50,8 +50,8 @@ def importance(tree: Tree, inside: str | None = None) -> pd.Series[float]:
     for node in tree.root.nodes():
         if node.sides:
             shares[node.parameter] += node.gain
-    found: pd.Series[float] = pd.Series(shares, name="importance")
-    return found.sort_values(ascending=False, kind="stable")
+    importance_of: pd.Series[float] = pd.Series(shares, name="importance")
+    return importance_of.sort_values(ascending=False, kind="stable")
 
 
 def rows_inside(table: pd.DataFrame, inside: str) -> Flags:

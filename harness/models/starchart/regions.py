@@ -39,10 +39,10 @@ class Axis:
         if is_number(column):
             _numbers(column)
             return cls(name, tuple(column.drop_duplicates().sort_values().tolist()), True)
-        found: set[Any] = set(values_of(column))
-        words = sorted(found - {None}, key=str)
+        values: set[Any] = set(values_of(column))
+        words = sorted(values - {None}, key=str)
         words = sorted(words) if _are_numbers(words) else words
-        return cls(name, (*words, *found & {None}), False)
+        return cls(name, (*words, *values & {None}), False)
 
     def codes(self, table: pd.DataFrame) -> Indices:
         """Return the index of each value among the known ones; a number between two of these counts
@@ -56,14 +56,14 @@ class Axis:
             middles = (known[1:] + known[:-1]) / 2
             return np.searchsorted(middles, _numbers(column))
         indices = {word: index for index, word in enumerate(self.values)}
-        found = values_of(column)
-        for word in found:
+        values = values_of(column)
+        for word in values:
             if word not in indices:
                 raise UsageError(
                     f"column {self.name}: `{shown(word)}` was not among the samples; known are "
                     f"{', '.join(map(shown, self.values))}"
                 )
-        return np.array([indices[word] for word in found], dtype=np.intp)
+        return np.array([indices[word] for word in values], dtype=np.intp)
 
     @property
     def is_optional_number(self) -> bool:

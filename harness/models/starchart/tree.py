@@ -183,7 +183,7 @@ class Tree:
     @cached_property
     def root(self) -> TreeNode:
         """The node of all samples; in the arrays, children come after their parents."""
-        found, tree = self.regression, self.regression.nodes
+        fit, tree = self.regression, self.regression.nodes
         sides = np.column_stack([tree.low, tree.high]).tolist()
         inner = np.flatnonzero(tree.low >= 0).tolist()
         boxes = [Region()] * len(sides)
@@ -192,12 +192,12 @@ class Tree:
             is_low = ranks <= tree.threshold[index]
             for side, mask in zip(sides[index], (is_low, ~is_low), strict=True):
                 boxes[side] = boxes[index].both(Region({axis.name: AxisPart(axis, mask)}))
-        reached = found.leaves(_encoded(self.ranks, _codes(self.axes, self.samples)))
+        reached = fit.leaves(_encoded(self.ranks, _codes(self.axes, self.samples)))
         most = np.full(len(sides), -np.inf)
         np.maximum.at(most, reached, self.target.of(self.samples))
         for index in reversed(inner):
             most[index] = most[sides[index]].max()
-        sse, means, maxima = found.sse, self.target.shown(found.means), self.target.shown(most)
+        sse, means, maxima = (fit.sse, self.target.shown(fit.means), self.target.shown(most))
         nodes: dict[int, TreeNode] = {}
         for index in reversed(range(len(sides))):
             low, high = sides[index]
@@ -205,7 +205,7 @@ class Tree:
             if low >= 0:
                 gain = float((sse[index] - sse[low] - sse[high]) / sse[0])
                 split = (self.axes[tree.column[index]].name, gain, (nodes[low], nodes[high]))
-            count, error = int(found.counts[index]), float(sse[index])
+            count, error = int(fit.counts[index]), float(sse[index])
             mean, maximum = float(means[index]), float(maxima[index])
             nodes[index] = TreeNode(boxes[index], count, mean, maximum, error, *split)
         return nodes[0]

@@ -74,8 +74,8 @@ class HillClimb(SelfContained, SequentialSearchTechnique):  # type: ignore[misc]
         lowest = space.decode([0] * len(space.parameters))
         here = self.driver.get_configuration(dict(lowest))
         yield here
-        while found := list(map(dict, steps_up(space, here.config))):
-            steps = [self.driver.get_configuration(step) for step in found]
+        while uphill := list(map(dict, steps_up(space, here.config))):
+            steps = [self.driver.get_configuration(step) for step in uphill]
             for step in steps:
                 self.yield_nonblocking(step)
             yield None

@@ -88,8 +88,8 @@ class Memory:
     def fastest(self, count: int) -> PointArray:
         """Return the fastest points."""
         order = np.argsort(self._times_s, kind="stable")
-        found: PointArray = self._positions[order[:count]]
-        return found
+        points: PointArray = self._positions[order[:count]]
+        return points
 
     def neighbours(self, position: PointArray) -> PointArray:
         """Return the neighbours of a point (see Space.neighbour_points); the fastest are asked for
@@ -109,9 +109,9 @@ class Memory:
             rows = self.rng.permutation(np.concatenate([best, others]))
         return Sample(self._points[rows], self._times_s[rows], self._expected[rows])
 
-    def unseen(self, found: Iterable[PointArray]) -> PointArray:
+    def unseen(self, points: Iterable[PointArray]) -> PointArray:
         """Return the distinct points among these that are neither measured nor pending."""
-        positions = np.ascontiguousarray(np.concatenate([self.space.encode_all([]), *found]))
+        positions = np.ascontiguousarray(np.concatenate([self.space.encode_all([]), *points]))
         width = positions.dtype.itemsize * positions.shape[1]
         keys = positions.view(f"V{width}").ravel().tolist()
         rows = dict(zip(keys, range(len(keys)), strict=True))

@@ -105,16 +105,16 @@ def _select(
     location: Location = ("flags", compiler)
     try:
         catalogue = catalogue_of(compiler)
-        found = resolve(catalogue, selection, linked=linked)
+        chosen_flags = resolve(catalogue, selection, linked=linked)
     except UsageError as error:
         document.fault(location, str(error))
         return
-    for name, values in found.values.items():
+    for name, values in chosen_flags.values.items():
         parameter = catalogue.flags[name].parameter(name, compiler, values)
         flags.placed.append((location, parameter))
-    flags.constraints += ((location, constraint) for constraint in found.constraints)
-    flags.selected[compiler] = found
-    flags.notices += (Notice(compiler, text, lasting=True) for text in found.notices)
+    flags.constraints += ((location, constraint) for constraint in chosen_flags.constraints)
+    flags.selected[compiler] = chosen_flags
+    flags.notices += (Notice(compiler, text, lasting=True) for text in chosen_flags.notices)
     flags.notices.append(Notice(compiler, "no compiler was asked which of these flags it knows"))
 
 

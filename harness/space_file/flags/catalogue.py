@@ -153,29 +153,29 @@ def chosen(
 
     Raises UsageError for a name that is neither a flag nor a set, or a narrowing that does not fit.
     """
-    found: Chosen = {}
+    values_by_flag: Chosen = {}
     for item in selection:
         if isinstance(item, str) and item.startswith("-"):
-            _take_out([*sets, *flags], found, item[1:])
+            _take_out([*sets, *flags], values_by_flag, item[1:])
         elif isinstance(item, str):
-            found |= sets.get(item) or {item: _values(flags, sets, item)}
+            values_by_flag |= sets.get(item) or {item: _values(flags, sets, item)}
         else:
             for name, flag in item.items():
                 if name in sets:
                     raise UsageError(f"`{name}` is a set of flags; write it without values")
                 if isinstance(flag, Narrowing):
-                    found[name] = _narrowed(name, _values(flags, sets, name), flag)
-    return {name: found[name] for name in flags if name in found}
+                    values_by_flag[name] = _narrowed(name, _values(flags, sets, name), flag)
+    return {name: values_by_flag[name] for name in flags if name in values_by_flag}
 
 
-def _take_out(names: Sequence[str], found: Chosen, name: str) -> None:
-    if name not in found:
+def _take_out(names: Sequence[str], chosen_flags: Chosen, name: str) -> None:
+    if name not in chosen_flags:
         if name.startswith("-"):  # as on a command line
             plain = name.lstrip("-").replace("-", "_")
             raise UsageError(f"`-{name}` is no name of a flag; {suggestion(plain, names)}")
-        hint = None if found else "there is no flag before it"
-        raise UsageError(f"`-{name}` takes out nothing; {suggestion(name, found, hint)}")
-    del found[name]
+        hint = None if chosen_flags else "there is no flag before it"
+        raise UsageError(f"`-{name}` takes out nothing; {suggestion(name, chosen_flags, hint)}")
+    del chosen_flags[name]
 
 
 def _values(
