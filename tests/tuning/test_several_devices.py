@@ -361,6 +361,7 @@ def test_an_input_without_data_is_left_out_on_its_device_alone(tmp_path: Path) -
     assert warnings == [f"({lacking}) is left out: {BROKEN}"]
 
 
+@pytest.mark.slow
 def test_devices_share_the_time_of_a_campaign(tmp_path: Path) -> None:
     """Five inputs on three devices, of which two search two inputs."""
     spec, devices = make_spec(tmp_path, MANY), [Scripted(), Scripted(), Scripted()]

@@ -187,6 +187,7 @@ def test_failures_count_as_samples_without_a_time_and_refusals_do_not_count(tmp_
     assert len(of_part(tmp_path / "refused", "training")) > 30
 
 
+@pytest.mark.slow
 def test_a_killed_validation_goes_on_where_it_was(of_noise: Finished, tmp_path: Path) -> None:
     cut, rest = FormulaMeasurer(noise_s, 270), FormulaMeasurer(noise_s)
     with pytest.raises(KeyboardInterrupt):
