@@ -114,7 +114,10 @@ class Findings:
         """Say why nothing was learnt across inputs; empty where something was."""
         if self.across is not None:
             return ""
-        return why_nothing(self.matrix) or "Nothing can be learnt across inputs."
+        return why_nothing(self.matrix) or (
+            "No choice by input is learnt: it is judged on held-out inputs, and these are all of "
+            "one group."
+        )
 
     @cached_property
     def explanation(self) -> Explanation | None:
