@@ -180,8 +180,13 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
     notices += [*of_space, *of_program]
     names = AUTOMATIC if options.choice == AUTO else (options.choice,)
     findings = Findings(
-        *(results, Kept.in_cache(), options.weights, learners(names)),
-        *(options.seed, options.most, display.step),
+        results,
+        Kept.in_cache(),
+        options.weights,
+        learners(names),
+        seed=options.seed,
+        most=options.most,
+        step=display.step,
     )
     matrix = findings.matrix
     if findings.single is None:

@@ -57,9 +57,7 @@ def run(options: AnalyseOptions) -> int:
         _print_summary(console, campaigns)
         return 0
     if options.platforms and len(campaigns) < 2:
-        raise UsageError(
-            f"--platforms compares two or more, but there is only {campaigns[0].title}"
-        )
+        raise UsageError(f"--platforms compares two or more; there is only {campaigns[0].title}")
     _check_options(campaigns, options)
     complete = [
         _print(console, results, title, options)

@@ -114,10 +114,7 @@ class Findings:
         """Say why nothing was learnt across inputs; empty where something was."""
         if self.across is not None:
             return ""
-        return why_nothing(self.matrix) or (
-            "No choice by input is learnt: it is judged on held-out inputs, and these are all of "
-            "one group."
-        )
+        return why_nothing(self.matrix) or "All inputs are of one group: none can be held out."
 
     @cached_property
     def explanation(self) -> Explanation | None:
