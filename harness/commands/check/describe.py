@@ -181,7 +181,7 @@ def _version_hint(spec: Spec) -> str:
     """Explain `version:` where the first word of the build may not be the compiler."""
     if spec.program is None or not spec.program.build or spec.program.model.version is not None:
         return ""
-    return "; if it starts another compiler, as env or a shell does, `version:` names that one"
+    return "; if that starts another compiler, as env or a shell does, name it in `version:`"
 
 
 def print_reasons(console: Console, results: Sequence[Compiled], prefix: str) -> None:
