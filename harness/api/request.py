@@ -1,4 +1,4 @@
-"""From options to a request: a spec, recordings and the options of a search.
+"""From options to a request: the space, its inputs, recordings and seeds, read and checked.
 
 Cheap checks come before a recording is read, which may take a minute.
 """
@@ -12,21 +12,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.api.tune_options import COVER, DATABASE, TuneOptions
+from harness.api.tune_options import COVER, TuneOptions
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError, UsageError
 from harness.core.records import Config, Input
 from harness.core.text import counted
 from harness.recordings.files import recording_name
+from harness.recordings.recording import Recording
 from harness.recordings.replay import read_recordings, recording_spec
 from harness.results import campaigns, check_database, reading, sqlite_path
 from harness.results.campaigns import read_runs
-from harness.search import SearchOptions, resolve_techniques
+from harness.search import resolve_techniques
 from harness.search.techniques import DEFAULT_TECHNIQUE, sole_technique
-from harness.space_file import Spec, load_spec
-from harness.space_file.model import Search
+from harness.space_file import Spec
 from harness.space_file.workload import Workload, read_workload
-from harness.tuning import CampaignPlan
 
 if TYPE_CHECKING:
     from harness.stencil.predicted import StencilPredictor
@@ -40,33 +39,50 @@ _PARALLEL_BUILDS = 4
 
 @dataclass(frozen=True)
 class TuneRequest:
-    """Everything that the options name, read and checked.
+    """What the options name, read and checked. What follows from the device is in the plan
+    (harness.api.running).
 
-    `whole` has all inputs of the space, and the `plan` of the campaign only those that are tuned;
-    it lacks what follows from the device. `seeds` are the user's own configurations, perhaps
+    `space` has the options of measurement, and the inputs of a workload in place of its own;
+    `inputs` are those that are tuned. With a `recording`, its configurations are searched.
+    `warm_start` are recordings to learn from. `seeds` are the user's own configurations, perhaps
     incomplete. `database` is a path or a URL. `notices` say which inputs of a workload are tuned.
     """
 
     options: TuneOptions
-    whole: Spec
-    plan: CampaignPlan
+    space: Spec
+    inputs: tuple[Input, ...]
+    techniques: tuple[str, ...]
     seeds: tuple[Mapping[str, Any], ...]
     database: str
-    predictor: StencilPredictor | None = None
-    notices: tuple[str, ...] = ()
+    recording: Recording | None
+    warm_start: tuple[Recording, ...]
+    predictor: StencilPredictor | None
+    notices: tuple[str, ...]
+
+    @property
+    def test_limit(self) -> int:
+        """The tests of an input at most."""
+        return self.options.test_limit or self.space.search.test_limit
+
+    @property
+    def parallelism(self) -> int:
+        """The proposals at once: builds run in parallel; where nothing is built, each proposal can
+        follow from all results."""
+        default = 1 if self.options.replay else _PARALLEL_BUILDS
+        return self.options.parallelism or default
 
 
 def read_request(options: TuneOptions) -> TuneRequest:
-    """Read what the options name. Raises UsageError, and errors of reading a space or recording."""
+    """Read what the options name, after `TuneOptions.read`. Raises UsageError, RecordingError and
+    ResultsError."""
+    space = options.space
+    assert not isinstance(space, Path), "TuneOptions.read reads the space"
     seeds = tuple(map(_read_seed, options.seed_configurations))
     try:
         Expression(options.inputs or "True")
     except ExpressionError as error:
         raise UsageError(f"--inputs: {error}") from None
-    resolve_techniques([name for name in options.technique if name != PREDICTED])
-    alone = options.replays_alone
-    loaded = load_spec(options.space) if isinstance(options.space, Path) else options.space
-    techniques = _techniques(options, loaded.search if loaded else Search())
+    techniques = _techniques(options, space)
     if seeds and sole_technique(techniques) is not None:
         raise UsageError(
             f"--seed-configuration does not go with {techniques[0]} alone, which tests only its "
@@ -77,32 +93,31 @@ def read_request(options: TuneOptions) -> TuneRequest:
             f"--warm-start needs --technique {DEFAULT_TECHNIQUE}, which learns from it; the "
             f"technique is {', '.join(techniques)}; add --technique {DEFAULT_TECHNIQUE}"
         )
-    database = options.database or _default_database(options, loaded)
+    database = options.database or _default_database(options, space)
     _check_database(options, database)
     predictor = _predictor(options, database)
-    recordings = read_recordings([*alone, *options.warm_recordings], options.mapping)
-    recording = recordings[0] if alone else None
-    whole = recording_spec(recording) if recording else loaded
-    assert whole is not None  # TuneOptions.check refuses a command line without both
-    whole, notices = whole.with_measure(options.measure), list[str]()
+    recording = None
+    recordings = read_recordings(options.recordings, options.mapping)
+    if space is None:
+        recording, *recordings = recordings
+        space = recording_spec(recording)
+    space = space.with_measure(options.measure)
+    notices: list[str] = []
     if options.inputs_from is not None:
-        whole, notices = _with_inputs_of(options.inputs_from, whole, options, database)
-    spec = whole if options.inputs is None else whole.with_inputs_where(options.inputs)
-    search = _search_options(spec, options, techniques)
-    plan = CampaignPlan(
-        spec,
-        search,
-        cross=options.cross,
-        ablate=options.reduce,
-        finalists=options.finalists,
-        target=options.validate,
-        warm_start=tuple(recordings[len(alone) :]),
-        other_devices=Path(DATABASE) in options.warm_start,
-        fresh=options.fresh,
-        arguments=options.command,
+        space, notices = _with_inputs_of(options.inputs_from, space, options, database)
+    tuned = space if options.inputs is None else space.with_inputs_where(options.inputs)
+    return TuneRequest(
+        options=options,
+        space=space,
+        inputs=tuned.inputs,
+        techniques=techniques,
+        seeds=seeds,
+        database=database,
         recording=recording,
+        warm_start=tuple(recordings),
+        predictor=predictor,
+        notices=tuple(notices),
     )
-    return TuneRequest(options, whole, plan, seeds, database, predictor, tuple(notices))
 
 
 def _read_seed(seed: Path | Mapping[str, Any]) -> Mapping[str, Any]:
@@ -120,12 +135,14 @@ def _read_seed(seed: Path | Mapping[str, Any]) -> Mapping[str, Any]:
     return values
 
 
-def _techniques(options: TuneOptions, search: Search) -> tuple[str, ...]:
+def _techniques(options: TuneOptions, space: Spec | None) -> tuple[str, ...]:
     """Resolve the techniques: a validation samples uniformly, and `auto` follows PREDICTED."""
+    named = ["auto" if name == PREDICTED else name for name in options.technique]
+    resolved = resolve_techniques(list(dict.fromkeys(named)))
     if options.validate is not None:
         return resolve_techniques(["UniformRandom"])
-    named = options.technique or [search.technique]
-    return resolve_techniques(list(dict.fromkeys("auto" if n == PREDICTED else n for n in named)))
+    of_space = "auto" if space is None else space.search.technique
+    return resolved or resolve_techniques([of_space])
 
 
 def _predictor(options: TuneOptions, database: str) -> StencilPredictor | None:
@@ -141,13 +158,15 @@ def _predictor(options: TuneOptions, database: str) -> StencilPredictor | None:
     return StencilPredictor(database, options.space_path)
 
 
-def _default_database(options: TuneOptions, loaded: Spec | None) -> str:
+def _default_database(options: TuneOptions, space: Spec | None) -> str:
     """Return the default path, which keeps replayed results apart from measured ones."""
-    if options.replay is None:
-        assert loaded is not None
-        return str(Path("results") / f"{loaded.name}.db")
-    name = loaded.name if loaded else recording_name(options.replay)
-    return str(Path("results") / f"{name}.replay.db")
+    if space is not None:
+        name = space.name
+    else:
+        assert options.replay is not None
+        name = recording_name(options.replay)
+    ending = ".db" if options.replay is None else ".replay.db"
+    return str(Path("results") / f"{name}{ending}")
 
 
 def _check_database(options: TuneOptions, database: str) -> None:
@@ -158,20 +177,6 @@ def _check_database(options: TuneOptions, database: str) -> None:
         if path is not None and path.resolve() == read.resolve():
             raise UsageError(f"{option} and --database are both {database}; write to another file")
     check_database(database)
-
-
-def _search_options(spec: Spec, options: TuneOptions, techniques: tuple[str, ...]) -> SearchOptions:
-    """Make the options of each input's search, without seeds and without the time when it ends."""
-    # Builds run in parallel; where nothing is built, each proposal can know all results.
-    parallelism = 1 if options.replay else _PARALLEL_BUILDS
-    return SearchOptions(
-        techniques=techniques,
-        test_limit=options.test_limit or spec.search.test_limit,
-        seed=options.seed,
-        label=options.label,
-        parallelism=options.parallelism or parallelism,
-        peak_fraction=spec.search.stop_at,
-    )
 
 
 def _with_inputs_of(

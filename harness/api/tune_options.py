@@ -187,7 +187,7 @@ class TuneOptions(Options):
         places = {"backend": is_backend, "device": self.device, "cluster": self.cluster}
         for name in (name for name, given in places.items() if given and self.replay):
             raise UsageError(f"--replay takes the place of a device; leave out --{name}")
-        if self.mapping is not None and not (self.warm_recordings or self.replays_alone):
+        if self.mapping is not None and not self.recordings:
             raise UsageError("--mapping needs --warm-start FILE, or --replay FILE without a space")
         if self.measure and self.replay:
             name = next(iter(self.measure)).replace("_", "-")
@@ -208,7 +208,7 @@ class TuneOptions(Options):
             )
 
     def _files(self) -> Iterator[tuple[str, Path]]:
-        """Yield the files that must exist, with their self.
+        """Yield the files that must exist, with the names of their options.
 
         A missing --mapping is reported later, with a suggestion made from its recording.
         """
@@ -222,13 +222,11 @@ class TuneOptions(Options):
         seeds = (seed for seed in self.seed_configurations if isinstance(seed, Path))
         yield from (("--seed-configuration ", path) for path in seeds)
 
-    def ready(self) -> TuneOptions:
-        """Check the options, and read the space, whose faults are reported before OpenTuner and
-        others are loaded."""
-        self.check()
+    def read(self) -> TuneOptions:
+        """Read the space, whose faults are reported before OpenTuner and others are loaded."""
         if not isinstance(self.space, Path) or self.list_techniques:
             return self
-        if self.progress:
+        if self.progress and self.typed:
             out = sys.stderr if self.json else sys.stdout
             print(f"{self.space}: reading the space", file=out, flush=True)
         from harness.space_file import load_spec  # here: it takes half a second to load
@@ -260,9 +258,10 @@ class TuneOptions(Options):
         return [path for path in self.warm_start if str(path) != DATABASE]
 
     @property
-    def replays_alone(self) -> Sequence[Path]:
-        """The recording that stands in for both space and device, if there is one."""
-        return [self.replay] if self.replay is not None and self.space is None else []
+    def recordings(self) -> Sequence[Path]:
+        """The recordings: first that which stands in for both space and device, if there is one."""
+        alone = [self.replay] if self.replay is not None and self.space is None else []
+        return [*alone, *self.warm_recordings]
 
     @property
     def space_path(self) -> Path | None:

@@ -215,9 +215,9 @@ class Options:
     def check(self) -> None:
         """Raise UsageError for options that exclude each other, before anything slow is loaded."""
 
-    def ready(self: Model) -> Model:
-        """Check the options; return them as the command takes them."""
-        self.check()
+    def read(self: Model) -> Model:
+        """Read the file whose faults are reported before anything slow is loaded; return the
+        options with it."""
         return self
 
     @classmethod

@@ -262,7 +262,8 @@ def opened(
         tests = Tests()
         search = SearchOptions(resolve_techniques(names), **chosen)
         try:
-            plan = CampaignPlan(spec, search, fresh=fresh, **planned)
+            number = store.choose_campaign(spec, measurer.environment, fresh)
+            plan = CampaignPlan(spec, search, number, **planned)
             yield Campaign(plan, measurer, store, tests), tests
         finally:
             store.close()
