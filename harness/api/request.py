@@ -137,12 +137,13 @@ def _read_seed(seed: Path | Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _techniques(options: TuneOptions, space: Spec | None) -> tuple[str, ...]:
     """Resolve the techniques: a validation samples uniformly, and `auto` follows PREDICTED."""
-    named = ["auto" if name == PREDICTED else name for name in options.technique]
-    resolved = resolve_techniques(list(dict.fromkeys(named)))
     if options.validate is not None:
-        return resolve_techniques(["UniformRandom"])
-    of_space = "auto" if space is None else space.search.technique
-    return resolved or resolve_techniques([of_space])
+        return ("UniformRandom",)
+    named = options.technique
+    if not named:
+        named = ["auto" if space is None else space.search.technique]
+    names = ["auto" if name == PREDICTED else name for name in named]
+    return resolve_techniques(list(dict.fromkeys(names)))
 
 
 def _predictor(options: TuneOptions, database: str) -> StencilPredictor | None:
@@ -160,21 +161,19 @@ def _predictor(options: TuneOptions, database: str) -> StencilPredictor | None:
 
 def _default_database(options: TuneOptions, space: Spec | None) -> str:
     """Return the default path, which keeps replayed results apart from measured ones."""
-    if space is not None:
-        name = space.name
-    else:
-        assert options.replay is not None
-        name = recording_name(options.replay)
-    ending = ".db" if options.replay is None else ".replay.db"
-    return str(Path("results") / f"{name}{ending}")
+    name = recording_name(options.recordings[0]) if space is None else space.name
+    ending = "db" if options.replay is None else "replay.db"
+    return str(Path("results") / f"{name}.{ending}")
 
 
 def _check_database(options: TuneOptions, database: str) -> None:
     """Refuse to write to a file that is read, and where no file can be made."""
     path = sqlite_path(database)
-    replay = [] if options.replay is None else [("--replay", options.replay)]
-    for option, read in (*replay, *(("--warm-start", file) for file in options.warm_recordings)):
-        if path is not None and path.resolve() == read.resolve():
+    files = [("--warm-start", file) for file in options.warm_recordings]
+    if options.replay is not None:
+        files.insert(0, ("--replay", options.replay))
+    for option, file in files:
+        if path is not None and path.resolve() == file.resolve():
             raise UsageError(f"{option} and --database are both {database}; write to another file")
     check_database(database)
 
@@ -182,37 +181,39 @@ def _check_database(options: TuneOptions, database: str) -> None:
 def _with_inputs_of(
     workload_path: Path, spec: Spec, options: TuneOptions, database: str
 ) -> tuple[Spec, list[str]]:
-    """Replace the inputs of a space by those of a workload that are the fewest to make up a share
-    of the calls, and those that a database already holds; also say which.
+    """Replace the inputs of a space by the most frequent ones of a workload that cover a share of
+    the calls, and those that a database already holds; also say which.
 
     A choice is learnt only from configurations that were measured on every input, so these are
     measured on the earlier inputs as well.
     """
-    workload, refused = _usable(
-        read_workload(workload_path, spec.name, spec.features, spec.inputs), spec
-    )
+    workload = read_workload(workload_path, spec.name, spec.features, spec.inputs)
+    workload, notices = _usable(workload, spec)
     chosen = workload.most_frequent(options.cover or COVER)[: options.most_inputs]
     stored = [] if options.fresh else _stored_inputs(database, spec)
-    taken = set(chosen)
-    earlier = [problem for problem in stored if problem not in taken]
-    notices = [*refused, *_describe(workload, chosen, earlier)]
-    return dataclasses.replace(spec, inputs=(*chosen, *earlier)), notices
+    inputs = tuple(dict.fromkeys([*chosen, *stored]))
+    notices += _describe(workload, chosen, len(inputs) - len(chosen))
+    return dataclasses.replace(spec, inputs=inputs), notices
 
 
 def _usable(workload: Workload, spec: Spec) -> tuple[Workload, list[str]]:
     """Leave out inputs on which the default cannot be launched: all others are compared with it.
     Also say so. Raises UsageError where no input is left."""
-    reasons = ((problem, _why_not(spec, problem)) for problem in workload.calls)
-    refused = {problem: why for problem, why in reasons if why}
+    calls: dict[Input, int] = {}
+    refused: dict[Input, str] = {}
+    for problem, count in workload.calls.items():
+        why = _why_not(spec, problem)
+        if why:
+            refused[problem] = why
+        else:
+            calls[problem] = count
     if not refused:
         return workload, []
     problem, why = next(iter(refused.items()))
-    if len(refused) == len(workload.calls):
-        path = workload.path
+    if not calls:
         raise UsageError(
-            f"{path}: the default does not apply to any input, such as ({problem}): {why}"
+            f"{workload.path}: the default does not apply to any input, such as ({problem}): {why}"
         )
-    calls = {problem: k for problem, k in workload.calls.items() if problem not in refused}
     left_out = sum(workload.calls.values()) - sum(calls.values())
     notice = (
         f"{counted(len(refused), 'input')} with {left_out / workload.total:.1%} of the calls left "
@@ -227,13 +228,14 @@ def _why_not(spec: Spec, problem: Input) -> str:
     """Say why the default cannot be launched on an input, as far as that does not depend on the
     device; empty if it can."""
     values = {**spec.default, **problem}
+    sizes = [*spec.launch.group, *spec.launch.grid] if spec.launch else []
     try:
         for constraint in spec.constraints:
-            expression = constraint.expression
-            if expression.names <= values.keys() and (why := expression.why_false(values)):
-                return why
-        group, grid, *_ = spec.launch.sizes if spec.launch else ((), ())
-        for size in (*group, *grid):
+            if constraint.expression.names <= values.keys():
+                why = constraint.expression.why_false(values)
+                if why:
+                    return why
+        for size in sizes:
             if size.names <= values.keys() and size(values) < 1:
                 return f"the launch has `{size.text}` = {size(values)}"
     except ExpressionError as error:
@@ -241,7 +243,7 @@ def _why_not(spec: Spec, problem: Input) -> str:
     return ""
 
 
-def _describe(workload: Workload, chosen: list[Input], earlier: list[Input]) -> Iterator[str]:
+def _describe(workload: Workload, chosen: list[Input], earlier: int) -> Iterator[str]:
     yield from workload.notes
     share = sum(workload.weights(chosen))
     make_up = "makes" if len(chosen) == 1 else "make"
@@ -250,8 +252,8 @@ def _describe(workload: Workload, chosen: list[Input], earlier: list[Input]) -> 
         f"{share:.1%} of {counted(workload.total, 'call')}; these are tuned"
     )
     if earlier:
-        takes = "takes" if len(earlier) == 1 else "take"
-        yield f"{counted(len(earlier), 'earlier input')} of the database {takes} part in the choice"
+        takes = "takes" if earlier == 1 else "take"
+        yield f"{counted(earlier, 'earlier input')} of the database {takes} part in the choice"
 
 
 def _stored_inputs(database: str, spec: Spec) -> list[Input]:

@@ -104,8 +104,10 @@ class Session:
         Goes on with the next input at the test limit, unless one is named. Returns None where all
         is tested, or the time is up.
         """
-        campaign, here = self._campaign, self._named(on)
-        for problem in dict.fromkeys([here, *(() if on else self.inputs)]):
+        campaign, problems = self._campaign, [self._named(on)]
+        if not on:
+            problems += self.inputs
+        for problem in dict.fromkeys(problems):
             if campaign.is_time_up() or problem in campaign.left_out or campaign.is_empty(problem):
                 continue
             with self._search(problem) as search:
@@ -125,14 +127,15 @@ class Session:
         """
         self.input = self._named(on)
         whole, space = self._point(config), self._campaign.space(self.input)
-        why = space.why_illegal(space.canonical(whole))
+        canonical = space.canonical(whole)
+        why = space.why_illegal(canonical)
         if why is not None:
             raise UsageError(
                 f"the configuration ({whole}) is illegal on ({self.input}): {why}; nearest() "
                 "returns a legal one"
             )
         with self._search(self.input) as search:
-            return search.test(space.canonical(whole))
+            return search.test(canonical)
 
     def nearest(self, config: Mapping[str, Any], on: Mapping[str, Any] | None = None) -> Config:
         """Return the legal configuration nearest to one. Raises UsageError for unknown values."""
@@ -144,9 +147,11 @@ class Session:
         """Return the input that is meant."""
         if self.has_ended:
             raise UsageError("the session has ended; open another one to go on")
-        if not (on is None or isinstance(on, Mapping)):
+        if on is None:
+            return self.input
+        if not isinstance(on, Mapping):
             raise UsageError(f"`on` is a mapping of features to values, but got {on!r}")
-        problem = self.input if on is None else Input(on)
+        problem = Input(on)
         if problem not in self.inputs:
             raise UsageError(f"({problem}) is no input of the session; choose one of its `inputs`")
         return problem
@@ -159,7 +164,10 @@ class Session:
                 "returns None where all is tested"
             )
         space = self._campaign.space(self.input)
-        plain = {n: v.item() if isinstance(v, np.generic) else v for n, v in config.items()}
+        plain = dict(config)
+        for name, value in config.items():
+            if isinstance(value, np.generic):
+                plain[name] = value.item()
         try:
             whole = Config({**space.default, **plain})
         except (TypeError, ValueError) as error:

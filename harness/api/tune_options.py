@@ -167,7 +167,12 @@ class TuneOptions(Options):
         if self.space is None and self.replay is None:
             raise UsageError("name a space, for example spaces/mvmul.yaml, or --replay FILE")
         self._check_replay()
-        self._check_validation()
+        others = set(self.technique) - {"UniformRandom"}
+        if self.validate is not None and others:
+            raise UsageError(
+                "--validate samples with --technique UniformRandom alone, got "
+                f"{', '.join(sorted(others))}; leave --technique out"
+            )
         if self.cover is not None and self.inputs_from is None:
             raise UsageError("--cover needs --inputs-from FILE, whose calls it counts")
         if self.insecure and self.cluster is None:
@@ -183,29 +188,20 @@ class TuneOptions(Options):
 
     def _check_replay(self) -> None:
         """Refuse options that a replay cannot obey."""
-        is_backend = self.backend != "auto"
-        places = {"backend": is_backend, "device": self.device, "cluster": self.cluster}
-        for name in (name for name, given in places.items() if given and self.replay):
-            raise UsageError(f"--replay takes the place of a device; leave out --{name}")
+        if self.replay is not None:
+            is_backend = self.backend != "auto"
+            places = {"backend": is_backend, "device": self.device, "cluster": self.cluster}
+            for name, is_given in places.items():
+                if is_given:
+                    raise UsageError(f"--replay takes the place of a device; leave out --{name}")
+            for name in self.measure:
+                option = name.replace("_", "-")
+                raise UsageError(
+                    f"--{option} says how launches are timed, but a recording is not timed again; "
+                    "leave it out"
+                )
         if self.mapping is not None and not self.recordings:
             raise UsageError("--mapping needs --warm-start FILE, or --replay FILE without a space")
-        if self.measure and self.replay:
-            name = next(iter(self.measure)).replace("_", "-")
-            raise UsageError(
-                f"--{name} says how launches are timed, but a recording is not timed again; leave "
-                "it out"
-            )
-
-    def _check_validation(self) -> None:
-        """Refuse options of a search, since a validation samples uniformly."""
-        if self.validate is None:
-            return
-        others = set(self.technique) - {"UniformRandom"}
-        if others:
-            raise UsageError(
-                "--validate samples with --technique UniformRandom alone, got "
-                f"{', '.join(sorted(others))}; leave --technique out"
-            )
 
     def _files(self) -> Iterator[tuple[str, Path]]:
         """Yield the files that must exist, with the names of their options.
