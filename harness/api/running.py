@@ -21,7 +21,7 @@ from harness.core.records import Config, Environment
 from harness.core.text import counted, first_few
 from harness.display.progress import ProgressDisplay
 from harness.fleet.measurers import FleetRequest, open_fleet
-from harness.measure.choose import fitted_to, open_measurers
+from harness.measure.choose import open_measurers
 from harness.measure.measurer import Measurer
 from harness.recordings.recording import Recording
 from harness.recordings.replay import ReplayMeasurer, open_replay
@@ -113,8 +113,7 @@ def _make_plan(
     DatabaseBusy then.
     """
     options, environment = request.options, device.environment
-    tuned = dataclasses.replace(request.space, inputs=request.inputs)
-    spec = fitted_to(tuned, device.measurer)
+    spec = device.fitted(dataclasses.replace(request.space, inputs=request.inputs))
     for notice in spec.notices:
         display.note(f"note: {notice}")
     default = {p.name: p.default for p in spec.tuned_for(device.compiler)}

@@ -71,7 +71,8 @@ def writing(database: str, notice: Notice = _print_notice) -> Iterator[Engine]:
         engine = _make_engine(database, database_url(database), server)
         try:
             _prepare(engine, database)
-            _stop_without_file(engine, database)
+            if path := sqlite_path(database):
+                _stop_without_file(engine, path)
             yield engine
             with engine.begin() as connection:
                 if server is not None:
@@ -219,26 +220,21 @@ def _use_write_ahead_log(engine: Engine) -> None:
         connection.close()
 
 
-def _stop_without_file(engine: Engine, database: str) -> None:
+def _stop_without_file(engine: Engine, named: Path) -> None:
     """Let every commit to a SQLite file raise ResultsError once the file is gone: SQLite writes on
     into a deleted file, which goes at the end. To look takes a microsecond."""
-    named = sqlite_path(database)
-    if named is None:
-        return
     path = named.resolve()
     opened = path.stat()
 
     def check(_connection: Connection) -> None:
-        try:
-            is_there = os.path.samestat(path.stat(), opened)
-        except FileNotFoundError:
-            is_there = False
-        if not is_there:
-            raise ResultsError(
-                f"{named} was deleted, moved or replaced while harness wrote to it. Its "
-                "measurements are lost, also those of earlier commands, unless you put the file "
-                "back. Then, or to begin again, run the same command"
-            )
+        with suppress(FileNotFoundError):
+            if os.path.samestat(path.stat(), opened):
+                return
+        raise ResultsError(
+            f"{named} was deleted, moved or replaced while harness wrote to it. Its measurements "
+            "are lost, also those of earlier commands, unless you put the file back. Then, or to "
+            "begin again, run the same command"
+        )
 
     event.listen(engine, "commit", check)
 
