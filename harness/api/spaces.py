@@ -222,34 +222,36 @@ class _Copier:
         elif function is not None and function.__module__ in self._modules:
             self._add_function(name, value, function, used_by)
         elif _is_importable(value):
-            origin, own = value.__module__, getattr(value, "__name__", "")
-            self._imports.append(f"from {origin} import {own} as {name}\n")
+            imported = getattr(value, "__name__", "")
+            self._imports.append(f"from {value.__module__} import {imported} as {name}\n")
         else:
             self._constants.append(f"{name} = {_literal(name, value, used_by)}\n")
 
     def _add_function(self, name: str, value: object, function: FunctionType, used_by: str) -> None:
-        own = function.__name__
-        if name != own:
-            self.add(own, value, used_by)
-            self._functions.append(f"{name} = {own}\n")
+        defined = function.__name__
+        if name != defined:
+            self.add(defined, value, used_by)
+            self._functions.append(f"{name} = {defined}\n")
             return
         text, tree = _source_of(function, used_by)
         if function is not value and not tree.decorator_list:
             raise UsageError(
-                f"{used_by}: `{name}` was made of {own}() by a call; write that as a decorator of "
-                f"{own}(), {_ADVICE}"
+                f"{used_by}: `{name}` was made of {name}() by a call; write that as a decorator of "
+                f"{name}(), {_ADVICE}"
             )
         for used in _names_in(function, tree):
-            if used != own and used in function.__globals__:
-                self.add(used, function.__globals__[used], f"{own}()")
+            if used != name and used in function.__globals__:
+                self.add(used, function.__globals__[used], f"{name}()")
         self._functions.append(text)
 
 
 def _undecorated(value: object) -> FunctionType | None:
     """Return a function, or the one that Numba, Triton, Warp or functools has wrapped."""
-    names = (name for name in ("py_func", "fn", "func", "__wrapped__") if hasattr(value, name))
-    inner = getattr(value, next(names, ""), value)
-    return inner if isinstance(inner, FunctionType) else None
+    for name in ("py_func", "fn", "func", "__wrapped__"):
+        if hasattr(value, name):
+            value = getattr(value, name)
+            break
+    return value if isinstance(value, FunctionType) else None
 
 
 def _source_of(function: FunctionType, used_by: str) -> tuple[str, ast.FunctionDef]:

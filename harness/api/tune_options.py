@@ -245,8 +245,12 @@ class TuneOptions(Options):
     @property
     def measure(self) -> Mapping[str, float]:
         """The options that override the space's measure section."""
-        values = {name: getattr(self, name) for name in ("repeats", "precision", "give_up_at")}
-        return {name: value for name, value in values.items() if value is not None}
+        given = {
+            "repeats": self.repeats,
+            "precision": self.precision,
+            "give_up_at": self.give_up_at,
+        }
+        return {name: value for name, value in given.items() if value is not None}
 
     @property
     def warm_recordings(self) -> Sequence[Path]:
