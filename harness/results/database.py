@@ -222,7 +222,7 @@ def _use_write_ahead_log(engine: Engine) -> None:
 
 def _stop_without_file(engine: Engine, named: Path) -> None:
     """Let every commit to a SQLite file raise ResultsError once the file is gone: SQLite writes on
-    into a deleted file, which goes at the end. To look takes a microsecond."""
+    into a deleted file, which goes at the end. To look takes microseconds."""
     path = named.resolve()
     opened = path.stat()
 
