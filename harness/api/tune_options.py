@@ -204,7 +204,7 @@ class TuneOptions(Options):
             raise UsageError("--mapping needs --warm-start FILE, or --replay FILE without a space")
 
     def _files(self) -> Iterator[tuple[str, Path]]:
-        """Yield the files that must exist, with the names of their options.
+        """Yield the files that must exist, each after the words of its option.
 
         A missing --mapping is reported later, with a suggestion made from its recording.
         """
