@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -179,8 +179,17 @@ class TuneOptions(Options):
             raise UsageError("--insecure needs --cluster ADDRESS, whose encryption it concerns")
         if self.most_inputs is not None and self.inputs_from is None:
             raise UsageError("--most-inputs needs --inputs-from FILE, whose inputs it counts")
-        for name, path in self._files():
-            _check_file(name, path)
+        # A missing --mapping is reported later, with a suggestion made from its recording.
+        files: list[tuple[str, object]] = [
+            ("", self.space),
+            ("--inputs-from", self.inputs_from),
+            ("--replay", self.replay),
+        ]
+        files += [("--warm-start", path) for path in self.warm_recordings]
+        files += [("--seed-configuration", seed) for seed in self.seed_configurations]
+        for words, path in files:
+            if isinstance(path, Path):
+                _check_file(words, path)
         if isinstance(self.space, Path):
             _check_space(self.space)
         if self.report is not None:
@@ -194,29 +203,14 @@ class TuneOptions(Options):
             for name, is_given in places.items():
                 if is_given:
                     raise UsageError(f"--replay takes the place of a device; leave out --{name}")
-            for name in self.measure:
-                option = name.replace("_", "-")
+            if self.measure:
+                name = next(iter(self.measure)).replace("_", "-")
                 raise UsageError(
-                    f"--{option} says how launches are timed, but a recording is not timed again; "
+                    f"--{name} says how launches are timed, but a recording is not timed again; "
                     "leave it out"
                 )
         if self.mapping is not None and not self.recordings:
             raise UsageError("--mapping needs --warm-start FILE, or --replay FILE without a space")
-
-    def _files(self) -> Iterator[tuple[str, Path]]:
-        """Yield the files that must exist, each after the words of its option.
-
-        A missing --mapping is reported later, with a suggestion made from its recording.
-        """
-        if isinstance(self.space, Path):
-            yield "", self.space
-        if self.inputs_from is not None:
-            yield "--inputs-from ", self.inputs_from
-        if self.replay is not None:
-            yield "--replay ", self.replay
-        yield from (("--warm-start ", path) for path in self.warm_recordings)
-        seeds = (seed for seed in self.seed_configurations if isinstance(seed, Path))
-        yield from (("--seed-configuration ", path) for path in seeds)
 
     def read(self) -> TuneOptions:
         """Read the space, whose faults are reported before OpenTuner and others are loaded."""
@@ -269,19 +263,20 @@ class TuneOptions(Options):
         return self.space if self.space is None or isinstance(self.space, Path) else self.space.path
 
 
-def _check_file(name: str, path: Path) -> None:
+def _check_file(words: str, path: Path) -> None:
+    named = f"{words} {path}".lstrip()
     try:
         if path.is_file():
             return
         if path.exists():
-            raise UsageError(f"{name}{path} is not a file; name a file")
+            raise UsageError(f"{named} is not a file; name a file")
         near = nearest_file(path)
     except OSError as error:
-        raise UsageError(f"{name}{path} cannot be read: {error.strerror}") from None
+        raise UsageError(f"{named} cannot be read: {error.strerror}") from None
     hint = f"; did you mean `{near}`?" if near else ""
-    if name == "--seed-configuration " and "=" in path.name:
+    if words == "--seed-configuration" and "=" in path.name:
         hint = '; name a file of JSON, such as {"BLOCK": 128}'
-    raise UsageError(f"{name}{path} does not exist{hint}")
+    raise UsageError(f"{named} does not exist{hint}")
 
 
 def _check_space(path: Path) -> None:
@@ -289,13 +284,9 @@ def _check_space(path: Path) -> None:
     from harness.recordings.files import FileKind, file_kind  # here: --help needs it not
 
     kind = file_kind(path)
+    if kind is FileKind.YAML:
+        return
+    advice = f"to search recorded measurements, use --replay {path}"
     if kind is FileKind.DATABASE:
-        raise UsageError(
-            f"{path} is {kind.value}, not a space; to see its results, run: "
-            f"{command_line('analyse', str(path))}"
-        )
-    if kind is not FileKind.YAML:
-        raise UsageError(
-            f"{path} is {kind.value}, not a space; to search recorded measurements, use "
-            f"--replay {path}"
-        )
+        advice = f"to see its results, run: {command_line('analyse', str(path))}"
+    raise UsageError(f"{path} is {kind.value}, not a space; {advice}")
