@@ -130,9 +130,10 @@ def write(folder: Path, tests: int) -> None:
     spec = write_space(folder, INPUTS)
     environment = Environment("opencl", "a device", "a platform", "1.0", "a compiler")
     options = SearchOptions(("UniformRandom",), tests, 0, "", 1, counts_all=True)
-    plan = CampaignPlan(spec, options, cross=False, ablate=False, finalists=1)
     with writing(str(folder / "large.db")) as engine, Store(engine) as store:
         make_opentuner_tables(store)
+        number = store.choose_campaign(spec, environment, fresh=False)
+        plan = CampaignPlan(spec, options, number, cross=False, ablate=False, finalists=1)
         Campaign(plan, Device(FormulaTimes(), environment), store, Display()).run()
 
 

@@ -70,7 +70,8 @@ def tune(spec: Spec, measurer: Measurer, database: Path, seed: int) -> list[Inpu
     with writing(str(database)) as engine:
         store = Store(engine)
         options = SearchOptions(("UniformRandom",), 6, seed, label="", parallelism=1)
-        state = State(CampaignPlan(spec, options), measurer, store, Display())
+        number = store.choose_campaign(spec, measurer.environment, fresh=False)
+        state = State(CampaignPlan(spec, options, number), measurer, store, Display())
         rng = random.Random(seed)
         for problem in spec.inputs:
             _search(state, problem, rng)

@@ -225,7 +225,8 @@ def rates(spec: Spec, database: str, address: str, devices: int) -> tuple[float,
         assert len(measurer.left) == devices, f"{len(measurer.left)} devices joined"
         with contextlib.closing(measurer), Store(engine) as store:
             make_opentuner_tables(store)
-            plan = CampaignPlan(spec, options, cross=False, ablate=False, finalists=1)
+            number = store.choose_campaign(spec, measurer.left[0].environment, fresh=False)
+            plan = CampaignPlan(spec, options, number, cross=False, ablate=False, finalists=1)
             Campaign(plan, measurer, store, clock).run()
     (began_s, began_cpu_s), (ended_s, ended_cpu_s) = clock.tests_s[0], clock.tests_s[-1]
     tests = len(clock.tests_s) - 1

@@ -83,7 +83,8 @@ def overhead_ms(spec: Spec, database: str, tests: int) -> tuple[float, float]:
         make_opentuner_tables(store)
         clock = Clock()
         measurer = Device(FormulaTimes(), environment)
-        campaign = Campaign(CampaignPlan(spec, options, fresh=True), measurer, store, clock)
+        number = store.choose_campaign(spec, environment, fresh=True)
+        campaign = Campaign(CampaignPlan(spec, options, number), measurer, store, clock)
         started, started_cpu = time.perf_counter(), time.process_time()
         campaign.run()
         elapsed_s, cpu_s = time.perf_counter() - started, time.process_time() - started_cpu

@@ -115,8 +115,9 @@ def run(job: OrderJob) -> Array:
     options = SearchOptions(resolve_techniques(["auto"]), job.budget, job.seed, "benchmark", 1)
     with writing("sqlite://") as engine, Store(engine) as store:
         make_opentuner_tables(store)
-        plan = CampaignPlan(spec, options, recording=recording)
         measurer = ReplayMeasurer.of(recording)
+        number = store.choose_campaign(spec, measurer.environment, fresh=False)
+        plan = CampaignPlan(spec, options, number, recording=recording)
         state = State(plan, measurer, store, Display())
         searches = (Transferring if job.search == TRANSFER else Alone)(state)
         searches.run()

@@ -13,12 +13,12 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from harness.api.asking import session as session
     from harness.api.results import TuneResults as TuneResults
     from harness.api.results import open_results as open_results
     from harness.api.spaces import load_space as load_space
     from harness.api.spaces import make_space as make_space
-    from harness.api.tuning import session as session
-    from harness.api.tuning import tune as tune
+    from harness.api.tune import tune as tune
     from harness.commands.check import check as check
     from harness.core.errors import HarnessError as HarnessError
     from harness.space_file import Spec as Spec
@@ -33,8 +33,8 @@ _HOMES = {
     "load_space": "harness.api.spaces",
     "make_space": "harness.api.spaces",
     "open_results": "harness.api.results",
-    "session": "harness.api.tuning",
-    "tune": "harness.api.tuning",
+    "session": "harness.api.asking",
+    "tune": "harness.api.tune",
 }
 """The public names, each with the module that has it, which is imported at first use."""
 

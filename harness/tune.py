@@ -8,6 +8,6 @@ if __name__ == "__main__":
     raise SystemExit(run("tune"))
 else:
     # `harness.tune` is a function for Python: `import harness.tune` must not put a module there.
-    from harness.api.tuning import tune
+    from harness.api.tune import tune
 
     sys.modules[__name__] = tune  # type: ignore[assignment]

@@ -122,20 +122,27 @@ class LearntDispatcher:
                 choice=Choice.in_order(len(order)),
                 guards=(self.results.constraints,) * len(order),
             )
-        default, index = self.results.default, self.matrix.default
-        works = index is not None and not np.isinf(self.matrix.time_s[:, index]).any()
-        constraints = map(Expression, self.results.constraints)
-        may_apply = all(c.allows(default) for c in constraints if c.names <= {*default})
-        is_needed = self.results.constraints and may_apply and default not in made.portfolio
-        has_room = self.options.most is None or len(made.portfolio) < self.options.most
-        if not (works and is_needed and has_room):
+        if not self._needs_default(made):
             return made
         return replace(
             made,
-            portfolio=(*made.portfolio, default),
+            portfolio=(*made.portfolio, self.results.default),
             choice=made.choice.with_last(),
             guards=(*made.guards, self.results.constraints),
         )
+
+    def _needs_default(self, program: DispatchProgram) -> bool:
+        """Whether constraints may rule out all that a program chooses from, but not the default,
+        which works on every input."""
+        default, index = self.results.default, self.matrix.default
+        if not self.results.constraints or default in program.portfolio:
+            return False
+        if self.options.most is not None and len(program.portfolio) >= self.options.most:
+            return False
+        for constraint in map(Expression, self.results.constraints):
+            if constraint.names <= default.keys() and not constraint.allows(default):
+                return False
+        return index is not None and not np.isinf(self.matrix.time_s[:, index]).any()
 
     @property
     def how_to_run(self) -> str:
@@ -197,11 +204,13 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
     study = findings.across
     if study is None and options.choice != AUTO:
         raise UsageError("\n".join([f"{results.title}: {findings.why_no_choice}", *notices]))
-    name = None if study is None else options.choice
-    if study is not None and options.choice == AUTO:
-        name = study.best if study.gain(study.best).is_better else None
-    if study is not None and name is not None:
-        notices = [*notices, *_failures(study, name)]
+    name = None
+    if study is not None:
+        name = study.best if options.choice == AUTO else options.choice
+        if options.choice == AUTO and not study.gain(name).is_better:
+            name = None
+        else:
+            notices = [*notices, *_failures(study, name)]
     return LearntDispatcher(options, spec, findings, name, arch, notices, launcher)
 
 
@@ -210,12 +219,12 @@ def _failures(study: Study, name: str) -> Iterator[str]:
     on which it has nothing to take."""
     matrix = study.matrix
     chosen = study.learnt(name).indices(matrix.features, matrix.applies)
-    failed = np.isinf(matrix.time_s[np.arange(len(chosen)), chosen]) & (chosen >= 0)
-    for where, what in (
-        (failed, f"The {name} chooses a configuration that failed when it was tuned"),
+    has_failed = np.isinf(matrix.time_s[np.arange(len(chosen)), chosen]) & (chosen >= 0)
+    for is_concerned, what in (
+        (has_failed, f"The {name} chooses a configuration that failed when it was tuned"),
         (chosen < 0, f"None of at most {study.most} configurations applies: raise --most; this is"),
     ):
-        rows = np.flatnonzero(where)
+        rows = np.flatnonzero(is_concerned)
         if len(rows):
             features = matrix.features.iloc[int(rows[0])].items()
             first = ", ".join(f"{key}={value}" for key, value in features)
@@ -265,16 +274,16 @@ def _arch(wanted: str | None, results: Results) -> str:
 
 def _provenance(learnt: LearntDispatcher) -> Provenance:
     results, study = learnt.results, learnt.study
-    verdict = (*verdict_lines(study), "") if study is not None else ()
-    name = "one configuration for all" if learnt.name is None else learnt.name
-    is_slower = learnt.name is not None and not learnt.is_worth_it
-    why = ", not significantly faster than one configuration for all" if is_slower else ""
+    verdict = [] if study is None else [*verdict_lines(study), ""]
+    choice = f"{learnt.name or 'one configuration for all'}, seed {learnt.options.seed}"
+    if learnt.name is not None and not learnt.is_worth_it:
+        choice += ", not significantly faster than one configuration for all"
     return Provenance(
         environment=results.campaign.environment,
         program_sha256=results.campaign.key.program_sha256,
         databases=tuple(map(without_password, results.databases)),
         inputs=len(learnt.matrix.features),
-        choice=f"{name}, seed {learnt.options.seed}{why}",
+        choice=choice,
         date=datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
         verdict=(*verdict, learnt.sentence),
         slowdowns=() if study is None else tuple(study.slowdowns.values()),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -63,8 +64,9 @@ class _CheckedLeaf:
         values = [problem[feature] for problem in self.inputs]
         if any(isinstance(value, str) for value in values):
             return first_few(dict.fromkeys(map(str, values)), ", ")
-        numbers = sorted(float(value) for value in values if value is not None)
-        return " to ".join(dict.fromkeys(f"{number:g}" for number in (numbers[0], numbers[-1])))
+        numbers = [float(value) for value in values if value is not None]
+        low, high = f"{min(numbers):g}", f"{max(numbers):g}"
+        return low if low == high else f"{low} to {high}"
 
     def verdict(self, default: Config) -> str:
         """Say whether the choice holds."""
@@ -78,19 +80,28 @@ class _CheckedLeaf:
 
     def judge(self, confidence: float) -> None:
         """Compare the choice with each other configuration that worked on all measured inputs."""
-        by_config = [{m.config: m for m in measured} for measured in self.measured]
-        failed = (of[self.chosen] for of in by_config if not of[self.chosen].timing)
-        self.failure = next(failed, None)
-        if self.failure is not None:
-            return
-        for config in by_config[0] if by_config else ():
-            pairs = [
-                (of[self.chosen].timing, of[config].timing) for of in by_config if config in of
-            ]
-            ratios = [time_ratio(own, other, confidence) for own, other in pairs if own and other]
-            loss = mean_speedup(ratios) if len(ratios) == len(by_config) else None
-            if loss and loss.is_faster and (self.loss is None or loss.value > self.loss.value):
-                self.loss, self.faster = loss, config
+        for measured in self.measured:
+            for measurement in measured:
+                if measurement.config == self.chosen and measurement.timing is None:
+                    self.failure = measurement
+                    return
+        for other in self.measured[0] if self.measured else ():
+            loss = self._loss_to(other.config, confidence)
+            if loss is None or not loss.is_faster:
+                continue
+            if self.loss is None or loss.value > self.loss.value:
+                self.loss, self.faster = loss, other.config
+
+    def _loss_to(self, config: Config, confidence: float) -> TimeRatio | None:
+        """Return how many times longer the choice takes; None where the other one failed."""
+        ratios = []
+        for measured in self.measured:
+            timings = {m.config: m.timing for m in measured}
+            chosen, other = timings[self.chosen], timings.get(config)
+            if chosen is None or other is None:
+                return None
+            ratios.append(time_ratio(chosen, other, confidence))
+        return mean_speedup(ratios)
 
 
 @dataclass(frozen=True)
@@ -106,10 +117,13 @@ class _Rechecked:
     def workload(self) -> str:
         """Return the inputs of fallen leaves as a workload, for `tune --inputs-from`."""
         features = self.spec.features
-        fallen = [problem for leaf in self.leaves if leaf.has_fallen for problem in leaf.inputs]
-        rows = [",".join([*(str(problem[name]) for name in features), "1"]) for problem in fallen]
-        head = [f"# {WRITTEN_BY}: inputs whose choice fell", ",".join([*features, CALLS])]
-        return "\n".join([*head, *rows]) + "\n"
+        lines = [f"# {WRITTEN_BY}: inputs whose choice fell", ",".join([*features, CALLS])]
+        for leaf in self.leaves:
+            if leaf.has_fallen:
+                for problem in leaf.inputs:
+                    values = [str(problem[name]) for name in features]
+                    lines.append(",".join([*values, "1"]))
+        return "\n".join(lines) + "\n"
 
 
 def recheck(options: DispatchOptions, display: Display) -> _Rechecked:
@@ -121,20 +135,19 @@ def recheck(options: DispatchOptions, display: Display) -> _Rechecked:
     assert options.recheck is not None
     shipped = _loaded(options.recheck)
     spec = _space(options, shipped)
-    end_s = None if options.max_time_s is None else time.monotonic() + options.max_time_s
+    end_s = time.monotonic() + (options.max_time_s or math.inf)
     measurer, _ = open_measurer(spec, "auto")
     with closing(measurer):
         spec = fitted_to(spec, measurer)
-        leaves = list(_leaves(shipped, spec).values())
+        leaves = _leaves(shipped, spec)
         rng = random.Random(options.seed)
         drawn = [rng.sample(leaf.inputs, min(_MOST, len(leaf.inputs))) for leaf in leaves]
         display.begin_stage("portfolio, interleaved", sum(map(len, drawn)))
         for turn in zip_longest(*drawn):
             for leaf, problem in zip(leaves, turn, strict=True):
-                if problem is None or (end_s is not None and time.monotonic() >= end_s):
-                    continue
-                leaf.measured.append(_measured(measurer, spec, shipped, leaf, problem))
-                display.step(str(problem))
+                if problem is not None and time.monotonic() < end_s:
+                    leaf.measured.append(_measured(measurer, spec, shipped, leaf, problem))
+                    display.step(str(problem))
     claims = len(leaves) * len(shipped.PORTFOLIO)
     for leaf in leaves:
         leaf.judge(1 - _RISK / max(1, claims))
@@ -153,6 +166,8 @@ def _loaded(folder: Path) -> ModuleType:
     except (ImportError, KeyError) as error:
         raise UsageError(f"{folder} cannot be read: {error}") from None
     assert module is not None
+    if not hasattr(module, "leaf_index"):
+        raise UsageError(f"{folder} was written by an earlier harness; write it again")
     return module
 
 
@@ -171,16 +186,21 @@ def _space(options: DispatchOptions, shipped: ModuleType) -> Spec:
     return spec
 
 
-def _leaves(shipped: ModuleType, spec: Spec) -> Mapping[tuple[int, int], _CheckedLeaf]:
+def _leaves(shipped: ModuleType, spec: Spec) -> list[_CheckedLeaf]:
     """Sort the inputs of the space by the leaf of the tree and the configuration that is chosen."""
+    shipped.count_calls(None)  # nobody calls the kernel here
     leaves: dict[tuple[int, int], _CheckedLeaf] = {}
     for problem in spec.inputs:
-        values = tuple(problem[name] for name in shipped.FEATURES)
-        index = shipped._choose(values)
-        if index >= 0:
-            leaf = _CheckedLeaf(Config(shipped.PORTFOLIO[index]))
-            leaves.setdefault((shipped._row(*values), index), leaf).inputs.append(problem)
-    return leaves
+        values = [problem[name] for name in shipped.FEATURES]
+        try:
+            place = shipped.leaf_index(*values), shipped.select_index(*values)
+        except LookupError:  # no configuration applies
+            continue
+        except TypeError as error:
+            raise UsageError(f"{spec.path}: {error}") from None
+        leaf = _CheckedLeaf(Config(shipped.PORTFOLIO[place[1]]))
+        leaves.setdefault(place, leaf).inputs.append(problem)
+    return list(leaves.values())
 
 
 def _measured(
@@ -188,12 +208,13 @@ def _measured(
 ) -> Interleaved:
     """Measure what is legal of the portfolio, and the default; a choice that is illegal failed."""
     space = ConstrainedSpace.of(spec, problem, measurer.limits, measurer.compiler)
-    configs = dict.fromkeys(space.canonical(Config(c)) for c in [*shipped.PORTFOLIO, space.default])
     leaf.chosen = space.canonical(leaf.chosen)
-    legal = [config for config in configs if space.is_legal(config)]
+    configs = [space.canonical(Config(values)) for values in shipped.PORTFOLIO]
+    configs.append(space.canonical(space.default))
+    legal = [config for config in dict.fromkeys(configs) if space.is_legal(config)]
     rounds = max(FINAL_OCCASIONS, spec.measure.repeats)
     taken = measurer.measure_interleaved(space, problem, legal, rounds, seeds_of(new_seed()))
     why = space.why_illegal(leaf.chosen)
     if why is not None:
-        taken = [*taken, Measurement(leaf.chosen, problem, Outcome.ILLEGAL, message=why)]
+        taken.append(Measurement(leaf.chosen, problem, Outcome.ILLEGAL, message=why))
     return taken

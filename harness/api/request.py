@@ -1,4 +1,4 @@
-"""From options to a request: a spec, recordings and the options of a search.
+"""From options to a request: the space, its inputs, recordings and seeds, read and checked.
 
 Cheap checks come before a recording is read, which may take a minute.
 """
@@ -12,21 +12,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.api.tune_options import COVER, DATABASE, TuneOptions
+from harness.api.tune_options import COVER, TuneOptions
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError, UsageError
 from harness.core.records import Config, Input
 from harness.core.text import counted
 from harness.recordings.files import recording_name
+from harness.recordings.recording import Recording
 from harness.recordings.replay import read_recordings, recording_spec
 from harness.results import campaigns, check_database, reading, sqlite_path
 from harness.results.campaigns import read_runs
-from harness.search import SearchOptions, resolve_techniques
+from harness.search import resolve_techniques
 from harness.search.techniques import DEFAULT_TECHNIQUE, sole_technique
-from harness.space_file import Spec, load_spec
-from harness.space_file.model import Search
+from harness.space_file import Spec
 from harness.space_file.workload import Workload, read_workload
-from harness.tuning import CampaignPlan
 
 if TYPE_CHECKING:
     from harness.stencil.predicted import StencilPredictor
@@ -40,33 +39,50 @@ _PARALLEL_BUILDS = 4
 
 @dataclass(frozen=True)
 class TuneRequest:
-    """Everything that the options name, read and checked.
+    """What the options name, read and checked. What follows from the device is in the plan
+    (harness.api.running).
 
-    `whole` has all inputs of the space, and the `plan` of the campaign only those that are tuned;
-    it lacks what follows from the device. `seeds` are the user's own configurations, perhaps
+    `space` has the options of measurement, and the inputs of a workload in place of its own;
+    `inputs` are those that are tuned. With a `recording`, its configurations are searched.
+    `warm_start` are recordings to learn from. `seeds` are the user's own configurations, perhaps
     incomplete. `database` is a path or a URL. `notices` say which inputs of a workload are tuned.
     """
 
     options: TuneOptions
-    whole: Spec
-    plan: CampaignPlan
+    space: Spec
+    inputs: tuple[Input, ...]
+    techniques: tuple[str, ...]
     seeds: tuple[Mapping[str, Any], ...]
     database: str
-    predictor: StencilPredictor | None = None
-    notices: tuple[str, ...] = ()
+    recording: Recording | None
+    warm_start: tuple[Recording, ...]
+    predictor: StencilPredictor | None
+    notices: tuple[str, ...]
+
+    @property
+    def test_limit(self) -> int:
+        """The tests of an input at most."""
+        return self.options.test_limit or self.space.search.test_limit
+
+    @property
+    def parallelism(self) -> int:
+        """The proposals at once: builds run in parallel; where nothing is built, each proposal can
+        follow from all results."""
+        default = 1 if self.options.replay else _PARALLEL_BUILDS
+        return self.options.parallelism or default
 
 
 def read_request(options: TuneOptions) -> TuneRequest:
-    """Read what the options name. Raises UsageError, and errors of reading a space or recording."""
+    """Read what the options name, after `TuneOptions.read`. Raises UsageError, RecordingError and
+    ResultsError."""
+    space = options.space
+    assert not isinstance(space, Path), "TuneOptions.read reads the space"
     seeds = tuple(map(_read_seed, options.seed_configurations))
     try:
         Expression(options.inputs or "True")
     except ExpressionError as error:
         raise UsageError(f"--inputs: {error}") from None
-    resolve_techniques([name for name in options.technique if name != PREDICTED])
-    alone = options.replays_alone
-    loaded = load_spec(options.space) if isinstance(options.space, Path) else options.space
-    techniques = _techniques(options, loaded.search if loaded else Search())
+    techniques = _techniques(options, space)
     if seeds and sole_technique(techniques) is not None:
         raise UsageError(
             f"--seed-configuration does not go with {techniques[0]} alone, which tests only its "
@@ -77,32 +93,31 @@ def read_request(options: TuneOptions) -> TuneRequest:
             f"--warm-start needs --technique {DEFAULT_TECHNIQUE}, which learns from it; the "
             f"technique is {', '.join(techniques)}; add --technique {DEFAULT_TECHNIQUE}"
         )
-    database = options.database or _default_database(options, loaded)
+    database = options.database or _default_database(options, space)
     _check_database(options, database)
     predictor = _predictor(options, database)
-    recordings = read_recordings([*alone, *options.warm_recordings], options.mapping)
-    recording = recordings[0] if alone else None
-    whole = recording_spec(recording) if recording else loaded
-    assert whole is not None  # TuneOptions.check refuses a command line without both
-    whole, notices = whole.with_measure(options.measure), list[str]()
+    recording = None
+    recordings = read_recordings(options.recordings, options.mapping)
+    if space is None:
+        recording, *recordings = recordings
+        space = recording_spec(recording)
+    space = space.with_measure(options.measure)
+    notices: list[str] = []
     if options.inputs_from is not None:
-        whole, notices = _with_inputs_of(options.inputs_from, whole, options, database)
-    spec = whole if options.inputs is None else whole.with_inputs_where(options.inputs)
-    search = _search_options(spec, options, techniques)
-    plan = CampaignPlan(
-        spec,
-        search,
-        cross=options.cross,
-        ablate=options.reduce,
-        finalists=options.finalists,
-        target=options.validate,
-        warm_start=tuple(recordings[len(alone) :]),
-        other_devices=Path(DATABASE) in options.warm_start,
-        fresh=options.fresh,
-        arguments=options.command,
+        space, notices = _with_inputs_of(options.inputs_from, space, options, database)
+    tuned = space if options.inputs is None else space.with_inputs_where(options.inputs)
+    return TuneRequest(
+        options=options,
+        space=space,
+        inputs=tuned.inputs,
+        techniques=techniques,
+        seeds=seeds,
+        database=database,
         recording=recording,
+        warm_start=tuple(recordings),
+        predictor=predictor,
+        notices=tuple(notices),
     )
-    return TuneRequest(options, whole, plan, seeds, database, predictor, tuple(notices))
 
 
 def _read_seed(seed: Path | Mapping[str, Any]) -> Mapping[str, Any]:
@@ -120,12 +135,15 @@ def _read_seed(seed: Path | Mapping[str, Any]) -> Mapping[str, Any]:
     return values
 
 
-def _techniques(options: TuneOptions, search: Search) -> tuple[str, ...]:
+def _techniques(options: TuneOptions, space: Spec | None) -> tuple[str, ...]:
     """Resolve the techniques: a validation samples uniformly, and `auto` follows PREDICTED."""
     if options.validate is not None:
-        return resolve_techniques(["UniformRandom"])
-    named = options.technique or [search.technique]
-    return resolve_techniques(list(dict.fromkeys("auto" if n == PREDICTED else n for n in named)))
+        return ("UniformRandom",)
+    named = options.technique
+    if not named:
+        named = ["auto" if space is None else space.search.technique]
+    names = ["auto" if name == PREDICTED else name for name in named]
+    return resolve_techniques(list(dict.fromkeys(names)))
 
 
 def _predictor(options: TuneOptions, database: str) -> StencilPredictor | None:
@@ -141,73 +159,61 @@ def _predictor(options: TuneOptions, database: str) -> StencilPredictor | None:
     return StencilPredictor(database, options.space_path)
 
 
-def _default_database(options: TuneOptions, loaded: Spec | None) -> str:
+def _default_database(options: TuneOptions, space: Spec | None) -> str:
     """Return the default path, which keeps replayed results apart from measured ones."""
-    if options.replay is None:
-        assert loaded is not None
-        return str(Path("results") / f"{loaded.name}.db")
-    name = loaded.name if loaded else recording_name(options.replay)
-    return str(Path("results") / f"{name}.replay.db")
+    name = recording_name(options.recordings[0]) if space is None else space.name
+    ending = "db" if options.replay is None else "replay.db"
+    return str(Path("results") / f"{name}.{ending}")
 
 
 def _check_database(options: TuneOptions, database: str) -> None:
     """Refuse to write to a file that is read, and where no file can be made."""
     path = sqlite_path(database)
-    replay = [] if options.replay is None else [("--replay", options.replay)]
-    for option, read in (*replay, *(("--warm-start", file) for file in options.warm_recordings)):
-        if path is not None and path.resolve() == read.resolve():
+    files = [("--warm-start", file) for file in options.warm_recordings]
+    if options.replay is not None:
+        files.insert(0, ("--replay", options.replay))
+    for option, file in files:
+        if path is not None and path.resolve() == file.resolve():
             raise UsageError(f"{option} and --database are both {database}; write to another file")
     check_database(database)
-
-
-def _search_options(spec: Spec, options: TuneOptions, techniques: tuple[str, ...]) -> SearchOptions:
-    """Make the options of each input's search, without seeds and without the time when it ends."""
-    # Builds run in parallel; where nothing is built, each proposal can know all results.
-    parallelism = 1 if options.replay else _PARALLEL_BUILDS
-    return SearchOptions(
-        techniques=techniques,
-        test_limit=options.test_limit or spec.search.test_limit,
-        seed=options.seed,
-        label=options.label,
-        parallelism=options.parallelism or parallelism,
-        peak_fraction=spec.search.stop_at,
-    )
 
 
 def _with_inputs_of(
     workload_path: Path, spec: Spec, options: TuneOptions, database: str
 ) -> tuple[Spec, list[str]]:
-    """Replace the inputs of a space by those of a workload that are the fewest to make up a share
-    of the calls, and those that a database already holds; also say which.
+    """Replace the inputs of a space by the most frequent inputs of a workload, which cover a share
+    of its calls, and those that a database already has. Also return what to say of them.
 
     A choice is learnt only from configurations that were measured on every input, so these are
     measured on the earlier inputs as well.
     """
-    workload, refused = _usable(
-        read_workload(workload_path, spec.name, spec.features, spec.inputs), spec
-    )
+    workload = read_workload(workload_path, spec.name, spec.features, spec.inputs)
+    workload, notices = _usable(workload, spec)
     chosen = workload.most_frequent(options.cover or COVER)[: options.most_inputs]
     stored = [] if options.fresh else _stored_inputs(database, spec)
-    taken = set(chosen)
-    earlier = [problem for problem in stored if problem not in taken]
-    notices = [*refused, *_describe(workload, chosen, earlier)]
-    return dataclasses.replace(spec, inputs=(*chosen, *earlier)), notices
+    inputs = tuple(dict.fromkeys([*chosen, *stored]))
+    notices += _describe(workload, chosen, len(inputs) - len(chosen))
+    return dataclasses.replace(spec, inputs=inputs), notices
 
 
 def _usable(workload: Workload, spec: Spec) -> tuple[Workload, list[str]]:
     """Leave out inputs on which the default cannot be launched: all others are compared with it.
     Also say so. Raises UsageError where no input is left."""
-    reasons = ((problem, _why_not(spec, problem)) for problem in workload.calls)
-    refused = {problem: why for problem, why in reasons if why}
+    calls: dict[Input, int] = {}
+    refused: dict[Input, str] = {}
+    for problem, count in workload.calls.items():
+        why = _why_not(spec, problem)
+        if why:
+            refused[problem] = why
+        else:
+            calls[problem] = count
     if not refused:
         return workload, []
     problem, why = next(iter(refused.items()))
-    if len(refused) == len(workload.calls):
-        path = workload.path
+    if not calls:
         raise UsageError(
-            f"{path}: the default does not apply to any input, such as ({problem}): {why}"
+            f"{workload.path}: the default does not apply to any input, such as ({problem}): {why}"
         )
-    calls = {problem: k for problem, k in workload.calls.items() if problem not in refused}
     left_out = sum(workload.calls.values()) - sum(calls.values())
     notice = (
         f"{counted(len(refused), 'input')} with {left_out / workload.total:.1%} of the calls left "
@@ -222,13 +228,14 @@ def _why_not(spec: Spec, problem: Input) -> str:
     """Say why the default cannot be launched on an input, as far as that does not depend on the
     device; empty if it can."""
     values = {**spec.default, **problem}
+    sizes = [*spec.launch.group, *spec.launch.grid] if spec.launch else []
     try:
         for constraint in spec.constraints:
-            expression = constraint.expression
-            if expression.names <= values.keys() and (why := expression.why_false(values)):
-                return why
-        group, grid, *_ = spec.launch.sizes if spec.launch else ((), ())
-        for size in (*group, *grid):
+            if constraint.expression.names <= values.keys():
+                why = constraint.expression.why_false(values)
+                if why:
+                    return why
+        for size in sizes:
             if size.names <= values.keys() and size(values) < 1:
                 return f"the launch has `{size.text}` = {size(values)}"
     except ExpressionError as error:
@@ -236,7 +243,7 @@ def _why_not(spec: Spec, problem: Input) -> str:
     return ""
 
 
-def _describe(workload: Workload, chosen: list[Input], earlier: list[Input]) -> Iterator[str]:
+def _describe(workload: Workload, chosen: list[Input], earlier: int) -> Iterator[str]:
     yield from workload.notes
     share = sum(workload.weights(chosen))
     make_up = "makes" if len(chosen) == 1 else "make"
@@ -245,8 +252,8 @@ def _describe(workload: Workload, chosen: list[Input], earlier: list[Input]) -> 
         f"{share:.1%} of {counted(workload.total, 'call')}; these are tuned"
     )
     if earlier:
-        takes = "takes" if len(earlier) == 1 else "take"
-        yield f"{counted(len(earlier), 'earlier input')} of the database {takes} part in the choice"
+        takes = "takes" if earlier == 1 else "take"
+        yield f"{counted(earlier, 'earlier input')} of the database {takes} part in the choice"
 
 
 def _stored_inputs(database: str, spec: Spec) -> list[Input]:

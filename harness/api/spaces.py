@@ -10,7 +10,7 @@ import itertools
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, TypeGuard
@@ -20,7 +20,8 @@ from harness.core.files import CACHE_ADVICE, cache_folder, write_file
 from harness.core.text import kind_of, nearest
 from harness.space_file import Spec, load_spec, make_spec
 
-_CUDA, _OPENCL = re.compile(r"\b__global__\b"), re.compile(r"\b(__)?kernel\b")
+_WORDS = {"cuda": re.compile(r"\b__global__\b"), "opencl": re.compile(r"\b(__)?kernel\b")}
+"""What only the sources of a language have."""
 
 
 def load_space(path: str | Path) -> Spec:
@@ -44,13 +45,10 @@ def make_space(*, folder: str | Path = ".", **keys: Any) -> Spec:
 
     Raises SpecError with every fault, each behind the keys that lead to it.
     """
-    shapes: dict[str, Callable[[Any], object]] = {
-        "kernel": _kernel,
-        "parameters": _parameters,
-        "inputs": _inputs,
-    }
-    data = {key: shapes[key](v) if key in shapes else v for key, v in keys.items()}
-    return make_spec(data, Path(folder))
+    for key, shaped in (("kernel", _kernel), ("parameters", _parameters), ("inputs", _inputs)):
+        if key in keys:
+            keys[key] = shaped(keys[key])
+    return make_spec(keys, Path(folder))
 
 
 # -------------------------------------------------------------------------------- the kernel
@@ -63,15 +61,19 @@ def _kernel(kernel: object) -> object:
     shaped = dict(kernel)
     source = kernel.get("source")
     if _is_text(source):
-        languages = _languages(source)
-        shaped["source"] = {language: _kept(source, _file(language)) for language in languages}
-    elif isinstance(source, Mapping):
-        shaped["source"] = {
-            language: _kept(text, _file(language)) if _is_text(text) else text
-            for language, text in source.items()
-        }
-    shaped |= {key: _host(kernel[key], f"kernel.{key}") for key in _IN_PYTHON if key in kernel}
+        source = dict.fromkeys(_languages(source), source)
+    if isinstance(source, Mapping):
+        shaped["source"] = {language: _source(text, language) for language, text in source.items()}
+    for key in ("host", "python"):
+        if key in kernel:
+            shaped[key] = _host(kernel[key], key)
     return shaped
+
+
+def _source(text: object, language: str) -> object:
+    """Return the path of a source, whose text is written to the cache."""
+    name = "kernel.cu" if language == "cuda" else "kernel.cl"
+    return _cached(text, name) if _is_text(text) else text
 
 
 def _is_text(source: object) -> TypeGuard[str]:
@@ -81,12 +83,8 @@ def _is_text(source: object) -> TypeGuard[str]:
 
 def _languages(source: str) -> list[str]:
     """Return the languages that a text is written in; one with neither's words may be both."""
-    is_cuda, is_opencl = bool(_CUDA.search(source)), bool(_OPENCL.search(source))
-    return ["cuda"] * (is_cuda or not is_opencl) + ["opencl"] * (is_opencl or not is_cuda)
-
-
-def _file(language: str) -> str:
-    return "kernel.cu" if language == "cuda" else "kernel.cl"
+    languages = [language for language, words in _WORDS.items() if words.search(source)]
+    return languages or list(_WORDS)
 
 
 _HOST_NAMES = (
@@ -103,35 +101,33 @@ _HOST_NAMES = (
 )
 
 
-_IN_PYTHON = ("host", "python")
-"""The keys of a kernel that may be functions."""
-
-
 def _host(host: object, key: str) -> object:
     """Return the path of a host module; functions are written to one in the cache."""
-    file = f"{key.removeprefix('kernel.')}.py"
+    named = f"kernel.{key}"
     if isinstance(host, ModuleType):
         if host.__file__ is None:
-            raise UsageError(f"{key}: the module {host.__name__} has no file")
+            raise UsageError(f"{named}: the module {host.__name__} has no file")
         return str(Path(host.__file__).resolve())
     if isinstance(host, Mapping):
         for name in host:
             near = nearest(str(name), _HOST_NAMES)
             if name not in _HOST_NAMES and near is not None:
-                raise UsageError(f"{key}: `{name}` is no name here; did you mean `{near}`?")
-        return _kept(host_text(host, key), file)
-    if isinstance(host, (list, tuple)):
+                raise UsageError(f"{named}: `{name}` is no name here; did you mean `{near}`?")
+        members = host
+    elif isinstance(host, (list, tuple)):
         for member in host:
             if not inspect.isfunction(member):
                 raise UsageError(
-                    f"{key}: lists functions such as [arguments, reference], but holds "
+                    f"{named}: lists functions such as [arguments, reference], but holds "
                     f"{kind_of(member)}; to give other names or constants, use a mapping"
                 )
-        return _kept(host_text({member.__name__: member for member in host}, key), file)
-    return host
+        members = {member.__name__: member for member in host}
+    else:
+        return host
+    return _cached(host_text(members, named), f"{key}.py")
 
 
-def _kept(text: str, name: str) -> str:
+def _cached(text: str, name: str) -> str:
     """Return the path of a file of the cache with this text, the same for the same text."""
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     path = cache_folder("python") / digest / name
@@ -147,14 +143,14 @@ def _parameters(parameters: object) -> object:
     """Complete parameters that are given as lists of values."""
     if not isinstance(parameters, Mapping):
         return parameters
-    return {name: _parameter(values) for name, values in parameters.items()}
-
-
-def _parameter(values: object) -> object:
-    if isinstance(values, (Mapping, str)) or not isinstance(values, Iterable):
-        return values
-    listed = _listed(values)
-    return {"values": listed, "default": listed[0]} if listed else {"values": listed}
+    shaped = dict(parameters)
+    for name, values in parameters.items():
+        if isinstance(values, Iterable) and not isinstance(values, (Mapping, str)):
+            listed = list(values)
+            shaped[name] = {"values": listed}
+            if listed:
+                shaped[name]["default"] = listed[0]
+    return shaped
 
 
 def _inputs(inputs: object) -> object:
@@ -162,10 +158,9 @@ def _inputs(inputs: object) -> object:
     if isinstance(inputs, Mapping):
         if {"features", "values", "ranges"} & set(inputs):
             return inputs
-        every = [_listed(values) for values in inputs.values()]
         features = list(inputs)
-        combined = itertools.product(*every)
-        values = (dict(zip(features, each, strict=True)) for each in combined)
+        combined = itertools.product(*map(_listed, inputs.values()))
+        values = (dict(zip(features, point, strict=True)) for point in combined)
         return {"features": features, "values": values}
     if isinstance(inputs, str) or not isinstance(inputs, Iterable):
         return inputs
@@ -227,34 +222,36 @@ class _Copier:
         elif function is not None and function.__module__ in self._modules:
             self._add_function(name, value, function, used_by)
         elif _is_importable(value):
-            origin, own = value.__module__, getattr(value, "__name__", "")
-            self._imports.append(f"from {origin} import {own} as {name}\n")
+            imported = getattr(value, "__name__", "")
+            self._imports.append(f"from {value.__module__} import {imported} as {name}\n")
         else:
             self._constants.append(f"{name} = {_literal(name, value, used_by)}\n")
 
     def _add_function(self, name: str, value: object, function: FunctionType, used_by: str) -> None:
-        own = function.__name__
-        if name != own:
-            self.add(own, value, used_by)
-            self._functions.append(f"{name} = {own}\n")
+        defined = function.__name__
+        if name != defined:
+            self.add(defined, value, used_by)
+            self._functions.append(f"{name} = {defined}\n")
             return
         text, tree = _source_of(function, used_by)
         if function is not value and not tree.decorator_list:
             raise UsageError(
-                f"{used_by}: `{name}` was made of {own}() by a call; write that as a decorator of "
-                f"{own}(), {_ADVICE}"
+                f"{used_by}: `{name}` was made of {name}() by a call; write that as a decorator of "
+                f"{name}(), {_ADVICE}"
             )
         for used in _names_in(function, tree):
-            if used != own and used in function.__globals__:
-                self.add(used, function.__globals__[used], f"{own}()")
+            if used != name and used in function.__globals__:
+                self.add(used, function.__globals__[used], f"{name}()")
         self._functions.append(text)
 
 
 def _undecorated(value: object) -> FunctionType | None:
     """Return a function, or the one that Numba, Triton, Warp or functools has wrapped."""
-    names = (name for name in ("py_func", "fn", "func", "__wrapped__") if hasattr(value, name))
-    inner = getattr(value, next(names, ""), value)
-    return inner if isinstance(inner, FunctionType) else None
+    for name in ("py_func", "fn", "func", "__wrapped__"):
+        if hasattr(value, name):
+            value = getattr(value, name)
+            break
+    return value if isinstance(value, FunctionType) else None
 
 
 def _source_of(function: FunctionType, used_by: str) -> tuple[str, ast.FunctionDef]:
@@ -279,17 +276,18 @@ def _source_of(function: FunctionType, used_by: str) -> tuple[str, ast.FunctionD
 _HOW = f"define it with `def` in a notebook's cell or a script, {_ADVICE}"
 
 
-def _names_in(function: FunctionType, tree: ast.FunctionDef) -> Iterator[str]:
-    """Yield the global names that a function reads, also for its defaults and decorators, which
+def _names_in(function: FunctionType, tree: ast.FunctionDef) -> Iterable[str]:
+    """Return the global names that a function reads, also for its defaults and decorators, which
     may read annotations; else these stay text.
 
     The compiler knows which names are local: one of them may be that of a notebook's variable.
     """
-    typed = (tree.args,) if tree.decorator_list else ()
-    defaults = [node for node in (*tree.args.defaults, *tree.args.kw_defaults) if node]
-    nodes = (n for part in (*tree.decorator_list, *defaults, *typed) for n in ast.walk(part))
-    names = [node.id for node in nodes if isinstance(node, ast.Name)]
-    yield from dict.fromkeys([*names, *_globals_of(function.__code__)])
+    parts: list[ast.AST] = [*tree.decorator_list, *tree.args.defaults]
+    parts += filter(None, tree.args.kw_defaults)
+    if tree.decorator_list:
+        parts.append(tree.args)
+    names = [n.id for part in parts for n in ast.walk(part) if isinstance(n, ast.Name)]
+    return dict.fromkeys([*names, *_globals_of(function.__code__)])
 
 
 def _globals_of(code: CodeType) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -167,15 +167,29 @@ class TuneOptions(Options):
         if self.space is None and self.replay is None:
             raise UsageError("name a space, for example spaces/mvmul.yaml, or --replay FILE")
         self._check_replay()
-        self._check_validation()
+        others = set(self.technique) - {"UniformRandom"}
+        if self.validate is not None and others:
+            raise UsageError(
+                "--validate samples with --technique UniformRandom alone, got "
+                f"{', '.join(sorted(others))}; leave --technique out"
+            )
         if self.cover is not None and self.inputs_from is None:
             raise UsageError("--cover needs --inputs-from FILE, whose calls it counts")
         if self.insecure and self.cluster is None:
             raise UsageError("--insecure needs --cluster ADDRESS, whose encryption it concerns")
         if self.most_inputs is not None and self.inputs_from is None:
             raise UsageError("--most-inputs needs --inputs-from FILE, whose inputs it counts")
-        for name, path in self._files():
-            _check_file(name, path)
+        # A missing --mapping is reported later, with a suggestion made from its recording.
+        files: list[tuple[str, object]] = [
+            ("", self.space),
+            ("--inputs-from", self.inputs_from),
+            ("--replay", self.replay),
+        ]
+        files += [("--warm-start", path) for path in self.warm_recordings]
+        files += [("--seed-configuration", seed) for seed in self.seed_configurations]
+        for words, path in files:
+            if isinstance(path, Path):
+                _check_file(words, path)
         if isinstance(self.space, Path):
             _check_space(self.space)
         if self.report is not None:
@@ -183,52 +197,26 @@ class TuneOptions(Options):
 
     def _check_replay(self) -> None:
         """Refuse options that a replay cannot obey."""
-        is_backend = self.backend != "auto"
-        places = {"backend": is_backend, "device": self.device, "cluster": self.cluster}
-        for name in (name for name, given in places.items() if given and self.replay):
-            raise UsageError(f"--replay takes the place of a device; leave out --{name}")
-        if self.mapping is not None and not (self.warm_recordings or self.replays_alone):
-            raise UsageError("--mapping needs --warm-start FILE, or --replay FILE without a space")
-        if self.measure and self.replay:
-            name = next(iter(self.measure)).replace("_", "-")
-            raise UsageError(
-                f"--{name} says how launches are timed, but a recording is not timed again; leave "
-                "it out"
-            )
-
-    def _check_validation(self) -> None:
-        """Refuse options of a search, since a validation samples uniformly."""
-        if self.validate is None:
-            return
-        others = set(self.technique) - {"UniformRandom"}
-        if others:
-            raise UsageError(
-                "--validate samples with --technique UniformRandom alone, got "
-                f"{', '.join(sorted(others))}; leave --technique out"
-            )
-
-    def _files(self) -> Iterator[tuple[str, Path]]:
-        """Yield the files that must exist, with their self.
-
-        A missing --mapping is reported later, with a suggestion made from its recording.
-        """
-        if isinstance(self.space, Path):
-            yield "", self.space
-        if self.inputs_from is not None:
-            yield "--inputs-from ", self.inputs_from
         if self.replay is not None:
-            yield "--replay ", self.replay
-        yield from (("--warm-start ", path) for path in self.warm_recordings)
-        seeds = (seed for seed in self.seed_configurations if isinstance(seed, Path))
-        yield from (("--seed-configuration ", path) for path in seeds)
+            is_backend = self.backend != "auto"
+            places = {"backend": is_backend, "device": self.device, "cluster": self.cluster}
+            for name, is_given in places.items():
+                if is_given:
+                    raise UsageError(f"--replay takes the place of a device; leave out --{name}")
+            if self.measure:
+                name = next(iter(self.measure)).replace("_", "-")
+                raise UsageError(
+                    f"--{name} says how launches are timed, but a recording is not timed again; "
+                    "leave it out"
+                )
+        if self.mapping is not None and not self.recordings:
+            raise UsageError("--mapping needs --warm-start FILE, or --replay FILE without a space")
 
-    def ready(self) -> TuneOptions:
-        """Check the options, and read the space, whose faults are reported before OpenTuner and
-        others are loaded."""
-        self.check()
+    def read(self) -> TuneOptions:
+        """Read the space, whose faults are reported before OpenTuner and others are loaded."""
         if not isinstance(self.space, Path) or self.list_techniques:
             return self
-        if self.progress:
+        if self.progress and self.typed:
             out = sys.stderr if self.json else sys.stdout
             print(f"{self.space}: reading the space", file=out, flush=True)
         from harness.space_file import load_spec  # here: it takes half a second to load
@@ -251,8 +239,12 @@ class TuneOptions(Options):
     @property
     def measure(self) -> Mapping[str, float]:
         """The options that override the space's measure section."""
-        values = {name: getattr(self, name) for name in ("repeats", "precision", "give_up_at")}
-        return {name: value for name, value in values.items() if value is not None}
+        given = {
+            "repeats": self.repeats,
+            "precision": self.precision,
+            "give_up_at": self.give_up_at,
+        }
+        return {name: value for name, value in given.items() if value is not None}
 
     @property
     def warm_recordings(self) -> Sequence[Path]:
@@ -260,9 +252,10 @@ class TuneOptions(Options):
         return [path for path in self.warm_start if str(path) != DATABASE]
 
     @property
-    def replays_alone(self) -> Sequence[Path]:
-        """The recording that stands in for both space and device, if there is one."""
-        return [self.replay] if self.replay is not None and self.space is None else []
+    def recordings(self) -> Sequence[Path]:
+        """The recordings: first that which stands in for both space and device, if there is one."""
+        alone = [self.replay] if self.replay is not None and self.space is None else []
+        return [*alone, *self.warm_recordings]
 
     @property
     def space_path(self) -> Path | None:
@@ -270,19 +263,20 @@ class TuneOptions(Options):
         return self.space if self.space is None or isinstance(self.space, Path) else self.space.path
 
 
-def _check_file(name: str, path: Path) -> None:
+def _check_file(words: str, path: Path) -> None:
+    named = f"{words} {path}".lstrip()
     try:
         if path.is_file():
             return
         if path.exists():
-            raise UsageError(f"{name}{path} is not a file; name a file")
+            raise UsageError(f"{named} is not a file; name a file")
         near = nearest_file(path)
     except OSError as error:
-        raise UsageError(f"{name}{path} cannot be read: {error.strerror}") from None
+        raise UsageError(f"{named} cannot be read: {error.strerror}") from None
     hint = f"; did you mean `{near}`?" if near else ""
-    if name == "--seed-configuration " and "=" in path.name:
+    if words == "--seed-configuration" and "=" in path.name:
         hint = '; name a file of JSON, such as {"BLOCK": 128}'
-    raise UsageError(f"{name}{path} does not exist{hint}")
+    raise UsageError(f"{named} does not exist{hint}")
 
 
 def _check_space(path: Path) -> None:
@@ -290,13 +284,9 @@ def _check_space(path: Path) -> None:
     from harness.recordings.files import FileKind, file_kind  # here: --help needs it not
 
     kind = file_kind(path)
+    if kind is FileKind.YAML:
+        return
+    advice = f"to search recorded measurements, use --replay {path}"
     if kind is FileKind.DATABASE:
-        raise UsageError(
-            f"{path} is {kind.value}, not a space; to see its results, run: "
-            f"{command_line('analyse', str(path))}"
-        )
-    if kind is not FileKind.YAML:
-        raise UsageError(
-            f"{path} is {kind.value}, not a space; to search recorded measurements, use "
-            f"--replay {path}"
-        )
+        advice = f"to see its results, run: {command_line('analyse', str(path))}"
+    raise UsageError(f"{path} is {kind.value}, not a space; {advice}")

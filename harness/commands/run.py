@@ -60,10 +60,11 @@ def run(name: str, arguments: Sequence[str] | None = None) -> int:
     options = model_of(name).from_command_line(parse(make_parser(name), words), words)
 
     def body() -> int:
-        ready = options.ready()
-        if hasattr(ready, "act"):
-            return int(ready.act())
-        return int(importlib.import_module(f"harness.commands.{name}").run(ready))
+        options.check()
+        if hasattr(options, "act"):
+            return int(options.act())
+        read = options.read()
+        return int(importlib.import_module(f"harness.commands.{name}").run(read))
 
     return guarded(body, getattr(options, "json", False), options.interrupted)
 

@@ -12,8 +12,8 @@ from rich.console import Console, Group
 from harness.analysis.failures import describe_failures
 from harness.analysis.sensors import clock_lines
 from harness.api.request import PREDICTED, read_request
+from harness.api.running import Tuned, tuned
 from harness.api.schemas import TuneDocument
-from harness.api.session import Tuned, tuned
 from harness.api.tune_options import TuneOptions
 from harness.commands.run import format_error, print_json
 from harness.core.errors import HarnessError
@@ -63,7 +63,7 @@ def _print(done: Tuned, console: Console) -> None:
     """Print the summary, and what to do next."""
     request = done.request
     is_measured = any(report.measured for report in done.reports)
-    learns = is_measured and (len(done.campaign.spec.inputs) > 1 or request.plan.recording is None)
+    learns = is_measured and (len(done.campaign.spec.inputs) > 1 or request.recording is None)
     learnt = _learn_across(console, done) if learns else None
     _print_result(console, done, learnt)
     if learnt is not None:

@@ -149,7 +149,8 @@ def option(
     `settings` are argparse's. `several` may be repeated.
     """
     if several:
-        default, settings = (), {"action": "append"} | settings
+        default = ()
+        settings.setdefault("action", "append")
     if settings.get("required"):
         default = MISSING
     made = _Option(kind, help, names, {"metavar": metavar} | settings, several, in_python)
@@ -215,9 +216,9 @@ class Options:
     def check(self) -> None:
         """Raise UsageError for options that exclude each other, before anything slow is loaded."""
 
-    def ready(self: Model) -> Model:
-        """Check the options; return them as the command takes them."""
-        self.check()
+    def read(self: Model) -> Model:
+        """Read the file whose faults are reported before anything slow is loaded; return the
+        options with it."""
         return self
 
     @classmethod
@@ -248,10 +249,13 @@ class Options:
         cls: type[Model], args: argparse.Namespace, typed: Sequence[str] = ()
     ) -> Model:
         """Make options of a parsed command line; a field `typed` has its words."""
-        values = {member.name: getattr(args, member.name) for member, _ in _declared(cls)}
+        values = {}
+        for member, _ in _declared(cls):
+            value = getattr(args, member.name)
+            values[member.name] = tuple(value) if isinstance(value, list) else value
         if "typed" in {member.name for member in fields(cls)}:  # type: ignore[arg-type]
-            values["typed"] = typed
-        return cls(**{n: tuple(v) if isinstance(v, list) else v for n, v in values.items()})
+            values["typed"] = tuple(typed)
+        return cls(**values)
 
     @classmethod
     def from_arguments(cls: type[Model], function: str, arguments: Mapping[str, object]) -> Model:
@@ -286,13 +290,14 @@ class Options:
         """Replace the options that a message names by arguments, but not those of whole commands;
         an option that Python lacks is named with its command."""
         command = cls.__name__.removesuffix("Options").lower()
-        spelled = {
-            name: renamed.get(member.name, member.name) + "=False" * (member.default is True)
-            if declared.in_python
-            else f"python -m harness {command} {name}"
-            for member, declared in _declared(cls)
-            for name in _names(member, declared)
-        }
+        spelled = {}
+        for member, declared in _declared(cls):
+            argument = renamed.get(member.name, member.name)
+            if member.default is True:
+                argument = f"{argument}=False"
+            for name in _names(member, declared):
+                is_argument = declared.in_python
+                spelled[name] = argument if is_argument else f"python -m harness {command} {name}"
 
         def respell(word: re.Match[str]) -> str:
             if word[1] not in spelled:

@@ -71,6 +71,8 @@ def writing(database: str, notice: Notice = _print_notice) -> Iterator[Engine]:
         engine = _make_engine(database, database_url(database), server)
         try:
             _prepare(engine, database)
+            if path := sqlite_path(database):
+                _stop_without_file(engine, path)
             yield engine
             with engine.begin() as connection:
                 if server is not None:
@@ -216,6 +218,25 @@ def _use_write_ahead_log(engine: Engine) -> None:
         connection.cursor().execute("PRAGMA journal_mode=WAL")
     finally:
         connection.close()
+
+
+def _stop_without_file(engine: Engine, named: Path) -> None:
+    """Let every commit to a SQLite file raise ResultsError once the file is gone: SQLite writes on
+    into a deleted file, which goes at the end. To look takes microseconds."""
+    path = named.resolve()
+    opened = path.stat()
+
+    def check(_connection: Connection) -> None:
+        with suppress(FileNotFoundError):
+            if os.path.samestat(path.stat(), opened):
+                return
+        raise ResultsError(
+            f"{named} was deleted, moved or replaced while harness wrote to it. Its measurements "
+            "are lost, also those of earlier commands, unless you put the file back. Then, or to "
+            "begin again, run the same command"
+        )
+
+    event.listen(engine, "commit", check)
 
 
 def _check_tables(connection: Connection, database: str, tables: Collection[str]) -> None:

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from harness.core.errors import BackendUnavailable, UsageError
 from harness.core.records import DEVICE_UUID, Config, Input, Measurement, Outcome
 from harness.core.text import first_few
+from harness.measure.choose import fitted_to
 from harness.measure.measurer import Measurer
 from harness.measure.trial.occasions import ONE_OCCASION
 from harness.space import Space
+from harness.space_file import Spec
 
 if TYPE_CHECKING:  # it brings Dask, which few campaigns need
     from harness.fleet.measurers import Fleet
@@ -37,7 +39,7 @@ class SharedDevice:
 
     def __init__(self, name: str, measurer: Measurer, pool: DevicePool) -> None:
         self.name = name
-        self.measurer = measurer
+        self._measurer = measurer
         self.environment, self.limits = measurer.environment, measurer.limits
         self.compiler, self.is_replay = measurer.compiler, measurer.is_replay
         self.faults = 0
@@ -52,17 +54,21 @@ class SharedDevice:
 
     @property
     def notices(self) -> Sequence[str]:
-        """The notices of all devices, each once."""
-        return self._pool.notices
+        """The notices of this device."""
+        return self._measurer.notices
+
+    def fitted(self, spec: Spec) -> Spec:
+        """Return the space without the flags that the compiler does not know."""
+        return fitted_to(spec, self._measurer)
 
     def expect(self, space: Space, configs: Iterable[Config]) -> None:
         """Announce what will be measured next."""
         expected = list(configs)
-        self.wait_for(lambda: self.measurer.expect(space, expected))
+        self.wait_for(lambda: self._measurer.expect(space, expected))
 
     def recall(self, problem: Input, measured: Iterable[Measurement]) -> None:
         """Announce earlier measurements of an input."""
-        self.measurer.recall(problem, measured)
+        self._measurer.recall(problem, measured)
 
     def measure(
         self, space: Space, problem: Input, config: Config, best_s: float | None
@@ -73,7 +79,7 @@ class SharedDevice:
         configuration that worked before.
         """
         measured = self._measured(
-            problem, lambda: self.measurer.measure(space, problem, config, best_s)
+            problem, lambda: self._measurer.measure(space, problem, config, best_s)
         )
         if measured.outcome is Outcome.OK and measured.shared_with is None:
             self._pool.worked[problem] = space, config
@@ -94,12 +100,12 @@ class SharedDevice:
         """Measure several; see `Measurer`."""
         return self._measured(
             problem,
-            lambda: self.measurer.measure_interleaved(space, problem, configs, rounds, seeds),
+            lambda: self._measurer.measure_interleaved(space, problem, configs, rounds, seeds),
         )
 
     def close(self) -> None:
         """End the worker processes."""
-        self.measurer.close()
+        self._measurer.close()
 
     def _measured(self, problem: Input, call: Callable[[], T]) -> T:
         """Measure on this device, where the input stays then; that it could is no fault."""
@@ -116,7 +122,7 @@ class SharedDevice:
             return
         tried = problem if problem in pool.worked else next(reversed(pool.worked))
         space, config = pool.worked[tried]
-        again = self.wait_for(lambda: self.measurer.measure(space, tried, config, None))
+        again = self.wait_for(lambda: self._measurer.measure(space, tried, config, None))
         if again.outcome is not Outcome.OK:
             self.faults = MOST_FAULTS
             raise BackendUnavailable(
@@ -166,7 +172,7 @@ class DevicePool:
     @property
     def notices(self) -> Sequence[str]:
         """The notices of all devices, each once."""
-        return tuple(dict.fromkeys(n for device in self._all for n in device.measurer.notices))
+        return tuple(dict.fromkeys(n for device in self._all for n in device.notices))
 
     @property
     def served(self) -> SharedDevice | None:

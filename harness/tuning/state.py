@@ -43,14 +43,14 @@ from harness.tuning.devices import DevicePool, SharedDevice
 
 @dataclass(frozen=True)
 class CampaignPlan:
-    """What a campaign tunes, and how.
+    """What a campaign tunes, and how. Its `number` is that of the campaign in the database
+    (`Store.choose_campaign`).
 
     With a `target` the inputs are not searched but sampled, until a tree predicts times with this
     median relative error (harness.tuning.validation). `warm_start` are recordings of the same
     kernel on other devices, to learn from; `other_devices` says whether new searches start from
-    the results of other devices in the database. `fresh` uses no earlier measurements. `arguments`
-    are the words that the user typed after `tune`, for the database. With a `recording`, its
-    configurations are searched.
+    the results of other devices in the database. `arguments` are the words that the user typed
+    after `tune`, for the database. With a `recording`, its configurations are searched.
 
     Of the stages after the search, `cross` measures every winner on every input, and a few
     candidates interleaved, and `ablate` finds the flags that a winner needs. `finalists` of each
@@ -59,13 +59,13 @@ class CampaignPlan:
 
     spec: Spec
     options: SearchOptions
+    number: int
     cross: bool = True
     ablate: bool = True
     finalists: int | None = None
     target: float | None = None
     warm_start: Sequence[Recording] = ()
     other_devices: bool = False
-    fresh: bool = False
     arguments: Sequence[str] = ()
     recording: Recording | None = None
 
@@ -84,7 +84,7 @@ class State:
         self.store = store
         self.transfer_sources = TransferSources(plan.warm_start)
         self.stored_sources = StoredSources(store, plan.other_devices, self.warn)
-        self.number = store.choose_campaign(plan.spec, self.measurer.environment, plan.fresh)
+        self.number = plan.number
         self.runs: dict[Input, int] = {}
         self.left_out: dict[Input, str] = {}  # inputs that could not be measured, and why
         self.same: Sequence[Expression] = ()  # constraints: values that are the same on all inputs

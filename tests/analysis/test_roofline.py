@@ -117,7 +117,7 @@ def test_tune_says_that_the_space_asks_for_no_more(
 ) -> None:
     spec = make_spec(tmp_path, f"{SPACE}search: {{stop_at: 0.9}}\n")
     opened = {"one": RatedMeasurer(spec)}, "it is a formula"
-    monkeypatch.setattr("harness.api.session.open_measurers", lambda *_: opened)
+    monkeypatch.setattr("harness.api.running.open_measurers", lambda *_: opened)
     assert tune([str(spec.path), "--database", str(tmp_path / "r.db"), "--quiet"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "reached 90 % of the device's peak (search.stop_at). The search is complete." in said

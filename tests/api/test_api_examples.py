@@ -46,7 +46,7 @@ def example(name: str) -> Any:
 
 def test_a_plot_says_that_everything_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     measurer = FormulaMeasurer(lambda *_: float("inf"))
-    monkeypatch.setattr("harness.api.session.open_measurers", lambda *_: ({"": measurer}, "a test"))
+    monkeypatch.setattr("harness.api.running.open_measurers", lambda *_: ({"": measurer}, "a test"))
     database = tmp_path / "r.db"
     space = write_space(tmp_path, SPACE)
     found = harness.tune(space, test_limit=2, database=database, progress=False)
@@ -89,7 +89,7 @@ def test_cells_of_the_notebook_run_and_its_kernel_is_right(
         return 1e-3 * (1 + (config["BLOCK"] == 64) + (config["STEP"] == 1))
 
     measurer = FormulaMeasurer(times, interleaves=True)
-    monkeypatch.setattr("harness.api.session.open_measurers", lambda *_: ({"": measurer}, "a test"))
+    monkeypatch.setattr("harness.api.running.open_measurers", lambda *_: ({"": measurer}, "a test"))
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "__main__"}
     for number, text in enumerate(cells("code")):
@@ -124,6 +124,6 @@ def test_check_fails_where_the_default_is_certain_to_be_slow(
 
     space = write_space(tmp_path)
     measurer = FormulaMeasurer(partial(times, slower), interleaves=True)
-    monkeypatch.setattr("harness.api.session.open_measurers", lambda *_: ({"": measurer}, "a test"))
+    monkeypatch.setattr("harness.api.running.open_measurers", lambda *_: ({"": measurer}, "a test"))
     assert example("check_in_ci.py").main(str(space), str(tmp_path / "r.db")) == status
     assert ("2.00x [2.00, 2.00]\n" in capsys.readouterr().out) == bool(status)

@@ -32,7 +32,7 @@ def opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., An
 
     def open_session(measurer: FormulaMeasurer, **arguments: Any) -> Any:
         devices = {"": measurer}, "a test"
-        monkeypatch.setattr("harness.api.session.open_measurers", lambda *_: devices)
+        monkeypatch.setattr("harness.api.running.open_measurers", lambda *_: devices)
         chosen = {"database": "r.db", "test_limit": 8, "progress": False} | arguments
         return harness.session(space, **chosen | {"database": tmp_path / chosen["database"]})
 

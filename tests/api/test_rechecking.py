@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -73,6 +75,45 @@ def test_unchanged_times_hold_on_each_leaf(recheck: Recheck) -> None:
     assert (status, printed.count("holds")) == (0, 2)
     assert "2 to 16" in printed
     assert "32 to 65536" in printed
+
+
+def test_the_module_of_a_folder_is_used_by_its_public_names_alone(
+    recheck: Recheck, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Private names may change: folders that were written before have the earlier ones."""
+    load = rechecking.load_module
+
+    def load_public(*args: Any) -> SimpleNamespace:
+        names = vars(load(*args)).items()
+        return SimpleNamespace(**{name: value for name, value in names if name[0] != "_"})
+
+    monkeypatch.setattr(rechecking, "load_module", load_public)
+    status, printed = recheck(FormulaMeasurer(time_s, interleaves=True))
+    assert (status, printed.count("holds")) == (0, 2)
+
+
+def test_its_calls_are_not_counted(
+    recheck: Recheck, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load, loaded = rechecking.load_module, []
+    monkeypatch.setattr(
+        rechecking, "load_module", lambda *args: loaded.append(load(*args)) or loaded[0]
+    )
+    monkeypatch.setenv("HARNESS_WORKLOAD", str(tmp_path))
+    recheck(FormulaMeasurer(time_s, interleaves=True))
+    loaded[0].flush_calls()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_of_an_earlier_harness_is_refused(
+    folder: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    shutil.copytree(folder / "out", tmp_path / "out")
+    (module,) = (tmp_path / "out").glob("*/__init__.py")
+    module.write_text(module.read_text().replace("leaf_index", "earlier_name"))
+    words = "--recheck", f"{tmp_path}/out", "--spec", f"{folder}/space.yaml"
+    assert dispatch(words) == 2
+    assert "was written by an earlier harness; write it again" in capsys.readouterr().err
 
 
 def test_what_lost_is_named_and_becomes_a_workload(recheck: Recheck, tmp_path: Path) -> None:

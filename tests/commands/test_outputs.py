@@ -157,7 +157,7 @@ def test_an_output_that_cannot_be_written_is_refused_before_anything_is_done(
         shutil.copy(file, tmp_path)
     monkeypatch.chdir(tmp_path)
     if line.startswith("tune"):
-        monkeypatch.setattr("harness.api.session.open_replay", None)
+        monkeypatch.setattr("harness.api.running.open_replay", None)
     else:
         Path("r.db").write_bytes(b"must not be read")
     before = contents(tmp_path)

@@ -7,13 +7,17 @@ import html
 import json
 import os
 import shlex
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -22,7 +26,13 @@ from harness.core.records import Input
 from harness.search import techniques
 from harness.space_file import load_spec
 from tests.helpers.commands import tune
-from tests.helpers.replays import REPLAYED, REPLAYED_TWO, write_recording
+from tests.helpers.replays import (
+    REPLAYED,
+    REPLAYED_TWO,
+    FormulaMeasurer,
+    write_recording,
+    write_space,
+)
 from tests.helpers.results_examples import query
 
 Capture = pytest.CaptureFixture[str]
@@ -51,6 +61,76 @@ def replay(tmp_path: Path, text: str) -> list[str]:
         str(space), "--replay", str(recording),
         "--database", str(database),
     ]  # fmt: skip
+
+
+class Interfering(FormulaMeasurer):
+    """Does something with the database while the fifth test is measured."""
+
+    def __init__(self, interfere: Callable[[], object]) -> None:
+        super().__init__()
+        self._interfere = interfere
+
+    def measure(self, *args: Any) -> Any:
+        """Return the formula's time."""
+        measured = super().measure(*args)
+        if len(self.asked) == 5:
+            self._interfere()
+        return measured
+
+
+@pytest.fixture
+def measured(tmp_path: Path) -> list[str]:
+    """The command line of a space, with a database in a folder of its own."""
+    return [str(write_space(tmp_path)), "--database", str(tmp_path / "results" / "r.db")]
+
+
+def tune_with(measurer: FormulaMeasurer, words: list[str]) -> int:
+    devices = {"": measurer}, "a test"
+    with mock.patch("harness.api.running.open_measurers", return_value=devices):
+        return tune([*words, "--test-limit", "8"])
+
+
+def remove(database: Path) -> None:
+    """Delete a database, as a person who cleans up."""
+    for path in database.parent.glob(f"{database.name}*"):
+        path.unlink()
+
+
+def replace(database: Path) -> None:
+    """Put another database in its place."""
+    shutil.copy(database, database.with_name("copy.db"))
+    os.replace(database.with_name("copy.db"), database)
+
+
+@pytest.mark.parametrize("more", [[], ["--json"]])
+@pytest.mark.parametrize("change", [remove, replace])
+def test_a_database_that_is_gone_ends_tune_at_once_with_an_error(
+    change: Callable[[Path], None], more: list[str], measured: list[str], capsys: Capture
+) -> None:
+    database = Path(measured[-1])
+    measurer = Interfering(lambda: change(database))
+    assert tune_with(measurer, [*measured, *more]) == 2
+    out, err = capsys.readouterr()
+    message = (
+        f"{database} was deleted, moved or replaced while harness wrote to it. Its measurements "
+        "are lost, also those of earlier commands, unless you put the file back. Then, or to begin "
+        "again, run the same command"
+    )
+    assert err.endswith(f"error: {message}\n")
+    assert "All samples" not in out
+    assert not more or json.loads(out)["error"] == message
+    assert len(measurer.asked) == 5, "nothing is measured that cannot be stored"
+
+
+def test_a_moved_database_that_is_put_back_has_lost_nothing(
+    measured: list[str], capsys: Capture
+) -> None:
+    database = Path(measured[-1])
+    elsewhere = database.with_name("elsewhere.db")
+    assert tune_with(Interfering(lambda: database.rename(elsewhere)), measured) == 2
+    elsewhere.rename(database)
+    assert tune_with(FormulaMeasurer(), measured) == 0
+    assert "4 tests were answered from the database" in capsys.readouterr().out
 
 
 def test_the_report_has_commands_without_passwords(replayed: list[str], tmp_path: Path) -> None:

@@ -362,4 +362,4 @@ def test_four_proposals_are_built_at_once_but_nothing_is_built_for_a_recording(
 ) -> None:
     space, database = load_spec(write_space(tmp_path, SPACE)), str(tmp_path / "r.db")
     request = read_request(TuneOptions(space=space, database=database, **options))
-    assert request.plan.options.parallelism == expected
+    assert request.parallelism == expected

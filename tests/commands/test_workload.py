@@ -161,7 +161,7 @@ def test_inputs_without_the_default_are_left_out(tmp_path: Path, spec: Spec) -> 
     spec, calls = dataclasses.replace(spec, constraints=refusing), tmp_path / "calls.csv"
     calls.write_text("m,n,calls\n64,64,6\n1,1,3\n64,0,1\n")
     request = request_of(spec, calls)
-    assert request.whole.inputs == (Input({"m": 64, "n": 64}),)
+    assert request.inputs == (Input({"m": 64, "n": 64}),)
     left_out, tuned = request.notices
     assert left_out.startswith(
         "2 inputs with 40.0% of the calls left out, to which the default does not apply, "
@@ -178,7 +178,7 @@ def test_the_most_frequent_inputs_that_launch_are_tuned(tmp_path: Path, spec: Sp
     calls.write_text("m,n,calls\n64,64,2\n64,128,5\n64,256,3\n64,0,10\n")
     request = request_of(spec, calls, most_inputs=2)
     assert "the launch has `ceil_div(n, BLOCK)` = 0" in request.notices[0]
-    assert [problem["n"] for problem in request.whole.inputs] == [128, 256]
+    assert [problem["n"] for problem in request.inputs] == [128, 256]
     assert "2 of 3 inputs make up 40.0% of 20 calls; these are tuned" in request.notices[-1]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -141,6 +142,14 @@ def test_every_folder_with_modules_is_a_package() -> None:
     """import-linter does not see a folder without `__init__.py`, and a wheel leaves it out."""
     folders = {path.parent for path in _modules()}
     assert [folder for folder in sorted(folders) if not (folder / "__init__.py").exists()] == []
+
+
+def test_the_path_of_tune_in_contributing_names_files_that_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    path = text.partition("## Where to begin")[2].partition("## The rooms")[0]
+    named = re.findall(r"`(?:harness/)?(\w[\w/]*\.py)`", path)
+    assert len(named) > 20
+    assert [name for name in named if not (ROOT / "harness" / name).is_file()] == []
 
 
 def test_functions_and_modules_stay_small() -> None:

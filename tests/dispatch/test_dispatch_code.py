@@ -229,9 +229,20 @@ def test_module_refuses_other_features() -> None:
             module.select_index(*arguments, **features)
     assert module.select_index(16, n=16) == module.select_index(n=16, m=16)
     for m in ("16", None, 16.5, math.nan, [16]):
-        for function in (module.select_index, module.is_tuned):
+        for function in (module.select_index, module.is_tuned, module.leaf_index):
             with pytest.raises(TypeError, match=r"the feature m of p is .*, but must be a whole"):
                 function(m=m, n=16)
+
+
+def test_inputs_of_one_leaf_have_its_number() -> None:
+    module = python_of(of_mvmul())
+    low, low_too, wide, tall, outside = (
+        module.leaf_index(m=m, n=n)
+        for m, n in ((16, 16), (96, 4096), (128, 256), (1024, 16), (8, 16))
+    )
+    assert low == low_too
+    assert len({low, wide, tall}) == 3
+    assert outside == -1
 
 
 def test_numbers_of_numpy_are_computed_with_exactly() -> None:

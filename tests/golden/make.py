@@ -39,7 +39,7 @@ HERE = Path(__file__).parent
 INPUTS, OUTPUTS = HERE / "inputs", HERE / "outputs"
 DATA = HERE.parent / "data"
 OTHER_GPUS = {"tune_changed": FormulaGpu("one", slower=1.2), "tune_elsewhere": FormulaGpu("two")}
-OPENED = "harness.api.session.open_measurers"
+OPENED = "harness.api.running.open_measurers"
 AGAIN = "python -m tests.golden.make"
 
 CASES: dict[str, Sequence[str]] = {

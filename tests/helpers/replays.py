@@ -33,6 +33,7 @@ from harness.search import Progress, SearchOptions, make_opentuner_tables, resol
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
 from harness.tuning import Campaign, CampaignPlan
+from harness.tuning.devices import DevicePool
 
 SPACE = """\
 name: formula
@@ -247,7 +248,7 @@ class Tests(list[Progress], Display):
 
 @contextmanager
 def opened(
-    spec: Spec, database: Path, measurer: Measurer, fresh: bool = False, **options: Any
+    spec: Spec, database: Path, measurer: Measurer | DevicePool, fresh: bool = False, **options: Any
 ) -> Iterator[tuple[Campaign, Tests]]:
     """A campaign on a database, and the tests that its display has seen.
 
@@ -262,8 +263,10 @@ def opened(
         tests = Tests()
         search = SearchOptions(resolve_techniques(names), **chosen)
         try:
-            plan = CampaignPlan(spec, search, fresh=fresh, **planned)
-            yield Campaign(plan, measurer, store, tests), tests
+            pool = measurer if isinstance(measurer, DevicePool) else DevicePool({"": measurer})
+            number = store.choose_campaign(spec, pool.left[0].environment, fresh)
+            plan = CampaignPlan(spec, search, number, **planned)
+            yield Campaign(plan, pool, store, tests), tests
         finally:
             store.close()
 

@@ -16,7 +16,7 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 
-from harness.api.session import patiently
+from harness.api.running import patiently
 from harness.core.errors import DatabaseBusy, ResultsError
 from harness.core.records import Config, Environment, Input
 from harness.display.progress import Display
@@ -92,7 +92,7 @@ def stored(url: str, number: int = 0) -> list[int]:
 def test_a_second_writer_waits_for_the_first_one_and_sees_its_results(
     postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.api.session._AGAIN_S", 0.01)
+    monkeypatch.setattr("harness.api.running._AGAIN_S", 0.01)
     said: list[str] = []
     with contextlib.ExitStack() as first, opened(postgres) as second:
         one = first.enter_context(opened(postgres))
@@ -407,7 +407,8 @@ def tune(
         make_opentuner_tables(store)  # in more statements than the others
         if cut is not None:
             event.listen(engine, "before_cursor_execute", cut)
-        Campaign(CampaignPlan(spec, options), measurer, store, Display()).run()
+        number = store.choose_campaign(spec, measurer.environment, fresh=False)
+        Campaign(CampaignPlan(spec, options, number), measurer, store, Display()).run()
         if cut is not None:
             event.remove(engine, "before_cursor_execute", cut)
     return measurer.asked

@@ -262,9 +262,15 @@ def fallback_index(*arguments: Any, **features: Any) -> int:
     return _found(values, _first(_ORDERS[-1], values))
 
 
+def leaf_index(*arguments: Any, **features: Any) -> int:
+    """Return which leaf of the tree an input is in: 0 for all inputs where the choice is no tree,
+    and -1 outside of the tuned range."""
+    return int(_row(*_input(arguments, features)))
+
+
 def is_tuned(*arguments: Any, **features: Any) -> bool:
     """Say whether an input lies in the tuned range."""
-    return bool(_row(*_input(arguments, features)) >= 0)
+    return leaf_index(*arguments, **features) >= 0
 
 
 def serves(device: str, platform: str) -> bool:

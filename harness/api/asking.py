@@ -1,5 +1,5 @@
-"""Tune from Python, as `python -m harness.tune` does; or ask and tell: the caller decides what is
-measured, and harness proposes, verifies, stores and judges."""
+"""Ask and tell: the caller decides what is measured; harness proposes, verifies, stores and
+judges."""
 
 from __future__ import annotations
 
@@ -14,63 +14,14 @@ import numpy as np
 
 from harness.api.tune_options import TuneOptions
 from harness.core.arrays import own_random
-from harness.core.errors import ResultsError, UsageError
+from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement, Value
 
 if TYPE_CHECKING:
     from harness.api.results import TuneResults
-    from harness.display.progress import ProgressDisplay
     from harness.search.driver import Driver
     from harness.space_file import Spec
     from harness.tuning import Campaign
-
-
-def tune(space: str | Path | Spec | None = None, **arguments: Any) -> TuneResults:
-    """Find the fastest configuration of a kernel for each input, and return the results.
-
-    docs/reference/commands.md describes the arguments. What the database holds is not measured
-    again.
-
-    Raises HarnessError, and on Ctrl-C KeyboardInterrupt, whose message says how to continue.
-    """
-    options = TuneOptions.from_arguments("tune", {"space": space, **arguments})
-    with TuneOptions.naming_arguments(), own_random():
-        options.check()
-        # Here, since OpenTuner and others take seconds to load.
-        from harness.api.request import read_request
-        from harness.api.results import TuneResults
-        from harness.api.session import tuned
-        from harness.results.url import shown_database
-
-        request = read_request(options)
-        display = _make_display(not options.progress)
-        try:
-            with tuned(request, display) as done:
-                stored = done.results()
-        except KeyboardInterrupt:
-            # Raised anew: a traceback into the search would hide what the person needs to know.
-            again = "with the same arguments" + (", without fresh" if options.fresh else "")
-            raise KeyboardInterrupt(
-                f"all measurements are kept in {shown_database(request.database)}. To continue, "
-                f"call tune again {again}; to see them, open_results"
-            ) from None
-        if stored is None:
-            raise ResultsError(f"{request.database}: nothing was measured")
-        return TuneResults(stored, request.whole)
-
-
-tune.__signature__ = TuneOptions.signature(space="space")  # type: ignore[attr-defined]
-
-
-def _make_display(quiet: bool) -> ProgressDisplay:
-    """Show progress on standard error."""
-    from harness.display.progress import ProgressDisplay
-    from harness.display.text import make_console
-
-    return ProgressDisplay(make_console(stderr=True), quiet)
-
-
-# ------------------------------------------------------------------------------ ask and tell
 
 
 @contextmanager
@@ -89,10 +40,12 @@ def session(space: str | Path | Spec | None = None, **arguments: Any) -> Iterato
             # Here, since OpenTuner and others take seconds to load.
             from harness.api.request import read_request
             from harness.api.results import TuneResults
-            from harness.api.session import open_campaign
+            from harness.api.running import open_campaign
+            from harness.display.progress import ProgressDisplay
+            from harness.display.text import make_console
 
-            request = read_request(dataclasses.replace(options, parallelism=1))
-            display = _make_display(not options.progress)
+            request = read_request(dataclasses.replace(options.read(), parallelism=1))
+            display = ProgressDisplay(make_console(stderr=True), quiet=not options.progress)
             done = opened.enter_context(open_campaign(request, display))
         command = done.campaign.begin()
         searches = opened.enter_context(ExitStack())
@@ -110,7 +63,7 @@ def session(space: str | Path | Spec | None = None, **arguments: Any) -> Iterato
         with own_random(), display:
             done.campaign.end(command)
         stored = done.results()
-        asked.results = None if stored is None else TuneResults(stored, request.whole)
+        asked.results = None if stored is None else TuneResults(stored, request.space)
 
 
 session.__signature__ = TuneOptions.signature(space="space")  # type: ignore[attr-defined]
@@ -151,8 +104,10 @@ class Session:
         Goes on with the next input at the test limit, unless one is named. Returns None where all
         is tested, or the time is up.
         """
-        campaign, here = self._campaign, self._named(on)
-        for problem in dict.fromkeys([here, *(() if on else self.inputs)]):
+        campaign, problems = self._campaign, [self._named(on)]
+        if not on:
+            problems += self.inputs
+        for problem in dict.fromkeys(problems):
             if campaign.is_time_up() or problem in campaign.left_out or campaign.is_empty(problem):
                 continue
             with self._search(problem) as search:
@@ -172,14 +127,15 @@ class Session:
         """
         self.input = self._named(on)
         whole, space = self._point(config), self._campaign.space(self.input)
-        why = space.why_illegal(space.canonical(whole))
+        canonical = space.canonical(whole)
+        why = space.why_illegal(canonical)
         if why is not None:
             raise UsageError(
                 f"the configuration ({whole}) is illegal on ({self.input}): {why}; nearest() "
                 "returns a legal one"
             )
         with self._search(self.input) as search:
-            return search.test(space.canonical(whole))
+            return search.test(canonical)
 
     def nearest(self, config: Mapping[str, Any], on: Mapping[str, Any] | None = None) -> Config:
         """Return the legal configuration nearest to one. Raises UsageError for unknown values."""
@@ -191,9 +147,11 @@ class Session:
         """Return the input that is meant."""
         if self.has_ended:
             raise UsageError("the session has ended; open another one to go on")
-        if not (on is None or isinstance(on, Mapping)):
+        if on is None:
+            return self.input
+        if not isinstance(on, Mapping):
             raise UsageError(f"`on` is a mapping of features to values, but got {on!r}")
-        problem = self.input if on is None else Input(on)
+        problem = Input(on)
         if problem not in self.inputs:
             raise UsageError(f"({problem}) is no input of the session; choose one of its `inputs`")
         return problem
@@ -206,7 +164,10 @@ class Session:
                 "returns None where all is tested"
             )
         space = self._campaign.space(self.input)
-        plain = {n: v.item() if isinstance(v, np.generic) else v for n, v in config.items()}
+        plain = dict(config)
+        for name, value in config.items():
+            if isinstance(value, np.generic):
+                plain[name] = value.item()
         try:
             whole = Config({**space.default, **plain})
         except (TypeError, ValueError) as error:

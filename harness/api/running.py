@@ -1,0 +1,293 @@
+"""Carry out a request: open the devices and the database, plan the campaign, and run it."""
+
+from __future__ import annotations
+
+import dataclasses
+import platform
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from harness.analysis.inputs import InputReport
+from harness.api.request import PREDICTED, TuneRequest
+from harness.api.tune_options import DATABASE
+from harness.core.errors import DatabaseBusy, UsageError
+from harness.core.records import Config, Environment
+from harness.core.text import counted, first_few
+from harness.display.progress import ProgressDisplay
+from harness.fleet.measurers import FleetRequest, open_fleet
+from harness.measure.choose import open_measurers
+from harness.measure.measurer import Measurer
+from harness.recordings.recording import Recording
+from harness.recordings.replay import ReplayMeasurer, open_replay
+from harness.results import Store, writing
+from harness.results.provenance import set_aside_lines
+from harness.results.url import shown_database
+from harness.search import SearchOptions, make_opentuner_tables
+from harness.tuning import Campaign, CampaignPlan
+from harness.tuning.devices import DevicePool, SharedDevice
+
+if TYPE_CHECKING:
+    from harness.results.view import Results
+
+
+T = TypeVar("T")
+
+_AGAIN_S = 1.0  # between two attempts to write
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A campaign, while its measurer and its database are open; once it has ended, with the report
+    of each input."""
+
+    request: TuneRequest
+    measurer: Measurer
+    store: Store
+    campaign: Campaign
+    reports: Sequence[InputReport] = ()
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether nothing was measured, or nothing worked on an input that was measured."""
+        left_out = self.campaign.left_out
+        failed = any(not r.best and (r.measured or r.problem in left_out) for r in self.reports)
+        return failed or not any(report.measured for report in self.reports)
+
+    def results(self) -> Results | None:
+        """Read the campaign's results from the database; None where it has not begun."""
+        from harness.results.view import results_of  # here, since it loads pandas
+
+        campaign = self.campaign
+        key = campaign.run_plan(campaign.spec.inputs[0]).key
+        return self.store.read(lambda: results_of(self.store, key, self.request.database))
+
+
+@contextmanager
+def tuned(request: TuneRequest, display: ProgressDisplay) -> Iterator[Tuned]:
+    """Run a campaign; each measurement is stored when it ends. Raises what `open_campaign` does."""
+    with open_campaign(request, display) as done:
+        with display:
+            reports = done.campaign.run()
+        yield dataclasses.replace(done, reports=reports)
+
+
+@contextmanager
+def open_campaign(request: TuneRequest, display: ProgressDisplay) -> Iterator[Tuned]:
+    """Open the devices and the database of a campaign, plan it, and say from what it starts.
+
+    Raises UsageError for a seed or a recording that cannot be used, BackendUnavailable, and
+    DatabaseBusy where another process writes the database.
+    """
+    with ExitStack() as opened:
+        # The device first: where it cannot be opened, no database is left behind.
+        pool = opened.enter_context(_open_pool(request, display))
+        engine = patiently(
+            lambda: opened.enter_context(writing(request.database, display.say)),
+            request.options.wait,
+            display.say,
+        )
+        store = opened.enter_context(Store(engine))
+        make_opentuner_tables(store)
+        plan = _make_plan(request, pool.left[0], store, display)
+        campaign = Campaign(plan, pool, store, display)
+        with display.running(None if plan.recording else plan.spec.default):
+            campaign.check_seeds()
+            for line in _describe_start(request, campaign):
+                display.note(line)
+        yield Tuned(request, pool.left[0], store, campaign)
+
+
+def _make_plan(
+    request: TuneRequest, device: SharedDevice, store: Store, display: ProgressDisplay
+) -> CampaignPlan:
+    """Make the plan of a campaign: the space as it fits the device, whose default completes the
+    user's seeds, and the campaign's number.
+
+    Waits for another process that writes the same campaign, for as long as the request does; raises
+    DatabaseBusy then.
+    """
+    options, environment = request.options, device.environment
+    spec = device.fitted(dataclasses.replace(request.space, inputs=request.inputs))
+    for notice in spec.notices:
+        display.note(f"note: {notice}")
+    default = {p.name: p.default for p in spec.tuned_for(device.compiler)}
+    seeds = [Config({**default, **seed}) for seed in request.seeds]
+    seeds += _predicted(request, environment, display)
+    number = patiently(
+        partial(store.choose_campaign, spec, environment, options.fresh), options.wait, display.say
+    )
+    stop_at = None
+    if options.max_time_s is not None:  # counted from here: devices take a while to open
+        stop_at = time.monotonic() + options.max_time_s
+    search = SearchOptions(
+        techniques=request.techniques,
+        test_limit=request.test_limit,
+        seed=options.seed,
+        label=options.label,
+        parallelism=request.parallelism,
+        stop_at=stop_at,
+        seeds=tuple(seeds),
+        peak_fraction=spec.search.stop_at,
+    )
+    return CampaignPlan(
+        spec=spec,
+        options=search,
+        number=number,
+        cross=options.cross,
+        ablate=options.reduce,
+        finalists=options.finalists,
+        target=options.validate,
+        warm_start=request.warm_start,
+        other_devices=Path(DATABASE) in options.warm_start,
+        arguments=options.command,
+        recording=request.recording,
+    )
+
+
+def _predicted(
+    request: TuneRequest, environment: Environment, display: ProgressDisplay
+) -> list[Config]:
+    """Return the configurations predicted to be the fastest, for half of the tests."""
+    if request.predictor is None:
+        return []
+    order = request.predictor.order(environment)
+    if order is None:
+        database = request.database
+        message = f"{database} has no other stencil tuned on this device; using auto instead"
+        display.say(f"{PREDICTED}: {message}")
+        return []
+    configs, message = order
+    display.say(f"{PREDICTED}: {message}")
+    return configs[: max(1, request.test_limit // 2)]
+
+
+def _describe_start(request: TuneRequest, campaign: Campaign) -> Iterator[str]:
+    """Say what the campaign does not use of the database, and what its searches learn from.
+
+    Raises UsageError for a recording of which nothing can be used.
+    """
+    database = shown_database(request.database)
+    for line in set_aside_lines(campaign.set_aside(), [database]):
+        yield f"note: {line}"
+    count, gone = campaign.values_gone()
+    if count:
+        are = "is" if count == 1 else "are"
+        yield (
+            f"note: {counted(count, 'measurement')} in {database} {are} kept but not used, with "
+            f"values that {campaign.spec.path} no longer has: {first_few(gone, ', ')}"
+        )
+    lines = list(campaign.describe_warm_start())
+    for recording, line in zip(request.warm_start, lines, strict=True):
+        yield f"warm start from {line}"
+        for note in recording.notes:
+            yield f"note: {note}"
+    devices = campaign.devices_learnt_from()
+    if devices:
+        yield f"warm start from the results of {first_few(devices, ', ')} in {database}"
+    elif campaign.plan.other_devices:
+        yield (
+            f"note: no warm start from {database}: it has no results of another device for this "
+            "program, or had none when the search began; --fresh begins a new one"
+        )
+
+
+@contextmanager
+def _open_pool(request: TuneRequest, display: ProgressDisplay) -> Iterator[DevicePool]:
+    """Open the devices, or what stands in for them; describe them in a line, and close them at the
+    end."""
+    options, recording = request.options, request.recording
+    with ExitStack() as opened:
+        if recording is not None:
+            pool = DevicePool({"": ReplayMeasurer.of(recording)})
+            line = _describe(recording)
+        elif options.replay is not None:
+            replay = open_replay(options.replay, request.space)
+            pool = DevicePool({"": replay})
+            line = (
+                f"replaying {options.replay}: {len(replay.measurements):,} measurements from "
+                f"{replay.environment.device}; none is new"
+            )
+        else:
+            pool, why = _open_devices(request, opened, display.say)
+            environment = pool.left[0].environment
+            line = f"backend {environment.backend}: {environment}{f'; {why}' if why else ''}"
+        opened.callback(pool.close)
+        display.note(line)
+        for notice in request.notices:
+            display.note(notice)
+        for note in [*pool.notices, *(recording.notes if recording else ())]:
+            display.note(f"note: {note}")
+        yield pool
+
+
+def _open_devices(
+    request: TuneRequest, opened: ExitStack, say: Callable[[str], None]
+) -> tuple[DevicePool, str]:
+    """Open the devices; return them and why they were chosen. `opened` keeps a cluster
+    open, and `say` shows what is waited for.
+
+    Raises UsageError for several devices that differ, and for several where one input after
+    another is sampled.
+    """
+    options, most = request.options, len(request.inputs)  # an input is with one device
+    joining = None
+    if options.cluster is None:
+        measurers, why = open_measurers(request.space, options.backend, options.device, most)
+    else:
+        driver = f"{platform.node()}: {shown_database(request.database)}"
+        asked = FleetRequest(options.cluster, options.device, most, options.insecure, driver, say)
+        fleet = opened.enter_context(open_fleet(request.space, asked))
+        measurers = fleet.measurers
+        why = "; ".join([f"--cluster {options.cluster}", *fleet.skipped])
+        if most > 1 and options.validate is None:
+            joining = fleet
+    try:
+        if options.validate is not None and len(measurers) > 1:
+            raise UsageError(
+                f"--validate samples all inputs on one device, and --device names {len(measurers)};"
+                " name one of them"
+            )
+        pool = DevicePool(measurers, joining)
+    except UsageError:
+        for measurer in reversed([*measurers.values()]):
+            measurer.close()
+        raise
+    return pool, f"{why}; {pool.describe()}" if pool.is_shared else why
+
+
+def _describe(recording: Recording) -> str:
+    """Describe a recording in a line."""
+    tables = recording.tables.values()
+    outcomes = Counter(outcome for table in tables for outcome in table.outcomes)
+    counts = ", ".join(f"{count:,} {outcome}" for outcome, count in outcomes.items())
+    searched = sum(len(p.values) > 1 for p in recording.parameters)
+    return (
+        f"{recording.path}: {recording.kind} of {recording.title} on {recording.device}; "
+        f"{counts}; {searched} parameters to search"
+    )
+
+
+def patiently(call: Callable[[], T], wait_s: float, say: Callable[[str], None]) -> T:
+    """Call again and again while another process writes, for so many seconds; say so once.
+
+    Raises DatabaseBusy where the other one writes for longer.
+    """
+    end_s = time.monotonic() + wait_s
+    is_said = False
+    while True:
+        try:
+            return call()
+        except DatabaseBusy as busy:
+            left_s = end_s - time.monotonic()
+            if left_s <= 0:
+                raise
+            if not is_said:
+                say(f"{busy.fact}; waiting for it for up to {wait_s:g} s (Ctrl-C ends this)")
+            is_said = True
+        time.sleep(min(_AGAIN_S, left_s))
