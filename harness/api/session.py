@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -17,8 +17,9 @@ from harness.analysis.inputs import InputReport
 from harness.api.request import PREDICTED, TuneRequest
 from harness.api.tune_options import DATABASE
 from harness.core.errors import DatabaseBusy, UsageError
+from harness.core.kept import Kept
 from harness.core.records import Config
-from harness.core.text import counted, first_few
+from harness.core.text import first_few
 from harness.display.progress import ProgressDisplay
 from harness.fleet.measurers import Fleet, FleetRequest, open_fleet
 from harness.measure.choose import fitted_to, open_measurers
@@ -34,6 +35,7 @@ from harness.tuning import Campaign
 from harness.tuning.devices import DevicePool
 
 if TYPE_CHECKING:
+    from harness.report.findings import Findings
     from harness.results.view import Results
 
 
@@ -81,14 +83,33 @@ def _open_devices(
 
 @dataclass(frozen=True)
 class Tuned:
-    """A campaign, while its measurer and its database are open; once it has ended, with the report
-    of each input."""
+    """A campaign, while its measurer and its database are open; the results are there once it has
+    ended."""
 
     request: TuneRequest
     measurer: Measurer
     store: Store
     campaign: Campaign
-    reports: Sequence[InputReport] = ()
+
+    @cached_property
+    def results(self) -> Results:
+        """The campaign's results."""
+        return dataclasses.replace(self.campaign.results(), databases=(self.request.database,))
+
+    @cached_property
+    def findings(self) -> Findings:
+        """What is learnt from the results: for a console by the learners that take no time."""
+        from harness.dispatch.study import QUICK, learners
+        from harness.report.findings import Findings  # here: it loads what learns
+
+        chosen = learners() if self.request.options.json else QUICK
+        return Findings(self.results, Kept.in_cache(), learners=chosen)
+
+    @cached_property
+    def reports(self) -> Sequence[InputReport]:
+        """The report of each input that was tuned, in the order of the space."""
+        by_input = {report.problem: report for report in self.findings.reports}
+        return [by_input[problem] for problem in self.campaign.spec.inputs]
 
     @property
     def has_failed(self) -> bool:
@@ -97,22 +118,14 @@ class Tuned:
         failed = any(not r.best and (r.measured or r.problem in left_out) for r in self.reports)
         return failed or not any(report.measured for report in self.reports)
 
-    def results(self) -> Results | None:
-        """Read the campaign's results from the database; None where it has not begun."""
-        from harness.results.view import results_of  # here, since it loads pandas
-
-        campaign = self.campaign
-        key = campaign.run_plan(campaign.spec.inputs[0]).key
-        return self.store.read(lambda: results_of(self.store, key, self.request.database))
-
 
 @contextmanager
 def tuned(request: TuneRequest, display: ProgressDisplay) -> Iterator[Tuned]:
     """Run a campaign; each measurement is stored when it ends. Raises what `open_campaign` does."""
     with open_campaign(request, display) as done:
         with display:
-            reports = done.campaign.run()
-        yield dataclasses.replace(done, reports=reports)
+            done.campaign.run()
+        yield done
 
 
 @contextmanager
@@ -171,8 +184,9 @@ def _campaign(
     campaign.check_seeds()
     database = shown_database(request.database)
     set_aside = set_aside_lines(campaign.set_aside(), [database])
-    for line in (*set_aside, *_values_gone(campaign, database)):
-        display.note(f"note: {line}")
+    for line in (*set_aside, campaign.fitting.sentence):
+        if line:
+            display.note(f"note: {line}")
     lines = list(campaign.describe_warm_start())
     for recording, line in zip(plan.warm_start, lines, strict=True):
         display.note(f"warm start from {line}")
@@ -193,18 +207,6 @@ def _devices_learnt_from(request: TuneRequest, campaign: Campaign, database: str
             f"note: no warm start from {database}: it has no results of another device for this "
             "program, or had none when the search began; --fresh begins a new one"
         )
-
-
-def _values_gone(campaign: Campaign, database: str) -> Iterator[str]:
-    """Say which values of earlier measurements the space no longer has."""
-    count, gone = campaign.values_gone()
-    if not count:
-        return
-    are, spec = "is" if count == 1 else "are", campaign.spec
-    yield (
-        f"{counted(count, 'measurement')} in {database} {are} kept but not used, with values that "
-        f"{spec.path} no longer has: {first_few(gone, ', ')}"
-    )
 
 
 def _predicted(

@@ -46,7 +46,7 @@ def tune(space: str | Path | Spec | None = None, **arguments: Any) -> TuneResult
         display = _make_display(not options.progress)
         try:
             with tuned(request, display) as done:
-                stored = done.results()
+                stored = done.results
         except KeyboardInterrupt:
             # Raised anew: a traceback into the search would hide what the person needs to know.
             again = "with the same arguments" + (", without fresh" if options.fresh else "")
@@ -54,7 +54,7 @@ def tune(space: str | Path | Spec | None = None, **arguments: Any) -> TuneResult
                 f"all measurements are kept in {shown_database(request.database)}. To continue, "
                 f"call tune again {again}; to see them, open_results"
             ) from None
-        if stored is None:
+        if not stored.runs:
             raise ResultsError(f"{request.database}: nothing was measured")
         return TuneResults(stored, request.whole)
 
@@ -109,8 +109,8 @@ def session(space: str | Path | Spec | None = None, **arguments: Any) -> Iterato
         searches.close()
         with own_random(), display:
             done.campaign.end(command)
-        stored = done.results()
-        asked.results = None if stored is None else TuneResults(stored, request.whole)
+        if done.results.runs:
+            asked.results = TuneResults(done.results, request.whole)
 
 
 session.__signature__ = TuneOptions.signature(space="space")  # type: ignore[attr-defined]
