@@ -35,7 +35,7 @@ from harness.results.view import read_results
 from harness.search import SearchOptions
 from harness.space_file import Spec, load_spec
 from harness.tuning import CampaignPlan
-from harness.tuning.finals import final_reports, measure_candidates
+from harness.tuning.finals import measure_candidates, measure_finals
 from harness.tuning.state import State
 
 POCL = "PoCL"
@@ -76,7 +76,8 @@ def tune(spec: Spec, measurer: Measurer, database: Path, seed: int) -> list[Inpu
         for problem in spec.inputs:
             _search(state, problem, rng)
         measure_candidates(state)
-        reports = final_reports(state)
+        measure_finals(state)
+        reports = input_reports(state.results())
         for run_id in state.runs.values():
             store.end_run(run_id, "complete")
         store.close()

@@ -20,6 +20,7 @@ from harness.core.records import Outcome
 from harness.models.transfer_prior import TransferData
 from harness.recordings.replay import ListedSpace, ReplayMeasurer, recording_spec
 from harness.results import RunPlan, Store, writing
+from harness.results.ledger import Ledger
 from harness.search import (
     InputSearch,
     Progress,
@@ -85,7 +86,7 @@ class Ours:
             make_opentuner_tables(store)
             plan = self._plan(options)
             search = InputSearch(
-                plan, self._space, self._measurer, store, {}, note, transfer=transfer
+                plan, self._space, self._measurer, store, Ledger(), note, transfer=transfer
             )
             with contextlib.suppress(BudgetSpent):
                 search_input(search, options)

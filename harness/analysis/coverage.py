@@ -30,22 +30,26 @@ _SEED = 0
 
 def input_reports(results: Results) -> list[InputReport]:
     """Report each input; those that were not measured come last, with the reason as their note."""
-    measured = [input_report(results, problem) for problem in results.measured]
-    empty = [
-        dataclasses.replace(report_input(problem, {}, (), results.default, None), note=reason)
-        for problem, reason in not_measured(results).items()
-    ]
-    return hold_discoveries([*measured, *empty])
+    unmeasured = not_measured(results)
+    reasons = noted_reasons(results.commands) | unmeasured
+    reports: list[InputReport] = []
+    for problem in [*results.measured, *unmeasured]:
+        report = input_report(results, problem)
+        if reasons.get(problem):
+            report = dataclasses.replace(report, note=reasons[problem])
+        reports.append(report)
+    return hold_discoveries(reports)
 
 
 def input_report(results: Results, problem: Input) -> InputReport:
-    """Report a measured input alone; `input_reports` judges the speed-ups of all together."""
+    """Report an input alone; `input_reports` judges the speed-ups of all together."""
     return report_input(
         problem,
-        results.measured[problem],
+        results.measured.get(problem, {}),
         results.finals.get(problem, ()),
         results.default,
-        None,
+        results.legal.get(problem),
+        results.campaign.confidence,
         baselines=results.baselines,
         has_choice=problem in results.choices,
         may_use_default=all(Expression(text).allows(results.default) for text in results.same),
@@ -79,8 +83,8 @@ def noted_reasons(commands: Iterable[Command]) -> dict[Input, str]:
 
 def _reason(results: Results, problem: Input, run: Run | None) -> str:
     """Say why an input has no measurement, where no command noted a reason."""
-    if problem in by_input(results.compatible.left_out):
-        return "its measurements are from a space with other parameters"
+    if problem in by_input(results.fitting.others):
+        return "its measurements belong to another version of the space"
     if run is None:
         return "the search ended before it"
     if run.technique == RERUN:

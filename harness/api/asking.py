@@ -62,8 +62,8 @@ def session(space: str | Path | Spec | None = None, **arguments: Any) -> Iterato
         searches.close()
         with own_random(), display:
             done.campaign.end(command)
-        stored = done.results()
-        asked.results = None if stored is None else TuneResults(stored, request.space)
+        if done.results.runs:
+            asked.results = TuneResults(done.results, request.space)
 
 
 session.__signature__ = TuneOptions.signature(space="space")  # type: ignore[attr-defined]

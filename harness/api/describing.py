@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 
 from harness.analysis.coverage import reservations
 from harness.analysis.failures import group_failures
@@ -20,7 +19,7 @@ from harness.api.documents import (
 from harness.api.schemas import AnalyseDocument
 from harness.core.config_diff import DEFAULT
 from harness.core.observations import ENERGY_SPREAD
-from harness.core.records import Input, Measurement
+from harness.core.records import Measurement
 from harness.dispatch.study import Study
 from harness.dispatch.text import rule_lines
 from harness.display.inputs import health_line, noise_lines, refused_lines
@@ -32,11 +31,8 @@ from harness.results.measured import MeasuredConfigs
 from harness.results.notes import noted_files
 
 
-def describe_results(
-    findings: Findings, legal: Mapping[Input, int | None] = MappingProxyType({})
-) -> ResultsDocument:
-    """Describe the results of one space on one device. `legal` counts the legal configurations of
-    inputs, as far as they are known."""
+def describe_results(findings: Findings) -> ResultsDocument:
+    """Describe the results of one space on one device."""
     results, study = findings.results, findings.across
     energies = {energy.problem: energy for energy in findings.energies}
     files = noted_files(run.notes for run in results.runs)
@@ -47,7 +43,6 @@ def describe_results(
             report=report,
             default=failed or report.baseline,
             default_message=failed.message if failed else "",
-            legal=legal.get(report.problem),
             energy_j=_energy(energy.best if energy else None),
             default_energy_j=_energy(energy.default if energy else None),
             time_against_energy=list(energy.front if energy else ()),

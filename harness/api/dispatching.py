@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import re
 from collections.abc import Iterator, Sequence
@@ -20,7 +19,6 @@ from harness.core.kept import Kept
 from harness.core.program import PYTHON
 from harness.core.text import counted, suggestion
 from harness.dispatch import package
-from harness.dispatch.candidates import applies_where
 from harness.dispatch.choice import Choice, DispatchProgram
 from harness.dispatch.dispatcher import KernelFile, Provenance
 from harness.dispatch.matrix import Matrix
@@ -33,10 +31,9 @@ from harness.measure.cuda.gpus import NVCC, name_of, open_cuda_compiler
 from harness.measure.programs.building import backend_of
 from harness.models.columns import tuned_range
 from harness.report.findings import Findings
-from harness.results import MeasurementRows, without_password
+from harness.results import without_password
 from harness.results.caveats import record_lines
 from harness.results.provenance import EVERY
-from harness.results.read import with_known_values
 from harness.results.view import Results, read_results
 from harness.space_file import Spec
 from harness.space_file.program import CommandLine, NoLauncher, command_line
@@ -181,10 +178,10 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
     arch = _arch(options.arch, results)
     others = [describe(other) for other in campaigns if other is not results]
     notices = [f"Learnt from {describe(results)}; left out: {'; '.join(others)}"] if others else []
-    notices += record_lines(results)
     launcher, of_program = program_launcher(spec, results)
-    results, of_space = _in_current_space(results, spec)
-    notices += [*of_space, *of_program]
+    if not results.is_recorded:
+        results = results.of_spec(spec)
+    notices += [*record_lines(results), *of_program]
     names = AUTOMATIC if options.choice == AUTO else (options.choice,)
     findings = Findings(
         results,
@@ -306,36 +303,3 @@ def _kernels(
     plan = spec.program if backend == "command" else None
     is_built_once = plan is not None and not plan.why_not_built_once(spec.features)
     return package.program_files(spec, program) if is_built_once else ()
-
-
-def _in_current_space(results: Results, spec: Spec) -> tuple[Results, list[str]]:
-    """Keep the results that the space allows as it is now, under its current constraints; also
-    return notices of what is left out. The kernel must be the measured one."""
-    kept, gone = with_known_values(results.rows, {p.name: p.allows for p in spec.parameters})
-    notices = []
-    if len(kept) < len(results.rows):
-        left_out = counted(len(results.rows) - len(kept), "measurement")
-        notices.append(
-            f"Left out: {left_out} with values that {spec.path} no longer has: {', '.join(gone)}."
-        )
-    texts = tuple(constraint.expression.text for constraint in spec.constraints)
-    if set(texts) == set(results.campaign.constraints):
-        return dataclasses.replace(results, all_rows=kept), notices
-    campaign = dataclasses.replace(results.campaign, constraints=texts)
-    now = dataclasses.replace(results, campaign=campaign, all_rows=kept)
-    legal = _legal(now)
-    if len(legal) < len(kept):
-        left_out = counted(len(kept) - len(legal), "measurement")
-        notices.append(
-            f"The constraints of {spec.path} have changed since it was last tuned: {left_out} "
-            "that they no longer allow are left out."
-        )
-    return dataclasses.replace(now, all_rows=legal), notices
-
-
-def _legal(results: Results) -> MeasurementRows:
-    """Keep the rows that the constraints allow."""
-    applies = applies_where(map(Expression, results.constraints), results.limits)
-    columns, rows = results.rows.columns, results.rows.selected.tolist()
-    legal = [applies(columns.inputs.at(row), columns.configs.at(row)) for row in rows]
-    return results.rows.where(np.array(legal, dtype=np.bool_))

@@ -117,7 +117,7 @@ class InputDocument(JsonDocument):
     speedup: RatioDocument | None = value_of("report", "speedup")
     ties: int = value_of("report", "within_noise")
     measured: int = value_of("report", "measured")
-    legal: int | None
+    legal: int | None = value_of("report", "legal")
     outcomes: dict[str, int] = value_of("report", "outcomes")
     note: str = value_of("report", "note")
     gb_per_s: Number = perhaps_of("report", "recommended", "observed", RATES["bytes"])

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -17,8 +17,9 @@ from harness.analysis.inputs import InputReport
 from harness.api.request import PREDICTED, TuneRequest
 from harness.api.tune_options import DATABASE
 from harness.core.errors import DatabaseBusy, UsageError
+from harness.core.kept import Kept
 from harness.core.records import Config, Environment
-from harness.core.text import counted, first_few
+from harness.core.text import first_few
 from harness.display.progress import ProgressDisplay
 from harness.fleet.measurers import FleetRequest, open_fleet
 from harness.measure.choose import open_measurers
@@ -33,6 +34,7 @@ from harness.tuning import Campaign, CampaignPlan
 from harness.tuning.devices import DevicePool, SharedDevice
 
 if TYPE_CHECKING:
+    from harness.report.findings import Findings
     from harness.results.view import Results
 
 
@@ -43,14 +45,33 @@ _AGAIN_S = 1.0  # between two attempts to write
 
 @dataclass(frozen=True)
 class Tuned:
-    """A campaign, while its measurer and its database are open; once it has ended, with the report
-    of each input."""
+    """A campaign, while its measurer and its database are open; the results are there once it has
+    ended."""
 
     request: TuneRequest
     measurer: Measurer
     store: Store
     campaign: Campaign
-    reports: Sequence[InputReport] = ()
+
+    @cached_property
+    def results(self) -> Results:
+        """The campaign's results."""
+        return dataclasses.replace(self.campaign.results(), databases=(self.request.database,))
+
+    @cached_property
+    def findings(self) -> Findings:
+        """What is learnt from the results: for a console by the learners that take no time."""
+        from harness.dispatch.study import QUICK, learners
+        from harness.report.findings import Findings  # here: it loads what learns
+
+        chosen = learners() if self.request.options.json else QUICK
+        return Findings(self.results, Kept.in_cache(), learners=chosen)
+
+    @cached_property
+    def reports(self) -> Sequence[InputReport]:
+        """The report of each input that was tuned, in the order of the space."""
+        by_input = {report.problem: report for report in self.findings.reports}
+        return [by_input[problem] for problem in self.campaign.spec.inputs]
 
     @property
     def has_failed(self) -> bool:
@@ -59,22 +80,14 @@ class Tuned:
         failed = any(not r.best and (r.measured or r.problem in left_out) for r in self.reports)
         return failed or not any(report.measured for report in self.reports)
 
-    def results(self) -> Results | None:
-        """Read the campaign's results from the database; None where it has not begun."""
-        from harness.results.view import results_of  # here, since it loads pandas
-
-        campaign = self.campaign
-        key = campaign.run_plan(campaign.spec.inputs[0]).key
-        return self.store.read(lambda: results_of(self.store, key, self.request.database))
-
 
 @contextmanager
 def tuned(request: TuneRequest, display: ProgressDisplay) -> Iterator[Tuned]:
     """Run a campaign; each measurement is stored when it ends. Raises what `open_campaign` does."""
     with open_campaign(request, display) as done:
         with display:
-            reports = done.campaign.run()
-        yield dataclasses.replace(done, reports=reports)
+            done.campaign.run()
+        yield done
 
 
 @contextmanager
@@ -175,13 +188,8 @@ def _describe_start(request: TuneRequest, campaign: Campaign) -> Iterator[str]:
     database = shown_database(request.database)
     for line in set_aside_lines(campaign.set_aside(), [database]):
         yield f"note: {line}"
-    count, gone = campaign.values_gone()
-    if count:
-        are = "is" if count == 1 else "are"
-        yield (
-            f"note: {counted(count, 'measurement')} in {database} {are} kept but not used, with "
-            f"values that {campaign.spec.path} no longer has: {first_few(gone, ', ')}"
-        )
+    if campaign.fitting.sentence:
+        yield f"note: {campaign.fitting.sentence}"
     lines = list(campaign.describe_warm_start())
     for recording, line in zip(request.warm_start, lines, strict=True):
         yield f"warm start from {line}"

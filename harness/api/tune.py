@@ -37,7 +37,7 @@ def tune(space: str | Path | Spec | None = None, **arguments: Any) -> TuneResult
         display = ProgressDisplay(make_console(stderr=True), quiet=not options.progress)
         try:
             with tuned(request, display) as done:
-                stored = done.results()
+                stored = done.results
         except KeyboardInterrupt:
             without = ", without fresh" if options.fresh else ""
             # Raised anew: a traceback into the search would hide what the person needs to know.
@@ -45,7 +45,7 @@ def tune(space: str | Path | Spec | None = None, **arguments: Any) -> TuneResult
                 f"all measurements are kept in {shown_database(request.database)}. To continue, "
                 f"call tune again with the same arguments{without}; to see them, open_results"
             ) from None
-        if stored is None:
+        if not stored.runs:
             raise ResultsError(f"{request.database}: nothing was measured")
         return TuneResults(stored, request.space)
 

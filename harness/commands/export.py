@@ -17,13 +17,10 @@ from harness.recordings.csv_file import csv_lines
 from harness.recordings.csv_mapping import mapping_text
 from harness.recordings.files import mapping_beside
 from harness.recordings.json_file import t4_texts
-from harness.results.campaigns import StoredCampaign, campaigns
+from harness.results.campaigns import StoredCampaign, campaigns, read_campaign
 from harness.results.columns import MeasurementRows
 from harness.results.database import reading
-from harness.results.measured import measured_by_input
 from harness.results.provenance import of_version
-from harness.results.read import compatible, read_measurements
-from harness.results.schema import SEARCHED
 from harness.results.url import sqlite_path, without_password
 from harness.results.view import Results
 
@@ -71,21 +68,20 @@ def _read(
         named = [c for c in stored if space in (None, c.space_name)]
         kept = of_version(named, kernel_version)
         last = next(iter(kept), None)
-        every = read_measurements(connection, last.key, space=last.space_name) if last else None
-        every = every.by(last.statistic) if last and every else every
-    rows = every.of_stages(SEARCHED) if every else None
-    if last is None or not every or not rows:
+        results = None
+        if last is not None:
+            results = Results(last, (database,), *read_campaign(connection, last))
+    if last is None or results is None or not results.searched:
         held = ", ".join(sorted({c.space_name for c in stored})) or "nothing"
         raise UsageError(
             f"{without_password(database)}: no measurements of {space or 'any space'}; "
             f"it holds {held}"
         )
-    # A space that changed its parameters has configurations of several sets; keep the last set.
-    latest = [known.rows.selected for known in measured_by_input(rows).values()]
-    newest = compatible(rows.take(np.concatenate(latest)), rows[-1].measurement.config).rows
-    claims = claims_lines(input_reports(Results(last, (database,), every)))
+    latest = [measured.rows.selected for measured in results.measured.values()]
+    rows = results.searched.take(np.concatenate(latest))
+    claims = claims_lines(input_reports(results))
     notes = [f"Times are those of the search. In the final measurement: {line}" for line in claims]
-    return last, newest, [*notes, *_left_out(last, kept)]
+    return last, rows, [*notes, *_left_out(last, kept)]
 
 
 def _left_out(exported: StoredCampaign, stored: Sequence[StoredCampaign]) -> Iterator[str]:

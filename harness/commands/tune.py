@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
 
@@ -27,11 +26,6 @@ from harness.results import campaigns
 from harness.results.notes import Notes, files_of_flags
 from harness.results.url import shown_database
 from harness.search import EndReason, techniques
-from harness.tuning import Campaign
-
-if TYPE_CHECKING:
-    from harness.report.findings import Findings
-
 
 FAILED = 1
 _LEAST_TIME_S = 60
@@ -64,26 +58,26 @@ def _print(done: Tuned, console: Console) -> None:
     request = done.request
     is_measured = any(report.measured for report in done.reports)
     learns = is_measured and (len(done.campaign.spec.inputs) > 1 or request.recording is None)
-    learnt = _learn_across(console, done) if learns else None
-    _print_result(console, done, learnt)
-    if learnt is not None:
-        _print_choice_by_input(console, done, learnt)
+    if learns:
+        with console.status("learning which configuration suits which input"):
+            assert done.findings.advice  # it is computed when it is first read
+    _print_result(console, done, learns)
+    if learns:
+        _print_choice_by_input(console, done)
     _write_report(done, console)
     print_line(console, "\n".join(step.text for step in _next_steps(done)))
 
 
 def _document(done: Tuned, warnings: Sequence[str]) -> TuneDocument:
     from harness.api.describing import describe_results  # here: it loads what learns
-    from harness.api.results import findings_of
 
-    stored, page = done.results(), done.request.options.report
-    legal = {report.problem: report.legal for report in done.reports}
+    page = done.request.options.report
     return TuneDocument(
         database=shown_database(done.request.database),
         has_failed=done.has_failed,
         warnings=list(dict.fromkeys(warnings)),
         report=None if page is None else str(page),
-        results=None if stored is None else describe_results(findings_of(stored), legal),
+        results=describe_results(done.findings) if done.results.runs else None,
         next=[list(step.words) for step in _next_steps(done) if step.words],
     )
 
@@ -91,13 +85,13 @@ def _document(done: Tuned, warnings: Sequence[str]) -> TuneDocument:
 def _write_report(done: Tuned, console: Console) -> None:
     """Write the HTML report, if asked for. If that fails, raise only where the tuning itself went
     well."""
-    page, results = done.request.options.report, done.results()
+    page = done.request.options.report
     if page is None:
         return
     from harness.report import write_report  # here, since it loads what draws
 
     try:
-        write_report(page, [] if results is None else [results])
+        write_report(page, [done.results] if done.results.runs else [])
     except HarnessError as error:
         if not done.has_failed:
             raise
@@ -106,7 +100,7 @@ def _write_report(done: Tuned, console: Console) -> None:
     print_line(console, f"The report is in {page}.")
 
 
-def _print_result(console: Console, done: Tuned, learnt: Findings | None) -> None:
+def _print_result(console: Console, done: Tuned, learns: bool) -> None:
     """Print what to use, the table of inputs, what a technique tested, and why configurations
     failed."""
     campaign, recording = done.campaign, done.campaign.plan.recording
@@ -114,35 +108,37 @@ def _print_result(console: Console, done: Tuned, learnt: Findings | None) -> Non
     console.print()
     if recording is not None:
         default = Config({})  # a recording has none, so configurations are shown whole
-        console.print(_replay_result(campaign, recording))
+        console.print(_replay_result(done, recording))
         console.print()
     else:
-        _print_inputs(console, done, learnt)
+        _print_inputs(console, done, learns)
     if campaign.replayed:
         again = "reads them from the recording" if done.measurer.is_replay else "measures them"
         print_line(
             console,
             f"{campaign.replayed} tests were answered from the database; --fresh {again} again.\n",
         )
-    later = learnt.results.failed_later if learnt else ()
-    measured = {problem: campaign.measured(problem) for problem in campaign.spec.inputs}
-    failures = list(describe_failures(measured, default, later))
-    clocks = list(clock_lines(learnt.results)) if learnt else []
+    results = done.results
+    measured = {p: m for p, m in results.measured.items() if p in campaign.spec.inputs}
+    failures = list(describe_failures(measured, default, results.failed_later))
+    clocks = list(clock_lines(results))
     for lines in (list(campaign.describe_tests()), failures, clocks):
         if lines:
             print_line(console, "\n".join([*lines, ""]))
 
 
-def _replay_result(campaign: Campaign, recording: Recording) -> Group:
+def _replay_result(done: Tuned, recording: Recording) -> Group:
     """Render the searches of a recording for a console: a row for each input with the best
     configuration found and the recorded optimum, and the best configurations."""
+    campaign, results = done.campaign, done.results
     rows, lines = [], list[str]()
     names = [p.name for p in recording.parameters if len(p.values) > 1]
     for problem in campaign.spec.inputs:
         last = campaign.last.get(problem)
         tests, best = (last.ordinal, last.best) if last else (0, None)
-        if campaign.validation is not None:
-            tests, best = len(campaign.measured(problem)), campaign.best(problem)
+        if campaign.validation is not None and problem in results.measured:
+            measured = results.measured[problem]
+            tests, best = len(measured), measured.fastest
         if not tests:
             continue
         optimum = recording.optimum(problem)
@@ -167,42 +163,26 @@ def _replay_result(campaign: Campaign, recording: Recording) -> Group:
     )
 
 
-def _print_inputs(console: Console, done: Tuned, learnt: Findings | None) -> None:
+def _print_inputs(console: Console, done: Tuned, learns: bool) -> None:
     """Print what to use, and the table of inputs."""
     spec, environment = done.campaign.spec, done.measurer.environment
     default = done.campaign.space(spec.inputs[0]).default
     is_replay = done.measurer.is_replay
     where = f", replayed from {environment.device}" if is_replay else f" on {environment}"
     print_line(console, f"{spec.name}{where}", "bold")
-    if learnt is not None:
-        stored, now = len(learnt.results.measured), len(spec.inputs)
+    if learns:
+        stored, now = len(done.results.measured), len(spec.inputs)
         more = f" {stored} inputs are in the database, {now} tuned now." if stored > now else ""
-        print_line(console, f"\n{learnt.advice}{more}")
+        print_line(console, f"\n{done.findings.advice}{more}")
     notes: Notes = {"flag_files": files_of_flags(spec)}
-    print_inputs(console, done.reports, default, [notes], done.campaign.ablations)
+    print_inputs(console, done.reports, default, [notes], done.results.ablations)
 
 
-def _learn_across(console: Console, done: Tuned) -> Findings | None:
-    """Learn which configuration suits which input, from all inputs that the database holds of the
-    campaign; None where it has no results."""
-    from harness.core.kept import Kept
-    from harness.dispatch.study import QUICK  # here: they load pandas and scikit-learn
-    from harness.report.findings import Findings
-
-    results = done.results()
-    if results is None:
-        return None
-    findings = Findings(results, Kept.in_cache(), learners=QUICK)
-    with console.status("learning which configuration suits which input"):
-        assert findings.advice  # it is computed when it is first read
-    return findings
-
-
-def _print_choice_by_input(console: Console, done: Tuned, learnt: Findings) -> None:
+def _print_choice_by_input(console: Console, done: Tuned) -> None:
     """Print the choice by input where it pays, and the command that generates code."""
     from harness.display.recommendation import print_rule
 
-    results, path = learnt.results, done.request.options.space_path
+    learnt, results, path = done.findings, done.results, done.request.options.space_path
     if learnt.across is not None:
         print_rule(console, learnt.across, learnt.default)
     if learnt.single is not None and path is not None:

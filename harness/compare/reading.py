@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+
+from sqlalchemy import Connection
 
 from harness.analysis.coverage import NOT_MEASURED, input_report, noted_reasons
 from harness.core.errors import UsageError
 from harness.core.records import Config, Environment, Input, Measurement, Statistic
 from harness.core.text import command_line
-from harness.results.campaigns import LEFT_OUT, Command, StoredCampaign, campaigns, read_commands
+from harness.results.campaigns import (
+    LEFT_OUT,
+    Command,
+    StoredCampaign,
+    campaigns,
+    read_commands,
+    read_runs,
+)
 from harness.results.columns import MeasurementRow, MeasurementRows
 from harness.results.database import reading
 from harness.results.measured import by_input
 from harness.results.read import read_measurements
-from harness.results.schema import FINAL
+from harness.results.schema import FINAL, STAGES
 from harness.results.url import without_password
 from harness.results.view import Results
 from harness.stats.timing import mean_log
@@ -73,10 +81,8 @@ def read_kernel_results(
     """
     with reading(database) as engine, engine.connect() as connection:
         stored = [c for c in campaigns(connection) if kernel in (None, c.space_name)]
-        read = partial(read_measurements, connection)
         results = [
-            _of_campaigns(database, read, same, _broken(read_commands(connection, same[0])))
-            for same in _versions(stored, programs or {})
+            _of_campaigns(connection, database, same) for same in _versions(stored, programs or {})
         ]
     lost = sorted(set(programs or {}) - {of_kernel.kernel for of_kernel in results})
     if lost:
@@ -109,15 +115,18 @@ def _versions(
 
 
 def _of_campaigns(
-    database: str,
-    read: Callable[..., MeasurementRows],
-    same: Sequence[StoredCampaign],
-    broken: Mapping[Input, str],
+    connection: Connection, database: str, same: Sequence[StoredCampaign]
 ) -> KernelResults:
     """Read the last campaign, and the noise between runs from the finals of earlier ones too."""
-    last = same[0]
-    results = Results(last, (database,), read(last.key, space=last.space_name))
-    tables = [results.rows, *(read(c.key, [FINAL], c.space_name) for c in same[1:])]
+
+    def read(campaign: StoredCampaign, stages: Sequence[str]) -> Results:
+        rows = read_measurements(connection, campaign.key, stages)
+        return Results(campaign, (database,), rows, read_runs(connection, campaign))
+
+    last, *earlier = same
+    results = read(last, STAGES)
+    broken = _broken(read_commands(connection, last))
+    tables = [results.rows, *(read(campaign, [FINAL]).rows for campaign in earlier)]
     is_replayed = last.environment.backend == "replay"
     groups: dict[Input, dict[Config, dict[Hashable, float]]] = {}
     for row in (row for rows in tables for row in _occasions(rows, results.default)):

@@ -6,37 +6,65 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
+from typing import Any
 
 from pydantic import TypeAdapter
 from sqlalchemy import Connection, Table, func, select
 
+from harness.constraints.expression import Expression
 from harness.core.records import ENVIRONMENT_FIELDS, Config, Environment, Input, Statistic, Value
 from harness.results import schema
 from harness.results.columns import MeasurementRows
 from harness.results.measured import by_input
-from harness.results.notes import DeviceResults, Notes, last_moment
+from harness.results.notes import DeviceResults, Notes, last_moment, space_notes
 from harness.results.read import CampaignKey, read_measurements
 from harness.results.reader import Row, read_rows, referred, refusing_damage
-from harness.space_file import Spec
+from harness.results.writer import space_row
+from harness.space_file import Parameter, Spec
 
 
 @dataclass(frozen=True)
 class StoredCampaign:
-    """A campaign as stored: comparable measurements of one space, and how to describe them."""
+    """A campaign as stored: comparable measurements of one space, and the version of the space that
+    says which of them count and how they are compared; it is the one tuned last, or that of a
+    spec (`of_spec`)."""
 
     key: CampaignKey
     space_name: str
-    title: str
     environment: Environment
-    default: Config
-    roles: Mapping[str, str]
-    constraints: tuple[str, ...] = ()
-    baselines: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    space_sha256: str
+    title: str
+    parameters: Mapping[str, Parameter]
+    constraints: tuple[str, ...]
+    baselines: Mapping[str, Mapping[str, Value]]
     """By name, the values that differ from the default."""
-    statistic: Statistic = Statistic.MEDIAN
-    """By what the last run compared configurations. Raw samples are kept, so all are read so."""
+    statistic: Statistic
+    """By what configurations are compared. Raw samples are stored, so all are read so."""
+    confidence: float
+    """The probability of every confidence interval."""
     runs: Sequence[Row] = field(default=(), compare=False, repr=False)
     """The rows of its runs, in the order of their ids."""
+
+    @classmethod
+    def begun(cls, key: CampaignKey, spec: Spec, environment: Environment) -> StoredCampaign:
+        """Make a campaign that has no run yet."""
+        version = _version({**space_row(spec), "sha256": spec.space_sha256}, space_notes(spec))
+        return cls(key, spec.name, environment, **version)
+
+    def of_spec(self, spec: Spec) -> StoredCampaign:
+        """Return the campaign with the version of its space that a spec has."""
+        now = self.begun(self.key, spec, self.environment)
+        return replace(now, space_name=self.space_name, runs=self.runs)
+
+    @property
+    def default(self) -> Config:
+        """The default of every parameter."""
+        return Config({name: p.default for name, p in self.parameters.items()})
+
+    @property
+    def roles(self) -> Mapping[str, str]:
+        """The role of every parameter."""
+        return {name: p.role for name, p in self.parameters.items()}
 
 
 @dataclass(frozen=True)
@@ -54,6 +82,8 @@ class Run:
     state: str
     """complete; interrupted, by hand or by its time limit; or running, even if it was killed."""
     notes: Notes = field(default_factory=Notes)
+    space_sha256: str = ""
+    """The version of the space."""
 
 
 @dataclass(frozen=True)
@@ -149,18 +179,33 @@ def _key(row: Row) -> CampaignKey:
 
 
 def _campaign(run: Row) -> StoredCampaign:
-    space, parameters = run["space"], run["space"]["parameters"]
-    notes: Notes = run["notes"]
-    return StoredCampaign(
-        _key(run),
-        space["name"],
-        space["title"],
-        Environment(**{name: run["environment"][name] for name in ENVIRONMENT_FIELDS}),
-        Config({name: p["default"] for name, p in parameters.items()}),
-        {name: p["role"] for name, p in parameters.items()},
-        tuple(space["constraints"]),
-        notes.get("baselines", {}),
-        notes.get("statistic", Statistic.MEDIAN),
+    environment = Environment(**{name: run["environment"][name] for name in ENVIRONMENT_FIELDS})
+    version = _version(run["space"], run["notes"])
+    return StoredCampaign(_key(run), run["space"]["name"], environment, **version)
+
+
+def _version(space: Row, notes: Notes) -> dict[str, Any]:
+    """Return the fields of a campaign that a version of its space decides, from the row that
+    describes it and the notes of a run."""
+    return {
+        "space_sha256": space["sha256"],
+        "title": space["title"],
+        "parameters": {name: _parameter(name, p) for name, p in space["parameters"].items()},
+        "constraints": tuple(space["constraints"]),
+        "baselines": notes.get("baselines", {}),
+        "statistic": notes.get("statistic", Statistic.MEDIAN),
+        "confidence": notes.get("confidence", 0.95),
+    }
+
+
+def _parameter(name: str, stored: Mapping[str, Any]) -> Parameter:
+    """Return a parameter as `space_row` describes it."""
+    values, when = stored["values"], stored.get("when")
+    if isinstance(values, dict):
+        values = range(values["min"], values["max"] + values["step"], values["step"])
+    condition = Expression(when) if when is not None else None
+    return Parameter(
+        name, stored["kind"], values, stored["role"], stored["default"], when=condition
     )
 
 
@@ -172,7 +217,7 @@ def read_campaign(
 
     Raises ResultsError where the database is damaged.
     """
-    rows = read_measurements(connection, campaign.key, space=campaign.space_name, builds=builds)
+    rows = read_measurements(connection, campaign.key, builds=builds)
     return rows, read_runs(connection, campaign), read_commands(connection, campaign)
 
 
@@ -188,6 +233,7 @@ def read_runs(connection: Connection, campaign: StoredCampaign) -> list[Run]:
             Run(
                 problem=referred("inputs", inputs, row["input_id"]),
                 last_at=last_moment(row),
+                space_sha256=row["space"]["sha256"],
                 **{name: row[name] for name in _OF_RUN},
             )
             for row in campaign.runs
@@ -250,6 +296,8 @@ def read_device(
     Raises ResultsError where the database is damaged.
     """
     key = CampaignKey(spec.program_sha256, source.fingerprint, source.campaign)
-    rows = read_measurements(connection, key, schema.SEARCHED, spec.name, builds=False)
+    rows = read_measurements(connection, key, schema.SEARCHED, builds=False)
     by_then = rows.of(rows.columns.measured_at) <= source.until.encode()
-    return by_input(rows.where(by_then).by(spec.measure.statistic))
+    measured = by_input(rows.where(by_then).by(spec.measure.statistic))
+    features = set(spec.features)  # another space of the program may have others
+    return {problem: of_input for problem, of_input in measured.items() if set(problem) == features}

@@ -30,13 +30,8 @@ def record_lines(results: Results) -> Iterator[str]:
             "--fresh."
         )
     yield from _of_others(results)
-    left_out, count = len(results.compatible.left_out), len(results.all_rows)
-    if left_out:
-        names = first_few(map(printable, results.compatible.differing), ", ")
-        yield (
-            f"{left_out:,} of {count:,} measurements are left out: they are from before the "
-            f"space's parameters changed. They differ in {names}."
-        )
+    if results.fitting.sentence:
+        yield results.fitting.sentence
 
 
 def _of_others(results: Results) -> Iterator[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
-from typing_extensions import TypedDict
+from typing_extensions import NotRequired, TypedDict
 
 from harness.core.records import DEVICE_UUID, OTHER_PROCESSES, Config, DeviceLimits, Statistic
 from harness.results.ablation import Ablation
@@ -54,6 +54,7 @@ class StoredParameter(TypedDict):
     role: str
     default: Scalar
     values: list[Scalar] | _Range
+    when: NotRequired[str]  # the condition under which it matters
 
 
 # ------------------------------------------------------------------------- notes
@@ -89,10 +90,11 @@ class Notes(TypedDict, total=False):
     facts: dict[str, str]  # of the machine and the device, by name
     baselines: dict[Line, Values]  # by name, what each sets that differs from the default
     statistic: Statistic  # what makes one time of samples; without it the median does
+    confidence: Number  # the probability of every confidence interval
     continued_at: str  # when it was last continued, by its search or by a later stage
     ended: str  # why its search ended by itself, a `harness.search.EndReason`
     data_seed: Whole  # the seed of the data on which an input's finals are measured
-    exhausted: bool  # whether every legal configuration of the input was measured
+    legal: Whole  # how many configurations of the input are legal, where that was counted
     limits: dict[Line, Whole]  # the device's, which constraints and launches may name
     same: tuple[Line, ...]  # constraints: values that are the same on all inputs
     launch_limits: dict[Line, Line]  # constraints of a device on launches, each in words
@@ -129,6 +131,21 @@ def limit_notes(spec: Spec, limits: DeviceLimits) -> Notes:
 
 
 # -------------------------------------------------------------------------- the space
+
+
+def space_notes(spec: Spec) -> Notes:
+    """Return the notes on its space that a report needs."""
+    notes: Notes = {
+        "space_file": str(spec.path),
+        "baselines": {baseline.name: dict(baseline.values) for baseline in spec.baselines},
+        "confidence": spec.measure.confidence,
+    }
+    if spec.measure.statistic is not Statistic.MEDIAN:
+        notes["statistic"] = spec.measure.statistic
+    files = files_of_flags(spec)
+    if files:
+        notes["flag_files"] = files
+    return notes
 
 
 def files_of_flags(spec: Spec) -> dict[str, dict[str, _PassedFile]]:

@@ -1,16 +1,14 @@
-"""Read the measurements of a campaign as columns, and select those that fit a space."""
+"""Read the measurements of a campaign as columns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from functools import partial
 from typing import Any
 
-import numpy as np
 from sqlalchemy import Column, ColumnElement, Connection, Select, Table, func, select
 
-from harness.core.records import Build, Config, Input, Measurement, Outcome, Value, shown
+from harness.core.records import Build, Config, Input, Measurement, Outcome
 from harness.results import schema
 from harness.results.columns import ConfigTable, MeasurementRows
 from harness.results.gathering import READ, Gatherer
@@ -44,13 +42,13 @@ def read_measurements(
     connection: Connection,
     key: CampaignKey,
     stages: Sequence[str] = schema.STAGES,
-    space: str | None = None,
     builds: bool = True,
 ) -> MeasurementRows:
     """Return the measurements that share a key, oldest first, with their raw samples.
 
-    Where several spaces share a program, `space` keeps what fits the space of this name. Without
-    `builds`, measurements lack theirs, which saves memory.
+    They are of all versions of the program's space, and of all spaces that share the program
+    (`harness.results.fitting` chooses). Without `builds`, measurements lack theirs, which saves
+    memory.
 
     Raises ResultsError where the database is damaged.
     """
@@ -66,8 +64,7 @@ def read_measurements(
         made = _builds(connection, gatherer.keys("build_id")) if builds else {}
         table = ConfigTable.of(configs)
         rows = MeasurementRows(gatherer.columns(list(map(Input, features)), table, made))
-        rows = rows.of_stages(stages)
-        return rows if space is None else _of_space(connection, key, space, rows)
+        return rows.of_stages(stages)
 
 
 def _of_campaign_and_asked(key: CampaignKey) -> Select[Any]:
@@ -144,94 +141,3 @@ def _builds(connection: Connection, ids: Iterable[int | None]) -> dict[int, Buil
             connection, builds, select(builds).where(builds.c.id.in_(known[first : first + _CHUNK]))
         )
     }
-
-
-def _of_space(
-    connection: Connection, key: CampaignKey, name: str, rows: MeasurementRows
-) -> MeasurementRows:
-    """Keep the rows whose input and values the space of this name had in one of its runs."""
-    query = (
-        select(schema.spaces.c.name, schema.spaces.c.id, schema.inputs.c.id)
-        .select_from(schema.runs.join(schema.spaces).join(schema.environments).join(schema.inputs))
-        .where(*_of_campaign(schema.runs, key))
-        .distinct()
-    )
-    runs = connection.execute(query).all()
-    if all(space == name for space, _, _ in runs):
-        return rows
-    own = [(space_id, input_id) for space, space_id, input_id in runs if space == name]
-    spaces, inputs = (sorted(set(ids)) for ids in zip(*own, strict=True))
-    values: dict[str, list[Container[Value]]] = {}
-    for parameters in _values(connection, schema.spaces.c.parameters, spaces):
-        for parameter, stored in parameters.items():
-            values.setdefault(parameter, []).append(_known_values(stored["values"]))
-    features = set(map(Input, _values(connection, schema.inputs.c.features, inputs)))
-    columns = rows.columns
-    names = columns.config_table.names
-    known = {name: partial(_is_among, values.get(name, ())) for name in names}
-    is_own = np.array([problem in features for problem in columns.inputs.values], dtype=np.bool_)
-    fitting, _ = with_known_values(rows.where(is_own[rows.of(columns.inputs.codes)]), known)
-    return fitting
-
-
-def _is_among(ranges: Iterable[Container[Value]], value: Value) -> bool:
-    return any(value in allowed for allowed in ranges)
-
-
-def _known_values(stored: Any) -> Container[Value]:
-    """Return a parameter's values from what `harness.results.writer` wrote."""
-    if isinstance(stored, dict):
-        return range(stored["min"], stored["max"] + stored["step"], stored["step"])
-    return list(stored)
-
-
-# --------------------------------------------------------------------- an edited space
-
-
-@dataclass(frozen=True)
-class Compatible:
-    """Measurements whose configurations set exactly the parameters of these names; those that are
-    left out, and the parameters that only these or only the current space have."""
-
-    names: frozenset[str]
-    rows: MeasurementRows
-    left_out: MeasurementRows
-    differing: tuple[str, ...]
-
-
-def compatible(rows: MeasurementRows, known: Iterable[str]) -> Compatible:
-    """Keep the rows whose configurations set exactly the parameters of the current space.
-
-    Rows from before a parameter was added, renamed or removed cannot be compared with later ones.
-    `known` are the space's parameters. They include the flags of compilers that were not used,
-    which no configuration sets.
-    """
-    table = rows.columns.config_table
-    layout = table.layout[rows.of(rows.columns.configs.codes)]
-    parameters_of = {code: frozenset(table.layouts[code]) for code in np.unique(layout).tolist()}
-    space = frozenset(known)
-    names = frozenset().union(*(one for one in parameters_of.values() if space.issuperset(one)))
-    fits = np.array(
-        [parameters_of.get(code) == names for code in range(len(table.layouts))], dtype=bool
-    )
-    kept = fits[layout]
-    others = {one for one in parameters_of.values() if one != names}
-    differing = {name for one in others for name in one - space | names - one}
-    return Compatible(names, rows.where(kept), rows.where(~kept), tuple(sorted(differing)))
-
-
-def with_known_values(
-    rows: MeasurementRows, known: Mapping[str, Callable[[Value], bool]]
-) -> tuple[MeasurementRows, list[str]]:
-    """Keep the rows whose values the parameters still have, as `known` says of each by its name;
-    also name the other settings."""
-    table, configs = rows.columns.config_table, rows.of(rows.columns.configs.codes)
-    is_gone, names = np.zeros(len(rows), dtype=np.bool_), list[str]()
-    for name, values, codes in zip(table.names, table.values, table.codes.T, strict=True):
-        if name not in known:
-            continue
-        gone = np.array([*(not known[name](value) for value in values), False])
-        here = codes[configs]  # -1, no value, is the last
-        is_gone |= gone[here]
-        names += [f"{name}={shown(values[code])}" for code in np.unique(here[gone[here]]).tolist()]
-    return rows.where(~is_gone), names

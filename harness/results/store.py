@@ -14,14 +14,13 @@ from sqlalchemy import ColumnElement, Table, func, select
 from sqlalchemy.exc import DBAPIError
 
 from harness import __version__
-from harness.core.records import Config, Environment, Input, Measurement, Statistic
+from harness.core.records import Config, Environment, Input, Measurement
 from harness.core.text import escaped
 from harness.results import schema
 from harness.results.columns import MeasurementRows
 from harness.results.database import hold_campaign, now
 from harness.results.inserting import insert_returning_ids, update_row
-from harness.results.measured import by_input
-from harness.results.notes import Notes, device_facts, files_of_flags
+from harness.results.notes import Notes, device_facts, space_notes
 from harness.results.read import CampaignKey, read_measurements
 from harness.results.reader import Row, read_cells, read_rows, refusing_damage
 from harness.results.writer import Writer, measurement_row
@@ -152,7 +151,7 @@ class Store(Writer):
             facts = run.notes.get("facts", {})
             noted: Notes = {
                 **run.notes,
-                **_space_notes(plan.spec),
+                **space_notes(plan.spec),
                 "facts": {**facts, **device_facts(facts, plan.environment.notes)},
                 "continued_at": now(),
             }
@@ -169,7 +168,7 @@ class Store(Writer):
             "seeds": [dict(seed) for seed in seeds],
             "notes": {
                 **notes,
-                **_space_notes(plan.spec),
+                **space_notes(plan.spec),
                 "facts": {**plan.environment.notes, **notes.get("facts", {})},
             },
         }
@@ -257,11 +256,11 @@ class Store(Writer):
 
     # ----------------------------------------------------------- measurements
 
-    def measured(self, plan: RunPlan) -> dict[Input, MeasurementRows]:
-        """Return the measurements of the plan's program, environment and campaign by input,
-        whatever the ranges, technique or seed were; these need not be measured again."""
+    def measured(self, plan: RunPlan) -> MeasurementRows:
+        """Return the measurements of the plan's program, environment and campaign, whatever the
+        space, technique or seed were."""
         rows = self.read(lambda: read_measurements(self.connection, plan.key))
-        return by_input(rows.by(plan.spec.measure.statistic))
+        return rows.by(plan.spec.measure.statistic)
 
     def add_interleaved(
         self, run_id: int, plan: RunPlan, stage: str, measurements: Sequence[Measurement]
@@ -328,19 +327,6 @@ class Store(Writer):
 
     def _insert(self, table: Table, rows: Sequence[Mapping[str, object]]) -> list[int]:
         return insert_returning_ids(self.connection, table, rows)
-
-
-def _space_notes(spec: Spec) -> Notes:
-    """Return the notes on its space that a report needs."""
-    notes: Notes = {"space_file": str(spec.path)}
-    if spec.baselines:
-        notes["baselines"] = {b.name: dict(b.values) for b in spec.baselines}
-    if spec.measure.statistic is not Statistic.MEDIAN:
-        notes["statistic"] = spec.measure.statistic
-    files = files_of_flags(spec)
-    if files:
-        notes["flag_files"] = files
-    return notes
 
 
 def _one_line(text: str) -> str:

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from sqlalchemy import Connection
 
 from harness.constraints.expression import Expression
 from harness.core.arrays import Flags
 from harness.core.errors import UsageError
-from harness.core.records import Config, Input, Interleaved, Measurement
+from harness.core.records import Config, Environment, Input, Interleaved, Measurement
 from harness.core.text import command_line, suggestion
 from harness.results.ablation import Ablation
-from harness.results.campaigns import Command, Run, StoredCampaign, campaigns, read_campaign
+from harness.results.campaigns import (
+    Command,
+    Run,
+    StoredCampaign,
+    campaigns,
+    read_campaign,
+    read_commands,
+    read_runs,
+)
 from harness.results.columns import MeasurementRow, MeasurementRows
 from harness.results.database import reading
+from harness.results.fitting import Fitting, fitting
 from harness.results.gathering import as_rows
 from harness.results.measured import (
     MeasuredConfigs,
@@ -34,10 +44,10 @@ from harness.results.provenance import (
     kernel_versions,
     of_version,
 )
-from harness.results.read import CampaignKey, Compatible, compatible
+from harness.results.read import CampaignKey
 from harness.results.schema import CANDIDATE, CHOICE, FINAL, LATER, SEARCHED
-from harness.results.store import Store
 from harness.results.url import without_password
+from harness.space_file import Spec
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,14 +87,19 @@ class Results:
         return max((run.last_at for run in self.runs), default="")
 
     @cached_property
-    def compatible(self) -> Compatible:
-        """The measurements that fit the current space (see harness.results.read)."""
-        return compatible(self.columns, self.campaign.default)
+    def fitting(self) -> Fitting:
+        """The measurements that count for the campaign's version of the space, and the others."""
+        inputs = {run.problem for run in self.runs}
+        return fitting(self.columns, self.campaign, self.limits, inputs)
 
     @property
     def rows(self) -> MeasurementRows:
-        """The measurements whose configurations set the parameters of the current space."""
-        return self.compatible.rows
+        """The measurements that count for the campaign's version of the space."""
+        return self.fitting.rows
+
+    def of_spec(self, spec: Spec) -> Results:
+        """Return the results for the version of the space that a spec has."""
+        return replace(self, campaign=self.campaign.of_spec(spec))
 
     @cached_property
     def searched(self) -> MeasurementRows:
@@ -131,7 +146,7 @@ class Results:
     @cached_property
     def default(self) -> Config:
         """The default, without the flags of compilers that were not used."""
-        default, names = self.campaign.default, self.compatible.names
+        default, names = self.campaign.default, self.fitting.names
         return Config({name: value for name, value in default.items() if name in names})
 
     @cached_property
@@ -145,12 +160,30 @@ class Results:
         }
 
     @cached_property
+    def _runs_in_order(self) -> Sequence[Run]:
+        """The runs as they were last worked on, those of the campaign's version of the space last:
+        their notes count first."""
+        return sorted(self.runs, key=lambda run: (self._is_of_version(run), run.last_at))
+
+    def _is_of_version(self, run: Run) -> bool:
+        return run.space_sha256 == self.campaign.space_sha256
+
+    @cached_property
     def notes(self) -> Mapping[Input, Notes]:
         """By input, the notes of its runs; of notes with equal names the last run's."""
         notes: dict[Input, Notes] = {}
-        for run in sorted(self.runs, key=lambda run: run.last_at):
+        for run in self._runs_in_order:
             notes.setdefault(run.problem, {}).update(run.notes)
         return notes
+
+    @cached_property
+    def legal(self) -> Mapping[Input, int]:
+        """By input, the number of its legal configurations, where that was counted."""
+        return {
+            run.problem: run.notes["legal"]
+            for run in self._runs_in_order
+            if "legal" in run.notes and self._is_of_version(run)
+        }
 
     @property
     def is_recorded(self) -> bool:
@@ -182,7 +215,7 @@ class Results:
         return all(map(self._is_exhausted, self.measured))
 
     def _is_exhausted(self, problem: Input) -> bool:
-        return self.notes.get(problem, {}).get("exhausted", False)
+        return len(self.measured.get(problem, ())) >= self.legal.get(problem, math.inf)
 
     def unbiased(self, rows: MeasurementRows) -> Flags:
         """Say which measurements are fit for statistics over parameters: they were drawn
@@ -202,7 +235,7 @@ class Results:
 
     def _last_notes(self, name: str) -> Notes:
         """Return the last notes that have a note of this name; empty where there are none."""
-        having = [notes for notes in self.notes.values() if name in notes]
+        having = [run.notes for run in self._runs_in_order if name in run.notes]
         return having[-1] if having else {}
 
     @property
@@ -216,7 +249,7 @@ class Results:
         that the device puts on launches or that keep values the same on all inputs."""
         inputs = self.rows.columns.inputs
         shown = (inputs.values[code] for code in np.unique(self.rows.of(inputs.codes)).tolist())
-        known = {name for problem in shown for name in problem} | self.compatible.names
+        known = {name for problem in shown for name in problem} | self.fitting.names
         known |= self.limits.keys()
         texts = (
             *self.campaign.constraints,
@@ -275,13 +308,23 @@ def flat_table(
 # ------------------------------------------------------------------------------ reading
 
 
-def results_of(store: Store, key: CampaignKey, database: str) -> Results | None:
-    """Return one campaign of a database that is being written; None before its first run."""
-    connection = store.session.connection()
-    for campaign in campaigns(connection):
-        if campaign.key == key:
-            return Results(campaign, (database,), *read_campaign(connection, campaign))
-    return None
+def results_of(
+    connection: Connection,
+    key: CampaignKey,
+    spec: Spec,
+    environment: Environment,
+    rows: MeasurementRows,
+) -> Results:
+    """Return the results of a campaign whose measurements are at hand, for the version of its space
+    that a spec has; its runs and commands are read."""
+    campaign = StoredCampaign.begun(key, spec, environment)
+    for stored in campaigns(connection):
+        if (stored.key, stored.space_name) == (key, spec.name):
+            campaign = stored.of_spec(spec)
+    runs = read_runs(connection, campaign)
+    if not runs:
+        rows = rows.take(rows.selected[:0])  # they are of another space with the same program
+    return Results(campaign, (), rows, runs, read_commands(connection, campaign))
 
 
 def read_results(

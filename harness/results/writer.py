@@ -124,7 +124,7 @@ class Writer:
 
     def space_id(self, spec: Spec) -> int:
         """Return the id of the current space's row."""
-        return self._row(schema.spaces, (spec.name, spec.space_sha256), lambda: _space_row(spec))
+        return self._row(schema.spaces, (spec.name, spec.space_sha256), lambda: space_row(spec))
 
     def environment_id(self, environment: Environment) -> int:
         """Return the id of an environment's row."""
@@ -175,12 +175,15 @@ def measurement_row(m: Measurement) -> dict[str, Any]:
     }
 
 
-def _space_row(spec: Spec) -> dict[str, Any]:
+def space_row(spec: Spec) -> dict[str, Any]:
     """Return the row of a space: its parameters and constraints, for other programs to read."""
     parameters = {
         p.name: {"kind": p.kind, "role": p.role, "default": p.default, "values": _values(p)}
         for p in spec.parameters
     }
+    for parameter in spec.parameters:
+        if parameter.when is not None:
+            parameters[parameter.name]["when"] = parameter.when.text
     return {
         "program_sha256": spec.program_sha256,
         "name": spec.name,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
@@ -315,9 +315,12 @@ class Driver(SearchDriver):  # type: ignore[misc]
             ids = self._search.store.transact(self._write)
             self.tables.keep_added()
             for test, row_id in zip(self._unwritten, ids, strict=True):
-                if test.measurement_id is None:
-                    stored = MeasurementRow(row_id, "search", test.measurement, measured_at=now())
-                    self._search.known[test.measurement.config] = stored
+                row = self._search.known.get(test.measurement.config)
+                if row is None:
+                    row = MeasurementRow(row_id, "search", test.measurement, measured_at=now())
+                if row.requestor is None:
+                    row = replace(row, requestor=test.request.requestor)
+                    self._search.ledger.append([row])
             self._next_test += len(self._unwritten)
             self._unwritten.clear()
         self._written_at = time.monotonic()

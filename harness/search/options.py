@@ -14,6 +14,7 @@ from harness.core.records import Config, Measurement, Outcome
 from harness.measure.measurer import Measurer
 from harness.models.transfer_prior import TransferData
 from harness.results import MeasurementRow, RunPlan, Store
+from harness.results.ledger import Ledger
 from harness.results.notes import Notes
 from harness.search.techniques import sole_technique
 from harness.space import Space
@@ -86,22 +87,27 @@ Report = Callable[[Progress], None]
 
 @dataclass(frozen=True)
 class InputSearch:
-    """One input to search: its space, where it is measured and stored, and what is known of it.
+    """One input to search: its space, where it is measured and stored, and the ledger of its
+    campaign.
 
-    `known` holds earlier measurements, which are not repeated; new ones are added to it. The
-    search starts from `seeds`, and techniques may learn from `transfer`. A run that begins has
-    the `notes`.
+    The ledger's measurements are not repeated, and new ones are appended to it. The search starts
+    from `seeds`, and techniques may learn from `transfer`. A run that begins has the `notes`.
     """
 
     plan: RunPlan
     space: Space
     measurer: Measurer
     store: Store
-    known: dict[Config, MeasurementRow]
+    ledger: Ledger
     report: Report
     seeds: Sequence[Config] = ()
     transfer: TransferData | None = None
     notes: Notes = field(default_factory=Notes)
+
+    @property
+    def known(self) -> Mapping[Config, MeasurementRow]:
+        """The measurements that answer tests of this input."""
+        return self.ledger.answers(self.plan.problem)
 
 
 class Tally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from harness.analysis.coverage import input_reports
 from harness.analysis.inputs import InputReport
 from harness.core.config_diff import differing
 from harness.core.records import Config, Input, Measurement, shown
@@ -17,25 +18,27 @@ from harness.tuning.state import State
 _ROUNDS = 10  # at least, of the winner and the smaller configuration
 
 
-def ablate_winners(state: State, reports: Sequence[InputReport]) -> dict[Input, Ablation]:
+def ablate_winners(state: State) -> None:
     """Find for each input whose winner sets flags the fewest flags that are as fast.
 
     Measurements are stored, and no pair is measured twice. Recordings are left alone: they have
     no times of configurations that were not recorded.
     """
     flags = [p.name for p in state.spec.tuned_for(state.measurer.compiler) if p.role == "flag"]
-    chosen = [r for r in reports if not state.measurer.is_replay and _sets(r, flags)]
-    ablations: dict[Input, Ablation] = {}
+    chosen: list[InputReport] = []
+    if flags and not state.measurer.is_replay:
+        reports = {report.problem: report for report in input_reports(state.results())}
+        chosen = [reports[problem] for problem in state.runs if _sets(reports[problem], flags)]
 
     def step(problem: Input, report: InputReport) -> None:
         try:
-            ablations[problem] = _ablated(state, report, flags)
+            ablation = _ablated(state, report, flags)
         except _WinnerFailed as error:
             reason = "the winner failed when it was measured again, so its flags are unknown"
             state.display.warn(f"({problem}): {reason}: {error}")
         else:
             store, run_id = state.store, state.runs[problem]
-            store.transact(lambda: store.note_run(run_id, {"reduced": ablations[problem]}))
+            store.transact(lambda: store.note_run(run_id, {"reduced": ablation}))
 
     run_stage(
         state,
@@ -45,7 +48,6 @@ def ablate_winners(state: State, reports: Sequence[InputReport]) -> dict[Input, 
         step,
         lambda left: f"which flags {left} winners need",
     )
-    return ablations
 
 
 def _sets(report: InputReport, flags: Sequence[str]) -> bool:
@@ -63,7 +65,7 @@ def _ablated(state: State, report: InputReport, flags: Sequence[str]) -> Ablatio
         pair: iter(
             [group for group in of_pair if group[0].timing and group[0].timing.count == rounds]
         )
-        for pair, of_pair in by_configs(state.interleaved(problem, ABLATION)).items()
+        for pair, of_pair in by_configs(state.ledger.interleaved(problem, ABLATION)).items()
     }
     assert report.best is not None
     seeds = seeds_of(state.data_seed(problem))

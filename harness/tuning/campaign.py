@@ -5,23 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
+from harness.analysis.coverage import NOT_MEASURED
 from harness.analysis.failures import headline, suspects
-from harness.analysis.inputs import InputReport
 from harness.core.errors import UsageError
 from harness.core.records import Input, Measurement, Outcome
 from harness.core.text import command_line, counted
 from harness.display.progress import Display
 from harness.measure.measurer import Measurer
 from harness.results import Store
-from harness.results.ablation import Ablation
 from harness.results.campaigns import campaigns
-from harness.results.notes import Notes, limit_notes
+from harness.results.notes import Notes, limit_notes, space_notes
 from harness.results.provenance import KernelVersion, kernel_versions
-from harness.results.read import with_known_values
 from harness.search import EndReason, Progress, Searched
 from harness.tuning.ablation_stage import ablate_winners
 from harness.tuning.devices import DevicePool
-from harness.tuning.finals import choose_same, cross_measure, final_reports, measure_candidates
+from harness.tuning.finals import choose_same, cross_measure, measure_candidates, measure_finals
 from harness.tuning.searching import Searching
 from harness.tuning.state import CampaignPlan, State
 from harness.tuning.validation import UniformSampling, Validation, describe_validation
@@ -49,7 +47,6 @@ class Campaign(State):
         self.searching = Searching(self, self.note, is_crossed=is_crossed)
         self.searched: Mapping[Input, Searched] = self.searching.searched  # none if only sampled
         self.validation: Validation | None = None
-        self.ablations: Mapping[Input, Ablation] = {}
         self.last: dict[Input, Progress] = {}
         self._failed_defaults: dict[Input, Outcome] = {}
         self._first_tests: list[tuple[float, float]] = []  # when each ended, seconds of samples
@@ -140,17 +137,6 @@ class Campaign(State):
         is_new = key.program_sha256 not in {version.program_sha256 for version in same}
         return same if is_new else ()
 
-    def values_gone(self) -> tuple[int, Sequence[str]]:
-        """Return how many measurements have values that the space no longer has, and which: they
-        are kept and not used."""
-        count, gone = 0, dict[str, None]()
-        allowed = {parameter.name: parameter.allows for parameter in self.spec.parameters}
-        for rows in self.earlier.values():
-            usable, names = with_known_values(rows, allowed)
-            count += len(rows) - len(usable)
-            gone |= dict.fromkeys(names)
-        return count, list(gone)
-
     def check_seeds(self) -> None:
         """Raise UsageError for a seed of the user that is illegal on every input."""
         spec = self.spec
@@ -178,43 +164,62 @@ class Campaign(State):
         sources = (source for plan in plans for source in self.stored_sources.of(plan))
         return list(dict.fromkeys(source.device for source in sources))
 
-    def run(self) -> list[InputReport]:
-        """Run all stages, and report each input; each measurement is stored when it ends."""
+    def run(self) -> None:
+        """Run all stages; each measurement is stored when it ends."""
         command = self.begin()
         self._decides = True
         if self.plan.target is None:
             self.searching.run()
         else:
             self.validation = UniformSampling(self).run(self.plan.target)
-        return self.end(command)
+        self.end(command)
 
     def begin(self) -> int:
         """Store that a command has begun; return its id."""
         environment, arguments = self.measurer.environment, self.plan.arguments
         return self.store.begin_command(self.spec, environment, self.number, arguments)
 
-    def end(self, command: int) -> list[InputReport]:
-        """Run the stages after the search, and report each input."""
+    def end(self, command: int) -> None:
+        """Run the stages after the search."""
         plan = self.plan
         choose_same(self)
-        self._note_limits()
+        self._note_space()
         cross_measure(self, winners=plan.cross)
         if plan.cross:
             measure_candidates(self)
-        reports = final_reports(self, plan.finalists)
+        measure_finals(self, plan.finalists)
         self._show_notices()
         if plan.ablate:
-            self.ablations = ablate_winners(self, reports)
-        unmeasured = {report.problem: report.note for report in reports if not report.measured}
-        self.store.end_command(command, unmeasured | self.left_out, self.stages)
-        return reports
+            ablate_winners(self)
+        self.store.end_command(command, self._unmeasured() | self.left_out, self.stages)
 
-    def _note_limits(self) -> None:
-        """Store what generated code needs with the runs: the device's limits, and constraints."""
-        limits, note = self.measurer.limits, self.store.note_run
-        notes = limit_notes(self.spec, limits) if limits is not None else Notes()
+    def _note_space(self) -> None:
+        """Store with the runs what reports and generated code need of the space as it is now: also
+        a search that had ended before has a run."""
+        limits, store = self.measurer.limits, self.store
+        notes = space_notes(self.spec)
         notes["same"] = tuple(expression.text for expression in self.same)
-        self.store.transact(lambda: [note(run_id, notes) for run_id in self.runs.values()])
+        if limits is not None:
+            notes.update(limit_notes(self.spec, limits))
+
+        def note() -> None:
+            for problem, run_id in self.runs.items():
+                legal = self.space(problem).count
+                counted_too: Notes = {} if legal is None else {"legal": legal}
+                store.note_run(run_id, {**notes, **counted_too})
+
+        store.transact(note)
+
+    def _unmeasured(self) -> dict[Input, str]:
+        """Return the inputs that have no measurement, with the reason."""
+        why = "no sample fell on it"
+        if self.is_time_up():
+            why = "the time was up"
+        return {
+            problem: f"{NOT_MEASURED}{why}"
+            for problem in self.spec.inputs
+            if not self.ledger.searched(problem)
+        }
 
     # ------------------------------------------------------------ results
 

@@ -10,25 +10,18 @@ suits all inputs best, which the candidates' rounds chose, is measured as well.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from harness.analysis.inputs import (
-    InputReport,
-    choose_finalists,
-    hold_discoveries,
-    ranked,
-    report_input,
-)
+from harness.analysis.inputs import choose_finalists, ranked
 from harness.constraints.expression import Expression
 from harness.core.records import Config, Input, Interleaved, Measurement, Outcome, StopReason
 from harness.dispatch.candidates import Applies, applies_where, interleaved_matrix, shortlist
 from harness.dispatch.single import single_configs
 from harness.measure.trial.occasions import DATA_SETS, ONE_OCCASION
-from harness.results import CANDIDATE, CHOICE, CROSS, FINAL, MeasurementRow
-from harness.results.database import now
+from harness.results import CANDIDATE, CHOICE, CROSS, FINAL
+from harness.results.measured import Measured
 from harness.space import Space
 from harness.space.constrained import launch_constraints
 from harness.stats.interleaved import is_shown, refuted
@@ -54,7 +47,7 @@ def choose_same(state: State) -> None:
     searched = _searched(state)
     for problem in searched:
         own: dict[Config, float] = {}
-        for config, measured in state.measured(problem).items():
+        for config, measured in state.ledger.searched(problem).items():
             values = Config({name: config[name] for name in names if name in config})
             own[values] = min(own.get(values, math.inf), measured.time_s)
         for values, time_s in own.items():
@@ -99,17 +92,14 @@ def _missing(state: State, configs: Iterable[Config]) -> list[tuple[Input, Confi
         for problem in state.spec.inputs
         for config in dict.fromkeys(map(state.space(problem).canonical, configs))
         if problem in state.runs
-        and config not in state.measured(problem)
+        and config not in state.ledger.searched(problem)
         and state.space(problem).is_legal(config)
     ]
 
 
 def _measure(state: State, problem: Input, config: Config) -> None:
     measured = state.measurer_for(problem).measure(state.space(problem), problem, config, None)
-    run_id, plan, store = state.runs[problem], state.run_plan(problem), state.store
-    (row,) = store.transact(lambda: store.add_measurements(run_id, plan, CROSS, [measured]))
-    state.note_device(problem)
-    state.known(problem)[config] = MeasurementRow(row, CROSS, measured, measured_at=now())
+    state.add_measurements(problem, CROSS, [measured])
     state.crossed.add((problem, config))
 
 
@@ -148,9 +138,17 @@ def _wanted(state: State) -> Iterator[tuple[Input, list[Config]]]:
             yield problem, configs
 
 
-def _searched_inputs(state: State) -> dict[Input, Mapping[Config, Measurement]]:
+def _searched_inputs(state: State) -> dict[Input, Measured]:
     """Return the measurements of each input that was searched and on which anything works."""
-    return {problem: state.eligible(problem) for problem in _searched(state)}
+    return {problem: _eligible(state, problem) for problem in _searched(state)}
+
+
+def _eligible(state: State, problem: Input) -> Measured:
+    """Return the measurements of the configurations that may win, and of the default."""
+    searched, default = state.ledger.searched(problem), state.space(problem).default
+    if not state.same:
+        return searched
+    return {c: m for c, m in searched.items() if c == default or state.is_same(c)}
 
 
 def _single_on(state: State) -> dict[Input, Config]:
@@ -158,11 +156,15 @@ def _single_on(state: State) -> dict[Input, Config]:
     candidate or, where that is illegal, the next. Empty where candidates were not measured on
     every input."""
     searched = _searched_inputs(state)
-    sessions = {p: groups for p in searched if (groups := state.interleaved(p, CANDIDATE))}
-    stages = (CHOICE, FINAL, CANDIDATE)
-    every = {
-        p: [group for stage in stages for group in state.interleaved(p, stage)] for p in searched
-    }
+    sessions: dict[Input, list[Interleaved]] = {}
+    every: dict[Input, list[Interleaved]] = {}
+    for problem in searched:
+        choices, finals, candidates = (
+            state.ledger.interleaved(problem, stage) for stage in (CHOICE, FINAL, CANDIDATE)
+        )
+        every[problem] = [*choices, *finals, *candidates]
+        if candidates:
+            sessions[problem] = candidates
     default = state.space(state.spec.inputs[0]).default
     matrix = interleaved_matrix(searched, every, sessions, default, _applies_on(state))
     if matrix is None:
@@ -182,7 +184,7 @@ def _stored(
     state: State, problem: Input, configs: Sequence[Config], stage: str, rounds: int
 ) -> Interleaved | None:
     """Return what was measured interleaved last, if it is of these configurations and complete."""
-    stored, searched = state.interleaved(problem, stage), state.measured(problem)
+    stored, searched = state.ledger.interleaved(problem, stage), state.ledger.searched(problem)
     if stored and is_complete(stored[-1], configs, rounds=rounds, searched=searched):
         return stored[-1]
     return None
@@ -224,70 +226,48 @@ def seeds_of(seed: int) -> tuple[int, ...]:
     return (seed,) * (FINAL_OCCASIONS // 2) + (seed + DATA_SETS,) * (FINAL_OCCASIONS // 2)
 
 
-def final_reports(state: State, finalists: int | None = None) -> list[InputReport]:
-    """Measure each input's finalists again beside the default, and report the input.
+def measure_finals(state: State, finalists: int | None = None) -> None:
+    """Measure each input's finalists again beside the default.
 
     `choose_finalists` decides how many where `finalists` is None. A replay shows no progress,
     since it would answer the same again.
     """
-    wanted = set() if state.measurer.is_replay else set(_searched(state))
-    display = state.display
-    display.begin_stage("finalists and the default", len(wanted))
-    reports: dict[Input, InputReport] = {}
-    single = _single_on(state) if wanted else {}
+    searched, display = _searched(state), state.display
+    single: dict[Input, Config] = {}
+    shown_steps = 0
+    if not state.measurer.is_replay:
+        single, shown_steps = _single_on(state), len(searched)
+    display.begin_stage("finalists and the default", shown_steps)
 
     def step(problem: Input, count: int | None) -> None:
-        reports[problem] = _final(state, problem, count, single.get(problem))
-        if problem in wanted:
+        with state.leaving_out(problem):
+            _measure_finals(state, problem, count, single.get(problem))
+        if shown_steps:
             display.step(str(problem))
 
-    do_work(state, [(problem, finalists) for problem in state.spec.inputs], step)
-
-    def note() -> None:
-        for problem, run_id in state.runs.items():
-            state.store.note_run(run_id, {"exhausted": reports[problem].is_exhausted})
-
-    state.store.transact(note)
-    return hold_discoveries([reports[problem] for problem in state.spec.inputs])
+    do_work(state, [(problem, finalists) for problem in searched], step)
 
 
-def _final(state: State, problem: Input, count: int | None, single: Config | None) -> InputReport:
+def _measure_finals(state: State, problem: Input, count: int | None, single: Config | None) -> None:
     """Measure an input's finals, with the `single` configuration that suits all inputs best."""
-    measured, space = state.measured(problem), state.space(problem)
-    named = _baselines(state, space)
-    confidence = state.spec.measure.confidence
-    choices: Interleaved = []
-    finals: Interleaved = []
-    if problem in state.runs and state.best(problem):
-        with state.leaving_out(problem):
-            beside = [c for c in named.values() if c not in measured or measured[c].timing]
-            finalists = _finalists(state, problem, space, count)
-            hopeful = [config for config in beside if _may_win(state, problem, config)]
-            shared = [single] if single is not None else []
-            wanted = dict.fromkeys([*finalists, *hopeful, *shared])
-            rivals = [config for config in wanted if config != space.default]
-            choices = _choices(state, problem, rivals)
-            default = [space.default] if space.default in (*finalists, *beside) else []
-            order = ranked(choices, space.default, confidence, single) or rivals
-            finals = _judged(state, problem, order, [*default, *beside, *shared])
-    report = report_input(
-        problem,
-        measured,
-        finals,
-        space.default,
-        space.count,
-        confidence,
-        named,
-        bool(choices),
-        state.is_same(space.default),
-    )
-    return dataclasses.replace(report, note=_note(state, report))
+    searched, space = state.ledger.searched(problem), state.space(problem)
+    baselines = _baselines(state, space).values()
+    beside = [c for c in baselines if c not in searched or searched[c].timing]
+    finalists = _finalists(state, problem, space, count)
+    hopeful = [config for config in beside if _may_win(state, problem, config)]
+    shared = [single] if single is not None else []
+    wanted = dict.fromkeys([*finalists, *hopeful, *shared])
+    rivals = [config for config in wanted if config != space.default]
+    choices = _choices(state, problem, rivals)
+    default = [space.default] if space.default in (*finalists, *beside) else []
+    order = ranked(choices, space.default, state.spec.measure.confidence, single) or rivals
+    _judge(state, problem, order, [*default, *beside, *shared])
 
 
 def _finalists(state: State, problem: Input, space: Space, count: int | None) -> list[Config]:
     """Return the configurations to measure again, and the default where it worked."""
-    measured = state.eligible(problem)
-    candidates = state.interleaved(problem, CANDIDATE)
+    measured = _eligible(state, problem)
+    candidates = state.ledger.interleaved(problem, CANDIDATE)
     last = candidates[-1] if candidates else ()
     finalists = choose_finalists(measured, space.default, count, last)
     wanted = dict.fromkeys([*finalists, space.default])
@@ -303,26 +283,24 @@ def _choices(state: State, problem: Input, rivals: Sequence[Config]) -> Interlea
     return _measured(state, problem, rivals, CHOICE, rounds, seeds)
 
 
-def _judged(
+def _judge(
     state: State, problem: Input, rivals: Sequence[Config], beside: Sequence[Config]
-) -> Interleaved:
+) -> None:
     """Measure the first of the rivals beside other configurations; if it fails, or its first runs
     do not show its gain, the next one.
 
     A recording has no other samples than those that chose, so all rivals stay in.
     """
     rounds = max(FINAL_OCCASIONS, _final_rounds(state, problem))
-    failed = refuted(state.interleaved(problem, FINAL))
+    failed = refuted(state.ledger.interleaved(problem, FINAL))
     left = [rival for rival in rivals if rival not in failed]
     first = [left] if state.measurer.is_replay else [[rival] for rival in left]
-    finals: Interleaved = []
     for tried in first or [[]]:
         configs = [*dict.fromkeys([*tried, *beside])]
         seeds = seeds_of(state.data_seed(problem))
         finals = _measured(state, problem, configs, FINAL, rounds, seeds)
-        if not tried or any(is_shown(m) for m in finals if m.config in tried):
+        if any(is_shown(m) for m in finals if m.config in tried):
             break
-    return finals
 
 
 def _final_rounds(state: State, problem: Input) -> int:
@@ -342,20 +320,12 @@ def _may_win(state: State, problem: Input, config: Config) -> bool:
 
     It may not where the search would have given it up.
     """
-    measured, best = state.measured(problem).get(config), state.best(problem)
+    measured, best = state.ledger.searched(problem).get(config), state.best(problem)
     if not state.is_same(config):
         return False
     if measured is None or measured.timing is None or best is None:
         return True
     return min(measured.timing.samples_s) <= state.spec.measure.give_up_at * best.time_s
-
-
-def _note(state: State, report: InputReport) -> str:
-    """Say why an input was not measured, or not measured again."""
-    if not report.measured:
-        why = "the time was up" if state.is_time_up() else "no sample fell on it"
-        return state.left_out.get(report.problem, f"not measured: {why}")
-    return state.left_out.get(report.problem, report.note)
 
 
 def _measured(

@@ -82,8 +82,8 @@ class Searching:
         before it."""
         state, count = self.state, len(self.state.spec.inputs)
         space, plan = state.space(problem), state.run_plan(problem)
-        search = InputSearch(plan, space, state.measurer, state.store, {}, self._note)
-        rows = state.known_rows(problem)
+        search = InputSearch(plan, space, state.measurer, state.store, state.ledger, self._note)
+        rows = state.ledger.searched(problem).rows
         ended = state.store.read(lambda: find_ended(search, options, rows))
         budget = space.budget(options.test_limit)
         steps = 0 if state.is_time_up() or ended else budget
@@ -110,7 +110,7 @@ class Searching:
             state.space(problem),
             state.measurer_for(problem),
             state.store,
-            state.known(problem),
+            state.ledger,
             self._note,
             seeds=self.seeds(problem, before),
             transfer=self.transfer_data(problem, before),
@@ -161,7 +161,7 @@ class Searching:
         measured = {
             other: [
                 row.measurement
-                for row in state.known(other).values()
+                for row in state.ledger.answers(other).values()
                 if run is None or row.measured_at <= run.started_at
             ]
             for other in before

@@ -222,7 +222,7 @@ class _SharedWork(Generic[Work]):
             return
         self._pool.take_out(device)
         for problem, config in device.failed:
-            self._state.known(problem).pop(config, None)  # to be measured again
+            self._state.ledger.measure_again(problem, config)
         self._state.warn(
             f"{device} failed {MOST_FAULTS} times in a row and is not used any more, its inputs go "
             f"to the others: {error}"

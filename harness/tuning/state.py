@@ -1,10 +1,11 @@
-"""The plan of a campaign, and the state that its stages share: where it measures, what is known."""
+"""The plan of a campaign, and the state that its stages share."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+import uuid
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -22,18 +23,15 @@ from harness.measure.measurer import Measurer
 from harness.measure.trial.occasions import ONE_OCCASION, new_seed
 from harness.recordings.recording import Recording
 from harness.recordings.replay import ListedSpace
-from harness.results.campaigns import LEFT_OUT
+from harness.results.campaigns import LEFT_OUT, StoredCampaign
 from harness.results.columns import MeasurementRow, MeasurementRows
-from harness.results.gathering import as_rows
-from harness.results.measured import (
-    Measured,
-    MeasuredConfigs,
-    interleaved_groups,
-    measured_by_input,
-)
+from harness.results.database import now
+from harness.results.fitting import Fitting, fitting
+from harness.results.ledger import Ledger
 from harness.results.notes import device_facts
 from harness.results.schema import SEARCHED
 from harness.results.store import RunPlan, Store
+from harness.results.view import Results, results_of
 from harness.search import SearchOptions
 from harness.search.transfer import StoredSources, TransferSources
 from harness.space import ConstrainedSpace, Space
@@ -95,9 +93,6 @@ class State:
         self._spaces: dict[Input, Space] = {}
         self._recalled: set[tuple[SharedDevice, Input]] = set()
         self._noted_devices: set[tuple[int, str]] = set()
-        self._searched: dict[Input, MeasuredConfigs] = {}
-        self._known: dict[Input, dict[Config, MeasurementRow]] = {}
-        self._interleaved: dict[tuple[Input, str], list[Interleaved]] = {}
 
     @property
     def measurer(self) -> SharedDevice:
@@ -109,7 +104,7 @@ class State:
         device = self.measurer
         if (device, problem) not in self._recalled:
             self._recalled.add((device, problem))
-            device.recall(problem, self.measured(problem).values())
+            device.recall(problem, self.ledger.searched(problem).values())
         return device
 
     @property
@@ -157,61 +152,52 @@ class State:
     # ------------------------------------------------------------ measurements
 
     @cached_property
-    def earlier(self) -> Mapping[Input, MeasurementRows]:
+    def ledger(self) -> Ledger:
+        """All measurements of the campaign."""
+        return Ledger(self._stored, self.fitting.rows.where(~self._may_end_otherwise()))
+
+    @cached_property
+    def _stored(self) -> MeasurementRows:
         """What earlier commands measured, read at once: a query for each input takes longer."""
         return self.store.measured(self.run_plan(self.spec.inputs[0]))
 
-    def _earlier_rows(self, problem: Input, stages: Sequence[str]) -> MeasurementRows:
-        rows = self.earlier.get(problem)
-        return as_rows(()) if rows is None else rows.of_stages(stages)
+    @cached_property
+    def fitting(self) -> Fitting:
+        """The measurements of earlier commands that count for the space as it is now."""
+        plan, limits = self.run_plan(self.spec.inputs[0]), self.measurer.limits
+        campaign = StoredCampaign.begun(plan.key, self.spec, self.measurer.environment)
+        names = frozenset(self.space(self.spec.inputs[0]).default)
+        given = limits.names() if limits is not None else {}
+        return fitting(self._stored, campaign, given, self.spec.inputs, names)
 
-    def _stored(self, problem: Input) -> MeasuredConfigs:
-        """Return an input's searched measurements by earlier commands.
-
-        The store may hold measurements from before the space changed; they are dropped where the
-        configuration is illegal now.
-        """
-        if problem not in self._searched:
-            rows = self._earlier_rows(problem, SEARCHED)
-            rows = rows.where(~self._may_end_otherwise(rows))
-            rows = measured_by_input(rows).get(problem, MeasuredConfigs(rows)).rows
-            settings = rows.columns.config_table.settings(rows.of(rows.columns.configs.codes))
-            legal = self.space(problem).legal_among(settings, len(rows))
-            self._searched[problem] = MeasuredConfigs(rows.where(legal))
-        return self._searched[problem]
-
-    def _may_end_otherwise(self, rows: MeasurementRows) -> Flags:
-        """Say which configurations timed out under a shorter deadline than the present one, or
-        found no memory on the device, which other programs may have held."""
+    def _may_end_otherwise(self) -> Flags:
+        """Say which searched configurations timed out under a shorter deadline than the present
+        one, or found no memory on the device, which other programs may have held."""
+        rows = self.fitting.rows
         if self.measurer.is_replay:  # a recording would answer the same again
             return np.zeros(len(rows), dtype=np.bool_)
         program, columns = self.spec.program, rows.columns
         deadline_s = program.model.limits.deadline_s if program else None
         allowed_s = min(self.spec.measure.timeout_s, deadline_s or math.inf)
         outcomes, wall_s = rows.of(columns.outcomes.codes), rows.of(columns.others["wall_s"].values)
-        timed_out = (outcomes == columns.outcomes.code(Outcome.TIMEOUT)) & (wall_s < allowed_s)
-        may: Flags = timed_out | (outcomes == columns.outcomes.code(Outcome.OUT_OF_MEMORY))
-        return may
+        may: Flags = outcomes == columns.outcomes.code(Outcome.OUT_OF_MEMORY)
+        may |= (outcomes == columns.outcomes.code(Outcome.TIMEOUT)) & (wall_s < allowed_s)
+        searched = [columns.stages.code(stage) for stage in SEARCHED]
+        return may & np.isin(rows.of(columns.stages.codes), searched)
 
-    def known(self, problem: Input) -> dict[Config, MeasurementRow]:
-        """Return an input's searched measurements, by earlier commands and by this one, to which
-        new ones are added."""
-        if problem not in self._known:
-            rows = self._stored(problem).rows
-            self._known[problem] = {row.measurement.config: row for row in rows}
-        return self._known[problem]
-
-    def known_rows(self, problem: Input) -> MeasurementRows:
-        """Return what `known` does as columns, in which no record is made before it is read."""
-        known = self._known.get(problem)
-        return self._stored(problem).rows if known is None else as_rows(known.values())
-
-    def interleaved(self, problem: Input, stage: str) -> list[Interleaved]:
-        """Return the interleaved measurements of a stage on an input, oldest first."""
-        key = problem, stage
-        if key not in self._interleaved:
-            self._interleaved[key] = interleaved_groups(self._earlier_rows(problem, [stage]))
-        return self._interleaved[key]
+    def add_measurements(
+        self, problem: Input, stage: str, measured: Sequence[Measurement], group: str | None = None
+    ) -> None:
+        """Store measurements of an input, and append them to the ledger."""
+        store, run_id, plan = self.store, self.runs[problem], self.run_plan(problem)
+        ids = store.transact(lambda: store.add_measurements(run_id, plan, stage, measured, group))
+        self.ledger.append(
+            [
+                MeasurementRow(row_id, stage, measurement, group, measured_at=now())
+                for row_id, measurement in zip(ids, measured, strict=True)
+            ]
+        )
+        self.note_device(problem)
 
     def measure_interleaved(
         self,
@@ -227,10 +213,7 @@ class State:
         measured = self.measurer_for(problem).measure_interleaved(
             self.space(problem), problem, configs, rounds, seeds
         )
-        store, run_id, plan = self.store, self.runs[problem], self.run_plan(problem)
-        store.transact(lambda: store.add_interleaved(run_id, plan, stage, measured))
-        self.note_device(problem)
-        self.interleaved(problem, stage).append(measured)
+        self.add_measurements(problem, stage, measured, uuid.uuid4().hex)
         return measured
 
     def data_seed(self, problem: Input) -> int:
@@ -255,28 +238,25 @@ class State:
             store.transact(partial(store.note_run, run_id, {"facts": {**facts, **added}}))
         self._noted_devices.add(device)
 
-    def measured(self, problem: Input) -> Measured:
-        """Return each configuration's measurement by the search."""
-        if problem not in self._known:
-            return self._stored(problem)
-        return {config: stored.measurement for config, stored in self.known(problem).items()}
-
-    def eligible(self, problem: Input) -> Measured:
-        """Return the measurements of the configurations that may win, and of the default."""
-        measured, default = self.measured(problem), self.space(problem).default
-        if not self.same:
-            return measured
-        return {c: m for c, m in measured.items() if c == default or self.is_same(c)}
-
     def is_same(self, config: Config) -> bool:
         """Whether a configuration has the values that are the same on all inputs."""
         return all(expression.allows(config) for expression in self.same)
 
     def best(self, problem: Input) -> Measurement | None:
         """Return the fastest measurement that may win; None where nothing worked."""
-        if problem in self._known or self.same:
-            return fastest(m for c, m in self.measured(problem).items() if self.is_same(c))
-        return self._stored(problem).fastest
+        searched = self.ledger.searched(problem)
+        if self.same:
+            return fastest(m for c, m in searched.items() if self.is_same(c))
+        return searched.fastest
+
+    def results(self) -> Results:
+        """Return the campaign's results so far."""
+        store, plan = self.store, self.run_plan(self.spec.inputs[0])
+        return store.read(
+            lambda: results_of(
+                store.connection, plan.key, self.spec, plan.environment, self.ledger.rows
+            )
+        )
 
     # ---------------------------------------------------------- inputs left out
 

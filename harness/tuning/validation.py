@@ -130,8 +130,10 @@ class UniformSampling:
         technique = f"{plan.technique} ({role.value})"
         plan = dataclasses.replace(plan, technique=technique, test_limit=draws)
         with state.leaving_out(problem):
-            searched, measurer = state.known(problem), state.measurer_for(problem)
-            search = InputSearch(plan, state.space(problem), measurer, state.store, searched, note)
+            measurer = state.measurer_for(problem)
+            search = InputSearch(
+                plan, state.space(problem), measurer, state.store, state.ledger, note
+            )
             state.runs[problem] = search_input(search, options).run_id
         self._drawn[role, problem] = len(samples)
         return samples

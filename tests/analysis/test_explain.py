@@ -20,6 +20,7 @@ from harness.dispatch.learners import gadapt_judgement
 from harness.models.starchart import TreeTarget, importance
 from harness.results import MeasurementRow
 from harness.results.view import Results
+from harness.space_file import Parameter
 from tests.helpers.commands import analyse as main
 
 Capture = pytest.CaptureFixture[str]
@@ -168,8 +169,10 @@ def test_integers_beside_an_absent_flag_stay_integers(results: Results) -> None:
         for row in results.rows
         for level in (None, 0, 1)
     )
-    key = dataclasses.replace(results.campaign, default={**results.campaign.default, "level": None})
-    found = samples(Results(key, results.databases, rows))
+    level = Parameter("level", "enum", (None, 0, 1), "source", None)
+    parameters = {**results.campaign.parameters, "level": level}
+    campaign = dataclasses.replace(results.campaign, parameters=parameters)
+    found = samples(Results(campaign, results.databases, rows))
     assert set(map(repr, found.table["level"])) == {"None", "0", "1"}
 
 
@@ -202,7 +205,8 @@ def test_platforms_with_other_parameters_are_no_platforms_of_one_kernel(results:
         changed(row, config=Config({"WIDTH": row.measurement.config["BLOCK"]}))
         for row in results.rows
     ]
-    campaign = of_device(results, "another", default={"WIDTH": 16}).campaign
+    width = {"WIDTH": results.campaign.parameters["BLOCK"]}
+    campaign = of_device(results, "another", parameters=width, constraints=()).campaign
     other = Results(campaign, results.databases, tuple(rows))
     with pytest.raises(UsageError, match=r"small on .* has no parameter WIDTH, which varies on"):
         pooled([results, other])

@@ -219,13 +219,16 @@ def test_a_named_baseline_that_the_search_did_not_try_may_win(tmp_path: Path) ->
     assert best_block(report) == 32
 
 
-def test_only_a_run_that_tried_all_configurations_is_noted_as_exhausted(tmp_path: Path) -> None:
-    for test_limit, exhausted in ((40, 1), (2, 0)):
-        (folder := tmp_path / str(exhausted)).mkdir()
-        tuned(folder, Staged(), test_limit=test_limit)
-        assert query(folder / "r.db", "SELECT json_extract(notes, '$.exhausted') FROM runs") == [
-            (exhausted,)
-        ]
+def test_results_know_how_many_configurations_are_legal_and_whether_all_were_tried(
+    tmp_path: Path,
+) -> None:
+    for test_limit, is_exhausted in ((40, True), (2, False)):
+        (folder := tmp_path / str(test_limit)).mkdir()
+        report, _ = tuned(folder, Staged(), test_limit=test_limit)
+        results = the_one(read_results([str(folder / "r.db")]))
+        assert results.is_exhausted is report.is_exhausted is is_exhausted
+        assert [r.legal for r in input_reports(results)] == [report.legal]
+        assert report.legal is not None
 
 
 # ------------------------------------------------------------------------- stored results

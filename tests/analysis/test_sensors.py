@@ -173,8 +173,9 @@ def observing(folder: Path, *observed: dict[str, float]) -> Results:
     database = str(folder / "r.db")
     with writing(database) as engine, Store(engine) as store:
         search = begin_search(store)
-        for number, one in enumerate(observed):
-            search.test(dataclasses.replace(make_ok(number), observed=one))
+        for number, one in enumerate(observed, start=1):
+            config = Config({"THRD": 1024, "LU": number, "X_CACHE": 0})
+            search.test(dataclasses.replace(make_ok(number), config=config, observed=one))
     return the_one(read_results([database]))
 
 

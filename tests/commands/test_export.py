@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import jsonschema
@@ -25,6 +25,7 @@ from harness.core.records import (
 from harness.recordings.csv_file import csv_lines
 from harness.recordings.json_file import t4_texts
 from harness.recordings.replay import open_replay, read_recording
+from harness.space_file import Parameter, Spec
 from tests.helpers.commands import export
 from tests.helpers.results_examples import (
     ENVIRONMENT,
@@ -70,10 +71,17 @@ def comparable(m: Measurement) -> tuple[Input, Config, Outcome, tuple[float, ...
     return m.input, m.config, m.outcome, samples_s, m.message
 
 
+def spec_of(found: Sequence[Measurement]) -> Spec:
+    """The spec with the parameters and values that were measured, and no constraint."""
+    values = {name: [m.config[name] for m in found] for name in found[0].config}
+    parameters = tuple(Parameter(n, "enum", v, "source", v[0]) for n, v in values.items())
+    return dataclasses.replace(SPEC, parameters=parameters, constraints=())
+
+
 def record(database: Path, found: list[Measurement]) -> None:
     with opened(database) as store:
         for problem in dict.fromkeys(m.input for m in found):
-            search = begin_search(store, make_plan(problem))
+            search = begin_search(store, make_plan(problem, spec=spec_of(found)))
             for m in found:
                 if m.input == problem:
                     search.test(m)
@@ -113,7 +121,7 @@ def of_value(value: Value) -> Measurement:
 )  # fmt: skip
 def test_values_keep_their_types(tmp_path: Path, format_: str, values: list[Value]) -> None:
     found = [of_value(value) for value in values]
-    write(tmp_path / "r.db", *found)
+    record(tmp_path / "r.db", found)
     recorded = read_recording(exported(tmp_path / "r.db", format_))
     assert list(map(comparable, recorded.measurements.values())) == list(map(comparable, found))
 
@@ -122,7 +130,7 @@ def test_values_keep_their_types(tmp_path: Path, format_: str, values: list[Valu
 def test_values_that_look_alike_in_csv_are_refused(
     tmp_path: Path, capsys: Capture, values: list[Value]
 ) -> None:
-    write(tmp_path / "r.db", *map(of_value, values))
+    record(tmp_path / "r.db", list(map(of_value, values)))
     path = tmp_path / "out.csv"
     assert export([str(tmp_path / "r.db"), "--format", "csv", "--output", str(path)]) == 2
     assert "look alike in CSV; export with --format t4" in capsys.readouterr().err

@@ -110,11 +110,11 @@ def test_measurements_of_former_parameters_are_left_out(
     assert results.default == Config({"BLOCK": 64, "A": 1})
     assert len(matrix_of(results).features) == 2
     sentence = (
-        f"{len(before.rows)} of {len(results.all_rows)} measurements are left out: they are from "
-        "before the space's parameters changed. They differ in A, TILE."
+        f"{len(before.rows)} of {len(results.all_rows)} measurements belong to another version of "
+        f"the space: {len(before.rows)} with other parameters (they differ in A, TILE)."
     )
     assert list(reservations(results)) == [sentence]
-    why = "its measurements are from a space with other parameters"
+    why = "its measurements belong to another version of the space"
     assert not_measured(results) == {Input({"n": 32}): f"not measured: {why}"}
     assert analyse([database]) == 0
     assert sentence in capsys.readouterr().out

@@ -275,17 +275,16 @@ def test_an_edited_space_has_the_last_word(space: Path, database: Path, capsys: 
     space.write_text(text.replace("constraints: [", "constraints: [BLOCK < 64 or n != 4096, "))
     assert run(database, space) == 0
     printed = said(capsys)
-    assert (
-        "have changed since it was last tuned: 1 measurement that they no longer allow" in printed
-    )
+    assert "1 of 23 measurements belongs to another version of the space" in printed
+    assert "space: 1 that its constraints do not allow." in printed
     module = written(space)
     assert module.select(n=4096) == {"BLOCK": 16}
     assert module.select(n=8192) == {"BLOCK": 64}
     space.write_text(text.replace("[16, 64]", "[16, 32]"))
     assert run(database, space) == 0
     printed = said(capsys)
-    assert "Left out: 11 measurements with values that" in printed
-    assert "no longer has: BLOCK=64." in printed
+    assert "11 of 23 measurements belong to another version of the space" in printed
+    assert "space: 11 with values that it lacks (BLOCK=64)." in printed
     assert "not significantly faster" in written(space).PROVENANCE["choice"]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from harness.analysis.coverage import input_reports
 from harness.analysis.inputs import InputReport
 from harness.core.errors import HostModuleError
 from harness.core.records import (
@@ -273,11 +274,17 @@ def opened(
 
 @dataclass(frozen=True)
 class Ran:
-    """A campaign that has ended: what it reported, and the tests that its display has seen."""
+    """A campaign that has ended: its results, and the tests that its display has seen."""
 
     campaign: Campaign
-    reports: Sequence[InputReport]
+    results: Results
     tests: Tests
+
+    @property
+    def reports(self) -> Sequence[InputReport]:
+        """The reports of the inputs that were tuned, in order."""
+        by_input = {report.problem: report for report in input_reports(self.results)}
+        return [by_input[problem] for problem in self.campaign.spec.inputs]
 
     def tested(self, problem: Input) -> list[Config]:
         """The configurations that were tested on an input, in order."""
@@ -294,4 +301,5 @@ def results_of(folder: Path, text: str, measurer: Measurer | None = None, **more
 def ran(spec: Spec, database: Path, measurer: Measurer | None = None, **options: Any) -> Ran:
     """Run a campaign on a database, on the formula where no measurer is given."""
     with opened(spec, database, measurer or FormulaMeasurer(), **options) as (campaign, tests):
-        return Ran(campaign, campaign.run(), tests)
+        campaign.run()
+        return Ran(campaign, campaign.results(), tests)

@@ -217,8 +217,8 @@ def merge(out: Path | str, *databases: Path | str) -> list[Added]:
 
 def known_configs(store: Store, plan: RunPlan) -> set[Config]:
     """Return the configurations that a search of this plan finds measured."""
-    rows = store.measured(plan).get(plan.problem)
-    return {m.config for m in rows.of_stages(SEARCHED).measurements()} if rows else set()
+    rows = store.measured(plan).of_stages(SEARCHED)
+    return {m.config for m in rows.measurements() if m.input == plan.problem}
 
 
 def write(path: Path | str, *measurements: Measurement, plan: RunPlan | None = None) -> None:

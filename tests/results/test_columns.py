@@ -16,10 +16,12 @@ from harness.analysis import coverage
 from harness.analysis.coverage import reservations
 from harness.analysis.explain import samples
 from harness.analysis.inputs import fastest
-from harness.core.records import Config, Input, Measurement, Outcome, Timing
+from harness.constraints.expression import Expression
+from harness.core.records import Config, Input, Measurement, Outcome, Timing, Value
 from harness.results import (
     MeasurementRow,
     MeasurementRows,
+    StoredCampaign,
     as_rows,
     by_configs,
     interleaved_groups,
@@ -28,12 +30,14 @@ from harness.results import (
     reading,
 )
 from harness.results.columns import ConfigTable
+from harness.results.fitting import fitting
 from harness.results.measured import MeasuredConfigs, by_input, measured_by_input
-from harness.results.read import compatible
 from harness.results.view import Results
+from harness.space_file import Parameter
 from tests.helpers.noise import is_within_noise
 from tests.helpers.replays import SPACE, results_of
 from tests.helpers.results_examples import (
+    ENVIRONMENT,
     KEY,
     SPEC,
     make_build,
@@ -173,6 +177,13 @@ def test_a_sample_keeps_the_slowdowns(results: Results, monkeypatch: pytest.Monk
 SMALL, LARGE = Input({"n": 8}), Input({"n": 64})
 
 
+def campaign(**values: Sequence[Value]) -> StoredCampaign:
+    """A campaign on a space of these parameters."""
+    begun = StoredCampaign.begun(KEY, SPEC, ENVIRONMENT)
+    parameters = {n: Parameter(n, "enum", some, "source", some[0]) for n, some in values.items()}
+    return dataclasses.replace(begun, parameters=parameters, constraints=())
+
+
 def rows_of(*found: tuple[Input, dict[str, int]]) -> MeasurementRows:
     return as_rows(
         MeasurementRow(
@@ -195,19 +206,67 @@ def test_rows_with_other_parameters_than_the_space_are_left_out_and_named() -> N
         (SMALL, {"BLOCK": 32, "TILE": 2}),
         (LARGE, {"BLOCK": 16, "TILE": 1, "OLD": 3}),
     )
-    found = compatible(rows, ["BLOCK", "TILE"])
+    found = fitting(rows, campaign(BLOCK=(16, 32), TILE=(1, 2)), {})
     assert found.names == {"BLOCK", "TILE"}
     assert [row.uuid for row in found.rows] == [rows[0].uuid, rows[2].uuid]
-    assert len(found.left_out) == 2
-    assert by_input(found.left_out).keys() == {LARGE}
-    assert found.differing == ("OLD", "TILE")
+    assert by_input(found.others).keys() == {LARGE}
+    assert found.sentence == (
+        "2 of 4 measurements belong to another version of the space: "
+        "2 with other parameters (they differ in OLD, TILE)."
+    )
+
+
+def test_rows_with_former_values_are_left_out_and_named_by_type() -> None:
+    rows = rows_of(*((SMALL, {"BLOCK": block, "TILE": 1}) for block in (16, 32, 64)))
+    found = fitting(rows, campaign(BLOCK=range(16, 33), TILE=(True, 1)), {})
+    assert [row.measurement.config["BLOCK"] for row in found.rows] == [16, 32]
+    assert "1 of 3 measurements belongs" in found.sentence
+    assert "1 with values that it lacks (BLOCK=64)" in found.sentence
+    assert not fitting(rows, campaign(BLOCK=(16, 32, 64), TILE=(True, 1.0)), {}).rows
+
+
+def test_constraints_leave_rows_out_by_input_and_by_the_devices_limits() -> None:
+    rows = rows_of(
+        *((problem, {"BLOCK": block, "TILE": 1}) for problem in (SMALL, LARGE) for block in (8, 32))
+    )
+    now = campaign(BLOCK=(8, 32), TILE=(1, 2))
+    for constraint, limits, left in (
+        ("BLOCK <= n", {}, [True, False, True, True]),
+        ("TILE == 1 and BLOCK * TILE < 32", {}, [True, False, True, False]),
+        ("BLOCK < max_group_size or n > 8", {"max_group_size": 32}, [True, False, True, True]),
+        ("BLOCK < max_group_size", {}, [True] * 4),
+        ("other > 5", {}, [True] * 4),
+    ):
+        edited = dataclasses.replace(now, constraints=(constraint,))
+        found = fitting(rows, edited, limits)
+        assert [row.id for row in found.rows] == [i for i, kept in enumerate(left) if kept]
+        is_said = "that its constraints do not allow" in found.sentence
+        assert is_said is (not all(left))
+
+
+def test_a_parameter_that_does_not_matter_counts_at_its_default() -> None:
+    rows = rows_of(*((SMALL, {"BLOCK": block, "TILE": 2}) for block in (16, 32)))
+    tile = Parameter("TILE", "enum", (1, 2), "source", 1, when=Expression("BLOCK > 16"))
+    now = campaign(BLOCK=(16, 32), TILE=(1, 2))
+    now = dataclasses.replace(now, parameters={**now.parameters, "TILE": tile})
+    assert [row.id for row in fitting(rows, now, {}).rows] == [1]
+
+
+def test_inputs_of_another_space_with_the_program_take_no_part() -> None:
+    rows = rows_of((SMALL, {"BLOCK": 16}), (LARGE, {"BLOCK": 64}))
+    found = fitting(rows, campaign(BLOCK=(16,)), {}, [SMALL])
+    assert [row.id for row in found.rows] == [0]
+    assert found.sentence == ""
 
 
 def test_flags_of_a_compiler_that_was_not_used_leave_no_row_out() -> None:
     rows = rows_of((SMALL, {"BLOCK": 16}), (SMALL, {"BLOCK": 32}))
-    found = compatible(rows, ["BLOCK", "maxrregcount"])
+    now = campaign(BLOCK=(16, 32), maxrregcount=(None, 32))
+    found = fitting(rows, now, {})
     assert found.names == {"BLOCK"}
-    assert (len(found.rows), len(found.left_out), found.differing) == (2, 0, ())
+    assert (len(found.rows), found.sentence) == (2, "")
+    given = fitting(rows, now, {}, names=frozenset(now.default))
+    assert (len(given.rows), len(given.others)) == (0, 2)
 
 
 # ---------- stored measurements: with their builds or without, and in their interleaved groups

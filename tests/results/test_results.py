@@ -139,7 +139,7 @@ def test_stages_are_read_as_asked_for(database: str) -> None:
         search = begin_search(store)
         for number, stage in enumerate(("search", "cross", "final")):
             search.test(make_ok(number), stage)
-        (rows,) = store.measured(search.plan).values()
+        rows = store.measured(search.plan)
         known, finals = rows.of_stages(SEARCHED), rows.of_stages([FINAL])
     assert list(known.measurements()) == [make_ok(0), make_ok(1)]
     assert interleaved_groups(finals) == [[make_ok(2)]]

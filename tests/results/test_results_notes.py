@@ -111,14 +111,14 @@ def test_merging_again_brings_runs_up_to_date_and_never_back(tmp_path: Path, pla
         search.test(make_ok(1))
     early.write_bytes(place.read_bytes())
     merge(out, early)
-    assert (read(out)[1][0].ended_at, read(out)[2].get("exhausted")) == (None, None)
+    assert (read(out)[1][0].ended_at, read(out)[2].get("legal")) == (None, None)
     with opened(place) as store:
         store.end_run(search.run_id, "complete")
-        store.note_run(search.run_id, {"exhausted": True})
+        store.note_run(search.run_id, {"legal": 5})
         store.end_command(command, {SECOND: "no data"}, {})
     late = read(place)[1:]
     assert late[0][0].left_out == {SECOND: "no data"}
-    assert late[1]["exhausted"] is True
+    assert late[1]["legal"] == 5
     for source in (place, early):
         merge(out, source)
         assert read(out)[1:] == late

@@ -12,6 +12,7 @@ from sqlalchemy import select
 
 from harness.core.records import Config, Input
 from harness.results import RunPlan, Store, schema, writing
+from harness.results.ledger import Ledger
 from harness.search import (
     EndReason,
     InputSearch,
@@ -125,7 +126,7 @@ class Searches:
         )
         seeds = [] if options.is_self_contained else [space.default]
         tests = Tests()
-        search = InputSearch(plan, space, measurer, self._store, {}, tests.test, seeds)
+        search = InputSearch(plan, space, measurer, self._store, Ledger(), tests.test, seeds)
         found = search_input(search, options)
         who = select(schema.tests.c.requestor).where(schema.tests.c.run_id == found.run_id)
         requestors = set(self._store.session.execute(who).scalars())

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from harness import tune
+from harness.analysis.coverage import input_reports
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.search import EndReason
@@ -134,8 +135,9 @@ def test_the_climb_goes_on_where_everything_fails(tmp_path: Path) -> None:
 def test_the_default_and_winners_elsewhere_are_measured_outside_the_climb(tmp_path: Path) -> None:
     spec, options = make_spec(tmp_path), {"technique": ["HillClimb"]}
     with opened(spec, tmp_path / "r.db", FormulaMeasurer(), **options) as (campaign, tests):
-        reports = campaign.run()
-        measured = list(map(campaign.measured, spec.inputs))
+        campaign.run()
+        measured = list(map(campaign.ledger.searched, spec.inputs))
+        reports = input_reports(campaign.results())
     default = campaign.space(spec.inputs[0]).default
     assert default not in [test.measurement.config for test in tests]
     assert all(default in of_input for of_input in measured)

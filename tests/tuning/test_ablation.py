@@ -71,7 +71,7 @@ class OpenCl(FormulaMeasurer):
 def test_flags_that_do_nothing_are_found_and_the_answer_is_kept(tmp_path: Path) -> None:
     spec, measurer = make_spec(tmp_path, SPACE), OpenCl()
     first = ran(spec, tmp_path / "r.db", measurer)
-    (report,), (ablation,) = first.reports, first.campaign.ablations.values()
+    (report,), (ablation,) = first.reports, first.results.ablations.values()
     assert ablation.winner["cl_mad_enable"] or ablation.winner["cl_no_signed_zeros"]
     assert report.best.config == ablation.winner, "what the finals have judged is recommended"
     assert report.speedup.is_faster
@@ -94,7 +94,7 @@ def test_flags_that_do_nothing_are_found_and_the_answer_is_kept(tmp_path: Path) 
     assert [len(seeds) for seeds in dict.fromkeys(measurer.seeds)] == [1, 6], "judged like a winner"
     again = ran(spec, tmp_path / "r.db", measurer)
     assert again.reports[0].best == report.best
-    assert list(again.campaign.ablations.values()) == [ablation]
+    assert list(again.results.ablations.values()) == [ablation]
     assert len(measurer.turns) == turns, "nothing is measured interleaved again"
 
 
@@ -129,7 +129,7 @@ def test_a_stage_warns_of_what_it_skips(tmp_path: Path, monkeypatch: pytest.Monk
     measurer = OpenCl(times=lambda i, c: time_s(i, c) * (0.8 if c["cl_mad_enable"] else 1))
     monkeypatch.setattr(State, "is_time_up", lambda _: True)
     found = ran(spec, tmp_path / "r.db", measurer, test_limit=6)
-    assert found.campaign.ablations == {}
+    assert found.results.ablations == {}
     crossed, candidates, ablated = found.tests.warnings
     assert "measurements of the default and winners on other inputs skipped" in crossed
     assert "candidates on 2 of 2 inputs skipped" in candidates
@@ -145,7 +145,9 @@ def test_winners_and_the_default_are_measured_on_the_other_inputs(tmp_path: Path
     winners = {best.config for best in map(state.best, spec.inputs) if best}
     assert state.crossed
     for problem in spec.inputs:
-        assert winners | {state.space(spec.inputs[0]).default} <= set(state.known(problem))
+        assert winners | {state.space(spec.inputs[0]).default} <= set(
+            state.ledger.searched(problem)
+        )
 
 
 def test_an_input_that_was_not_searched_is_not_measured_for_others(tmp_path: Path) -> None:

@@ -1,0 +1,166 @@
+"""Which measurements of a program count for a space: the one rule that all commands follow.
+
+A program has measurements of every version of its space. Of these, the ones count that set the
+parameters of one version, to values that it has, and that its constraints allow. Launches and the
+device have no part in it: they are the same for all measurements of a campaign.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.constraints.expression import Expression
+from harness.core.arrays import Flags
+from harness.core.records import Input, Value, shown
+from harness.core.text import first_few, printable
+from harness.results.campaigns import StoredCampaign
+from harness.results.columns import MeasurementRows
+
+_MOST_KEYS = 2**40
+"""Beyond so many combinations of values, those that occur are numbered anew: a number has 63 bits,
+and a name has fewer than 2**23 values."""
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """The measurements that count for a version of a space, with the parameters that they set;
+    and those of other versions, with the differences in words."""
+
+    names: frozenset[str]
+    rows: MeasurementRows
+    others: MeasurementRows
+    differences: Sequence[str]
+
+    @property
+    def sentence(self) -> str:
+        """How many measurements do not count, and why; empty where all do."""
+        others, total = len(self.others), len(self.rows) + len(self.others)
+        if not others:
+            return ""
+        verb = "belongs" if others == 1 else "belong"
+        return (
+            f"{others:,} of {total:,} measurements {verb} to another version of the space: "
+            f"{', '.join(self.differences)}."
+        )
+
+
+def fitting(
+    rows: MeasurementRows,
+    campaign: StoredCampaign,
+    limits: Mapping[str, int],
+    inputs: Collection[Input] = (),
+    names: frozenset[str] | None = None,
+) -> Fitting:
+    """Choose the measurements that count for the version of its space that a campaign has.
+
+    `limits` are those of the device, by the names that constraints use. Where `inputs` are given,
+    no others take part: another space may share the program. `names` are the parameters that are
+    set; by default all of the space, without flags of compilers that were not used.
+    """
+    columns = rows.columns
+    if inputs:
+        wanted = set(inputs)
+        takes_part = np.array([p in wanted for p in columns.inputs.values], dtype=np.bool_)
+        rows = rows.where(takes_part[rows.of(columns.inputs.codes)])
+    names, has_names, differing = _names(rows, campaign, names)
+    has_values, gone = _values(rows, campaign)
+    has_values &= has_names
+    fits = has_values.copy()
+    for constraint in _constraints(campaign):
+        fits[fits] = _allowed(rows.where(fits), constraint, campaign.default, limits)
+    counts = {
+        f"with other parameters (they differ in {first_few(differing, ', ')})": ~has_names,
+        f"with values that it lacks ({first_few(gone, ', ')})": has_names & ~has_values,
+        "that its constraints do not allow": has_values & ~fits,
+    }
+    differences = [f"{int(are.sum()):,} {why}" for why, are in counts.items() if are.any()]
+    return Fitting(names, rows.where(fits), rows.where(~fits), differences)
+
+
+def _names(
+    rows: MeasurementRows, campaign: StoredCampaign, names: frozenset[str] | None
+) -> tuple[frozenset[str], Flags, list[str]]:
+    """Return the parameters that configurations set, which rows set exactly these, and in which
+    parameters the others differ.
+
+    Rows from before a parameter was added, renamed or removed cannot be compared with later ones.
+    """
+    table = rows.columns.config_table
+    layouts = table.layout[rows.of(rows.columns.configs.codes)]
+    space = frozenset(campaign.default)
+    set_by = {code: frozenset(table.layouts[code]) for code in np.unique(layouts).tolist()}
+    if names is None:
+        names = frozenset().union(*(those for those in set_by.values() if those <= space))
+    fits = np.zeros(len(table.layouts), dtype=np.bool_)
+    differing: set[str] = set()
+    for code, those in set_by.items():
+        fits[code] = those == names
+        if not fits[code]:
+            differing |= (those - space) | (names - those)
+    return names, fits[layouts], sorted(map(printable, differing))
+
+
+def _values(rows: MeasurementRows, campaign: StoredCampaign) -> tuple[Flags, list[str]]:
+    """Say which rows have only values that their parameters have; name the other settings."""
+    table, configs = rows.columns.config_table, rows.of(rows.columns.configs.codes)
+    fits = np.ones(len(rows), dtype=np.bool_)
+    gone: list[str] = []
+    for name, values, codes in zip(table.names, table.values, table.codes.T, strict=True):
+        if name not in campaign.parameters:
+            continue
+        allows = campaign.parameters[name].allows
+        has_value = np.array([*map(allows, values), True])  # the last: a row without the parameter
+        if has_value.all():
+            continue
+        codes = codes[configs]
+        fits &= has_value[codes]
+        lacking = np.unique(codes[~has_value[codes]]).tolist()
+        gone += [printable(f"{name}={shown(values[code])}") for code in lacking]
+    return fits, gone
+
+
+def _constraints(campaign: StoredCampaign) -> list[Expression]:
+    """Return the constraints, with those of parameters that matter only under a condition."""
+    constraints = list(map(Expression, campaign.constraints))
+    for parameter in campaign.parameters.values():
+        if parameter.when is not None:
+            constraints.append(
+                Expression.or_equal(parameter.when, parameter.name, parameter.default)
+            )
+    return constraints
+
+
+def _allowed(
+    rows: MeasurementRows,
+    constraint: Expression,
+    default: Mapping[str, Value],
+    limits: Mapping[str, int],
+) -> Flags:
+    """Say which rows a constraint allows; one that names anything unknown allows all.
+
+    It is evaluated once for all rows that agree in what it names.
+    """
+    columns, table = rows.columns, rows.columns.config_table
+    configs = rows.of(columns.configs.codes)
+    names = constraint.names & set(table.names)
+    keys, count = np.zeros(len(rows), dtype=np.int64), 1
+    if not constraint.names <= names | limits.keys() | default.keys():
+        keys, count = rows.of(columns.inputs.codes).astype(np.int64), len(columns.inputs.values)
+    for name in sorted(names):
+        column = table.names.index(name)
+        width = len(table.values[column]) + 1
+        if count > _MOST_KEYS:
+            keys = np.unique(keys, return_inverse=True)[1]
+            count = len(rows)
+        keys, count = keys * width + table.codes[configs, column] + 1, count * width
+    _, first, of_row = np.unique(keys, return_index=True, return_inverse=True)
+    allowed: list[bool] = []
+    for row in rows.selected[first].tolist():
+        values = {**default, **limits, **columns.inputs.at(row), **columns.configs.at(row)}
+        is_judged = constraint.names <= values.keys()
+        allowed.append(not is_judged or constraint.allows(values))
+    flags: Flags = np.array(allowed, dtype=np.bool_)[of_row]
+    return flags
