@@ -39,7 +39,7 @@ from harness.core.errors import HarnessError
 from harness.core.records import Environment
 from harness.display.progress import Display
 from harness.results import Store, writing
-from harness.search import SearchOptions, make_opentuner_tables
+from harness.search import SearchOptions
 from harness.tuning import Campaign, CampaignPlan
 
 ROOT = Path(__file__).parent.parent
@@ -132,7 +132,6 @@ def write(folder: Path, tests: int) -> None:
     options = SearchOptions(("UniformRandom",), tests, 0, "", 1, counts_all=True)
     plan = CampaignPlan(spec, options, cross=False, ablate=False, finalists=1)
     with writing(str(folder / "large.db")) as engine, Store(engine) as store:
-        make_opentuner_tables(store)
         Campaign(plan, Device(FormulaTimes(), environment), store, Display()).run()
 
 

@@ -20,14 +20,7 @@ from harness.core.records import Outcome
 from harness.models.transfer_prior import TransferData
 from harness.recordings.replay import ListedSpace, ReplayMeasurer, recording_spec
 from harness.results import RunPlan, Store, writing
-from harness.search import (
-    InputSearch,
-    Progress,
-    SearchOptions,
-    make_opentuner_tables,
-    resolve_techniques,
-    search_input,
-)
+from harness.search import InputSearch, Progress, SearchOptions, resolve_techniques, search_input
 from harness.search.transfer import TransferSources
 
 ALIASES = {"opentuner": "AUCBanditMetaTechniqueA"}
@@ -82,7 +75,6 @@ class Ours:
 
         with writing(_MEMORY) as engine:
             store = Store(engine)
-            make_opentuner_tables(store)
             plan = self._plan(options)
             search = InputSearch(
                 plan, self._space, self._measurer, store, {}, note, transfer=transfer

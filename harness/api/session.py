@@ -28,7 +28,6 @@ from harness.recordings.replay import ReplayMeasurer, open_replay
 from harness.results import Store, writing
 from harness.results.provenance import set_aside_lines
 from harness.results.url import shown_database
-from harness.search import make_opentuner_tables
 from harness.space_file import Spec
 from harness.tuning import Campaign
 from harness.tuning.devices import DevicePool
@@ -135,7 +134,6 @@ def open_campaign(request: TuneRequest, display: ProgressDisplay) -> Iterator[Tu
         spec = fitted_to(request.plan.spec, measurer.measurer)
         for notice in spec.notices:
             display.note(f"note: {notice}")
-        make_opentuner_tables(store)
         default = Config({p.name: p.default for p in spec.tuned_for(measurer.compiler)})
         with display.running(None if request.plan.recording else default):
             campaign = _campaign(request, spec, default, pool, store, display)
