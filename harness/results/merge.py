@@ -55,7 +55,7 @@ _CHUNK = 1_000
 
 
 @dataclass(frozen=True, eq=False)
-class _Kind:
+class _RowKind:
     """Rows of a table, with what extends them, and the columns by which rows of two databases are
     the same.
 
@@ -95,27 +95,27 @@ class _Kind:
         return query if self.extension is None else query.join(self.extension)
 
 
-_RUNS = _Kind(
+_RUNS = _RowKind(
     stock.tuning_run,
     ("uuid",),
     changing=("state", "end_date", "final_config_id", "test_limit", "notes"),
 )
 _KINDS = (
-    *(_Kind(table, NATURAL_KEYS[table]) for table in (schema.environments, schema.spaces)),
-    _Kind(stock.program, ("project", "name")),
-    _Kind(stock.program_version, ("program_id", "version", "parameter_info")),
-    _Kind(stock.machine_class, ("name",)),
-    _Kind(stock.machine, ("name",)),  # OpenTuner finds a machine by its name alone
-    _Kind(stock.input_class, ("program_id", "name", "size")),
-    _Kind(stock.configuration, ("program_id", "hash")),
-    _Kind(stock.problem, ("input_class_id", "path", "extra")),
+    *(_RowKind(table, NATURAL_KEYS[table]) for table in (schema.environments, schema.spaces)),
+    _RowKind(stock.program, ("project", "name")),
+    _RowKind(stock.program_version, ("program_id", "version", "parameter_info")),
+    _RowKind(stock.machine_class, ("name",)),
+    _RowKind(stock.machine, ("name",)),  # OpenTuner finds a machine by its name alone
+    _RowKind(stock.input_class, ("program_id", "name", "size")),
+    _RowKind(stock.configuration, ("program_id", "hash")),
+    _RowKind(stock.problem, ("input_class_id", "path", "extra")),
     _RUNS,
-    _Kind(schema.builds, NATURAL_KEYS[schema.builds]),
-    _Kind(stock.result, ("uuid",)),
-    _Kind(stock.desired_result, ("tuning_run_id", "configuration_id"), in_order=True),
-    _Kind(stock.bandit_info, ("tuning_run_id",), in_order=True),
-    _Kind(stock.bandit_sub_technique, ("bandit_info_id", "name"), in_order=True),
-    _Kind(schema.commands, ("uuid",), changing=("ended_at", "left_out", "stages")),
+    _RowKind(schema.builds, NATURAL_KEYS[schema.builds]),
+    _RowKind(stock.result, ("uuid",)),
+    _RowKind(stock.desired_result, ("tuning_run_id", "configuration_id"), in_order=True),
+    _RowKind(stock.bandit_info, ("tuning_run_id",), in_order=True),
+    _RowKind(stock.bandit_sub_technique, ("bandit_info_id", "name"), in_order=True),
+    _RowKind(schema.commands, ("uuid",), changing=("ended_at", "left_out", "stages")),
 )
 """What is merged; kinds to whose rows others refer come first."""
 
@@ -138,9 +138,9 @@ def merge_database(engine: Engine, database: str, kernel_version: str = EVERY) -
     holds anything that nobody writes.
     """
     with reading(database, stock=True) as other, other.connect() as source, refusing_damage(source):
-        others = _Source(source)
+        others = _OtherDatabase(source)
         run_rows = map(run_row, others.rows(_RUNS))
-        runs = list(with_space(lambda table: others.rows(_Kind(table, ())), run_rows))
+        runs = list(with_space(lambda table: others.rows(_RowKind(table, ())), run_rows))
         chosen = of_version(campaigns_of(runs), kernel_version)
         programs = {campaign.key.program_sha256 for campaign in chosen}
 
@@ -160,7 +160,7 @@ def merge_database(engine: Engine, database: str, kernel_version: str = EVERY) -
     return Added(database, added["tuning_run"], added["result"], added["samples"])
 
 
-class _Source:
+class _OtherDatabase:
     """The rows of the other database, checked; of one that OpenTuner made alone, with the rows that
     extend them."""
 
@@ -177,14 +177,14 @@ class _Source:
                 }
             )
 
-    def rows(self, kind: _Kind) -> Iterator[Row]:
+    def rows(self, kind: _RowKind) -> Iterator[Row]:
         """Yield the rows of a kind, in the order of their ids."""
         if self._made is not None:
             return iter(self._made.get(kind.table.name, {}).values())
         columns = kind.columns.values()
         return rows_of(read_cells(self._connection, columns, kind.select(kind.table.c.id)))
 
-    def not_extended(self, kind: _Kind) -> set[int]:
+    def not_extended(self, kind: _RowKind) -> set[int]:
         """Return the ids of rows that ours do not extend: another program wrote them."""
         if kind.extension is None:
             return set()
@@ -199,7 +199,7 @@ class _Source:
 class _Merge:
     """One merge: rows are translated to the target's ids, and added in chunks."""
 
-    def __init__(self, source: _Source, target: Connection) -> None:
+    def __init__(self, source: _OtherDatabase, target: Connection) -> None:
         self._source, self._target = source, target
         self._ids: dict[Table, dict[int, int]] = {}  # by table: the source's id -> the target's
         self._left_out: dict[Table, set[int]] = {}  # by table: the ids that are not merged
@@ -226,7 +226,7 @@ class _Merge:
                     self._added["samples"] += sum(len(row["samples_s"]) for row in added)
         return self._added
 
-    def _wanted(self, kind: _Kind) -> Iterator[Row]:
+    def _wanted(self, kind: _RowKind) -> Iterator[Row]:
         """Yield the rows of a kind but those that are left out, or refer to one that is."""
         left_out = self._left_out.setdefault(kind.table, set())
         left_out |= self._source.not_extended(kind)
@@ -237,7 +237,7 @@ class _Merge:
             if row["id"] not in left_out:
                 yield row
 
-    def _add(self, kind: _Kind, rows: Sequence[Row]) -> list[Row]:
+    def _add(self, kind: _RowKind, rows: Sequence[Row]) -> list[Row]:
         """Add the rows that are new, and return them; note the ids of all in the target."""
         there = [self._translated(kind, row) for row in rows]
         keys = [self._key(kind, row) for row in there]
@@ -252,7 +252,7 @@ class _Merge:
         }
         return list(new.values())
 
-    def _translated(self, kind: _Kind, row: Row) -> Row:
+    def _translated(self, kind: _RowKind, row: Row) -> Row:
         """Return a row with the target's ids in place of the source's, and without its id."""
         there = {name: value for name, value in row.items() if name != "id"}
         for name, to in kind.references:
@@ -260,14 +260,14 @@ class _Merge:
                 there[name] = referred(to.name, self._ids[to], row[name])
         return there
 
-    def _key(self, kind: _Kind, row: Row) -> NaturalKey:
+    def _key(self, kind: _RowKind, row: Row) -> NaturalKey:
         key = tuple(row[name] for name in kind.key)
         if not kind.in_order:
             return key
         self._seen[kind.table, key] += 1
         return (*key, self._seen[kind.table, key])
 
-    def _known(self, kind: _Kind, keys: Sequence[NaturalKey]) -> dict[NaturalKey, int]:
+    def _known(self, kind: _RowKind, keys: Sequence[NaturalKey]) -> dict[NaturalKey, int]:
         """Return the target's ids of the rows that it has."""
         columns = [kind.columns[name] for name in kind.key]
         wanted = [key[: len(columns)] for key in keys]
@@ -277,7 +277,7 @@ class _Merge:
             return {key: ids[0] for key, ids in ids_by_key.items()}
         return {(*key, n): row for key, ids in ids_by_key.items() for n, row in enumerate(ids, 1)}
 
-    def _insert(self, kind: _Kind, rows: Sequence[Row]) -> list[int]:
+    def _insert(self, kind: _RowKind, rows: Sequence[Row]) -> list[int]:
         """Insert rows with what extends them; return their ids."""
         insert = insert_missing if kind.table in NATURAL_KEYS else insert_returning_ids
         try:
@@ -295,7 +295,7 @@ class _Merge:
             raise ResultsError(f"{name} cannot be written: {error.orig}") from None
         return ids
 
-    def _update(self, kind: _Kind, rows: Mapping[int, Row]) -> None:
+    def _update(self, kind: _RowKind, rows: Mapping[int, Row]) -> None:
         """Bring rows that are there up to date, where they went on in the source."""
         of_ids = kind.select(kind.table.c.id).where(kind.table.c.id.in_(rows))
         for there in list(rows_of(read_cells(self._target, kind.columns.values(), of_ids))):
@@ -313,6 +313,6 @@ def _cells(table: Table, row: Row) -> Row:
     return {name: value for name, value in row.items() if name in table.c}
 
 
-def _moment(kind: _Kind, row: Row) -> str:
+def _moment(kind: _RowKind, row: Row) -> str:
     """Return when a row was changed last."""
     return last_moment(run_row(row)) if kind is _RUNS else row["ended_at"] or ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -66,7 +66,7 @@ class _StoredRun:
 
 
 @dataclass(frozen=True)
-class Answer:
+class AnsweredTest:
     """A test of a run: the measurement that answered it, who asked, and for which configuration."""
 
     measurement_id: int
@@ -219,18 +219,18 @@ class Store(Writer):
         """Return the run of this plan; None where it has not begun."""
         return self.read(partial(self._begun, plan))
 
-    def answers(self, run_id: int) -> list[Answer]:
+    def answers(self, run_id: int) -> list[AnsweredTest]:
         """Return the answers to a run's tests, in the order in which they were given."""
         return self.read(partial(self._answers, run_id))
 
-    def _answers(self, run_id: int) -> list[Answer]:
+    def _answers(self, run_id: int) -> list[AnsweredTest]:
         asked, configuration = stock.desired_result.c, stock.configuration.c
         columns = [asked.id, asked.result_id, asked.requestor, configuration.hash]
         query = select(asked.id).join(stock.configuration)
         query = query.where(asked.tuning_run_id == run_id, asked.result_id.is_not(None))
         with refusing_damage(self.connection):
             rows = list(rows_of(read_cells(self.connection, columns, query)))
-        return [Answer(row["result_id"], row["requestor"], row["hash"]) for row in rows]
+        return [AnsweredTest(row["result_id"], row["requestor"], row["hash"]) for row in rows]
 
     def _begun(self, plan: RunPlan) -> _StoredRun | None:
         """Return this plan's run, if it exists and can continue: it has a search.
@@ -255,19 +255,12 @@ class Store(Writer):
             "input_id": self.input_id(plan.spec.name, plan.problem),
         }
 
-    def end_run(
-        self, run_id: int, state: str, plan: RunPlan | None = None, best: Config | None = None
-    ) -> None:
-        """Store how a run ended, complete or interrupted, and the best that its search found."""
+    def end_run(self, run_id: int, state: str, best_id: int | None = None) -> None:
+        """Store how a run ended, complete or interrupted; `best_id` is its best configuration."""
         changes: Row = {"state": _ENDED[state], "end_date": utc_now()}
-
-        def end() -> None:
-            if plan is not None and best is not None:
-                (best_id,) = self.configuration_ids(plan.spec.name, [best])
-                changes["final_config_id"] = best_id
-            update_row(self.connection, stock.tuning_run, run_id, changes)
-
-        self.transact(end)
+        if best_id is not None:
+            changes["final_config_id"] = best_id
+        self.transact(lambda: update_row(self.connection, stock.tuning_run, run_id, changes))
 
     @contextmanager
     def interrupting(self, run_ids: Collection[int]) -> Iterator[None]:
@@ -397,6 +390,11 @@ def _one_line(text: str) -> str:
 
 
 def _stored_run(row: Row) -> _StoredRun:
-    names = [field.name for field in fields(_StoredRun) if field.name in row]
-    values = {name: row[name] for name in names}
-    return _StoredRun(**values | {"seeds": tuple(map(Config, row["seeds"]))})
+    return _StoredRun(
+        id=row["id"],
+        seeds=tuple(map(Config, row["seeds"])),
+        state=row["state"],
+        test_limit=row["test_limit"],
+        started_at=row["started_at"],
+        notes=row["notes"],
+    )

@@ -47,8 +47,11 @@ def open_search(search: InputSearch, options: SearchOptions) -> Iterator[Driver]
     def end() -> None:
         if not is_cut:
             store.note_run(driver.run_id, {"ended": ended.value})
-        best = driver.best_result and driver.best_result.configuration.config
-        store.end_run(driver.run_id, "interrupted" if is_cut else "complete", search.plan, best)
+        best_id = None
+        if driver.best_result is not None:
+            best = driver.best_result.configuration.config
+            (best_id,) = store.configuration_ids(search.plan.spec.name, [best])
+        store.end_run(driver.run_id, "interrupted" if is_cut else "complete", best_id)
 
     store.transact(end)
 

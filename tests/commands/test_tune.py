@@ -98,7 +98,7 @@ def test_without_time_to_measure_it_is_no_success(replayed: list[str], capsys: C
     assert "Nothing was measured, because the time was up" in message
     assert message.rstrip().endswith("run the same command with --max-time 60.")
     assert "Fix what" not in message
-    assert query(replayed[-1], "select distinct state from runs") == [("interrupted",)]
+    assert query(replayed[-1], "select distinct state from tuning_run") == [("ABORTED",)]
 
 
 def test_a_seed_configuration_is_tested_second(replayed: list[str], tmp_path: Path) -> None:
@@ -110,8 +110,8 @@ def test_a_seed_configuration_is_tested_second(replayed: list[str], tmp_path: Pa
     seed.write_text(json.dumps({"BLOCK": 16, "TILE": 7}))
     assert tune([*replayed, "--seed-configuration", str(seed)]) == 0
     sql = """
-        select c.parameters from tests t join measurements m on m.id = t.measurement_id
-        join configurations c on c.id = m.configuration_id where t.run_id = 1 order by t.ordinal
+        select parameters from desired_result d join configurations c on c.id = configuration_id
+        where tuning_run_id = 1 order by d.id
     """
     second = json.loads(str(query(replayed[-1], sql)[1][0]))
     assert second == {"BLOCK": 16, "TILE": 7, "CACHE": False}
@@ -193,7 +193,8 @@ def test_a_climb_that_ends_names_another_technique(replayed: list[str], capsys: 
     assert "To continue with another, run the same command with --technique auto in place of" in (
         message
     )
-    assert {row[0] for row in query(replayed[-1], "select requestor from tests")} == {"HillClimb"}
+    asked = query(replayed[-1], "select distinct requestor from desired_result")
+    assert asked == [("HillClimb",)]
 
 
 def test_a_validation_prints_its_curve_and_its_end(replayed: list[str], capsys: Capture) -> None:
