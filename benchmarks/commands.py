@@ -39,7 +39,7 @@ from harness.core.errors import HarnessError
 from harness.core.records import Environment
 from harness.display.progress import Display
 from harness.results import Store, writing
-from harness.search import SearchOptions, make_opentuner_tables
+from harness.search import SearchOptions
 from harness.tuning import Campaign, CampaignPlan
 
 ROOT = Path(__file__).parent.parent
@@ -131,7 +131,6 @@ def write(folder: Path, tests: int) -> None:
     environment = Environment("opencl", "a device", "a platform", "1.0", "a compiler")
     options = SearchOptions(("UniformRandom",), tests, 0, "", 1, counts_all=True)
     with writing(str(folder / "large.db")) as engine, Store(engine) as store:
-        make_opentuner_tables(store)
         number = store.choose_campaign(spec, environment, fresh=False)
         plan = CampaignPlan(spec, options, number, cross=False, ablate=False, finalists=1)
         Campaign(plan, Device(FormulaTimes(), environment), store, Display()).run()

@@ -50,7 +50,7 @@ from harness.fleet.measurers import FleetRequest, open_fleet
 from harness.measure.devices import Backend
 from harness.measure.trial.occasions import ONE_OCCASION, split_rounds
 from harness.results import Store, writing
-from harness.search import SearchOptions, make_opentuner_tables, resolve_techniques
+from harness.search import SearchOptions, resolve_techniques
 from harness.space import Space
 from harness.space_file import Spec
 from harness.tuning import Campaign, CampaignPlan
@@ -224,7 +224,6 @@ def rates(spec: Spec, database: str, address: str, devices: int) -> tuple[float,
         measurer = DevicePool(fleet.measurers)
         assert len(measurer.left) == devices, f"{len(measurer.left)} devices joined"
         with contextlib.closing(measurer), Store(engine) as store:
-            make_opentuner_tables(store)
             number = store.choose_campaign(spec, measurer.left[0].environment, fresh=False)
             plan = CampaignPlan(spec, options, number, cross=False, ablate=False, finalists=1)
             Campaign(plan, measurer, store, clock).run()

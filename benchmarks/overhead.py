@@ -35,7 +35,7 @@ from harness.core.records import (
 from harness.display.progress import Display
 from harness.recordings.replay import ReplayMeasurer
 from harness.results import Store, writing
-from harness.search import Progress, SearchOptions, make_opentuner_tables, resolve_techniques
+from harness.search import Progress, SearchOptions, resolve_techniques
 from harness.space_file import Spec, load_spec
 from harness.tuning import Campaign, CampaignPlan
 
@@ -80,7 +80,6 @@ def overhead_ms(spec: Spec, database: str, tests: int) -> tuple[float, float]:
     options = SearchOptions(resolve_techniques(["auto"]), tests, 0, "overhead", 4)
     environment = Environment("replay", "formula", "none", "none", "none")
     with writing(database) as engine, Store(engine) as store:
-        make_opentuner_tables(store)
         clock = Clock()
         measurer = Device(FormulaTimes(), environment)
         number = store.choose_campaign(spec, environment, fresh=True)

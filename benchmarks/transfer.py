@@ -44,7 +44,7 @@ from harness.recordings.files import recording_name
 from harness.recordings.recording import Recording
 from harness.recordings.replay import ReplayMeasurer, recording_spec
 from harness.results import Store, writing
-from harness.search import Progress, SearchOptions, make_opentuner_tables, resolve_techniques
+from harness.search import Progress, SearchOptions, resolve_techniques
 from harness.space_file import Spec
 from harness.stats import Estimate
 from harness.tuning import CampaignPlan
@@ -114,7 +114,6 @@ def run(job: OrderJob) -> Array:
     spec = dataclasses.replace(spec, inputs=drawn(spec.inputs, job.inputs, job.seed))
     options = SearchOptions(resolve_techniques(["auto"]), job.budget, job.seed, "benchmark", 1)
     with writing("sqlite://") as engine, Store(engine) as store:
-        make_opentuner_tables(store)
         measurer = ReplayMeasurer.of(recording)
         number = store.choose_campaign(spec, measurer.environment, fresh=False)
         plan = CampaignPlan(spec, options, number, recording=recording)

@@ -20,7 +20,7 @@ from harness.api import schemas
 from harness.commands.run import make_parser
 from harness.core.records import Outcome, StopReason
 from harness.dispatch import document as dispatcher
-from harness.results.schema import STAGES, VERSION, metadata
+from harness.results.schema import OURS, STAGES, VERSION
 from harness.space_file.messages import StrictModel
 
 PAGES = Path(__file__).parent
@@ -65,7 +65,7 @@ def keys(name: str) -> Iterator[str]:
 
 def tables() -> Iterator[str]:
     """List the tables of a database with their columns."""
-    for table in metadata.sorted_tables:
+    for table in OURS:
         yield f"- **`{table.name}`**: {', '.join(f'`{column.name}`' for column in table.columns)}"
 
 

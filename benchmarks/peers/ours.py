@@ -25,7 +25,6 @@ from harness.search import (
     InputSearch,
     Progress,
     SearchOptions,
-    make_opentuner_tables,
     resolve_techniques,
     search_input,
 )
@@ -83,7 +82,6 @@ class Ours:
 
         with writing(_MEMORY) as engine:
             store = Store(engine)
-            make_opentuner_tables(store)
             plan = self._plan(options)
             search = InputSearch(
                 plan, self._space, self._measurer, store, Ledger(), note, transfer=transfer

@@ -29,7 +29,7 @@ from harness.recordings.replay import ReplayMeasurer, open_replay
 from harness.results import Store, writing
 from harness.results.provenance import set_aside_lines
 from harness.results.url import shown_database
-from harness.search import SearchOptions, make_opentuner_tables
+from harness.search import SearchOptions
 from harness.tuning import Campaign, CampaignPlan
 from harness.tuning.devices import DevicePool, SharedDevice
 
@@ -106,7 +106,6 @@ def open_campaign(request: TuneRequest, display: ProgressDisplay) -> Iterator[Tu
             display.say,
         )
         store = opened.enter_context(Store(engine))
-        make_opentuner_tables(store)
         plan = _make_plan(request, pool.left[0], store, display)
         campaign = Campaign(plan, pool, store, display)
         with display.running(None if plan.recording else plan.spec.default):

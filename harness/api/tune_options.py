@@ -39,6 +39,10 @@ def _url(value: Any) -> str:
     return text
 
 
+_LONGEST_LABEL = 128
+"""Characters of the column `name` of `tuning_run`."""
+
+
 @dataclass(frozen=True)
 class TuneOptions(Options):
     """Find the fastest configuration of a kernel for each input. Every result is verified, and
@@ -166,6 +170,11 @@ class TuneOptions(Options):
             return
         if self.space is None and self.replay is None:
             raise UsageError("name a space, for example spaces/mvmul.yaml, or --replay FILE")
+        if len(self.label) > _LONGEST_LABEL:
+            raise UsageError(
+                f"--label has {len(self.label)} characters, and OpenTuner stores {_LONGEST_LABEL}; "
+                "choose a shorter one"
+            )
         self._check_replay()
         others = set(self.technique) - {"UniformRandom"}
         if self.validate is not None and others:

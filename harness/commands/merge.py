@@ -7,9 +7,7 @@ from harness.core.errors import UsageError
 from harness.core.text import counted
 from harness.results.database import check_database, reading, writing
 from harness.results.merge import merge_database
-from harness.results.store import Store
 from harness.results.url import sqlite_path, without_password
-from harness.search import make_opentuner_tables
 
 
 def run(options: MergeOptions) -> int:
@@ -22,8 +20,6 @@ def run(options: MergeOptions) -> int:
         with reading(database, stock=True):
             pass  # an unreadable input is an error before OUT is created or changed
     with writing(out) as engine:
-        with Store(engine) as store:
-            make_opentuner_tables(store)
         for database in inputs:
             added = merge_database(engine, database, options.kernel_version)
             runs, samples = counted(added.runs, "run"), counted(added.samples, "sample")

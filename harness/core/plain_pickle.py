@@ -78,6 +78,12 @@ def load_compressed(data: object) -> Any:
     return _load_plain(plain if unpacker.eof else data)
 
 
+def dump_compressed(value: object) -> bytes:
+    """Pickle plain data as OpenTuner does: compressed where that is shorter."""
+    data = pickle.dumps(value, 2)
+    return min(zlib.compress(data, 9), data, key=len)
+
+
 def _load_plain(data: bytes) -> Any:
     try:
         _check_opcodes(data)

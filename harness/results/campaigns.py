@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -13,12 +12,13 @@ from sqlalchemy import Connection, Table, func, select
 
 from harness.constraints.expression import Expression
 from harness.core.records import ENVIRONMENT_FIELDS, Config, Environment, Input, Statistic, Value
-from harness.results import schema
+from harness.results import schema, stock
 from harness.results.columns import MeasurementRows
+from harness.results.database import iso
 from harness.results.measured import by_input
 from harness.results.notes import DeviceResults, Notes, last_moment, space_notes
 from harness.results.read import CampaignKey, read_measurements
-from harness.results.reader import Row, read_rows, referred, refusing_damage
+from harness.results.reader import Row, read_rows, read_run_rows, referred, refusing_damage
 from harness.results.writer import space_row
 from harness.space_file import Parameter, Spec
 
@@ -112,13 +112,12 @@ LEFT_OUT = "left out: "
 """The prefix of the reason for an input whose data cannot be made or whose default fails."""
 
 
-def with_space(rows_of: Callable[[Table], Iterable[Row]], table: Table) -> Iterator[Row]:
-    """Yield the rows of runs or commands in the order of their ids, each with that of its `space`
-    and its `environment`; `rows_of` reads a table."""
-    spaces, environments = (
-        {row["id"]: row for row in rows_of(table)} for table in (schema.spaces, schema.environments)
-    )
-    for row in rows_of(table):
+def with_space(rows_of: Callable[[Table], Iterable[Row]], rows: Iterable[Row]) -> Iterator[Row]:
+    """Yield rows of runs or commands, each with that of its `space` and its `environment`;
+    `rows_of` reads a table."""
+    spaces = {row["id"]: row for row in rows_of(schema.spaces)}
+    environments = {row["id"]: row for row in rows_of(schema.environments)}
+    for row in rows:
         space = referred("spaces", spaces, row["space_id"])
         environment = referred("environments", environments, row["environment_id"])
         yield {**row, "space": space, "environment": environment}
@@ -132,7 +131,7 @@ def campaigns(connection: Connection) -> list[StoredCampaign]:
     Raises ResultsError where the database is damaged.
     """
     with refusing_damage(connection):
-        return campaigns_of(with_space(partial(read_rows, connection), schema.runs))
+        return campaigns_of(with_space(partial(read_rows, connection), read_run_rows(connection)))
 
 
 def campaigns_of(runs: Iterable[Row]) -> list[StoredCampaign]:
@@ -157,20 +156,20 @@ def measured_campaigns(
 
     Raises ResultsError where the database is damaged.
     """
-    table = schema.measurements
-    # An index answers this alone. The time of each measurement would take a read of all their rows.
+    table = stock.result
+    # An index answers this alone. The date of each result would take a read of all their rows.
     count, last = func.count().label("count"), func.max(table.c.id).label("last")
-    by_run = select(table.c.run_id, count, last).group_by(table.c.run_id).subquery()
+    by_run = select(table.c.tuning_run_id, count, last).group_by(table.c.tuning_run_id).subquery()
     of_last = by_run.join(table, table.c.id == by_run.c.last)
-    query = select(by_run.c.run_id, by_run.c.count, table.c.measured_at).select_from(of_last)
+    query = select(by_run.c.tuning_run_id, by_run.c.count, table.c.collection_date)
     with refusing_damage(connection):
-        measured = {run_id: (number, at) for run_id, number, at in connection.execute(query)}
+        found = connection.execute(query.select_from(of_last))
+        measured = {run_id: (number, iso(date)) for run_id, number, date in found}
         for campaign in among:
-            own = [measured[run["id"]] for run in campaign.runs if run["id"] in measured]
-            for _, at in own:
-                datetime.fromisoformat(at)  # nobody has checked it
-            if own:
-                yield campaign, sum(number for number, _ in own), max(at for _, at in own)
+            of_runs = [measured[run["id"]] for run in campaign.runs if run["id"] in measured]
+            if of_runs:
+                number = sum(number for number, _ in of_runs)
+                yield campaign, number, max(at for _, at in of_runs)
 
 
 def _key(row: Row) -> CampaignKey:
@@ -253,7 +252,9 @@ def read_commands(connection: Connection, campaign: StoredCampaign) -> list[Comm
                 arguments=tuple(row["arguments"] or ()),
                 **{name: row[name] for name in ("uuid", "started_at", "ended_at", "stages")},
             )
-            for row in with_space(partial(read_rows, connection), schema.commands)
+            for row in with_space(
+                partial(read_rows, connection), read_rows(connection, schema.commands)
+            )
             if (_key(row), row["space"]["name"]) == (campaign.key, campaign.space_name)
         ]
 

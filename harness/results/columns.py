@@ -154,6 +154,13 @@ class ConfigTable(Sequence[Config]):
         # of equal ones the first counts
         return {self.codes[i].tobytes(): i for i in reversed(range(len(self)))}
 
+    @cached_property
+    def first_equal(self) -> Codes:
+        """The index of the first configuration that is equal to each, shape (configurations,):
+        spaces that share a program each have a row for a configuration."""
+        first = [self._index_of[row.tobytes()] for row in self.codes]
+        return np.array(first, dtype=np.int32)
+
     def settings(self, indices: Indices | Codes) -> dict[str, tuple[Sequence[Value], Codes]]:
         """Return, by the names of parameters, the values, and which of them each of these
         configurations has: -1 where it has none."""

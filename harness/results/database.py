@@ -27,7 +27,7 @@ from harness.core.locks import FileHeld, locked_file
 from harness.core.plain_pickle import UnsafePickle
 from harness.core.records import Environment
 from harness.core.text import command_line, printable
-from harness.results import schema
+from harness.results import schema, stock
 from harness.results.inserting import to_json
 from harness.results.server import (
     Notice,
@@ -48,9 +48,21 @@ from harness.results.url import (
 )
 
 
+def utc_now() -> datetime:
+    """Return the present time as OpenTuner's tables have it: in UTC, without a time zone; to the
+    millisecond."""
+    moment = datetime.now(timezone.utc).replace(tzinfo=None)
+    return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+
+
+def iso(date: datetime) -> str:
+    """Return a date of OpenTuner's tables as our tables have it: ISO 8601 in UTC."""
+    return f"{date.isoformat(timespec='milliseconds')}+00:00"
+
+
 def now() -> str:
-    """Return the present time as the database stores it: ISO 8601 in UTC, to the millisecond."""
-    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+    """Return the present time as our tables have it."""
+    return iso(utc_now())
 
 
 def _print_notice(text: str) -> None:
@@ -190,6 +202,7 @@ def _prepare(engine: Engine, database: str) -> None:
             version = schema.schema_version
             if connection.execute(select(version)).first() is None:
                 connection.execute(version.insert().values(version=schema.VERSION))
+                connection.execute(stock.meta.insert().values(db_version=stock.DB_VERSION))
         if writer_of(connection) is None:
             connection.execute(schema.writers.delete())  # of a writer that was killed
             connection.execute(schema.writers.insert().values(_this_process()))
@@ -245,12 +258,12 @@ def _check_tables(connection: Connection, database: str, tables: Collection[str]
     A view in place of a table would run SQL of the file's author, so views do not count.
     """
     name = without_password(database)
+    if schema.is_stock(tables):
+        raise ResultsError(
+            f"{name} has OpenTuner's tables alone. To import its results: "
+            f"{command_line('merge', 'NEW.db', name)}"
+        )
     if schema.schema_version.name not in tables:
-        if schema.is_stock(tables):
-            raise ResultsError(
-                f"{name} has OpenTuner's tables alone. To import its results: "
-                f"{command_line('merge', 'NEW.db', name)}"
-            )
         there = f"; it has the tables {', '.join(list(tables)[:5])}" if tables else ""
         raise ResultsError(f"{name} holds no results of harness{there}")
     version = connection.execute(select(schema.schema_version.c.version)).scalar()

@@ -33,24 +33,24 @@ _NUMBERS = {"id": "q", "wall_s": "d"}
 _TEXTS = ("uuid", "measured_at")
 _LISTS = ("samples_s", "warmup_s")
 _OBSERVED = "observed"
-_UNREAD = ("run_id", "median_s", "mean_s", "std_s", "sample_count")  # they follow from others
+_OF_RESULT = ("input_id", "configuration_id")
 
-READ = tuple(c.name for c in schema.measurements.columns if c.name not in _UNREAD)
-"""The columns of the database that are read."""
-
-_CODED = {*READ, "requestor"} - {*_NUMBERS, *_TEXTS, *_LISTS, _OBSERVED}
+_CODED = {*schema.measurements.columns.keys(), *_OF_RESULT, "requestor"} - {
+    *(*_NUMBERS, *_TEXTS, *_LISTS, _OBSERVED)
+}
 """The columns of few distinct values."""
 
-_FIELDS = tuple(field.name for field in fields(Measurement) if field.name in READ)
+_STORED = tuple(f.name for f in fields(Measurement) if f.name in schema.measurements.columns)
+_FIELDS = ("wall_s", *_STORED)
 """The fields of a measurement that are a column each."""
 
 
 def measurement_cells(m: Measurement) -> dict[str, Any]:
-    """Return the cells of a measurement by the names of the database, without what other tables
-    hold and what follows from the samples."""
+    """Return the cells of a measurement by the names of our table, without what refers to other
+    rows."""
     timing = m.timing
     return {
-        **{name: getattr(m, name) for name in _FIELDS},
+        **{name: getattr(m, name) for name in _STORED},
         "outcome": m.outcome.value,
         "observed": {name: float(value) for name, value in m.observed.items()},
         "samples_s": timing.samples_s if timing else (),
@@ -110,7 +110,7 @@ class Gatherer:
             uuids=self._text("uuid"),
             measured_at=self._text("measured_at"),
             inputs=_distinct(coded["input_id"], inputs),
-            configs=Coded(coded["configuration_id"].codes, configs),
+            configs=Coded(configs.first_equal[coded["configuration_id"].codes], configs),
             config_table=configs,
             builds=_mapped(coded["build_id"], builds.get),
             stages=coded["stage"],
@@ -169,6 +169,7 @@ def as_rows(measurement_rows: Iterable[MeasurementRow]) -> MeasurementRows:
             "stage": row.stage,
             "group_uuid": row.group,
             "requestor": row.requestor,
+            "wall_s": row.measurement.wall_s,
             **measurement_cells(row.measurement),
         }
         for row in records

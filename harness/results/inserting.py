@@ -9,7 +9,17 @@ from operator import itemgetter
 from typing import Any
 
 import pydantic_core
-from sqlalchemy import ColumnElement, Connection, Executable, Table, insert, select, update
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Executable,
+    Select,
+    Table,
+    insert,
+    select,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 
 from harness.results import schema
@@ -20,22 +30,10 @@ NaturalKey = tuple[Any, ...]
 NATURAL_KEYS: Mapping[Table, tuple[str, ...]] = {
     schema.environments: ("fingerprint",),
     schema.spaces: ("name", "sha256"),
-    schema.inputs: ("space_name", "digest"),
-    schema.configurations: ("digest",),
-    schema.commands: ("uuid",),
-    schema.runs: ("uuid",),
     schema.builds: ("environment_id", "key"),
-    schema.measurements: ("uuid",),
-    schema.tests: ("run_id", "ordinal"),
 }
-"""The columns by which rows of two databases are the same; tables that others refer to come
-first."""
-
-SHARED = frozenset(
-    (schema.environments, schema.spaces, schema.inputs, schema.configurations, schema.builds)
-)
-"""Tables to whose rows several campaigns refer: their writers may add the same row."""
-
+"""The unique columns of tables to whose rows several campaigns refer: their writers may add the
+same row."""
 
 Row = Mapping[str, Any]
 
@@ -44,6 +42,13 @@ def insert_returning_ids(connection: Connection, table: Table, rows: Iterable[Ro
     """Insert rows that are not there, and return their ids, in order."""
     stored = list(map(_storable_row, rows))
     return [*connection.execute(_insert(table), stored).scalars()] if stored else []
+
+
+def insert_rows(connection: Connection, table: Table, rows: Iterable[Row]) -> None:
+    """Insert rows that have their ids."""
+    stored = list(map(_storable_row, rows))
+    if stored:
+        connection.execute(_insert_only(table), stored)
 
 
 def insert_missing(connection: Connection, table: Table, rows: Sequence[Row]) -> list[int]:
@@ -63,13 +68,20 @@ def insert_missing(connection: Connection, table: Table, rows: Sequence[Row]) ->
     added = connection.execute(_insert_missing(table, connection.dialect.name), stored)
     ids_by_key = {tuple(key): row_id for row_id, *key in added}
     missing = [key for key in keys if key not in ids_by_key]
-    ids_by_key |= {key: ids[0] for key, ids in find_rows(connection, table, names, missing).items()}
+    columns = [table.c[name] for name in names]
+    there = find_rows(connection, select(table.c.id, *columns), columns, missing)
+    ids_by_key |= {key: ids[0] for key, ids in there.items()}
     return [ids_by_key[key] for key in keys]
 
 
 @cache  # to make it takes longer than to execute it
 def _insert(table: Table) -> Executable:
     return insert(table).returning(table.c.id, sort_by_parameter_order=True)
+
+
+@cache
+def _insert_only(table: Table) -> Executable:
+    return insert(table)
 
 
 @cache
@@ -81,24 +93,28 @@ def _insert_missing(table: Table, dialect: str) -> Executable:
 
 
 def find_rows(
-    connection: Connection, table: Table, names: Sequence[str], keys: Sequence[NaturalKey]
+    connection: Connection,
+    chosen: Select[Any],
+    columns: Sequence[Column[Any]],
+    keys: Sequence[NaturalKey],
 ) -> dict[NaturalKey, list[int]]:
-    """Return the ids of rows by their values in the columns `names`, in order; missing rows are
-    left out."""
+    """Return the ids of rows by their values in these columns, in order; missing rows are left out.
+
+    `chosen` selects the id, and then the columns, perhaps by joins.
+    """
     if not keys:
         return {}
-    columns = [table.c[name] for name in names]
+    row_id, *_ = chosen.selected_columns
     # SQLite uses its indices for each list by itself, but not for a list of tuples.
     among = [
-        _among(c, set(values)) for c, values in zip(columns, zip(*keys, strict=True), strict=True)
+        _among(column, set(values))
+        for column, values in zip(columns, zip(*keys, strict=True), strict=True)
     ]
     wanted = set(keys)
     ids_by_key: dict[NaturalKey, list[int]] = {}
-    for row_id, *key in connection.execute(
-        select(table.c.id, *columns).where(*among).order_by(table.c.id)
-    ):
+    for found_id, *key in connection.execute(chosen.where(*among).order_by(row_id)):
         if tuple(key) in wanted:
-            ids_by_key.setdefault(tuple(key), []).append(row_id)
+            ids_by_key.setdefault(tuple(key), []).append(found_id)
     return ids_by_key
 
 

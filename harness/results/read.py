@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from itertools import chain
 from typing import Any
 
+import numpy as np
 from sqlalchemy import Column, ColumnElement, Connection, Select, Table, func, select
 
 from harness.core.records import Build, Config, Input, Measurement, Outcome
-from harness.results import schema
+from harness.results import schema, stock
 from harness.results.columns import ConfigTable, MeasurementRows
-from harness.results.gathering import READ, Gatherer
+from harness.results.database import iso
+from harness.results.gathering import Gatherer
 from harness.results.reader import Cells, read_cells, read_rows, referred, refusing_damage
+from harness.stats.samples import Ragged, SampleStatistics
 
 BUILD_COLUMNS = tuple(field.name for field in fields(Build) if field.name != "cached")
 
 _CHUNK = 10_000  # ids of a query
+
+_ROUNDING = 1e-9
+"""By how much the stored time and that of the samples may differ, as a share."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +61,12 @@ def read_measurements(
     Raises ResultsError where the database is damaged.
     """
     with refusing_damage(connection):
-        gatherer, chosen = Gatherer(), _of_campaign_and_asked(key)
-        columns = [*(schema.measurements.c[name] for name in READ), schema.tests.c.requestor]
-        for cells in read_cells(connection, columns, chosen):
+        gatherer = Gatherer()
+        for cells in read_cells(connection, _READ, _of_campaign_and_asked(key)):
             check_measurements(cells)
-            gatherer.add(cells)
+            costs_s = cells["collection_cost"]
+            dates = map(iso, cells["collection_date"])
+            gatherer.add({**cells, "wall_s": list(map(_wall_s, costs_s)), "measured_at": [*dates]})
         features = _values(connection, schema.inputs.c.features, gatherer.keys("input_id"))
         config_ids = gatherer.keys("configuration_id")
         configs = _values(connection, schema.configurations.c.parameters, config_ids)
@@ -67,31 +76,45 @@ def read_measurements(
         return rows.of_stages(stages)
 
 
+_OF_RESULT = ("configuration_id", "input_id", "state", "time", "collection_date", "collection_cost")
+_READ = (
+    *schema.measurements.columns,
+    *(stock.result.c[name] for name in _OF_RESULT),
+    stock.desired_result.c.requestor,
+)
+
+
+def _wall_s(cost_s: float | None) -> float:
+    """Return how long a measurement took; 0 where OpenTuner recorded no time."""
+    return cost_s if cost_s is not None and math.isfinite(cost_s) else 0.0
+
+
 def _of_campaign_and_asked(key: CampaignKey) -> Select[Any]:
-    """Select the measurements of a campaign's runs, each with the test that asked for it first.
+    """Select the measurements of a campaign's runs, each with the request that asked for it first.
 
     They are sought in a range of ids, which ascend as they were written: by the index of runs,
     SQLite would sort whole rows.
     """
-    table, tests = schema.measurements, schema.tests
+    result, asked = stock.result, stock.desired_result
     runs = (
         select(schema.runs.c.id)
         .join_from(schema.runs, schema.spaces)
         .join(schema.environments)
         .where(*_of_campaign(schema.runs, key))
     )
-    own = table.c.run_id.in_(runs)
-    first, last = select(func.min(table.c.id)).where(own), select(func.max(table.c.id)).where(own)
-    between = table.c.id.between(first.scalar_subquery(), last.scalar_subquery())
-    every = tests.alias()
-    asked = select(func.min(every.c.id)).where(every.c.measurement_id == table.c.id)
-    is_first = tests.c.id == asked.correlate(table).scalar_subquery()
-    query = select(table).outerjoin_from(table, tests, is_first)
-    return query.where(between, (table.c.run_id + 0).in_(runs))
+    of_runs = result.c.tuning_run_id.in_(runs)
+    first = select(func.min(result.c.id)).where(of_runs).scalar_subquery()
+    last = select(func.max(result.c.id)).where(of_runs).scalar_subquery()
+    every = asked.alias()
+    first_asked = select(func.min(every.c.id)).where(every.c.result_id == result.c.id)
+    is_first = asked.c.id == first_asked.correlate(result).scalar_subquery()
+    query = select(result).join(schema.measurements).outerjoin(asked, is_first)
+    return query.where(result.c.id.between(first, last), (result.c.tuning_run_id + 0).in_(runs))
 
 
 def check_measurements(cells: Cells) -> None:
-    """Raise ValueError for the first measurement of which no record can be made."""
+    """Raise ValueError for the first measurement of which no record can be made, or that disagrees
+    with its row of `result`."""
     names = ["id", "outcome", "samples_s", "stopped", "occasions"]
     names += ["message", "worst_element", "shared_with"]
     alike: set[tuple[Any, ...]] = set()
@@ -119,6 +142,34 @@ def check_measurements(cells: Cells) -> None:
                 )
             except ValueError as error:
                 raise ValueError(f"measurements {row_id}: {error}") from None
+    _check_results(cells)
+
+
+def _check_results(cells: Cells) -> None:
+    """Raise ValueError for the first row of `result` whose state or time is not that of the
+    measurement.
+
+    A space may have changed its statistic since: so the time is the median of the samples, or
+    their mean.
+    """
+    ids = cells["id"]
+    for row_id, outcome, state in zip(ids, cells["outcome"], cells["state"], strict=True):
+        expected = schema.STATES.get(outcome, schema.FAILED)
+        if state not in expected:
+            raise ValueError(
+                f"result {row_id}: its state is {state}, and {expected[0]} for the outcome "
+                f"{outcome} of measurements"
+            )
+    counts = [len(samples_s) for samples_s in cells["samples_s"]]
+    statistics = SampleStatistics.of(Ragged.of([*chain(*cells["samples_s"])], counts))
+    times_s = np.array(cells["time"], dtype=np.float64)  # NaN for none
+    agrees = np.isclose(times_s, statistics.median, rtol=_ROUNDING, atol=0)
+    agrees |= np.isclose(times_s, statistics.mean, rtol=_ROUNDING, atol=0)
+    for row in np.flatnonzero((statistics.count > 0) & ~agrees).tolist():
+        raise ValueError(
+            f"result {ids[row]}: its time is {cells['time'][row]}, but the median of the samples "
+            f"in measurements is {statistics.median[row]}, and their mean {statistics.mean[row]}"
+        )
 
 
 def _values(connection: Connection, column: Column[Any], ids: Sequence[int]) -> Iterator[Any]:

@@ -11,13 +11,13 @@ from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
-from sqlalchemy import JSON, Column, Connection, Select, String, Table, select, type_coerce
+from sqlalchemy import JSON, Column, Connection, Enum, Select, String, Table, select, type_coerce
 
 from harness.core.errors import ResultsError
 from harness.core.plain_pickle import UnsafePickle, load_compressed
 from harness.core.text import printable
-from harness.results import schema
-from harness.results.database import shown_name
+from harness.results import schema, stock
+from harness.results.database import iso, shown_name
 from harness.results.notes import Number
 
 T = TypeVar("T")
@@ -55,7 +55,8 @@ def read_cells(
     change; pickles stay bytes. Raises ValueError for a cell that cannot be there.
     """
     columns = list(columns)
-    read = [type_coerce(c, String) if _is_json(c) else c for c in columns]
+    # SQLAlchemy parses JSON, and refuses other words in its own.
+    read = [type_coerce(c, String) if isinstance(c.type, (JSON, Enum)) else c for c in columns]
     query = select(*read) if chosen is None else chosen.with_only_columns(*read)
     row_id = columns[0].table.c.id
     streamed = query.order_by(row_id).execution_options(yield_per=FETCHED)
@@ -68,10 +69,40 @@ def read_rows(
     connection: Connection, table: Table, chosen: Select[Any] | None = None
 ) -> Iterator[Row]:
     """Yield the rows of a table as `read_cells` reads them."""
-    for cells in read_cells(connection, table.columns, chosen):
+    return rows_of(read_cells(connection, table.columns, chosen))
+
+
+def rows_of(parts: Iterable[Cells]) -> Iterator[Row]:
+    """Yield the rows of cells."""
+    for cells in parts:
         names = tuple(cells)
         for row in zip(*cells.values(), strict=True):
             yield dict(zip(names, row, strict=True))
+
+
+_OF_TUNING_RUN = ("uuid", "name", "state", "start_date", "end_date")
+_RUN_STATES = {"COMPLETE": "complete", "RUNNING": "running"}
+
+
+def read_run_rows(connection: Connection, chosen: Select[Any] | None = None) -> Iterator[Row]:
+    """Yield the rows of runs, with what `tuning_run` has of them in our words; `chosen` selects
+    rows of both."""
+    if chosen is None:
+        chosen = select(schema.runs).join(stock.tuning_run)
+    columns = [*schema.runs.columns, *(stock.tuning_run.c[name] for name in _OF_TUNING_RUN)]
+    return map(run_row, rows_of(read_cells(connection, columns, chosen)))
+
+
+def run_row(row: Row) -> Row:
+    """Add to the row of a run the label, state and dates of its `tuning_run`, in our words."""
+    ended = row["end_date"]
+    return {
+        **row,
+        "label": row["name"] or "",
+        "state": _RUN_STATES.get(row["state"], "interrupted"),
+        "started_at": iso(row["start_date"]),
+        "ended_at": ended and iso(ended),
+    }
 
 
 def referred(table: str, rows: Mapping[int, T], row_id: int) -> T:
@@ -123,7 +154,7 @@ def _parser(column: Column[Any]) -> Callable[[Sequence[Any]], Sequence[object]]:
     kind = column.type.python_type
     if kind is bytes:
         return lambda cells: [cell and load_compressed(cell) for cell in cells]
-    if kind is float and column.table.metadata is schema.metadata:  # OpenTuner stores infinities
+    if kind is float and column.table.name not in stock.NAMES:  # OpenTuner stores infinities
         kind = Number
     shape = column.info.get("shape", kind)
     if column.nullable:

@@ -1,9 +1,11 @@
-"""The plain tables next to OpenTuner's: readable by any SQL client, one row a fact.
+"""The tables that extend OpenTuner's: readable by any SQL client, one row a fact.
 
-OpenTuner's tables (program, tuning_run, configuration, result, desired_result, ...) are the
-record of the search; it pickles configurations and has no room for samples, reasons, builds
-or the environment. Our tables have. `tests` joins the two: OpenTuner's result.id and the
-measurement that answered it. Times are seconds, sizes bytes, dates ISO 8601 in UTC.
+Every measurement is a row of OpenTuner's `result`, with its time, state, date, configuration and
+input (`harness.results.stock`). OpenTuner pickles configurations, and has no room for samples,
+reasons, builds or the environment. So four of our tables extend rows of OpenTuner's by the same
+ids: `configurations` extends `configuration`, `inputs` extends `input`, `runs` extends
+`tuning_run`, and `measurements` extends `result`. A row of OpenTuner's that ours do not extend was
+written by another program, and is not read. Times are seconds, sizes bytes; dates are UTC.
 
 A database may come from anywhere, and SQLite enforces no types. So a column says what its cells may
 be, by the `shape` of a text or of JSON (a type for pydantic). The reader checks them.
@@ -25,7 +27,6 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
-    MetaData,
     String,
     Table,
     Text,
@@ -34,6 +35,7 @@ from sqlalchemy import (
 
 from harness.core.observations import WorstElement
 from harness.core.records import COLD, WARM, Outcome, StopReason
+from harness.results import stock
 from harness.results.notes import (
     Features,
     Line,
@@ -45,7 +47,7 @@ from harness.results.notes import (
     Whole,
 )
 
-VERSION = 13
+VERSION = 14
 
 CROSS = "cross"
 SEARCHED = ("search", CROSS)
@@ -63,11 +65,16 @@ LATER = (CANDIDATE, CHOICE, FINAL, ABLATION)
 
 STAGES = (*SEARCHED, *LATER)
 
-metadata = MetaData()
+metadata = stock.metadata
 
 
 def _id() -> Column[int]:
     return Column("id", Integer, primary_key=True)
+
+
+def _id_of(table: Table) -> Column[int]:
+    """Return the id of a table whose rows extend those of one of OpenTuner's."""
+    return Column("id", ForeignKey(table.c.id), primary_key=True)
 
 
 def _hex(name: str, digits: int = 64, **options: Any) -> Column[str]:
@@ -127,21 +134,13 @@ spaces = Table(
     UniqueConstraint("sha256", "name"),
 )
 
-inputs = Table(
-    "inputs",
-    metadata,
-    _id(),
-    Column("space_name", String(128), nullable=False),
-    _hex("digest", nullable=False),
-    _json("features", Values),
-    UniqueConstraint("digest", "space_name"),
-)
+inputs = Table("inputs", metadata, _id_of(stock.problem), _json("features", Values))
 
 configurations = Table(
     "configurations",
     metadata,
-    _id(),
-    _hex("digest", nullable=False, unique=True),
+    _id_of(stock.configuration),
+    _hex("digest", nullable=False),
     _json("parameters", Values),
 )
 
@@ -167,24 +166,18 @@ commands = Table(  # one tuning command of one space in one environment
     Index("ix_commands_campaign", "space_id", "environment_id", "campaign"),
 )
 
-runs = Table(  # one search of one space on one input in one environment
+runs = Table(  # one search of one space on one input in one environment, or measurements of it
     "runs",
     metadata,
-    _id(),
-    _uuid(),
-    Column("tuning_run_id", Integer),  # OpenTuner's tuning_run.id; null: no search
+    _id_of(stock.tuning_run),
     Column("space_id", ForeignKey("spaces.id"), nullable=False),
     Column("environment_id", ForeignKey("environments.id"), nullable=False),
     Column("input_id", ForeignKey("inputs.id"), nullable=False),
     Column("campaign", Integer, nullable=False),  # --fresh begins the next one
-    Column("label", Text, nullable=False),
     Column("technique", Text, nullable=False),
     Column("seed", Integer, nullable=False),
     Column("parallelism", Integer, nullable=False),  # proposals a generation
     Column("test_limit", Integer, nullable=False),
-    _word("state", "running", "complete", "interrupted"),
-    Column("started_at", String(32), nullable=False),
-    Column("ended_at", String(32)),
     Column("harness_version", String(32), nullable=False),
     _json("seeds", list[Values]),  # the configurations where the search started
     _json("notes", Notes),
@@ -212,27 +205,20 @@ builds = Table(
 measurements = Table(
     "measurements",
     metadata,
-    _id(),
+    _id_of(stock.result),
     _uuid(),
-    Column("run_id", ForeignKey("runs.id"), nullable=False),
-    Column("input_id", ForeignKey("inputs.id"), nullable=False),
-    Column("configuration_id", ForeignKey("configurations.id"), nullable=False),
     Column("build_id", ForeignKey("builds.id")),
     _word("stage", *STAGES),
     _word("outcome", *(outcome.value for outcome in Outcome)),
-    _json("samples_s", tuple[Time, ...]),  # in order; empty unless the outcome is ok
-    Column("median_s", Float(53)),  # null unless the outcome is ok; so are the next four
-    Column("mean_s", Float(53)),
-    Column("std_s", Float(53)),
-    Column("sample_count", Integer),
+    # In order; empty unless the outcome is ok. Their median is the `time` of `result`, or their
+    # mean where the space asked for that when it was measured.
+    _json("samples_s", tuple[Time, ...]),
     _word("stopped", *(reason.value for reason in StopReason), nullable=True),
     Column("message", Text, nullable=False),
     _json("worst_element", WorstElement, nullable=True),  # NaN and infinities as text
     _json("warmup_s", tuple[Number, ...]),
     # Other numbers that were found, such as occupancy; a name ends in its unit.
     _json("observed", dict[str, Number]),
-    Column("wall_s", Float(53), nullable=False),
-    Column("measured_at", String(32), nullable=False),
     Column("group_uuid", String(32)),  # interleaved measurements share it; null for others
     # The parameters that the host module read; null where that is not known.
     _json("host_read", tuple[str, ...], nullable=True),
@@ -242,44 +228,30 @@ measurements = Table(
     # The number of samples of each occasion, in order (see harness.core.records.Timing); null where
     # the samples were not split into occasions.
     _json("occasions", tuple[Whole, ...], nullable=True),
-    Index("ix_measurements_run", "run_id"),
-    Index("ix_measurements_input", "input_id", "configuration_id"),
 )
 
-tests = Table(  # OpenTuner's result.id -> the measurement that answered it
-    "tests",
-    metadata,
-    _id(),
-    Column("result_id", Integer),  # OpenTuner's result.id; null if it is not here
-    Column("run_id", ForeignKey("runs.id"), nullable=False),
-    Column("measurement_id", ForeignKey("measurements.id"), nullable=False),
-    Column("ordinal", Integer, nullable=False),  # 0-based order in the run
-    # The technique that asked. `unmeasured`, or a name that ends in `(uniform)`, is a uniform draw
-    # among the configurations that were not measured yet.
-    Column("requestor", Text),
-    UniqueConstraint("run_id", "ordinal"),
-    Index("ix_tests_result", "result_id"),
-    Index("ix_tests_measurement", "measurement_id"),
-)
-
-OPENTUNER_KEYS: Mapping[str, tuple[str, ...]] = {
-    "_meta": ("db_version",),
-    "program": ("project", "name"),
-    "program_version": ("program_id", "version", "parameter_info"),
-    "configuration": ("program_id", "hash"),
-    "machine_class": ("name",),
-    "machine": ("name",),  # OpenTuner finds a machine by its name alone
-    "input_class": ("program_id", "name", "size"),
-    "input": ("input_class_id", "path", "extra"),
-    "tuning_run": ("uuid",),
-    "result": ("tuning_run_id", "configuration_id"),
-    "desired_result": ("tuning_run_id", "configuration_id"),
-    "bandit_info": ("tuning_run_id",),
-    "bandit_sub_technique": ("bandit_info_id", "name"),
+EXTENSIONS: Mapping[Table, Table] = {
+    stock.configuration: configurations,
+    stock.problem: inputs,
+    stock.tuning_run: runs,
+    stock.result: measurements,
 }
-"""OpenTuner's tables, and the columns by which rows of two databases are the same."""
+"""Our tables by those of OpenTuner's whose rows they extend."""
+
+FAILED = ("ERROR",)
+STATES: Mapping[str, tuple[str | None, ...]] = {
+    Outcome.OK.value: ("OK",),
+    Outcome.TIMEOUT.value: ("TIMEOUT",),
+    # OpenTuner's programs also give a failure as OK with an infinite time, or without one.
+    Outcome.CRASHED.value: ("ERROR", "OK", None),
+}
+"""The states of `result` that an outcome may have, the first of which harness writes; FAILED are
+those of other outcomes."""
+
+OURS = tuple(table for table in metadata.sorted_tables if table.name not in stock.NAMES)
+"""The tables that OpenTuner does not have."""
 
 
 def is_stock(tables: Collection[str]) -> bool:
-    """Whether a database with these tables has OpenTuner's and none of ours."""
-    return OPENTUNER_KEYS.keys() <= set(tables) and not metadata.tables.keys() & set(tables)
+    """Whether a database with these tables has OpenTuner's, which ours do not extend."""
+    return set(stock.NAMES) <= set(tables) and measurements.name not in tables

@@ -5,9 +5,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 from typing import Any
 
 from sqlalchemy import ColumnElement, Table, func, select
@@ -16,14 +15,15 @@ from sqlalchemy.exc import DBAPIError
 from harness import __version__
 from harness.core.records import Config, Environment, Input, Measurement
 from harness.core.text import escaped
-from harness.results import schema
+from harness.results import schema, stock
 from harness.results.columns import MeasurementRows
-from harness.results.database import hold_campaign, now
-from harness.results.inserting import insert_returning_ids, update_row
+from harness.results.database import hold_campaign, now, utc_now
+from harness.results.gathering import measurement_cells
+from harness.results.inserting import insert_returning_ids, insert_rows, update_row
 from harness.results.notes import Notes, device_facts, space_notes
 from harness.results.read import CampaignKey, read_measurements
-from harness.results.reader import Row, read_cells, read_rows, refusing_damage
-from harness.results.writer import Writer, measurement_row
+from harness.results.reader import Row, read_cells, read_run_rows, refusing_damage, rows_of, run_row
+from harness.results.writer import Writer
 from harness.space_file import Spec
 
 
@@ -53,16 +53,28 @@ class RunPlan:
 
 @dataclass(frozen=True)
 class _StoredRun:
-    """A run that has begun: its row, its first configurations, and OpenTuner's run if it is
-    continued."""
+    """A run that has begun: its id, its first configurations, and whether it is continued."""
 
     id: int
     seeds: tuple[Config, ...]
-    tuning_run_id: int | None
     state: str
     test_limit: int
     started_at: str
     notes: Notes
+    is_continued: bool = True
+
+
+@dataclass(frozen=True)
+class AnsweredTest:
+    """A test of a run: the measurement that answered it, who asked, and for which configuration."""
+
+    measurement_id: int
+    requestor: str | None
+    digest: str
+
+
+_ENDED = {"complete": "COMPLETE", "interrupted": "ABORTED"}
+"""OpenTuner's words for how a run ended."""
 
 
 class Store(Writer):
@@ -140,11 +152,21 @@ class Store(Writer):
                 raise ValueError(f"runs: a campaign is {last!r}")
         return last
 
-    def begin_run(self, plan: RunPlan, notes: Notes, seeds: Sequence[Config] = ()) -> _StoredRun:
-        """Begin the run of this plan, or continue it where it exists.
+    def begin_run(
+        self,
+        plan: RunPlan,
+        notes: Notes,
+        seeds: Sequence[Config] = (),
+        *,
+        args: bytes | None = None,
+        objective: bytes | None = None,
+        parameter_info: str | None = None,
+    ) -> _StoredRun:
+        """Begin the run of this plan, or continue its search where it exists.
 
-        A continued run keeps its first seeds, since otherwise the search would not propose the
-        same configurations again.
+        A search states its pickled `args` and `objective`, and describes its parameters as
+        OpenTuner does. A continued run keeps its first seeds, since otherwise the search would not
+        propose the same configurations again.
         """
         run = self._begun(plan)
         if run is not None:
@@ -155,15 +177,32 @@ class Store(Writer):
                 "facts": {**facts, **device_facts(facts, plan.environment.notes)},
                 "continued_at": now(),
             }
-            changed = {"state": "running", "test_limit": plan.test_limit, "ended_at": None}
-            self._update_run(run.id, notes=noted, **changed)
+            self._update_run(run.id, notes=noted, test_limit=plan.test_limit)
+            changed = {"state": "RUNNING", "end_date": None}
+            update_row(self.connection, stock.tuning_run, run.id, changed)
             return run
-        row: Row = {
-            **self._identity(plan),
+        version = {
+            "program_id": self.program_id(plan.spec.name),
+            "version": plan.spec.space_sha256,
+            "parameter_info": parameter_info,
+        }
+        tuning_run: Row = {
             "uuid": uuid.uuid4().hex,
+            "program_version_id": self._record_id(stock.program_version, version),
+            "machine_class_id": self._record_id(stock.machine_class, {"name": "default"}),
+            "input_class_id": self.input_class_id(plan.spec.name),
+            "name": plan.label,
+            "args": args,
+            "objective": objective,
+            "state": "RUNNING",
+            "start_date": utc_now(),
+            "end_date": None,
+        }
+        (run_id,) = self._insert(stock.tuning_run, [tuning_run])
+        row: Row = {
+            "id": run_id,
+            **self._identity(plan),
             "test_limit": plan.test_limit,
-            "state": "running",
-            "started_at": now(),
             "harness_version": __version__,
             "seeds": [dict(seed) for seed in seeds],
             "notes": {
@@ -172,41 +211,42 @@ class Store(Writer):
                 "facts": {**plan.environment.notes, **notes.get("facts", {})},
             },
         }
-        (row["id"],) = self._insert(schema.runs, [row])
-        return _stored_run({**row, "tuning_run_id": None})
+        insert_rows(self.connection, schema.runs, [row])
+        return replace(_stored_run(run_row({**row, **tuning_run})), is_continued=False)
 
     def begun(self, plan: RunPlan) -> _StoredRun | None:
         """Return the run of this plan; None where it has not begun."""
         return self.read(partial(self._begun, plan))
 
-    def answers(self, run_id: int, requestor: str | None = None) -> dict[int, int]:
-        """Return the ids of the measurements that answered a run's tests, or those of one
-        requestor, by the tests' ordinals and in their order."""
-        tests = schema.tests
-        query = select(tests).where(tests.c.run_id == run_id)
-        if requestor is not None:
-            query = query.where(tests.c.requestor == requestor)
-        columns = [tests.c.id, tests.c.ordinal, tests.c.measurement_id]
+    def answers(self, run_id: int) -> list[AnsweredTest]:
+        """Return the answers to a run's tests, in the order in which they were given."""
+        return self.read(partial(self._answers, run_id))
+
+    def _answers(self, run_id: int) -> list[AnsweredTest]:
+        asked, configuration = stock.desired_result.c, stock.configuration.c
+        columns = [asked.id, asked.result_id, asked.requestor, configuration.hash]
+        query = select(asked.id).join(stock.configuration)
+        query = query.where(asked.tuning_run_id == run_id, asked.result_id.is_not(None))
         with refusing_damage(self.connection):
-            parts = list(self.read(partial(read_cells, self.connection, columns, query)))
-        pairs = (zip(part["ordinal"], part["measurement_id"], strict=True) for part in parts)
-        return dict(sorted(chain.from_iterable(pairs)))
+            rows = list(rows_of(read_cells(self.connection, columns, query)))
+        return [AnsweredTest(row["result_id"], row["requestor"], row["hash"]) for row in rows]
 
     def _begun(self, plan: RunPlan) -> _StoredRun | None:
-        """Return this plan's run, if it exists and can continue.
+        """Return this plan's run, if it exists and can continue: it has a search.
 
         Raises ResultsError where the row is damaged.
         """
-        same = select(schema.runs).where(
-            *(schema.runs.c[name] == value for name, value in self._identity(plan).items()),
-            schema.runs.c.tuning_run_id.is_not(None),
-        )
+        identity = self._identity(plan)
+        run = stock.tuning_run.c
+        same = select(schema.runs).join(stock.tuning_run)
+        same = same.where(*(schema.runs.c[name] == value for name, value in identity.items()))
+        same = same.where(run.name == plan.label, run.args.is_not(None))
         with refusing_damage(self.connection):
-            return next(map(_stored_run, read_rows(self.connection, schema.runs, same)), None)
+            return next(map(_stored_run, read_run_rows(self.connection, same)), None)
 
     def _identity(self, plan: RunPlan) -> dict[str, Any]:
         """Return the cells that a run shares with one of an equal plan."""
-        names = ("technique", "seed", "parallelism", "label", "campaign")
+        names = ("technique", "seed", "parallelism", "campaign")
         return {
             **{name: getattr(plan, name) for name in names},
             "space_id": self.space_id(plan.spec),
@@ -214,13 +254,12 @@ class Store(Writer):
             "input_id": self.input_id(plan.spec.name, plan.problem),
         }
 
-    def tie_run(self, run_id: int, tuning_run_id: int) -> None:
-        """Store the id of a run's OpenTuner run."""
-        self._update_run(run_id, tuning_run_id=tuning_run_id)
-
-    def end_run(self, run_id: int, state: str) -> None:
-        """Store how a run ended: complete or interrupted."""
-        self.transact(partial(self._update_run, run_id, state=state, ended_at=now()))
+    def end_run(self, run_id: int, state: str, best_id: int | None = None) -> None:
+        """Store how a run ended, complete or interrupted; `best_id` is its best configuration."""
+        changes: Row = {"state": _ENDED[state], "end_date": utc_now()}
+        if best_id is not None:
+            changes["final_config_id"] = best_id
+        self.transact(lambda: update_row(self.connection, stock.tuning_run, run_id, changes))
 
     @contextmanager
     def interrupting(self, run_ids: Collection[int]) -> Iterator[None]:
@@ -275,55 +314,57 @@ class Store(Writer):
         stage: str,
         measurements: Sequence[Measurement],
         group: str | None = None,
+        new_best: Sequence[bool] = (),
     ) -> list[int]:
         """Append measurements with their builds; commit() makes them durable.
 
-        Returns the ids of their rows, in order.
+        `new_best` says of each whether its search had found nothing as fast. Returns the ids of
+        their rows, in order.
         """
-        configuration_ids = self.configuration_ids([m.config for m in measurements])
-        rows = [
-            {
-                "uuid": uuid.uuid4().hex,
-                "run_id": run_id,
+        configuration_ids = self.configuration_ids(plan.spec.name, [m.config for m in measurements])
+        results, extending = [], []
+        for index, m in enumerate(measurements):
+            result = {
+                "tuning_run_id": run_id,
+                "configuration_id": configuration_ids[index],
                 "input_id": self.input_id(plan.spec.name, m.input),
-                "configuration_id": configuration_id,
-                "build_id": m.build and self.build_id(m.build, plan.environment, configuration_id),
-                "stage": stage,
-                "measured_at": now(),
-                "group_uuid": group,
-                **measurement_row(m),
+                "machine_id": self.machine_id(),
+                "collection_date": utc_now(),
+                "collection_cost": m.wall_s,
+                "state": schema.STATES.get(m.outcome.value, schema.FAILED)[0],
+                "time": m.time_s,
+                "was_new_best": new_best[index] if new_best else None,
             }
-            for m, configuration_id in zip(measurements, configuration_ids, strict=True)
-        ]
-        return self._insert(schema.measurements, rows)
+            build = m.build
+            row = {
+                "uuid": uuid.uuid4().hex,
+                "build_id": build
+                and self.build_id(build, plan.environment, configuration_ids[index]),
+                "stage": stage,
+                "group_uuid": group,
+                **measurement_cells(m),
+            }
+            results.append(result)
+            extending.append(row)
+        ids = self._insert(stock.result, results)
+        rows = [{"id": row_id, **row} for row_id, row in zip(ids, extending, strict=True)]
+        insert_rows(self.connection, schema.measurements, rows)
+        return ids
 
-    def add_tests(
+    def add_requests(
         self,
         run_id: int,
-        ordinal: int,
-        result_ids: Sequence[int],
-        measurement_ids: Sequence[int],
-        requestors: Sequence[str],
+        plan: RunPlan,
+        configs: Sequence[Config],
+        requests: Sequence[Mapping[str, object]],
     ) -> None:
-        """Store which measurements answered OpenTuner's results; `ordinal` numbers the first."""
-        tests = zip(result_ids, measurement_ids, requestors, strict=True)
+        """Store who asked for configurations, when, and the id of the result that answered."""
+        ids = self.configuration_ids(plan.spec.name, configs)
         rows = [
-            {
-                "run_id": run_id,
-                "ordinal": number,
-                "result_id": result_id,
-                "measurement_id": measurement_id,
-                "requestor": requestor,
-            }
-            for number, (result_id, measurement_id, requestor) in enumerate(tests, ordinal)
+            {"tuning_run_id": run_id, "configuration_id": row_id, "state": "COMPLETE", **request}
+            for row_id, request in zip(ids, requests, strict=True)
         ]
-        self._insert(schema.tests, rows)
-
-    def next_ordinal(self, run_id: int) -> int:
-        """Return the ordinal of a run's next test."""
-        query = select(func.max(schema.tests.c.ordinal)).where(schema.tests.c.run_id == run_id)
-        last = self.connection.execute(query).scalar()
-        return 0 if last is None else last + 1
+        insert_rows(self.connection, stock.desired_result, rows)
 
     def _insert(self, table: Table, rows: Sequence[Mapping[str, object]]) -> list[int]:
         return insert_returning_ids(self.connection, table, rows)
@@ -335,5 +376,11 @@ def _one_line(text: str) -> str:
 
 
 def _stored_run(row: Row) -> _StoredRun:
-    values = {field.name: row[field.name] for field in fields(_StoredRun)}
-    return _StoredRun(**values | {"seeds": tuple(map(Config, row["seeds"]))})
+    return _StoredRun(
+        id=row["id"],
+        seeds=tuple(map(Config, row["seeds"])),
+        state=row["state"],
+        test_limit=row["test_limit"],
+        started_at=row["started_at"],
+        notes=row["notes"],
+    )

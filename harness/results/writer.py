@@ -1,23 +1,32 @@
 """The session of a writer: what belongs together is committed together, or not at all; and the
-rows that records become."""
+ids of rows to which others refer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import platform
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, Table, event
+from sqlalchemy import Connection, Engine, Table, event, select
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from harness.core.records import Build, Config, Environment, Input, Measurement
-from harness.results import schema
-from harness.results.gathering import measurement_cells
-from harness.results.inserting import NATURAL_KEYS, NaturalKey, insert_missing
+from harness.core.plain_pickle import dump_compressed
+from harness.core.records import Build, Config, Environment, Input
+from harness.results import schema, stock
+from harness.results.inserting import (
+    NATURAL_KEYS,
+    NaturalKey,
+    insert_missing,
+    insert_returning_ids,
+    insert_rows,
+)
 from harness.results.read import BUILD_COLUMNS
-from harness.results.server import repeated
+from harness.results.server import lock_shared_rows, repeated
 from harness.space_file import Parameter, Spec
 
 T = TypeVar("T")
+
+_NONE: Mapping[str, object] = {}
 
 
 class Writer:
@@ -42,8 +51,10 @@ class Writer:
         self._is_in_work = False
         self._kept: Connection | None = None
         self._ids: dict[tuple[str, NaturalKey], int] = {}  # by table and key
-        # A rollback may remove rows.
-        event.listen(factory, "after_rollback", lambda _session: self._ids.clear())
+        self._uncommitted: list[tuple[str, NaturalKey]] = []
+        self._read_programs: set[int] = set()  # those whose configurations are among the ids
+        event.listen(factory, "after_commit", lambda _session: self._uncommitted.clear())
+        event.listen(factory, "after_rollback", lambda _session: self._forget_uncommitted())
 
     def __exit__(self, *_: object) -> None:
         """Close the session: with one open, SQLite leaves its log beside the file."""
@@ -58,6 +69,12 @@ class Writer:
         if self._kept is not None:
             self._kept.close()
             self._kept = None
+
+    def _forget_uncommitted(self) -> None:
+        """Forget the ids of rows that a rollback removed."""
+        for key in self._uncommitted:
+            self._ids.pop(key, None)
+        self._uncommitted.clear()
 
     @property
     def session(self) -> Session:
@@ -117,10 +134,53 @@ class Writer:
 
     # ------------------------------------------------------------------- ids of rows
 
+    def program_id(self, space_name: str) -> int:
+        """Return the id of the row of OpenTuner's that stands for the spaces of a name."""
+        return self._record_id(stock.program, {"project": "harness", "name": space_name})
+
+    def input_class_id(self, space_name: str) -> int:
+        """Return the id of the class of a space's inputs."""
+        program_id = self.program_id(space_name)
+        cells = {"program_id": program_id, "name": space_name, "size": stock.NO_SIZE}
+        return self._record_id(stock.input_class, cells)
+
+    def machine_id(self) -> int:
+        """Return the id of this machine's row."""
+        return self._record_id(stock.machine, {"name": platform.node()})
+
     def input_id(self, space_name: str, problem: Input) -> int:
-        """Return the id of an input's row."""
-        key = (space_name, problem.digest)
-        return self._row(schema.inputs, key, lambda: {"features": dict(problem)})
+        """Return the id of an input's row; its path is the features as JSON."""
+        cells = {"input_class_id": self.input_class_id(space_name), "path": problem.json}
+        return self._record_id(stock.problem, cells, {"features": dict(problem)})
+
+    def _record_id(
+        self, table: Table, cells: Mapping[str, object], extending: Mapping[str, object] = _NONE
+    ) -> int:
+        """Return the id of the row of OpenTuner's with these cells; add it if it is missing.
+
+        A row that ours extend counts if it is extended; a new one is, by `extending`.
+        """
+        key = table.name, tuple(cells.values())
+        if key not in self._ids:
+            query = select(table.c.id).order_by(table.c.id)
+            query = query.where(*(table.c[name] == value for name, value in cells.items()))
+            if table in schema.EXTENSIONS:
+                query = query.join(schema.EXTENSIONS[table])
+            row_id = self.connection.execute(query).scalar()
+            if row_id is None:
+                lock_shared_rows(self.connection)  # these rows have no unique key
+                row_id = self.connection.execute(query).scalar()
+            if row_id is None:
+                (row_id,) = insert_returning_ids(self.connection, table, [cells])
+                if table in schema.EXTENSIONS:
+                    row = {"id": row_id, **extending}
+                    insert_rows(self.connection, schema.EXTENSIONS[table], [row])
+            self._remember(key, row_id)
+        return self._ids[key]
+
+    def _remember(self, key: tuple[str, NaturalKey], row_id: int) -> None:
+        self._ids[key] = row_id
+        self._uncommitted.append(key)
 
     def space_id(self, spec: Spec) -> int:
         """Return the id of the current space's row."""
@@ -131,12 +191,40 @@ class Writer:
         key = (environment.fingerprint,)
         return self._row(schema.environments, key, lambda: environment.compared)
 
-    def configuration_ids(self, configs: Sequence[Config]) -> list[int]:
-        """Return the ids of the configurations' rows, in order."""
-        keys = [(config.digest,) for config in configs]
-        return self._rows(
-            schema.configurations, keys, lambda index: {"parameters": dict(configs[index])}
-        )
+    def configuration_ids(self, space_name: str, configs: Sequence[Config]) -> list[int]:
+        """Return the ids of the configurations' rows, in order.
+
+        Another writer to a server may add the same configuration: readers take them for one.
+        """
+        program_id, name = self.program_id(space_name), stock.configuration.name
+        self._read_configurations(program_id)
+        new = {c.digest: c for c in configs if (name, (program_id, c.digest)) not in self._ids}
+        rows = [
+            {"program_id": program_id, "hash": digest, "data": dump_compressed(dict(config))}
+            for digest, config in new.items()
+        ]
+        ids = insert_returning_ids(self.connection, stock.configuration, rows)
+        extending = [
+            {"id": row_id, "digest": config.digest, "parameters": dict(config)}
+            for row_id, config in zip(ids, new.values(), strict=True)
+        ]
+        insert_rows(self.connection, schema.configurations, extending)
+        for row_id, digest in zip(ids, new, strict=True):
+            self._remember((name, (program_id, digest)), row_id)
+        return [self._ids[name, (program_id, config.digest)] for config in configs]
+
+    def _read_configurations(self, program_id: int) -> None:
+        """Read the ids of a program's configurations, once a session: to look them up for each
+        test would take longer."""
+        if program_id in self._read_programs:
+            return
+        table = stock.configuration
+        query = select(table.c.hash, table.c.id).join(schema.configurations)
+        for digest, row_id in self.connection.execute(
+            query.where(table.c.program_id == program_id)
+        ):
+            self._ids[table.name, (program_id, digest)] = row_id
+        self._read_programs.add(program_id)
 
     def build_id(self, build: Build, environment: Environment, configuration_id: int) -> int:
         """Return the id of a build's row."""
@@ -147,32 +235,11 @@ class Writer:
 
     def _row(self, table: Table, key: NaturalKey, others: Callable[[], dict[str, object]]) -> int:
         """Return the id of the row with this key; add it with the other values if it is missing."""
-        (row_id,) = self._rows(table, [key], lambda _: others())
-        return row_id
-
-    def _rows(
-        self, table: Table, keys: Sequence[NaturalKey], others: Callable[[int], dict[str, object]]
-    ) -> list[int]:
-        """Return the ids of the rows with these keys; `others` gives a new row's other values by
-        the index of its key."""
-        names, known = NATURAL_KEYS[table], self._ids
-        new = {key: index for index, key in enumerate(keys) if (table.name, key) not in known}
-        rows = [dict(zip(names, key, strict=True)) | others(index) for key, index in new.items()]
-        ids = insert_missing(self.connection, table, rows)
-        known |= {(table.name, key): row_id for key, row_id in zip(new, ids, strict=True)}
-        return [known[table.name, key] for key in keys]
-
-
-def measurement_row(m: Measurement) -> dict[str, Any]:
-    """Return the row of a measurement, without what other tables hold."""
-    timing = m.timing
-    return {
-        **measurement_cells(m),
-        "median_s": timing.median_s if timing else None,
-        "mean_s": timing.mean_s if timing else None,
-        "std_s": timing.std_s if timing else None,
-        "sample_count": timing.count if timing else None,
-    }
+        if (table.name, key) not in self._ids:
+            row = {**dict(zip(NATURAL_KEYS[table], key, strict=True)), **others()}
+            (row_id,) = insert_missing(self.connection, table, [row])
+            self._remember((table.name, key), row_id)
+        return self._ids[table.name, key]
 
 
 def space_row(spec: Spec) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 Stock OpenTuner queries its database for every proposal, which costs 5 to 8 ms a test and grows
 with the results. Here a dictionary answers. The database is only written, with one commit a
 test, so that a finished test is on disk before the next one starts. OpenTuner's objects stay
-outside its session, whose bookkeeping would grow; `harness.search.storage` writes them.
+outside its session, whose bookkeeping would grow; `harness.results.store` writes their rows.
 
 Only distinct configurations count as tests. A technique that asks for a known configuration gets
 its result.
@@ -14,7 +14,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,11 +24,10 @@ from opentuner.search.objective import MinimizeTime
 from harness.core.observations import PEAK_FRACTION
 from harness.core.records import Config, Measurement, Outcome
 from harness.results import MeasurementRow
-from harness.results.database import now
+from harness.results.database import now, utc_now
 from harness.search.manipulator import Cfg, SpaceManipulator
 from harness.search.options import EndReason, InputSearch, SearchOptions, Tally
 from harness.search.patches import Request
-from harness.search.storage import RunTables
 from harness.search.techniques import SelfContained
 
 MAX_FREE_IN_A_ROW = 200
@@ -83,10 +81,11 @@ class Driver(SearchDriver):  # type: ignore[misc]
         run_id: int,
         seeds: Sequence[Config],
         manipulator: SpaceManipulator,
-        tables: RunTables,
+        tuning_run: Any,
+        is_continued: bool,
     ) -> None:
-        """`run_id` is our row of the run, `tables` are OpenTuner's."""
-        self.run_id, self.tables = run_id, tables
+        """`tuning_run` is OpenTuner's object of the run with this id."""
+        self.run_id = run_id
         self.tally = Tally(search, options)
         self.taken = set(options.held_out)  # and those asked for; the others may be drawn
         self.pending: list[Request] = []
@@ -100,15 +99,19 @@ class Driver(SearchDriver):  # type: ignore[misc]
         self._has_ended = False  # a self-contained technique asks for nothing more
         self._unwritten: list[_Answer] = []
         self._written_at = time.monotonic()
-        self._next_test = search.store.next_ordinal(run_id)
+        answers = search.store.answers(run_id)
+        self._answered = {answer.digest for answer in answers}
         config_of = {row.id: config for config, row in search.known.items()}
-        by_caller = search.store.answers(run_id, _CALLER).items()
-        self._of_caller = {n: config_of[row] for n, row in by_caller if row in config_of}
+        self._of_caller = {
+            number: config_of[answer.measurement_id]
+            for number, answer in enumerate(answers)
+            if answer.requestor == _CALLER and answer.measurement_id in config_of
+        }
         super().__init__(
             manipulator,
             extra_seeds=[dict(seed) for seed in reversed(seeds)],  # taken from the end
             session=search.store.session,
-            tuning_run=tables.run,
+            tuning_run=tuning_run,
             objective=MinimizeTime(),
             tuning_run_main=SimpleNamespace(results_wait=None, commit=None),
             args=options.for_opentuner(),
@@ -117,7 +120,7 @@ class Driver(SearchDriver):  # type: ignore[misc]
         # which examines all its objects at every commit.
         self.tuning_run = None
         # A continued run has the rows of its bandit, which OpenTuner has just made again.
-        for made in list(self.session.new) if tables.is_continued else ():
+        for made in list(self.session.new) if is_continued else ():
             if isinstance(made, BanditInfo):
                 made.tuning_run = None
             self.session.expunge(made)
@@ -244,7 +247,7 @@ class Driver(SearchDriver):  # type: ignore[misc]
         return desired or None
 
     def _request(self, cfg: Cfg, requestor: str) -> Request:
-        return Request(self.get_configuration(cfg), requestor, self.generation, datetime.now())
+        return Request(self.get_configuration(cfg), requestor, self.generation, utc_now())
 
     def _queue(self, request: Request) -> bool:
         """Queue a request for a new configuration; another waits for the first one's result."""
@@ -284,7 +287,7 @@ class Driver(SearchDriver):  # type: ignore[misc]
         """Return the result of a request; store what is new about it, unless a replay waits."""
         search, config = self._search, request.configuration.config
         stored, fastest = search.known.get(config), self.tally.best
-        request.start_date, began_s = datetime.now(), time.monotonic()
+        request.start_date, began_s = utc_now(), time.monotonic()
         if stored is None:
             best_s = fastest.time_s if fastest else None
             problem = search.plan.problem
@@ -297,7 +300,7 @@ class Driver(SearchDriver):  # type: ignore[misc]
         self.tally.note(measurement, replayed=stored is not None)
         if self.tally.free_in_a_row:
             self.test_count -= 1
-        if stored is None or config.digest not in self.tables.tested:
+        if stored is None or config.digest not in self._answered:
             row_id = None if stored is None else stored.id
             self._unwritten.append(_Answer(request, result, measurement, row_id))
             is_replay, waits_s = search.measurer.is_replay, time.monotonic() - self._written_at
@@ -313,7 +316,6 @@ class Driver(SearchDriver):  # type: ignore[misc]
         """
         if self._unwritten:
             ids = self._search.store.transact(self._write)
-            self.tables.keep_added()
             for test, row_id in zip(self._unwritten, ids, strict=True):
                 row = self._search.known.get(test.measurement.config)
                 if row is None:
@@ -321,19 +323,35 @@ class Driver(SearchDriver):  # type: ignore[misc]
                 if row.requestor is None:
                     row = replace(row, requestor=test.request.requestor)
                     self._search.ledger.append([row])
-            self._next_test += len(self._unwritten)
             self._unwritten.clear()
         self._written_at = time.monotonic()
 
     def _write(self) -> list[int]:
-        """Write the tests into OpenTuner's tables and ours; return the measurements' ids."""
-        store, tests = self._search.store, self._unwritten
-        results = self.tables.add([(test.request, test.result) for test in tests])
-        new = [test.measurement for test in tests if test.measurement_id is None]
-        added = iter(store.add_measurements(self.run_id, self._search.plan, "search", new))
+        """Write the tests: what was measured, and who asked; return the measurements' ids."""
+        store, plan, tests = self._search.store, self._search.plan, self._unwritten
+        new = [test for test in tests if test.measurement_id is None]
+        added = iter(
+            store.add_measurements(
+                self.run_id,
+                plan,
+                "search",
+                [test.measurement for test in new],
+                new_best=[test.result.was_new_best for test in new],
+            )
+        )
         ids = [next(added) if t.measurement_id is None else t.measurement_id for t in tests]
-        requestors = [test.request.requestor for test in tests]
-        store.add_tests(self.run_id, self._next_test, results, ids, requestors)
+        requests = [
+            {
+                "generation": test.request.generation,
+                "requestor": test.request.requestor,
+                "request_date": test.request.request_date,
+                "start_date": test.request.start_date,
+                "result_id": row_id,
+            }
+            for test, row_id in zip(tests, ids, strict=True)
+        ]
+        configs = [test.request.configuration.config for test in tests]
+        store.add_requests(self.run_id, plan, configs, requests)
         return ids
 
 
@@ -344,5 +362,5 @@ def _result(request: Request, measurement: Measurement) -> Any:
         configuration=request.configuration,
         state="OK" if measurement.outcome is Outcome.OK else "ERROR",
         time=measurement.time_s,
-        collection_date=datetime.now(),
+        collection_date=utc_now(),
     )

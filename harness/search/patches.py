@@ -108,7 +108,7 @@ def _make_plain_requests() -> None:
 
 @dataclass(eq=False)
 class Request:
-    """OpenTuner's DesiredResult without SQLAlchemy; `harness.search.storage` writes its row."""
+    """OpenTuner's DesiredResult without SQLAlchemy; `harness.results.store` writes its row."""
 
     configuration: Any
     requestor: str

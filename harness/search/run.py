@@ -8,30 +8,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
-from opentuner.resultsdb.connect import DB_VERSION
-from opentuner.resultsdb.models import Base, _Meta
+from opentuner.resultsdb.models import CompressedPickler, TuningRun
+from opentuner.search.objective import MinimizeTime
 
 from harness.core.machine import notes
 from harness.core.records import Config
-from harness.results import MeasurementRows, Store
+from harness.results import MeasurementRows
 from harness.results.reader import refusing_damage
-from harness.results.server import lock_shared_rows
 from harness.search.driver import Driver
 from harness.search.manipulator import SpaceManipulator
 from harness.search.options import EndReason, InputSearch, Searched, SearchOptions
-from harness.search.storage import RunTables
 from harness.space import Space
-
-
-def make_opentuner_tables(store: Store) -> None:
-    """Make OpenTuner's tables next to ours, with the version row that it looks for."""
-
-    def make() -> None:
-        lock_shared_rows(store.connection)
-        Base.metadata.create_all(store.connection)
-        _Meta.add_version(store.session, DB_VERSION)
-
-    store.transact(make)
 
 
 def search_input(search: InputSearch, options: SearchOptions) -> Searched:
@@ -51,41 +38,51 @@ def open_search(search: InputSearch, options: SearchOptions) -> Iterator[Driver]
     store = search.store
     driver = store.transact(lambda: _begun(search, options))
     with store.interrupting([driver.run_id]):
-        try:
-            yield driver
-            driver.write()
-        except BaseException:
-            store.session.rollback()
-            store.transact(lambda: driver.tables.end("ABORTED"))
-            raise
+        yield driver
+        driver.write()
     ended = driver.why_ended()
     is_round = ended is EndReason.LIMIT and options.test_limit < search.plan.test_limit
     is_cut = ended is EndReason.TIME or is_round
 
     def end() -> None:
-        driver.tables.end("COMPLETE", driver.best_result)
         if not is_cut:
             store.note_run(driver.run_id, {"ended": ended.value})
-        store.end_run(driver.run_id, "interrupted" if is_cut else "complete")
+        best_id = None
+        if driver.best_result is not None:
+            best = driver.best_result.configuration.config
+            (best_id,) = store.configuration_ids(search.plan.spec.name, [best])
+        store.end_run(driver.run_id, "interrupted" if is_cut else "complete", best_id)
 
     store.transact(end)
 
 
 def _begun(search: InputSearch, options: SearchOptions) -> Driver:
-    """Begin or continue the run of a search in our tables and in OpenTuner's."""
+    """Begin or continue the run of a search, with what OpenTuner records of one."""
     store, plan, space = search.store, search.plan, search.space
-    lock_shared_rows(store.connection)
-    begun = store.begin_run(plan, {"facts": notes(), **search.notes}, search.seeds)
     stream = f"{plan.seed}:{plan.problem.json}{options.salt}"
     manipulator = SpaceManipulator(space, random.Random(f"{stream}:draws"), search.transfer)
-    args, info = options.for_opentuner(), manipulator.parameters_to_json()
+    begun = store.begin_run(
+        plan,
+        {"facts": notes(), **search.notes},
+        search.seeds,
+        args=CompressedPickler.dumps(options.for_opentuner()),
+        objective=CompressedPickler.dumps(MinimizeTime()),
+        parameter_info=manipulator.parameters_to_json(),
+    )
     with refusing_damage(store.connection):
-        tables = RunTables(store.session, plan, args, info, begun.tuning_run_id)
-    store.tie_run(begun.id, tables.run.id)
+        tuning_run = store.session.get(TuningRun, begun.id)
     random.seed(stream)  # techniques draw from the two global generators
     np.random.seed(random.getrandbits(32))
     seeds = _starts(begun.seeds, options.seeds, space)
-    return Driver(search, options, begun.id, seeds, manipulator, tables)
+    return Driver(
+        search=search,
+        options=options,
+        run_id=begun.id,
+        seeds=seeds,
+        manipulator=manipulator,
+        tuning_run=tuning_run,
+        is_continued=begun.is_continued,
+    )
 
 
 @dataclass(frozen=True)
@@ -112,7 +109,7 @@ def find_ended(
     run = store.begun(plan)
     if run is None or (run.state, run.test_limit) != ("complete", plan.test_limit):
         return None
-    why, ids = run.notes.get("ended"), [*store.answers(run.id).values()]
+    why, ids = run.notes.get("ended"), [answer.measurement_id for answer in store.answers(run.id)]
     row_of = dict(zip(known.of(known.columns.ids).tolist(), known.selected.tolist(), strict=True))
     answers = known.take(np.array([row_of[i] for i in ids if i in row_of], dtype=np.intp))
     is_whole = len(answers) == len(ids)

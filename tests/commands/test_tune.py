@@ -151,7 +151,7 @@ def test_the_report_has_commands_without_passwords(replayed: list[str], tmp_path
 def test_test_limit_technique_label_and_seed_reach_opentuner(replayed: list[str]) -> None:
     options = ["--test-limit", "7", "--technique", "PureRandom", "--label", "mine", "--seed", "3"]
     assert tune([*replayed, *options]) == 0
-    counts = query(replayed[-1], "select count(*) from result group by tuning_run_id")
+    counts = query(replayed[-1], "select count(*) from desired_result group by tuning_run_id")
     assert counts == [(7,)] * 2
     assert query(replayed[-1], "select distinct name from tuning_run") == [("mine",)]
     asked = query(replayed[-1], "select distinct requestor from desired_result")
@@ -163,6 +163,13 @@ def test_test_limit_technique_label_and_seed_reach_opentuner(replayed: list[str]
     assert {("PureRandom",), ("UniformGreedyMutation05",)} <= {*asked}, "two alternate"
 
 
+def test_a_label_that_opentuner_cannot_store_is_refused(
+    replayed: list[str], capsys: Capture
+) -> None:
+    assert tune([*replayed, "--label", "x" * 129]) == 2
+    assert "--label has 129 characters, and OpenTuner stores 128" in capsys.readouterr().err
+
+
 def test_without_time_to_measure_it_is_no_success(replayed: list[str], capsys: Capture) -> None:
     started = time.monotonic()
     assert tune([*replayed, "--max-time", "0.001"]) == 1
@@ -171,7 +178,7 @@ def test_without_time_to_measure_it_is_no_success(replayed: list[str], capsys: C
     assert "Nothing was measured, because the time was up" in message
     assert message.rstrip().endswith("run the same command with --max-time 60.")
     assert "Fix what" not in message
-    assert query(replayed[-1], "select distinct state from runs") == [("interrupted",)]
+    assert query(replayed[-1], "select distinct state from tuning_run") == [("ABORTED",)]
 
 
 def test_a_seed_configuration_is_tested_second(replayed: list[str], tmp_path: Path) -> None:
@@ -183,8 +190,8 @@ def test_a_seed_configuration_is_tested_second(replayed: list[str], tmp_path: Pa
     seed.write_text(json.dumps({"BLOCK": 16, "TILE": 7}))
     assert tune([*replayed, "--seed-configuration", str(seed)]) == 0
     sql = """
-        select c.parameters from tests t join measurements m on m.id = t.measurement_id
-        join configurations c on c.id = m.configuration_id where t.run_id = 1 order by t.ordinal
+        select parameters from desired_result d join configurations c on c.id = configuration_id
+        where tuning_run_id = 1 order by d.id
     """
     second = json.loads(str(query(replayed[-1], sql)[1][0]))
     assert second == {"BLOCK": 16, "TILE": 7, "CACHE": False}
@@ -254,7 +261,7 @@ def test_the_next_command_keeps_what_made_this_run(replayed: list[str], capsys: 
     )
     options.remove("--fresh")
     assert tune([*replayed, *options, "--test-limit", "18"]) == 0
-    counts = query(replayed[-1], "select count(*) from tests group by run_id")
+    counts = query(replayed[-1], "select count(*) from desired_result group by tuning_run_id")
     assert counts == [(18,)] * 2
     assert "tests were answered from the database" in capsys.readouterr().out
 
@@ -266,7 +273,8 @@ def test_a_climb_that_ends_names_another_technique(replayed: list[str], capsys: 
     assert "To continue with another, run the same command with --technique auto in place of" in (
         message
     )
-    assert {row[0] for row in query(replayed[-1], "select requestor from tests")} == {"HillClimb"}
+    asked = query(replayed[-1], "select distinct requestor from desired_result")
+    assert asked == [("HillClimb",)]
 
 
 def test_a_validation_prints_its_curve_and_its_end(replayed: list[str], capsys: Capture) -> None:
@@ -401,7 +409,7 @@ def test_killed_and_run_again_it_loses_and_repeats_nothing(tmp_path: Path, capsy
         (check,) = connection.execute("pragma integrity_check").fetchone()
         searched = connection.execute(
             "select input_id, count(*), count(distinct configuration_id) from measurements "
-            "where stage = 'search' group by input_id"
+            "join result using (id) where stage = 'search' group by input_id"
         ).fetchall()
         outcomes = connection.execute("select distinct outcome from measurements").fetchall()
         runs = connection.execute("select count(*) from tuning_run").fetchone()
@@ -431,8 +439,8 @@ def test_interrupted_it_says_how_to_go_on_and_who_measures(tmp_path: Path, capsy
     left = {path.name for path in tmp_path.iterdir()}
     assert left - {"__pycache__"} == {"mvmul.yaml", "patient.py", "r.db"}
     with sqlite3.connect(database) as connection:
-        states = connection.execute("select distinct state from runs").fetchall()
-    assert states == [("interrupted",)]
+        states = connection.execute("select distinct state from tuning_run").fetchall()
+    assert states == [("ABORTED",)]
 
 
 def test_words_of_a_feature_are_listed_where_a_condition_selects_no_input() -> None:

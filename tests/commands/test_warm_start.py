@@ -92,9 +92,8 @@ def rows(command: Sequence[str], sql: str) -> list[tuple[Any, ...]]:
 def configs_of(command: Sequence[str], run: int = 1) -> list[Mapping[str, Any]]:
     """The configurations that a run tested, in order."""
     sql = f"""
-        select c.parameters from tests t join measurements m on m.id = t.measurement_id
-        join configurations c on c.id = m.configuration_id
-        where t.run_id = {run} order by t.ordinal
+        select parameters from desired_result d join configurations c on c.id = configuration_id
+        where tuning_run_id = {run} order by d.id
     """
     return [json.loads(row[0]) for row in rows(command, sql)]
 

@@ -279,8 +279,9 @@ def test_results_of_other_sources_than_the_space_has_now_are_refused(
 def test_inputs_that_one_side_lacks_are_listed(base: str, tmp_path: Path, capsys: Capture) -> None:
     fewer = tuned(tmp_path, "fewer.db", seed=8)
     tamper(Path(fewer), "UPDATE runs SET campaign = 9 WHERE input_id != 1")
-    earlier = "UPDATE runs SET started_at = '2000', ended_at = '2000' WHERE input_id != 1"
-    tamper(Path(fewer), earlier)
+    long_ago = "'2000-01-01 00:00:00'"
+    earlier = f"UPDATE tuning_run SET start_date = {long_ago}, end_date = {long_ago}"
+    tamper(Path(fewer), f"{earlier} WHERE id IN (SELECT id FROM runs WHERE input_id != 1)")
     status, data = run(base, fewer)
     assert (status, data["counts"]) == (0, {"within noise": 2, "not compared": 3})
     assert "not compared, measured only in BASE: (n=16), (n=32), (n=64)" in capsys.readouterr().err

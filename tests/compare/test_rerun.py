@@ -205,11 +205,13 @@ def test_a_rerun_changes_neither_database(folder: Path, tmp_path: Path, opens: O
     rerun(folder, tmp_path, "--occasions", "3")
     assert [(folder / name).read_bytes() for name in ("base.db", "candidate.db")] == before
     stored = tmp_path / "rerun.db"
-    sql = "SELECT count(*), count(DISTINCT run_id) FROM measurements GROUP BY group_uuid"
-    assert query(stored, sql) == [(4, 2)] * 12, "both sides of an occasion share its turn"
-    assert query(stored, "SELECT DISTINCT label, technique, state FROM runs") == [
-        ("rerun of BASE", "rerun", "complete"),
-        ("rerun of CANDIDATE", "rerun", "complete"),
+    sql = "SELECT count(*), count(DISTINCT tuning_run_id) FROM measurements JOIN result USING (id)"
+    shares = query(stored, f"{sql} GROUP BY group_uuid")
+    assert shares == [(4, 2)] * 12, "both sides of an occasion share its turn"
+    labels = "SELECT DISTINCT name, technique, state FROM runs JOIN tuning_run USING (id)"
+    assert query(stored, labels) == [
+        ("rerun of BASE", "rerun", "COMPLETE"),
+        ("rerun of CANDIDATE", "rerun", "COMPLETE"),
     ]
     assert len(read_results([str(stored)])) > 0
 
@@ -218,8 +220,8 @@ def test_an_interrupted_rerun_ends_its_runs(folder: Path, tmp_path: Path, opens:
     both(opens, Machine(), fails="Ctrl-C on 32")
     with pytest.raises(json.JSONDecodeError):  # an interrupted command prints nothing
         rerun(folder, tmp_path, "--occasions", "3")
-    states = "SELECT state, count(*), count(ended_at) FROM runs GROUP BY state"
-    assert query(tmp_path / "rerun.db", states) == [("complete", 4, 4), ("interrupted", 4, 4)]
+    states = "SELECT state, count(*), count(end_date) FROM tuning_run GROUP BY state"
+    assert query(tmp_path / "rerun.db", states) == [("ABORTED", 4, 4), ("COMPLETE", 4, 4)]
 
 
 def test_analyse_says_what_the_database_of_a_rerun_holds(

@@ -30,7 +30,7 @@ from harness.measure.trial.occasions import split_rounds
 from harness.recordings.replay import ReplayMeasurer
 from harness.results import Store, writing
 from harness.results.view import Results, read_results, the_one
-from harness.search import Progress, SearchOptions, make_opentuner_tables, resolve_techniques
+from harness.search import Progress, SearchOptions, resolve_techniques
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
 from harness.tuning import Campaign, CampaignPlan
@@ -260,7 +260,6 @@ def opened(
     chosen = {"test_limit": 40, "seed": 0, "label": "test", "parallelism": 4} | options
     with writing(str(database)) as engine:
         store = Store(engine)
-        make_opentuner_tables(store)
         tests = Tests()
         search = SearchOptions(resolve_techniques(names), **chosen)
         try:

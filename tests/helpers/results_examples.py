@@ -7,16 +7,15 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from opentuner.resultsdb.models import Base
-from sqlalchemy import Engine, Table, insert, select
+from sqlalchemy import Connection, Engine, Table, insert, select
 
+from harness.core.plain_pickle import dump_compressed
 from harness.core.records import (
     Build,
     Config,
@@ -35,15 +34,15 @@ from harness.results import (
     Store,
     merge_database,
     schema,
+    stock,
     writing,
 )
+from harness.results.inserting import insert_returning_ids
 from harness.results.notes import Notes
-from harness.search import make_opentuner_tables
 from harness.space_file import Spec, load_spec
 from tests.helpers.postgres_server import execute
 
 ROOT = Path(__file__).parents[2]
-OPENTUNER: Mapping[str, Table] = Base.metadata.tables
 SPEC = load_spec(ROOT / "spaces" / "mvmul.yaml")
 ENVIRONMENT = Environment("opencl", "a device", "a platform", "1.0", "a compiler")
 REQUESTOR = "a technique"
@@ -99,102 +98,31 @@ def make_failed(outcome: Outcome, number: int = 1, given: Input = SPEC.inputs[0]
 
 @dataclass
 class Search:
-    """A search in progress; tests are numbered as they are added."""
+    """A search in progress."""
 
     store: Store
     plan: RunPlan
     run_id: int
-    ordinal: int
-    tuning_run_id: int
 
     def test(self, measurement: Measurement, stage: str = "search") -> int:
         row = self.add(measurement, stage)
         self.store.commit()
-        self.ordinal += 1
         return row
 
     def add(self, measurement: Measurement, stage: str = "search") -> int:
         """Add a test, and do not commit it."""
         (row,) = self.store.add_measurements(self.run_id, self.plan, stage, [measurement])
-        result = record_result(self.store, self.plan, self.tuning_run_id, measurement)
-        self.store.add_tests(self.run_id, self.ordinal, [result], [row], [REQUESTOR])
+        request = {"requestor": REQUESTOR, "result_id": row}
+        self.store.add_requests(self.run_id, self.plan, [measurement.config], [request])
         return row
 
 
-def begin_search(
-    store: Store,
-    plan: RunPlan | None = None,
-    tuning_run_id: int | None = None,
-    notes: Notes | None = None,
-) -> Search:
+def begin_search(store: Store, plan: RunPlan | None = None, notes: Notes | None = None) -> Search:
     plan = plan or make_plan()
-    run_id = store.begin_run(plan, notes or {"facts": {"host": "here"}}).id
-    tuning_run_id = tuning_run_id or run_id
-    record_run(store, plan, tuning_run_id)
-    store.tie_run(run_id, tuning_run_id)
+    noted = notes or {"facts": {"host": "here"}}
+    run = store.begin_run(plan, noted, args=dump_compressed({"label": plan.label}))
     store.commit()
-    return Search(store, plan, run_id, store.next_ordinal(run_id), tuning_run_id)
-
-
-def record_run(store: Store, plan: RunPlan, tuning_run_id: int) -> None:
-    """Write what OpenTuner writes when a run begins."""
-    make_opentuner_tables(store)
-    connection = store.session.connection()
-    runs = OPENTUNER["tuning_run"]
-    if connection.execute(select(runs.c.id).where(runs.c.id == tuning_run_id)).first():
-        return
-    program = _row(store, OPENTUNER["program"], project="harness", name=plan.spec.name)
-    version = {"program_id": program, "version": plan.spec.space_sha256}
-    _row(
-        store,
-        runs,
-        id=tuning_run_id,
-        uuid=uuid.uuid4().hex,
-        program_version_id=_row(store, OPENTUNER["program_version"], **version),
-        state="COMPLETE",
-    )
-    if connection.dialect.name == "postgresql":  # whose numbering goes on from the last id
-        connection.exec_driver_sql(
-            "SELECT setval('tuning_run_id_seq', (SELECT max(id) FROM tuning_run))"
-        )
-
-
-def record_result(store: Store, plan: RunPlan, tuning_run_id: int, m: Measurement) -> int:
-    """Write what OpenTuner writes of a result; return its id."""
-    program = _row(store, OPENTUNER["program"], project="harness", name=plan.spec.name)
-    classes = OPENTUNER["input_class"]
-    input_class = _row(store, classes, program_id=program, name=plan.spec.name, size=-1)
-    configuration = _row(
-        store,
-        OPENTUNER["configuration"],
-        program_id=program,
-        hash=m.config.digest,
-        data=dict(m.config),
-    )
-    shared = {"configuration_id": configuration, "tuning_run_id": tuning_run_id}
-    cells = {
-        **shared,
-        "machine_id": _row(store, OPENTUNER["machine"], name="a machine"),
-        "input_id": _row(
-            store, OPENTUNER["input"], input_class_id=input_class, path=plan.problem.json
-        ),
-        "state": "OK" if m.timing else "ERROR",
-        "time": m.time_s,
-    }
-    added = store.session.connection().execute(insert(OPENTUNER["result"]).values(**cells))
-    result = int(added.inserted_primary_key[0])
-    _row(store, OPENTUNER["desired_result"], **shared, requestor=REQUESTOR, result_id=result)
-    return result
-
-
-def _row(store: Store, table: Table, **cells: object) -> int:
-    """Return the id of a row of OpenTuner's, which is added unless it is there."""
-    same = [table.c[name] == value for name, value in cells.items()]
-    connection = store.session.connection()
-    found = connection.execute(select(table.c.id).where(*same)).scalar()
-    if found is None:
-        found = connection.execute(insert(table).values(**cells)).inserted_primary_key[0]
-    return int(found)
+    return Search(store, plan, run.id)
 
 
 @contextmanager
@@ -210,8 +138,6 @@ def opened(path: Path | str) -> Iterator[Store]:
 def merge(out: Path | str, *databases: Path | str) -> list[Added]:
     """Merge databases into one, as the command does."""
     with writing(str(out)) as engine:
-        with Store(engine) as store:
-            make_opentuner_tables(store)
         return [merge_database(engine, str(database)) for database in databases]
 
 
@@ -246,22 +172,41 @@ def _multiply(engine: Engine, pattern: int, count: int, samples: int) -> None:
     """Copy a measurement, each time with another configuration."""
     configs = [make_config(number) for number in range(1, count)]
     with engine.begin() as connection:
-        connection.execute(
-            insert(schema.configurations),
-            [{"digest": c.digest, "parameters": dict(c)} for c in configs],
+        program_id = connection.execute(select(stock.program.c.id)).scalar()
+        rows = [
+            {"program_id": program_id, "hash": c.digest, "data": dump_compressed(dict(c))}
+            for c in configs
+        ]
+        ids = insert_returning_ids(connection, stock.configuration, rows)
+        extending = [
+            {"id": row_id, "digest": config.digest, "parameters": dict(config)}
+            for row_id, config in zip(ids, configs, strict=True)
+        ]
+        connection.execute(insert(schema.configurations), extending)
+        _copy(
+            connection,
+            stock.result,
+            {"id": "NULL", "configuration_id": "configurations.id", "time": "0.001"},
+            f"configurations WHERE result.id = {pattern} AND configurations.id != configuration_id",
         )
-        cells = {column.name: column.name for column in schema.measurements.columns} | {
-            "id": "NULL",
-            "uuid": "lower(hex(randomblob(16)))",
-            "configuration_id": "configurations.id",
-            "samples_s": f"'{[0.001] * samples}'",
-            **dict.fromkeys(("median_s", "mean_s"), "0.001"),
-        }
-        connection.exec_driver_sql(
-            f"INSERT INTO measurements SELECT {', '.join(cells.values())} "
-            f"FROM measurements, configurations WHERE measurements.id = {pattern} "
-            "AND configurations.id != configuration_id"
+        _copy(
+            connection,
+            schema.measurements,
+            {
+                "id": "result.id",
+                "uuid": "lower(hex(randomblob(16)))",
+                "samples_s": f"'{[0.001] * samples}'",
+            },
+            f"result WHERE measurements.id = {pattern} AND result.id != {pattern}",
         )
+
+
+def _copy(connection: Connection, table: Table, changes: dict[str, str], others: str) -> None:
+    """Copy a row of a table for each of the others, with changes."""
+    cells = {c.name: f"{table.name}.{c.name}" for c in table.columns} | changes
+    connection.exec_driver_sql(
+        f"INSERT INTO {table.name} SELECT {', '.join(cells.values())} FROM {table.name}, {others}"
+    )
 
 
 def query(path: Path | str, sql: str) -> list[tuple[Any, ...]]:

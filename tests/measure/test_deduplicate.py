@@ -160,8 +160,8 @@ def test_a_campaign_measures_one_finalist_of_each_code(fake: OpenFake, tmp_path:
     assert sum(progress.measurement.shared_with is not None for progress in tests) == 10
     assert [(r.measured, r.shared, r.within_noise) for r in reports] == [(6, 5, 0)] * 2
     # All have one code, so the default stands for them.
-    finals = "SELECT count(*) FROM measurements WHERE stage = 'final' GROUP BY input_id"
-    assert query(tmp_path / "results.db", finals) == [(1,), (1,)]
+    finals = "SELECT count(*) FROM measurements JOIN result USING (id) WHERE stage = 'final'"
+    assert query(tmp_path / "results.db", f"{finals} GROUP BY input_id") == [(1,), (1,)]
     assert {r.best.config for r in reports if r.best} == {v(1)}
 
 

@@ -279,7 +279,9 @@ def test_database_is_replayed_as_it_was_measured(database: Path, spec: Spec) -> 
 def test_last_campaign_is_replayed(database: Path, spec: Spec) -> None:
     record(database, spec, timed(CONFIG, 1e-3), campaign=1)
     record(database, spec, timed(CONFIG, 5e-3), campaign=2)
-    tamper(database, "UPDATE runs SET started_at = '2001' WHERE campaign = 1")
+    first = "(SELECT id FROM runs WHERE campaign = 1)"
+    start = "start_date = '2001-01-01 00:00:00'"
+    tamper(database, f"UPDATE tuning_run SET {start} WHERE id IN {first}")
     assert only(open_replay(database, spec)).time_s == 5e-3
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import sqlite3
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,7 @@ import pytest
 from harness.core.errors import ResultsError
 from harness.core.observations import WorstElement
 from harness.core.records import Measurement, Outcome
-from harness.results import Added, MeasurementRow, read_measurements, reading, writing
-from harness.results.schema import OPENTUNER_KEYS
+from harness.results import Added, MeasurementRow, read_measurements, reading, stock, writing
 from harness.results.view import read_results
 from tests.helpers.commands import merge as main
 from tests.helpers.commands import tune
@@ -116,10 +116,11 @@ def test_order_does_not_matter(tmp_path: Path, one: Path, two: Path) -> None:
     write(one, make_ok(1), make_ok(2))
     write(two, make_ok(2), make_ok(3))
     sql = (
-        "SELECT measurements.uuid, configurations.digest, inputs.digest, runs.uuid, builds.key, "
-        "samples_s FROM measurements JOIN runs ON runs.id = run_id "
-        "JOIN inputs ON inputs.id = measurements.input_id "
-        "JOIN configurations ON configurations.id = measurements.configuration_id "
+        "SELECT measurements.uuid, configurations.digest, input.path, tuning_run.uuid, builds.key, "
+        "samples_s FROM measurements JOIN result ON result.id = measurements.id "
+        "JOIN runs ON runs.id = tuning_run_id JOIN tuning_run ON tuning_run.id = runs.id "
+        "JOIN input ON input.id = result.input_id "
+        "JOIN configurations ON configurations.id = result.configuration_id "
         "JOIN builds ON builds.id = build_id ORDER BY measurements.uuid"
     )
     merge(tmp_path / "a.db", one, two)
@@ -148,23 +149,23 @@ def test_database_that_has_grown_adds_what_is_new(target: str, one: Path) -> Non
     merge(target, one)
     with opened(one) as store:
         search = begin_search(store)
-        search.ordinal = 1
         search.test(make_ok(2))
         store.end_run(search.run_id, "complete")
     assert merge(target, one) == [Added(str(one), 0, 1, 3)]
-    assert query(target, "SELECT state, ended_at IS NULL FROM runs") == [("complete", 0)]
-    assert count(target, "tests") == 2
+    assert query(target, "SELECT state, end_date IS NULL FROM tuning_run") == [("COMPLETE", 0)]
+    assert count(target, "desired_result") == 2
 
 
 RECORD = (
-    "SELECT runs.uuid, ordinal, tuning_run.uuid, requestor, hash, hex(data), path, time, "
-    "result.state, machine.name, program.name, program_version.version FROM tests "
-    "JOIN runs ON runs.id = run_id JOIN result ON result.id = result_id "
+    "SELECT tuning_run.uuid, requestor, hash, hex(data), path, time, result.state, machine.name, "
+    "program.name, program_version.version FROM desired_result "
+    "JOIN result ON result.id = result_id "
     "JOIN configuration ON configuration.id = result.configuration_id "
     "JOIN input ON input.id = result.input_id JOIN machine ON machine.id = machine_id "
     "JOIN tuning_run ON tuning_run.id = result.tuning_run_id "
     "JOIN program_version ON program_version.id = program_version_id "
-    "JOIN program ON program.id = program_version.program_id ORDER BY runs.uuid, ordinal"
+    "JOIN program ON program.id = program_version.program_id "
+    "ORDER BY tuning_run.uuid, desired_result.id"
 )
 
 
@@ -174,14 +175,13 @@ def test_opentuners_record_is_merged_with_the_tests(out: Path, one: Path, two: P
     merge(out, one, two)
     expected = query(one, RECORD) + query(two, RECORD)
     assert len(expected) == 5
-    assert query(out, RECORD) == sorted(expected)
-    counts = {name: count(out, name) for name in OPENTUNER_KEYS}
+    assert query(out, RECORD) == sorted(expected, key=itemgetter(0))
+    counts = {name: count(out, name) for name in stock.NAMES}
     assert counts == dict.fromkeys(counts, 1) | {
         "configuration": 3,
         "tuning_run": 2,
         "result": 5,
         "desired_result": 5,
-        "machine_class": 0,
         "bandit_info": 0,
         "bandit_sub_technique": 0,
     }
@@ -196,8 +196,8 @@ def test_bandits_and_requests_without_a_result_are_merged_once(out: Path, one: P
     write(one, make_ok(1))
     tamper(
         one,
-        "INSERT INTO bandit_info VALUES (1, 0.05, 500, 9);"
-        "INSERT INTO bandit_sub_technique VALUES (9, 'PSO', 4), (9, 'DE', 5);"
+        "INSERT INTO bandit_info VALUES (9, 1, 0.05, 500);"
+        "INSERT INTO bandit_sub_technique VALUES (4, 9, 'PSO'), (5, 9, 'DE');"
         "INSERT INTO desired_result (tuning_run_id, configuration_id, requestor, state) "
         "VALUES (1, 1, 'PSO', 'REQUESTED')",
     )
@@ -207,7 +207,7 @@ def test_bandits_and_requests_without_a_result_are_merged_once(out: Path, one: P
     assert query(out, "SELECT name FROM bandit_sub_technique") == [("PSO",), ("DE",)]
     assert query(out, "SELECT requestor, state FROM desired_result ORDER BY requestor") == [
         ("PSO", "REQUESTED"),
-        ("a technique", "UNKNOWN"),
+        ("a technique", "COMPLETE"),
     ]
 
 
@@ -217,7 +217,7 @@ def test_a_merged_run_goes_on(out: Path, one: Path) -> None:
     with opened(out) as store:
         search = begin_search(store)  # an equal plan
         assert known_configs(store, search.plan) == {make_config(1)}
-        assert (search.run_id, search.ordinal) == (1, 1)
+        assert (search.run_id, len(store.answers(search.run_id))) == (1, 1)
         search.test(make_ok(2))
     assert measurements(out) == [make_ok(1), make_ok(2)]
     assert merge(one, out) == [Added(str(out), 0, 1, 3)]
@@ -238,9 +238,10 @@ DAMAGES = [
     # test_reader.py and test_results.py have the rest of what a database may not hold.
     f"UPDATE configurations SET parameters = '{'[' * 100_000}'",
     "UPDATE runs SET space_id = 99",
-    "UPDATE measurements SET configuration_id = 99",
-    "UPDATE tests SET ordinal = 'first'",
-    "ALTER TABLE tests DROP COLUMN requestor",
+    "UPDATE result SET configuration_id = 99",
+    "UPDATE result SET time = time / 100",
+    "UPDATE desired_result SET generation = 'first'",
+    "ALTER TABLE desired_result DROP COLUMN requestor",
     "ALTER TABLE runs RENAME TO gone; CREATE VIEW runs AS SELECT * FROM gone",
 ]
 
@@ -282,7 +283,7 @@ def test_file_that_was_cut_adds_nothing(out: Path, one: Path) -> None:
 def test_good_files_before_a_damaged_one_are_kept(out: Path, one: Path, two: Path) -> None:
     write(one, make_ok(1))
     write(two, make_ok(2))
-    tamper(two, "UPDATE tests SET ordinal = 'first'")
+    tamper(two, "UPDATE desired_result SET generation = 'first'")
     with pytest.raises(ResultsError, match=r"two\.db"):
         merge(out, one, two)
     assert measurements(out) == [make_ok(1)]
@@ -347,17 +348,18 @@ def test_a_search_goes_on_where_it_was_merged(tmp_path: Path) -> None:
     engine, session = connect(f"sqlite:///{out}")
     runs = session.query(TuningRun).order_by(TuningRun.id).all()
     assert [run.program.name for run in runs] == ["replayed", "replayed"]
-    assert [len(run.results) for run in runs] == [2, 2]
+    assert [len(run.desired_results) for run in runs] == [2, 2]
+    assert [len(run.results) for run in runs] == [4, 4]  # with the finals
     assert {type(run.results[0].configuration.data) for run in runs} == {dict}
     session.remove()
     engine.dispose()
 
     assert tune([*command, "--test-limit", "4", "--database", out]) == 0
-    searched = "SELECT count(*) FROM runs WHERE tuning_run_id IS NOT NULL"
+    searched = "SELECT count(*) FROM runs"
     assert query(Path(out), searched) == query(Path(one), searched)  # no run began anew
-    assert query(Path(out), "SELECT count(*) FROM result") == [(8,)]
+    assert query(Path(out), "SELECT count(*) FROM desired_result") == [(8,)]
     with reading(out):
         pass  # the record agrees
 
 
-TABLES = tuple(name for name in OPENTUNER_KEYS if name != "configuration")
+TABLES = tuple(name for name in stock.NAMES if name != "configuration")

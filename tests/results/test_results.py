@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import socket
 import sys
 import time
@@ -15,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import event, select
+from sqlalchemy import Enum, Table, event, select
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from harness.core.errors import DatabaseBusy, ResultsError
 from harness.core.observations import CLOCK_ERROR, WorstElement
-from harness.core.records import Input, Measurement, Outcome, StopReason, Timing
+from harness.core.records import Input, Measurement, Outcome, Statistic, StopReason, Timing
 from harness.results import (
     FINAL,
     SEARCHED,
@@ -32,6 +33,7 @@ from harness.results import (
     read_measurements,
     reading,
     schema,
+    stock,
     without_password,
     writing,
 )
@@ -40,6 +42,7 @@ from harness.results.inserting import insert_missing, insert_returning_ids
 from tests.helpers.results_examples import (
     ENVIRONMENT,
     KEY,
+    REQUESTOR,
     SPEC,
     begin_search,
     count,
@@ -185,7 +188,9 @@ def test_campaigns_come_last_begun_first(database: str) -> None:
         begin_search(store, make_plan(campaign=2))
         begin_search(store, make_plan(campaign=1))
     tamper(
-        database, "UPDATE runs SET started_at = '2001-01-01T00:00:00.000+00:00' WHERE campaign = 1"
+        database,
+        "UPDATE tuning_run SET start_date = '2001-01-01 00:00:00.000000' "
+        "WHERE id IN (SELECT id FROM runs WHERE campaign = 1)",
     )
     with reading(str(database)) as engine, engine.connect() as connection:
         first, second = campaigns(connection)
@@ -197,15 +202,28 @@ def test_campaigns_come_last_begun_first(database: str) -> None:
 
 def test_run_with_an_equal_plan_is_continued(database: str) -> None:
     with opened(database) as store:
-        search = begin_search(store, tuning_run_id=7)
+        search = begin_search(store)
+        assert not store.begin_run(make_plan(technique="B"), {}, args=b"N.").is_continued
         search.test(make_ok(1))
         store.end_run(search.run_id, "interrupted")
     with opened(database) as store:
         begun = store.begin_run(dataclasses.replace(make_plan(), test_limit=9), {})
-        assert (begun.id, begun.tuning_run_id) == (search.run_id, 7)
-        assert store.next_ordinal(begun.id) == 1
+        assert (begun.id, begun.is_continued) == (search.run_id, True)
+        (answer,) = store.answers(begun.id)
+        assert (answer.measurement_id, answer.requestor) == (1, REQUESTOR)
+        assert answer.digest == make_config(1).digest
         store.commit()
-    assert query(database, "SELECT state, test_limit, ended_at FROM runs") == [("running", 9, None)]
+    sql = "SELECT state, test_limit, end_date FROM runs JOIN tuning_run ON tuning_run.id = runs.id"
+    assert query(database, f"{sql} WHERE runs.id = {begun.id}") == [("RUNNING", 9, None)]
+
+
+def test_measurements_without_a_search_are_a_run_of_their_own(database: str) -> None:
+    with opened(database) as store:
+        first = store.begin_run(make_plan(), {})
+        again = store.begin_run(make_plan(), {})
+        store.commit()
+    assert (first.id, again.id, again.is_continued) == (1, 2, False)
+    assert count(database, "tuning_run") == 2
 
 
 def test_what_was_rolled_back_is_written_again(database: str) -> None:
@@ -234,7 +252,7 @@ def test_killed_writer_leaves_just_what_it_committed(place: Path) -> None:
     assert query(place, "PRAGMA integrity_check") == [("ok",)]
     assert query(place, "PRAGMA foreign_key_check") == []
     assert [row.measurement for row in read_back(place)] == [make_ok(n) for n in range(17)]
-    assert count(place, "tests") == 17
+    assert count(place, "result") == count(place, "desired_result") == 17
     assert count(place, "measurements") == 17
 
 
@@ -379,7 +397,9 @@ def test_full_disk_is_a_results_error_that_keeps_what_was_committed(place: Path)
 
 def add_a_test_of_no_measurement(place: str) -> None:
     with opened(place) as store:
-        store.add_tests(begin_search(store).run_id, 0, [1], [99], ["nobody"])
+        search = begin_search(store)
+        request = {"requestor": "nobody", "result_id": 99}
+        store.add_requests(search.run_id, search.plan, [make_config(1)], [request])
 
 
 def test_fault_of_the_harness_keeps_its_traceback(database: str) -> None:
@@ -462,23 +482,115 @@ def test_no_query_of_the_store_scans_a_table(place: Path) -> None:
         store.begin_run(plan, {})
         store.measured(plan)
         store.choose_campaign(SPEC, ENVIRONMENT, fresh=False)
-        store.next_ordinal(1)
+        store.answers(1)
         read_measurements(store.session.connection(), KEY)
         selects = [(sql, values) for sql, values in seen if sql.startswith("SELECT")]
         assert len(selects) >= 10
         for sql, values in selects:
             steps = store.session.connection().exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", values)
             for step in steps:
-                assert not step.detail.startswith("SCAN"), f"{step.detail}\n{sql}"
+                scanned = re.match(r"SCAN (\w+)", step.detail)
+                assert scanned is None or scanned[1] in _FEW, f"{step.detail}\n{sql}"
 
 
-def test_timing_columns_are_those_of_the_samples(database: str) -> None:
-    timing = Timing((1e-3, 2e-3, 4e-3, 9e-3))
-    write(database, dataclasses.replace(make_ok(1), timing=timing))
-    sql = "SELECT median_s, mean_s, std_s, sample_count, stopped FROM measurements"
+_FEW = ("program", "program_version", "machine", "machine_class", "input_class", "input")
+"""OpenTuner's tables that have few rows, and no index."""
+
+
+@pytest.mark.parametrize("statistic", Statistic)
+def test_every_measurement_is_a_result_of_opentuner(database: str, statistic: Statistic) -> None:
+    timing = Timing((1e-3, 2e-3, 4e-3, 9e-3), statistic=statistic)
+    with opened(database) as store:
+        search = begin_search(store)
+        search.test(dataclasses.replace(make_ok(1), timing=timing))
+        finals = [make_failed(Outcome.TIMEOUT, 2), make_failed(Outcome.WRONG_RESULT, 3)]
+        store.add_interleaved(search.run_id, search.plan, FINAL, finals)
+        store.commit()
+    sql = (
+        "SELECT result.id, stage, time, result.state, collection_cost, hash, path, tuning_run.name "
+        "FROM result JOIN measurements ON measurements.id = result.id "
+        "JOIN configuration ON configuration.id = configuration_id JOIN input ON input.id = "
+        "input_id JOIN tuning_run ON tuning_run.id = tuning_run_id ORDER BY result.id"
+    )
+    time_s = 3e-3 if statistic is Statistic.MEDIAN else 4e-3
+    of_run = SPEC.inputs[0].json, "a label"
     assert query(database, sql) == [
-        (timing.median_s, timing.mean_s, timing.std_s, 4, timing.stopped.value)
+        (1, "search", time_s, "OK", 1.5, make_config(1).digest, *of_run),
+        (2, "final", float("inf"), "TIMEOUT", 0, make_config(2).digest, *of_run),
+        (3, "final", float("inf"), "ERROR", 0, make_config(3).digest, *of_run),
     ]
+
+
+def test_dates_of_results_are_utc(place: Path) -> None:
+    write(place, make_ok(1))
+    ((date, began),) = query(
+        place, "SELECT collection_date, start_date FROM result, tuning_run WHERE result.id = 1"
+    )
+    moments = [datetime.fromisoformat(f"{text}+00:00").timestamp() for text in (date, began)]
+    assert all(abs(moment - time.time()) < 60 for moment in moments)
+    assert read_back(place)[0].measured_at == f"{date[:10]}T{date[11:23]}+00:00"
+
+
+DISAGREEING = [
+    ("time = time / 100 WHERE id = 2", r"result 2: its time is 2e-05, but the median .* is 0\.002"),
+    ("time = NULL WHERE id = 1", "result 1: its time is None"),
+    ("state = 'ERROR' WHERE id = 2", "result 2: its state is ERROR, and OK for the outcome ok"),
+    ("state = 'OK' WHERE id = 3", "result 3: its state is OK, and TIMEOUT for the outcome timeout"),
+    ("state = 'DONE' WHERE id = 3", "result 3: state is 'DONE'"),
+]
+
+
+@pytest.mark.parametrize(("change", "reason"), DISAGREEING)
+def test_a_result_that_disagrees_with_its_samples_is_refused(
+    place: Path, change: str, reason: str
+) -> None:
+    write(place, make_ok(1), make_ok(2), make_failed(Outcome.TIMEOUT, 3))
+    tamper(place, f"UPDATE result SET {change}")
+    with pytest.raises(ResultsError, match=reason):
+        read_back(place)
+
+
+def test_a_result_may_have_the_mean_of_its_samples(place: Path) -> None:
+    write(place, make_ok(1, [1e-3, 2e-3, 6e-3]))
+    tamper(place, "UPDATE result SET time = 0.003")
+    assert read_back(place)[0].measurement == make_ok(1, [1e-3, 2e-3, 6e-3])
+
+
+def test_rows_of_another_program_are_not_read(place: Path) -> None:
+    write(place, make_ok(1))
+    tamper(
+        place,
+        "INSERT INTO configuration (program_id, hash) VALUES (1, 'theirs');"
+        "INSERT INTO result (tuning_run_id, configuration_id, time, state) "
+        "VALUES (1, 2, 1.0, 'OK')",
+    )
+    assert [row.measurement for row in read_back(place)] == [make_ok(1)]
+
+
+def test_our_opentuner_tables_are_those_of_the_package() -> None:
+    from opentuner.resultsdb.connect import DB_VERSION
+    from opentuner.resultsdb.models import Base
+
+    def described(table: Table) -> object:
+        columns = {
+            c.name: (
+                str(c.type),
+                c.nullable,
+                c.primary_key,
+                [str(k.column) for k in c.foreign_keys],
+            )
+            for c in table.columns
+        }
+        indices = {i.name: (i.unique, [c.name for c in i.columns]) for i in table.indexes}
+        indices.pop(f"ix_{table.name}_id", None)  # which no query uses
+        words = {c.name: c.type.enums for c in table.columns if isinstance(c.type, Enum)}
+        return columns, indices, words
+
+    theirs = Base.metadata.tables
+    assert set(stock.NAMES) == set(theirs)
+    for name in stock.NAMES:
+        assert described(stock.metadata.tables[name]) == described(theirs[name])
+    assert stock.DB_VERSION == DB_VERSION
 
 
 def test_input_of_another_space_is_another_row(database: str) -> None:
@@ -491,26 +603,33 @@ def test_input_of_another_space_is_another_row(database: str) -> None:
 # ---------- rows are inserted in one transaction, by all threads, and return their ids in order
 
 
-CONFIGURATION = {"digest": "a" * 64, "parameters": {"X": 1, "flag": None, "text": "ü"}}
+SPACE = {
+    "sha256": "a" * 64,
+    "program_sha256": "b" * 64,
+    "name": "a space",
+    "title": "ü",
+    "parameters": {},
+    "constraints": [],
+}
 
 
-def configuration(number: int) -> dict[str, object]:
-    return {"digest": f"{number:064x}", "parameters": {"X": number, "text": "ü\0"}}
+def space(number: int) -> dict[str, object]:
+    return {**SPACE, "sha256": f"{number:064x}", "title": "ü\0"}
 
 
 def test_ids_are_in_the_order_of_their_rows(database: str) -> None:
-    table = schema.configurations
+    table = schema.spaces
     with writing(database) as engine, engine.begin() as connection:
-        ids = insert_returning_ids(connection, table, map(configuration, range(2500)))
-        found = dict(connection.execute(select(table.c.id, table.c.digest)).all())
+        ids = insert_returning_ids(connection, table, map(space, range(2500)))
+        found = dict(connection.execute(select(table.c.id, table.c.sha256)).all())
         assert [found[row_id] for row_id in ids] == [f"{number:064x}" for number in range(2500)]
 
 
 def test_rows_that_are_there_are_not_inserted_again(database: str) -> None:
-    table = schema.configurations
+    table = schema.spaces
     with writing(database) as engine, engine.begin() as connection:
-        first = insert_missing(connection, table, list(map(configuration, (3, 1))))
-        again = insert_missing(connection, table, list(map(configuration, (1, 2, 3, 0))))
+        first = insert_missing(connection, table, list(map(space, (3, 1))))
+        again = insert_missing(connection, table, list(map(space, (1, 2, 3, 0))))
         assert [again[2], again[0]] == first
         assert len(connection.execute(select(table)).all()) == len(set(again)) == 4
 
@@ -519,7 +638,7 @@ def test_a_transaction_that_fails_leaves_none_open(tmp_path: Path) -> None:
     with writing(str(tmp_path / "x.db")) as engine, Store(engine) as store:
 
         def add() -> None:
-            insert_returning_ids(store.connection, schema.configurations, [CONFIGURATION])
+            insert_returning_ids(store.connection, schema.spaces, [SPACE])
 
         def fail() -> None:
             add()
@@ -529,7 +648,7 @@ def test_a_transaction_that_fails_leaves_none_open(tmp_path: Path) -> None:
             store.transact(fail)
         store.transact(add)
     with writing(str(tmp_path / "x.db")) as engine, engine.connect() as connection:
-        assert len(connection.execute(select(schema.configurations)).all()) == 1
+        assert len(connection.execute(select(schema.spaces)).all()) == 1
 
 
 def test_a_commit_is_one_also_after_a_read_with_an_earlier_connection(tmp_path: Path) -> None:
@@ -537,16 +656,14 @@ def test_a_commit_is_one_also_after_a_read_with_an_earlier_connection(tmp_path: 
         earlier = store.connection
         store.commit()
         earlier.exec_driver_sql("SELECT 1")
-        store.transact(
-            lambda: insert_returning_ids(store.connection, schema.configurations, [CONFIGURATION])
-        )
+        store.transact(lambda: insert_returning_ids(store.connection, schema.spaces, [SPACE]))
         with engine.connect() as connection:
-            assert len(connection.execute(select(schema.configurations)).all()) == 1
+            assert len(connection.execute(select(schema.spaces)).all()) == 1
 
 
 def test_threads_share_a_database_in_memory() -> None:
     with writing("sqlite://") as engine, Store(engine) as store:
-        add = partial(insert_returning_ids, table=schema.configurations, rows=[CONFIGURATION])
+        add = partial(insert_returning_ids, table=schema.spaces, rows=[SPACE])
         with ThreadPoolExecutor(1) as threads:
             threads.submit(store.transact, lambda: add(store.connection)).result()
-        assert len(store.connection.execute(select(schema.configurations)).all()) == 1
+        assert len(store.connection.execute(select(schema.spaces)).all()) == 1

@@ -281,7 +281,7 @@ def refusal(database: Path) -> str:
 def test_the_command_of_the_message_drops_the_trigger(database: Path) -> None:
     name = 'it\'s; "x"; DROP TABLE runs; \x1b[31m'
     quoted = name.replace('"', '""')
-    tamper(database, f'CREATE TRIGGER "{quoted}" AFTER INSERT ON tests BEGIN SELECT 1; END')
+    tamper(database, f'CREATE TRIGGER "{quoted}" AFTER INSERT ON builds BEGIN SELECT 1; END')
     assert "\x1b" not in refusal(database)
     tamper(
         database, f'DROP TRIGGER "{quoted}"; CREATE TRIGGER t DELETE ON runs BEGIN SELECT 1; END'

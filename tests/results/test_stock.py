@@ -10,7 +10,7 @@ from __future__ import annotations
 import pickle
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
@@ -19,18 +19,29 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, Table
 
 import harness
 from harness.core.errors import ResultsError
 from harness.core.plain_pickle import load_compressed
 from harness.core.records import Config, Outcome
-from harness.results import reading, writing
+from harness.results import reading, schema, stock, writing
 from harness.results.opentuner import stock_rows
-from harness.results.schema import OPENTUNER_KEYS
 from harness.results.view import Results, read_results
 from tests.helpers.commands import analyse, dispatch, merge
-from tests.helpers.results_examples import PICKLED, Planted, query, tamper
+from tests.helpers.results_examples import (
+    PICKLED,
+    SPEC,
+    Planted,
+    make_config,
+    make_failed,
+    make_ok,
+    make_plan,
+    query,
+    tamper,
+    write,
+)
+from tests.helpers.results_examples import merge as merge_databases
 
 Capture = pytest.CaptureFixture[str]
 
@@ -120,7 +131,7 @@ def test_merged_it_is_there_once_with_opentuners_tables(tmp_path: Path) -> None:
     out = tmp_path / "out.db"
     assert merge([str(out), str(STOCK)]) == 0
     assert merge([str(out), str(STOCK)]) == 0
-    for table in OPENTUNER_KEYS:
+    for table in stock.NAMES:
         counted = f"SELECT count(*) FROM {table}"
         assert query(out, counted) == query(STOCK, counted), table
     assert query(out, "SELECT count(*) FROM measurements") == query(
@@ -144,6 +155,38 @@ def test_a_record_that_has_grown_adds_what_is_new(tmp_path: Path, database: Path
     assert query(out, "SELECT count(*) FROM measurements") == query(
         out, "SELECT count(*) FROM result"
     )
+
+
+@pytest.mark.parametrize("dropped", [[schema.measurements], reversed(schema.OURS)])
+def test_without_our_tables_a_database_is_one_of_opentuner(
+    tmp_path: Path, dropped: Iterable[Table]
+) -> None:
+    ours, second = tmp_path / "ours.db", SPEC.inputs[1]
+    failed = make_failed(Outcome.TIMEOUT, 2)
+    write(ours, make_ok(1, [1e-3, 2e-3, 4e-3]), failed)
+    write(ours, make_ok(3, [5e-3], second), plan=make_plan(second))
+    tamper(ours, "".join(f"DROP TABLE {table.name};" for table in dropped))
+    found = results(imported_from(ours, tmp_path))
+    assert found.campaign.space_name == SPEC.name
+    read = [
+        (m.input, m.config, m.outcome, m.timing and m.timing.samples_s)
+        for m in found.rows.measurements()
+    ]
+    assert read == [
+        (SPEC.inputs[0], make_config(1), Outcome.OK, (2e-3,)),
+        (SPEC.inputs[0], make_config(2), Outcome.TIMEOUT, None),
+        (second, make_config(3), Outcome.OK, (5e-3,)),
+    ]
+
+
+def test_results_of_several_machines_are_not_mixed(tmp_path: Path, database: Path) -> None:
+    tamper(
+        database,
+        "INSERT INTO machine (id, name) VALUES (9, 'another');"
+        "UPDATE result SET machine_id = 9 WHERE id = (SELECT max(id) FROM result)",
+    )
+    with pytest.raises(ResultsError, match=r"tuning_run \d+ has results of 2 machines"):
+        merge_databases(tmp_path / "out.db", database)
 
 
 @pytest.mark.parametrize("door", [reading, writing])
@@ -211,7 +254,7 @@ def test_a_dispatcher_is_written_that_only_chooses(imported: Path, tmp_path: Pat
     assert not (out / "mmm_block" / "kernels").exists()
 
 
-Rows = dict[str, list[dict[str, Any]]]
+Rows = dict[str, dict[int, dict[str, Any]]]
 
 
 def rows_of(
@@ -256,7 +299,7 @@ def rows_of(
     ],
 )
 def test_configurations_have_plain_values(data: dict[str, object], expected: object) -> None:
-    (row,) = rows_of(data)["configurations"]
+    (row,) = rows_of(data)["configuration"].values()
     assert row["parameters"] == expected
 
 
@@ -277,13 +320,13 @@ def test_other_data_are_no_configuration(data: object) -> None:
     ],
 )
 def test_states_are_outcomes(cells: dict[str, object], outcome: str, message: str) -> None:
-    (found,) = rows_of({}, result=cells)["measurements"]
+    (found,) = rows_of({}, result=cells)["result"].values()
     assert (found["outcome"], found["message"]) == (outcome, message)
 
 
 def test_other_objectives_are_observations() -> None:
     cells = {"time": 2, "accuracy": 0.5, "size": float("inf")}
-    (found,) = rows_of({}, result=cells)["measurements"]
+    (found,) = rows_of({}, result=cells)["result"].values()
     assert (found["samples_s"], found["observed"]) == ((2.0,), {"accuracy": 0.5})
 
 
@@ -293,12 +336,15 @@ def test_other_objectives_are_observations() -> None:
         ({}, 64, {"size": 64}),
         ({}, -1, {"input": "fixed"}),
         ({"path": "a.c"}, -1, {"path": "a.c"}),
+        ({"path": '{"m": 16, "x": 0.5, "is_big": true}'}, -1, {"m": 16, "x": 0.5, "is_big": True}),
+        ({"path": '{"m": [1]}'}, -1, {"path": '{"m": [1]}'}),
+        ({"path": "[1]"}, -1, {"path": "[1]"}),
         ({"extra": pickle.dumps({"m": 3, "x": [1]}, 2)}, None, {"m": 3}),
         ({"extra": pickle.dumps(7, 2)}, 5, {"size": 5, "extra": 7}),
     ],
 )
 def test_features_of_an_input(problem: dict[str, object], size: int, expected: object) -> None:
-    (row,) = rows_of({}, problem=problem, size=size)["inputs"]
+    (row,) = rows_of({}, problem=problem, size=size)["input"].values()
     assert row["features"] == expected
 
 
@@ -314,6 +360,6 @@ def test_features_of_an_input(problem: dict[str, object], size: int, expected: o
 def test_parameters_are_described_by_their_values(
     values: list[object], kind: str, ordered: list[object]
 ) -> None:
-    (space,) = rows_of(*({"p": value} for value in values))["spaces"]
+    (space,) = rows_of(*({"p": value} for value in values))["spaces"].values()
     found = space["parameters"]["p"]
     assert (found["kind"], found["default"], found["values"]) == (kind, values[0], ordered)

@@ -245,7 +245,9 @@ def test_auto_proposes_for_a_seed_the_same(seed: int, digest: str, tmp_path: Pat
 def guided_run(folder: Path, **options: object) -> set[object]:
     """Run a campaign in the folder's one database; return who asked for tests there."""
     ran(make_spec(folder), folder / "r.db", technique=["GaussianProcess"], **options)
-    return {row[0] for row in query(folder / "r.db", "select distinct requestor from tests")}
+    return {
+        row[0] for row in query(folder / "r.db", "select distinct requestor from desired_result")
+    }
 
 
 def test_a_uniform_draw_has_another_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,7 +256,8 @@ def test_a_uniform_draw_has_another_name(tmp_path: Path, monkeypatch: pytest.Mon
     guided_run(tmp_path, test_limit=12, label="drawn")
     drawn = query(
         tmp_path / "r.db",
-        "select distinct requestor from tests join runs on runs.id = run_id where label = 'drawn'",
+        "select distinct requestor from desired_result "
+        "join tuning_run on tuning_run.id = tuning_run_id where name = 'drawn'",
     )
     assert set(drawn) == {("seed",), ("GaussianProcess (uniform)",)}
 

@@ -8,16 +8,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pytest
-from sqlalchemy import select
 
 from harness.core.records import Config, Input
-from harness.results import RunPlan, Store, schema, writing
+from harness.results import RunPlan, Store, writing
 from harness.results.ledger import Ledger
 from harness.search import (
     EndReason,
     InputSearch,
     SearchOptions,
-    make_opentuner_tables,
     search_input,
     sole_technique,
     techniques,
@@ -128,8 +126,7 @@ class Searches:
         tests = Tests()
         search = InputSearch(plan, space, measurer, self._store, Ledger(), tests.test, seeds)
         found = search_input(search, options)
-        who = select(schema.tests.c.requestor).where(schema.tests.c.run_id == found.run_id)
-        requestors = set(self._store.session.execute(who).scalars())
+        requestors = {answer.requestor for answer in self._store.answers(found.run_id)}
         best = tests[-1].best and tests[-1].best.config
         asked = [config for _, config in measurer.asked]
         return Found(asked, best, found.ended, found.tests, requestors)
@@ -139,7 +136,6 @@ class Searches:
 def store() -> Iterator[Store]:
     with writing("sqlite://") as engine:
         store = Store(engine)
-        make_opentuner_tables(store)
         yield store
         store.close()
 

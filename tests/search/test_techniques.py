@@ -87,7 +87,7 @@ def test_hill_climbing_tests_as_many_configurations_an_input_as_published(
     assert set(counts.values()) == {published}
     assert message.startswith(f"HillClimb tested {published} configurations an input")
     assert [f.ended for f in found.campaign.searched.values()] == [EndReason.EXHAUSTED] * 3
-    asked = "select count(*), requestor from tests group by run_id, requestor"
+    asked = "select count(*), requestor from desired_result group by tuning_run_id, requestor"
     assert query(tmp_path / "r.db", asked) == [(published, "HillClimb")] * 3
     best = [report.best for report in found.reports]
     assert all(m and block_s(m.input, m.config) == 1e-3 for m in best)
@@ -148,7 +148,7 @@ def test_a_climb_beside_another_alternates_and_starts_from_the_default(tmp_path:
     spec = make_spec(tmp_path)
     found = ran(spec, tmp_path / "r.db", technique=["HillClimb", "PureRandom"])
     assert found.tests[0].measurement.config == found.campaign.space(spec.inputs[0]).default
-    asked = {row[0] for row in query(tmp_path / "r.db", "select requestor from tests")}
+    asked = {row[0] for row in query(tmp_path / "r.db", "select requestor from desired_result")}
     assert asked >= {"seed", "HillClimb", "PureRandom"}
 
 

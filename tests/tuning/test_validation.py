@@ -63,8 +63,9 @@ def of_part(folder: Path, part: str) -> list[tuple[Any, ...]]:
     """The pairs that were tested for a part, by the ids of their rows."""
     return query(
         folder / "r.db",
-        "select m.input_id, m.configuration_id from tests t join runs r on r.id = t.run_id join "
-        f"measurements m on m.id = measurement_id where r.technique = 'UniformRandom ({part})'",
+        "select m.input_id, m.configuration_id from desired_result d "
+        "join runs r on r.id = d.tuning_run_id join result m on m.id = d.result_id "
+        f"where r.technique = 'UniformRandom ({part})'",
     )
 
 
