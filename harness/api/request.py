@@ -177,8 +177,8 @@ def _search_options(spec: Spec, options: TuneOptions, techniques: tuple[str, ...
 def _with_inputs_of(
     workload_path: Path, spec: Spec, options: TuneOptions, database: str
 ) -> tuple[Spec, list[str]]:
-    """Replace the inputs of a space by those of a workload that are the fewest to make up a share
-    of the calls, and those that a database already holds; also say which.
+    """Replace the inputs of a space by the most frequent inputs of a workload, which cover a share
+    of its calls, and those that a database already has. Also return what to say of them.
 
     A choice is learnt only from configurations that were measured on every input, so these are
     measured on the earlier inputs as well.

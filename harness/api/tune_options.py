@@ -208,7 +208,7 @@ class TuneOptions(Options):
             )
 
     def _files(self) -> Iterator[tuple[str, Path]]:
-        """Yield the files that must exist, with their self.
+        """Yield the files that must exist, each after the words of its option.
 
         A missing --mapping is reported later, with a suggestion made from its recording.
         """
