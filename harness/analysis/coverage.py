@@ -8,7 +8,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from harness.analysis.inputs import InputReport, hold_discoveries, report_input
+from harness.analysis.inputs import InputReport, hold_discoveries, report_input, with_needed_parts
 from harness.analysis.sensors import sensor_lines
 from harness.constraints.expression import Expression
 from harness.core.records import Input
@@ -35,7 +35,8 @@ def input_reports(results: Results) -> list[InputReport]:
         dataclasses.replace(report_input(problem, {}, (), results.default, None), note=reason)
         for problem, reason in not_measured(results).items()
     ]
-    return hold_discoveries([*measured, *empty])
+    reports = hold_discoveries([*measured, *empty])
+    return with_needed_parts(reports, results.ablations, results.ablation_sessions)
 
 
 def input_report(results: Results, problem: Input) -> InputReport:
@@ -48,7 +49,7 @@ def input_report(results: Results, problem: Input) -> InputReport:
         None,
         baselines=results.baselines,
         has_choice=problem in results.choices,
-        may_use_default=all(Expression(text).allows(results.default) for text in results.same),
+        same=list(map(Expression, results.same)),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,7 @@ from harness.core.records import Config, Input, Interleaved, Measurement, StopRe
 from harness.core.text import command_line
 from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.portfolio import fastest_overall, greedy_portfolio, static_order
+from harness.results.ablation import TOLERANCE, Ablation
 from harness.results.campaigns import Command
 from harness.results.columns import MeasurementColumns, MeasurementRow
 from harness.results.gathering import as_rows
@@ -50,8 +52,10 @@ def matrix_of(results: Results) -> Matrix:
     measured on all inputs, as the search and the measurements across inputs timed them; the
     matrix's note says so.
 
-    Of candidates with the same times everywhere, such as those with equal machine code, only the
-    first is kept. A candidate applies where the space's constraints hold. The default has the
+    Of candidates with the same times everywhere, such as those with equal machine code, there is
+    only the one with the fewest changes from the default, and a part takes the place of a winner
+    that it equals everywhere (`_with_needed_parts`). A candidate applies where the space's
+    constraints hold. The default has the
     index 0; candidates that were measured interleaved are in the order in which equally fast ones
     are chosen (`preference`).
 
@@ -64,6 +68,7 @@ def matrix_of(results: Results) -> Matrix:
     sessions, default = results.candidates, results.default
     matrix = interleaved_matrix(known, results.interleaved, sessions, default, applies)
     if matrix is not None:
+        matrix = _with_needed_parts(matrix, list(known), results.ablations)
         return replace(matrix, choices=frozenset(choices))
     count = sum(problem in sessions for problem in known)
     is_recorded = StopReason.RECORDED in results.searched.columns.stopped.values
@@ -118,6 +123,45 @@ def interleaved_matrix(
     matrix = _matrix(_interleaved_times(all_times, configs), applies)
     reference = matrix.candidates[fastest_overall(matrix)]
     return replace(matrix, half_log=_half_log(own, matrix.candidates, reference))
+
+
+def _with_needed_parts(
+    matrix: Matrix, inputs: Sequence[Input], ablations: Mapping[Input, Ablation]
+) -> Matrix:
+    """Put the parts that ablation found to be as fast in the place of winners.
+
+    A winner gives way to a candidate that is its part on every input that it won, unless that one
+    is clearly slower on another input. It is replaced by a part that is no candidate only where
+    this is its part on every input on which it applies: elsewhere the part was not verified.
+    """
+    candidates, applies = list(matrix.candidates), matrix.applies.copy()
+    for index, winner in enumerate(matrix.candidates):
+        parts = {
+            problem: ablation.config
+            for problem, ablation in ablations.items()
+            if ablation.winner == winner and ablation.is_decided
+        }
+        distinct = set(parts.values())
+        if len(distinct) != 1 or winner in distinct:
+            continue
+        part = distinct.pop()
+        concerned = np.flatnonzero(matrix.applies[:, index])
+        if part in candidates:
+            if not _is_slower(matrix, candidates.index(part), index, concerned):
+                applies[:, index] = False
+        elif all(inputs[row] in parts for row in concerned.tolist()):
+            candidates[index] = part
+    return replace(matrix, candidates=tuple(candidates), applies=applies)
+
+
+def _is_slower(matrix: Matrix, part: int, winner: int, rows: Indices) -> bool:
+    """Say whether a part does not apply, or is clearly slower than the winner, on one of these
+    inputs: significantly, and by more than ablation allows."""
+    assert matrix.half_log is not None
+    slower = matrix.measured_log[rows, part] - matrix.measured_log[rows, winner]
+    half = np.hypot(matrix.half_log[rows, part], matrix.half_log[rows, winner])
+    is_as_fast = slower <= np.maximum(half, math.log(1 + TOLERANCE))  # NaN is not
+    return not bool(is_as_fast.all())
 
 
 def _crossing_advice(commands: Sequence[Command]) -> str:
@@ -222,12 +266,17 @@ def _note(count: int, inputs: int) -> str:
 
 
 def _matrix(times: _Times, applies: Applies) -> Matrix:
-    """Make the matrix of distinct times; the default is the first configuration."""
+    """Make the matrix of distinct times, with the preferred one of configurations with the same
+    times. The default is the first configuration."""
     import pandas as pd  # here: it takes half a second to load
 
     distinct: dict[bytes, int] = {}
     for index, column in enumerate(np.nan_to_num(times.time_s, nan=-1.0, posinf=np.inf).T):
-        distinct.setdefault(column.tobytes(), index)
+        first = distinct.setdefault(column.tobytes(), index)
+        if preference(times.configs[index], times.configs[0]) < preference(
+            times.configs[first], times.configs[0]
+        ):
+            distinct[column.tobytes()] = index
     kept = list(distinct.values())
     configs, shape = [times.configs[index] for index in kept], (len(times.inputs), len(kept))
     return make_matrix(
@@ -281,8 +330,13 @@ def searched_matrix(
     first = columns.configs.codes[next(iter(rows.values()), every)]
     everywhere = first[counts[first] == len(rows)]
     chosen = everywhere[np.argsort(slowdown[everywhere], kind="stable")[:most]]
-    winners = columns.configs.codes[best].tolist()
-    configs = list(dict.fromkeys([default, *(table[c] for c in [*winners, *chosen.tolist()])]))
+    winners = [columns.configs.at(row) for row in best.tolist()]
+    if columns.has_shared:
+        for index, (problem, measured) in enumerate(known.items()):
+            may_be_chosen = partial(applies, problem)
+            equal = MeasuredConfigs.of(measured)
+            winners[index] = equal.shortest(winners[index], default, may_be_chosen)
+    configs = list(dict.fromkeys([default, *winners, *(table[c] for c in chosen.tolist())]))
     column = np.full(len(table), -1, dtype=np.intp)
     for index, config in enumerate(configs):
         code = table.find(config)

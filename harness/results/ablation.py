@@ -54,7 +54,8 @@ class AblationStep:
 @dataclass(frozen=True)
 class Ablation:
     """A winner, the smallest part of it that is as fast, and each step. `ratio` is the part's time
-    over the winner's, from fresh interleaved samples; None where nothing could be dropped."""
+    over the winner's, from fresh interleaved samples; None where nothing could be dropped, or where
+    the part has the winner's machine code."""
 
     winner: Config
     config: Config
@@ -72,6 +73,11 @@ class Ablation:
         """Whether noise hides neither what the dropped settings cost nor what a kept one is
         worth."""
         return not self._may_lose and not self._unclear
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether the winner sets one parameter only, and needs it."""
+        return self.is_decided and len(self.needed) == len(differing(self.winner, self.default)) < 2
 
     @property
     def _may_lose(self) -> bool:
@@ -114,7 +120,7 @@ class Ablation:
 
 def ablation_lines(ablations: Mapping[Input, Ablation]) -> Iterator[str]:
     """Yield the flags that each winner needs, then the winners where noise hides which, with
-    advice."""
+    advice; nothing of a winner with one flag, which it needs."""
     parts = {
         True: "Flags that the winners need (without the others, which they set too, the time is "
         f"at most {TOLERANCE:.0%} longer, within noise):",
@@ -122,5 +128,6 @@ def ablation_lines(ablations: Mapping[Input, Ablation]) -> Iterator[str]:
         "--repeats:",
     }
     for is_decided, heading in parts.items():
-        lines = [f"    {p}: {one}" for p, one in ablations.items() if one.is_decided is is_decided]
+        shown = {p: one for p, one in ablations.items() if one.is_decided is is_decided}
+        lines = [f"    {p}: {one}" for p, one in shown.items() if not one.is_alone]
         yield from [heading, *lines] if lines else []

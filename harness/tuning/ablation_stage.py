@@ -49,11 +49,13 @@ def ablate_winners(state: State, reports: Sequence[InputReport]) -> dict[Input, 
 
 
 def _sets(report: InputReport, flags: Sequence[str]) -> bool:
-    """Whether the winner sets two flags or more, and is significantly faster than the default."""
+    """Whether the winner sets a flag and more, and is significantly faster than the default: a flag
+    alone is what makes it faster."""
     best, default = report.best, report.baseline
     if best is None or default is None or report.speedup is None or not report.speedup.is_faster:
         return False
-    return sum(best.config[name] != default.config[name] for name in flags) > 1
+    changed = differing(best.config, default.config)
+    return len(changed) > 1 and not changed.keys().isdisjoint(flags)
 
 
 def _ablated(state: State, report: InputReport, flags: Sequence[str]) -> Ablation:
@@ -75,6 +77,10 @@ def _ablated(state: State, report: InputReport, flags: Sequence[str]) -> Ablatio
             problem, configs, stage=ABLATION, rounds=rounds, seeds=seeds
         )
 
+    def has_code_of(tried: Config, other: Config) -> bool:
+        """Whether two configurations have the same machine code."""
+        return _origin(state, problem, tried) == _origin(state, problem, other)
+
     def legal(config: Config) -> Config | None:
         canonical = space.canonical(config)
         return canonical if space.is_legal(canonical) else None
@@ -82,20 +88,47 @@ def _ablated(state: State, report: InputReport, flags: Sequence[str]) -> Ablatio
     winner = report.best.config
     unset = {name: space.default[name] for name in flags if name in space.default}
     bare = Config({**winner, **unset})
-    return ablate(winner, bare, measure, legal, state.spec.measure.confidence)
+    return ablate(
+        winner,
+        bare,
+        measure=measure,
+        has_code_of=has_code_of,
+        legal=legal,
+        confidence=state.spec.measure.confidence,
+    )
+
+
+def _origin(state: State, problem: Input, config: Config) -> str:
+    """Return the digest of the configuration that was measured for the machine code of this one. If
+    it was not built before, it is; with other code than all before it is measured, once."""
+    sessions = by_configs(state.interleaved(problem, ABLATION))
+    if config in state.measured(problem):
+        measured = state.measured(problem)[config]
+    elif (config,) in sessions:
+        ((measured,), *_) = sessions[config,]
+    else:
+        space, plan, store = state.space(problem), state.run_plan(problem), state.store
+        measured = state.measurer_for(problem).measure(space, problem, config, None)
+        run_id = state.runs[problem]
+        store.transact(lambda: store.add_measurements(run_id, plan, ABLATION, [measured]))
+        state.interleaved(problem, ABLATION).append([measured])
+    return measured.shared_with or measured.config.digest
 
 
 def ablate(
     winner: Config,
     default: Config,
+    *,
     measure: Callable[[Sequence[Config]], Sequence[Measurement]],
+    has_code_of: Callable[[Config, Config], bool],
     legal: Callable[[Config], Config | None],
     confidence: float = 0.95,
 ) -> Ablation:
     """Set the winner's parameters back to their defaults one by one, while the time stays within
     noise of the winner's and its estimate is at most TOLERANCE longer.
 
-    `measure` takes fresh interleaved samples. `legal` returns the canonical form, with irrelevant
+    `measure` takes fresh interleaved samples. Where `has_code_of` says that the machine code stays,
+    a setting is dropped without them. `legal` returns the canonical form, with irrelevant
     parameters at their defaults; None for an illegal configuration.
 
     Each step is compared with the winner, not with the step before, so small losses do not add
@@ -122,14 +155,20 @@ def ablate(
             if here[name] == default[name]:
                 continue  # it became irrelevant when another parameter was set back
             tried = legal(Config({**here, name: default[name]}))
-            ratio = None if tried is None else over_winner(tried)
-            result = StepResult.ILLEGAL if tried is None else _judged(ratio)
+            ratio = None
+            if tried is None:
+                result = StepResult.ILLEGAL
+            elif has_code_of(tried, here):
+                result = StepResult.DROPPED
+            else:
+                ratio = over_winner(tried)
+                result = _judged(ratio)
             steps.append(AblationStep(name, shown(here[name]), result, ratio))
             if tried is not None and result is StepResult.DROPPED:
                 dropped.append((name, here))
                 here, is_moving = tried, True
     ratio = None
-    while here != winner:
+    while here != winner and not has_code_of(here, winner):
         ratio = over_winner(here)
         if _judged(ratio) is StepResult.DROPPED:
             break

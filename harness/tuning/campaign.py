@@ -6,13 +6,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from harness.analysis.failures import headline, suspects
-from harness.analysis.inputs import InputReport
+from harness.analysis.inputs import InputReport, with_needed_parts
 from harness.core.errors import UsageError
 from harness.core.records import Input, Measurement, Outcome
 from harness.core.text import command_line, counted
 from harness.display.progress import Display
 from harness.measure.measurer import Measurer
-from harness.results import Store
+from harness.results import ABLATION, Store
 from harness.results.ablation import Ablation
 from harness.results.campaigns import campaigns
 from harness.results.notes import Notes, limit_notes
@@ -205,6 +205,8 @@ class Campaign(State):
         self._show_notices()
         if plan.ablate:
             self.ablations = ablate_winners(self, reports)
+            sessions = {problem: self.interleaved(problem, ABLATION) for problem in self.ablations}
+            reports = with_needed_parts(reports, self.ablations, sessions)
         unmeasured = {report.problem: report.note for report in reports if not report.measured}
         self.store.end_command(command, unmeasured | self.left_out, self.stages)
         return reports
