@@ -78,6 +78,12 @@ class InputReport:
         return sum(self.outcomes.values())
 
     @property
+    def is_default_alone(self) -> bool:
+        """Whether nothing but the default was measured."""
+        has_default = self.baseline is not None or DEFAULT in self.failed_baselines
+        return self.measured == 1 and has_default
+
+    @property
     def is_exhausted(self) -> bool:
         """Whether every legal configuration was measured."""
         return bool(self.legal) and self.measured >= (self.legal or 0)

@@ -47,7 +47,7 @@ def describe_results(
             report=report,
             default=failed or report.baseline,
             default_message=failed.message if failed else "",
-            legal=legal.get(report.problem),
+            legal=report.legal or legal.get(report.problem),
             energy_j=_energy(energy.best if energy else None),
             default_energy_j=_energy(energy.default if energy else None),
             time_against_energy=list(energy.front if energy else ()),
