@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 
 import numpy as np
@@ -106,45 +107,33 @@ def report_input(
     inputs.
 
     Of configurations with the machine code of the winner, the one with the fewest changes from the
-    default is the best; it needs no measurement. `hold_discoveries` judges the speed-ups of several
-    inputs.
+    default is the best, without a measurement. `hold_discoveries` judges several inputs.
     """
     configs, final, note = MeasuredConfigs.of(measured), {m.config: m for m in finals}, ""
     winner, judged = _winner(final, has_choice, default)
     best, baseline = final.get(winner) if winner else None, final.get(default)
 
-    def allows(config: Config) -> bool:
-        return all(constraint.allows(config) for constraint in same)
-
     def speedup_over(config: Config) -> TimeRatio | None:
         of_best, slower = judged.get(best.config) if best else None, judged.get(config)
-        ratio = time_ratio(slower, of_best, confidence) if of_best and slower else None
-        if not (ratio and best and of_best and slower):
+        if best is None or of_best is None or slower is None:
             return None
+        ratio = time_ratio(slower, of_best, confidence)
         # A few rounds that other work disturbed are no speed-up of the typical round.
         is_typical = ratio.value <= 1 or slower.time_s > of_best.time_s
         if UNCLAIMED in best.observed or not is_typical:
             return dataclasses.replace(ratio, p_value=1.0, may_be_chance=True)
         return ratio
 
-    speedup, may_use_default = speedup_over(default), allows(default)
+    speedup, may_use_default = speedup_over(default), _allow(same, default)
     if speedup and speedup.value < 1 and may_use_default:
         best, speedup = baseline, time_ratio(judged[default], judged[default], confidence)
     elif not best and (best := configs.fastest):
         # The best of a search was lucky, so its time gives no speed-up.
         baseline, note = measured.get(default), "not measured again"
-    over_baselines: dict[str, TimeRatio] = {}
-    failed: dict[str, Measurement] = {}
-    for name, config in {DEFAULT: default, **baselines}.items():
-        last = final.get(config) or measured.get(config)
-        if last and not last.timing:
-            failed[name] = last
-        ratio = speedup_over(config) if name in baselines else None
-        if ratio:
-            over_baselines[name] = ratio
+    over = {name: speedup_over(config) for name, config in baselines.items()}
     finalist = best.config if best else None
     if best and best.config != default:
-        best = _named(best, configs.shortest(best.config, default, allows))
+        best = _named(best, configs.shortest(best.config, default, partial(_allow, same)))
     return InputReport(
         problem=problem,
         best=best,
@@ -155,12 +144,28 @@ def report_input(
         legal=legal,
         note=note,
         shared=int(configs.rows.is_shared.sum()),
-        baseline_speedups=over_baselines,
-        failed_baselines=failed,
+        baseline_speedups={name: ratio for name, ratio in over.items() if ratio},
+        failed_baselines=_failures({DEFAULT: default, **baselines}, final, measured),
         worst=configs.worst,
         may_use_default=may_use_default,
         finalist=finalist,
     )
+
+
+def _allow(constraints: Iterable[Expression], config: Config) -> bool:
+    return all(constraint.allows(config) for constraint in constraints)
+
+
+def _failures(
+    named: Mapping[str, Config], final: Measured, measured: Measured
+) -> dict[str, Measurement]:
+    """Return the last failure of each named configuration that failed, by name."""
+    failed: dict[str, Measurement] = {}
+    for name, config in named.items():
+        last = final.get(config) or measured.get(config)
+        if last and not last.timing:
+            failed[name] = last
+    return failed
 
 
 def _named(measured: Measurement, config: Config) -> Measurement:

@@ -96,20 +96,23 @@ class Ablation:
             len(differing(self.winner, self.default)),
         )
         if not self.is_decided:
-            return "; ".join(self._open(kept, whole - len(kept)))
+            return "; ".join(self._open(kept, whole))
         verb = "is" if len(kept) == 1 else "are"
         text = f"{len(kept)} of {whole} settings {verb} needed: {settings_text(kept) or 'none'}"
         return f"{text}; {self._time}" if self.ratio else text
 
-    def _open(self, kept: Config, dropped: int) -> Iterator[str]:
+    def _open(self, kept: Config, whole: int) -> Iterator[str]:
         unclear = Config({name: kept[name] for name in self._unclear})
         sure = differing(kept, unclear)
         if sure:
             yield f"{settings_text(sure)} {'is' if len(sure) == 1 else 'are'} needed"
         if unclear:
             yield f"{settings_text(unclear)} may be needed"
-        if self._may_lose:
-            others = "the others" if kept else f"any of {dropped} settings"
+        if self._may_lose and whole == 1:
+            only = settings_text(differing(self.winner, self.config))
+            yield f"{only} may be needed: without it {self._time}"
+        elif self._may_lose:
+            others = "the others" if kept else f"any of {whole} settings"
             yield f"{others} may be needed: without them {self._time}"
 
     @property
