@@ -155,12 +155,10 @@ def ablate(
             if here[name] == default[name]:
                 continue  # it became irrelevant when another parameter was set back
             tried = legal(Config({**here, name: default[name]}))
-            ratio = None
+            ratio, result = None, StepResult.DROPPED
             if tried is None:
                 result = StepResult.ILLEGAL
-            elif has_code_of(tried, here):
-                result = StepResult.DROPPED
-            else:
+            elif not has_code_of(tried, here):
                 ratio = over_winner(tried)
                 result = _judged(ratio)
             steps.append(AblationStep(name, shown(here[name]), result, ratio))
