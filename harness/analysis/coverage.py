@@ -8,7 +8,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from harness.analysis.inputs import InputReport, hold_discoveries, report_input
+from harness.analysis.inputs import InputReport, hold_discoveries, report_input, with_needed_parts
 from harness.analysis.sensors import sensor_lines
 from harness.constraints.expression import Expression
 from harness.core.records import Input
@@ -30,6 +30,12 @@ _SEED = 0
 
 def input_reports(results: Results) -> list[InputReport]:
     """Report each input; those that were not measured come last, with the reason as their note."""
+    reports = winner_reports(results)
+    return with_needed_parts(reports, results.ablations, results.ablation_sessions)
+
+
+def winner_reports(results: Results) -> list[InputReport]:
+    """Report the same with the winners as they were found, before their ablation."""
     unmeasured = not_measured(results)
     reasons = noted_reasons(results.commands) | unmeasured
     reports: list[InputReport] = []
@@ -52,7 +58,7 @@ def input_report(results: Results, problem: Input) -> InputReport:
         results.campaign.confidence,
         baselines=results.baselines,
         has_choice=problem in results.choices,
-        may_use_default=all(Expression(text).allows(results.default) for text in results.same),
+        same=list(map(Expression, results.same)),
     )
 
 

@@ -9,13 +9,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 
 import numpy as np
 
+from harness.constraints.expression import Expression
 from harness.core.config_diff import DEFAULT, preference
 from harness.core.observations import UNCLAIMED
-from harness.core.records import Config, Input, Measurement, Outcome, Timing
+from harness.core.records import Config, Input, Interleaved, Measurement, Outcome, Timing
+from harness.results.ablation import Ablation
 from harness.results.measured import Measured, MeasuredConfigs
 from harness.stats.samples import within_noise
 from harness.stats.timing import (
@@ -59,6 +62,9 @@ class InputReport:
     """The time of the slowest configuration of the search over that of the fastest."""
     may_use_default: bool = True
     """False where the default has another value of what is the same on all inputs."""
+    finalist: Config | None = None
+    """The configuration that the finals measured: the best, or one that the best stands for, with
+    the same machine code or with settings that have no effect."""
 
     @property
     def recommended(self) -> Measurement | None:
@@ -71,6 +77,12 @@ class InputReport:
     def measured(self) -> int:
         """The number of configurations with a measurement, including failed and shared ones."""
         return sum(self.outcomes.values())
+
+    @property
+    def is_default_alone(self) -> bool:
+        """Whether nothing but the default was measured."""
+        has_default = self.baseline is not None or DEFAULT in self.failed_baselines
+        return self.measured == 1 and has_default
 
     @property
     def is_exhausted(self) -> bool:
@@ -87,13 +99,15 @@ def report_input(
     confidence: float = 0.95,
     baselines: Mapping[str, Config] = MappingProxyType({}),
     has_choice: bool = False,
-    may_use_default: bool = True,
+    same: Sequence[Expression] = (),
 ) -> InputReport:
     """Report on an input from what the search `measured`, and from the `finals`: of the winner,
     then of the default, the named baselines, and the single configuration of all inputs. With
-    `has_choice`, other rounds chose the winner.
+    `has_choice`, other rounds chose the winner. Constraints of `same` keep values the same on all
+    inputs.
 
-    `hold_discoveries` judges the speed-ups of several inputs.
+    Of configurations with the machine code of the winner, the one with the fewest changes from the
+    default is the best, without a measurement. `hold_discoveries` judges several inputs.
     """
     configs, final, note = MeasuredConfigs.of(measured), {m.config: m for m in finals}, ""
     winner, judged = _winner(final, has_choice, default)
@@ -101,39 +115,107 @@ def report_input(
 
     def speedup_over(config: Config) -> TimeRatio | None:
         of_best, slower = judged.get(best.config) if best else None, judged.get(config)
-        ratio = time_ratio(slower, of_best, confidence) if of_best and slower else None
-        if not (ratio and best and of_best and slower):
+        if best is None or of_best is None or slower is None:
             return None
+        ratio = time_ratio(slower, of_best, confidence)
         # A few rounds that other work disturbed are no speed-up of the typical round.
         is_typical = ratio.value <= 1 or slower.time_s > of_best.time_s
         if UNCLAIMED in best.observed or not is_typical:
             return dataclasses.replace(ratio, p_value=1.0, may_be_chance=True)
         return ratio
 
-    speedup = speedup_over(default)
+    speedup, may_use_default = speedup_over(default), _allow(same, default)
     if speedup and speedup.value < 1 and may_use_default:
         best, speedup = baseline, time_ratio(judged[default], judged[default], confidence)
     elif not best and (best := configs.fastest):
         # The best of a search was lucky, so its time gives no speed-up.
         baseline, note = measured.get(default), "not measured again"
+    over = {name: speedup_over(config) for name, config in baselines.items()}
+    finalist = best.config if best else None
+    if best and best.config != default:
+        best = _named(best, configs.shortest(best.config, default, partial(_allow, same)))
     return InputReport(
-        problem,
-        best,
-        baseline,
-        speedup,
-        configs.ties(best.config, confidence) if best else 0,
-        configs.rows.outcomes,
-        legal,
-        note,
-        int(configs.rows.is_shared.sum()),
-        {name: ratio for name, config in baselines.items() if (ratio := speedup_over(config))},
-        {
-            name: last
-            for name, config in {DEFAULT: default, **baselines}.items()
-            if (last := final.get(config) or measured.get(config)) and not last.timing
-        },
-        configs.worst,
-        may_use_default,
+        problem=problem,
+        best=best,
+        baseline=baseline,
+        speedup=speedup,
+        within_noise=configs.ties(best.config, confidence) if best else 0,
+        outcomes=configs.rows.outcomes,
+        legal=legal,
+        note=note,
+        shared=int(configs.rows.is_shared.sum()),
+        baseline_speedups={name: ratio for name, ratio in over.items() if ratio},
+        failed_baselines=_failures({DEFAULT: default, **baselines}, final, measured),
+        worst=configs.worst,
+        may_use_default=may_use_default,
+        finalist=finalist,
+    )
+
+
+def _allow(constraints: Iterable[Expression], config: Config) -> bool:
+    return all(constraint.allows(config) for constraint in constraints)
+
+
+def _failures(
+    named: Mapping[str, Config], final: Measured, measured: Measured
+) -> dict[str, Measurement]:
+    """Return the last failure of each named configuration that failed, by name."""
+    failed: dict[str, Measurement] = {}
+    for name, config in named.items():
+        last = final.get(config) or measured.get(config)
+        if last and not last.timing:
+            failed[name] = last
+    return failed
+
+
+def _named(measured: Measurement, config: Config) -> Measurement:
+    """Return the measurement of a configuration as that of another one with its machine code."""
+    if config == measured.config:
+        return measured
+    origin = measured.shared_with or measured.config.digest
+    shared_with = None if origin == config.digest else origin
+    return dataclasses.replace(measured, config=config, shared_with=shared_with)
+
+
+def with_needed_parts(
+    reports: Iterable[InputReport],
+    ablations: Mapping[Input, Ablation],
+    sessions: Mapping[Input, Sequence[Interleaved]],
+) -> list[InputReport]:
+    """Put the part of each winner that its ablation has found to be as fast in the winner's place,
+    unless noise hides what is needed. `sessions` are the ablations' interleaved measurements."""
+    changed = []
+    for report in reports:
+        ablation = ablations.get(report.problem)
+        if ablation is not None and ablation.is_decided:
+            report = _with_part(report, ablation, sessions.get(report.problem, ()))
+        changed.append(report)
+    return changed
+
+
+def _with_part(
+    report: InputReport, ablation: Ablation, sessions: Iterable[Interleaved]
+) -> InputReport:
+    """Report the needed part: where it has the winner's machine code, with what was measured of the
+    winner; else with its last time beside the winner, and with the speed-up of the winner over that
+    of the part's time."""
+    best, ratio = report.best, ablation.ratio
+    if best is None or ablation.winner not in (best.config, report.finalist):
+        return report
+    if ratio is None:
+        return dataclasses.replace(report, best=_named(best, ablation.config))
+    part = None
+    for session in sessions:
+        if [measured.config for measured in session] == [ablation.winner, ablation.config]:
+            part = session[1]
+    speedup = report.speedup.over(ratio) if report.speedup else None
+    if part is None or part.timing is None or speedup is None or not speedup.is_faster:
+        return report
+    return dataclasses.replace(
+        report,
+        best=part,
+        speedup=speedup,
+        baseline_speedups={n: over.over(ratio) for n, over in report.baseline_speedups.items()},
     )
 
 
@@ -228,8 +310,8 @@ def choose_finalists(
 
     These are the `count` fastest; by default two, and of all within noise of the fastest the first
     by `preference`. The first of the `interleaved` measurements, which are more reliable than those
-    of a search, is added (see `ranked`). Each machine code counts once: the default, or the
-    configuration that was measured.
+    of a search, is added (see `ranked`). Each machine code counts once, by the configuration with
+    the fewest changes from the default.
     """
     configs = MeasuredConfigs.of(measured)
     columns, working = configs.columns, configs.one_per_code(default)

@@ -171,4 +171,6 @@ def _input_energy(report: InputReport, own: MeasuredConfigs) -> InputEnergy:
         None if measurement is None else own.get(measurement.config)
         for measurement in (report.baseline, report.recommended)
     )
+    if best is None and report.recommended is report.best and report.finalist is not None:
+        best = own.get(report.finalist)  # of the needed part only times are known
     return InputEnergy(report.problem, default, best, front, len(own))

@@ -98,7 +98,8 @@ class InputDocument(JsonDocument):
     """The result of one input. `best` was the fastest; `recommended` is the default where the best
     is not significantly faster. `time_s` and `energy_j`, of one launch or run, are of the
     recommended configuration, and null where they were not measured. Spreads are half the 95 %
-    confidence interval, null of a single sample. `default_outcome` is `ok`, or how the default
+    confidence interval, null of a single sample. `measured` and `legal` count configurations;
+    `legal` is null where it is not known. `default_outcome` is `ok`, or how the default
     failed, with its `default_message`; null where it was not measured. `speedup` is over the
     default, `outcomes` counts configurations. `gb_per_s`, `gflop_per_s` and `peak_fraction`, of the
     recommended configuration, follow from the `work` of the space; null without it.
@@ -177,11 +178,11 @@ class FlagFileDocument(JsonDocument):
 
 
 class ResultsDocument(JsonDocument):
-    """The results of one space on one device; `advice` says in a sentence what to use,
-    `health` whether winners spill registers, what the worst takes and how many failed, and
-    `statistic` whether times are medians or means. `warnings` are sentences: what was left out, on
-    how many inputs the default failed or times are noisy. `flag_files` are those of
-    configurations."""
+    """The results of one space on one device; `advice` says in a sentence what to use, `tried` how
+    many configurations it rests on, `health` whether winners spill registers, what the worst takes
+    and how many failed, and `statistic` whether times are medians or means. `warnings` are
+    sentences: what was left out, on how many inputs the default failed or times are noisy.
+    `flag_files` are those of configurations."""
 
     space: str = value_of("campaign", "space_name")
     device: str = value_of("campaign", "environment", "device")
@@ -196,6 +197,7 @@ class ResultsDocument(JsonDocument):
     databases: list[str]
     default: JsonConfig = value_of("findings", "results", "default")
     advice: str = value_of("findings", "advice")
+    tried: str = value_of("findings", "tried")
     health: str
     inputs: list[InputDocument]
     warnings: list[str]

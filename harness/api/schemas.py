@@ -178,7 +178,8 @@ class WeightsDocument(JsonDocument):
 
 
 class DispatchDocument(_HeadedDocument):
-    """What `dispatch --json` prints; `why_not_written` is empty where `files` were written, and
+    """What `dispatch --json` prints. `tried` says how many configurations it rests on;
+    `why_not_written` is empty where `files` were written, and
     `weights` null without --weights."""
 
     space: str = value_of("learnt", "results", "campaign", "space_name")
@@ -186,6 +187,7 @@ class DispatchDocument(_HeadedDocument):
     single: documents.SingleDocument = value_of("learnt", "single")
     choice: documents.ChoiceDocument | None
     why_no_choice: str = value_of("learnt", "findings", "why_no_choice")
+    tried: str = value_of("learnt", "findings", "tried")
     notices: list[str]
     folder: Text = value_of("learnt", "options", "output")
     files: list[str]

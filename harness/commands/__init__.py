@@ -1,2 +1,4 @@
-"""The commands: each parses its command line, calls the rooms below, prints, and returns an exit
-code."""
+"""The commands: each takes its options, calls the rooms below, prints, and returns an exit code.
+
+`run.py` parses the command line and finds the command.
+"""

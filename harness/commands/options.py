@@ -1,4 +1,4 @@
-"""The options of the commands that Python has not as functions; those of a small command `act`."""
+"""The options of the commands that are no functions of Python. `act` runs a small command."""
 
 from __future__ import annotations
 

@@ -24,7 +24,9 @@ def differing(config: Config, default: Mapping[str, Value]) -> Config:
     )
 
 
-def preference(config: Config, default: Mapping[str, Value]) -> tuple[object, ...]:
+def preference(
+    config: Config, default: Mapping[str, Value]
+) -> tuple[int, list[tuple[int, float, str]]]:
     """Return a key that sorts configurations that are equally fast: the default first, then the
     one with the fewest changes from it, then the smaller values, parameter by parameter."""
     ordered = [_order(config[name]) for name in [*default, *config] if name in config]

@@ -1,9 +1,8 @@
-"""Keep what was computed, so that the same is not computed again.
+"""Store what was computed, so that the same is not computed again.
 
-A key covers everything that a value follows from: the data, the options, the source code of harness
-and the versions of the libraries. So a kept value is never stale, and one that another database or
-another version would give is never read. Values are pickles, which may run code, so they are kept
-in a folder that belongs to the user and that nobody else may enter.
+A key covers the data, the options, the source code of harness and the versions of the libraries, so
+a stored value is always current. Values are pickles, which may run code, so their folder belongs to
+the user, and nobody else may enter it.
 """
 
 from __future__ import annotations

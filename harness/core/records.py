@@ -128,9 +128,8 @@ class Outcome(str, Enum):
 
     @property
     def settles(self) -> bool:
-        """Whether a configuration that ended so beside others need not be measured again: other
-        than a timeout, a crash or a lack of memory, an implausible time was compared with the
-        default's."""
+        """Whether this outcome of an interleaved measurement is final. A timeout, a crash or a lack
+        of memory is not. An implausible time is: it was compared with the default's."""
         return self.repeats or self is Outcome.IMPLAUSIBLE
 
 
@@ -381,9 +380,8 @@ class Environment:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 over the fields that must agree; of warm caches older versions said nothing."""
-        parts = [v for name, v in self.compared.items() if name != "cache" or v != WARM]
-        return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()
+        """SHA-256 over the fields that must agree."""
+        return hashlib.sha256("\x1f".join(self.compared.values()).encode()).hexdigest()
 
     def __str__(self) -> str:
         caches = f", {self.caches}" if self.caches else ""

@@ -243,7 +243,7 @@ class _CWriter:
     # ----------------------------------------------------------------------------- choice
 
     def tree(self, node: Node, indent: str) -> Iterator[str]:
-        """Write a tree as _nested conditions."""
+        """Write a tree as nested conditions."""
         while isinstance(node, Split):
             column = self._dispatcher.program.columns[node.column]
             is_plain = column.kind is not ColumnKind.TWOS  # the code shows what holds

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +16,7 @@ from harness.core.config_diff import preference
 from harness.core.records import Config, Input, Interleaved, Measurement, StopReason, Value
 from harness.core.text import command_line
 from harness.dispatch.matrix import Matrix, make_matrix
+from harness.dispatch.parts import with_needed_parts
 from harness.dispatch.portfolio import fastest_overall, greedy_portfolio, static_order
 from harness.results.campaigns import Command
 from harness.results.columns import MeasurementColumns, MeasurementRow
@@ -50,8 +52,10 @@ def matrix_of(results: Results) -> Matrix:
     measured on all inputs, as the search and the measurements across inputs timed them; the
     matrix's note says so.
 
-    Of candidates with the same times everywhere, such as those with equal machine code, only the
-    first is kept. A candidate applies where the space's constraints hold. The default has the
+    Of candidates with the same times everywhere, such as those with equal machine code, there is
+    only the one with the fewest changes from the default, and a part takes the place of a winner
+    that it equals everywhere (`with_needed_parts`). A candidate applies where the space's
+    constraints hold. The default has the
     index 0; candidates that were measured interleaved are in the order in which equally fast ones
     are chosen (`preference`).
 
@@ -64,6 +68,7 @@ def matrix_of(results: Results) -> Matrix:
     sessions, default = results.candidates, results.default
     matrix = interleaved_matrix(known, results.interleaved, sessions, default, applies)
     if matrix is not None:
+        matrix = with_needed_parts(matrix, list(known), results.ablations)
         return replace(matrix, choices=frozenset(choices))
     count = sum(problem in sessions for problem in known)
     is_recorded = StopReason.RECORDED in results.searched.columns.stopped.values
@@ -222,12 +227,17 @@ def _note(count: int, inputs: int) -> str:
 
 
 def _matrix(times: _Times, applies: Applies) -> Matrix:
-    """Make the matrix of distinct times; the default is the first configuration."""
+    """Make the matrix of distinct times, with the preferred one of configurations with the same
+    times. The default is the first configuration."""
     import pandas as pd  # here: it takes half a second to load
 
     distinct: dict[bytes, int] = {}
     for index, column in enumerate(np.nan_to_num(times.time_s, nan=-1.0, posinf=np.inf).T):
-        distinct.setdefault(column.tobytes(), index)
+        first = distinct.setdefault(column.tobytes(), index)
+        if preference(times.configs[index], times.configs[0]) < preference(
+            times.configs[first], times.configs[0]
+        ):
+            distinct[column.tobytes()] = index
     kept = list(distinct.values())
     configs, shape = [times.configs[index] for index in kept], (len(times.inputs), len(kept))
     return make_matrix(
@@ -281,8 +291,13 @@ def searched_matrix(
     first = columns.configs.codes[next(iter(rows.values()), every)]
     everywhere = first[counts[first] == len(rows)]
     chosen = everywhere[np.argsort(slowdown[everywhere], kind="stable")[:most]]
-    winners = columns.configs.codes[best].tolist()
-    configs = list(dict.fromkeys([default, *(table[c] for c in [*winners, *chosen.tolist()])]))
+    winners = [columns.configs.at(row) for row in best.tolist()]
+    if columns.has_shared:
+        for index, (problem, measured) in enumerate(known.items()):
+            may_be_chosen = partial(applies, problem)
+            equal = MeasuredConfigs.of(measured)
+            winners[index] = equal.shortest(winners[index], default, may_be_chosen)
+    configs = list(dict.fromkeys([default, *winners, *(table[c] for c in chosen.tolist())]))
     column = np.full(len(table), -1, dtype=np.intp)
     for index, config in enumerate(configs):
         code = table.find(config)

@@ -92,7 +92,7 @@ def single_of(
     if not used:
         return None
     judged = list(_judged(used, known, finals, default))
-    over = [time_ratio(row[default], row[used[key]]) for key, row in judged if default in row]
+    over = [_over_default(used[key], known[key], r, default) for key, r in judged if default in r]
     speedup = mean_speedup(over) if over else None
     if speedup and not speedup.is_faster and len(over) == len(used):
         used, speedup = dict.fromkeys(used, default), None
@@ -110,8 +110,7 @@ def _in_finals(
 ) -> Flags | None:
     """Say which candidates the finals timed on each input; None where they timed, of those that are
     not the first one, none on all of them."""
-    problems = [known[key].problem if key in known else None for key in keys]
-    timed = [{m.config for m in finals.get(p, ()) if m.timing} if p else set() for p in problems]
+    timed = [set(_timings(known[key], finals)) if key in known else set() for key in keys]
     is_timed = np.array([[c in row for c in matrix.candidates] for row in timed], dtype=bool)
     is_timed = is_timed.reshape(len(keys), len(matrix.candidates))  # also where nothing worked
     return is_timed if is_timed[:, 1:].all(axis=0).any() else None
@@ -137,12 +136,32 @@ def _judged(
 ) -> Iterator[tuple[_Key, Mapping[Config, Timing]]]:
     """Yield the final times of the inputs on which the configuration to use has one."""
     for key, config in used.items():
-        measured = finals.get(known[key].problem, ())
-        timings = {m.config: m.timing for m in measured if m.timing}
+        timings = _timings(known[key], finals)
         if default in timings:
-            timings |= dict.fromkeys(unshown_gains([list(measured)], default), timings[default])
+            session = list(finals.get(known[key].problem, ()))
+            timings |= dict.fromkeys(unshown_gains([session], default), timings[default])
         if config in timings:
             yield key, timings
+
+
+def _timings(
+    report: InputReport, finals: Mapping[Input, Sequence[Measurement]]
+) -> dict[Config, Timing]:
+    """Return the final times of an input; a best configuration that stands for the finalist has
+    the finalist's."""
+    timings = {m.config: m.timing for m in finals.get(report.problem, ()) if m.timing}
+    if report.best and report.finalist in timings:
+        timings.setdefault(report.best.config, timings[report.finalist])
+    return timings
+
+
+def _over_default(
+    config: Config, report: InputReport, timings: Mapping[Config, Timing], default: Config
+) -> TimeRatio:
+    """Return the speed-up of a configuration over the default on an input."""
+    if report.best and report.speedup and config == report.best.config != report.finalist:
+        return report.speedup  # which has the time of the part beside the finalist
+    return time_ratio(timings[default], timings[config])
 
 
 def _largest_loss(

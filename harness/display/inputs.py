@@ -40,6 +40,8 @@ _LEFT_OUT = ((), (3,), (2, 3))  # columns; the first of these with which a table
 _LEAST_WIDTHS = (16, 20)  # of inputs and configurations, which wrap
 NOT_FASTER = "within noise"
 PAIRED = "speed-ups over the default compare paired rounds, not these medians"
+ONLY_DEFAULT = "only the default was tried"
+_MANY = 10_000_000
 _NOISY = 0.25  # half the interval over the time
 
 
@@ -92,6 +94,9 @@ def _fitting_table(console: Console, rows: Sequence[Sequence[str]]) -> Table:
 
 def _legend(reports: Sequence[InputReport], default: Config) -> Iterator[str]:
     yield times_note(default, reports)
+    tried = tried_text(reports)
+    if tried:
+        yield f"{tried[0].upper()}{tried[1:]}."
     failed: Counter[Outcome] = Counter()
     for report in reports:
         failed.update({o: n for o, n in report.outcomes.items() if o is not Outcome.OK})
@@ -152,6 +157,33 @@ def claims_lines(reports: Sequence[InputReport]) -> Iterator[str]:
         yield f"A gain is not claimed on {where}: {reason}."
 
 
+def tried_text(reports: Sequence[InputReport]) -> str:
+    """Say what a verdict rests on: `12 of 162 configurations tried on each input`. The number of
+    legal configurations may be unknown. Empty where nothing was measured."""
+    measured = [report for report in reports if report.measured]
+    if not measured:
+        return ""
+    alone = sum(report.is_default_alone for report in measured)
+    if alone == len(measured):
+        return ONLY_DEFAULT
+    text = _span([report.measured for report in measured])
+    legal = [report.legal for report in measured if report.legal]
+    if all(report.is_exhausted for report in measured):
+        text = f"all {text}"
+    elif len(legal) == len(measured):
+        text = f"{text} of {_span(legal)}"
+    text = f"{text} configurations tried"
+    if len(measured) > 1:
+        text = f"{text} on each input"
+    return f"{text}; {ONLY_DEFAULT} on {alone} of {len(measured)} inputs" if alone else text
+
+
+def _span(counts: Sequence[int]) -> str:
+    """Format the least and the greatest of some counts; large ones with two digits."""
+    ends = dict.fromkeys([min(counts), max(counts)])
+    return " to ".join(f"{n:,}" if n < _MANY else f"{n:.1e}" for n in ends)
+
+
 def health_line(reports: Sequence[InputReport]) -> str:
     """Say in a line whether the best spill registers, how long the slowest configurations took, and
     how many failed; empty where nothing worked."""
@@ -208,7 +240,7 @@ def _best_configuration(report: InputReport, default: Config) -> str:
 def _format_speedup(report: InputReport) -> str:
     """Format the speed-up over the default, or why there is none."""
     if report.best and report.baseline and report.best.config == report.baseline.config:
-        return "default is best"
+        return ONLY_DEFAULT if report.is_default_alone else "default is best"
     if report.speedup:
         return report.speedup.text(".2f", "x") if report.speedup.is_faster else NOT_FASTER
     return report.note if report.best and report.note else "-"

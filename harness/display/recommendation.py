@@ -25,6 +25,7 @@ from harness.dispatch.text import (
     verdict_rows,
     verdict_title,
 )
+from harness.display.inputs import ONLY_DEFAULT, tried_text
 from harness.display.text import Section, SectionTable, print_lines
 from harness.models.folds import ENOUGH_INPUTS
 
@@ -40,8 +41,14 @@ def recommendation(
     if not working or single is None:
         return None
     broken = [str(r.problem) for r in reports if r.measured and not r.recommended]
+    missing = sum(not r.measured for r in reports)
     text = _what_to_use(working, study, single, default)
-    return f"{text} Nothing worked on {first_few(broken)}." if broken else text
+    if broken:
+        text = f"{text} Nothing worked on {first_few(broken)}."
+    if missing:
+        verb = "was" if missing == 1 else "were"
+        text = f"{text} {missing} of {counted(len(reports), 'input')} {verb} not measured."
+    return text
 
 
 def _what_to_use(
@@ -53,8 +60,10 @@ def _what_to_use(
         return f"{_of_inputs(working, default)} {single.lacking}"
     text = _of_single(single, default, len(working))
     if single.loss is None:
-        is_whole = single.inputs == len(working)
-        return f"{text}{'; nothing better was found' if is_whole and len(working) > 1 else ''}."
+        if single.config == default and not single.others:
+            return f"{text}: {_nothing('faster', working)}."
+        is_whole = single.inputs == len(working) > 1
+        return f"{text}; {_nothing('better', working)}." if is_whole else f"{text}."
     report, ratio = single.loss
     assert report.recommended is not None  # a loss is one against it
     name = difference(report.recommended.config, default)
@@ -70,6 +79,14 @@ def _by_input(study: Study, default: Config) -> str:
     return f"{_choice(study, default)}: {', '.join(over)}, on {inputs}."
 
 
+def _nothing(what: str, working: Sequence[InputReport]) -> str:
+    """Say that nothing faster, or nothing better, was found among how many configurations."""
+    tried = tried_text(working)
+    if tried == ONLY_DEFAULT:
+        return tried
+    return f"nothing {what} was found ({tried})" if tried else f"nothing {what} was found"
+
+
 def _of_single(single: Single, default: Config, inputs: int) -> str:
     """Render the configuration to use on all inputs, with its speed-up over the default."""
     name, everywhere = difference(single.config, default), " on every input" if inputs > 1 else ""
@@ -78,7 +95,7 @@ def _of_single(single: Single, default: Config, inputs: int) -> str:
         others = ", ".join(difference(config, default) for config in single.others)
         text += f" ({others} where that is illegal)"
     if name == DEFAULT:
-        return f"{text}: nothing faster was found" if inputs == 1 else text
+        return text
     if single.speedup is None:
         return f"{text}. Its speed-up over the default is not known"
     on = f", on {single.inputs} of {inputs} inputs" if single.inputs < inputs else ""
@@ -131,7 +148,7 @@ def _of_inputs(working: Sequence[InputReport], default: Config) -> str:
     faster = [r.speedup for r in working if r.speedup and r.speedup.is_faster]
     names = {difference(r.recommended.config, default) for r in working if r.recommended}
     if names == {DEFAULT}:
-        return "Keep the default: no configuration is significantly faster on any input."
+        return f"Keep the default on every input: {_nothing('significantly faster', working)}."
     subject = f"Use {names.pop()}" if len(names) == 1 else "Use the configurations of the table"
     if not faster:
         return f"{subject}. No speed-up over the default was measured."

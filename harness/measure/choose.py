@@ -203,7 +203,7 @@ def _missing_source(spec: Spec, backend: Backend) -> str:
 
 
 @runtime_checkable
-class _Fitting(Protocol):
+class _FlagChecker(Protocol):
     """A measurer whose compiler may not know all flags of a space."""
 
     def fitted(self, spec: Spec) -> Spec:
@@ -216,4 +216,4 @@ def fitted_to(spec: Spec, measurer: Measurer) -> Spec:
     The notices of the space name them. Raises BackendUnavailable where the compiler refuses even an
     empty program.
     """
-    return measurer.fitted(spec) if isinstance(measurer, _Fitting) else spec
+    return measurer.fitted(spec) if isinstance(measurer, _FlagChecker) else spec

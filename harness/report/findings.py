@@ -25,6 +25,7 @@ from harness.dispatch.single import Single, single_of
 from harness.dispatch.study import Study, learners
 from harness.dispatch.text import rule_lines, why_nothing
 from harness.dispatch.weighted import Coverage, weigh
+from harness.display.inputs import tried_text
 from harness.display.recommendation import recommendation
 from harness.measure.energy import POWER
 from harness.models.starchart import TreeTarget
@@ -98,6 +99,11 @@ class Findings:
         """Say in a sentence which configurations to use, and how much faster they are."""
         text = recommendation(self.reports, self.across, self.single, self.default)
         return text or "No configuration worked on any input."
+
+    @property
+    def tried(self) -> str:
+        """Say how many configurations were tried of how many legal ones, as far as known."""
+        return tried_text(self.reports)
 
     @property
     def rule(self) -> str:

@@ -101,6 +101,8 @@ def _verdict(findings: Findings) -> Iterator[str]:
         yield "Nothing was measured."
         return
     yield findings.advice
+    if findings.tried:
+        yield f"{findings.tried[0].upper()}{findings.tried[1:]}."
     yield from claims_lines(findings.reports)
     yield from filter(None, [health_line(findings.reports)])
 
@@ -192,14 +194,17 @@ def _winners(findings: Findings) -> Section:
     for report in reports:
         timing = report.recommended.timing if report.recommended else None
         samples = str(timing.count) if timing else "-"
-        more = samples, str(report.within_noise), f"{report.measured:,}"
+        tried = f"{report.measured:,}"
+        if report.legal is not None:
+            tried = f"{tried} of {report.legal:,}"
+        more = samples, str(report.within_noise), tried
         rows.append((*input_cells(report, default), *more))
     return Section(
         "inputs",
         "Best configuration per input",
         [times_note(default, findings.reports), *finals, *not_shown(len(findings.reports))],
         findings.picture(plots.gains, gains) if gains else "",
-        SectionTable((*INPUTS_HEAD, "samples", "ties", "measured"), rows),
+        SectionTable((*INPUTS_HEAD, "samples", "ties", "tried"), rows),
         list(file_lines((run.notes for run in findings.results.runs), winners)),
     )
 

@@ -54,7 +54,8 @@ class AblationStep:
 @dataclass(frozen=True)
 class Ablation:
     """A winner, the smallest part of it that is as fast, and each step. `ratio` is the part's time
-    over the winner's, from fresh interleaved samples; None where nothing could be dropped."""
+    over the winner's, from fresh interleaved samples; None where nothing could be dropped, or where
+    the part has the winner's machine code."""
 
     winner: Config
     config: Config
@@ -74,6 +75,11 @@ class Ablation:
         return not self._may_lose and not self._unclear
 
     @property
+    def is_alone(self) -> bool:
+        """Whether the winner sets one parameter only, and needs it."""
+        return self.is_decided and len(self.needed) == len(differing(self.winner, self.default)) < 2
+
+    @property
     def _may_lose(self) -> bool:
         return self.ratio is not None and self.ratio.high > 1 + TOLERANCE
 
@@ -90,20 +96,23 @@ class Ablation:
             len(differing(self.winner, self.default)),
         )
         if not self.is_decided:
-            return "; ".join(self._open(kept, whole - len(kept)))
+            return "; ".join(self._open(kept, whole))
         verb = "is" if len(kept) == 1 else "are"
         text = f"{len(kept)} of {whole} settings {verb} needed: {settings_text(kept) or 'none'}"
         return f"{text}; {self._time}" if self.ratio else text
 
-    def _open(self, kept: Config, dropped: int) -> Iterator[str]:
+    def _open(self, kept: Config, whole: int) -> Iterator[str]:
         unclear = Config({name: kept[name] for name in self._unclear})
         sure = differing(kept, unclear)
         if sure:
             yield f"{settings_text(sure)} {'is' if len(sure) == 1 else 'are'} needed"
         if unclear:
             yield f"{settings_text(unclear)} may be needed"
-        if self._may_lose:
-            others = "the others" if kept else f"any of {dropped} settings"
+        if self._may_lose and whole == 1:
+            only = settings_text(differing(self.winner, self.config))
+            yield f"{only} may be needed: without it {self._time}"
+        elif self._may_lose:
+            others = "the others" if kept else f"any of {whole} settings"
             yield f"{others} may be needed: without them {self._time}"
 
     @property
@@ -114,7 +123,7 @@ class Ablation:
 
 def ablation_lines(ablations: Mapping[Input, Ablation]) -> Iterator[str]:
     """Yield the flags that each winner needs, then the winners where noise hides which, with
-    advice."""
+    advice; nothing of a winner with one flag, which it needs."""
     parts = {
         True: "Flags that the winners need (without the others, which they set too, the time is "
         f"at most {TOLERANCE:.0%} longer, within noise):",
@@ -122,5 +131,6 @@ def ablation_lines(ablations: Mapping[Input, Ablation]) -> Iterator[str]:
         "--repeats:",
     }
     for is_decided, heading in parts.items():
-        lines = [f"    {p}: {one}" for p, one in ablations.items() if one.is_decided is is_decided]
+        shown = {p: one for p, one in ablations.items() if one.is_decided is is_decided}
+        lines = [f"    {p}: {one}" for p, one in shown.items() if not one.is_alone]
         yield from [heading, *lines] if lines else []

@@ -252,12 +252,17 @@ class MeasurementColumns:
         time_s: Array = np.where(self.works, self.statistics.time, np.inf)
         return time_s
 
+    @property
+    def has_shared(self) -> bool:
+        """Whether any configuration has the measurement of another one."""
+        return any(digest is not None for digest in self.shared_with.values)
+
     @cached_property
     def origins(self) -> Codes:
         """A number that rows share if their configurations have the same machine code on an input,
         as far as that is known: that of the configuration that was measured."""
         digests = self.shared_with.values
-        if all(digest is None for digest in digests):
+        if not self.has_shared:
             return self.configs.codes
         others = len(self.config_table)  # measured configurations that are not here
         code_of = {config.digest: code for code, config in enumerate(self.config_table)}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from operator import itemgetter
 
 import numpy as np
 
-from harness.core.arrays import Indices
+from harness.core.arrays import Codes, Indices
+from harness.core.config_diff import preference
 from harness.core.records import Config, Input, Interleaved, Measurement
 from harness.results.columns import MeasurementColumns, MeasurementRow, MeasurementRows
 from harness.results.gathering import as_rows
@@ -79,22 +80,62 @@ class MeasuredConfigs(Mapping[Config, Measurement]):
         own, columns = self.find(best), self.columns
         if own is None or not columns.works[own]:
             return 0
-        others = self.one_per_code(best)
+        others = self.rows.selected[columns.works[self.rows.selected]]
         others = others[columns.origins[others] != columns.origins[own]]
-        others = others[columns.works[others]]
-        return int(within_noise(columns.statistics, own, others, confidence).sum())
+        tied = others[within_noise(columns.statistics, own, others, confidence)]
+        return len(np.unique(columns.origins[tied]))
 
-    def one_per_code(self, preferred: Config) -> Indices:
+    def one_per_code(self, default: Config) -> Indices:
         """Return a row for each machine code, in the order in which codes appear: that of the
-        preferred configuration, or of the one that was measured, if it is here."""
-        rows = self.rows
-        place = np.where(rows.selected == self.find(preferred), -1, rows.is_shared)
-        order = np.argsort(place, kind="stable")
-        origins = rows.of(rows.columns.origins)
-        _, appears = np.unique(origins, return_index=True)
-        _, first = np.unique(origins[order], return_index=True)
-        chosen: Indices = rows.selected[order[first[np.argsort(appears)]]]
-        return chosen
+        configuration with the fewest changes from the default."""
+        rows = self.rows.selected
+        origins = self.columns.origins[rows]
+        _, appears, code, count = np.unique(
+            origins, return_index=True, return_inverse=True, return_counts=True
+        )
+        chosen: Indices = rows[appears]
+        is_shared = count[code] > 1
+        if is_shared.any():
+            preferred = self._by_preference(rows[is_shared], default)
+            shared, first = np.unique(self.columns.origins[preferred], return_index=True)
+            chosen[np.searchsorted(origins[appears], shared)] = preferred[first]
+        return chosen[np.argsort(appears)]
+
+    def shortest(
+        self, config: Config, default: Config, allows: Callable[[Config], bool] = lambda _: True
+    ) -> Config:
+        """Return the configuration with the fewest changes from the default among those that have
+        the machine code of this one, and that `allows` does not exclude."""
+        row, columns = self.find(config), self.columns
+        if row is None:
+            return config
+        rows = self.rows.selected
+        equal = rows[columns.origins[rows] == columns.origins[row]]
+        preferred = map(columns.configs.at, self._by_preference(equal, default).tolist())
+        return next(filter(allows, preferred), config)
+
+    def _by_preference(self, rows: Indices, default: Config) -> Indices:
+        """Sort rows as `harness.core.config_diff.preference` sorts their configurations."""
+        if len(rows) < 2:
+            return rows
+        table, codes = self.columns.config_table, self.columns.configs.codes[rows]
+        settings = table.settings(codes)
+        changes: Codes = np.zeros(len(rows), dtype=np.int32)
+        ranks: list[Codes] = []
+        for name in dict.fromkeys([*default, *settings]):
+            if name not in settings:
+                continue
+            values, code = settings[name]
+            keys = [preference(Config({name: value}), default) for value in values]
+            # The last place is that of configurations without the name.
+            is_changed = np.array([*(key[0] for key in keys), 0], dtype=np.int32)
+            changes += is_changed[code]
+            rank = np.full(len(values) + 1, -1, dtype=np.int32)
+            rank[sorted(range(len(values)), key=lambda index: keys[index][1])] = range(len(values))
+            ranks.append(rank[code])
+        order = np.lexsort([*reversed(ranks), changes])
+        preferred: Indices = rows[order]
+        return preferred
 
     def __getitem__(self, config: Config) -> Measurement:
         row = self.find(config)

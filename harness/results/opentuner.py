@@ -282,7 +282,7 @@ def _config_of(row: Row) -> Config:
 
 
 def _identifier(name: str) -> str:
-    """Turn a name into an _identifier; a flag's dashes become underscores."""
+    """Turn a name into an identifier; a flag's dashes become underscores."""
     text = re.sub(r"\W", "_", name, flags=re.ASCII)
     return f"_{text}" if text[:1].isdigit() or not text else text
 

@@ -45,7 +45,7 @@ from harness.results.provenance import (
     of_version,
 )
 from harness.results.read import CampaignKey
-from harness.results.schema import CANDIDATE, CHOICE, FINAL, LATER, SEARCHED
+from harness.results.schema import ABLATION, CANDIDATE, CHOICE, FINAL, LATER, SEARCHED
 from harness.results.url import without_password
 from harness.space_file import Spec
 
@@ -202,12 +202,19 @@ class Results:
     def ablations(self) -> Mapping[Input, Ablation]:
         """By input, the settings that its winner needs, where that was measured; an ablation of
         another winner than that of the last finals says nothing about it."""
-        noted = {problem: notes.get("reduced") for problem, notes in self.notes.items()}
-        return {
-            problem: one
-            for problem, one in noted.items()
-            if one and one.winner in {m.config for m in self.finals.get(problem, ())}
-        }
+        ablations: dict[Input, Ablation] = {}
+        for problem, notes in self.notes.items():
+            ablation = notes.get("reduced")
+            for final in self.finals.get(problem, ()) if ablation else ():
+                names = final.config, self.measured[problem].shortest(final.config, self.default)
+                if ablation and ablation.winner in names:
+                    ablations[problem] = ablation
+        return ablations
+
+    @cached_property
+    def ablation_sessions(self) -> Mapping[Input, Sequence[Interleaved]]:
+        """By input, the interleaved measurements of winners beside parts of them, oldest first."""
+        return self._interleaved(ABLATION)
 
     @property
     def is_exhausted(self) -> bool:

@@ -46,9 +46,11 @@ def unshown_gains(sessions: Iterable[Interleaved], default: Config) -> set[Confi
 
 
 def refuted(sessions: Iterable[Interleaved]) -> dict[Config, Measurement]:
-    """Return the last failure of each configuration that failed in a session in which others
-    worked, and not by a timeout or a crash, which may be chance: it fails on some data, or its
-    gain is not shown, whatever other sessions say. Such a measurement has no times here."""
+    """Return the last final failure (`Outcome.settles`) of each configuration, without its times.
+
+    It failed in a session in which others worked, or its first runs do not show its gain. Then
+    sessions in which it worked do not count.
+    """
     working = (session for session in sessions if any(m.timing for m in session))
     failed = (m for session in working for m in session if not is_shown(m))
     failures = (_unshown(m) if m.timing else m for m in failed)

@@ -153,6 +153,13 @@ class TimeRatio(Estimate):
         """Whether the ratio is significant and above 1, as a speed-up must be."""
         return self.value > 1 and self.is_significant
 
+    def over(self, other: Estimate) -> TimeRatio:
+        """Divide by another ratio that was measured independently: the squares of the half widths
+        of the logarithms add up. The p-value stays."""
+        halves = [math.log(ratio.high / ratio.value) for ratio in (self, other)]
+        ratio = Estimate.from_log(math.log(self.value / other.value), math.hypot(*halves))
+        return dataclasses.replace(self, value=ratio.value, low=ratio.low, high=ratio.high)
+
 
 def time_ratio(numerator: Timing, denominator: Timing, confidence: float = 0.95) -> TimeRatio:
     """Estimate how many times longer the numerator takes.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from harness.analysis.coverage import input_reports
+from harness.analysis.coverage import winner_reports
 from harness.analysis.inputs import InputReport
 from harness.core.config_diff import differing
 from harness.core.records import Config, Input, Measurement, shown
@@ -27,7 +27,7 @@ def ablate_winners(state: State) -> None:
     flags = [p.name for p in state.spec.tuned_for(state.measurer.compiler) if p.role == "flag"]
     chosen: list[InputReport] = []
     if flags and not state.measurer.is_replay:
-        reports = {report.problem: report for report in input_reports(state.results())}
+        reports = {report.problem: report for report in winner_reports(state.results())}
         chosen = [reports[problem] for problem in state.runs if _sets(reports[problem], flags)]
 
     def step(problem: Input, report: InputReport) -> None:
@@ -51,11 +51,13 @@ def ablate_winners(state: State) -> None:
 
 
 def _sets(report: InputReport, flags: Sequence[str]) -> bool:
-    """Whether the winner sets two flags or more, and is significantly faster than the default."""
+    """Whether the winner sets a flag and more, and is significantly faster than the default: a flag
+    alone is what makes it faster."""
     best, default = report.best, report.baseline
     if best is None or default is None or report.speedup is None or not report.speedup.is_faster:
         return False
-    return sum(best.config[name] != default.config[name] for name in flags) > 1
+    changed = differing(best.config, default.config)
+    return len(changed) > 1 and not changed.keys().isdisjoint(flags)
 
 
 def _ablated(state: State, report: InputReport, flags: Sequence[str]) -> Ablation:
@@ -77,6 +79,10 @@ def _ablated(state: State, report: InputReport, flags: Sequence[str]) -> Ablatio
             problem, configs, stage=ABLATION, rounds=rounds, seeds=seeds
         )
 
+    def has_code_of(tried: Config, other: Config) -> bool:
+        """Whether two configurations have the same machine code."""
+        return _origin(state, problem, tried) == _origin(state, problem, other)
+
     def legal(config: Config) -> Config | None:
         canonical = space.canonical(config)
         return canonical if space.is_legal(canonical) else None
@@ -84,20 +90,46 @@ def _ablated(state: State, report: InputReport, flags: Sequence[str]) -> Ablatio
     winner = report.best.config
     unset = {name: space.default[name] for name in flags if name in space.default}
     bare = Config({**winner, **unset})
-    return ablate(winner, bare, measure, legal, state.spec.measure.confidence)
+    return ablate(
+        winner,
+        bare,
+        measure=measure,
+        has_code_of=has_code_of,
+        legal=legal,
+        confidence=state.spec.measure.confidence,
+    )
+
+
+def _origin(state: State, problem: Input, config: Config) -> str:
+    """Return the digest of the configuration that was measured for the machine code of this one. If
+    it was not built before, it is; with other code than all before it is measured, once."""
+    searched = state.ledger.searched(problem)
+    sessions = by_configs(state.ledger.interleaved(problem, ABLATION))
+    if config in searched:
+        measured = searched[config]
+    elif (config,) in sessions:
+        ((measured,), *_) = sessions[config,]
+    else:
+        device, space = state.measurer_for(problem), state.space(problem)
+        measured = device.measure(space, problem, config, None)
+        state.add_measurements(problem, ABLATION, [measured])
+    return measured.shared_with or measured.config.digest
 
 
 def ablate(
     winner: Config,
     default: Config,
+    *,
     measure: Callable[[Sequence[Config]], Sequence[Measurement]],
+    has_code_of: Callable[[Config, Config], bool],
     legal: Callable[[Config], Config | None],
     confidence: float = 0.95,
 ) -> Ablation:
     """Set the winner's parameters back to their defaults one by one, while the time stays within
     noise of the winner's and its estimate is at most TOLERANCE longer.
 
-    `measure` takes fresh interleaved samples. `legal` returns the canonical form, with irrelevant
+    `measure` takes fresh interleaved samples. Where `has_code_of` says that the machine code stays,
+    a setting is dropped without them. `legal` returns the canonical form, with irrelevant
     parameters at their defaults; None for an illegal configuration.
 
     Each step is compared with the winner, not with the step before, so small losses do not add
@@ -124,14 +156,18 @@ def ablate(
             if here[name] == default[name]:
                 continue  # it became irrelevant when another parameter was set back
             tried = legal(Config({**here, name: default[name]}))
-            ratio = None if tried is None else over_winner(tried)
-            result = StepResult.ILLEGAL if tried is None else _judged(ratio)
+            ratio, result = None, StepResult.DROPPED
+            if tried is None:
+                result = StepResult.ILLEGAL
+            elif not has_code_of(tried, here):
+                ratio = over_winner(tried)
+                result = _judged(ratio)
             steps.append(AblationStep(name, shown(here[name]), result, ratio))
             if tried is not None and result is StepResult.DROPPED:
                 dropped.append((name, here))
                 here, is_moving = tried, True
     ratio = None
-    while here != winner:
+    while here != winner and not has_code_of(here, winner):
         ratio = over_winner(here)
         if _judged(ratio) is StepResult.DROPPED:
             break

@@ -21,7 +21,7 @@ from harness.dispatch.candidates import Applies, applies_where, interleaved_matr
 from harness.dispatch.single import single_configs
 from harness.measure.trial.occasions import DATA_SETS, ONE_OCCASION
 from harness.results import CANDIDATE, CHOICE, CROSS, FINAL
-from harness.results.measured import Measured
+from harness.results.measured import Measured, MeasuredConfigs
 from harness.space import Space
 from harness.space.constrained import launch_constraints
 from harness.stats.interleaved import is_shown, refuted
@@ -73,8 +73,13 @@ def _searched(state: State) -> list[Input]:
 def cross_measure(state: State, *, winners: bool) -> None:
     """Measure the default on each input where that is missing and legal, since winners are compared
     with it; with `winners`, every input's winner as well."""
-    best = filter(None, map(state.best, state.spec.inputs)) if winners else ()
-    configs = [state.space(state.spec.inputs[0]).default, *(m.config for m in best)]
+    default = state.space(state.spec.inputs[0]).default
+    configs = [default]
+    for problem in state.spec.inputs if winners else ():
+        best = state.best(problem)
+        if best is not None:
+            measured = MeasuredConfigs.of(_eligible(state, problem))
+            configs.append(measured.shortest(best.config, default, state.is_same))
     missing = _missing(state, configs)
     stage, title, what = _DEFAULTS, "default on the inputs", "the default"
     if winners:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from harness.analysis.inputs import choose_finalists, fastest, report_input
+from harness.constraints.expression import Expression
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
 
 GIVEN = Input({"m": 64, "n": 64})
@@ -193,3 +194,45 @@ def test_best_in_turn_is_never_slower_than_the_default() -> None:
     unsteady = Timing((1.9, 1.9, 1.9, 9.0), StopReason.INTERLEAVED)
     finals = [Measurement(c, GIVEN, Outcome.OK, t) for c, t in ((A, steady), (B, unsteady))]
     assert report_input(GIVEN, by_config(*finals), finals, A, 2).best is finals[0]
+
+
+def test_of_equal_machine_code_the_one_with_the_fewest_changes_is_the_winner() -> None:
+    """It takes no measurement, in the search or in the finals; of equally many changes the smaller
+    values win."""
+    default, winner = (Config({"WORK": w, "F": 0, "G": 0}) for w in (16, 1))
+    flagged, both, other = (
+        Config({"WORK": 1, "F": f, "G": g}) for f, g in ((0, 1), (1, 1), (1, 0))
+    )
+    first = ok(both, 1.0)
+    measured = by_config(
+        ok(default, 9.0), first, shared(other, first), shared(winner, first), shared(flagged, first)
+    )
+    assert finalists(list(measured.values()), default) == [winner, default]
+    searched = report_input(GIVEN, measured, (), default, legal=None)
+    finals = [ok(both, 1.1, interleaved=True), ok(default, 9.9, interleaved=True)]
+    judged = report_input(GIVEN, measured, finals, default, legal=None)
+    for report in (searched, judged):
+        assert report.recommended is not None
+        assert report.recommended.config == winner
+        assert report.finalist in (both, winner)
+    assert judged.best is not None
+    assert (judged.best.timing, judged.best.shared_with) == (finals[0].timing, both.digest)
+    assert judged.speedup is not None
+    assert judged.speedup.is_faster
+    del measured[winner]
+    of_flags = report_input(GIVEN, measured, finals, default, legal=None)
+    assert of_flags.best is not None
+    assert of_flags.best.config == flagged, "G alone comes before F alone: F is at its default"
+
+
+def test_a_configuration_of_equal_code_may_win_only_with_the_values_of_all_inputs() -> None:
+    default, winner, shorter = (Config({"A": a, "B": b}) for a, b in ((0, 0), (1, 1), (0, 1)))
+    first = ok(winner, 1.0)
+    measured = by_config(ok(default, 9.0), first, shared(shorter, first))
+    finals = [ok(winner, 1.0, interleaved=True), ok(default, 9.0, interleaved=True)]
+    same = [Expression("A == 1")]
+    best = report_input(GIVEN, measured, finals, default, None, same=same).best
+    assert best is finals[0]
+    best = report_input(GIVEN, measured, finals, default, None).best
+    assert best is not None
+    assert best.config == shorter

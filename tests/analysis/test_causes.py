@@ -239,11 +239,53 @@ PLAIN = Config({f"f{number}": False for number in range(8)})
 ALL = Config({f"f{number}": True for number in range(8)})
 
 
+def ablated(
+    winner: Config,
+    default: Config,
+    measure: Callable[[Sequence[Config]], list[Measurement]],
+    legal: Callable[[Config], Config | None] = lambda config: config,
+    without_code: tuple[str, ...] = (),
+) -> Ablation:
+    """Ablate; the flags `without_code` leave the machine code as it is."""
+
+    def code(config: Config) -> Config:
+        return Config({name: value for name, value in config.items() if name not in without_code})
+
+    return ablate(
+        winner,
+        default,
+        measure=measure,
+        has_code_of=lambda one, other: code(one) == code(other),
+        legal=legal,
+    )
+
+
+def test_what_leaves_the_machine_code_is_dropped_without_a_measurement() -> None:
+    def nothing(configs: Sequence[Config]) -> list[Measurement]:
+        raise AssertionError("it is not measured")
+
+    same = ablated(ALL, PLAIN, nothing, without_code=tuple(ALL))
+    assert (same.needed, same.ratio, same.is_decided) == ((), None, True)
+    assert str(same) == "0 of 8 settings are needed: none"
+
+    measured = list[Config]()
+
+    def measure(configs: Sequence[Config]) -> list[Measurement]:
+        measured.append(configs[1])
+        return interleaved(lambda c: 1e-3 if c["f2"] else 2e-3)(configs)
+
+    mixed = ablated(ALL, PLAIN, measure, without_code=("f0", "f1", "f3", "f4", "f5", "f6"))
+    assert mixed.needed == ("f2",)
+    assert mixed.ratio is not None, "f7 changes the code"
+    alone = [config for config in measured if config["f7"]]
+    assert len(alone) == 1, "all but f2 and f7 are dropped at once"
+
+
 def test_only_what_the_time_needs_is_left() -> None:
     def time_s(config: Config) -> float:
         return 1e-3 * (0.8 if config["f2"] else 1) * (0.9 if config["f5"] else 1)
 
-    found = ablate(ALL, PLAIN, interleaved(time_s), lambda c: c)
+    found = ablated(ALL, PLAIN, interleaved(time_s), lambda c: c)
     assert found.needed == ("f2", "f5")
     assert found.ratio.low < 1.02
     assert str(found).startswith("2 of 8 settings are needed: f2=true, f5=true; ")
@@ -255,7 +297,7 @@ def test_small_losses_do_not_add_up() -> None:
     def time_s(config: Config) -> float:
         return 1e-3 * 1.009 ** sum(not value for value in config.values())
 
-    found = ablate(ALL, PLAIN, interleaved(time_s), lambda c: c)
+    found = ablated(ALL, PLAIN, interleaved(time_s), lambda c: c)
     assert len(found.needed) >= 6
     assert time_s(found.config) / time_s(ALL) < 1.02
 
@@ -267,7 +309,7 @@ def test_flags_that_are_illegal_or_fail_without_stay() -> None:
     def time_s(config: Config) -> float:
         return 1e-3 if config["f1"] else math.inf
 
-    found = ablate(ALL, PLAIN, interleaved(time_s), legal)
+    found = ablated(ALL, PLAIN, interleaved(time_s), legal)
     assert found.needed == ("f0", "f1")
     results = {step.name: step.result for step in found.steps}
     assert results["f0"] is StepResult.ILLEGAL
@@ -284,7 +326,7 @@ def test_a_lucky_drop_is_put_back() -> None:
         return [_measured(c, 1e-3 * (1 if c["f0"] else factor)) for c in configs]
 
     one, none = Config({"f0": True}), Config({"f0": False})
-    found = ablate(one, none, measure, lambda c: c)
+    found = ablated(one, none, measure, lambda c: c)
     assert found.config == one
     assert [step.result for step in found.steps] == [StepResult.DROPPED, StepResult.PUT_BACK]
 
@@ -312,7 +354,7 @@ def test_what_noise_hides_is_not_called_needed_and_what_seems_slow_is_kept(
     def measure(configs: Sequence[Config]) -> list[Measurement]:
         return [noisy(c, 1e-3 * (1 if c == ALL else cost), spread) for c in configs]
 
-    found = ablate(ALL, PLAIN, measure, lambda c: c)
+    found = ablated(ALL, PLAIN, measure, lambda c: c)
     assert len(found.needed) == kept
     assert re.fullmatch(pattern, str(found))
     heading, line = ablation_lines({Input({"n": 1}): found})

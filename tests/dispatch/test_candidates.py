@@ -371,7 +371,9 @@ def test_where_configurations_tie_all_have_the_single_one(tmp_path: Path, baseli
     best = [report.recommended.config for report in findings.reports if report.recommended]
     assert best == [findings.single.config] * 2 == [block(32)] * 2
     assert str(findings.advice).startswith("Use BLOCK=32 on every input: 4.0")
-    assert str(findings.advice).endswith("over the default; nothing better was found.")
+    assert str(findings.advice).endswith(
+        "over the default; nothing better was found (5 configurations tried on each input)."
+    )
 
 
 def test_the_best_interleaved_candidate_is_measured_in_the_finals(tmp_path: Path) -> None:

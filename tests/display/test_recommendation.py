@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,6 +16,7 @@ from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.single import Single
 from harness.dispatch.study import DISPATCHERS, STATIC, Study
 from harness.dispatch.text import rule
+from harness.display.inputs import input_cells
 from harness.display.recommendation import recommendation
 from harness.models.columns import Column, ColumnKind, TunedRange
 from harness.stats.timing import TimeRatio
@@ -86,13 +89,16 @@ def test_where_choosing_does_not_pay_one_configuration_is_named() -> None:
     [
         (Single(SMALL, speedup=MEAN, inputs=4),
          "Use BLOCK=16 on every input: 1.98x [1.60, 2.40] over the default; nothing better was "
-         "found."),
+         "found (all 2 configurations tried on each input)."),
         (Single(SMALL, speedup=MEAN, inputs=3),
          "Use BLOCK=16 on every input: 1.98x [1.60, 2.40] over the default, on 3 of 4 inputs."),
         (Single(SMALL, (LARGE,), speedup=MEAN, inputs=4),
          "Use BLOCK=16 on every input (BLOCK=64 where that is illegal): 1.98x [1.60, 2.40] over "
-         "the default; nothing better was found."),
-        (Single(DEFAULT, inputs=4), "Keep the default on every input; nothing better was found."),
+         "the default; nothing better was found (all 2 configurations tried on each "
+         "input)."),
+        (Single(DEFAULT, inputs=4),
+         "Keep the default on every input: nothing faster was found (all 2 configurations tried on "
+         "each input)."),
         (Single(SMALL), "Use BLOCK=16 on every input. Its speed-up over the default is not known."),
         (Single(DEFAULT, lacking="Only one configuration was measured on all inputs: default."),
          "Use BLOCK=16: 2.00x to 2.00x over the default on 4 of 4 inputs. Only one "
@@ -108,7 +114,8 @@ def test_one_sentence_says_what_to_use_on_several_inputs(single: Single, text: s
     [
         (Single(SMALL, speedup=TimeRatio(2.0, 1.9, 2.1, 1), inputs=1),
          "Use BLOCK=16: 2.00x [1.90, 2.10] over the default."),
-        (Single(DEFAULT, inputs=1), "Keep the default: nothing faster was found."),
+        (Single(DEFAULT, inputs=1),
+         "Keep the default: nothing faster was found (all 2 configurations tried)."),
     ],
 )  # fmt: skip
 def test_one_input_has_its_own_sentence(single: Single, text: str) -> None:
@@ -119,8 +126,47 @@ def test_an_input_on_which_nothing_works_is_named() -> None:
     nothing = InputReport(Input({"n": 9}), None, None, None, 0, {Outcome.CRASHED: 4}, 100)
     single = Single(DEFAULT, inputs=1)
     assert recommendation([report(1, CLEAR), nothing], None, single, DEFAULT) == (
-        "Keep the default: nothing faster was found. Nothing worked on n=9."
+        "Keep the default: nothing faster was found (all 2 configurations tried). Nothing worked "
+        "on n=9."
     )
+
+
+def tried(n: int, count: int, legal: int | None) -> InputReport:
+    return dataclasses.replace(report(n, None, DEFAULT), outcomes={Outcome.OK: count}, legal=legal)
+
+
+NOT_MEASURED = InputReport(Input({"n": 9}), None, None, None, 0, {}, None)
+
+
+@pytest.mark.parametrize(
+    ("reports", "text"),
+    [
+        ([tried(1, 1, 162)], "Keep the default: only the default was tried."),
+        ([tried(1, 12, 162)],
+         "Keep the default: nothing faster was found (12 of 162 configurations tried)."),
+        ([tried(1, 12, None)],
+         "Keep the default: nothing faster was found (12 configurations tried)."),
+        ([tried(1, 12, 10**30)],
+         "Keep the default: nothing faster was found (12 of 1.0e+30 configurations tried)."),
+        ([tried(1, 1, 162), NOT_MEASURED, NOT_MEASURED],
+         "Keep the default: only the default was tried. 2 of 3 inputs were not measured."),
+        ([tried(1, 10, 162), tried(2, 12, 170)],
+         "Keep the default on every input: nothing faster was found (10 to 12 of 162 to 170 "
+         "configurations tried on each input)."),
+        ([tried(1, 1, 162), tried(2, 12, None)],
+         "Keep the default on every input: nothing faster was found (1 to 12 configurations tried "
+         "on each input; only the default was tried on 1 of 2 inputs)."),
+        ([tried(1, 1, None), tried(2, 1, None)],
+         "Keep the default on every input: only the default was tried."),
+    ],
+)  # fmt: skip
+def test_a_verdict_says_what_it_rests_on(reports: list[InputReport], text: str) -> None:
+    assert recommendation(reports, None, Single(DEFAULT, inputs=2), DEFAULT) == text
+
+
+def test_the_table_says_where_nothing_but_the_default_was_tried() -> None:
+    cells = [list(input_cells(one, DEFAULT))[-1] for one in (tried(1, 1, 5), tried(2, 3, 5))]
+    assert cells == ["only the default was tried", "default is best"]
 
 
 def test_nothing_is_recommended_where_nothing_worked() -> None:

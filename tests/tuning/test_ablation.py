@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from harness.analysis.coverage import input_reports
+from harness.api.results import findings_of
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
 from harness.results.view import read_results, the_one
 from harness.tuning.state import State
@@ -73,7 +74,9 @@ def test_flags_that_do_nothing_are_found_and_the_answer_is_kept(tmp_path: Path) 
     first = ran(spec, tmp_path / "r.db", measurer)
     (report,), (ablation,) = first.reports, first.results.ablations.values()
     assert ablation.winner["cl_mad_enable"] or ablation.winner["cl_no_signed_zeros"]
-    assert report.best.config == ablation.winner, "what the finals have judged is recommended"
+    assert report.best.config == ablation.config, "flags without effect are not recommended"
+    assert report.finalist == ablation.winner
+    assert report.best.timing is not None
     assert report.speedup.is_faster
     assert ablation.needed == ("cl_fast_relaxed_math",)
     assert ablation.config["BLOCK"] == 64
@@ -96,6 +99,31 @@ def test_flags_that_do_nothing_are_found_and_the_answer_is_kept(tmp_path: Path) 
     assert again.reports[0].best == report.best
     assert list(again.results.ablations.values()) == [ablation]
     assert len(measurer.turns) == turns, "nothing is measured interleaved again"
+
+
+def test_the_single_configuration_and_the_table_have_the_same_name(tmp_path: Path) -> None:
+    """On each input all but one flag have no effect: no dispatcher names them either."""
+    space = SPACE.replace("[{n: 8}]", "[{n: 8}, {n: 16}]")
+    done = ran(make_spec(tmp_path, space), tmp_path / "r.db", OpenCl())
+    assert all(len(one.needed) < 3 for one in done.results.ablations.values())
+    results = the_one(read_results([str(tmp_path / "r.db")]))
+    findings = findings_of(results)
+    parts = {report.best.config for report in findings.reports if report.best}
+    assert [report.best.config for report in done.reports] == [
+        report.best.config for report in findings.reports if report.best
+    ]
+    (part,) = parts
+    assert part["cl_fast_relaxed_math"]
+    assert not part["cl_mad_enable"]
+    assert not part["cl_no_signed_zeros"]
+    single = findings.single
+    assert single is not None
+    assert (single.config, single.inputs) == (part, 2)
+    assert single.speedup is not None
+    assert single.speedup.is_faster
+    winners = {ablation.winner for ablation in results.ablations.values()}
+    assert winners - parts, "other names were measured"
+    assert results.ablations.keys() == results.measured.keys()
 
 
 UNTRIED = SPACE.replace("fast: {cl-fast-relaxed-math: true}", "wide: {BLOCK: 64}")
