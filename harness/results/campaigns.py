@@ -35,6 +35,8 @@ class StoredCampaign:
     """By name, the values that differ from the default."""
     statistic: Statistic = Statistic.MEDIAN
     """By what the last run compared configurations. Raw samples are kept, so all are read so."""
+    program_parts: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    """The digests of which that of the program is made, see `Spec.program_parts`."""
     runs: Sequence[Row] = field(default=(), compare=False, repr=False)
     """The rows of its runs, in the order of their ids."""
 
@@ -161,6 +163,7 @@ def _campaign(run: Row) -> StoredCampaign:
         tuple(space["constraints"]),
         notes.get("baselines", {}),
         notes.get("statistic", Statistic.MEDIAN),
+        space["program_parts"],
     )
 
 

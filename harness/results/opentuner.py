@@ -182,6 +182,7 @@ class _Import:
                 for name, value in default.items()
             },
             "constraints": [],
+            "program_parts": {},
         }
 
     def _test(self, search: _RecordedRun, ordinal: int, row_id: int) -> Row:

@@ -4,7 +4,7 @@ measured anew, beside its earlier versions."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -83,6 +83,11 @@ def of_version(campaigns: Sequence[StoredCampaign], version: str) -> list[Stored
             f"{NEWEST} and {EVERY}"
         )
     return chosen
+
+
+def differing(was: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Name the parts of two programs that differ, given the digests of their parts."""
+    return [name for name in {**was, **now} if was.get(name) != now.get(name)]
 
 
 def _place(campaign: StoredCampaign) -> tuple[str, str]:

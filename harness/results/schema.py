@@ -124,6 +124,9 @@ spaces = Table(
     Column("title", Text, nullable=False),
     _json("parameters", dict[str, StoredParameter]),
     _json("constraints", list[str]),
+    # Of what `program_sha256` is made: the digest of each key of the space and of each file; none
+    # where OpenTuner measured without harness.
+    _json("program_parts", dict[Line, Line]),
     UniqueConstraint("sha256", "name"),
 )
 

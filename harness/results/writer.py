@@ -187,6 +187,7 @@ def _space_row(spec: Spec) -> dict[str, Any]:
         "title": spec.title,
         "parameters": parameters,
         "constraints": [constraint.expression.text for constraint in spec.constraints],
+        "program_parts": dict(spec.program_parts),
     }
 
 
