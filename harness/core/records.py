@@ -258,7 +258,9 @@ class Measurement:
     that the host module read, None where that is not known.
 
     `shared_with` is the digest of another configuration that was measured instead of this one:
-    both compile to the same machine code and have the same launch.
+    both compile to the same machine code and have the same launch. `data_sha256` is the digest of
+    the input's data, as the search has them; None where there are none, as for programs, or where
+    they differ each time that they are made.
     """
 
     config: Config
@@ -273,6 +275,7 @@ class Measurement:
     observed: Mapping[str, float] = field(default_factory=dict, hash=False)
     host_read: tuple[str, ...] | None = None
     shared_with: str | None = None
+    data_sha256: str | None = None
 
     def __post_init__(self) -> None:
         if (self.outcome is Outcome.OK) != (self.timing is not None):

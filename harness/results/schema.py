@@ -245,6 +245,9 @@ measurements = Table(
     # The number of samples of each occasion, in order (see harness.core.records.Timing); null where
     # the samples were not split into occasions.
     _json("occasions", tuple[Whole, ...], nullable=True),
+    # The digest of the arguments that the host module makes of the input for the search; null where
+    # there are none, or where they differ each time.
+    _hex("data_sha256", nullable=True),
     Index("ix_measurements_run", "run_id"),
     Index("ix_measurements_input", "input_id", "configuration_id"),
 )
