@@ -35,6 +35,7 @@ from harness.models.columns import tuned_range
 from harness.report.findings import Findings
 from harness.results import MeasurementRows, without_password
 from harness.results.caveats import record_lines
+from harness.results.present_data import changed_data_lines
 from harness.results.provenance import EVERY
 from harness.results.read import with_known_values
 from harness.results.view import Results, read_results
@@ -174,7 +175,7 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
     arch = _arch(options.arch, results)
     others = [describe(other) for other in campaigns if other is not results]
     notices = [f"Learnt from {describe(results)}; left out: {'; '.join(others)}"] if others else []
-    notices += record_lines(results)
+    notices += [*record_lines(results), *changed_data_lines(results.of_present_data.set_aside)]
     launcher, of_program = program_launcher(spec, results)
     results, of_space = _in_current_space(results, spec)
     notices += [*of_space, *of_program]

@@ -26,6 +26,7 @@ from harness.measure.measurer import Measurer
 from harness.recordings.recording import Recording
 from harness.recordings.replay import ReplayMeasurer, open_replay
 from harness.results import Store, writing
+from harness.results.present_data import changed_data_lines
 from harness.results.provenance import set_aside_lines
 from harness.results.url import shown_database
 from harness.search import make_opentuner_tables
@@ -171,7 +172,7 @@ def _campaign(
     campaign.check_seeds()
     database = shown_database(request.database)
     set_aside = set_aside_lines(campaign.set_aside(), [database])
-    for line in (*set_aside, *_values_gone(campaign, database)):
+    for line in (*set_aside, *_values_gone(campaign, database), *_data_changed(campaign)):
         display.note(f"note: {line}")
     lines = list(campaign.describe_warm_start())
     for recording, line in zip(plan.warm_start, lines, strict=True):
@@ -205,6 +206,18 @@ def _values_gone(campaign: Campaign, database: str) -> Iterator[str]:
         f"{counted(count, 'measurement')} in {database} {are} kept but not used, with values that "
         f"{spec.path} no longer has: {first_few(gone, ', ')}"
     )
+
+
+def _data_changed(campaign: Campaign) -> Iterator[str]:
+    """Say which inputs have other data than when they were measured, and of which that cannot be
+    said."""
+    yield from changed_data_lines(campaign.data_changed)
+    if campaign.not_compared:
+        shown = first_few([f"({problem})" for problem in campaign.not_compared], ", ")
+        yield (
+            f"arguments() returns other data each time, of {shown}: harness uses the earlier "
+            "measurements, and cannot see whether the data changed. Draw random numbers from `rng`"
+        )
 
 
 def _predicted(

@@ -21,6 +21,7 @@ from harness.results.campaigns import StoredCampaign, campaigns
 from harness.results.columns import MeasurementRows
 from harness.results.database import reading
 from harness.results.measured import measured_by_input
+from harness.results.present_data import changed_data_lines, of_present_data
 from harness.results.provenance import of_version
 from harness.results.read import compatible, read_measurements
 from harness.results.schema import SEARCHED
@@ -72,7 +73,9 @@ def _read(
         kept = of_version(named, kernel_version)
         last = next(iter(kept), None)
         every = read_measurements(connection, last.key, space=last.space_name) if last else None
-        every = every.by(last.statistic) if last and every else every
+    if last is not None and every is not None:
+        present = of_present_data(every.by(last.statistic))
+        every, changed = present.rows, changed_data_lines(present.set_aside)
     rows = every.of_stages(SEARCHED) if every else None
     if last is None or not every or not rows:
         held = ", ".join(sorted({c.space_name for c in stored})) or "nothing"
@@ -85,7 +88,7 @@ def _read(
     newest = compatible(rows.take(np.concatenate(latest)), rows[-1].measurement.config).rows
     claims = claims_lines(input_reports(Results(last, (database,), every)))
     notes = [f"Times are those of the search. In the final measurement: {line}" for line in claims]
-    return last, newest, [*notes, *_left_out(last, kept)]
+    return last, newest, [*notes, *changed, *_left_out(last, kept)]
 
 
 def _left_out(exported: StoredCampaign, stored: Sequence[StoredCampaign]) -> Iterator[str]:

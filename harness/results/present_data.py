@@ -65,7 +65,7 @@ def changed_data_lines(set_aside: Mapping[Input, int]) -> Iterator[str]:
     shown = first_few([f"({problem})" for problem in set_aside], ", ")
     yield (
         f"The data of {counted(len(set_aside), 'input')} changed since {these} measured: "
-        f"{counted(count, 'measurement')} {are} set aside, of {shown}"
+        f"{counted(count, 'measurement')} {are} set aside, of {shown}."
     )
 
 

@@ -27,6 +27,7 @@ from harness.results.measured import (
     measured_by_input,
 )
 from harness.results.notes import Notes
+from harness.results.present_data import OfPresentData, of_present_data
 from harness.results.provenance import (
     NEWEST,
     KernelVersion,
@@ -81,10 +82,16 @@ class Results:
         """The measurements that fit the current space (see harness.results.read)."""
         return compatible(self.columns, self.campaign.default)
 
+    @cached_property
+    def of_present_data(self) -> OfPresentData:
+        """Those of them whose data are the present ones (see harness.results.present_data)."""
+        return of_present_data(self.compatible.rows)
+
     @property
     def rows(self) -> MeasurementRows:
-        """The measurements whose configurations set the parameters of the current space."""
-        return self.compatible.rows
+        """The measurements whose configurations set the parameters of the current space, and whose
+        data are those of the last measurement."""
+        return self.of_present_data.rows
 
     @cached_property
     def searched(self) -> MeasurementRows:

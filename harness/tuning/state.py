@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -32,6 +32,7 @@ from harness.results.measured import (
     measured_by_input,
 )
 from harness.results.notes import device_facts
+from harness.results.present_data import digests_of_data, of_present_data
 from harness.results.schema import SEARCHED
 from harness.results.store import RunPlan, Store
 from harness.search import SearchOptions
@@ -90,6 +91,8 @@ class State:
         self.same: Sequence[Expression] = ()  # constraints: values that are the same on all inputs
         self.stages: dict[str, str] = {}  # the stages after the search, and what each skipped
         self.replayed = 0  # tests that the database answered
+        self.data_changed: dict[Input, int] = {}  # the measurements on other data, by input
+        self.not_compared: list[Input] = []  # inputs whose data differ each time
         self.crossed: set[tuple[Input, Config]] = set()  # measured by this command for other inputs
         self._display = display
         self._spaces: dict[Input, Space] = {}
@@ -158,8 +161,30 @@ class State:
 
     @cached_property
     def earlier(self) -> Mapping[Input, MeasurementRows]:
-        """What earlier commands measured, read at once: a query for each input takes longer."""
-        return self.store.measured(self.run_plan(self.spec.inputs[0]))
+        """What earlier commands measured on the present data, read at once: a query for each input
+        takes longer."""
+        stored = self.store.measured(self.run_plan(self.spec.inputs[0]))
+        if self.measurer.is_replay:
+            return stored
+        for problem in self.spec.inputs:
+            digests = digests_of_data(stored[problem]) if problem in stored else ()
+            if digests:
+                present = {problem: self._present_digest(problem, digests)}
+                kept = of_present_data(stored[problem], present)
+                stored[problem] = kept.rows
+                self.data_changed |= kept.set_aside
+        return stored
+
+    def _present_digest(self, problem: Input, stored: Collection[str]) -> str | None:
+        """Return the digest of an input's data now; None where it cannot be compared."""
+        try:
+            digest = self.measurer.data_sha256(problem, stored)
+        except HostModuleError as error:  # it leaves the input out where more must be measured
+            self.warn(f"({problem}): its data cannot be compared with the measured ones: {error}")
+            return None
+        if digest is None:
+            self.not_compared.append(problem)
+        return digest
 
     def _earlier_rows(self, problem: Input, stages: Sequence[str]) -> MeasurementRows:
         rows = self.earlier.get(problem)

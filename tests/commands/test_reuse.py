@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from tests.helpers.commands import dispatch, tune
+from harness.api.describing import describe_results
+from harness.api.results import findings_of
+from harness.results.view import read_results
+from tests.helpers.commands import analyse, dispatch, tune
 
 Capture = pytest.CaptureFixture[str]
 
@@ -90,3 +94,80 @@ def test_another_kernel_is_measured_anew_and_dispatch_says_what_differs(
     (folder / "scale.cl").write_text(KERNEL)
     (folder / "scale.yaml").write_text(SPACE)
     assert not dispatched(folder, capsys), "the version before counts again"
+
+
+# ---------------------------------------------------------------- data that are read from a file
+
+
+def reading(folder: Path, factor: float) -> None:
+    """Let the host module read its data from a file, and write this file."""
+    np.save(folder / "x.npy", factor * np.arange(100, dtype=np.float32))
+    path = f'np.load(r"{folder / "x.npy"}")[:n]'
+    (folder / "scale.py").write_text(HOST.replace("rng.random(n, dtype=np.float32)", path))
+
+
+def analysed(folder: Path, capsys: Capture) -> str:
+    """Analyse the database; return what is printed, as one line."""
+    assert analyse([str(folder / "r.db")]) == 0
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_changed_data_are_measured_anew(folder: Path, capsys: Capture) -> None:
+    reading(folder, 1)
+    tuned(folder, capsys)
+    first = read_results(str(folder / "r.db"))[0]
+    assert "4 tests were answered from the database" in tuned(folder, capsys)
+    reading(folder, 2)
+    again = tuned(folder, capsys)
+    changed = f"data of 2 inputs changed since these were measured: {len(first.rows)} measurements"
+    assert f"note: The {changed} are set aside, of (n=64), (n=100)." in again
+    assert "answered from the database" not in again
+    assert changed in analysed(folder, capsys)
+    then = read_results(str(folder / "r.db"))[0]
+    before = {row.uuid for row in first.rows}
+    assert len(then.rows) == len(then.all_rows) - len(before)
+    assert before.isdisjoint(row.uuid for row in then.rows)
+    assert changed in describe_results(findings_of(then)).model_dump_json()
+    assert "4 tests were answered from the database" in tuned(folder, capsys)
+
+
+def test_data_as_they_were_count_again(folder: Path, capsys: Capture) -> None:
+    for factor in (1, 2):
+        reading(folder, factor)
+        tuned(folder, capsys)
+    reading(folder, 1)
+    assert "4 tests were answered from the database" in tuned(folder, capsys)
+
+
+def test_data_of_one_input_change_alone(folder: Path, capsys: Capture) -> None:
+    reading(folder, 1)
+    tuned(folder, capsys)
+    data = np.load(folder / "x.npy")
+    data[80] = -1
+    np.save(folder / "x.npy", data)
+    printed = tuned(folder, capsys)
+    assert "data of 1 input changed since" in printed
+    assert "set aside, of (n=100)." in printed
+    assert "2 tests were answered from the database" in printed
+
+
+def test_data_that_cannot_be_made_any_more_are_said(folder: Path, capsys: Capture) -> None:
+    reading(folder, 1)
+    tuned(folder, capsys)
+    (folder / "x.npy").unlink()
+    printed = tuned(folder, capsys)
+    assert "warning: (n=64): its data cannot be compared with the measured ones: " in printed
+    assert "FileNotFoundError" in printed
+    assert "4 tests were answered from the database" in printed
+
+
+def test_data_that_differ_each_time_are_used_again_and_it_is_said(
+    folder: Path, capsys: Capture
+) -> None:
+    host = HOST.replace("rng.random", "np.random.default_rng().random")
+    (folder / "scale.py").write_text(host)
+    assert "other data each time" not in tuned(folder, capsys)
+    printed = tuned(folder, capsys)
+    assert "4 tests were answered from the database" in printed
+    assert printed.count("arguments() returns other data each time, of (n=64), (n=100)") == 1
+    assert "changed since" not in analysed(folder, capsys)

@@ -79,7 +79,7 @@ def test_the_inputs_are_named() -> None:
     assert not list(changed_data_lines({}))
     (line,) = changed_data_lines({SMALL: 1})
     assert line.endswith(
-        "of 1 input changed since this was measured: 1 measurement is set aside, of (n=1)"
+        "of 1 input changed since this was measured: 1 measurement is set aside, of (n=1)."
     )
     (line,) = changed_data_lines({SMALL: 1, LARGE: 3})
     assert "of 2 inputs changed since these were measured: 4 measurements are set aside" in line

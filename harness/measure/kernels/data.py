@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import time
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -48,6 +49,15 @@ class KernelData:
     constants: tuple[str, ...] = ()
     made_s: float = 0.0
     _on_device: dict[str, Array] = field(default_factory=dict)  # as arrange() returned them
+
+    @property
+    def unread(self) -> frozenset[str]:
+        """The arguments whose content no run sees, as a fill replaces it."""
+        return frozenset({*self.expected, *self.scratch}.difference(self.inout))
+
+    def sha256(self) -> str:
+        """Return the digest of the arguments, of what runs see."""
+        return ArgumentDigests(self.arguments, self.unread).without(self.unread)
 
     @cached_property
     def sizes(self) -> dict[str, float]:
@@ -141,6 +151,29 @@ def make_kernel_data(path: Path, problem: Input, seed: int = 0) -> KernelData:
     inout, scratch = host.inout(arguments), host.scratch(arguments, expected)
     constants = host.constants(arguments, {*expected, *inout, *scratch})
     return KernelData(arguments, expected, inout, scratch, host, constants=constants, made_s=made_s)
+
+
+class ArgumentDigests:
+    """The digests of arguments, by type, shape and content; without the content of those that are
+    `unread`."""
+
+    def __init__(self, arguments: Mapping[str, Argument], unread: Collection[str] = ()) -> None:
+        self._kinds: dict[str, str] = {}
+        self._contents: dict[str, str] = {}
+        for name, value in arguments.items():
+            is_array = isinstance(value, np.ndarray)
+            self._kinds[name] = repr((is_array, value.dtype.descr, value.shape))
+            if name in unread:
+                continue
+            content = np.atleast_1d(value).reshape(-1).view(np.uint8)  # also of structures
+            self._contents[name] = hashlib.sha256(content.data).hexdigest()
+
+    def without(self, unread: Collection[str]) -> str:
+        """Return the digest of all, without the content of some."""
+        parts = []
+        for name, kind in self._kinds.items():
+            parts.append([name, kind, "" if name in unread else self._contents[name]])
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def make_arguments(host: HostModule, problem: Input, seed: int) -> dict[str, Argument]:

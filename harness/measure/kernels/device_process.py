@@ -5,7 +5,7 @@ them prepared there, and replaces a process that is spoilt.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -34,11 +34,18 @@ from harness.core.text import first_few
 from harness.measure.device import Compiler, Device
 from harness.measure.devices import Backend, empty_kernel_advice
 from harness.measure.kernels.checks import weak_tests, why_overwritten
-from harness.measure.kernels.data import KernelData, KernelJob, make_kernel_data
+from harness.measure.kernels.data import (
+    ArgumentDigests,
+    KernelData,
+    KernelJob,
+    make_arguments,
+    make_kernel_data,
+)
 from harness.measure.kernels.runner import measure_interleaved, measure_kernel, why_any_astray
 from harness.measure.nvml import Sensors, open_sensors, other_processes
 from harness.measure.process.child import Child, ChildLost
 from harness.measure.process.locks import locked
+from harness.measure.trial.host_module import HostModule
 from harness.measure.trial.occasions import DATA_SETS, SEARCH_SEED, Block
 from harness.measure.trial.verify import Tolerance
 
@@ -76,11 +83,13 @@ class _DataLost(ChildLost):
 
 @dataclass
 class _DeviceData:
-    """The sets of data of an input and a seed; `fresh` on the device until a kernel has run."""
+    """The sets of data of an input and a seed, and their digest where the seed is the search's;
+    `fresh` on the device until a kernel has run."""
 
     problem: Input
     seed: int
     sets: Sequence[KernelData]
+    sha256: str | None
     fresh: bool = True
 
 
@@ -96,6 +105,7 @@ class DeviceWorker:
         self._backend = backend
         self._data: dict[Path, _DeviceData] = {}
         self._bound: _DeviceData | None = None
+        self._unread: dict[Path, frozenset[str]] = {}  # what no run of an input sees
         self._imports = ImportsApart()
 
     @cached_property
@@ -144,9 +154,11 @@ class DeviceWorker:
     def _compiler(self) -> Compiler:
         return self._backend.open_compiler()
 
-    def prepare(self, host: Path, problem: Input, seed: int = SEARCH_SEED) -> tuple[str, ...]:
+    def prepare(
+        self, host: Path, problem: Input, seed: int = SEARCH_SEED
+    ) -> tuple[tuple[str, ...], str | None]:
         """Have the data of an input on the device for what runs next, made by a host module unless
-        they are there; return the arguments' names.
+        they are there; return the arguments' names, and the digest of the search's data.
 
         Raises HostModuleError, ChildLost, or LaunchFailed where the data does not fit.
         """
@@ -157,11 +169,32 @@ class DeviceWorker:
             self._data.pop(host, None)  # frees the memory of the input before
             count = 1 if seed == SEARCH_SEED else DATA_SETS
             sets = [make_kernel_data(host, problem, seed + number) for number in range(count)]
+            sha256 = None
+            if seed == SEARCH_SEED:
+                sha256 = sets[0].sha256()
             self._device.bind(*(each.arguments for each in sets))
-            data = self._bound = self._data[host] = _DeviceData(problem, seed, sets)
+            data = self._bound = self._data[host] = _DeviceData(problem, seed, sets, sha256)
         elif data is not self._bound:
             self._copy(data)
-        return tuple(data.sets[0].arguments)
+        return tuple(data.sets[0].arguments), data.sha256
+
+    def data_sha256(self, host: Path, problem: Input, stored: Collection[str]) -> str | None:
+        """Return the digest of the search's data of an input as they are now; None where they
+        differ each time. Raises HostModuleError.
+
+        The host module is asked for the arguments alone where their digest is a stored one. Else
+        they are made again with the outputs, which are no data and may differ between inputs.
+        """
+        self._imports.turn_to(host)
+        first = ArgumentDigests(make_arguments(HostModule(host), problem, SEARCH_SEED))
+        if host in self._unread:
+            sha256 = first.without(self._unread[host])
+            if sha256 in stored:
+                return sha256
+        again = make_kernel_data(host, problem, SEARCH_SEED)
+        self._unread[host] = again.unread
+        sha256 = again.sha256()
+        return sha256 if sha256 in {*stored, first.without(again.unread)} else None
 
     def run(self, job: KernelJob) -> Measurement:
         """Measure one configuration on the prepared data; raises ChildLost."""
@@ -278,6 +311,7 @@ class DeviceClient:
         self._owner = owner or self
         self._lock = ExitStack()
         self._names: dict[Input, tuple[str, ...]] = {}
+        self._digests: dict[Input, str | None] = {}  # of the search's data, as first made
         self._child: Child
         self._used = 0  # the generation of the process in which a configuration ran last
         if owner is None:
@@ -317,6 +351,27 @@ class DeviceClient:
             self._prepare(problem)
         return self._names[problem]
 
+    def data_sha256(self, problem: Input, stored: Collection[str]) -> str | None:
+        """Return the digest of an input's data; see Measurer. Raises HostModuleError."""
+        if problem not in self._digests:
+            method = DeviceWorker.data_sha256
+            try:
+                self._digests[problem] = self._call(method, self._host, problem, stored)
+            except ChildLost as lost:
+                raise self._lost(problem, lost) from None
+        return self._digests[problem]
+
+    def digest(self, problem: Input) -> str | None:
+        """Return the digest of an input's data; None where none were made, or they differ each
+        time."""
+        return self._digests.get(problem)
+
+    def _lost(self, problem: Input, lost: ChildLost) -> HostModuleError:
+        return HostModuleError(
+            f"{self._host}: the process that made the data of ({problem}) {lost}; "
+            "is there enough memory, and time?"
+        )
+
     def _prepare(self, problem: Input, seed: int = SEARCH_SEED) -> None:
         """Have the data of an input in the process; raises HostModuleError.
 
@@ -325,7 +380,10 @@ class DeviceClient:
         """
         for is_last in (False, True):
             try:
-                self._names[problem] = self._call(DeviceWorker.prepare, self._host, problem, seed)
+                names, sha256 = self._call(DeviceWorker.prepare, self._host, problem, seed)
+                self._names[problem] = names
+                if seed == SEARCH_SEED:
+                    self._digests.setdefault(problem, sha256)
                 return
             except OutOfDeviceMemory as error:
                 if is_last or problem not in self._names:
@@ -340,10 +398,7 @@ class DeviceClient:
                     text = f"its data cannot be copied to the device: {error}"
                     raise HostModuleError(text) from None
             except ChildLost as lost:
-                raise HostModuleError(
-                    f"{self._host}: the process that made the data of ({problem}) {lost}; "
-                    "is there enough memory, and time?"
-                ) from None
+                raise self._lost(problem, lost) from None
             self._child.replace()
 
     def run(
