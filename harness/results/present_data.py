@@ -11,13 +11,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from harness.core.arrays import Codes, Flags
 from harness.core.records import Input
 from harness.core.text import counted, first_few
 from harness.results.columns import Coded, MeasurementRows
-
-_ANY, _NEW = -1, -2
-"""In place of a code: all rows count; none that has a digest does."""
 
 
 @dataclass(frozen=True)
@@ -36,17 +32,23 @@ def of_present_data(
     `present` has the digest of each input's present data; an input that it lacks, or whose digest
     is None, keeps all. Without `present`, it is the digest of the input's last measurement.
     """
-    digests, inputs = _digests(rows), rows.columns.inputs
-    wanted = _last_codes(rows) if present is None else _codes_of(rows, present)
-    codes, problems = rows.of(digests.codes), rows.of(inputs.codes)
-    compared = wanted[problems]
-    has_digest = codes != digests.code(None)
-    has_changed: Flags = has_digest & (compared != _ANY) & (compared != codes)
-    if not has_changed.any():
+    if present is None:
+        present = _of_last(rows)
+    if not present:
         return OfPresentData(rows)
-    counts = np.bincount(problems[has_changed], minlength=len(inputs.values)).tolist()
-    set_aside = {problem: n for problem, n in zip(inputs.values, counts, strict=True) if n}
-    return OfPresentData(rows.where(~has_changed), set_aside)
+    digests, inputs = _digests(rows), rows.columns.inputs
+    width = len(digests.values)
+    keys = rows.of(inputs.codes).astype(np.int64) * width + rows.of(digests.codes)
+    pairs, pair_of, counts = np.unique(keys, return_inverse=True, return_counts=True)
+    is_present = np.ones(len(pairs), dtype=np.bool_)
+    set_aside: dict[Input, int] = {}
+    for index, (pair, count) in enumerate(zip(pairs.tolist(), counts.tolist(), strict=True)):
+        problem, digest = inputs.values[pair // width], digests.values[pair % width]
+        wanted = present.get(problem)
+        if digest is not None and wanted is not None and digest != wanted:
+            is_present[index] = False
+            set_aside[problem] = set_aside.get(problem, 0) + count
+    return OfPresentData(rows.where(is_present[pair_of]), set_aside)
 
 
 def digests_of_data(rows: MeasurementRows) -> frozenset[str]:
@@ -74,25 +76,14 @@ def _digests(rows: MeasurementRows) -> Coded[str | None]:
     return digests
 
 
-def _codes_of(rows: MeasurementRows, present: Mapping[Input, str | None]) -> Codes:
-    """Return the code of the present digest by the code of the input."""
-    digests, inputs = _digests(rows), rows.columns.inputs.values
-    codes = np.full(len(inputs), _ANY, dtype=np.int32)
-    for index, problem in enumerate(inputs):
-        digest = present.get(problem)
-        if digest is not None:
-            codes[index] = digests.code(digest) if digest in digests.values else _NEW
-    return codes
-
-
-def _last_codes(rows: MeasurementRows) -> Codes:
-    """Return the code of the last measurement's digest by the code of the input."""
-    columns = rows.columns
-    codes, problems = rows.of(_digests(rows).codes), rows.of(columns.inputs.codes)
-    last = np.full(len(columns.inputs.values), _ANY, dtype=np.int32)
+def _of_last(rows: MeasurementRows) -> dict[Input, str | None]:
+    """Return the digest of the last measurement of each input that has several digests."""
+    columns, digests = rows.columns, _digests(rows)
+    codes, problems = rows.of(digests.codes), rows.of(columns.inputs.codes)
+    last = np.zeros(len(columns.inputs.values), dtype=np.int32)
     last[problems] = codes
-    if (last[problems] != codes).any():  # rows of a merged database are in another order
+    several = np.unique(problems[last[problems] != codes]).tolist()
+    if several:  # by date: rows of a merged database are in another order
         order = np.argsort(rows.of(columns.measured_at), kind="stable")
         last[problems[order]] = codes[order]
-    last[last == _digests(rows).code(None)] = _ANY
-    return last
+    return {columns.inputs.values[code]: digests.values[last[code]] for code in several}

@@ -167,12 +167,15 @@ class State:
         if self.measurer.is_replay:
             return stored
         for problem in self.spec.inputs:
-            digests = digests_of_data(stored[problem]) if problem in stored else ()
-            if digests:
-                present = {problem: self._present_digest(problem, digests)}
-                kept = of_present_data(stored[problem], present)
-                stored[problem] = kept.rows
-                self.data_changed |= kept.set_aside
+            rows = stored.get(problem)
+            digests = frozenset[str]() if rows is None else digests_of_data(rows)
+            if rows is None or not digests:
+                continue
+            present = self._present_digest(problem, digests)
+            if digests != {present}:
+                of_present = of_present_data(rows, {problem: present})
+                stored[problem] = of_present.rows
+                self.data_changed |= of_present.set_aside
         return stored
 
     def _present_digest(self, problem: Input, stored: Collection[str]) -> str | None:
