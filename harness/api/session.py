@@ -212,8 +212,9 @@ def _data_changed(campaign: Campaign) -> Iterator[str]:
     """Say which inputs have other data than when they were measured, and of which that cannot be
     said."""
     yield from changed_data_lines(campaign.data_changed)
-    if campaign.not_compared:
-        shown = first_few([f"({problem})" for problem in campaign.not_compared], ", ")
+    differ = campaign.data_check.differ
+    if differ:
+        shown = first_few([f"({problem})" for problem in differ], ", ")
         yield (
             f"arguments() returns other data each time, of {shown}: harness uses the earlier "
             "measurements, and cannot see whether the data changed. Draw random numbers from `rng`"

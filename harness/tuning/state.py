@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -32,13 +32,14 @@ from harness.results.measured import (
     measured_by_input,
 )
 from harness.results.notes import device_facts
-from harness.results.present_data import digests_of_data, of_present_data
+from harness.results.present_data import of_present_data
 from harness.results.schema import SEARCHED
 from harness.results.store import RunPlan, Store
 from harness.search import SearchOptions
 from harness.search.transfer import StoredSources, TransferSources
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec
+from harness.tuning.data_check import DataCheck, check_data
 from harness.tuning.devices import DevicePool, SharedDevice
 
 
@@ -92,7 +93,7 @@ class State:
         self.stages: dict[str, str] = {}  # the stages after the search, and what each skipped
         self.replayed = 0  # tests that the database answered
         self.data_changed: dict[Input, int] = {}  # the measurements on other data, by input
-        self.not_compared: list[Input] = []  # inputs whose data differ each time
+        self.data_check = DataCheck()
         self.crossed: set[tuple[Input, Config]] = set()  # measured by this command for other inputs
         self._display = display
         self._spaces: dict[Input, Space] = {}
@@ -166,28 +167,13 @@ class State:
         stored = self.store.measured(self.run_plan(self.spec.inputs[0]))
         if self.measurer.is_replay:
             return stored
-        for problem in self.spec.inputs:
-            rows = stored.get(problem)
-            digests = frozenset[str]() if rows is None else digests_of_data(rows)
-            if rows is None or not digests:
-                continue
-            present = self._present_digest(problem, digests)
-            if digests != {present}:
-                of_present = of_present_data(rows, {problem: present})
-                stored[problem] = of_present.rows
-                self.data_changed |= of_present.set_aside
+        measured = {p: stored[p] for p in self.spec.inputs if p in stored}
+        self.data_check = check_data(measured, self.measurer, self.display)
+        for problem, digest in self.data_check.digests.items():
+            of_present = of_present_data(stored[problem], {problem: digest})
+            stored[problem] = of_present.rows
+            self.data_changed |= of_present.set_aside
         return stored
-
-    def _present_digest(self, problem: Input, stored: Collection[str]) -> str | None:
-        """Return the digest of an input's data now; None where it cannot be compared."""
-        try:
-            digest = self.measurer.data_sha256(problem, stored)
-        except HostModuleError as error:  # it leaves the input out where more must be measured
-            self.warn(f"({problem}): its data cannot be compared with the measured ones: {error}")
-            return None
-        if digest is None:
-            self.not_compared.append(problem)
-        return digest
 
     def _earlier_rows(self, problem: Input, stages: Sequence[str]) -> MeasurementRows:
         rows = self.earlier.get(problem)

@@ -139,6 +139,15 @@ def test_data_as_they_were_count_again(folder: Path, capsys: Capture) -> None:
     assert "4 tests were answered from the database" in tuned(folder, capsys)
 
 
+def test_progress_is_shown_where_data_take_long(
+    folder: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "data compared" not in tuned(folder, capsys)
+    assert "data compared" not in tuned(folder, capsys)
+    monkeypatch.setattr("harness.tuning.data_check._SHOWN_AFTER_S", 0.0)
+    assert "data compared with the measured ones: 2 of 2, n=100" in tuned(folder, capsys)
+
+
 def test_data_of_one_input_change_alone(folder: Path, capsys: Capture) -> None:
     reading(folder, 1)
     tuned(folder, capsys)
