@@ -89,7 +89,10 @@ def test_another_kernel_is_measured_anew_and_dispatch_says_what_differs(
     error = dispatched(folder, capsys)
     assert "scale.yaml is not what was measured: scale.cl, verify changed since" in error
     assert f"harness.tune {folder}/scale.yaml --database {folder}/r.db; or restore" in error
-    assert "answered from the database" not in tuned(folder, capsys)
+    printed = tuned(folder, capsys)
+    assert "answered from the database" not in printed
+    assert "note: scale.cl, verify changed: " in printed
+    assert "measurements of another version are set aside" in printed
     assert not dispatched(folder, capsys)
     (folder / "scale.cl").write_text(KERNEL)
     (folder / "scale.yaml").write_text(SPACE)
