@@ -212,12 +212,13 @@ def _data_changed(campaign: Campaign) -> Iterator[str]:
     """Say which inputs have other data than when they were measured, and of which that cannot be
     said."""
     yield from changed_data_lines(campaign.data_changed)
-    differ = campaign.data_check.differ
+    digests = campaign.data_digests
+    differ = [f"({problem})" for problem, digest in digests.items() if digest is None]
     if differ:
-        shown = first_few([f"({problem})" for problem in differ], ", ")
         yield (
-            f"arguments() returns other data each time, of {shown}: harness uses the earlier "
-            "measurements, and cannot see whether the data changed. Draw random numbers from `rng`"
+            f"arguments() returns other data each time on {first_few(differ, ', ')}: harness "
+            "cannot see whether the data changed, and uses the earlier measurements. Draw random "
+            "numbers from `rng`"
         )
 
 

@@ -39,7 +39,7 @@ from harness.search import SearchOptions
 from harness.search.transfer import StoredSources, TransferSources
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec
-from harness.tuning.data_check import DataCheck, check_data
+from harness.tuning.data_check import present_digests
 from harness.tuning.devices import DevicePool, SharedDevice
 
 
@@ -93,7 +93,7 @@ class State:
         self.stages: dict[str, str] = {}  # the stages after the search, and what each skipped
         self.replayed = 0  # tests that the database answered
         self.data_changed: dict[Input, int] = {}  # the measurements on other data, by input
-        self.data_check = DataCheck()
+        self.data_digests: dict[Input, str | None] = {}  # of measured inputs, see present_digests
         self.crossed: set[tuple[Input, Config]] = set()  # measured by this command for other inputs
         self._display = display
         self._spaces: dict[Input, Space] = {}
@@ -168,8 +168,8 @@ class State:
         if self.measurer.is_replay:
             return stored
         measured = {p: stored[p] for p in self.spec.inputs if p in stored}
-        self.data_check = check_data(measured, self.measurer, self.display)
-        for problem, digest in self.data_check.digests.items():
+        self.data_digests = present_digests(measured, self.measurer, self.display)
+        for problem, digest in self.data_digests.items():
             of_present = of_present_data(stored[problem], {problem: digest})
             stored[problem] = of_present.rows
             self.data_changed |= of_present.set_aside

@@ -181,5 +181,5 @@ def test_data_that_differ_each_time_are_used_again_and_it_is_said(
     assert "other data each time" not in tuned(folder, capsys)
     printed = tuned(folder, capsys)
     assert "4 tests were answered from the database" in printed
-    assert printed.count("arguments() returns other data each time, of (n=64), (n=100)") == 1
+    assert printed.count("arguments() returns other data each time on (n=64), (n=100)") == 1
     assert "changed since" not in analysed(folder, capsys)
