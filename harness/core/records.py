@@ -256,11 +256,9 @@ class Measurement:
     A timing is present exactly when the outcome is ok; everything else has a message.
     `observed` has other numbers by name, such as the occupancy. `host_read` has the parameters
     that the host module read, None where that is not known.
-
-    `shared_with` is the digest of another configuration that was measured instead of this one:
-    both compile to the same machine code and have the same launch. `data_sha256` is the digest of
-    the input's data, as the search has them; None where there are none, as for programs, or where
-    they differ each time that they are made.
+    `shared_with` is the digest of another configuration that was measured instead of this one: both
+    compile to the same machine code and have the same launch. `data_sha256` is the digest of the
+    input's data; None for programs, and where they differ each time.
     """
 
     config: Config

@@ -118,8 +118,8 @@ def analysed(folder: Path, capsys: Capture) -> str:
 def test_changed_data_are_measured_anew(folder: Path, capsys: Capture) -> None:
     reading(folder, 1)
     tuned(folder, capsys)
-    first = read_results(str(folder / "r.db"))[0]
     assert "4 tests were answered from the database" in tuned(folder, capsys)
+    first = read_results(str(folder / "r.db"))[0]
     reading(folder, 2)
     again = tuned(folder, capsys)
     changed = f"data of 2 inputs changed since these were measured: {len(first.rows)} measurements"

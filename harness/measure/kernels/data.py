@@ -22,6 +22,7 @@ from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.cuda.occupancy import observe_occupancy
 from harness.measure.process.child import ChildLost
 from harness.measure.trial.host_module import HostModule, Steps, TrackedConfig
+from harness.measure.trial.occasions import DATA_SETS, SEARCH_SEED
 from harness.measure.trial.trial import Job, outcome_of
 from harness.measure.trial.verify import NAN, Array, Tolerance, size_of
 
@@ -181,6 +182,48 @@ def make_arguments(host: HostModule, problem: Input, seed: int) -> dict[str, Arg
     digest = hashlib.sha256(f"{seed}:{problem.json}".encode()).digest()
     rng = np.random.default_rng(int.from_bytes(digest[:8], "little"))
     return host.arguments(problem, rng)
+
+
+@dataclass
+class DeviceData:
+    """The sets of data of an input and a seed, with a digest of those of the search; `fresh` on the
+    device until a kernel has run."""
+
+    problem: Input
+    seed: int
+    sets: Sequence[KernelData]
+    sha256: str | None
+    fresh: bool = True
+
+
+def make_device_data(path: Path, problem: Input, seed: int) -> DeviceData:
+    """Make one set of data for the search, several for any other seed; raises HostModuleError."""
+    if seed == SEARCH_SEED:
+        data = make_kernel_data(path, problem, seed)
+        return DeviceData(problem, seed, [data], data.sha256())
+    sets = [make_kernel_data(path, problem, seed + number) for number in range(DATA_SETS)]
+    return DeviceData(problem, seed, sets, None)
+
+
+def present_sha256(
+    path: Path, problem: Input, stored: Collection[str], unread: dict[Path, frozenset[str]]
+) -> str | None:
+    """Return the digest of the search's data of an input as they are now; None where they differ
+    each time. Raises HostModuleError.
+
+    The host module is asked for the arguments alone where their digest is a stored one. Else they
+    are made again with the outputs, which are no data and may differ between inputs; `unread`
+    remembers those of the last input by host module.
+    """
+    first = ArgumentDigests(make_arguments(HostModule(path), problem, SEARCH_SEED))
+    if path in unread:
+        sha256 = first.without(unread[path])
+        if sha256 in stored:
+            return sha256
+    again = make_kernel_data(path, problem, SEARCH_SEED)
+    unread[path] = again.unread
+    sha256 = again.sha256()
+    return sha256 if sha256 in {*stored, first.without(again.unread)} else None
 
 
 @dataclass(frozen=True)

@@ -34,19 +34,12 @@ from harness.core.text import first_few
 from harness.measure.device import Compiler, Device
 from harness.measure.devices import Backend, empty_kernel_advice
 from harness.measure.kernels.checks import weak_tests, why_overwritten
-from harness.measure.kernels.data import (
-    ArgumentDigests,
-    KernelData,
-    KernelJob,
-    make_arguments,
-    make_kernel_data,
-)
+from harness.measure.kernels.data import DeviceData, KernelJob, make_device_data, present_sha256
 from harness.measure.kernels.runner import measure_interleaved, measure_kernel, why_any_astray
 from harness.measure.nvml import Sensors, open_sensors, other_processes
 from harness.measure.process.child import Child, ChildLost
 from harness.measure.process.locks import locked
-from harness.measure.trial.host_module import HostModule
-from harness.measure.trial.occasions import DATA_SETS, SEARCH_SEED, Block
+from harness.measure.trial.occasions import SEARCH_SEED, Block
 from harness.measure.trial.verify import Tolerance
 
 
@@ -81,18 +74,6 @@ class _DataLost(ChildLost):
         super().__init__(message, by_chance=True)
 
 
-@dataclass
-class _DeviceData:
-    """The sets of data of an input and a seed, and their digest where the seed is the search's;
-    `fresh` on the device until a kernel has run."""
-
-    problem: Input
-    seed: int
-    sets: Sequence[KernelData]
-    sha256: str | None
-    fresh: bool = True
-
-
 class DeviceWorker:
     """Own the device, which opens when it is first needed, and the data of one input.
 
@@ -103,8 +84,8 @@ class DeviceWorker:
     def __init__(self, backend: Backend) -> None:
         self.is_spoilt = False
         self._backend = backend
-        self._data: dict[Path, _DeviceData] = {}
-        self._bound: _DeviceData | None = None
+        self._data: dict[Path, DeviceData] = {}
+        self._bound: DeviceData | None = None
         self._unread: dict[Path, frozenset[str]] = {}  # what no run of an input sees
         self._imports = ImportsApart()
 
@@ -167,34 +148,17 @@ class DeviceWorker:
         if data is None or (data.problem, data.seed) != (problem, seed):
             data = self._bound = None
             self._data.pop(host, None)  # frees the memory of the input before
-            count = 1 if seed == SEARCH_SEED else DATA_SETS
-            sets = [make_kernel_data(host, problem, seed + number) for number in range(count)]
-            sha256 = None
-            if seed == SEARCH_SEED:
-                sha256 = sets[0].sha256()
-            self._device.bind(*(each.arguments for each in sets))
-            data = self._bound = self._data[host] = _DeviceData(problem, seed, sets, sha256)
+            data = make_device_data(host, problem, seed)
+            self._device.bind(*(each.arguments for each in data.sets))
+            self._bound = self._data[host] = data
         elif data is not self._bound:
             self._copy(data)
         return tuple(data.sets[0].arguments), data.sha256
 
     def data_sha256(self, host: Path, problem: Input, stored: Collection[str]) -> str | None:
-        """Return the digest of the search's data of an input as they are now; None where they
-        differ each time. Raises HostModuleError.
-
-        The host module is asked for the arguments alone where their digest is a stored one. Else
-        they are made again with the outputs, which are no data and may differ between inputs.
-        """
+        """Return `present_sha256` of an input."""
         self._imports.turn_to(host)
-        first = ArgumentDigests(make_arguments(HostModule(host), problem, SEARCH_SEED))
-        if host in self._unread:
-            sha256 = first.without(self._unread[host])
-            if sha256 in stored:
-                return sha256
-        again = make_kernel_data(host, problem, SEARCH_SEED)
-        self._unread[host] = again.unread
-        sha256 = again.sha256()
-        return sha256 if sha256 in {*stored, first.without(again.unread)} else None
+        return present_sha256(host, problem, stored, self._unread)
 
     def run(self, job: KernelJob) -> Measurement:
         """Measure one configuration on the prepared data; raises ChildLost."""
@@ -252,13 +216,13 @@ class DeviceWorker:
         return Together(measured, complete)
 
     @property
-    def _prepared(self) -> _DeviceData:
+    def _prepared(self) -> DeviceData:
         """The data that were prepared last; raises ChildLost in a new process."""
         if self._bound is None:
             raise _DataLost("nothing is prepared")
         return self._bound
 
-    def _clean(self, data: _DeviceData, measured: Sequence[Measurement]) -> None:
+    def _clean(self, data: DeviceData, measured: Sequence[Measurement]) -> None:
         """Copy the data again after a run that may have written elsewhere: the next configuration
         is not blamed for it."""
         is_clean = all(each.is_clean for each in data.sets) and not any(map(_is_wrong, measured))
@@ -268,7 +232,7 @@ class DeviceWorker:
                 self._device.stray_writes()  # what failed before this check may have written there
                 self._copy(data)
 
-    def _copy(self, data: _DeviceData) -> None:
+    def _copy(self, data: DeviceData) -> None:
         """Copy data to the device again. Raises ChildLost where the device does not take them any
         more, and after a kernel that may have overwritten this process's memory.
 
@@ -311,7 +275,7 @@ class DeviceClient:
         self._owner = owner or self
         self._lock = ExitStack()
         self._names: dict[Input, tuple[str, ...]] = {}
-        self._digests: dict[Input, str | None] = {}  # of the search's data, as first made
+        self.digests: dict[Input, str | None] = {}  # of the search's data; None: they differ
         self._child: Child
         self._used = 0  # the generation of the process in which a configuration ran last
         if owner is None:
@@ -353,24 +317,17 @@ class DeviceClient:
 
     def data_sha256(self, problem: Input, stored: Collection[str]) -> str | None:
         """Return the digest of an input's data; see Measurer. Raises HostModuleError."""
-        if problem not in self._digests:
+        if problem not in self.digests:
             method = DeviceWorker.data_sha256
             try:
-                self._digests[problem] = self._call(method, self._host, problem, stored)
+                self.digests[problem] = self._call(method, self._host, problem, stored)
             except ChildLost as lost:
                 raise self._lost(problem, lost) from None
-        return self._digests[problem]
-
-    def digest(self, problem: Input) -> str | None:
-        """Return the digest of an input's data; None where none were made, or they differ each
-        time."""
-        return self._digests.get(problem)
+        return self.digests[problem]
 
     def _lost(self, problem: Input, lost: ChildLost) -> HostModuleError:
-        return HostModuleError(
-            f"{self._host}: the process that made the data of ({problem}) {lost}; "
-            "is there enough memory, and time?"
-        )
+        what = f"{self._host}: the process that made the data of ({problem})"
+        return HostModuleError(f"{what} {lost}; is there enough memory, and time?")
 
     def _prepare(self, problem: Input, seed: int = SEARCH_SEED) -> None:
         """Have the data of an input in the process; raises HostModuleError.
@@ -383,7 +340,7 @@ class DeviceClient:
                 names, sha256 = self._call(DeviceWorker.prepare, self._host, problem, seed)
                 self._names[problem] = names
                 if seed == SEARCH_SEED:
-                    self._digests.setdefault(problem, sha256)
+                    self.digests.setdefault(problem, sha256)
                 return
             except OutOfDeviceMemory as error:
                 if is_last or problem not in self._names:
