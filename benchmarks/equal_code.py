@@ -143,9 +143,9 @@ class Bench(Protocol):
     """Where code is measured."""
 
     def open(
-        self, spec: Spec, beside: Measurer | None = None, begins: float | None = None
+        self, spec: Spec, owner: Measurer | None = None, begins: float | None = None
     ) -> Measurer:
-        """Open a measurer, in the process of the one `beside` it if there is one.
+        """Open a measurer, in the process of the `owner` if there is one.
 
         After `begins` more launches, if it is set, other work begins.
         """
@@ -197,10 +197,10 @@ class PoclBench:
     launches = 0
 
     def open(
-        self, spec: Spec, beside: Measurer | None = None, begins: float | None = None
+        self, spec: Spec, owner: Measurer | None = None, begins: float | None = None
     ) -> Measurer:
-        """Open a device's process, or use the one of the measurer `beside` it."""
-        return open_measurer(spec, "opencl", beside)[0]
+        """Open a device's process, or use the one of the `owner`."""
+        return open_measurer(spec, "opencl", owner)[0]
 
 
 def trial(folder: Path, inputs: int, seed: int, bench: Bench, parts: Sequence[str]) -> Tally:

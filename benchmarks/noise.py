@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.core.program import Binary
@@ -244,6 +244,10 @@ class SimulatedMeasurer:
 
     def recall(self, problem: Input, measured: Iterable[Measurement]) -> None:
         """Do nothing: each configuration has its own code."""
+
+    def data_sha256(self, problem: Input, stored: Collection[str]) -> str | None:
+        """Return None: there are no data."""
+        return None
 
     def measure(
         self, space: Space, problem: Input, config: Config, best_s: float | None

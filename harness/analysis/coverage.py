@@ -17,6 +17,7 @@ from harness.results import Command, MeasurementRows, Run
 from harness.results.caveats import record_lines
 from harness.results.measured import by_input
 from harness.results.notes import RERUN
+from harness.results.present_data import changed_data_lines
 from harness.results.view import Results
 
 NOT_MEASURED = "not measured: "
@@ -103,6 +104,7 @@ def _reason(results: Results, problem: Input, run: Run | None) -> str:
 def reservations(results: Results) -> Iterator[str]:
     """Yield a sentence for each thing that was left out, or begun and not completed."""
     yield from record_lines(results)
+    yield from changed_data_lines(results.fitting.changed)
     yield from _sampling_lines(results)
     yield from sensor_lines(results)
     reasons, last = noted_reasons(results.commands), _last_runs(results)

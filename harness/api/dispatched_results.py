@@ -9,8 +9,9 @@ from pathlib import Path
 from harness.api.options import DispatchOptions
 from harness.core.errors import UsageError
 from harness.core.records import Environment
-from harness.core.text import counted
-from harness.results.provenance import TunedSpace
+from harness.core.text import command_line, counted, first_few
+from harness.results.provenance import TunedSpace, differing
+from harness.results.url import shown_database
 from harness.results.view import Results, the_one
 from harness.space_file import Parameter, Spec, load_spec
 
@@ -86,15 +87,15 @@ def _changed(campaigns: Sequence[Results], spec: Spec, options: DispatchOptions)
             f"nothing was measured of {spec.path}, whose name is {spec.name}; there are results of "
             f"{', '.join(known)}: name the YAML file of one with --spec FILE"
         )
-    was = (
-        "build it as it was"
-        if spec.is_in_python
-        else "name the YAML file as it was with --spec FILE"
-    )
+    last = next(r for r in campaigns if r.campaign.space_name == spec.name)
+    changed = first_few(differing(last.campaign.program_parts, spec.program_parts), ", ")
+    why = f"{spec.path} is not what was measured: {changed} changed since"
+    if spec.is_in_python:
+        return f"{why}; tune it again, or build it as it was"
+    tune = command_line("tune", str(spec.path), "--database", shown_database(last.databases[0]))
     return (
-        f"{spec.path} is not what was measured: the kernel, a file that it includes, the host "
-        "module, the launch, an option or the verification has changed since; tune it again, or "
-        f"{was}"
+        f"{why}. Tune it again: {tune}; or restore what was measured, and name its YAML file with "
+        "--spec FILE"
     )
 
 

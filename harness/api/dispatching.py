@@ -33,6 +33,7 @@ from harness.models.columns import tuned_range
 from harness.report.findings import Findings
 from harness.results import without_password
 from harness.results.caveats import record_lines
+from harness.results.present_data import changed_data_lines
 from harness.results.provenance import EVERY
 from harness.results.view import Results, read_results
 from harness.space_file import Spec
@@ -181,7 +182,7 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
     launcher, of_program = program_launcher(spec, results)
     if not results.is_recorded:
         results = results.of_spec(spec)
-    notices += [*record_lines(results), *of_program]
+    notices += [*record_lines(results), *changed_data_lines(results.fitting.changed), *of_program]
     names = AUTOMATIC if options.choice == AUTO else (options.choice,)
     findings = Findings(
         results,

@@ -27,6 +27,7 @@ from harness.measure.measurer import Measurer
 from harness.recordings.recording import Recording
 from harness.recordings.replay import ReplayMeasurer, open_replay
 from harness.results import Store, writing
+from harness.results.present_data import changed_data_lines
 from harness.results.provenance import set_aside_lines
 from harness.results.url import shown_database
 from harness.search import SearchOptions
@@ -189,6 +190,15 @@ def _describe_start(request: TuneRequest, campaign: Campaign) -> Iterator[str]:
         yield f"note: {line}"
     if campaign.fitting.sentence:
         yield f"note: {campaign.fitting.sentence}"
+    for line in changed_data_lines(campaign.fitting.changed):
+        yield f"note: {line}"
+    differ = [f"({p})" for p, digest in campaign.data_digests.items() if digest is None]
+    if differ:
+        yield (
+            f"note: arguments() returns other data each time on {first_few(differ, ', ')}: harness "
+            "cannot see whether the data changed, and uses the earlier measurements. Draw random "
+            "numbers from `rng`"
+        )
     lines = list(campaign.describe_warm_start())
     for recording, line in zip(request.warm_start, lines, strict=True):
         yield f"warm start from {line}"

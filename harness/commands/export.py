@@ -20,6 +20,7 @@ from harness.recordings.json_file import t4_texts
 from harness.results.campaigns import StoredCampaign, campaigns, read_campaign
 from harness.results.columns import MeasurementRows
 from harness.results.database import reading
+from harness.results.present_data import changed_data_lines
 from harness.results.provenance import of_version
 from harness.results.url import sqlite_path, without_password
 from harness.results.view import Results
@@ -81,7 +82,11 @@ def _read(
     rows = results.searched.take(np.concatenate(latest))
     claims = claims_lines(input_reports(results))
     notes = [f"Times are those of the search. In the final measurement: {line}" for line in claims]
-    return last, rows, [*notes, *_left_out(last, kept)]
+    return (
+        last,
+        rows,
+        [*notes, *changed_data_lines(results.fitting.changed), *_left_out(last, kept)],
+    )
 
 
 def _left_out(exported: StoredCampaign, stored: Sequence[StoredCampaign]) -> Iterator[str]:

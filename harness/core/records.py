@@ -255,9 +255,9 @@ class Measurement:
     A timing is present exactly when the outcome is ok; everything else has a message.
     `observed` has other numbers by name, such as the occupancy. `host_read` has the parameters
     that the host module read, None where that is not known.
-
-    `shared_with` is the digest of another configuration that was measured instead of this one:
-    both compile to the same machine code and have the same launch.
+    `shared_with` is the digest of another configuration that was measured instead of this one: both
+    compile to the same machine code and have the same launch. `data_sha256` is the digest of the
+    input's data; None for programs, and where they differ each time.
     """
 
     config: Config
@@ -272,6 +272,7 @@ class Measurement:
     observed: Mapping[str, float] = field(default_factory=dict, hash=False)
     host_read: tuple[str, ...] | None = None
     shared_with: str | None = None
+    data_sha256: str | None = None
 
     def __post_init__(self) -> None:
         if (self.outcome is Outcome.OK) != (self.timing is not None):

@@ -295,6 +295,12 @@ class _RemoteMeasurer:
     def recall(self, problem: Input, measured: Iterable[Measurement]) -> None:
         self._recalled.append((problem, tuple(measured)))
 
+    def data_sha256(self, problem: Input, stored: Collection[str]) -> str | None:
+        answer = self._agent.call("run", "data_sha256", self._uuid, problem, stored)
+        if answer is None or isinstance(answer, str):
+            return answer
+        raise BackendUnavailable(f"the worker answered with a {type(answer).__name__}")
+
     def measure(
         self, space: Space, problem: Input, config: Config, best_s: float | None
     ) -> Measurement:

@@ -12,7 +12,7 @@ import contextlib
 import dataclasses
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
@@ -79,6 +79,13 @@ class Measurer(Protocol):
         harness.measure.trial.occasions.
         """
 
+    def data_sha256(self, problem: Input, stored: Collection[str]) -> str | None:
+        """Return the digest of an input's data as they are now, which its measurements have; None
+        where there are none, or where they differ each time that they are made.
+
+        It is cheapest where it is among the `stored` digests. Raises HostModuleError.
+        """
+
     def close(self) -> None:
         """End the worker processes; a call that waits for them in another thread raises."""
 
@@ -130,6 +137,10 @@ class LocalMeasurer(ABC, Generic[B, J]):
         """Keep earlier measurements for the first build of the input, which may equal one."""
         self._recalled.setdefault(problem, []).extend(measured)
 
+    def data_sha256(self, problem: Input, stored: Collection[str]) -> str | None:
+        """Return None; kernels have data."""
+        return None
+
     def measure(
         self, space: Space, problem: Input, config: Config, best_s: float | None
     ) -> Measurement:
@@ -141,7 +152,7 @@ class LocalMeasurer(ABC, Generic[B, J]):
         job = self._job(space, problem, config, best_s)
         self._has_measured = True
         if isinstance(job, Measurement):
-            return job
+            return self._completed(job)
         equal = self._equal_code(space, problem)
         launched = self._launched(space, problem, config)
         measured = equal.find(config, job.binary.build, launched)

@@ -32,6 +32,7 @@ from harness.recordings.files import FileKind, file_kind, parse_json, read_bound
 from harness.recordings.json_file import read_cache, read_t4
 from harness.recordings.recording import Recording, replay_environment
 from harness.results import SEARCHED, StoredCampaign, campaigns, read_measurements, reading
+from harness.results.present_data import of_present_data
 from harness.space import PointArray, Points, Space
 from harness.space.space import Costs
 from harness.space_file import Spec
@@ -225,6 +226,10 @@ class ReplayMeasurer:
     def expect(self, space: Space, configs: Iterable[Config]) -> None:
         """Do nothing: nothing is compiled."""
 
+    def data_sha256(self, problem: Input, stored: Collection[str]) -> str | None:
+        """Return None: a recording has no data."""
+        return None
+
     def recall(self, problem: Input, measured: Iterable[Measurement]) -> None:
         """Do nothing: each configuration has its own measurement."""
 
@@ -277,7 +282,8 @@ def _replay_database(path: Path, spec: Spec) -> ReplayMeasurer:
     """Replay the last campaign of this program."""
     with reading(str(path)) as engine, engine.connect() as connection:
         campaign = _campaign(path, campaigns(connection), spec)
-        rows = read_measurements(connection, campaign.key, stages=SEARCHED)
+        stored = read_measurements(connection, campaign.key, stages=SEARCHED)
+    rows = of_present_data(stored).rows
     if not rows:
         raise RecordingError(f"{path} holds no measurement of {spec.name}")
     compiler = _compiler(path, set(rows[-1].measurement.config), spec)

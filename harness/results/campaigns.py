@@ -42,6 +42,8 @@ class StoredCampaign:
     """By what configurations are compared. Raw samples are stored, so all are read so."""
     confidence: float
     """The probability of every confidence interval."""
+    program_parts: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    """The digests of which that of the program is made, see `Spec.program_parts`."""
     runs: Sequence[Row] = field(default=(), compare=False, repr=False)
     """The rows of its runs, in the order of their ids."""
 
@@ -194,6 +196,7 @@ def _version(space: Row, notes: Notes) -> dict[str, Any]:
         "baselines": notes.get("baselines", {}),
         "statistic": notes.get("statistic", Statistic.MEDIAN),
         "confidence": notes.get("confidence", 0.95),
+        "program_parts": space["program_parts"],
     }
 
 

@@ -18,6 +18,7 @@ from harness.core.records import Input, Value, shown
 from harness.core.text import first_few, printable
 from harness.results.campaigns import StoredCampaign
 from harness.results.columns import MeasurementRows
+from harness.results.present_data import of_present_data
 
 _MOST_KEYS = 2**40
 """Beyond so many combinations of values, those that occur are numbered anew: a number has 63 bits,
@@ -33,6 +34,8 @@ class Fitting:
     rows: MeasurementRows
     others: MeasurementRows
     differences: Sequence[str]
+    changed: Mapping[Input, int]
+    """By input, the number of measurements on data that it no longer has."""
 
     @property
     def sentence(self) -> str:
@@ -53,18 +56,22 @@ def fitting(
     limits: Mapping[str, int],
     inputs: Collection[Input] = (),
     names: frozenset[str] | None = None,
+    present: Mapping[Input, str | None] | None = None,
 ) -> Fitting:
     """Choose the measurements that count for the version of its space that a campaign has.
 
     `limits` are those of the device, by the names that constraints use. Where `inputs` are given,
     no others take part: another space may share the program. `names` are the parameters that are
-    set; by default all of the space, without flags of compilers that were not used.
+    set; by default all of the space, without flags of compilers that were not used. `present`
+    are the digests of the inputs' data (see `harness.results.present_data`).
     """
     columns = rows.columns
     if inputs:
         wanted = set(inputs)
         takes_part = np.array([p in wanted for p in columns.inputs.values], dtype=np.bool_)
         rows = rows.where(takes_part[rows.of(columns.inputs.codes)])
+    on_present = of_present_data(rows, present)
+    rows = on_present.rows
     names, has_names, differing = _names(rows, campaign, names)
     has_values, gone = _values(rows, campaign)
     has_values &= has_names
@@ -77,7 +84,7 @@ def fitting(
         "that its constraints do not allow": has_values & ~fits,
     }
     differences = [f"{int(are.sum()):,} {why}" for why, are in counts.items() if are.any()]
-    return Fitting(names, rows.where(fits), rows.where(~fits), differences)
+    return Fitting(names, rows.where(fits), rows.where(~fits), differences, on_present.set_aside)
 
 
 def _names(

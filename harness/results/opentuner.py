@@ -152,6 +152,7 @@ class _Import:
                 for name, value in default.items()
             },
             "constraints": [],
+            "program_parts": {},
         }
 
     def _measurement(self, result: Row) -> Row:

@@ -4,7 +4,7 @@ measured anew, beside its earlier versions."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -28,11 +28,12 @@ _SHOWN = 8  # characters of a digest
 @dataclass(frozen=True)
 class KernelVersion:
     """One version of a kernel in one environment, with the number of its measurements and the time
-    of the last one, ISO 8601 in UTC."""
+    of the last one, ISO 8601 in UTC; `changed` names what differs from the present version."""
 
     program_sha256: str
     measurements: int
     last_at: str
+    changed: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -45,10 +46,14 @@ class KernelVersion:
 
 
 def kernel_versions(
-    connection: Connection, stored: Sequence[StoredCampaign], space: str, fingerprint: str
+    connection: Connection,
+    stored: Sequence[StoredCampaign],
+    space: str,
+    fingerprint: str,
+    present: Mapping[str, str],
 ) -> list[KernelVersion]:
     """Return the versions of a space's kernel that were measured in an environment, last measured
-    first; `stored` are all campaigns.
+    first; `stored` are all campaigns, and `present` the parts of the present version.
 
     Raises ResultsError where the database is damaged.
     """
@@ -58,7 +63,8 @@ def kernel_versions(
         program = campaign.key.program_sha256
         so_far = versions.get(program, KernelVersion(program, 0, ""))
         total, last_at = so_far.measurements + count, max(so_far.last_at, last_at)
-        versions[program] = KernelVersion(program, total, last_at)
+        changed = tuple(differing(campaign.program_parts, present))
+        versions[program] = KernelVersion(program, total, last_at, changed)
     return sorted(versions.values(), key=lambda version: version.last_at, reverse=True)
 
 
@@ -85,6 +91,11 @@ def of_version(campaigns: Sequence[StoredCampaign], version: str) -> list[Stored
     return chosen
 
 
+def differing(was: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Name the parts of two programs that differ, given the digests of their parts."""
+    return [name for name in {**was, **now} if was.get(name) != now.get(name)]
+
+
 def _place(campaign: StoredCampaign) -> tuple[str, str]:
     return campaign.space_name, campaign.key.fingerprint
 
@@ -95,8 +106,9 @@ def set_aside_lines(others: Sequence[KernelVersion], databases: Sequence[str]) -
         return
     count = sum(version.measurements for version in others)
     are = "is" if count == 1 else "are"
+    changed = list(dict.fromkeys(name for version in others for name in version.changed))
     yield (
-        "The kernel, its host module, launch or verification changed: "
+        f"{first_few(changed, ', ') or 'The kernel'} changed: "
         f"{counted(count, 'measurement')} of another version {are} set aside, "
         f"{first_few(map(str, others))}. To see one: "
         f"{command_line('analyse', *databases, '--kernel-version', others[0].name)}"

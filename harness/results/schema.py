@@ -131,6 +131,9 @@ spaces = Table(
     Column("title", Text, nullable=False),
     _json("parameters", dict[str, StoredParameter]),
     _json("constraints", list[str]),
+    # Of what `program_sha256` is made: the digest of each key of the space and of each file; none
+    # where OpenTuner measured without harness.
+    _json("program_parts", dict[Line, Line]),
     UniqueConstraint("sha256", "name"),
 )
 
@@ -228,6 +231,9 @@ measurements = Table(
     # The number of samples of each occasion, in order (see harness.core.records.Timing); null where
     # the samples were not split into occasions.
     _json("occasions", tuple[Whole, ...], nullable=True),
+    # The digest of the arguments that the host module makes of the input for the search; null where
+    # there are none, or where they differ each time.
+    _hex("data_sha256", nullable=True),
 )
 
 EXTENSIONS: Mapping[Table, Table] = {

@@ -363,7 +363,8 @@ def read_results(
             for campaign in chosen if all_campaigns else _latest(chosen):
                 key, name = campaign.key, campaign.space_name
                 read = read_campaign(connection, campaign, builds)
-                versions = kernel_versions(connection, there, name, key.fingerprint)
+                now = campaign.program_parts
+                versions = kernel_versions(connection, there, name, key.fingerprint, now)
                 others = tuple(v for v in versions if v.program_sha256 != key.program_sha256)
                 same = results.setdefault((key, name), [])
                 same.append(Results(campaign, (database,), *read, others))

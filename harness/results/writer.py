@@ -257,6 +257,7 @@ def space_row(spec: Spec) -> dict[str, Any]:
         "title": spec.title,
         "parameters": parameters,
         "constraints": [constraint.expression.text for constraint in spec.constraints],
+        "program_parts": dict(spec.program_parts),
     }
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.core.records import Value
+from harness.source.code import code_of
 from harness.source.kernel_source import Source
 from harness.space_file.program_model import (
     FeatureSource,
@@ -55,7 +56,7 @@ class ProgramPlan:
     folder: Path
     verify_folder: Path
     sources: tuple[Source, ...]
-    digests: tuple[str, ...] = field(default=(), repr=False)
+    digests: tuple[tuple[Path, str], ...] = field(default=(), repr=False)
 
     @property
     def build(self) -> tuple[Template, ...]:
@@ -113,15 +114,23 @@ class ProgramPlan:
             return f"`build` names `{{{named[0]}}}`, so that each input has a program of its own"
         return ""
 
-    def sha256_parts(self) -> list[str]:
-        """Return what is measured as texts, which are equal for equal programs."""
+    def command_texts(self) -> list[str]:
+        """Return the commands, and where the time is found, as texts."""
         model = self.model
         parts = [template.text for template in (*self.build, *self.run, *model.files)]
         parts += [f"{name}={template.text}" for name, template in model.environment.items()]
-        for source in self.sources:
-            parts += [source.path.name, source.text, *source.includes.values()]
         parts.append(model.time.model_dump_json() if model.time else "wall")
-        return [*parts, self.verify.model_dump_json(), *self.digests]
+        return [*parts, *(source.path.name for source in self.sources)]
+
+    def file_texts(self) -> Iterator[tuple[Path, str]]:
+        """Yield each file with its code, or with a digest of its content where it is no source that
+        harness can read."""
+        for source in self.sources:
+            suffix = source.path.suffix
+            yield source.path, code_of(suffix, source.text)
+            for path, text in source.includes.items():
+                yield path, code_of(suffix, text)
+        yield from self.digests
 
     def _words(
         self, templates: Sequence[Template], values: Mapping[str, Value], flags: Sequence[str]

@@ -10,6 +10,7 @@ from typing import Any
 from harness.core.errors import SpecError
 from harness.core.records import LIMIT_NAMES, Input
 from harness.core.text import suggestion
+from harness.source.code import python_code
 from harness.source.kernel_source import Source, read_source
 from harness.space_file.document import Document, Location
 from harness.space_file.kernel_checks import read_module, reason
@@ -206,8 +207,8 @@ def _sources(document: Document, model: ProgramSpaceFile, folder: Path) -> Itera
             document.fault(("program", "sources", index), f"{path} {reason(error, path)}")
 
 
-def _host(document: Document, model: ProgramSpaceFile, folder: Path) -> Iterator[str]:
-    """Yield the text of the host module that checks runs, if there is one."""
+def _host(document: Document, model: ProgramSpaceFile, folder: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the host module that checks runs, if there is one, with its code."""
     against = model.verify.against
     if not isinstance(against, AgainstHost):
         return
@@ -215,11 +216,13 @@ def _host(document: Document, model: ProgramSpaceFile, folder: Path) -> Iterator
     path = folder / against.host
     module = read_module(document, location, path, (CHECK,))
     if module is not None:
-        yield module[0]
+        yield path, python_code(module[0])
 
 
-def _content(document: Document, plan: ProgramPlan, inputs: Sequence[Input]) -> Iterator[str]:
-    """Yield the digests of all files that runs get or are compared with."""
+def _content(
+    document: Document, plan: ProgramPlan, inputs: Sequence[Input]
+) -> Iterator[tuple[Path, str]]:
+    """Yield all files that runs get or are compared with, with their digests."""
     wanted: dict[Path, Location] = {}
     for problem in inputs:
         for index, path in enumerate(plan.files_for(problem)):
@@ -231,6 +234,6 @@ def _content(document: Document, plan: ProgramPlan, inputs: Sequence[Input]) -> 
         try:
             if path.exists() and not path.is_file():
                 raise ValueError("is not a regular file")
-            yield digest_of(path)
+            yield path, digest_of(path)
         except (OSError, ValueError) as error:
             document.fault(location, f"{path} {reason(error, path)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,9 +15,11 @@ from pydantic import ValidationError
 
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError, UsageError
-from harness.core.program import FlagFile
+from harness.core.modules import shown_path
+from harness.core.program import PYTHON, FlagFile
 from harness.core.records import Config, Input, Statistic, Value, shown
-from harness.core.text import first_few, suggestion
+from harness.core.text import escaped, first_few, suggestion
+from harness.source.code import c_code, python_code
 from harness.source.kernel_source import Source
 from harness.space_file import messages
 from harness.space_file.baselines import Baseline
@@ -206,32 +209,54 @@ class Spec:
             raise UsageError("; ".join(texts)) from None
         return dataclasses.replace(self, measure=measure)
 
-    @cached_property
+    @property
     def program_sha256(self) -> str:
         """The digest of what is measured: sources, host module, launch and verification.
 
         Two spaces that agree here may share measurements, whatever their ranges are.
         """
-        parts: list[str] = [*self.functions, self.host_text, *self.host_imports.values()]
+        return _sha256(list(self.program_parts.values()))
+
+    @cached_property
+    def program_parts(self) -> Mapping[str, str]:
+        """The digest of each part of what is measured, by its key in the space or by its file as
+        seen from the space's folder. Of source files their code counts, see
+        harness.source.code."""
+        parts: dict[str, list[str]] = {"kernel.function": [*self.functions]}
+
+        def add(name: str, *texts: str) -> None:
+            parts.setdefault(name, []).extend(texts)
+
+        if self.host_text:
+            add(self._file(self.host), python_code(self.host_text))
+        for path, text in self.host_imports.items():
+            add(self._file(path), python_code(text))
         for language, source in sorted(self.sources.items()):
-            parts += [language, source.text, *source.includes.values()]
-            parts += self.compilers.sha256_parts(language)
+            code_of = python_code if language == PYTHON else c_code
+            add(self._file(source.path), language, code_of(source.text))
+            for path, text in source.includes.items():
+                add(self._file(path), code_of(text))
+            add("compiler", *self.compilers.sha256_parts(language))
         if self.launch is not None:
-            parts += [e.text for e in (*self.launch.group, *self.launch.grid)]
-            parts += [f"shared {self.launch.shared.text}"] if self.launch.shared else []
-            parts += ["cooperative"] * self.launch.cooperative
-            parts += [f"carveout {self.launch.carveout.text}"] if self.launch.carveout else []
-        parts += [p.option or "" for p in self.parameters]
-        parts += [file.mark for file in self.flag_files]
-        parts += self.program.sha256_parts() if self.program is not None else []
-        # Left out where it is not set, so that older spaces keep their measurements.
-        unsaid = {key for key in ("against", "bits") if getattr(self.verify, key, None) is None}
-        parts.append(self.verify.model_dump_json(exclude=unsaid))
+            sizes = [[size.text for size in sizes] for sizes in self.launch.sizes]
+            add("launch", json.dumps([sizes, self.launch.cooperative]))
+        add("flags", *(p.option or "" for p in self.parameters))
+        add("flags", *(file.mark for file in self.flag_files))
+        if self.program is not None:
+            add("program", *self.program.command_texts())
+            for path, text in self.program.file_texts():
+                add(self._file(path), text)
+        add("verify", self.verify.model_dump_json(exclude_none=True))
         if self.needs_default_bits:
-            parts += [json.dumps([p.name, p.default]) for p in self.parameters]
+            add("defaults", *(json.dumps([p.name, p.default]) for p in self.parameters))
         if any(map(self.is_bit_exact, self.selected_flags)):
-            parts.append("bit for bit")
-        return _sha256(parts)
+            add("verify", "bit for bit")
+        return {name: _sha256(texts) for name, texts in parts.items() if texts}
+
+    def _file(self, path: Path) -> str:
+        """Return the name of a file for messages: its path from the space's folder."""
+        shown = shown_path(path)
+        return shown if shown != str(path) else escaped(os.path.relpath(path, self.path.parent))
 
     @cached_property
     def space_sha256(self) -> str:

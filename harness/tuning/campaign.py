@@ -131,7 +131,9 @@ class Campaign(State):
 
         def stored_versions() -> list[KernelVersion]:
             stored = campaigns(store.connection)
-            return kernel_versions(store.connection, stored, name, key.fingerprint)
+            return kernel_versions(
+                store.connection, stored, name, key.fingerprint, self.spec.program_parts
+            )
 
         same = store.read(stored_versions)
         is_new = key.program_sha256 not in {version.program_sha256 for version in same}

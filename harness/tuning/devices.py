@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -69,6 +69,11 @@ class SharedDevice:
     def recall(self, problem: Input, measured: Iterable[Measurement]) -> None:
         """Announce earlier measurements of an input."""
         self._measurer.recall(problem, measured)
+
+    def data_sha256(self, problem: Input, stored: Collection[str]) -> str | None:
+        """Return the digest of an input's data; see `Measurer`."""
+        digest: str | None = self.wait_for(lambda: self._measurer.data_sha256(problem, stored))
+        return digest
 
     def measure(
         self, space: Space, problem: Input, config: Config, best_s: float | None

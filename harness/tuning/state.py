@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -28,6 +28,7 @@ from harness.results.columns import MeasurementRow, MeasurementRows
 from harness.results.database import now
 from harness.results.fitting import Fitting, fitting
 from harness.results.ledger import Ledger
+from harness.results.measured import by_input
 from harness.results.notes import device_facts
 from harness.results.schema import SEARCHED
 from harness.results.store import RunPlan, Store
@@ -36,6 +37,7 @@ from harness.search import SearchOptions
 from harness.search.transfer import StoredSources, TransferSources
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec
+from harness.tuning.data_check import present_digests
 from harness.tuning.devices import DevicePool, SharedDevice
 
 
@@ -168,7 +170,18 @@ class State:
         campaign = StoredCampaign.begun(plan.key, self.spec, self.measurer.environment)
         names = frozenset(self.space(self.spec.inputs[0]).default)
         given = limits.names() if limits is not None else {}
-        return fitting(self._stored, campaign, given, self.spec.inputs, names)
+        return fitting(
+            self._stored, campaign, given, self.spec.inputs, names, present=self.data_digests
+        )
+
+    @cached_property
+    def data_digests(self) -> Mapping[Input, str | None]:
+        """The digests of the data that measured inputs have now (harness.tuning.data_check)."""
+        if self.measurer.is_replay:
+            return {}
+        stored = by_input(self._stored)
+        measured = {p: stored[p] for p in self.spec.inputs if p in stored}
+        return present_digests(measured, self.measurer, self.display)
 
     def _may_end_otherwise(self) -> Flags:
         """Say which searched configurations timed out under a shorter deadline than the present

@@ -102,6 +102,12 @@ def test_worker_measures_alike(
     assert message in found.message
 
 
+def test_a_worker_says_which_data_it_has(faults: Spec, remote: Measurer) -> None:
+    measured = remote.measure(space_of(faults, remote), GIVEN, fault("none"), None)
+    assert measured.data_sha256 is not None
+    assert remote.data_sha256(GIVEN, [measured.data_sha256]) == measured.data_sha256
+
+
 def test_the_environment_and_notices_are_the_workers(
     faults: Spec, remote: Measurer, module_opencl: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -348,7 +348,7 @@ def test_programs_differ_where_what_is_measured_differs(folder: Path) -> None:
     searched = (first, wider, stricter, conditional)
     assert len({s.program_sha256 for s in searched}) == 1
     assert len({s.space_sha256 for s in searched}) == 4
-    (folder / "scale.py").write_text((folder / "scale.py").read_text() + "# changed\n")
+    (folder / "scale.py").write_text((folder / "scale.py").read_text() + "CHANGED = 1\n")
     assert load(folder, WHOLE).program_sha256 != first.program_sha256
     assert load(folder, WHOLE + "verify: {rtol: 0.1}\n").program_sha256 != first.program_sha256
     (folder / "scale.py").write_text((folder / "scale.py").read_text() + "import beside\n")

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import time
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +22,7 @@ from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.cuda.occupancy import observe_occupancy
 from harness.measure.process.child import ChildLost
 from harness.measure.trial.host_module import HostModule, Steps, TrackedConfig
+from harness.measure.trial.occasions import DATA_SETS, SEARCH_SEED
 from harness.measure.trial.trial import Job, outcome_of
 from harness.measure.trial.verify import NAN, Array, Tolerance, size_of
 
@@ -48,6 +50,15 @@ class KernelData:
     constants: tuple[str, ...] = ()
     made_s: float = 0.0
     _on_device: dict[str, Array] = field(default_factory=dict)  # as arrange() returned them
+
+    @property
+    def unread(self) -> frozenset[str]:
+        """The arguments whose content no run sees, as a fill replaces it."""
+        return frozenset({*self.expected, *self.scratch}.difference(self.inout))
+
+    def sha256(self) -> str:
+        """Return the digest of the arguments, of what runs see."""
+        return ArgumentDigests(self.arguments, self.unread).without(self.unread)
 
     @cached_property
     def sizes(self) -> dict[str, float]:
@@ -143,11 +154,76 @@ def make_kernel_data(path: Path, problem: Input, seed: int = 0) -> KernelData:
     return KernelData(arguments, expected, inout, scratch, host, constants=constants, made_s=made_s)
 
 
+class ArgumentDigests:
+    """The digests of arguments, by type, shape and content; without the content of those that are
+    `unread`."""
+
+    def __init__(self, arguments: Mapping[str, Argument], unread: Collection[str] = ()) -> None:
+        self._kinds: dict[str, str] = {}
+        self._contents: dict[str, str] = {}
+        for name, value in arguments.items():
+            is_array = isinstance(value, np.ndarray)
+            self._kinds[name] = repr((is_array, value.dtype.descr, value.shape))
+            if name in unread:
+                continue
+            content = np.atleast_1d(value).reshape(-1).view(np.uint8)  # also of structures
+            self._contents[name] = hashlib.sha256(content.data).hexdigest()
+
+    def without(self, unread: Collection[str]) -> str:
+        """Return the digest of all, without the content of some."""
+        parts = []
+        for name, kind in self._kinds.items():
+            parts.append([name, kind, "" if name in unread else self._contents[name]])
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
 def make_arguments(host: HostModule, problem: Input, seed: int) -> dict[str, Argument]:
     """Make the arguments of an input; raises HostModuleError."""
     digest = hashlib.sha256(f"{seed}:{problem.json}".encode()).digest()
     rng = np.random.default_rng(int.from_bytes(digest[:8], "little"))
     return host.arguments(problem, rng)
+
+
+@dataclass
+class DeviceData:
+    """The sets of data of an input and a seed, with a digest of those of the search; `fresh` on the
+    device until a kernel has run."""
+
+    problem: Input
+    seed: int
+    sets: Sequence[KernelData]
+    sha256: str | None
+    fresh: bool = True
+
+
+def make_device_data(path: Path, problem: Input, seed: int) -> DeviceData:
+    """Make one set of data for the search, several for any other seed; raises HostModuleError."""
+    if seed == SEARCH_SEED:
+        data = make_kernel_data(path, problem, seed)
+        return DeviceData(problem, seed, [data], data.sha256())
+    sets = [make_kernel_data(path, problem, seed + number) for number in range(DATA_SETS)]
+    return DeviceData(problem, seed, sets, None)
+
+
+def present_sha256(
+    path: Path, problem: Input, stored: Collection[str], unread: dict[Path, frozenset[str]]
+) -> str | None:
+    """Return the digest of the search's data of an input as they are now; None where they differ
+    each time. Raises HostModuleError.
+
+    The host module is asked for the arguments alone where their digest is a stored one. Else they
+    are made again with the outputs, which are no data and may differ between inputs; `unread`
+    remembers those of the last input by host module.
+    """
+    first = ArgumentDigests(make_arguments(HostModule(path), problem, SEARCH_SEED))
+    if path in unread:
+        sha256 = first.without(unread[path])
+        if sha256 in stored:
+            return sha256
+    again = make_kernel_data(path, problem, SEARCH_SEED)
+    unread[path] = again.unread
+    sha256 = again.sha256()
+    return sha256 if sha256 in {*stored, first.without(again.unread)} else None
 
 
 @dataclass(frozen=True)

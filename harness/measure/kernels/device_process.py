@@ -5,7 +5,7 @@ them prepared there, and replaces a process that is spoilt.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -34,12 +34,12 @@ from harness.core.text import first_few
 from harness.measure.device import Compiler, Device
 from harness.measure.devices import Backend, empty_kernel_advice
 from harness.measure.kernels.checks import weak_tests, why_overwritten
-from harness.measure.kernels.data import KernelData, KernelJob, make_kernel_data
+from harness.measure.kernels.data import DeviceData, KernelJob, make_device_data, present_sha256
 from harness.measure.kernels.runner import measure_interleaved, measure_kernel, why_any_astray
 from harness.measure.nvml import Sensors, open_sensors, other_processes
 from harness.measure.process.child import Child, ChildLost
 from harness.measure.process.locks import locked
-from harness.measure.trial.occasions import DATA_SETS, SEARCH_SEED, Block
+from harness.measure.trial.occasions import SEARCH_SEED, Block
 from harness.measure.trial.verify import Tolerance
 
 
@@ -74,16 +74,6 @@ class _DataLost(ChildLost):
         super().__init__(message, by_chance=True)
 
 
-@dataclass
-class _DeviceData:
-    """The sets of data of an input and a seed; `fresh` on the device until a kernel has run."""
-
-    problem: Input
-    seed: int
-    sets: Sequence[KernelData]
-    fresh: bool = True
-
-
 class DeviceWorker:
     """Own the device, which opens when it is first needed, and the data of one input.
 
@@ -94,8 +84,9 @@ class DeviceWorker:
     def __init__(self, backend: Backend) -> None:
         self.is_spoilt = False
         self._backend = backend
-        self._data: dict[Path, _DeviceData] = {}
-        self._bound: _DeviceData | None = None
+        self._data: dict[Path, DeviceData] = {}
+        self._bound: DeviceData | None = None
+        self._unread: dict[Path, frozenset[str]] = {}  # what no run of an input sees
         self._imports = ImportsApart()
 
     @cached_property
@@ -144,9 +135,11 @@ class DeviceWorker:
     def _compiler(self) -> Compiler:
         return self._backend.open_compiler()
 
-    def prepare(self, host: Path, problem: Input, seed: int = SEARCH_SEED) -> tuple[str, ...]:
+    def prepare(
+        self, host: Path, problem: Input, seed: int = SEARCH_SEED
+    ) -> tuple[tuple[str, ...], str | None]:
         """Have the data of an input on the device for what runs next, made by a host module unless
-        they are there; return the arguments' names.
+        they are there; return the arguments' names, and the digest of the search's data.
 
         Raises HostModuleError, ChildLost, or LaunchFailed where the data does not fit.
         """
@@ -155,13 +148,17 @@ class DeviceWorker:
         if data is None or (data.problem, data.seed) != (problem, seed):
             data = self._bound = None
             self._data.pop(host, None)  # frees the memory of the input before
-            count = 1 if seed == SEARCH_SEED else DATA_SETS
-            sets = [make_kernel_data(host, problem, seed + number) for number in range(count)]
-            self._device.bind(*(each.arguments for each in sets))
-            data = self._bound = self._data[host] = _DeviceData(problem, seed, sets)
+            data = make_device_data(host, problem, seed)
+            self._device.bind(*(each.arguments for each in data.sets))
+            self._bound = self._data[host] = data
         elif data is not self._bound:
             self._copy(data)
-        return tuple(data.sets[0].arguments)
+        return tuple(data.sets[0].arguments), data.sha256
+
+    def data_sha256(self, host: Path, problem: Input, stored: Collection[str]) -> str | None:
+        """Return `present_sha256` of an input."""
+        self._imports.turn_to(host)
+        return present_sha256(host, problem, stored, self._unread)
 
     def run(self, job: KernelJob) -> Measurement:
         """Measure one configuration on the prepared data; raises ChildLost."""
@@ -219,13 +216,13 @@ class DeviceWorker:
         return Together(measured, complete)
 
     @property
-    def _prepared(self) -> _DeviceData:
+    def _prepared(self) -> DeviceData:
         """The data that were prepared last; raises ChildLost in a new process."""
         if self._bound is None:
             raise _DataLost("nothing is prepared")
         return self._bound
 
-    def _clean(self, data: _DeviceData, measured: Sequence[Measurement]) -> None:
+    def _clean(self, data: DeviceData, measured: Sequence[Measurement]) -> None:
         """Copy the data again after a run that may have written elsewhere: the next configuration
         is not blamed for it."""
         is_clean = all(each.is_clean for each in data.sets) and not any(map(_is_wrong, measured))
@@ -235,7 +232,7 @@ class DeviceWorker:
                 self._device.stray_writes()  # what failed before this check may have written there
                 self._copy(data)
 
-    def _copy(self, data: _DeviceData) -> None:
+    def _copy(self, data: DeviceData) -> None:
         """Copy data to the device again. Raises ChildLost where the device does not take them any
         more, and after a kernel that may have overwritten this process's memory.
 
@@ -278,6 +275,7 @@ class DeviceClient:
         self._owner = owner or self
         self._lock = ExitStack()
         self._names: dict[Input, tuple[str, ...]] = {}
+        self.digests: dict[Input, str | None] = {}  # of the search's data; None: they differ
         self._child: Child
         self._used = 0  # the generation of the process in which a configuration ran last
         if owner is None:
@@ -317,6 +315,20 @@ class DeviceClient:
             self._prepare(problem)
         return self._names[problem]
 
+    def data_sha256(self, problem: Input, stored: Collection[str]) -> str | None:
+        """Return the digest of an input's data; see Measurer. Raises HostModuleError."""
+        if problem not in self.digests:
+            method = DeviceWorker.data_sha256
+            try:
+                self.digests[problem] = self._call(method, self._host, problem, stored)
+            except ChildLost as lost:
+                raise self._lost(problem, lost) from None
+        return self.digests[problem]
+
+    def _lost(self, problem: Input, lost: ChildLost) -> HostModuleError:
+        what = f"{self._host}: the process that made the data of ({problem})"
+        return HostModuleError(f"{what} {lost}; is there enough memory, and time?")
+
     def _prepare(self, problem: Input, seed: int = SEARCH_SEED) -> None:
         """Have the data of an input in the process; raises HostModuleError.
 
@@ -325,7 +337,10 @@ class DeviceClient:
         """
         for is_last in (False, True):
             try:
-                self._names[problem] = self._call(DeviceWorker.prepare, self._host, problem, seed)
+                names, sha256 = self._call(DeviceWorker.prepare, self._host, problem, seed)
+                self._names[problem] = names
+                if seed == SEARCH_SEED:
+                    self.digests.setdefault(problem, sha256)
                 return
             except OutOfDeviceMemory as error:
                 if is_last or problem not in self._names:
@@ -340,10 +355,7 @@ class DeviceClient:
                     text = f"its data cannot be copied to the device: {error}"
                     raise HostModuleError(text) from None
             except ChildLost as lost:
-                raise HostModuleError(
-                    f"{self._host}: the process that made the data of ({problem}) {lost}; "
-                    "is there enough memory, and time?"
-                ) from None
+                raise self._lost(problem, lost) from None
             self._child.replace()
 
     def run(

@@ -8,7 +8,7 @@ nothing compiles: it would be measured together with the compiler.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from functools import cached_property, partial
@@ -152,7 +152,8 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         return measured
 
     def _completed(self, measured: Measurement) -> Measurement:
-        """Add what the work of the space makes of a time."""
+        """Add the digest of the data, and what the work of the space makes of a time."""
+        measured = replace(measured, data_sha256=self._device.digests.get(measured.input))
         if measured.timing is None or self._spec.work is None:
             return measured
         made = rates(self._spec.work.of(measured.input), self._peak, measured.time_s)
@@ -197,6 +198,9 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         measured = list(measured)
         self._note_times(measured)
         super().recall(problem, measured)
+
+    def data_sha256(self, problem: Input, stored: Collection[str]) -> str | None:
+        return self._device.data_sha256(problem, stored)
 
     def close(self) -> None:
         self._device.close()

@@ -1,0 +1,85 @@
+"""Measurements on data that their input no longer has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from harness.core.records import Config, Input, Measurement, Outcome
+from harness.results.columns import MeasurementRow, MeasurementRows
+from harness.results.gathering import as_rows
+from harness.results.present_data import changed_data_lines, digests_of_data, of_present_data
+
+SMALL, LARGE = Input({"n": 1}), Input({"n": 2})
+A, B, C = "a" * 64, "b" * 64, "c" * 64
+
+
+def rows(*measured: tuple[Input, str | None], minutes: Sequence[int] = ()) -> MeasurementRows:
+    """Measurements of inputs on data of these digests, in the order of the database; `minutes`
+    says when each was made, if in another one."""
+    at = minutes or range(len(measured))
+    return as_rows(
+        MeasurementRow(
+            number,
+            "search",
+            Measurement(Config({"A": number}), i, Outcome.TIMEOUT, message="long", data_sha256=d),
+            measured_at=f"2026-01-01T00:{minute:02}",
+        )
+        for number, ((i, d), minute) in enumerate(zip(measured, at, strict=True))
+    )
+
+
+def ids(kept: MeasurementRows) -> list[int]:
+    return [row.id for row in kept]
+
+
+def test_of_the_last_measurement_if_nothing_else_is_known() -> None:
+    kept = of_present_data(rows((SMALL, A), (LARGE, B), (SMALL, C), (SMALL, A), (SMALL, C)))
+    assert ids(kept.rows) == [1, 2, 4]
+    assert kept.set_aside == {SMALL: 2}
+    assert next(kept.rows.measurements()).data_sha256 == B
+
+
+def test_the_last_one_is_so_by_its_date() -> None:
+    kept = of_present_data(rows((SMALL, A), (SMALL, B), minutes=[9, 3]))
+    assert ids(kept.rows) == [0]
+
+
+@pytest.mark.parametrize(
+    ("present", "left"),
+    [
+        ({}, [0, 1, 2, 3]),
+        ({SMALL: None, LARGE: None}, [0, 1, 2, 3]),
+        ({SMALL: A}, [0, 2, 3]),
+        ({SMALL: B}, [1, 2, 3]),
+        ({SMALL: C}, [2, 3]),
+        ({SMALL: C, LARGE: C}, [2]),
+    ],
+)
+def test_of_the_present_data(present: dict[Input, str | None], left: list[int]) -> None:
+    kept = of_present_data(rows((SMALL, A), (SMALL, B), (SMALL, None), (LARGE, A)), present)
+    assert ids(kept.rows) == left
+    assert sum(kept.set_aside.values()) == 4 - len(left)
+
+
+def test_what_has_no_digest_counts_and_cannot_be_compared_with() -> None:
+    assert of_present_data(rows((SMALL, A), (SMALL, B), (SMALL, None))).set_aside == {}
+    assert of_present_data(rows((SMALL, None), (SMALL, None))).set_aside == {}
+    assert ids(of_present_data(rows((SMALL, None), (SMALL, A))).rows) == [0, 1]
+    assert not len(of_present_data(as_rows(())).rows)
+    assert not len(of_present_data(as_rows(()), {SMALL: A}).rows)
+
+
+def test_digests_are_those_of_the_selected_rows() -> None:
+    assert digests_of_data(rows((SMALL, A), (SMALL, None), (SMALL, B))[1:]) == {B}
+
+
+def test_the_inputs_are_named() -> None:
+    assert not list(changed_data_lines({}))
+    (line,) = changed_data_lines({SMALL: 1})
+    assert line.endswith(
+        "of 1 input changed since this was measured: 1 measurement is set aside, of (n=1)."
+    )
+    (line,) = changed_data_lines({SMALL: 1, LARGE: 3})
+    assert "of 2 inputs changed since these were measured: 4 measurements are set aside" in line
