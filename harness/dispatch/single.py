@@ -92,7 +92,12 @@ def single_of(
     if not used:
         return None
     judged = list(_judged(used, known, finals, default))
-    over = [time_ratio(row[default], row[used[key]]) for key, row in judged if default in row]
+    confidence = reports[0].confidence
+    over = [
+        time_ratio(row[default], row[used[key]], confidence)
+        for key, row in judged
+        if default in row
+    ]
     speedup = mean_speedup(over) if over else None
     if speedup and not speedup.is_faster and len(over) == len(used):
         used, speedup = dict.fromkeys(used, default), None
@@ -152,7 +157,10 @@ def _largest_loss(
 ) -> tuple[InputReport, TimeRatio] | None:
     """Find the input whose own configuration is significantly faster, by most."""
     pairs = [
-        (report, time_ratio(timings[used[key]], timings[report.recommended.config]))
+        (
+            report,
+            time_ratio(timings[used[key]], timings[report.recommended.config], report.confidence),
+        )
         for key, timings in judged
         if (report := known[key]).recommended and report.recommended.config in timings
         if used[key] in timings

@@ -193,7 +193,14 @@ class State:
         ids = store.transact(lambda: store.add_measurements(run_id, plan, stage, measured, group))
         self.ledger.append(
             [
-                MeasurementRow(row_id, stage, measurement, group, measured_at=now())
+                MeasurementRow(
+                    row_id,
+                    stage,
+                    measurement,
+                    group,
+                    measured_at=now(),
+                    space=self.spec.space_sha256,
+                )
                 for row_id, measurement in zip(ids, measured, strict=True)
             ]
         )
