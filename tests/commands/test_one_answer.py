@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 
 import harness
 from harness.commands.run import run
+from harness.tuning.state import State
 from tests.golden.formula import FormulaGpu
 from tests.golden.make import INPUTS, OPENED
 from tests.golden.texts import text_of_page
@@ -51,6 +54,10 @@ class Folder:
         """Run a command; return what it prints."""
         command, *words = line.split()
         assert run(command, words) == code
+        return self.output()
+
+    def output(self) -> str:
+        """Return what was printed since the last call."""
         return self._capsys.readouterr().out
 
     def json(self, line: str) -> Any:
@@ -176,3 +183,67 @@ def test_failures_are_counted_by_what_was_measured(folder: Folder) -> None:
     every = folder.json(f"tune {space} --database all.db --quiet --test-limit 100")["results"]
     legal = sum(of_input["legal"] for of_input in every["inputs"])
     assert every["health"].endswith(f" of {legal} tests failed.")
+
+
+# ------------------------------------------------------------------------------ any history
+
+STEPS = st.fixed_dictionaries(
+    {
+        "edits": st.sets(st.sampled_from(sorted(EDITS))),
+        "points": st.sampled_from([POINTS, POINTS[:1], POINTS[1:]]),
+        "limit": st.integers(1, 12),
+        "database": st.sampled_from(["a.db", "b.db"]),
+        "inputs": st.sampled_from([1, 2, 2]),
+    }
+)
+"""Commands that tune: an edited space or not, on which inputs, and after how many of them the time
+is up."""
+
+
+def tune(folder: Folder, step: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Carry out a command that tunes; return its results."""
+    space = folder.space("rows", *(EDITS[edit] for edit in step["edits"]), points=step["points"])
+    monkeypatch.setattr(State, "is_time_up", lambda state: len(state.runs) >= step["inputs"])
+    line = f"tune {space} --database {step['database']} --quiet --test-limit {step['limit']}"
+    command, *words = f"{line} --json".split()
+    run(command, words)  # where nothing works, it says so
+    return json.loads(folder.output())["results"]
+
+
+@settings(
+    max_examples=12,
+    deadline=None,
+    derandomize=True,
+    phases=[Phase.generate],  # an example takes seconds
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(st.lists(STEPS, min_size=1, max_size=3), STEPS)
+def test_all_commands_agree_after_any_history(
+    folder: Folder, steps: list[dict[str, Any]], last: dict[str, Any]
+) -> None:
+    for old in folder.path.glob("*.db*"):
+        old.unlink()
+    folder.output()
+    with pytest.MonkeyPatch.context() as patched:
+        for step in steps:
+            tune(folder, step, patched)
+        used = sorted({step["database"] for step in steps})
+        folder.run(f"merge all.db {' '.join(used)}")
+        tuned = tune(folder, {**last, "database": "all.db"}, patched)
+    (analysed,) = folder.json("analyse all.db")["analyses"]
+    assert facts(analysed["results"]) == facts(tuned)
+    for name in ("advice", "health", "single", "choice", "confidence", "default"):
+        assert analysed["results"][name] == tuned[name]
+    if tuned["single"] is None:
+        folder.run("dispatch all.db -o out", code=2)
+    else:
+        assert folder.json("dispatch all.db -o out")["single"] == tuned["single"]
+    (reported,) = folder.json("report all.db -o page.html")["results"]
+    measured = [of_input for of_input in tuned["inputs"] if of_input["measured"]]
+    assert reported["inputs"] == len(measured)
+    page = text_of_page((folder.path / "page.html").read_text())
+    tests = sum(of_input["measured"] for of_input in measured)
+    assert str(tests) in page
+    for of_input in measured:
+        if of_input["speedup"] and of_input["speedup"]["is_faster"]:
+            assert f"[{of_input['speedup']['low']:.2f}, {of_input['speedup']['high']:.2f}]" in page
