@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from harness.core.records import Config, Input, Interleaved
-from harness.results.columns import MeasurementRow, MeasurementRows
+from harness.results.columns import MeasurementRow, MeasurementRows, joined
 from harness.results.gathering import as_rows
 from harness.results.measured import (
     MeasuredConfigs,
@@ -53,8 +53,7 @@ class Ledger:
     def rows(self) -> MeasurementRows:
         """All measurements as columns, which are made when they are asked for."""
         if self._appended:
-            rows = {row.id: row for row in self._stored} | self._appended
-            self._stored = as_rows(rows.values())
+            self._stored = joined(self._stored, as_rows(self._appended.values()))
             self._appended = {}
         return self._stored
 

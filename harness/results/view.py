@@ -113,13 +113,18 @@ class Results:
 
     @cached_property
     def finals(self) -> Mapping[Input, Sequence[Measurement]]:
-        """By input, the last interleaved measurements of the winner and the default."""
-        return self._last_interleaved(FINAL)
+        """By input, the last interleaved measurements of the winner and the default for this
+        version of the space; where there are none, for another version."""
+        rows = self.rows.of_stages([FINAL])
+        spaces = rows.columns.spaces
+        is_of_version = rows.of(spaces.codes) == spaces.code(self.campaign.space_sha256)
+        sessions = {**by_input(rows), **by_input(rows.where(is_of_version))}
+        return {problem: interleaved_groups(of_input)[-1] for problem, of_input in sessions.items()}
 
     @cached_property
-    def choices(self) -> Mapping[Input, Sequence[Measurement]]:
-        """By input, the last interleaved measurements of the finalists, which chose the winner."""
-        return self._last_interleaved(CHOICE)
+    def choices(self) -> Mapping[Input, MeasurementRows]:
+        """By input, the interleaved measurements of the finalists, which chose the winner."""
+        return by_input(self.rows.of_stages([CHOICE]))
 
     @cached_property
     def candidates(self) -> Mapping[Input, Sequence[Interleaved]]:
@@ -132,15 +137,6 @@ class Results:
         stages = self._interleaved(CHOICE), self._interleaved(FINAL), self.candidates
         inputs = dict.fromkeys(problem for stage in stages for problem in stage)
         return {i: [one for stage in stages for one in stage.get(i, ())] for i in inputs}
-
-    def _last_interleaved(self, stage: str) -> Mapping[Input, Interleaved]:
-        """Return the last session of each input that was measured for this version of the space;
-        where there is none, the last one of another version."""
-        rows = self.rows.of_stages([stage])
-        spaces = rows.columns.spaces
-        is_of_version = rows.of(spaces.codes) == spaces.code(self.campaign.space_sha256)
-        sessions = {**by_input(rows), **by_input(rows.where(is_of_version))}
-        return {problem: interleaved_groups(of_input)[-1] for problem, of_input in sessions.items()}
 
     def _interleaved(self, stage: str) -> Mapping[Input, Sequence[Interleaved]]:
         rows = by_input(self.rows.of_stages([stage]))
