@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, Generic, TypeVar
 
@@ -383,45 +383,3 @@ class MeasurementRows(Sequence[MeasurementRow]):
     def of(self, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return these rows of a column, shape (rows,)."""
         return column[self.selected]
-
-
-def joined(one: MeasurementRows, other: MeasurementRows) -> MeasurementRows:
-    """Join rows of two tables of columns, in the order of their ids; of two with one id, that of
-    the other counts."""
-    one = one.where(~np.isin(one.of(one.columns.ids), other.of(other.columns.ids)))
-    first, second = one.columns, other.by(one.columns.statistic).columns
-    columns: dict[str, Any] = {}
-    for field in fields(MeasurementColumns):
-        values = getattr(first, field.name), getattr(second, field.name)
-        columns[field.name] = values[0]
-        if field.name not in ("config_table", "observed", "others", "statistic"):
-            columns[field.name] = _joined(*values)
-    for mapping in ("observed", "others"):
-        columns[mapping] = {}
-        parts = getattr(first, mapping), getattr(second, mapping)
-        for name in dict.fromkeys([*parts[0], *parts[1]]):
-            unknown = [np.full(len(table.ids), np.nan) for table in (first, second)]
-            columns[mapping][name] = _joined(
-                parts[0].get(name, unknown[0]), parts[1].get(name, unknown[1])
-            )
-    columns["config_table"] = ConfigTable.of(columns["configs"].values)
-    columns["configs"] = replace(columns["configs"], values=columns["config_table"])
-    table = MeasurementColumns(**columns)
-    selected = np.concatenate([one.selected, other.selected + len(first.ids)])
-    return MeasurementRows(table, selected[np.argsort(table.ids[selected], kind="stable")])
-
-
-def _joined(one: Any, other: Any) -> Any:
-    """Join two columns of one kind."""
-    if isinstance(one, Coded):
-        coder, codes = Coder(), []
-        for column in (one, other):
-            new_codes = np.array([coder[value] for value in column.values], dtype=np.int32)
-            codes.append(new_codes[column.codes])
-        return Coded(np.concatenate(codes), tuple(coder))
-    if isinstance(one, Numbers):
-        return Numbers(np.concatenate([one.values, other.values]))
-    if isinstance(one, Ragged):
-        values = np.concatenate([one.values, other.values])
-        return Ragged(values, np.concatenate([one.ends, other.ends + len(one.values)]))
-    return np.concatenate([one, other])

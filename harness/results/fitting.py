@@ -25,7 +25,7 @@ and a name has fewer than 2**23 values."""
 
 
 @dataclass(frozen=True)
-class Fitting:
+class VersionRows:
     """The measurements that count for a version of a space, with the parameters that they set;
     and those of other versions, with the differences in words."""
 
@@ -53,7 +53,7 @@ def fitting(
     limits: Mapping[str, int],
     inputs: Collection[Input] = (),
     names: frozenset[str] | None = None,
-) -> Fitting:
+) -> VersionRows:
     """Choose the measurements that count for the version of its space that a campaign has.
 
     `limits` are those of the device, by the names that constraints use. Where `inputs` are given,
@@ -77,7 +77,7 @@ def fitting(
         "that its constraints do not allow": has_values & ~fits,
     }
     differences = [f"{int(are.sum()):,} {why}" for why, are in counts.items() if are.any()]
-    return Fitting(names, rows.where(fits), rows.where(~fits), differences)
+    return VersionRows(names, rows.where(fits), rows.where(~fits), differences)
 
 
 def _names(

@@ -26,7 +26,7 @@ from harness.recordings.replay import ListedSpace
 from harness.results.campaigns import LEFT_OUT, StoredCampaign
 from harness.results.columns import MeasurementRow, MeasurementRows
 from harness.results.database import now
-from harness.results.fitting import Fitting, fitting
+from harness.results.fitting import VersionRows, fitting
 from harness.results.ledger import Ledger
 from harness.results.notes import device_facts
 from harness.results.schema import SEARCHED
@@ -162,7 +162,7 @@ class State:
         return self.store.measured(self.run_plan(self.spec.inputs[0]))
 
     @cached_property
-    def fitting(self) -> Fitting:
+    def fitting(self) -> VersionRows:
         """The measurements of earlier commands that count for the space as it is now."""
         plan, limits = self.run_plan(self.spec.inputs[0]), self.measurer.limits
         campaign = StoredCampaign.begun(plan.key, self.spec, self.measurer.environment)
