@@ -18,6 +18,7 @@ from harness.results.caveats import record_lines
 from harness.results.measured import by_input
 from harness.results.notes import RERUN
 from harness.results.present_data import changed_data_lines
+from harness.results.schema import CROSS
 from harness.results.view import Results
 
 NOT_MEASURED = "not measured: "
@@ -50,7 +51,7 @@ def winner_reports(results: Results) -> list[InputReport]:
 
 def input_report(results: Results, problem: Input) -> InputReport:
     """Report an input alone; `input_reports` judges the speed-ups of all together."""
-    return report_input(
+    report = report_input(
         problem,
         results.measured.get(problem, {}),
         results.finals.get(problem, ()),
@@ -61,6 +62,12 @@ def input_report(results: Results, problem: Input) -> InputReport:
         has_choice=problem in results.choices,
         same=list(map(Expression, results.same)),
     )
+    crossed = 0
+    if problem in results.measured:
+        rows = results.measured[problem].rows.of_stages([CROSS])
+        requestors = rows.columns.requestors
+        crossed = int((rows.of(requestors.codes) == requestors.code(None)).sum())
+    return dataclasses.replace(report, crossed=crossed, confidence=results.campaign.confidence)
 
 
 def not_measured(results: Results) -> dict[Input, str]:

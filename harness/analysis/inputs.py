@@ -23,6 +23,7 @@ from harness.results.measured import Measured, MeasuredConfigs
 from harness.stats.samples import within_noise
 from harness.stats.timing import (
     TimeRatio,
+    half_width_of,
     hold_false_discoveries,
     log_time,
     time_ratio,
@@ -65,6 +66,11 @@ class InputReport:
     finalist: Config | None = None
     """The configuration that the finals measured: the best, or one that the best stands for, with
     the same machine code or with settings that have no effect."""
+    crossed: int = 0
+    """How many of the measured configurations no search asked for: the default, and the winners of
+    other inputs."""
+    confidence: float = 0.95
+    """The probability of the confidence intervals."""
 
     @property
     def recommended(self) -> Measurement | None:
@@ -72,6 +78,13 @@ class InputReport:
         faster."""
         is_best = self.speedup is None or self.speedup.is_faster or not self.may_use_default
         return self.best if is_best else self.baseline
+
+    def spread_s(self, measured: Measurement | None) -> float | None:
+        """Return half the confidence interval of a time; None where there are no two samples."""
+        timing = measured.timing if measured is not None else None
+        if timing is None or timing.count == 1:
+            return None
+        return half_width_of(timing, self.confidence)
 
     @property
     def measured(self) -> int:

@@ -104,4 +104,6 @@ def mean_speedup(ratios: Sequence[TimeRatio]) -> TimeRatio:
     mean = sum(math.log(ratio.value) for ratio in ratios) / count
     halves = [math.log(ratio.high / ratio.value) for ratio in ratios]
     over_all = Estimate.from_log(mean, math.sqrt(sum(half**2 for half in halves)) / count)
-    return TimeRatio(over_all.value, over_all.low, over_all.high, count)
+    return TimeRatio(
+        over_all.value, over_all.low, over_all.high, count, confidence=ratios[0].confidence
+    )

@@ -42,6 +42,8 @@ def describe_results(findings: Findings) -> ResultsDocument:
         return InputDocument.describe(
             report=report,
             default=failed or report.baseline,
+            time_spread_s=report.spread_s(report.recommended),
+            default_spread_s=report.spread_s(report.baseline),
             default_message=failed.message if failed else "",
             energy_j=_energy(energy.best if energy else None),
             default_energy_j=_energy(energy.default if energy else None),

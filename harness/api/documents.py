@@ -50,22 +50,14 @@ def _finite(number: float | None) -> float | None:
     return number if number is not None and math.isfinite(number) else None
 
 
-def _spread_s(timing: Any) -> float | None:
-    """Return half the confidence interval of a time, as the table of inputs has it."""
-    from harness.stats.timing import half_width_of  # here: not every document needs SciPy
-
-    return None if timing is None or timing.count == 1 else _finite(half_width_of(timing))
-
-
 JsonConfig = dict[str, bool | int | float | str | None]
 Number = Annotated[float | None, BeforeValidator(_finite)]
-_Spread = Annotated[float | None, BeforeValidator(_spread_s)]
 Count = Annotated[int, BeforeValidator(len)]
 Text = Annotated[str, BeforeValidator(str)]
 
 
 class EstimateDocument(JsonDocument):
-    """A share or a ratio with its 95 % confidence interval."""
+    """A share or a ratio with its confidence interval."""
 
     value: float
     low: float
@@ -97,7 +89,7 @@ class TradeOffDocument(JsonDocument):
 class InputDocument(JsonDocument):
     """The result of one input. `best` was the fastest; `recommended` is the default where the best
     is not significantly faster. `time_s` and `energy_j`, of one launch or run, are of the
-    recommended configuration, and null where they were not measured. Spreads are half the 95 %
+    recommended configuration, and null where they were not measured. Spreads are half the
     confidence interval, null of a single sample. `measured` and `legal` count configurations;
     `legal` is null where it is not known. `default_outcome` is `ok`, or how the default
     failed, with its `default_message`; null where it was not measured. `speedup` is over the
@@ -110,9 +102,9 @@ class InputDocument(JsonDocument):
     best: JsonConfig | None = perhaps_of("report", "best", "config")
     recommended: JsonConfig | None = perhaps_of("report", "recommended", "config")
     time_s: Number = perhaps_of("report", "recommended", "time_s")
-    time_spread_s: _Spread = perhaps_of("report", "recommended", "timing")
+    time_spread_s: Number
     default_s: Number = perhaps_of("report", "baseline", "time_s")
-    default_spread_s: _Spread = perhaps_of("report", "baseline", "timing")
+    default_spread_s: Number
     default_outcome: str | None = perhaps_of("default", "outcome")
     default_message: str
     speedup: RatioDocument | None = value_of("report", "speedup")
@@ -180,9 +172,9 @@ class FlagFileDocument(JsonDocument):
 class ResultsDocument(JsonDocument):
     """The results of one space on one device; `advice` says in a sentence what to use, `tried` how
     many configurations it rests on, `health` whether winners spill registers, what the worst takes
-    and how many failed, and `statistic` whether times are medians or means. `warnings` are
-    sentences: what was left out, on how many inputs the default failed or times are noisy.
-    `flag_files` are those of configurations."""
+    and how many failed, `statistic` whether times are medians or means, and `confidence` the
+    probability of their confidence intervals. `warnings` are sentences: what was left out, on how
+    many inputs the default failed or times are noisy. `flag_files` are those of configurations."""
 
     space: str = value_of("campaign", "space_name")
     device: str = value_of("campaign", "environment", "device")
@@ -194,6 +186,7 @@ class ResultsDocument(JsonDocument):
     program_sha256: str = value_of("campaign", "key", "program_sha256")
     campaign: int = value_of("campaign", "key", "campaign")
     statistic: str = value_of("campaign", "statistic")
+    confidence: float = value_of("campaign", "confidence")
     databases: list[str]
     default: JsonConfig = value_of("findings", "results", "default")
     advice: str = value_of("findings", "advice")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-
-from sqlalchemy import Connection
 
 from harness.analysis.coverage import NOT_MEASURED, input_report, noted_reasons
 from harness.core.errors import UsageError
@@ -81,8 +79,14 @@ def read_kernel_results(
     """
     with reading(database) as engine, engine.connect() as connection:
         stored = [c for c in campaigns(connection) if kernel in (None, c.space_name)]
+
+        def read(campaign: StoredCampaign, stages: Sequence[str] = STAGES) -> Results:
+            rows = read_measurements(connection, campaign.key, stages)
+            return Results(campaign, (database,), rows, read_runs(connection, campaign))
+
         results = [
-            _of_campaigns(connection, database, same) for same in _versions(stored, programs or {})
+            _of_campaigns(read, same, _broken(read_commands(connection, same[0])))
+            for same in _versions(stored, programs or {})
         ]
     lost = sorted(set(programs or {}) - {of_kernel.kernel for of_kernel in results})
     if lost:
@@ -115,17 +119,11 @@ def _versions(
 
 
 def _of_campaigns(
-    connection: Connection, database: str, same: Sequence[StoredCampaign]
+    read: Callable[..., Results], same: Sequence[StoredCampaign], broken: Mapping[Input, str]
 ) -> KernelResults:
     """Read the last campaign, and the noise between runs from the finals of earlier ones too."""
-
-    def read(campaign: StoredCampaign, stages: Sequence[str]) -> Results:
-        rows = read_measurements(connection, campaign.key, stages)
-        return Results(campaign, (database,), rows, read_runs(connection, campaign))
-
     last, *earlier = same
-    results = read(last, STAGES)
-    broken = _broken(read_commands(connection, last))
+    results = read(last)
     tables = [results.rows, *(read(campaign, [FINAL]).rows for campaign in earlier)]
     is_replayed = last.environment.backend == "replay"
     groups: dict[Input, dict[Config, dict[Hashable, float]]] = {}

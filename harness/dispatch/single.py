@@ -161,7 +161,7 @@ def _over_default(
     """Return the speed-up of a configuration over the default on an input."""
     if report.best and report.speedup and config == report.best.config != report.finalist:
         return report.speedup  # which has the time of the part beside the finalist
-    return time_ratio(timings[default], timings[config])
+    return time_ratio(timings[default], timings[config], report.confidence)
 
 
 def _largest_loss(
@@ -171,7 +171,10 @@ def _largest_loss(
 ) -> tuple[InputReport, TimeRatio] | None:
     """Find the input whose own configuration is significantly faster, by most."""
     pairs = [
-        (report, time_ratio(timings[used[key]], timings[report.recommended.config]))
+        (
+            report,
+            time_ratio(timings[used[key]], timings[report.recommended.config], report.confidence),
+        )
         for key, timings in judged
         if (report := known[key]).recommended and report.recommended.config in timings
         if used[key] in timings

@@ -30,7 +30,7 @@ from harness.display.text import (
 )
 from harness.results.ablation import Ablation, ablation_lines
 from harness.results.notes import Notes, file_lines
-from harness.stats.timing import FALSE_DISCOVERIES, half_width_of
+from harness.stats.timing import FALSE_DISCOVERIES
 
 MOST_SHOWN = 1_000
 """The most inputs in a table; of more, the first are shown."""
@@ -124,9 +124,15 @@ def times_note(default: Config, reports: Sequence[InputReport]) -> str:
     is_paired = is_interleaved and statistic is Statistic.MEDIAN
     return (
         f"Configurations list only changes from the default ({default_text(default)}). "
-        f"Times are {statistic.value}s +- half the 95 % confidence interval; "
+        f"Times are {statistic.value}s +- half the {format_confidence(reports)} confidence "
+        "interval; "
         f"{PAIRED if is_paired else 'speed-ups are over the default'}."
     )
+
+
+def format_confidence(reports: Sequence[InputReport]) -> str:
+    """Format the probability of the intervals of reports, such as 95 %."""
+    return f"{100 * reports[0].confidence:.6g} %" if reports else "95 %"
 
 
 def claims_lines(reports: Sequence[InputReport]) -> Iterator[str]:
@@ -200,7 +206,14 @@ def health_line(reports: Sequence[InputReport]) -> str:
     tests = sum(report.measured for report in reports)
     failed = tests - sum(report.outcomes.get(Outcome.OK, 0) for report in reports)
     ratio = f"{'' if is_one else 'up to '}{format_factor(max(ratios))}x as long as the best"
-    return f"{spills}The slowest took {ratio}; {failed:,} of {tests:,} failed in the search."
+    crossed = sum(report.crossed for report in reports)
+    counts = f"{failed:,} of {counted(tests, 'test')} failed."
+    if crossed:
+        counts = (
+            f"{failed:,} of {tests:,} measurements failed ({counted(tests - crossed, 'test')}, and "
+            f"{crossed:,} of the default and winners on other inputs)."
+        )
+    return f"{spills}The slowest took {ratio}; {counts}"
 
 
 def noise_lines(reports: Sequence[InputReport]) -> Iterator[str]:
@@ -214,8 +227,8 @@ def noise_lines(reports: Sequence[InputReport]) -> Iterator[str]:
 
 
 def _is_noisy(report: InputReport) -> bool:
-    timings = (m.timing for m in (report.best, report.baseline) if m)
-    return any(t and t.count > 1 and half_width_of(t) > _NOISY * t.time_s for t in timings)
+    measured = [m for m in (report.best, report.baseline) if m]
+    return any((report.spread_s(m) or 0) > _NOISY * m.time_s for m in measured)
 
 
 # ------------------------------------------------------------------------- an input's cells
@@ -225,7 +238,7 @@ def input_cells(report: InputReport, default: Config) -> Iterator[str]:
     """Yield the cells of an input under INPUTS_HEAD."""
     yield str(report.problem)
     yield _best_configuration(report, default)
-    yield _time(report.recommended)
+    yield _time(report.recommended, report)
     yield _default_time(report)
     yield _format_speedup(report)
 
@@ -249,13 +262,13 @@ def _format_speedup(report: InputReport) -> str:
 def _default_time(report: InputReport) -> str:
     """Format the default's time, or its outcome where it failed."""
     failed = report.failed_baselines.get(DEFAULT)
-    return f"{failed.outcome}" if failed else _time(report.baseline)
+    return f"{failed.outcome}" if failed else _time(report.baseline, report)
 
 
-def _time(measurement: Measurement | None) -> str:
+def _time(measurement: Measurement | None, report: InputReport) -> str:
     if measurement is None or measurement.timing is None:
         return "-"
-    return format_timing(measurement.timing)
+    return format_timing(measurement.timing, report.confidence)
 
 
 def _baselines_rows(

@@ -225,7 +225,7 @@ def _slowdown(number: float) -> str:
 
 _SPEEDUPS = (
     "Speed-ups are of the best configuration of each input, judged by other launches than those "
-    "that chose it, with their 95 % interval; over several inputs, geometric means."
+    "that chose it, with their confidence interval; over several inputs, geometric means."
 )
 
 

@@ -133,12 +133,12 @@ def format_share(share: float, digits: int = 2) -> str:
     return f"{percent:,.{max(0, after_point)}f} %"
 
 
-def format_timing(timing: Timing) -> str:
-    """Format the median or the mean; with several samples, +- half the 95 % confidence interval of
-    the mean (Student's t). A few outliers widen the interval but do not move the median."""
+def format_timing(timing: Timing, confidence: float = 0.95) -> str:
+    """Format the median or the mean; with several samples, +- half the confidence interval of the
+    mean (Student's t). A few outliers widen the interval but do not move the median."""
     if timing.count == 1:
         return format_time(timing.time_s)
-    spread = format_time(half_width_of(timing), digits=2)
+    spread = format_time(half_width_of(timing, confidence), digits=2)
     return f"{format_time(timing.time_s)} +- {spread}"
 
 

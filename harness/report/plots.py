@@ -157,7 +157,8 @@ def gains(speed_ups: Mapping[str, TimeRatio]) -> str:
         axes.axvline(1, color=_FAINT, linewidth=0.8)
         axes.set_xscale("log")
         _plain_ticks(axes.xaxis)
-        axes.set_xlabel("speed-up over the default, with 95 % confidence interval")
+        percent = f"{100 * ratios[0].confidence:.6g} %"
+        axes.set_xlabel(f"speed-up over the default, with {percent} confidence interval")
 
     return _drawn(0.7 + _ROW * len(labels), paint, _width_with(labels))
 

@@ -38,7 +38,7 @@ class MeasurementRow:
 
     Measurements that were interleaved share a `group`. `uuid` is the same in every copy of a row.
     `requestor` is the first technique that asked for it, None where no search did. `measured_at`
-    is ISO 8601 in UTC.
+    is ISO 8601 in UTC. `space` is the digest of the version of the space that it was measured for.
     """
 
     id: int
@@ -48,6 +48,7 @@ class MeasurementRow:
     uuid: str = ""
     requestor: str | None = None
     measured_at: str = ""
+    space: str = ""
 
 
 class Coder(dict[Any, int]):
@@ -218,6 +219,7 @@ class MeasurementColumns:
     stages: Coded[str]
     groups: Coded[str | None]
     requestors: Coded[str | None]
+    spaces: Coded[str]
     outcomes: Coded[Outcome]
     stopped: Coded[StopReason | None]
     occasions: Coded[tuple[int, ...] | None]
@@ -284,6 +286,7 @@ class MeasurementColumns:
             self.uuids[row].decode(),
             self.requestors.at(row),
             self.measured_at[row].decode(),
+            self.spaces.at(row),
         )
 
     def measurement(self, row: int) -> Measurement:

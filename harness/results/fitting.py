@@ -26,7 +26,7 @@ and a name has fewer than 2**23 values."""
 
 
 @dataclass(frozen=True)
-class Fitting:
+class VersionRows:
     """The measurements that count for a version of a space, with the parameters that they set;
     and those of other versions, with the differences in words."""
 
@@ -57,7 +57,7 @@ def fitting(
     inputs: Collection[Input] = (),
     names: frozenset[str] | None = None,
     present: Mapping[Input, str | None] | None = None,
-) -> Fitting:
+) -> VersionRows:
     """Choose the measurements that count for the version of its space that a campaign has.
 
     `limits` are those of the device, by the names that constraints use. Where `inputs` are given,
@@ -84,7 +84,9 @@ def fitting(
         "that its constraints do not allow": has_values & ~fits,
     }
     differences = [f"{int(are.sum()):,} {why}" for why, are in counts.items() if are.any()]
-    return Fitting(names, rows.where(fits), rows.where(~fits), differences, on_present.set_aside)
+    return VersionRows(
+        names, rows.where(fits), rows.where(~fits), differences, on_present.set_aside
+    )
 
 
 def _names(

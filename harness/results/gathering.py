@@ -33,7 +33,7 @@ _NUMBERS = {"id": "q", "wall_s": "d"}
 _TEXTS = ("uuid", "measured_at")
 _LISTS = ("samples_s", "warmup_s")
 _OBSERVED = "observed"
-_OF_RESULT = ("input_id", "configuration_id")
+_OF_RESULT = ("input_id", "configuration_id", "tuning_run_id")
 
 _CODED = {*schema.measurements.columns.keys(), *_OF_RESULT, "requestor"} - {
     *(*_NUMBERS, *_TEXTS, *_LISTS, _OBSERVED)
@@ -94,9 +94,14 @@ class Gatherer:
         return list(self._coders[name])
 
     def columns(
-        self, inputs: Sequence[Input], configs: ConfigTable, builds: Mapping[Any, Build]
+        self,
+        inputs: Sequence[Input],
+        configs: ConfigTable,
+        builds: Mapping[Any, Build],
+        spaces: Sequence[str],
     ) -> MeasurementColumns:
-        """Make the columns; `inputs` and `configs` are in the order of their keys."""
+        """Make the columns; `inputs`, `configs` and `spaces`, the digests of the runs' spaces, are
+        in the order of their keys."""
         coded = {
             name: Coded(np.array(codes, dtype=np.int32), tuple(self._coders[name]))
             for name, codes in self._codes.items()
@@ -116,6 +121,7 @@ class Gatherer:
             stages=coded["stage"],
             groups=coded["group_uuid"],
             requestors=coded["requestor"],
+            spaces=_distinct(coded["tuning_run_id"], spaces),
             outcomes=_mapped(coded["outcome"], Outcome),
             stopped=_mapped(coded["stopped"], lambda text: StopReason(text) if text else None),
             occasions=coded["occasions"],
@@ -146,8 +152,9 @@ def _mapped(column: Coded[Any], value_of: Callable[[Any], T]) -> Coded[T]:
     return Coded(column.codes, tuple(map(value_of, column.values)))
 
 
-def _distinct(column: Coded[Any], values: Sequence[Input]) -> Coded[Input]:
-    """Give equal inputs one code: spaces that share a program each have a row for an input."""
+def _distinct(column: Coded[Any], values: Sequence[T]) -> Coded[T]:
+    """Give equal values one code: spaces that share a program each have a row for an input, and
+    many runs have one space."""
     coder = Coder()
     codes = np.array([coder[value] for value in values], dtype=np.int32)
     return Coded(codes[column.codes] if len(codes) else column.codes, tuple(coder))
@@ -170,6 +177,7 @@ def as_rows(measurement_rows: Iterable[MeasurementRow]) -> MeasurementRows:
             "group_uuid": row.group,
             "requestor": row.requestor,
             "wall_s": row.measurement.wall_s,
+            "tuning_run_id": row.space,
             **measurement_cells(row.measurement),
         }
         for row in records
@@ -180,7 +188,8 @@ def as_rows(measurement_rows: Iterable[MeasurementRow]) -> MeasurementRows:
     inputs: list[Input] = gatherer.keys("input_id")
     configs: list[Config] = gatherer.keys("configuration_id")
     builds = {build: build for build in gatherer.keys("build_id")}
-    columns = gatherer.columns(inputs, ConfigTable.of(configs), builds)
+    spaces: list[str] = gatherer.keys("tuning_run_id")
+    columns = gatherer.columns(inputs, ConfigTable.of(configs), builds, spaces)
     timings = (row.measurement.timing for row in records)
     statistic = next((t.statistic for t in timings if t), Statistic.MEDIAN)
     return MeasurementRows(columns).by(statistic)

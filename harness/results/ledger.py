@@ -4,9 +4,21 @@ command stores."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
 
 from harness.core.records import Config, Input, Interleaved
-from harness.results.columns import MeasurementRow, MeasurementRows
+from harness.results.columns import (
+    Coded,
+    Coder,
+    ConfigTable,
+    MeasurementColumns,
+    MeasurementRow,
+    MeasurementRows,
+    Numbers,
+)
 from harness.results.gathering import as_rows
 from harness.results.measured import (
     MeasuredConfigs,
@@ -15,6 +27,7 @@ from harness.results.measured import (
     measured_by_input,
 )
 from harness.results.schema import SEARCHED
+from harness.stats.samples import Ragged
 
 
 class Ledger:
@@ -53,8 +66,7 @@ class Ledger:
     def rows(self) -> MeasurementRows:
         """All measurements as columns, which are made when they are asked for."""
         if self._appended:
-            rows = {row.id: row for row in self._stored} | self._appended
-            self._stored = as_rows(rows.values())
+            self._stored = _joined(self._stored, as_rows(self._appended.values()))
             self._appended = {}
         return self._stored
 
@@ -85,3 +97,45 @@ class Ledger:
         """Let a configuration be measured again: its device may have been at fault."""
         self.answers(problem).pop(config, None)
         self._searched.pop(problem, None)
+
+
+def _joined(one: MeasurementRows, other: MeasurementRows) -> MeasurementRows:
+    """Join rows of two tables of columns, in the order of their ids; of two with one id, that of
+    the other counts."""
+    one = one.where(~np.isin(one.of(one.columns.ids), other.of(other.columns.ids)))
+    first, second = one.columns, other.by(one.columns.statistic).columns
+    columns: dict[str, Any] = {}
+    for field in fields(MeasurementColumns):
+        values = getattr(first, field.name), getattr(second, field.name)
+        columns[field.name] = values[0]
+        if field.name not in ("config_table", "observed", "others", "statistic"):
+            columns[field.name] = _joined_column(*values)
+    for mapping in ("observed", "others"):
+        columns[mapping] = {}
+        parts = getattr(first, mapping), getattr(second, mapping)
+        for name in dict.fromkeys([*parts[0], *parts[1]]):
+            unknown = [np.full(len(table.ids), np.nan) for table in (first, second)]
+            columns[mapping][name] = _joined_column(
+                parts[0].get(name, unknown[0]), parts[1].get(name, unknown[1])
+            )
+    columns["config_table"] = ConfigTable.of(columns["configs"].values)
+    columns["configs"] = replace(columns["configs"], values=columns["config_table"])
+    table = MeasurementColumns(**columns)
+    selected = np.concatenate([one.selected, other.selected + len(first.ids)])
+    return MeasurementRows(table, selected[np.argsort(table.ids[selected], kind="stable")])
+
+
+def _joined_column(one: Any, other: Any) -> Any:
+    """Join two columns of one kind."""
+    if isinstance(one, Coded):
+        coder, codes = Coder(), []
+        for column in (one, other):
+            new_codes = np.array([coder[value] for value in column.values], dtype=np.int32)
+            codes.append(new_codes[column.codes])
+        return Coded(np.concatenate(codes), tuple(coder))
+    if isinstance(one, Numbers):
+        return Numbers(np.concatenate([one.values, other.values]))
+    if isinstance(one, Ragged):
+        values = np.concatenate([one.values, other.values])
+        return Ragged(values, np.concatenate([one.ends, other.ends + len(one.values)]))
+    return np.concatenate([one, other])

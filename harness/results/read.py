@@ -72,11 +72,21 @@ def read_measurements(
         configs = _values(connection, schema.configurations.c.parameters, config_ids)
         made = _builds(connection, gatherer.keys("build_id")) if builds else {}
         table = ConfigTable.of(configs)
-        rows = MeasurementRows(gatherer.columns(list(map(Input, features)), table, made))
+        spaces = _spaces(connection, key, gatherer.keys("tuning_run_id"))
+        inputs = list(map(Input, features))
+        rows = MeasurementRows(gatherer.columns(inputs, table, made, spaces))
         return rows.of_stages(stages)
 
 
-_OF_RESULT = ("configuration_id", "input_id", "state", "time", "collection_date", "collection_cost")
+_OF_RESULT = (
+    "tuning_run_id",
+    "configuration_id",
+    "input_id",
+    "state",
+    "time",
+    "collection_date",
+    "collection_cost",
+)
 _READ = (
     *schema.measurements.columns,
     *(stock.result.c[name] for name in _OF_RESULT),
@@ -181,6 +191,15 @@ def _values(connection: Connection, column: Column[Any], ids: Sequence[int]) -> 
         for cells in read_cells(connection, [key, column], select(column).where(key.in_(part))):
             values |= zip(cells["id"], cells[column.name], strict=True)
         yield from (referred(column.table.name, values, row_id) for row_id in part)
+
+
+def _spaces(connection: Connection, key: CampaignKey, run_ids: Sequence[int]) -> list[str]:
+    """Return the digests of the spaces of a campaign's runs."""
+    runs = schema.runs.join(schema.spaces).join(schema.environments)
+    query = select(schema.runs.c.id, schema.spaces.c.sha256).select_from(runs)
+    query = query.where(*_of_campaign(schema.runs, key))
+    digests: dict[int, str] = dict(connection.execute(query).tuples().all())
+    return [referred("runs", digests, run_id) for run_id in run_ids]
 
 
 def _builds(connection: Connection, ids: Iterable[int | None]) -> dict[int, Build]:

@@ -28,7 +28,7 @@ from harness.results.campaigns import (
 )
 from harness.results.columns import MeasurementRow, MeasurementRows
 from harness.results.database import reading
-from harness.results.fitting import Fitting, fitting
+from harness.results.fitting import VersionRows, fitting
 from harness.results.gathering import as_rows
 from harness.results.measured import (
     MeasuredConfigs,
@@ -46,6 +46,7 @@ from harness.results.provenance import (
 )
 from harness.results.read import CampaignKey
 from harness.results.schema import ABLATION, CANDIDATE, CHOICE, FINAL, LATER, SEARCHED
+from harness.results.tables import measurements_table
 from harness.results.url import without_password
 from harness.space_file import Spec
 
@@ -71,11 +72,6 @@ class Results:
     others: tuple[KernelVersion, ...] = ()
     """The other versions of the kernel in the databases, whose measurements are not here."""
 
-    @cached_property
-    def columns(self) -> MeasurementRows:
-        """All measurements as columns."""
-        return as_rows(self.all_rows).by(self.campaign.statistic)
-
     @property
     def title(self) -> str:
         """The space and the device."""
@@ -87,10 +83,10 @@ class Results:
         return max((run.last_at for run in self.runs), default="")
 
     @cached_property
-    def fitting(self) -> Fitting:
+    def fitting(self) -> VersionRows:
         """The measurements that count for the campaign's version of the space, and the others."""
-        inputs = {run.problem for run in self.runs}
-        return fitting(self.columns, self.campaign, self.limits, inputs)
+        rows = as_rows(self.all_rows).by(self.campaign.statistic)
+        return fitting(rows, self.campaign, self.limits, {run.problem for run in self.runs})
 
     @property
     def rows(self) -> MeasurementRows:
@@ -113,13 +109,18 @@ class Results:
 
     @cached_property
     def finals(self) -> Mapping[Input, Sequence[Measurement]]:
-        """By input, the last interleaved measurements of the winner and the default."""
-        return {p: groups[-1] for p, groups in self._interleaved(FINAL).items()}
+        """By input, the last interleaved measurements of the winner and the default for this
+        version of the space; where there are none, for another version."""
+        rows = self.rows.of_stages([FINAL])
+        spaces = rows.columns.spaces
+        is_of_version = rows.of(spaces.codes) == spaces.code(self.campaign.space_sha256)
+        sessions = {**by_input(rows), **by_input(rows.where(is_of_version))}
+        return {problem: interleaved_groups(of_input)[-1] for problem, of_input in sessions.items()}
 
     @cached_property
-    def choices(self) -> Mapping[Input, Sequence[Measurement]]:
-        """By input, the last interleaved measurements of the finalists, which chose the winner."""
-        return {p: groups[-1] for p, groups in self._interleaved(CHOICE).items()}
+    def choices(self) -> Mapping[Input, MeasurementRows]:
+        """By input, the interleaved measurements of the finalists, which chose the winner."""
+        return by_input(self.rows.of_stages([CHOICE]))
 
     @cached_property
     def candidates(self) -> Mapping[Input, Sequence[Interleaved]]:
@@ -129,9 +130,11 @@ class Results:
     @cached_property
     def interleaved(self) -> Mapping[Input, Sequence[Interleaved]]:
         """By input, the interleaved measurements of finalists, of winners, and of candidates."""
-        stages = self._interleaved(CHOICE), self._interleaved(FINAL), self.candidates
-        inputs = dict.fromkeys(problem for stage in stages for problem in stage)
-        return {i: [one for stage in stages for one in stage.get(i, ())] for i in inputs}
+        sessions: dict[Input, list[Interleaved]] = {}
+        for stage in (CHOICE, FINAL, CANDIDATE):
+            for problem, groups in self._interleaved(stage).items():
+                sessions.setdefault(problem, []).extend(groups)
+        return sessions
 
     def _interleaved(self, stage: str) -> Mapping[Input, Sequence[Interleaved]]:
         rows = by_input(self.rows.of_stages([stage]))
@@ -161,12 +164,9 @@ class Results:
 
     @cached_property
     def _runs_in_order(self) -> Sequence[Run]:
-        """The runs as they were last worked on, those of the campaign's version of the space last:
-        their notes count first."""
-        return sorted(self.runs, key=lambda run: (self._is_of_version(run), run.last_at))
-
-    def _is_of_version(self, run: Run) -> bool:
-        return run.space_sha256 == self.campaign.space_sha256
+        """The runs as they were last worked on, those of this version of the space at the end."""
+        sha256 = self.campaign.space_sha256
+        return sorted(self.runs, key=lambda run: (run.space_sha256 == sha256, run.last_at))
 
     @cached_property
     def notes(self) -> Mapping[Input, Notes]:
@@ -182,7 +182,7 @@ class Results:
         return {
             run.problem: run.notes["legal"]
             for run in self._runs_in_order
-            if "legal" in run.notes and self._is_of_version(run)
+            if "legal" in run.notes and run.space_sha256 == self.campaign.space_sha256
         }
 
     @property
@@ -242,8 +242,8 @@ class Results:
 
     def _last_notes(self, name: str) -> Notes:
         """Return the last notes that have a note of this name; empty where there are none."""
-        having = [run.notes for run in self._runs_in_order if name in run.notes]
-        return having[-1] if having else {}
+        having = (run.notes for run in reversed(self._runs_in_order) if name in run.notes)
+        return next(having, Notes())
 
     @property
     def same(self) -> tuple[str, ...]:
@@ -274,42 +274,7 @@ class Results:
         `ok`; `samples_s` are the raw samples; `unbiased` marks measurements that are fit for
         statistics over parameters.
         """
-        rows = list(self.rows)
-        marks = self.unbiased(self.rows).tolist()
-        records = [_record(row, mark) for row, mark in zip(rows, marks, strict=True)]
-        points = [(row.measurement.input, row.measurement.config) for row in rows]
-        return flat_table(points, records)
-
-
-def _record(row: MeasurementRow, is_unbiased: bool) -> dict[str, object]:
-    m = row.measurement
-    return {
-        "stage": row.stage,
-        "outcome": m.outcome.value,
-        "time_s": m.time_s if m.timing else math.nan,
-        "mean_s": m.timing.mean_s if m.timing else math.nan,
-        "std_s": m.timing.std_s if m.timing else math.nan,
-        "samples_s": m.timing.samples_s if m.timing else (),
-        "requestor": row.requestor,
-        "unbiased": is_unbiased,
-        "message": m.message,
-        **m.observed,
-    }
-
-
-def flat_table(
-    points: Sequence[tuple[Input, Mapping[str, object]]], values: Sequence[Mapping[str, object]]
-) -> pd.DataFrame:
-    """Return a table of inputs and configurations with what was found there, in plain columns; a
-    feature or parameter whose name is taken is `input.NAME` or `config.NAME`."""
-    import pandas as pd  # here: it takes half a second to load
-
-    last = pd.DataFrame(values)
-    inputs, configs = (pd.DataFrame([dict(point[part]) for point in points]) for part in (0, 1))
-    inputs = inputs.rename(columns={name: f"input.{name}" for name in last})
-    configs = configs.rename(columns={name: f"config.{name}" for name in last})
-    joined: pd.DataFrame = pd.concat([inputs, configs, last], axis=1)
-    return joined
+        return measurements_table(self.rows, self.unbiased(self.rows))
 
 
 # ------------------------------------------------------------------------------ reading

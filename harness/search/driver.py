@@ -319,7 +319,13 @@ class Driver(SearchDriver):  # type: ignore[misc]
             for test, row_id in zip(self._unwritten, ids, strict=True):
                 row = self._search.known.get(test.measurement.config)
                 if row is None:
-                    row = MeasurementRow(row_id, "search", test.measurement, measured_at=now())
+                    row = MeasurementRow(
+                        row_id,
+                        "search",
+                        test.measurement,
+                        measured_at=now(),
+                        space=self._search.plan.spec.space_sha256,
+                    )
                 if row.requestor is None:
                     row = replace(row, requestor=test.request.requestor)
                     self._search.ledger.append([row])

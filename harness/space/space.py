@@ -13,7 +13,6 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from harness.core.arrays import Codes, Flags
 from harness.core.errors import UsageError
 from harness.core.program import Launch
 from harness.core.records import Config, Value, shown
@@ -159,30 +158,6 @@ class Space(Points, ABC):
     def is_legal(self, config: Mapping[str, Value]) -> bool:
         """Whether the configuration is legal."""
         return self.why_illegal(config) is None
-
-    def legal_among(
-        self, settings: Mapping[str, tuple[Sequence[Value], Codes]], count: int
-    ) -> Flags:
-        """Say of `count` configurations whether they are legal, shape (configurations,).
-
-        `settings` has, by the names of parameters, values, and which of them each configuration
-        has: -1 where it has none.
-        """
-        parameters = self.named_points.parameters
-        if not settings.keys() >= self.named_points.axis.keys():
-            return np.zeros(count, dtype=np.bool_)
-        points = np.empty((len(parameters), count), np.int64)
-        for row, parameter in zip(points, parameters, strict=True):
-            values, indices = settings[parameter.name]
-            offered = map(parameter.position, values)
-            positions = [-1 if position is None else position for position in offered]
-            row[:] = np.array([*positions, -1])[indices]
-        legal: npt.NDArray[np.bool_] = np.all(points >= 0, axis=0)
-        for name in settings.keys() - self.named_points.axis.keys():
-            legal[settings[name][1] >= 0] = False
-        searched = [p.name in self.axis for p in parameters]
-        legal[legal] = self.are_legal(points[searched].T[legal].astype(self.dtype))
-        return legal
 
     # --------------------------------------------------------------- counting
 

@@ -229,7 +229,7 @@ class Measure(StrictModel):
     statistic: Statistic = Statistic.MEDIAN
     """compare configurations by the `median` of their samples, or by the `mean`"""
     confidence: Number = Field(default=0.95, gt=0, lt=1)
-    """probability of every confidence interval"""
+    """probability of the confidence intervals of times and speed-ups"""
     give_up_at: Number = Field(default=2.0, ge=1)
     """stop when significantly this many times slower than the best"""
     timeout_s: Number = Field(default=30.0, gt=0, le=86_400)

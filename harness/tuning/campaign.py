@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from harness.analysis.coverage import NOT_MEASURED
 from harness.analysis.failures import headline, suspects
 from harness.core.errors import UsageError
 from harness.core.records import Input, Measurement, Outcome
-from harness.core.text import command_line, counted
+from harness.core.text import command_line
 from harness.display.progress import Display
 from harness.measure.measurer import Measurer
 from harness.results import Store
@@ -23,17 +22,6 @@ from harness.tuning.finals import choose_same, cross_measure, measure_candidates
 from harness.tuning.searching import Searching
 from harness.tuning.state import CampaignPlan, State
 from harness.tuning.validation import UniformSampling, Validation, describe_validation
-
-_FIRST_TESTS = 4
-"""Tests from which the time of a campaign is estimated: the first one also starts processes."""
-
-_LATER_TESTS = 2.5
-"""The measurements of a search that take as long as the later stages of one input: measured on
-four inputs of spaces/mvmul.yaml with PoCL."""
-
-_OVERHEAD_S = 0.03
-"""What a test takes besides its samples, where it is built: data, verification, messages. Of
-spaces/mvmul.yaml on PoCL 0.055 s in all, where the samples take 0.028 s."""
 
 
 class Campaign(State):
@@ -49,8 +37,6 @@ class Campaign(State):
         self.validation: Validation | None = None
         self.last: dict[Input, Progress] = {}
         self._failed_defaults: dict[Input, Outcome] = {}
-        self._first_tests: list[tuple[float, float]] = []  # when each ended, seconds of samples
-        self._decides = False  # what is measured; in a session its caller does
         self._warned: set[str] = {*self.pool.notices}
 
     def note(self, progress: Progress) -> None:
@@ -58,38 +44,10 @@ class Campaign(State):
         if not progress.replayed:
             self._check_default(progress.measurement)
             self._show_notices()
-            self._estimate(progress)
         self.last[progress.plan.problem] = progress
         test = progress.measurement.input, progress.measurement.config
         self.replayed += 0 if test in self.crossed else progress.replayed
         self.display.test(progress)
-
-    def _estimate(self, progress: Progress) -> None:
-        """Say after the first tests how long the campaign takes; several devices show their pace.
-
-        The first input builds what the others use again.
-        """
-        is_known = len(self._first_tests) == _FIRST_TESTS
-        if is_known or self.pool.is_shared or not self._decides:
-            return
-        timing = progress.measurement.timing
-        own_s = sum(timing.samples_s) if timing else 0.0
-        self._first_tests.append((time.monotonic(), own_s))
-        if len(self._first_tests) < _FIRST_TESTS or self.measurer.is_replay:
-            return
-        ends_s, own = zip(*self._first_tests, strict=True)
-        test_s = (ends_s[-1] - ends_s[0]) / (_FIRST_TESTS - 1)
-        run_s = min(test_s, 2 * sum(own) / _FIRST_TESTS + _OVERHEAD_S)
-        inputs, tests = len(self.spec.inputs), progress.total
-        later = inputs * _LATER_TESTS + (inputs - 1) * tests
-        # At least this long; at most, as on a busy machine, every test takes as long as the first.
-        bounds_s = [tests * test_s + later * each_s for each_s in (run_s, test_s)]
-        if self.options.stop_at is not None:
-            limit_s = max(0.0, self.options.stop_at - ends_s[-1])
-            bounds_s = [min(bound_s, limit_s) for bound_s in bounds_s]
-        lasts = " to ".join(dict.fromkeys(map(_duration, bounds_s)))
-        on_each = f" on each of {counted(inputs, 'input')}" if inputs > 1 else ""
-        self.display.note(f"about {lasts} with {counted(tests, 'test')}{on_each}")
 
     def _check_default(self, measurement: Measurement) -> None:
         """Warn where the default fails, and where it is wrong on every input."""
@@ -169,7 +127,6 @@ class Campaign(State):
     def run(self) -> None:
         """Run all stages; each measurement is stored when it ends."""
         command = self.begin()
-        self._decides = True
         if self.plan.target is None:
             self.searching.run()
         else:
@@ -246,11 +203,3 @@ class Campaign(State):
                 f"an input, {tests:,} in all. The default and the winners of other inputs are not "
                 "counted."
             )
-
-
-def _duration(time_s: float) -> str:
-    """Format a duration of which little is known: 40 s, 4 min, 1.5 h."""
-    if time_s < 90:
-        return f"{time_s:.0f} s"
-    minutes = time_s / 60
-    return f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"

@@ -26,7 +26,7 @@ from harness.recordings.replay import ListedSpace
 from harness.results.campaigns import LEFT_OUT, StoredCampaign
 from harness.results.columns import MeasurementRow, MeasurementRows
 from harness.results.database import now
-from harness.results.fitting import Fitting, fitting
+from harness.results.fitting import VersionRows, fitting
 from harness.results.ledger import Ledger
 from harness.results.measured import by_input
 from harness.results.notes import device_facts
@@ -164,7 +164,7 @@ class State:
         return self.store.measured(self.run_plan(self.spec.inputs[0]))
 
     @cached_property
-    def fitting(self) -> Fitting:
+    def fitting(self) -> VersionRows:
         """The measurements of earlier commands that count for the space as it is now."""
         plan, limits = self.run_plan(self.spec.inputs[0]), self.measurer.limits
         campaign = StoredCampaign.begun(plan.key, self.spec, self.measurer.environment)
@@ -206,7 +206,14 @@ class State:
         ids = store.transact(lambda: store.add_measurements(run_id, plan, stage, measured, group))
         self.ledger.append(
             [
-                MeasurementRow(row_id, stage, measurement, group, measured_at=now())
+                MeasurementRow(
+                    row_id,
+                    stage,
+                    measurement,
+                    group,
+                    measured_at=now(),
+                    space=self.spec.space_sha256,
+                )
                 for row_id, measurement in zip(ids, measured, strict=True)
             ]
         )

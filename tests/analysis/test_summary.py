@@ -80,7 +80,7 @@ def test_tables_have_programs_as_rows_and_devices_as_columns(merged: str, capsys
     assert "1.40x [1." in two
     assert two.endswith(", 2 inputs")
     assert "1.25x [1." in lines[start["Speed-up over the default"] + 4]
-    assert "95 % interval" in out
+    assert "confidence interval" in out
     assert "Which configuration" not in out
 
 

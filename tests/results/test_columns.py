@@ -31,7 +31,9 @@ from harness.results import (
 )
 from harness.results.columns import ConfigTable
 from harness.results.fitting import fitting
+from harness.results.ledger import Ledger
 from harness.results.measured import MeasuredConfigs, by_input, measured_by_input
+from harness.results.schema import SEARCHED
 from harness.results.view import Results
 from harness.space_file import Parameter
 from tests.helpers.noise import is_within_noise
@@ -267,6 +269,46 @@ def test_flags_of_a_compiler_that_was_not_used_leave_no_row_out() -> None:
     assert (len(found.rows), found.sentence) == (2, "")
     given = fitting(rows, now, {}, names=frozenset(now.default))
     assert (len(given.rows), len(given.others)) == (0, 2)
+
+
+# ---------- a ledger: stored columns and appended records are one table
+
+
+def test_a_ledger_has_what_was_stored_and_each_record_that_was_appended() -> None:
+    rows = [dataclasses.replace(row, id=number) for number, row in enumerate(assorted())]
+    assert len(rows) > 6
+    for count in (0, 3, len(rows) - 1):
+        stored = as_rows(rows[:count])
+        ledger = Ledger(stored, stored)
+        for row in rows[count:]:
+            ledger.append([row])
+        asked = dataclasses.replace(rows[0], requestor="another")
+        ledger.append([asked])
+        expected = as_rows([asked, *rows[1:]])
+        assert ledger.rows == expected
+        assert list(ledger.rows.columns.time_s[ledger.rows.selected]) == list(
+            expected.columns.time_s
+        )
+        for problem, measured in measured_by_input(expected.of_stages(SEARCHED)).items():
+            assert dict(ledger.searched(problem)) == dict(measured)
+            assert {c: r.measurement for c, r in ledger.answers(problem).items()} == dict(measured)
+
+
+def test_a_ledger_groups_what_was_interleaved_and_lets_be_measured_again() -> None:
+    first = [stored(number, number, "2026-01-01", "a") for number in (1, 2)]
+    second = [stored(number, number, "2026-01-02", "b") for number in (3, 4)]
+    ledger = Ledger(first, as_rows(first))
+    ledger.append(second)
+    problem, stage = first[0].measurement.input, first[0].stage
+    assert ledger.interleaved(problem, stage) == [
+        [row.measurement for row in group] for group in (first, second)
+    ]
+    assert ledger.rows == [*first, *second]
+    again = MeasurementRow(9, "search", measured(8, 16))
+    ledger.append([again])
+    ledger.measure_again(problem, again.measurement.config)
+    assert not ledger.searched(problem)
+    assert again in list(ledger.rows)
 
 
 # ---------- stored measurements: with their builds or without, and in their interleaved groups

@@ -3,14 +3,13 @@ stages. A clock is simulated."""
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.core.records import Config, Input, Outcome, Timing
+from harness.core.records import Config, Input
 from harness.search import EndReason
 from harness.space_file import Spec
 from harness.tuning import Campaign
@@ -80,22 +79,3 @@ def test_an_interrupted_stage_knows_what_the_database_answers(tmp_path: Path) ->
         ran(spec, database, FormulaMeasurer(stop_after=4), test_limit=9)
     stages = ran(spec, database, test_limit=9).tests.stages
     assert [(steps, stored) for _, steps, stored in stages[:2]] == [(9, 4), (9, 0)]
-
-
-@pytest.mark.parametrize(
-    ("test_s", "text"), [(3.0, "2 min"), (30.0, "20 min to 22 min"), (600.0, "3.5 h to 7.5 h")]
-)
-def test_the_time_of_a_campaign_is_estimated_from_its_first_tests(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, test_s: float, text: str
-) -> None:
-    """The first input has 20 tests; what is built takes twice the samples and 30 ms."""
-
-    class Slow(Clock):
-        def measure(self, *words: Any) -> Any:
-            self.now_s += test_s - TEST_S
-            timing = Timing((4.0, 4.0, 4.0))
-            return dataclasses.replace(super().measure(*words), outcome=Outcome.OK, timing=timing)
-
-    spec, measurer = make_spec(tmp_path), Slow(monkeypatch)
-    found = ran(spec, tmp_path / "r.db", measurer, test_limit=20)
-    assert found.tests.notes == [f"about {text} with 20 tests on each of 2 inputs"]
