@@ -173,6 +173,7 @@ class Store(Writer):
         if run is not None:
             self._continue_run(run, plan)
             return run
+        self.machine_id()  # here: while its row is new, other writers wait
         version = {
             "program_id": self.program_id(plan.spec.name),
             "version": plan.spec.space_sha256,
