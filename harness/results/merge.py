@@ -17,9 +17,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
+import numpy as np
 from sqlalchemy import Column, Connection, Engine, Select, Table, inspect, select
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
@@ -39,8 +40,9 @@ from harness.results.inserting import (
 from harness.results.notes import last_moment
 from harness.results.opentuner import stock_rows
 from harness.results.provenance import EVERY, of_version
-from harness.results.read import check_measurements
+from harness.results.read import check_measurements, check_times
 from harness.results.reader import (
+    Cells,
     Row,
     read_cells,
     read_rows,
@@ -51,6 +53,7 @@ from harness.results.reader import (
     run_row,
 )
 from harness.results.server import is_repeatable, lock_shared_rows, repeated
+from harness.stats.samples import Ragged, SampleStatistics
 
 _CHUNK = 1_000
 """Rows that are looked up in one query."""
@@ -210,7 +213,7 @@ class _Merge:
             rows = self._wanted(kind)
             while chunk := list(islice(rows, _CHUNK)):
                 if kind.table is stock.result:
-                    check_measurements({name: [row[name] for row in chunk] for name in chunk[0]})
+                    _check(chunk)
                 added = self._add(kind, chunk)
                 self._added[kind.table.name] += len(added)
                 if kind.table is stock.result:
@@ -301,6 +304,16 @@ class _Merge:
                 if kind.extension is not None:
                     extending = _cells(kind.extension, changes)
                     update_row(self._target, kind.extension, there["id"], extending)
+
+
+def _check(rows: Sequence[Row]) -> None:
+    """Check measurements as their reader does."""
+    cells: Cells = {name: [row[name] for row in rows] for name in rows[0]}
+    check_measurements(cells)
+    counts = list(map(len, cells["samples_s"]))
+    samples_s = Ragged.of([*chain.from_iterable(cells["samples_s"])], counts)
+    ids, times_s = np.array(cells["id"]), np.array(cells["time"], dtype=np.float64)
+    check_times(ids, times_s, SampleStatistics.of(samples_s))
 
 
 def _cells(table: Table, row: Row) -> Row:
