@@ -76,6 +76,7 @@ def read_measurements(
         made = _builds(connection, gatherer.keys("build_id")) if builds else {}
         table = ConfigTable.of(configs)
         columns = gatherer.columns(list(map(Input, features)), table, made)
+        del gatherer  # columns are copies
         check_times(columns.ids, np.concatenate([*times_s, []]), columns.statistics)
         rows = MeasurementRows(columns).of_stages(stages)
         return rows if space is None else _of_space(connection, key, space, rows)
