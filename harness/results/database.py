@@ -57,7 +57,7 @@ def utc_now() -> datetime:
 
 def iso(date: datetime) -> str:
     """Return a date of OpenTuner's tables as our tables have it: ISO 8601 in UTC."""
-    return f"{date.isoformat(timespec='milliseconds')}+00:00"
+    return date.isoformat("T", "milliseconds") + "+00:00"
 
 
 def now() -> str:

@@ -141,11 +141,10 @@ class Gatherer:
 
 
 def _fixed_width(texts: Sequence[str]) -> bytes:
-    encoded = [text.encode() for text in texts]
-    if encoded and max(map(len, encoded)) > _WIDEST:
-        longest = max(texts, key=len)
+    longest = max(texts, key=len, default="")
+    if len(longest) > _WIDEST:
         raise ValueError(f"{longest!r} has more than {_WIDEST} characters")
-    return b"".join([text.ljust(_WIDEST, b"\0") for text in encoded])
+    return "".join([text.ljust(_WIDEST, "\0") for text in texts]).encode("ascii")
 
 
 def _mapped(column: Coded[Any], value_of: Callable[[Any], T]) -> Coded[T]:

@@ -14,18 +14,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import islice
+from functools import cached_property, partial
+from itertools import chain, islice
 from typing import Any
 
+import numpy as np
 from sqlalchemy import Column, Connection, Engine, Select, Table, inspect, select
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from harness.core.errors import ResultsError
 from harness.results import schema, stock
 from harness.results.campaigns import campaigns_of, with_space
-from harness.results.database import hold_campaign, reading, shown_name
+from harness.results.database import hold_campaign, reading, shown_name, writing
 from harness.results.inserting import (
     NATURAL_KEYS,
     NaturalKey,
@@ -38,17 +40,20 @@ from harness.results.inserting import (
 from harness.results.notes import last_moment
 from harness.results.opentuner import stock_rows
 from harness.results.provenance import EVERY, of_version
-from harness.results.read import check_measurements
+from harness.results.read import check_measurements, check_times
 from harness.results.reader import (
+    Cells,
     Row,
     read_cells,
     read_rows,
+    read_run_rows,
     referred,
     refusing_damage,
     rows_of,
     run_row,
 )
 from harness.results.server import is_repeatable, lock_shared_rows, repeated
+from harness.stats.samples import Ragged, SampleStatistics
 
 _CHUNK = 1_000
 """Rows that are looked up in one query."""
@@ -137,10 +142,13 @@ def merge_database(engine: Engine, database: str, kernel_version: str = EVERY) -
     Raises ResultsError, and then adds nothing at all, where the other database cannot be read or
     holds anything that nobody writes.
     """
-    with reading(database, stock=True) as other, other.connect() as source, refusing_damage(source):
-        others = _OtherDatabase(source)
-        run_rows = map(run_row, others.rows(_RUNS))
-        runs = list(with_space(lambda table: others.rows(_RowKind(table, ())), run_rows))
+    with (
+        reading(database, stock=True) as other,
+        other.connect() as opened,
+        refusing_damage(opened),
+        _extended(opened) as source,
+    ):
+        runs = list(with_space(partial(read_rows, source), read_run_rows(source)))
         chosen = of_version(campaigns_of(runs), kernel_version)
         programs = {campaign.key.program_sha256 for campaign in chosen}
 
@@ -151,7 +159,7 @@ def merge_database(engine: Engine, database: str, kernel_version: str = EVERY) -
                     hold_campaign(target, name, campaign.environment, key.program_sha256)
             with engine.begin() as target:
                 lock_shared_rows(target)
-                merging = _Merge(others, target)
+                merging = _Merge(source, target)
                 if kernel_version != EVERY:
                     merging.leave_out(runs, programs)
                 return merging.run()
@@ -160,46 +168,32 @@ def merge_database(engine: Engine, database: str, kernel_version: str = EVERY) -
     return Added(database, added["tuning_run"], added["result"], added["samples"])
 
 
-class _OtherDatabase:
-    """The rows of the other database, checked; of one that OpenTuner made alone, with the rows that
-    extend them."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._made: dict[str, dict[int, Row]] | None = None
-        if schema.is_stock(inspect(connection).get_table_names()):
-            self._made = stock_rows(
-                {
-                    name: {
-                        row["id"]: row for row in read_rows(connection, stock.metadata.tables[name])
-                    }
-                    for name in stock.NAMES
-                }
-            )
-
-    def rows(self, kind: _RowKind) -> Iterator[Row]:
-        """Yield the rows of a kind, in the order of their ids."""
-        if self._made is not None:
-            return iter(self._made.get(kind.table.name, {}).values())
-        columns = kind.columns.values()
-        return rows_of(read_cells(self._connection, columns, kind.select(kind.table.c.id)))
-
-    def not_extended(self, kind: _RowKind) -> set[int]:
-        """Return the ids of rows that ours do not extend: another program wrote them."""
-        if kind.extension is None:
-            return set()
-        if self._made is not None:
-            return {row["id"] for row in read_rows(self._connection, kind.table)} - {
-                *self._made[kind.table.name]
-            }
-        query = select(kind.table.c.id).outerjoin(kind.extension)
-        return {*self._connection.execute(query.where(kind.extension.c.id.is_(None))).scalars()}
+@contextmanager
+def _extended(connection: Connection) -> Iterator[Connection]:
+    """Yield a connection to the other database; to one that OpenTuner made alone, to a copy in
+    memory that has our rows as well."""
+    if not schema.is_stock(inspect(connection).get_table_names()):
+        yield connection
+        return
+    tables = [table for table in schema.metadata.sorted_tables if table.name in stock.NAMES]
+    tables.remove(stock.meta)
+    rows = {table.name: list(read_rows(connection, table)) for table in tables}
+    rows |= stock_rows(
+        {name: {row["id"]: row for row in of_table} for name, of_table in rows.items()}
+    )
+    with writing("sqlite://") as copy, copy.begin() as target:
+        for table in schema.metadata.sorted_tables:
+            try:
+                insert_rows(target, table, rows.get(table.name, ()))
+            except IntegrityError as error:
+                raise ValueError(f"a row of {table.name} refers to none: {error.orig}") from None
+        yield target
 
 
 class _Merge:
     """One merge: rows are translated to the target's ids, and added in chunks."""
 
-    def __init__(self, source: _OtherDatabase, target: Connection) -> None:
+    def __init__(self, source: Connection, target: Connection) -> None:
         self._source, self._target = source, target
         self._ids: dict[Table, dict[int, int]] = {}  # by table: the source's id -> the target's
         self._left_out: dict[Table, set[int]] = {}  # by table: the ids that are not merged
@@ -219,7 +213,7 @@ class _Merge:
             rows = self._wanted(kind)
             while chunk := list(islice(rows, _CHUNK)):
                 if kind.table is stock.result:
-                    check_measurements({name: [row[name] for row in chunk] for name in chunk[0]})
+                    _check(chunk)
                 added = self._add(kind, chunk)
                 self._added[kind.table.name] += len(added)
                 if kind.table is stock.result:
@@ -229,9 +223,13 @@ class _Merge:
     def _wanted(self, kind: _RowKind) -> Iterator[Row]:
         """Yield the rows of a kind but those that are left out, or refer to one that is."""
         left_out = self._left_out.setdefault(kind.table, set())
-        left_out |= self._source.not_extended(kind)
+        if kind.extension is not None:  # another program wrote a row that is not extended
+            query = select(kind.table.c.id).outerjoin(kind.extension)
+            others = query.where(kind.extension.c.id.is_(None))
+            left_out.update(self._source.execute(others).scalars())
         references = [(name, self._left_out.get(to, set())) for name, to in kind.references]
-        for row in self._source.rows(kind):
+        columns, chosen = kind.columns.values(), kind.select(kind.table.c.id)
+        for row in rows_of(read_cells(self._source, columns, chosen)):
             if any(row[name] in gone for name, gone in references):
                 left_out.add(row["id"])
             if row["id"] not in left_out:
@@ -306,6 +304,16 @@ class _Merge:
                 if kind.extension is not None:
                     extending = _cells(kind.extension, changes)
                     update_row(self._target, kind.extension, there["id"], extending)
+
+
+def _check(rows: Sequence[Row]) -> None:
+    """Check measurements as their reader does."""
+    cells: Cells = {name: [row[name] for row in rows] for name in rows[0]}
+    check_measurements(cells)
+    counts = list(map(len, cells["samples_s"]))
+    samples_s = Ragged.of([*chain.from_iterable(cells["samples_s"])], counts)
+    ids, times_s = np.array(cells["id"]), np.array(cells["time"], dtype=np.float64)
+    check_times(ids, times_s, SampleStatistics.of(samples_s))
 
 
 def _cells(table: Table, row: Row) -> Row:

@@ -27,6 +27,7 @@ from harness.core.records import (
     Value,
     shown,
 )
+from harness.results import schema
 from harness.results.database import iso
 from harness.results.gathering import measurement_cells
 from harness.results.notes import OPENTUNER
@@ -41,10 +42,11 @@ _MOST_VALUES = 10_000  # of a configuration
 _RowsById = Mapping[int, Row]
 
 
-def stock_rows(tables: Mapping[str, _RowsById]) -> dict[str, dict[int, Row]]:
-    """Extend rows of OpenTuner's, given by table and id, and make the rows to which these refer.
+def stock_rows(tables: Mapping[str, _RowsById]) -> dict[str, list[Row]]:
+    """Make the rows of our tables that extend those of OpenTuner's, which are given by table and
+    id, and the rows to which these refer.
 
-    Runs without a result are left out, since nothing says what they were run on. Raises ValueError
+    A run without a result is not extended, since nothing says what it was run on. Raises ValueError
     or TypeError where OpenTuner cannot have written a row.
     """
     return _Import(tables).rows()
@@ -58,34 +60,28 @@ class _Import:
         for asked in tables["desired_result"].values():
             if asked["result_id"] is not None:
                 self._requestors.setdefault(asked["result_id"], asked["requestor"] or _UNKNOWN)
-        self._results: dict[int, list[Row]] = {}
+        self._results: dict[int, list[Row]] = {}  # by run
         for result in tables["result"].values():
-            self._row("input", result["input_id"])
             self._results.setdefault(result["tuning_run_id"], []).append(result)
 
-    def rows(self) -> dict[str, dict[int, Row]]:
-        """Return the rows by table and id."""
-        made = {name: dict(rows) for name, rows in self._tables.items()}
-        made["environments"] = {}
+    def rows(self) -> dict[str, list[Row]]:
+        """Return the rows by table."""
+        made: dict[str, list[Row]] = {table.name: [] for table in schema.OURS}
         for row_id, machine in self._tables["machine"].items():
             environment = _environment_of(machine)
-            row = {"id": row_id, "fingerprint": environment.fingerprint, **environment.compared}
-            made["environments"][row_id] = row
+            cells = {"fingerprint": environment.fingerprint, **environment.compared}
+            made["environments"].append({"id": row_id, **cells})
         for row_id, config in self._configs.items():
-            row = {"digest": config.digest, "parameters": dict(config)}
-            made["configuration"][row_id] |= row
+            cells = {"digest": config.digest, "parameters": dict(config)}
+            made["configurations"].append({"id": row_id, **cells})
         for row_id, row in self._tables["input"].items():
-            input_class = self._row("input_class", row["input_class_id"])
-            made["input"][row_id] |= {"features": _features_of(row, input_class)}
-        made["spaces"], made["tuning_run"], made["result"] = {}, {}, {}
+            features = _features_of(row, self._row("input_class", row["input_class_id"]))
+            made["inputs"].append({"id": row_id, "features": features})
         for space_id, (version_id, run_ids) in enumerate(self._spaces(), 1):
             results = [row for run_id in run_ids for row in self._results[run_id]]
-            made["spaces"][space_id] = {"id": space_id, **self._space(version_id, results)}
-            for run_id in run_ids:
-                run = self._row("tuning_run", run_id)
-                made["tuning_run"][run_id] = {**run, **self._run(run, space_id)}
-        for row_id, result in self._tables["result"].items():
-            made["result"][row_id] = {**result, **self._measurement(result)}
+            made["spaces"].append({"id": space_id, **self._space(version_id, results)})
+            made["runs"] += [self._run(run_id, space_id) for run_id in run_ids]
+            made["measurements"] += map(self._measurement, results)
         return made
 
     def _row(self, table: str, row_id: int) -> Row:
@@ -102,13 +98,13 @@ class _Import:
             spaces.setdefault((run["program_version_id"], names), []).append(run_id)
         return ((version_id, run_ids) for (version_id, _), run_ids in spaces.items())
 
-    def _run(self, run: Row, space_id: int) -> Row:
+    def _run(self, run_id: int, space_id: int) -> Row:
         """Return what extends a run."""
-        results = self._results[run["id"]]
+        run, results = self._row("tuning_run", run_id), self._results[run_id]
         machines = {result["machine_id"] for result in results}
         if len(machines) > 1:
             raise ValueError(
-                f"tuning_run {run['id']} has results of {len(machines)} machines, whose times "
+                f"tuning_run {run_id} has results of {len(machines)} machines, whose times "
                 "cannot be compared"
             )
         (machine_id,) = machines
@@ -120,6 +116,7 @@ class _Import:
         goal = objective.class_name.rpartition(".")[2] if objective else _UNKNOWN
         last_at = iso(results[-1]["collection_date"])
         return {
+            "id": run_id,
             "space_id": space_id,
             "environment_id": machine_id,
             "input_id": results[0]["input_id"],
@@ -160,6 +157,7 @@ class _Import:
         run = self._row("tuning_run", result["tuning_run_id"])
         identity = f"{run['uuid']} result {result['id']}"
         return {
+            "id": result["id"],
             "uuid": hashlib.sha256(identity.encode()).hexdigest()[:32],
             "build_id": None,
             "stage": "search",

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from itertools import chain
 from typing import Any
 
 import numpy as np
 from sqlalchemy import Column, ColumnElement, Connection, Select, Table, func, select
 
+from harness.core.arrays import Array, Indices
 from harness.core.records import Build, Config, Input, Measurement, Outcome
 from harness.results import schema, stock
 from harness.results.columns import ConfigTable, MeasurementRows
 from harness.results.database import iso
 from harness.results.gathering import Gatherer
 from harness.results.reader import Cells, read_cells, read_rows, referred, refusing_damage
-from harness.stats.samples import Ragged, SampleStatistics
+from harness.stats.samples import SampleStatistics
 
 BUILD_COLUMNS = tuple(field.name for field in fields(Build) if field.name != "cached")
 
@@ -61,21 +60,25 @@ def read_measurements(
     Raises ResultsError where the database is damaged.
     """
     with refusing_damage(connection):
-        gatherer = Gatherer()
+        gatherer, times_s = Gatherer(), list[Array]()
         for cells in read_cells(connection, _READ, _of_campaign_and_asked(key)):
             check_measurements(cells)
-            costs_s = cells["collection_cost"]
-            dates = map(iso, cells["collection_date"])
-            gatherer.add({**cells, "wall_s": list(map(_wall_s, costs_s)), "measured_at": [*dates]})
+            costs_s = np.array(cells["collection_cost"], dtype=np.float64)
+            # OpenTuner may have recorded none, or an infinite one.
+            walls_s = np.nan_to_num(costs_s, nan=0.0, posinf=0.0, neginf=0.0).tolist()
+            dates = list(map(iso, cells["collection_date"]))
+            gatherer.add({**cells, "wall_s": walls_s, "measured_at": dates})
+            times_s.append(np.array(cells["time"], dtype=np.float64))
         features = _values(connection, schema.inputs.c.features, gatherer.keys("input_id"))
         config_ids = gatherer.keys("configuration_id")
         configs = _values(connection, schema.configurations.c.parameters, config_ids)
         made = _builds(connection, gatherer.keys("build_id")) if builds else {}
         table = ConfigTable.of(configs)
         spaces = _spaces(connection, key, gatherer.keys("tuning_run_id"))
-        inputs = list(map(Input, features))
-        rows = MeasurementRows(gatherer.columns(inputs, table, made, spaces))
-        return rows.of_stages(stages)
+        columns = gatherer.columns(list(map(Input, features)), table, made, spaces)
+        del gatherer  # columns are copies
+        check_times(columns.ids, np.concatenate([*times_s, []]), columns.statistics)
+        return MeasurementRows(columns).of_stages(stages)
 
 
 _OF_RESULT = (
@@ -88,15 +91,11 @@ _OF_RESULT = (
     "collection_cost",
 )
 _READ = (
-    *schema.measurements.columns,
+    stock.result.c.id,
+    *(column for column in schema.measurements.columns if column.name != "id"),
     *(stock.result.c[name] for name in _OF_RESULT),
     stock.desired_result.c.requestor,
 )
-
-
-def _wall_s(cost_s: float | None) -> float:
-    """Return how long a measurement took; 0 where OpenTuner recorded no time."""
-    return cost_s if cost_s is not None and math.isfinite(cost_s) else 0.0
 
 
 def _of_campaign_and_asked(key: CampaignKey) -> Select[Any]:
@@ -123,8 +122,8 @@ def _of_campaign_and_asked(key: CampaignKey) -> Select[Any]:
 
 
 def check_measurements(cells: Cells) -> None:
-    """Raise ValueError for the first measurement of which no record can be made, or that disagrees
-    with its row of `result`."""
+    """Raise ValueError for the first measurement of which no record can be made, or whose row of
+    `result` has the state of another outcome."""
     names = ["id", "outcome", "samples_s", "stopped", "occasions"]
     names += ["message", "worst_element", "shared_with"]
     alike: set[tuple[Any, ...]] = set()
@@ -152,33 +151,28 @@ def check_measurements(cells: Cells) -> None:
                 )
             except ValueError as error:
                 raise ValueError(f"measurements {row_id}: {error}") from None
-    _check_results(cells)
-
-
-def _check_results(cells: Cells) -> None:
-    """Raise ValueError for the first row of `result` whose state or time is not that of the
-    measurement.
-
-    A space may have changed its statistic since: so the time is the median of the samples, or
-    their mean.
-    """
-    ids = cells["id"]
-    for row_id, outcome, state in zip(ids, cells["outcome"], cells["state"], strict=True):
+    for row_id, outcome, state in zip(cells["id"], cells["outcome"], cells["state"], strict=True):
         expected = schema.STATES.get(outcome, schema.FAILED)
         if state not in expected:
             raise ValueError(
                 f"result {row_id}: its state is {state}, and {expected[0]} for the outcome "
                 f"{outcome} of measurements"
             )
-    counts = [len(samples_s) for samples_s in cells["samples_s"]]
-    statistics = SampleStatistics.of(Ragged.of([*chain(*cells["samples_s"])], counts))
-    times_s = np.array(cells["time"], dtype=np.float64)  # NaN for none
+
+
+def check_times(ids: Indices, times_s: Array, statistics: SampleStatistics) -> None:
+    """Raise ValueError for the first row of `result` whose time is not that of its samples; a
+    missing time is NaN.
+
+    A space may have changed its statistic since: so the time is the median of the samples, or
+    their mean.
+    """
     agrees = np.isclose(times_s, statistics.median, rtol=_ROUNDING, atol=0)
     agrees |= np.isclose(times_s, statistics.mean, rtol=_ROUNDING, atol=0)
     for row in np.flatnonzero((statistics.count > 0) & ~agrees).tolist():
         raise ValueError(
-            f"result {ids[row]}: its time is {cells['time'][row]}, but the median of the samples "
-            f"in measurements is {statistics.median[row]}, and their mean {statistics.mean[row]}"
+            f"result {ids[row]}: its time is {times_s[row]}, but the median of the samples in "
+            f"measurements is {statistics.median[row]}, and their mean {statistics.mean[row]}"
         )
 
 

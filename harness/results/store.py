@@ -170,17 +170,9 @@ class Store(Writer):
         """
         run = self._begun(plan)
         if run is not None:
-            facts = run.notes.get("facts", {})
-            noted: Notes = {
-                **run.notes,
-                **space_notes(plan.spec),
-                "facts": {**facts, **device_facts(facts, plan.environment.notes)},
-                "continued_at": now(),
-            }
-            self._update_run(run.id, notes=noted, test_limit=plan.test_limit)
-            changed = {"state": "RUNNING", "end_date": None}
-            update_row(self.connection, stock.tuning_run, run.id, changed)
+            self._continue_run(run, plan)
             return run
+        self.machine_id()  # here: while its row is new, other writers wait
         version = {
             "program_id": self.program_id(plan.spec.name),
             "version": plan.spec.space_sha256,
@@ -199,20 +191,29 @@ class Store(Writer):
             "end_date": None,
         }
         (run_id,) = self._insert(stock.tuning_run, [tuning_run])
+        facts = {**plan.environment.notes, **notes.get("facts", {})}
         row: Row = {
             "id": run_id,
             **self._identity(plan),
             "test_limit": plan.test_limit,
             "harness_version": __version__,
             "seeds": [dict(seed) for seed in seeds],
-            "notes": {
-                **notes,
-                **space_notes(plan.spec),
-                "facts": {**plan.environment.notes, **notes.get("facts", {})},
-            },
+            "notes": {**notes, **space_notes(plan.spec), "facts": facts},
         }
         insert_rows(self.connection, schema.runs, [row])
         return replace(_stored_run(run_row({**row, **tuning_run})), is_continued=False)
+
+    def _continue_run(self, run: _StoredRun, plan: RunPlan) -> None:
+        facts = run.notes.get("facts", {})
+        noted: Notes = {
+            **run.notes,
+            **space_notes(plan.spec),
+            "facts": {**facts, **device_facts(facts, plan.environment.notes)},
+            "continued_at": now(),
+        }
+        self._update_run(run.id, notes=noted, test_limit=plan.test_limit)
+        changed = {"state": "RUNNING", "end_date": None}
+        update_row(self.connection, stock.tuning_run, run.id, changed)
 
     def begun(self, plan: RunPlan) -> _StoredRun | None:
         """Return the run of this plan; None where it has not begun."""
@@ -220,15 +221,12 @@ class Store(Writer):
 
     def answers(self, run_id: int) -> list[AnsweredTest]:
         """Return the answers to a run's tests, in the order in which they were given."""
-        return self.read(partial(self._answers, run_id))
-
-    def _answers(self, run_id: int) -> list[AnsweredTest]:
         asked, configuration = stock.desired_result.c, stock.configuration.c
         columns = [asked.id, asked.result_id, asked.requestor, configuration.hash]
         query = select(asked.id).join(stock.configuration)
         query = query.where(asked.tuning_run_id == run_id, asked.result_id.is_not(None))
         with refusing_damage(self.connection):
-            rows = list(rows_of(read_cells(self.connection, columns, query)))
+            rows = self.read(lambda: list(rows_of(read_cells(self.connection, columns, query))))
         return [AnsweredTest(row["result_id"], row["requestor"], row["hash"]) for row in rows]
 
     def _begun(self, plan: RunPlan) -> _StoredRun | None:
@@ -335,11 +333,12 @@ class Store(Writer):
                 "time": m.time_s,
                 "was_new_best": new_best[index] if new_best else None,
             }
-            build = m.build
+            build_id = None
+            if m.build is not None:
+                build_id = self.build_id(m.build, plan.environment, configuration_ids[index])
             row = {
                 "uuid": uuid.uuid4().hex,
-                "build_id": build
-                and self.build_id(build, plan.environment, configuration_ids[index]),
+                "build_id": build_id,
                 "stage": stage,
                 "group_uuid": group,
                 **measurement_cells(m),

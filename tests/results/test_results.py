@@ -533,7 +533,7 @@ def test_dates_of_results_are_utc(place: Path) -> None:
 
 DISAGREEING = [
     ("time = time / 100 WHERE id = 2", r"result 2: its time is 2e-05, but the median .* is 0\.002"),
-    ("time = NULL WHERE id = 1", "result 1: its time is None"),
+    ("time = NULL WHERE id = 1", "result 1: its time is nan"),
     ("state = 'ERROR' WHERE id = 2", "result 2: its state is ERROR, and OK for the outcome ok"),
     ("state = 'OK' WHERE id = 3", "result 3: its state is OK, and TIMEOUT for the outcome timeout"),
     ("state = 'DONE' WHERE id = 3", "result 3: state is 'DONE'"),

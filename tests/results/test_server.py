@@ -197,7 +197,7 @@ def test_what_harness_cannot_have_written_is_refused(postgres: str, sql: str, pr
 
 def test_a_view_of_somebody_else_is_left_alone(postgres: str) -> None:
     write(postgres, make_ok(1))
-    execute(postgres, "CREATE VIEW best AS SELECT min(median_s) FROM measurements")
+    execute(postgres, "CREATE VIEW best AS SELECT min(time) FROM result")
     write(postgres, make_ok(2), plan=make_plan(technique="B"))
     assert execute(postgres, "SELECT count(*) FROM measurements") == [(2,)]
 
@@ -276,13 +276,15 @@ def lose_the_answer_of_a_commit(url: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.usefixtures("quick")
 def test_two_writers_that_wait_for_each_other_go_on(postgres: str) -> None:
-    """The server ends one of two transactions that wait for each other's rows."""
-    both = threading.Barrier(2)
+    """The server ends one of two transactions that wait for each other's builds."""
+    both = threading.Barrier(2, timeout=60)
+    specs = [SPEC, dataclasses.replace(SPEC, functions=("another",))]
 
     def work(number: int) -> None:
         waits = iter([True])
         with opened(postgres) as store:
-            search = claimed(store, number)
+            campaign = store.choose_campaign(specs[number], ENVIRONMENT, fresh=False)
+            search = begin_search(store, make_plan(spec=specs[number], campaign=campaign))
 
             def crosswise() -> None:
                 configs = [make_ok(10 + number), make_ok(11 - number)]
@@ -295,8 +297,13 @@ def test_two_writers_that_wait_for_each_other_go_on(postgres: str) -> None:
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(work, range(2)))
-    assert stored(postgres, 0) == [10, 11]
-    assert stored(postgres, 1) == [11, 10]
+    found = []
+    for spec in specs:
+        key = CampaignKey(spec.program_sha256, ENVIRONMENT.fingerprint, campaign=1)
+        with reading(postgres) as engine, engine.connect() as connection:
+            rows = read_measurements(connection, key)
+            found.append([row.measurement.config["LU"] for row in rows])
+    assert found == [[10, 11], [11, 10]]
 
 
 @pytest.mark.usefixtures("quick")
@@ -397,7 +404,7 @@ def tune(
 ) -> list[tuple[Input, Config]]:
     """Run a campaign with a candidate stage and finals; return what was measured, in order."""
     measurer = measurer or FormulaMeasurer(interleaves=True)
-    options = SearchOptions(resolve_techniques(["auto"]), 12, 0, "a label " * 40, 2)
+    options = SearchOptions(resolve_techniques(["auto"]), 12, 0, "a label", 2)
     with writing(database, lambda text: None) as engine, Store(engine) as store:
         if cut is not None:
             event.listen(engine, "before_cursor_execute", cut)

@@ -254,7 +254,7 @@ def test_a_dispatcher_is_written_that_only_chooses(imported: Path, tmp_path: Pat
     assert not (out / "mmm_block" / "kernels").exists()
 
 
-Rows = dict[str, dict[int, dict[str, Any]]]
+Rows = dict[str, list[dict[str, Any]]]
 
 
 def rows_of(
@@ -299,7 +299,7 @@ def rows_of(
     ],
 )
 def test_configurations_have_plain_values(data: dict[str, object], expected: object) -> None:
-    (row,) = rows_of(data)["configuration"].values()
+    (row,) = rows_of(data)["configurations"]
     assert row["parameters"] == expected
 
 
@@ -320,13 +320,13 @@ def test_other_data_are_no_configuration(data: object) -> None:
     ],
 )
 def test_states_are_outcomes(cells: dict[str, object], outcome: str, message: str) -> None:
-    (found,) = rows_of({}, result=cells)["result"].values()
+    (found,) = rows_of({}, result=cells)["measurements"]
     assert (found["outcome"], found["message"]) == (outcome, message)
 
 
 def test_other_objectives_are_observations() -> None:
     cells = {"time": 2, "accuracy": 0.5, "size": float("inf")}
-    (found,) = rows_of({}, result=cells)["result"].values()
+    (found,) = rows_of({}, result=cells)["measurements"]
     assert (found["samples_s"], found["observed"]) == ((2.0,), {"accuracy": 0.5})
 
 
@@ -344,7 +344,7 @@ def test_other_objectives_are_observations() -> None:
     ],
 )
 def test_features_of_an_input(problem: dict[str, object], size: int, expected: object) -> None:
-    (row,) = rows_of({}, problem=problem, size=size)["input"].values()
+    (row,) = rows_of({}, problem=problem, size=size)["inputs"]
     assert row["features"] == expected
 
 
@@ -360,6 +360,6 @@ def test_features_of_an_input(problem: dict[str, object], size: int, expected: o
 def test_parameters_are_described_by_their_values(
     values: list[object], kind: str, ordered: list[object]
 ) -> None:
-    (space,) = rows_of(*({"p": value} for value in values))["spaces"].values()
+    (space,) = rows_of(*({"p": value} for value in values))["spaces"]
     found = space["parameters"]["p"]
     assert (found["kind"], found["default"], found["values"]) == (kind, values[0], ordered)
