@@ -232,7 +232,7 @@ def _features_of(input_row: Row, input_class: Row) -> Input:
     if input_class["size"] not in (None, _NO_SIZE):
         found["size"] = input_class["size"]
     if input_row["path"]:
-        found["path"] = input_row["path"]
+        found |= _features_of_path(input_row["path"])
     extra = load_compressed(input_row["extra"]) if input_row["extra"] else None
     if isinstance(extra, dict):
         found |= {str(name): value for name, value in extra.items() if _is_plain(value)}
@@ -240,6 +240,17 @@ def _features_of(input_row: Row, input_class: Row) -> Input:
         found["extra"] = extra
     named = {_identifier(name): value for name, value in found.items()}
     return Input(named or {"input": input_class["name"] or "unnamed"})
+
+
+def _features_of_path(path: str) -> Mapping[str, Value]:
+    """Return the features that a path is the JSON of, as harness writes it, or else the path."""
+    try:
+        features = json.loads(path)
+    except (ValueError, RecursionError):
+        features = None
+    if isinstance(features, dict) and features and all(map(_is_plain, features.values())):
+        return features
+    return {"path": path}
 
 
 def _is_plain(value: object) -> bool:

@@ -18,12 +18,12 @@ from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
 
-from opentuner.resultsdb.models import BanditInfo, Configuration, Result
+from opentuner.resultsdb.models import BanditInfo, Configuration
 from opentuner.search.driver import SearchDriver
 from opentuner.search.objective import MinimizeTime
 
 from harness.core.observations import PEAK_FRACTION
-from harness.core.records import Config, Measurement, Outcome
+from harness.core.records import Config, Measurement
 from harness.results import MeasurementRow
 from harness.results.database import now
 from harness.search.manipulator import Cfg, SpaceManipulator
@@ -200,10 +200,10 @@ class Driver(SearchDriver):  # type: ignore[misc]
         `cfg` is made legal in place. The legal configuration near it may be chosen by chance, and
         a technique that asks for its proposal again must get the same one.
         """
-        key = self.manipulator.hash_config(cfg)
+        key = self.manipulator.key(cfg)
         if key not in self._configurations:
             self.manipulator.normalize(cfg)
-            key = self.manipulator.hash_config(cfg)
+            key = self.manipulator.key(cfg)
         if key not in self._configurations:
             config = Config(cfg)
             configuration = Configuration(hash=config.digest, data=dict(cfg))
@@ -263,7 +263,7 @@ class Driver(SearchDriver):  # type: ignore[misc]
         """Measure the pending requests in order; then pass the results on to the techniques."""
         search, best = self._search, self.best_result
         configs = [request.configuration.config for request in self.pending]
-        search.measurer.expect(search.space, [c for c in configs if c not in search.known])
+        search.interface.expect([c for c in configs if c not in search.known])
         self.new_results = []
         while self.pending and not (self.is_time_up() or self.has_reached_peak()):
             result = self._answer(self.pending.pop(0), best)
@@ -283,15 +283,14 @@ class Driver(SearchDriver):  # type: ignore[misc]
     def _answer(self, request: Request, best: Any) -> Any:
         """Return the result of a request; store what is new about it, unless a replay waits."""
         search, config = self._search, request.configuration.config
-        stored, fastest = search.known.get(config), self.tally.best
+        stored = search.known.get(config)
         request.start_date, began_s = datetime.now(), time.monotonic()
         if stored is None:
-            best_s = fastest.time_s if fastest else None
-            problem = search.plan.problem
-            measurement = search.measurer.measure(search.space, problem, config, best_s)
+            result = search.interface.run(request, None, None)
         else:
-            measurement = stored.measurement
-        request.result = result = _result(request, measurement)
+            result = search.interface.result(request.configuration, stored.measurement)
+        request.result = result
+        measurement: Measurement = result.measurement
         result.collection_cost = time.monotonic() - began_s
         result.was_new_best = best is None or self.objective.lt(result, best)
         self.tally.note(measurement, replayed=stored is not None)
@@ -300,8 +299,8 @@ class Driver(SearchDriver):  # type: ignore[misc]
         if stored is None or config.digest not in self.tables.tested:
             row_id = None if stored is None else stored.id
             self._unwritten.append(_Answer(request, result, measurement, row_id))
-            is_replay, waits_s = search.measurer.is_replay, time.monotonic() - self._written_at
-            if not is_replay or waits_s >= WRITE_EVERY_S:
+            waits_s = time.monotonic() - self._written_at
+            if waits_s >= WRITE_EVERY_S or not search.interface.measurer.is_replay:
                 self.write()
         return result
 
@@ -332,14 +331,3 @@ class Driver(SearchDriver):  # type: ignore[misc]
         requestors = [test.request.requestor for test in tests]
         store.add_tests(self.run_id, self._next_test, results, ids, requestors)
         return ids
-
-
-def _result(request: Request, measurement: Measurement) -> Any:
-    """Make OpenTuner's result. A failure is an ERROR of infinite time: with NaN, 0 or None it
-    would win, or crash the search."""
-    return Result(
-        configuration=request.configuration,
-        state="OK" if measurement.outcome is Outcome.OK else "ERROR",
-        time=measurement.time_s,
-        collection_date=datetime.now(),
-    )

@@ -11,10 +11,10 @@ from enum import Enum
 import opentuner
 
 from harness.core.records import Config, Measurement, Outcome
-from harness.measure.measurer import Measurer
 from harness.models.transfer_prior import TransferData
 from harness.results import MeasurementRow, RunPlan, Store
 from harness.results.notes import Notes
+from harness.search.interface import InputInterface
 from harness.search.techniques import sole_technique
 from harness.space import Space
 
@@ -95,7 +95,7 @@ class InputSearch:
 
     plan: RunPlan
     space: Space
-    measurer: Measurer
+    interface: InputInterface
     store: Store
     known: dict[Config, MeasurementRow]
     report: Report

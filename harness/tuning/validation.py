@@ -25,7 +25,7 @@ from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement, Outcome, SampleRole
 from harness.models.folds import ErrorSummary, relative_errors
 from harness.models.starchart import Axis, Growth, TreeTarget, grow
-from harness.search import InputSearch, Progress, search_input
+from harness.search import InputInterface, InputSearch, Progress, search_input
 from harness.search.driver import MAX_FREE_IN_A_ROW
 from harness.search.techniques import REFUSALS
 from harness.tuning.state import State
@@ -130,8 +130,10 @@ class UniformSampling:
         technique = f"{plan.technique} ({role.value})"
         plan = dataclasses.replace(plan, technique=technique, test_limit=draws)
         with state.leaving_out(problem):
-            searched, measurer = state.known(problem), state.measurer_for(problem)
-            search = InputSearch(plan, state.space(problem), measurer, state.store, searched, note)
+            space, measurer = state.space(problem), state.measurer_for(problem)
+            interface = InputInterface(state.spec, problem, space, measurer)
+            earlier_rows = state.known(problem)
+            search = InputSearch(plan, space, interface, state.store, earlier_rows, note)
             state.runs[problem] = search_input(search, options).run_id
         self._drawn[role, problem] = len(samples)
         return samples

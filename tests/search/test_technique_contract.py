@@ -14,6 +14,7 @@ from harness.core.records import Config, Input
 from harness.results import RunPlan, Store, schema, writing
 from harness.search import (
     EndReason,
+    InputInterface,
     InputSearch,
     SearchOptions,
     make_opentuner_tables,
@@ -125,7 +126,8 @@ class Searches:
         )
         seeds = [] if options.is_self_contained else [space.default]
         tests = Tests()
-        search = InputSearch(plan, space, measurer, self._store, {}, tests.test, seeds)
+        interface = InputInterface(spec, plan.problem, space, measurer)
+        search = InputSearch(plan, space, interface, self._store, {}, tests.test, seeds)
         found = search_input(search, options)
         who = select(schema.tests.c.requestor).where(schema.tests.c.run_id == found.run_id)
         requestors = set(self._store.session.execute(who).scalars())

@@ -1,4 +1,4 @@
-"""The techniques that are offered: the project's own, and those of OpenTuner's that run here.
+"""The techniques that are offered: the project's own, and OpenTuner's.
 
 Published procedures alone have a run to themselves: G-ADAPT's hill climbing (Liu, Zhang, Shen, "A
 Cross-Input Adaptive Framework for GPU Program Optimizations", IPDPS 2009) and Starchart's sampling
@@ -102,16 +102,6 @@ def steps_up(space: Space, here: Config) -> Iterator[Config]:
 OWN: tuple[technique.SearchTechnique, ...] = (GaussianProcess(), HillClimb(), UniformRandom())
 """OpenTuner copies each at the start of a run."""
 
-OFFERED = (
-    *("AUCBanditMetaTechniqueA", "AUCBanditMetaTechniqueB", "AUCBanditMutationTechnique"),
-    *("DifferentialEvolution", "DifferentialEvolutionAlt", "DifferentialEvolution_20_100"),
-    *("NormalGreedyMutation05", "NormalGreedyMutation10", "NormalGreedyMutation20"),
-    *("UniformGreedyMutation05", "UniformGreedyMutation10", "UniformGreedyMutation20"),
-    *("RandomNelderMead", "RegularNelderMead", "RightNelderMead", "PureRandom"),
-    *("GGA", "ga-CX", "ga-OX1", "ga-OX3", "ga-PMX", "ga-PX", "ga-base"),
-)
-"""OpenTuner's own techniques that run with `harness.search.patches`; the others need more."""
-
 DEFAULT_TECHNIQUE = "GaussianProcess"
 """The technique that `auto` means: the best of those compared on recorded spaces, and the one that
 learns from other inputs and devices."""
@@ -122,7 +112,8 @@ for _technique in OWN:
 
 def techniques() -> tuple[str, ...]:
     """Return the names that --technique takes."""
-    return tuple(sorted([*OFFERED, *(own.name for own in OWN)]))
+    registered, _ = technique.all_techniques()
+    return tuple(sorted(offered.name for offered in registered))
 
 
 def resolve_techniques(names: Sequence[str]) -> tuple[str, ...]:
