@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,6 @@ import opentuner
 from opentuner.measurement.inputmanager import FixedInputManager
 from opentuner.resultsdb.models import Result
 from opentuner.search.objective import MinimizeTime
-from opentuner.tuningrunmain import TuningRunMain
 
 from harness.core.errors import UsageError
 from harness.core.files import check_output, write_output
@@ -113,9 +113,8 @@ class InputInterface(opentuner.MeasurementInterface):  # type: ignore[misc]
             collection_date=datetime.now(),
         )
         result.measurement = measurement
-        if measurement.outcome is Outcome.OK and (
-            self.best is None or measurement.time_s < self.best.time_s
-        ):
+        best_s = self.best.time_s if self.best else inf
+        if measurement.time_s < best_s:  # failures are infinite
             self.best = measurement
         return result
 
@@ -217,18 +216,6 @@ class MeasurementInterface(InputInterface):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    @classmethod
-    def main(
-        cls,
-        args: argparse.Namespace,
-        space: str | Path | Spec,
-        input: Mapping[str, Any],
-        **more: Any,
-    ) -> None:
-        """Search a space on an input with OpenTuner's driver."""
-        with cls(space, input, args, **more) as interface:
-            TuningRunMain(interface, args).main()
 
 
 def _checked_input(spec: Spec, features: Mapping[str, Any]) -> Input:

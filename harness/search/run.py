@@ -1,4 +1,22 @@
-"""The search of one input, from its options to its end."""
+"""The search of one input, from its options to its end.
+
+`open_search` begins it, `driver.main()` is the loop of OpenTuner's SearchDriver, and the end of
+the block stores how it ended. The loop calls these methods of our Driver, in this order, until
+there is nothing more to test:
+
+| method | what it does |
+|---|---|
+| `convergence_criteria` | says whether the test limit or another reason ends the search |
+| `run_generation_techniques` | asks seeds and techniques for up to `parallelism` configurations |
+| `run_generation_results` | starts their builds; then, for each of them, `_answer`: |
+| - `InputInterface.run` | builds, verifies and times it, unless the database has its measurement |
+| - `Tally.note` | counts and reports it |
+| - `write` | stores it, in one commit |
+| `on_result` of each technique | learns from the results of all techniques |
+| `result_callbacks` | passes each result on to the technique that asked for it |
+
+Techniques call `get_configuration`, `results_query` and `register_result_callback` meanwhile.
+"""
 
 from __future__ import annotations
 

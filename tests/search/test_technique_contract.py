@@ -83,7 +83,7 @@ WALK = "HillClimb"
 """It leaves nothing to chance, and ends where no parameter can rise, whatever was not measured."""
 
 # A population that is larger than the test's budget; smaller, it comes to a second generation.
-SMALL_POPULATION = {"DifferentialEvolution_20_100": 12}
+SMALL_POPULATION = {"DifferentialEvolution_20_100": "population_size", "pso-OX1": "N"}
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def technique(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     name: str = request.param
     registered = next((t for t in the_registry if t.name == name), None)
     if name in SMALL_POPULATION:
-        monkeypatch.setattr(registered, "population_size", SMALL_POPULATION[name])
+        monkeypatch.setattr(registered, SMALL_POPULATION[name], 12)
     return name
 
 
