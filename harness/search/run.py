@@ -77,8 +77,9 @@ def open_search(search: InputSearch, options: SearchOptions) -> Iterator[Driver]
             store.transact(lambda: driver.tables.end("ABORTED"))
             raise
     ended = driver.why_ended()
-    is_round = ended is EndReason.LIMIT and options.test_limit < search.plan.test_limit
-    is_cut = ended is EndReason.TIME or is_round
+    is_cut = ended is EndReason.TIME
+    if ended is EndReason.LIMIT:
+        is_cut = options.test_limit < search.plan.test_limit  # a round of a validation
 
     def end() -> None:
         driver.tables.end("COMPLETE", driver.best_result)
@@ -91,12 +92,15 @@ def open_search(search: InputSearch, options: SearchOptions) -> Iterator[Driver]
 
 def _begun(search: InputSearch, options: SearchOptions) -> Driver:
     """Begin or continue the run of a search in our tables and in OpenTuner's."""
-    store, plan, space = search.store, search.plan, search.space
+    store = search.store
+    plan = search.plan
+    space = search.space
     lock_shared_rows(store.connection)
     begun = store.begin_run(plan, {"facts": notes(), **search.notes}, search.seeds)
     stream = f"{plan.seed}:{plan.problem.json}{options.salt}"
     manipulator = SpaceManipulator(space, random.Random(f"{stream}:draws"), search.transfer)
-    args, info = options.for_opentuner(), manipulator.parameters_to_json()
+    args = options.for_opentuner()
+    info = manipulator.parameters_to_json()
     with refusing_damage(store.connection):
         tables = RunTables(store.session, plan, args, info, begun.tuning_run_id)
     store.tie_run(begun.id, tables.run.id)
@@ -148,5 +152,8 @@ def find_ended(
 
 def _starts(begun: Sequence[Config], own: Sequence[Config], space: Space) -> list[Config]:
     """Add to the seeds of a run the user's own that a continued run did not have."""
-    added = map(space.canonical, own)
-    return [*begun, *(s for s in added if s not in begun and space.is_legal(s))]
+    starts = list(begun)
+    for seed in map(space.canonical, own):
+        if seed not in starts and space.is_legal(seed):
+            starts.append(seed)
+    return starts
