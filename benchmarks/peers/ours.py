@@ -21,6 +21,7 @@ from harness.models.transfer_prior import TransferData
 from harness.recordings.replay import ListedSpace, ReplayMeasurer, recording_spec
 from harness.results import RunPlan, Store, writing
 from harness.search import (
+    InputInterface,
     InputSearch,
     Progress,
     SearchOptions,
@@ -84,9 +85,8 @@ class Ours:
             store = Store(engine)
             make_opentuner_tables(store)
             plan = self._plan(options)
-            search = InputSearch(
-                plan, self._space, self._measurer, store, {}, note, transfer=transfer
-            )
+            interface = InputInterface(self._spec, plan.problem, self._space, self._measurer)
+            search = InputSearch(plan, self._space, interface, store, {}, note, transfer=transfer)
             with contextlib.suppress(BudgetSpent):
                 search_input(search, options)
             store.close()
