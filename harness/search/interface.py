@@ -221,6 +221,8 @@ class MeasurementInterface(InputInterface):
 def _checked_input(spec: Spec, features: Mapping[str, Any]) -> Input:
     """Return the input with these features; raises UsageError where they are not the space's."""
     named = f"{spec.path} has the features {', '.join(spec.features)}"
+    if not isinstance(features, Mapping):
+        raise UsageError(f"the input {features!r} is no mapping of features to values; {named}")
     try:
         problem = Input(features)
     except (TypeError, ValueError) as error:

@@ -142,7 +142,8 @@ def _alike(
     """Make the tasks of the inputs most like this one until a forest has enough rows to learn from;
     of all where their features are not its own. `counts` has the measurements of each."""
     others = list(counts)
-    if sum(counts.values()) > MOST_ROWS and all(set(other) == set(problem) for other in others):
+    total = sum(counts.values())
+    if total > MOST_ROWS and all(set(other) == set(problem) for other in others):
         total = 0
         nearest = nearest_first(problem, others)
         others = []
@@ -156,11 +157,15 @@ def _alike(
 def _task(space: Space, other: Input, measured: Iterable[Measurement]) -> SourceTask | None:
     """Make a task of the measurements of an input that are points of a space; None where none of
     them worked."""
-    fitting = [m for m in measured if m.outcome is not Outcome.ILLEGAL and space.is_point(m.config)]
-    if all(m.outcome is not Outcome.OK for m in fitting):
+    configs = []
+    times_s = []
+    for measurement in measured:
+        if measurement.outcome is not Outcome.ILLEGAL and space.is_point(measurement.config):
+            configs.append(space.canonical(measurement.config))
+            times_s.append(measurement.time_s)
+    if not np.isfinite(times_s).any():
         return None
-    positions = space.encode_all([space.canonical(m.config) for m in fitting])
-    return SourceTask(positions, np.array([m.time_s for m in fitting]), other)
+    return SourceTask(space.encode_all(configs), np.array(times_s), other)
 
 
 class _MatchedRecording:
@@ -181,7 +186,8 @@ class _MatchedRecording:
             for axis, (column, positions) in enumerate(moves):
                 points[:, axis] = positions[table.positions[:, column]]
             fits = np.zeros(len(table), dtype=bool)
-            fits[table.legal] = (points[table.legal] >= 0).all(axis=1)
+            fits[table.legal] = True
+            fits &= (points >= 0).all(axis=1)
             for column, position in self._fixed.items():
                 fits &= table.positions[:, column] == position
             self._tasks[other] = SourceTask(points[fits], table.times_s[fits], other)
@@ -246,11 +252,14 @@ def _moves(recording: Recording, parameter: Parameter) -> tuple[int, npt.NDArray
     ours = parameter.values
     position_of: dict[Value, int]
     if isinstance(ours, range):  # of millions of values, perhaps
-        wholes = [key for key in keys if isinstance(key, float) and key.is_integer()]
-        position_of = {key: ours.index(int(key)) for key in wholes if int(key) in ours}
+        position_of = {}
+        for key in keys:
+            if isinstance(key, float) and key.is_integer() and int(key) in ours:
+                position_of[key] = ours.index(int(key))
     else:
         position_of = {_key(value): position for position, value in enumerate(ours)}
-    return column, np.array([position_of.get(key, -1) for key in keys], dtype=np.int64)
+    positions = [position_of.get(key, -1) for key in keys]
+    return column, np.array(positions, dtype=np.int64)
 
 
 def _key(value: Value) -> Value:

@@ -247,6 +247,7 @@ def args(*words: str) -> Any:
             r"^\(m=16\) is no input of the space; .*mvmul\.yaml has the features m, n$",
         ),
         ({"m": 16, "n": 8, "k": 1}, {}, r"^\(m=16, n=8, k=1\) is no input of the space; "),
+        (16, {}, r"^the input 16 is no mapping of features to values; .* features m, n$"),
         ({"m": 16, "n": [8]}, {}, r"^the input \{'m': 16, 'n': \[8\]\}: "),
         (SMALL, {"args": args("--technique=GaussianProcess")}, "needs harness's driver: run "),
     ],

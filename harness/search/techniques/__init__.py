@@ -124,7 +124,8 @@ def resolve_techniques(names: Sequence[str]) -> tuple[str, ...]:
         if name not in offered:
             hint = suggestion(name, offered, "--list-techniques lists them")
             raise UsageError(f"there is no technique {name}; {hint}")
-    return tuple(DEFAULT_TECHNIQUE if name == "auto" else name for name in names)
+    resolved = {"auto": DEFAULT_TECHNIQUE}
+    return tuple(resolved.get(name, name) for name in names)
 
 
 def sole_technique(names: Sequence[str]) -> SelfContained | None:

@@ -62,10 +62,12 @@ class Memory:
     def add(self, config: Config, time_s: float) -> None:
         """Note a result; infinity is a failure."""
         positions = self.space.encode_all([config])
+        points = self.encoder.points(positions)
+        expected = self.expect(positions)
         self._positions = np.concatenate([self._positions, positions])
-        self._points = np.concatenate([self._points, self.encoder.points(positions)])
+        self._points = np.concatenate([self._points, points])
         self._times_s = np.append(self._times_s, time_s)
-        self._expected = np.concatenate([self._expected, self.expect(positions)])
+        self._expected = np.concatenate([self._expected, expected])
         self._seen.add(positions.tobytes())
 
     @property
@@ -138,4 +140,5 @@ class Memory:
         """Return the unseen points that the prior expects to be the fastest, in that order."""
         if self.prior is None:
             return self.space.encode_all([])
-        return self.unseen([self.prior.leaders[: len(self._seen) + count]])[:count]
+        leaders = self.prior.leaders[: len(self._seen) + count]
+        return self.unseen([leaders])[:count]
