@@ -67,12 +67,12 @@ class InputInterface(opentuner.MeasurementInterface):  # type: ignore[misc]
         self.best: Measurement | None = None
 
     @cached_property
-    def _draws(self) -> SpaceManipulator:
+    def _legal_manipulator(self) -> SpaceManipulator:
         return SpaceManipulator(self.space, random.Random(random.random()))
 
     def manipulator(self) -> SpaceManipulator:
         """Return the space's manipulator; `random.seed` repeats its draws."""
-        return self._draws
+        return self._legal_manipulator
 
     def expect(self, configs: Iterable[Config]) -> None:
         """Start the builds of configurations that are run next."""

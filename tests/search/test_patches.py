@@ -6,6 +6,7 @@ import importlib
 import importlib.metadata
 import logging
 import os
+import random
 import subprocess
 import sys
 import time
@@ -16,7 +17,10 @@ from typing import Any
 import pytest
 
 from harness.core.errors import HarnessError
+from harness.core.records import Input
 from harness.search import patches, techniques
+from harness.search.manipulator import SpaceManipulator
+from harness.space import ConstrainedSpace
 from tests.helpers.replays import FormulaMeasurer, make_spec, ran
 
 patches.apply()
@@ -128,6 +132,15 @@ def test_a_swarm_moves_the_particle_and_not_its_parents() -> None:
     particle["LAYOUT"] = "row"
     layout.opn_stochastic_mix(particle, [particle, parent], [0, 1])
     assert (particle, parent) == ({"LAYOUT": "block"}, {"LAYOUT": "block"})
+
+
+def test_a_swarm_sets_booleans_of_python(tmp_path: Path) -> None:
+    space = ConstrainedSpace.of(make_spec(tmp_path), Input({"m": 64, "n": 4096}), None)
+    manipulator = SpaceManipulator(space, random.Random(0))
+    (cache,) = [parameter for parameter in manipulator.params if parameter.name == "CACHE"]
+    config = manipulator.seed_config()
+    cache.op3_swarm(config, manipulator.random(), manipulator.random())
+    assert type(config["CACHE"]) is bool
 
 
 # OpenTuner's own driver; tests/search/test_interface.py runs it
